@@ -1,0 +1,28 @@
+"""Where DeerFlow keeps its files on this host."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from deerflow.domain import ThreadFolders, folder_name
+
+
+@dataclass(frozen=True, slots=True)
+class Paths:
+    """The folders of one home."""
+
+    home: Path
+    users_root: Path | None = None
+    """Where users' threads live when not under the home (a root server whose home others cannot enter)."""
+
+    @property
+    def data(self) -> Path:
+        return self.home / "data"
+
+    @property
+    def database(self) -> Path:
+        return self.data / "deerflow.db"
+
+    def thread(self, user_id: str, thread_id: str) -> ThreadFolders:
+        """Return the folders of one thread, created or not."""
+        users = self.users_root or self.home / "users"
+        return ThreadFolders(thread_id, users / folder_name(user_id) / "threads" / thread_id)

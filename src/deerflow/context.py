@@ -1,0 +1,37 @@
+"""RunContext: what one run carries down through agent, middlewares and tools."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from deerflow.config import Settings
+from deerflow.domain import RunOptions, ThreadFolders
+from deerflow.sandbox import Sandbox
+
+Publish = Callable[[Mapping[str, Any]], None]
+"""Sends a `custom` event up to the people watching; its `type` says what it is."""
+
+
+def _nobody(event: Mapping[str, Any]) -> None:
+    """Publish to nobody: for agents that run outside a run."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunContext:
+    """Identity and capabilities of one run; a sub-agent gets a copy with its `task_id`."""
+
+    run_id: str
+    thread_id: str
+    user_id: str
+    settings: Settings
+    folders: ThreadFolders
+    sandbox: Sandbox
+    options: RunOptions = RunOptions()
+    attempt: int = 1
+    task_id: str | None = None
+    """The task this context belongs to; None for the lead agent."""
+    trace_id: str = ""
+    is_interactive: bool = True
+    publish: Publish = _nobody
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    """Context keys of the client that the house has no word for."""

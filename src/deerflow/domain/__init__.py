@@ -1,0 +1,38 @@
+"""The words of the house: thread, run, event."""
+
+from deerflow.domain.events import END, StreamEvent, seq_of
+from deerflow.domain.ids import DEFAULT_USER, folder_name, is_thread_id, new_id
+from deerflow.domain.runs import (
+    LEAD_AGENT,
+    CancelAction,
+    DisconnectMode,
+    MultitaskStrategy,
+    RunOptions,
+    RunRecord,
+    RunRequest,
+    RunStatus,
+    TokenUse,
+)
+from deerflow.domain.threads import Thread, ThreadFolders, ThreadStatus
+
+__all__ = [
+    "DEFAULT_USER",
+    "END",
+    "LEAD_AGENT",
+    "CancelAction",
+    "DisconnectMode",
+    "MultitaskStrategy",
+    "RunOptions",
+    "RunRecord",
+    "RunRequest",
+    "RunStatus",
+    "StreamEvent",
+    "Thread",
+    "ThreadFolders",
+    "ThreadStatus",
+    "TokenUse",
+    "folder_name",
+    "is_thread_id",
+    "new_id",
+    "seq_of",
+]

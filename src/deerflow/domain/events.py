@@ -1,0 +1,31 @@
+"""A stream event: one thing that happened in a run, as its log keeps it."""
+
+from dataclasses import dataclass
+
+END = "end"
+"""The kind of the last event of every run."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamEvent:
+    """One numbered event; `data` is JSON, ready for the wire."""
+
+    seq: int
+    unix_ms: int
+    kind: str
+    """The name on the wire: `metadata`, `values`, `messages`, `updates`, `custom`, `error`, `end`…"""
+    data: bytes
+
+    @property
+    def id(self) -> str:
+        return f"{self.unix_ms}-{self.seq}"
+
+
+def seq_of(event_id: str | None) -> int:
+    """Return the number behind `Last-Event-ID`: -1 (everything) when absent, `-1` or unreadable."""
+    if not event_id:
+        return -1
+    _, _, tail = event_id.rpartition("-")
+    if event_id.startswith("-") or not tail.isascii() or not tail.isdigit():
+        return -1
+    return int(tail)

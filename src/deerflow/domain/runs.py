@@ -1,0 +1,133 @@
+"""A run: one trip of an agent through a thread, from request to final state."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Literal
+
+from deerflow.domain.ids import DEFAULT_USER
+
+LEAD_AGENT = "lead_agent"
+
+
+class RunStatus(StrEnum):
+    """Where a run stands."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    SUCCESS = "success"
+    ERROR = "error"
+    TIMEOUT = "timeout"
+    INTERRUPTED = "interrupted"
+
+    @property
+    def is_terminal(self) -> bool:
+        return self not in (RunStatus.PENDING, RunStatus.RUNNING)
+
+
+class DisconnectMode(StrEnum):
+    """What happens to a run whose reader leaves."""
+
+    CANCEL = "cancel"
+    CONTINUE = "continue"
+
+
+class MultitaskStrategy(StrEnum):
+    """What happens when a thread is asked for a run while it has one."""
+
+    REJECT = "reject"
+    INTERRUPT = "interrupt"
+    ROLLBACK = "rollback"
+    ENQUEUE = "enqueue"
+
+
+class CancelAction(StrEnum):
+    """How a run is stopped: keep what it did, or put the thread back."""
+
+    INTERRUPT = "interrupt"
+    ROLLBACK = "rollback"
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """What a caller may choose about the agent of one run; equal options share one built agent."""
+
+    model_name: str | None = None
+    mode: str | None = None
+    thinking_enabled: bool = True
+    reasoning_effort: str | None = None
+    is_plan_mode: bool = False
+    subagent_enabled: bool = False
+    max_concurrent_subagents: int = 3
+    max_total_subagents: int | None = None
+    agent_name: str | None = None
+    is_bootstrap: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RunRequest:
+    """A well-formed wish for a run, from whichever door it came in."""
+
+    thread_id: str
+    user_id: str = DEFAULT_USER
+    assistant_id: str = LEAD_AGENT
+    input: Mapping[str, Any] | None = None
+    """The graph's input, `{"messages": [...]}` with message dicts; None goes on from the checkpoint."""
+    command: Mapping[str, Any] | None = None
+    """LangGraph's `Command` as a dict: `resume`, `goto`, `update`."""
+    options: RunOptions = RunOptions()
+    context: Mapping[str, Any] = field(default_factory=dict)
+    """Further context keys of the client, handed to tools as they are."""
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    stream_modes: tuple[str, ...] = ("values",)
+    stream_subgraphs: bool = False
+    on_disconnect: DisconnectMode = DisconnectMode.CANCEL
+    multitask_strategy: MultitaskStrategy = MultitaskStrategy.REJECT
+    checkpoint_id: str | None = None
+    recursion_limit: int = 100
+    interrupt_before: tuple[str, ...] | Literal["*"] = ()
+    interrupt_after: tuple[str, ...] | Literal["*"] = ()
+    is_interactive: bool = True
+    """False where nobody can answer a question (schedules, batch jobs)."""
+
+
+@dataclass(frozen=True, slots=True)
+class TokenUse:
+    """Tokens spent, by who spent them."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    lead_tokens: int = 0
+    subagent_tokens: int = 0
+    llm_calls: int = 0
+
+    @property
+    def total_tokens(self) -> int:
+        return self.input_tokens + self.output_tokens
+
+
+@dataclass(frozen=True, slots=True)
+class RunRecord:
+    """A run as the database has it."""
+
+    id: str
+    request: RunRequest
+    status: RunStatus
+    created_at: datetime
+    updated_at: datetime
+    attempt: int = 0
+    """How often a worker took the run up; the number fences off older workers."""
+    owner: str | None = None
+    error: str | None = None
+    stop_reason: str | None = None
+    usage: TokenUse = TokenUse()
+    message_count: int = 0
+
+    @property
+    def thread_id(self) -> str:
+        return self.request.thread_id
+
+    @property
+    def user_id(self) -> str:
+        return self.request.user_id

@@ -1,0 +1,60 @@
+"""A thread: one conversation with its folders, its runs and its state."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+
+class ThreadStatus(StrEnum):
+    """What a thread is doing."""
+
+    IDLE = "idle"
+    BUSY = "busy"
+    INTERRUPTED = "interrupted"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True)
+class Thread:
+    """One conversation as lists show it; its messages live in its checkpoints."""
+
+    id: str
+    user_id: str
+    status: ThreadStatus
+    created_at: datetime
+    updated_at: datetime
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    title: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadFolders:
+    """Where a thread's files are on this host."""
+
+    thread_id: str
+    root: Path
+    """`…/threads/{thread_id}`: everything that goes when the thread is deleted."""
+
+    @property
+    def user_data(self) -> Path:
+        return self.root / "user-data"
+
+    @property
+    def workspace(self) -> Path:
+        return self.user_data / "workspace"
+
+    @property
+    def uploads(self) -> Path:
+        return self.user_data / "uploads"
+
+    @property
+    def outputs(self) -> Path:
+        return self.user_data / "outputs"
+
+    def create(self) -> None:
+        """Make the folders that are not there yet."""
+        for folder in (self.workspace, self.uploads, self.outputs):
+            folder.mkdir(parents=True, exist_ok=True)

@@ -1,0 +1,100 @@
+"""The whole error tree: every failure that a caller, an operator or a model can act on."""
+
+from typing import ClassVar
+
+
+class DeerFlowError(Exception):
+    """Base class: `code` is for programs, `str(error)` is for people."""
+
+    code: ClassVar[str] = "internal"
+
+
+class ConfigError(DeerFlowError):
+    """A setting is wrong; the message names the key, the value and what is allowed."""
+
+    code = "config_invalid"
+
+
+class NotFoundError(DeerFlowError):
+    """The thing that was asked for does not exist, or not for this user."""
+
+    code = "not_found"
+
+    def __init__(self, kind: str, name: str) -> None:
+        super().__init__(f"{kind} '{name}' not found")
+        self.kind = kind
+        self.name = name
+
+
+class InvalidInputError(DeerFlowError):
+    """What the caller sent cannot be used; the message says what to change."""
+
+    code = "invalid_input"
+
+
+class TooLargeError(DeerFlowError):
+    """What the caller sent is above a size limit; the message names the limit."""
+
+    code = "too_large"
+
+
+class ConflictError(DeerFlowError):
+    """The request is fine but does not fit the present state."""
+
+    code = "conflict"
+
+
+class ThreadBusyError(ConflictError):
+    """The thread already has a run in flight."""
+
+    code = "thread_busy"
+
+    def __init__(self, thread_id: str, run_id: str) -> None:
+        super().__init__(
+            f"thread {thread_id} is busy with run {run_id}; wait for it, cancel it, "
+            "or send multitask_strategy 'interrupt', 'rollback' or 'enqueue'"
+        )
+        self.thread_id = thread_id
+        self.run_id = run_id
+
+
+class StaleAttemptError(ConflictError):
+    """Another worker owns this run by now; this attempt may write no more."""
+
+    code = "stale_attempt"
+
+
+class ModelError(DeerFlowError):
+    """A model could not be reached or refused; the message says which one and why."""
+
+    code = "model_failed"
+
+
+class SandboxError(DeerFlowError):
+    """A sandbox could not do what was asked; the message is written for the model."""
+
+    code = "sandbox_failed"
+
+
+class PathRefusedError(SandboxError):
+    """The path leaves the folders that this thread may use."""
+
+    code = "path_refused"
+
+
+class SandboxUnavailableError(SandboxError):
+    """Commands cannot run here; the message has the reason and the fix."""
+
+    code = "sandbox_unavailable"
+
+
+class SandboxTimeoutError(SandboxError):
+    """The command was still running when its time was up."""
+
+    code = "sandbox_timeout"
+
+    def __init__(self, command: str, seconds: float, output: str = "") -> None:
+        super().__init__(f"still running after {seconds:g}s, stopped: {command}")
+        self.command = command
+        self.seconds = seconds
+        self.output = output

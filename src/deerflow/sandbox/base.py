@@ -1,0 +1,99 @@
+"""What every sandbox can do, and how one is lent to a run."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+
+from deerflow.domain import ThreadFolders
+
+OutputListener = Callable[[str], None]
+"""Called with each piece of output while a command runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommandResult:
+    """What a command left behind."""
+
+    exit_code: int
+    output: str
+    """Standard output and error as they came, cut in the middle when too long."""
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """One line that a search found."""
+
+    path: str
+    line: int
+    text: str
+
+
+class Sandbox(ABC):
+    """A place where one thread's commands and files live; starts nothing before its first command.
+
+    Paths are virtual (`/mnt/user-data/workspace/…`) everywhere in this interface. Every refusal is a
+    `SandboxError` whose text tells the model what to do instead.
+    """
+
+    @property
+    @abstractmethod
+    def refusal(self) -> str | None:
+        """Why commands cannot run here, with the fix; None when they can."""
+
+    @abstractmethod
+    async def execute_command(
+        self, command: str, *, timeout: float | None = None, on_output: OutputListener | None = None
+    ) -> CommandResult:
+        """Run `command` in a shell; the thread's working directory and exports carry over."""
+
+    @abstractmethod
+    async def read_file(self, path: str) -> str:
+        """Return the text of a file."""
+
+    @abstractmethod
+    async def write_file(self, path: str, content: str, *, append: bool = False) -> None:
+        """Write or append text, making parent folders as needed."""
+
+    @abstractmethod
+    async def list_dir(self, path: str, *, max_depth: int = 2) -> list[str]:
+        """Return entries below `path`, folders with a trailing slash, sorted."""
+
+    @abstractmethod
+    async def glob(
+        self, path: str, pattern: str, *, include_dirs: bool = False, max_results: int = 200
+    ) -> tuple[list[str], bool]:
+        """Return matching paths and whether more were left out."""
+
+    @abstractmethod
+    async def grep(
+        self,
+        path: str,
+        pattern: str,
+        *,
+        glob: str | None = None,
+        literal: bool = False,
+        case_sensitive: bool = False,
+        max_results: int = 100,
+    ) -> tuple[list[Match], bool]:
+        """Return matching lines and whether more were left out."""
+
+    @abstractmethod
+    async def update_file(self, path: str, content: bytes) -> None:
+        """Replace a file's bytes."""
+
+    @abstractmethod
+    async def download_file(self, path: str) -> bytes:
+        """Return a file's bytes."""
+
+
+class SandboxProvider(ABC):
+    """Lends sandboxes to runs."""
+
+    @abstractmethod
+    def lend(self, folders: ThreadFolders) -> AbstractAsyncContextManager[Sandbox]:
+        """Lend the thread's sandbox for the length of a block."""
+
+    @abstractmethod
+    async def aclose(self) -> None:
+        """Stop everything that is still running."""

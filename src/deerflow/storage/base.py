@@ -1,0 +1,183 @@
+"""What is kept of threads, runs and events, whichever database keeps it.
+
+An event body is JSON in which repeated pieces are replaced by references to *fragments*: the byte
+0x01, a number or a range `a-b`, and 0x01 again (raw control characters cannot occur in JSON). A
+range stands for its fragments joined by commas. So a thread's messages are stored once, however
+often `values` events repeat them.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.store.base import BaseStore
+
+from deerflow.domain import CancelAction, RunRecord, RunRequest, RunStatus, Thread, ThreadStatus, TokenUse
+
+SortKey = Literal["created_at", "updated_at", "thread_id", "status"]
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadQuery:
+    """Which threads a search returns."""
+
+    user_id: str
+    metadata: Mapping[str, Any] | None = None
+    """Only threads whose metadata has all of these top-level keys with equal values."""
+    status: ThreadStatus | None = None
+    ids: Sequence[str] | None = None
+    limit: int = 100
+    offset: int = 0
+    sort_by: SortKey = "updated_at"
+    descending: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class LogEntry:
+    """One event as the log keeps it."""
+
+    seq: int
+    unix_ms: int
+    kind: str
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class LogBatch:
+    """Events of one run that are stored in one transaction, with the fragments they are the first to use."""
+
+    run_id: str
+    thread_id: str
+    attempt: int
+    entries: Sequence[LogEntry]
+    fragments: Sequence[tuple[int, bytes]] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RunEnd:
+    """How a run ended."""
+
+    status: RunStatus
+    error: str | None = None
+    stop_reason: str | None = None
+    usage: TokenUse = TokenUse()
+    message_count: int = 0
+
+
+class ThreadStore(ABC):
+    """Threads as lists show them."""
+
+    @abstractmethod
+    async def create(self, thread_id: str, user_id: str, metadata: Mapping[str, Any]) -> Thread:
+        """Return the thread, made now or before; another user's id raises `ConflictError`."""
+
+    @abstractmethod
+    async def get(self, thread_id: str, user_id: str | None = None) -> Thread:
+        """Return a thread; `NotFoundError` when it is not there or belongs to another user."""
+
+    @abstractmethod
+    async def search(self, query: ThreadQuery) -> list[Thread]: ...
+
+    @abstractmethod
+    async def count(self, query: ThreadQuery) -> int: ...
+
+    @abstractmethod
+    async def update(
+        self,
+        thread_id: str,
+        *,
+        metadata: Mapping[str, Any] | None = None,
+        title: str | None = None,
+        status: ThreadStatus | None = None,
+        touch: bool = True,
+    ) -> Thread:
+        """Merge metadata, set title and status; `touch` moves `updated_at`."""
+
+    @abstractmethod
+    async def delete(self, thread_id: str) -> None:
+        """Delete the thread with its runs, events, fragments and checkpoints (sub-threads too)."""
+
+
+class RunStore(ABC):
+    """Runs and who owns them. Every write of a worker carries its attempt and fails when it is stale."""
+
+    @abstractmethod
+    async def create(self, run_id: str, request: RunRequest) -> RunRecord:
+        """Admit a run in one transaction: make the thread if needed, mark it busy, store the row.
+
+        With strategy `reject` a thread that has a pending or running run raises `ThreadBusyError`;
+        the other strategies are the caller's business and always admit.
+        """
+
+    @abstractmethod
+    async def get(self, run_id: str, thread_id: str | None = None) -> RunRecord: ...
+
+    @abstractmethod
+    async def of_thread(
+        self, thread_id: str, *, status: RunStatus | None = None, limit: int = 100, offset: int = 0
+    ) -> list[RunRecord]:
+        """Return a thread's runs, newest first."""
+
+    @abstractmethod
+    async def active(self) -> list[RunRecord]:
+        """Return all pending and running runs, oldest first."""
+
+    @abstractmethod
+    async def claim(self, run_id: str, *, owner: str, attempt: int) -> RunRecord:
+        """Take up a run that is still at `attempt`: sets owner, `running` and `attempt + 1`.
+
+        `StaleAttemptError` when somebody else was quicker or the run has ended.
+        """
+
+    @abstractmethod
+    async def settle(self, run_id: str, *, attempt: int, end: RunEnd) -> RunRecord:
+        """Write the final state and free the thread; `StaleAttemptError` when not the owner any more."""
+
+    @abstractmethod
+    async def request_cancel(self, run_id: str, action: CancelAction) -> None:
+        """Leave a wish to stop for the owner, wherever it is."""
+
+    @abstractmethod
+    async def cancel_requests(self, owner: str) -> dict[str, CancelAction]:
+        """Return the wishes to stop for the running runs of `owner`."""
+
+    @abstractmethod
+    async def delete(self, run_id: str) -> None:
+        """Delete a run that has ended, with its events."""
+
+
+class EventLog(ABC):
+    """The durable log of every run."""
+
+    @abstractmethod
+    async def append(self, batch: LogBatch) -> None:
+        """Store a batch; `StaleAttemptError` when another attempt owns the run."""
+
+    @abstractmethod
+    async def read(self, run_id: str, *, after_seq: int = -1, limit: int = 1000) -> list[LogEntry]:
+        """Return stored events in order, from the first after `after_seq`."""
+
+    @abstractmethod
+    async def last_seq(self, run_id: str) -> int:
+        """Return the highest stored number, -1 when there is none."""
+
+    @abstractmethod
+    async def digests(self, thread_id: str) -> dict[bytes, int]:
+        """Return the thread's fragment numbers by their 16-byte BLAKE2b digest."""
+
+    @abstractmethod
+    async def fragments(self, thread_id: str, numbers: Sequence[int]) -> dict[int, bytes]:
+        """Return the bytes of these fragments."""
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """All stores of one database."""
+
+    threads: ThreadStore
+    runs: RunStore
+    events: EventLog
+    checkpoints: BaseCheckpointSaver[Any]
+    store: BaseStore

@@ -1,0 +1,97 @@
+"""The house stands on floors: a room imports only from lower ones and from itself."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import deerflow
+
+PACKAGE = Path(deerflow.__file__).parent
+FLOORS = [
+    ["errors", "domain"],
+    ["config"],
+    ["observability"],
+    ["models", "sandbox", "skills", "memory", "mcp", "acp", "storage"],
+    ["context"],
+    ["tools"],
+    ["agents"],
+    ["subagents"],
+    ["lead", "runtime"],
+    ["app"],
+    ["client", "channels", "scheduler"],
+    ["gateway", "tui"],
+    ["cli"],
+]
+FLOOR_OF = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
+LONGEST_FUNCTION = 60
+
+
+def imports_in(package: Path) -> Iterator[tuple[str, int, str, str]]:
+    """Yield file, line, room and used room of every import of the package, wherever it stands."""
+    for path in sorted(package.rglob("*.py")):
+        file = path.relative_to(package)
+        room = file.parts[0].removesuffix(".py")
+        if room in ("__init__", "__main__"):
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            for module in _modules(node):
+                parts = module.split(".")
+                if parts[0] == "deerflow":
+                    yield str(file), node.lineno, room, parts[1] if len(parts) > 1 else "__init__"
+
+
+def _modules(node: ast.AST) -> list[str]:
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    if isinstance(node, ast.ImportFrom):
+        assert node.level == 0, "imports name the whole path"
+        if node.module == "deerflow":
+            return [f"deerflow.{alias.name}" for alias in node.names]
+        return [node.module or ""]
+    return []
+
+
+def upward_imports(package: Path) -> list[str]:
+    return [
+        f"{file}:{line} uses {used}"
+        for file, line, room, used in imports_in(package)
+        if room != used and FLOOR_OF.get(used, 99) >= FLOOR_OF[room]
+    ]
+
+
+def test_imports_only_go_down_the_stairs() -> None:
+    assert upward_imports(PACKAGE) == []
+
+
+def test_a_planted_upward_import_is_found(tmp_path: Path) -> None:
+    (tmp_path / "domain").mkdir()
+    (tmp_path / "domain" / "bad.py").write_text("def f():\n    from deerflow.gateway import app\n")
+
+    assert upward_imports(tmp_path) == ["domain/bad.py:2 uses gateway"]
+
+
+def test_functions_fit_on_a_screen_and_nothing_is_global() -> None:
+    too_long = []
+    for path in sorted(PACKAGE.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            where = f"{path.relative_to(PACKAGE)}:{getattr(node, 'lineno', 0)}"
+            assert not isinstance(node, ast.Global), f"{where} has global state"
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                lines = (node.end_lineno or 0) - node.lineno + 1
+                if lines > LONGEST_FUNCTION:
+                    too_long.append(f"{where} {node.name} has {lines} lines")
+    assert too_long == []
+
+
+def test_imports_stand_at_the_top_of_their_file() -> None:
+    inner = []
+    for path in sorted(PACKAGE.rglob("*.py")):
+        tree = ast.parse(path.read_text())
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                inner += [
+                    f"{path.relative_to(PACKAGE)}:{child.lineno}"
+                    for child in ast.walk(node)
+                    if isinstance(child, ast.Import | ast.ImportFrom)
+                ]
+    assert inner == []
