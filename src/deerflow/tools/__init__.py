@@ -1,1 +1,28 @@
-""""""
+"""What the model can call."""
+
+from deerflow.tools.clarify import ask_clarification_tool, asks_the_user
+from deerflow.tools.files import (
+    glob_tool,
+    grep_tool,
+    ls_tool,
+    read_file_tool,
+    str_replace_tool,
+    write_file_tool,
+)
+from deerflow.tools.present import present_files_tool
+from deerflow.tools.shell import bash_tool
+from deerflow.tools.vision import view_image_tool
+
+__all__ = [
+    "ask_clarification_tool",
+    "asks_the_user",
+    "bash_tool",
+    "glob_tool",
+    "grep_tool",
+    "ls_tool",
+    "present_files_tool",
+    "read_file_tool",
+    "str_replace_tool",
+    "view_image_tool",
+    "write_file_tool",
+]

@@ -1,0 +1,110 @@
+"""`bash`: runs a command in the thread's sandbox and shows its output while it runs."""
+
+import asyncio
+from collections.abc import Callable
+from types import TracebackType
+
+from langchain_core.tools import ToolException
+from pydantic import Field
+
+from deerflow.errors import SandboxTimeoutError, SandboxUnavailableError
+from deerflow.tools.define import Described, PlainText, Runtime, clip_middle, tool_of
+
+COALESCE_SECONDS = 0.1
+COALESCE_CHARS = 4096
+MAX_LIVE_CHARS = 200_000
+"""What one command may send to the people watching; the log keeps every piece of it."""
+
+
+class BashArguments(Described):
+    """What `bash` takes."""
+
+    command: PlainText = Field(min_length=1, description="The command, for bash. Use absolute paths.")
+
+
+@tool_of("bash", BashArguments)
+async def bash_tool(*, description: str, command: str, runtime: Runtime) -> str:
+    """Run a shell command in the sandbox.
+
+    The working directory (at first /mnt/user-data/workspace) and exported variables carry over to the
+    next call. Standard output and error come back together; a long output loses its middle. Nobody can
+    answer prompts: pass -y, --no-input and the like. Start servers in the background with their output
+    sent to a file. Prefer read_file, write_file, str_replace, grep and glob for work on files.
+    """
+    context = runtime.context
+    if context.sandbox.refusal is not None:
+        raise SandboxUnavailableError(context.sandbox.refusal)
+    limits = context.settings.sandbox
+    with LiveOutput(lambda text: _show(runtime, text)) as live:
+        try:
+            result = await context.sandbox.execute_command(
+                command, timeout=limits.bash_command_timeout, on_output=live
+            )
+        except SandboxTimeoutError as error:
+            printed = clip_middle(error.output, limits.bash_output_max_chars)
+            raise ToolException(_timed_out(printed, error.seconds)) from error
+    output = clip_middle(result.output, limits.bash_output_max_chars)
+    if result.exit_code == 0:
+        return output or "(no output)"
+    return f"{_with_line_end(output)}Exit code: {result.exit_code}"
+
+
+class LiveOutput:
+    """Gathers output and hands it on in pieces: every 100 ms or 4 KB, whichever comes first."""
+
+    def __init__(self, show: Callable[[str], None]) -> None:
+        self._show = show
+        self._loop = asyncio.get_running_loop()
+        self._pieces: list[str] = []
+        self._waiting = 0
+        self._left = MAX_LIVE_CHARS
+        self._timer: asyncio.TimerHandle | None = None
+
+    def __enter__(self) -> "LiveOutput":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._flush()
+
+    def __call__(self, text: str) -> None:
+        """Take the next piece of output."""
+        if not text or self._left <= 0:
+            return
+        piece = text[: self._left]
+        self._left -= len(piece)
+        self._pieces.append(
+            piece if self._left > 0 else f"{piece}\n[more output follows; it is not shown live]\n"
+        )
+        self._waiting += len(piece)
+        if self._waiting >= COALESCE_CHARS:
+            self._flush()
+        elif self._timer is None:
+            self._timer = self._loop.call_later(COALESCE_SECONDS, self._flush)
+
+    def _flush(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._pieces:
+            text = "".join(self._pieces)
+            self._pieces.clear()
+            self._waiting = 0
+            self._show(text)
+
+
+def _show(runtime: Runtime, text: str) -> None:
+    event = {"type": "tool_output", "tool_call_id": runtime.tool_call_id, "text": text}
+    runtime.context.publish(event)
+
+
+def _timed_out(printed: str, seconds: float) -> str:
+    return (
+        f"{_with_line_end(printed)}[Stopped: still running after {seconds:g} seconds. Run less at once, "
+        "or start it in the background with its output sent to a file.]"
+    )
+
+
+def _with_line_end(text: str) -> str:
+    return text if not text or text.endswith("\n") else f"{text}\n"
