@@ -137,8 +137,7 @@ async def write_file_tool(
             f"The content has {size} bytes; one call may write {limit}. Write the first part, then the "
             "others with append."
         )
-    async with runtime.context.file_locks.on(path):
-        await runtime.context.sandbox.write_file(path, content, append=append)
+    await runtime.context.sandbox.write_file(path, content, append=append)
     return f"{'Appended' if append else 'Wrote'} {size} bytes to {path}."
 
 
@@ -147,14 +146,15 @@ async def str_replace_tool(
     *, description: str, path: str, old_str: str, new_str: str, replace_all: bool, runtime: Runtime
 ) -> str:
     """Replace a piece of text in a file. It must occur exactly once, unless replace_all is set."""
-    async with runtime.context.file_locks.on(path):
-        content = await runtime.context.sandbox.download_file(path)
+    sandbox = runtime.context.sandbox
+    async with sandbox.editing(path):
+        content = await sandbox.download_file(path)
         try:
             text = content.decode()
         except UnicodeDecodeError as error:
             raise refuse(f"{path} is not UTF-8 text. Change it with a program run by bash.") from error
         changed = replace_text(text, old_str, new_str, replace_all=replace_all)
-        await runtime.context.sandbox.update_file(path, changed.text.encode())
+        await sandbox.update_file(path, changed.text.encode())
     return f"Replaced {changed.count} occurrence{'s' if changed.count > 1 else ''} in {path}."
 
 
