@@ -1,1 +1,26 @@
-""""""
+"""The effects on model and tool calls, one file each."""
+
+from deerflow.agents.middlewares.base import Audience, HouseMiddleware
+from deerflow.agents.middlewares.clarification import ClarificationMiddleware
+from deerflow.agents.middlewares.dangling_calls import DanglingToolCallMiddleware
+from deerflow.agents.middlewares.shell_offer import ShellOfferMiddleware
+from deerflow.agents.middlewares.subagent_limit import SubagentLimitMiddleware
+from deerflow.agents.middlewares.title import TitleMiddleware
+from deerflow.agents.middlewares.tool_errors import ToolErrorMiddleware
+from deerflow.agents.middlewares.turn_start import TurnStartMiddleware
+from deerflow.agents.middlewares.uploads import UploadsMiddleware
+from deerflow.agents.middlewares.view_image import ViewImageMiddleware
+
+__all__ = [
+    "Audience",
+    "ClarificationMiddleware",
+    "DanglingToolCallMiddleware",
+    "HouseMiddleware",
+    "ShellOfferMiddleware",
+    "SubagentLimitMiddleware",
+    "TitleMiddleware",
+    "ToolErrorMiddleware",
+    "TurnStartMiddleware",
+    "UploadsMiddleware",
+    "ViewImageMiddleware",
+]

@@ -1,1 +1,5 @@
-""""""
+"""Pieces of system prompts."""
+
+from deerflow.agents.prompts.parts import CITATIONS, WORKING_DIRECTORY, join_parts, skills_section
+
+__all__ = ["CITATIONS", "WORKING_DIRECTORY", "join_parts", "skills_section"]

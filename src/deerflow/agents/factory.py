@@ -1,0 +1,70 @@
+"""Builds an agent: the one place that calls `create_agent`."""
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+from langchain.agents import create_agent
+from langchain_core.language_models import BaseChatModel
+from langchain_core.tools import BaseTool
+from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.store.base import BaseStore
+
+from deerflow.agents.state import ThreadState
+from deerflow.agents.types import Agent, Middleware
+from deerflow.context import RunContext
+from deerflow.models.tracing import quiet_tracing
+
+
+def build_agent(
+    model: BaseChatModel,
+    *,
+    name: str,
+    system_prompt: str,
+    tools: Sequence[BaseTool],
+    middlewares: Sequence[Middleware],
+    checkpointer: BaseCheckpointSaver[Any] | None = None,
+    store: BaseStore | None = None,
+) -> Agent:
+    """Return a compiled agent that many runs may share at once."""
+    quiet_tracing()
+    agent: Agent = create_agent(
+        model,
+        list(tools),
+        system_prompt=system_prompt or None,
+        middleware=middlewares,
+        state_schema=ThreadState,
+        context_schema=RunContext,
+        checkpointer=checkpointer,
+        store=store,
+    )
+    # Not through create_agent: it would also write the name into every message that goes to the provider.
+    agent.name = name
+    return agent
+
+
+class AgentCache:
+    """Keeps the agents that were used last, since building one costs as much as several steps."""
+
+    def __init__(self, *, max_agents: int = 64) -> None:
+        self._max_agents = max_agents
+        self._agents: OrderedDict[Hashable, tuple[tuple[object, ...], Agent]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._agents)
+
+    def get(self, key: Hashable, *, of: Sequence[object], build: Callable[[], Agent]) -> Agent:
+        """Return the agent for `key`, built now or before.
+
+        Args:
+            of: Objects that must be the very same ones, such as the settings; they are held, so that
+                a new object at the same address is never mistaken for them.
+        """
+        whole = (key, *map(id, of))
+        found = self._agents.get(whole)
+        if found is None:
+            found = self._agents[whole] = (tuple(of), build())
+        self._agents.move_to_end(whole)
+        while len(self._agents) > self._max_agents:
+            self._agents.popitem(last=False)
+        return found[1]

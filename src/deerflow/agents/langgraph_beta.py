@@ -1,0 +1,62 @@
+"""Everything beta or private of LangGraph that we lean on, in one place.
+
+`tests/unit/agents/test_langgraph_beta.py` holds each of these to its contract, so that an upgrade which
+changes one of them shows at once.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from langchain_core.messages import AnyMessage, BaseMessage, RemoveMessage, convert_to_messages
+from langgraph.channels import DeltaChannel
+from langgraph.graph.message import REMOVE_ALL_MESSAGES
+
+SNAPSHOT_FREQUENCY = 50
+"""Every so many updates the whole list is stored, so that a read replays at most this many writes."""
+
+
+def messages_channel() -> DeltaChannel[list[AnyMessage]]:
+    """Return the channel that stores what was added in a step instead of the whole conversation."""
+    return DeltaChannel(reduce_messages, list, snapshot_frequency=SNAPSHOT_FREQUENCY)
+
+
+def reduce_messages(state: Sequence[Any], writes: Sequence[Any]) -> list[BaseMessage]:
+    """Return `state` after `writes`, each one message or a list of them.
+
+    A known id replaces its message in place, `RemoveMessage` takes one out, and `REMOVE_ALL_MESSAGES`
+    starts anew. The result is the same however the writes are batched, which replaying relies on;
+    that is why removing an unknown id is no error here.
+    """
+    added = convert_to_messages([item for write in writes for item in _items(write)])
+    for position in range(len(added) - 1, -1, -1):
+        if isinstance(added[position], RemoveMessage) and added[position].id == REMOVE_ALL_MESSAGES:
+            return _merge([], added[position + 1 :])
+    present = list(state)
+    return _merge(present if all_messages(present) else convert_to_messages(present), added)
+
+
+def all_messages(items: Sequence[Any]) -> bool:
+    """Tell whether nothing needs converting; the reducer's own results never do."""
+    return not items or isinstance(items[0], BaseMessage)
+
+
+def _items(write: Any) -> Sequence[Any]:
+    return write if isinstance(write, list) else [write]
+
+
+def _merge(present: list[BaseMessage], added: Sequence[BaseMessage]) -> list[BaseMessage]:
+    merged: list[BaseMessage | None] = list(present)
+    place = {message.id: index for index, message in enumerate(present) if message.id is not None}
+    for message in added:
+        known = None if message.id is None else place.get(message.id)
+        if isinstance(message, RemoveMessage):
+            if known is not None:
+                merged[known] = None
+                place.pop(message.id or "")
+        elif known is not None:
+            merged[known] = message
+        else:
+            if message.id is not None:
+                place[message.id] = len(merged)
+            merged.append(message)
+    return [message for message in merged if message is not None]

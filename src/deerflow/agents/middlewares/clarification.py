@@ -1,0 +1,44 @@
+"""Lets a question to the user stand alone.
+
+`ask_clarification` ends the turn. Work that the model asked for in the same breath would rest on a guess,
+and the turn would go on with it, so those calls are dropped: the answer decides about them.
+"""
+
+import logging
+from typing import ClassVar
+
+from langchain.agents.middleware import ModelResponse
+from langchain_core.messages import AIMessage
+from typing_extensions import override
+
+from deerflow.agents.middlewares.base import Audience, HouseMiddleware
+from deerflow.agents.middlewares.calls import without_calls
+from deerflow.agents.types import ModelAnswer, ModelCall, ModelHandler
+
+logger = logging.getLogger(__name__)
+
+ASK_CLARIFICATION = "ask_clarification"
+
+
+class ClarificationMiddleware(HouseMiddleware):
+    """Drops every other call of an answer that asks the user something."""
+
+    audience: ClassVar[Audience] = Audience.LEAD
+
+    @override
+    async def awrap_model_call(self, request: ModelCall, handler: ModelHandler) -> ModelAnswer:
+        response = await handler(request)
+        others = calls_beside_a_question(response)
+        if not others:
+            return response
+        logger.info("run %s: %d calls beside a question dropped", request.runtime.context.run_id, len(others))
+        return without_calls(response, others)
+
+
+def calls_beside_a_question(response: ModelResponse[object]) -> set[str | None]:
+    """Return the ids of all calls but the first question; nothing when nothing is asked."""
+    calls = [
+        call for message in response.result if isinstance(message, AIMessage) for call in message.tool_calls
+    ]
+    question = next((call["id"] for call in calls if call["name"] == ASK_CLARIFICATION), None)
+    return set() if question is None else {call["id"] for call in calls if call["id"] != question}

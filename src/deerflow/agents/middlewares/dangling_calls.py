@@ -1,0 +1,69 @@
+"""Lets a thread go on whose last turn was stopped in the middle of a tool.
+
+Providers refuse a history in which a tool call has no result. The results are added to the request only,
+so that a turn which is taken up again still finds its calls unanswered and runs them.
+"""
+
+from collections import defaultdict, deque
+from collections.abc import Sequence
+
+from langchain_core.messages import AIMessage, AnyMessage, InvalidToolCall, ToolCall, ToolMessage
+from typing_extensions import override
+
+from deerflow.agents.middlewares.base import HouseMiddleware
+from deerflow.agents.types import ModelAnswer, ModelCall, ModelHandler
+
+INTERRUPTED = "This call was interrupted and has no result. Make it again if you still need it."
+
+
+class DanglingToolCallMiddleware(HouseMiddleware):
+    """Answers every unanswered tool call in the request."""
+
+    @override
+    async def awrap_model_call(self, request: ModelCall, handler: ModelHandler) -> ModelAnswer:
+        messages = with_answers(request.messages)
+        return await handler(request if messages is request.messages else request.override(messages=messages))
+
+
+def with_answers(messages: list[AnyMessage]) -> list[AnyMessage]:
+    """Return `messages` with each call's result right behind it; the same list when nothing is amiss."""
+    if is_complete(messages):
+        return messages
+    results: defaultdict[str | None, deque[ToolMessage]] = defaultdict(deque)
+    for message in messages:
+        if isinstance(message, ToolMessage):
+            results[message.tool_call_id].append(message)  # in order: some models use an id twice
+    repaired: list[AnyMessage] = []
+    for message in messages:
+        if isinstance(message, ToolMessage):
+            continue
+        repaired.append(message)
+        if isinstance(message, AIMessage):
+            calls: list[ToolCall | InvalidToolCall] = [
+                *message.tool_calls,
+                *(call for call in message.invalid_tool_calls if call["id"]),
+            ]
+            repaired += [
+                results[call["id"]].popleft() if results[call["id"]] else _placeholder(call) for call in calls
+            ]
+    return repaired
+
+
+def is_complete(messages: Sequence[AnyMessage]) -> bool:
+    """Tell whether every call is answered before anybody else speaks, and every result was asked for."""
+    waiting: set[str | None] = set()
+    for message in messages:
+        if isinstance(message, ToolMessage):
+            if message.tool_call_id not in waiting:
+                return False
+            waiting.discard(message.tool_call_id)
+        else:
+            if waiting:
+                return False
+            if isinstance(message, AIMessage) and (message.tool_calls or message.invalid_tool_calls):
+                waiting = {call["id"] for call in [*message.tool_calls, *message.invalid_tool_calls]}
+    return not waiting
+
+
+def _placeholder(call: ToolCall | InvalidToolCall) -> ToolMessage:
+    return ToolMessage(INTERRUPTED, tool_call_id=call["id"] or "", name=call["name"], status="error")

@@ -1,0 +1,56 @@
+"""Keeps one answer from starting more sub-agents than the run allows.
+
+Only `task` calls beyond the limit go; all other calls stay. It happens inside the model call, so that
+the stored answer never has a call that was not run.
+"""
+
+import logging
+from typing import ClassVar
+
+from langchain.agents.middleware import ModelResponse
+from langchain_core.messages import AIMessage
+from typing_extensions import override
+
+from deerflow.agents.middlewares.base import Audience, HouseMiddleware
+from deerflow.agents.middlewares.calls import without_calls
+from deerflow.agents.types import ModelAnswer, ModelCall, ModelHandler
+
+logger = logging.getLogger(__name__)
+
+TASK = "task"
+
+
+class SubagentLimitMiddleware(HouseMiddleware):
+    """Drops the `task` calls of one answer beyond `limit`."""
+
+    audience: ClassVar[Audience] = Audience.LEAD
+
+    def __init__(self, *, limit: int) -> None:
+        super().__init__()
+        self._limit = limit
+
+    @override
+    async def awrap_model_call(self, request: ModelCall, handler: ModelHandler) -> ModelAnswer:
+        response = await handler(request)
+        excess = excess_tasks(response, self._limit)
+        if not excess:
+            return response
+        logger.warning(
+            "run %s: %d task calls dropped, at most %d may run at once",
+            request.runtime.context.run_id,
+            len(excess),
+            self._limit,
+        )
+        return without_calls(response, excess)
+
+
+def excess_tasks(response: ModelResponse[object], limit: int) -> set[str | None]:
+    """Return the ids of the `task` calls beyond the first `limit`."""
+    tasks = [
+        call["id"]
+        for message in response.result
+        if isinstance(message, AIMessage)
+        for call in message.tool_calls
+        if call["name"] == TASK
+    ]
+    return set(tasks[limit:])

@@ -1,0 +1,107 @@
+"""Gives a thread its title.
+
+Without a model the title is cut from the first question. With one, it writes the title beside the first
+answer, in a context of its own: its tokens belong to nobody's stream, and its failure to nobody's run.
+"""
+
+import asyncio
+import contextvars
+import logging
+import re
+from collections.abc import Callable, Sequence
+from typing import ClassVar
+
+from langchain.agents.middleware.types import ExtendedModelResponse
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
+from langgraph.types import Command
+from typing_extensions import override
+
+from deerflow.agents.middlewares.base import Audience, HouseMiddleware
+from deerflow.agents.types import ModelAnswer, ModelCall, ModelHandler
+from deerflow.config import TitleSettings
+
+logger = logging.getLogger(__name__)
+
+GRACE_SECONDS = 5.0
+"""How much longer than the first answer the title may take."""
+MAX_QUESTION_CHARS = 2000
+MARKUP = re.compile(r"<think>.*?(?:</think>|$)|<[^<>]{1,80}>|[*_`#>~]+|\[([^\]]*)\]\([^)]*\)", re.DOTALL)
+WIDE = re.compile(r"[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef]")
+
+
+class TitleMiddleware(HouseMiddleware):
+    """Has a model write the title while the first answer is on its way."""
+
+    audience: ClassVar[Audience] = Audience.LEAD
+
+    def __init__(self, model: Callable[[], BaseChatModel], *, settings: TitleSettings) -> None:
+        super().__init__()
+        self._model = model
+        self._settings = settings
+
+    @override
+    async def awrap_model_call(self, request: ModelCall, handler: ModelHandler) -> ModelAnswer:
+        question = first_question(request.messages)
+        if question is None:
+            return await handler(request)
+        writing = asyncio.create_task(self._write(question), context=contextvars.Context())
+        try:
+            response = await handler(request)
+            await asyncio.wait([writing], timeout=GRACE_SECONDS)
+        finally:
+            writing.cancel()
+        title = writing.result() if writing.done() and not writing.cancelled() else ""
+        if not title:
+            return response
+        return ExtendedModelResponse(model_response=response, command=Command(update={"title": title}))
+
+    async def _write(self, question: str) -> str:
+        try:
+            answer = await self._model().ainvoke(_prompt(question, self._settings))
+        except Exception as error:  # whatever the provider did, the thread keeps the title it has
+            logger.warning("title was not written: %s: %s", type(error).__name__, error)
+            return ""
+        return clean_title(answer.text, self._settings)
+
+
+def first_question(messages: Sequence[AnyMessage]) -> str | None:
+    """Return the question's text when this is a thread's first model call."""
+    if any(isinstance(message, AIMessage) for message in messages):
+        return None
+    return next((message.text for message in messages if isinstance(message, HumanMessage)), None)
+
+
+def title_from_question(messages: Sequence[AnyMessage], settings: TitleSettings) -> str:
+    """Return a title cut from the first thing the user said; empty when there were no words."""
+    texts = (message.text for message in messages if isinstance(message, HumanMessage))
+    return next((title for text in texts if (title := clean_title(text, settings))), "")
+
+
+def clean_title(text: str, settings: TitleSettings) -> str:
+    """Return `text` as a title: one line, no markup, within the limits on words and characters."""
+    plain = MARKUP.sub(lambda match: match[1] or " ", text[:MAX_QUESTION_CHARS])
+    words = "".join(character if character.isprintable() else " " for character in plain).split()
+    line = " ".join(words[: settings.max_words]).strip("\"'“”‘’「」《》 ")
+    # A wide character says about as much as two narrow ones, and takes their room.
+    limit = settings.max_chars
+    cut = _fit(line, limit)
+    is_cut = len(cut) < len(line) or len(words) > settings.max_words
+    return f"{cut.rstrip(' ,.;:，。；：、')}…" if is_cut else cut
+
+
+def _fit(line: str, limit: int) -> str:
+    width = 0
+    for position, character in enumerate(line):
+        width += 2 if WIDE.match(character) else 1
+        if width > limit:
+            return line[:position]
+    return line
+
+
+def _prompt(question: str, settings: TitleSettings) -> str:
+    return (
+        f"Write a title of at most {settings.max_words} words for a conversation that starts with the "
+        "message below. Use the message's language. Answer with the title alone: no quotes, no full stop.\n\n"
+        f"<message>\n{question[:MAX_QUESTION_CHARS]}\n</message>"
+    )

@@ -1,0 +1,100 @@
+"""Prepares a turn: the thread's folders exist, new uploads are noted, a new thread has a title.
+
+This is the only hook of the chain that is a graph node, and so the only one that costs a checkpoint: it
+writes what several hooks would. The title is cut from the question here, before the first token, so
+that a run which is stopped early has one too.
+"""
+
+import asyncio
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+from langchain_core.messages import AnyMessage, HumanMessage
+from langgraph.runtime import Runtime
+from typing_extensions import override
+
+from deerflow.agents.middlewares.base import Audience, HouseMiddleware
+from deerflow.agents.middlewares.title import title_from_question
+from deerflow.agents.state import ThreadData, ThreadState, UploadedFile
+from deerflow.config import TitleSettings
+from deerflow.context import RunContext
+from deerflow.domain import ThreadFolders
+
+USER_DATA = "/mnt/user-data"
+UPLOADS = f"{USER_DATA}/uploads"
+THREAD_DATA = ThreadData(
+    workspace_path=f"{USER_DATA}/workspace", uploads_path=UPLOADS, outputs_path=f"{USER_DATA}/outputs"
+)
+UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+
+
+class TurnStartMiddleware(HouseMiddleware):
+    """Writes what a turn starts with into the state."""
+
+    audience: ClassVar[Audience] = Audience.LEAD
+
+    def __init__(self, *, title: TitleSettings) -> None:
+        super().__init__()
+        self._title = title
+
+    @override
+    async def abefore_agent(self, state: ThreadState, runtime: Runtime[RunContext]) -> dict[str, Any] | None:
+        context = runtime.context
+        sizes = await asyncio.to_thread(_prepare, context.folders)
+        update: dict[str, Any] = {}
+        if state.get("thread_data") != THREAD_DATA:
+            update["thread_data"] = THREAD_DATA
+        if state.get("sandbox") is None:
+            update["sandbox"] = {"sandbox_id": context.thread_id}
+        question = last_question(state["messages"])
+        if question is not None and (new := new_uploads(question, sizes, state.get("uploaded_files") or ())):
+            update["uploaded_files"] = new
+        if not state.get("title") and self._title.enabled:
+            title = title_from_question(state["messages"], self._title)
+            if title:
+                update["title"] = title
+        return update or None
+
+
+def last_question(messages: Sequence[AnyMessage]) -> HumanMessage | None:
+    """Return the message that this turn answers."""
+    return next((message for message in reversed(messages) if isinstance(message, HumanMessage)), None)
+
+
+def new_uploads(
+    question: HumanMessage, sizes: Mapping[str, int], known: Iterable[UploadedFile]
+) -> list[UploadedFile]:
+    """Return the files that came with `question`: those it names, and those nobody has mentioned yet."""
+    mentioned = {file["path"] for file in known if file["message_id"] != question.id}
+    named = _named_files(question)
+    return [
+        UploadedFile(filename=name, path=f"{UPLOADS}/{name}", size=size, message_id=question.id or "")
+        for name, size in sorted(sizes.items())
+        if name in named or f"{UPLOADS}/{name}" not in mentioned
+    ]
+
+
+def _named_files(question: HumanMessage) -> set[str]:
+    """Return the names in the message's `files`; what is not there, or not a file, is no name."""
+    files = question.additional_kwargs.get("files")
+    entries = files if isinstance(files, list) else []
+    names = (entry.get("filename") for entry in entries if isinstance(entry, dict))
+    return {name for name in names if isinstance(name, str)}
+
+
+def _prepare(folders: ThreadFolders) -> dict[str, int]:
+    """Make the thread's folders and return the uploads' sizes by name."""
+    folders.create()
+    return {path.name: path.stat().st_size for path in folders.uploads.iterdir() if _is_upload(path)}
+
+
+def _is_upload(path: Path) -> bool:
+    """Tell whether the model may hear of it: no hidden file, no link out, no name that forges lines."""
+    return (
+        not path.name.startswith(".")
+        and UNPRINTABLE.search(path.name) is None
+        and not path.is_symlink()
+        and path.is_file()
+    )

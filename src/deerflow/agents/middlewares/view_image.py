@@ -1,0 +1,42 @@
+"""Shows the model the images it asked to see.
+
+They join one request only and leave the state with the answer: an image in every later call, and in every
+checkpoint, would cost far more than looking at it again.
+"""
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from langchain.agents.middleware.types import ExtendedModelResponse
+from langchain_core.messages import HumanMessage
+from langgraph.types import Command
+from typing_extensions import override
+
+from deerflow.agents.middlewares.base import HouseMiddleware
+from deerflow.agents.state import ThreadState, ViewedImage
+from deerflow.agents.types import ModelAnswer, ModelCall, ModelHandler
+
+
+class ViewImageMiddleware(HouseMiddleware):
+    """Adds the images that `view_image` left in the state to the next request."""
+
+    @override
+    async def awrap_model_call(self, request: ModelCall, handler: ModelHandler) -> ModelAnswer:
+        state = cast("ThreadState", request.state)
+        images = state.get("viewed_images")
+        if not images:
+            return await handler(request)
+        response = await handler(request.override(messages=[*request.messages, images_message(images)]))
+        return ExtendedModelResponse(model_response=response, command=Command(update={"viewed_images": {}}))
+
+
+def images_message(images: Mapping[str, ViewedImage]) -> HumanMessage:
+    """Return a message with each image behind its path."""
+    blocks: list[str | dict[str, Any]] = []
+    for path, image in images.items():
+        url = f"data:{image['mime_type']};base64,{image['base64']}"
+        blocks += [
+            {"type": "text", "text": f"The image {path}:"},
+            {"type": "image_url", "image_url": {"url": url}},
+        ]
+    return HumanMessage(blocks)

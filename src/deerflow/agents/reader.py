@@ -1,0 +1,77 @@
+"""Reads and edits a thread's state without building the agent that wrote it.
+
+The reader is an agent of its own, compiled once, whose model is never called: it has the nodes and edges
+of the real ones, so that `next` and `tasks` of a thread that stopped halfway come out the same.
+"""
+
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+from langchain_core.callbacks import CallbackManagerForLLMRun
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import BaseMessage
+from langchain_core.outputs import ChatResult
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.types import StateSnapshot
+from typing_extensions import override
+
+from deerflow.agents.factory import build_agent
+from deerflow.agents.middlewares import ToolErrorMiddleware, TurnStartMiddleware
+from deerflow.config import TitleSettings
+
+
+class StateReader:
+    """The states of all threads of one database."""
+
+    def __init__(self, checkpointer: BaseCheckpointSaver[Any]) -> None:
+        self._graph = build_agent(
+            _SilentModel(),
+            name="reader",
+            system_prompt="",
+            tools=(),
+            # The first brings the chain's one node, the second the `tools` node.
+            middlewares=(TurnStartMiddleware(title=TitleSettings()), ToolErrorMiddleware()),
+            checkpointer=checkpointer,
+        )
+
+    async def state(self, config: RunnableConfig, *, subgraphs: bool = False) -> StateSnapshot:
+        """Return the state at `config`: the thread's latest, or that of its `checkpoint_id`."""
+        return await self._graph.aget_state(config, subgraphs=subgraphs)
+
+    def history(
+        self,
+        config: RunnableConfig,
+        *,
+        filter: Mapping[str, Any] | None = None,  # noqa: A002  # the word of LangGraph
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> AsyncIterator[StateSnapshot]:
+        """Return the thread's states, newest first."""
+        wanted = None if filter is None else dict(filter)
+        return self._graph.aget_state_history(config, filter=wanted, before=before, limit=limit)
+
+    async def update(
+        self, config: RunnableConfig, values: Mapping[str, Any] | None, *, as_node: str | None = None
+    ) -> RunnableConfig:
+        """Write `values` as if `as_node` had; returns the config of the new checkpoint."""
+        return await self._graph.aupdate_state(config, None if values is None else dict(values), as_node)
+
+
+class _SilentModel(BaseChatModel):
+    """Stands where an agent has its model; nothing ever calls it."""
+
+    @property
+    @override
+    def _llm_type(self) -> str:
+        return "silent"
+
+    @override
+    def _generate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        raise NotImplementedError("the state reader has no model")

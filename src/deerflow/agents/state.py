@@ -1,0 +1,88 @@
+"""What a thread remembers between turns, and how to read it without building an agent."""
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, NotRequired, Required
+
+from langchain.agents import AgentState
+from langchain_core.messages import AnyMessage
+from typing_extensions import TypedDict
+
+from deerflow.agents.langgraph_beta import messages_channel
+
+
+class ThreadData(TypedDict):
+    """Where the thread's files are, as tools and clients see them."""
+
+    workspace_path: str
+    uploads_path: str
+    outputs_path: str
+
+
+class SandboxState(TypedDict):
+    """Which sandbox the thread works in."""
+
+    sandbox_id: str
+
+
+class UploadedFile(TypedDict):
+    """A file that the user added, and the message it came with."""
+
+    filename: str
+    path: str
+    size: int
+    message_id: str
+
+
+class ViewedImage(TypedDict):
+    """An image that the model asked to see."""
+
+    base64: str
+    mime_type: str
+
+
+class Todo(TypedDict):
+    """One item of the plan."""
+
+    content: str
+    status: str
+
+
+def merge_artifacts(known: Sequence[str] | None, new: Sequence[str] | None) -> list[str]:
+    """Return `known` and then what is new in `new`, each path once."""
+    return list(dict.fromkeys([*(known or ()), *(new or ())]))
+
+
+def merge_uploads(
+    known: Sequence[UploadedFile] | None, new: Sequence[UploadedFile] | None
+) -> list[UploadedFile]:
+    """Return all uploads, each file once per message, the latest word on it."""
+    return list(
+        {(file["message_id"], file["path"]): file for file in [*(known or ()), *(new or ())]}.values()
+    )
+
+
+def merge_images(
+    known: Mapping[str, ViewedImage] | None, new: Mapping[str, ViewedImage] | None
+) -> dict[str, ViewedImage]:
+    """Return both together; an empty mapping clears, since images are shown for one call only."""
+    if new is None:
+        return dict(known or {})
+    return {**(known or {}), **new} if new else {}
+
+
+def keep_latest(known: Any, new: Any) -> Any:
+    """Return `new` unless it says nothing."""
+    return known if new is None else new
+
+
+class ThreadState(AgentState[Any]):
+    """The state of one thread."""
+
+    messages: Required[Annotated[list[AnyMessage], messages_channel()]]
+    sandbox: NotRequired[Annotated[SandboxState | None, keep_latest]]
+    thread_data: NotRequired[Annotated[ThreadData | None, keep_latest]]
+    title: NotRequired[Annotated[str | None, keep_latest]]
+    artifacts: NotRequired[Annotated[list[str], merge_artifacts]]
+    todos: NotRequired[Annotated[list[Todo] | None, keep_latest]]
+    uploaded_files: NotRequired[Annotated[list[UploadedFile], merge_uploads]]
+    viewed_images: NotRequired[Annotated[dict[str, ViewedImage], merge_images]]

@@ -1,0 +1,56 @@
+"""The middleware chain: one list, outermost first, for the lead agent and its sub-agents alike."""
+
+from collections.abc import Callable
+
+from langchain_core.language_models import BaseChatModel
+
+from deerflow.agents.middlewares import (
+    Audience,
+    ClarificationMiddleware,
+    DanglingToolCallMiddleware,
+    HouseMiddleware,
+    ShellOfferMiddleware,
+    SubagentLimitMiddleware,
+    TitleMiddleware,
+    ToolErrorMiddleware,
+    TurnStartMiddleware,
+    UploadsMiddleware,
+    ViewImageMiddleware,
+)
+from deerflow.config import Settings
+
+ModelByName = Callable[[str], BaseChatModel]
+
+
+def build_chain(
+    settings: Settings, *, audience: Audience, model: ModelByName, subagent_limit: int = 0
+) -> list[HouseMiddleware]:
+    """Return the middlewares of one kind of agent.
+
+    Args:
+        model: Returns a chat model for the middlewares that need one of their own.
+        subagent_limit: How many tasks one answer may start; 0 when sub-agents are off.
+    """
+    chain: list[HouseMiddleware] = [
+        TurnStartMiddleware(title=settings.title),  # lead: folders, uploads and title before all else
+        *_title_by_model(settings, model),  # lead: outside the rest, it only watches the first call
+        UploadsMiddleware(),  # lead: files are named before anything counts or repairs
+        DanglingToolCallMiddleware(),  # both: after whatever changes the history, before the model sees it
+        ViewImageMiddleware(),  # both: behind the repaired history, as the newest thing the model sees
+        ToolErrorMiddleware(),  # both: outermost around tools, so that nothing a tool does ends the run
+        ShellOfferMiddleware(),  # both: what is on offer is settled just before the call
+        *_limit(subagent_limit),  # lead: trims an answer before anything acts on its calls
+        ClarificationMiddleware(),  # lead, last: it may leave the question alone in the answer
+    ]
+    return [middleware for middleware in chain if audience in middleware.audience]
+
+
+def _title_by_model(settings: Settings, model: ModelByName) -> list[HouseMiddleware]:
+    name = settings.title.model_name
+    if name is None or not settings.title.enabled:
+        return []
+    return [TitleMiddleware(lambda: model(name), settings=settings.title)]
+
+
+def _limit(subagent_limit: int) -> list[HouseMiddleware]:
+    return [SubagentLimitMiddleware(limit=subagent_limit)] if subagent_limit else []

@@ -1,0 +1,165 @@
+"""Finds the skills on disk: every `SKILL.md` with a front matter that says what it is for.
+
+A skill that cannot be read is left out with one line in the log; it never takes the others with it.
+"""
+
+import logging
+import os
+import re
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+logger = logging.getLogger(__name__)
+
+SKILL_FILE = "SKILL.md"
+CATEGORIES = ("public", "custom")
+CONTAINER_PATH = "/mnt/skills"
+RESCAN_SECONDS = 2.0
+MAX_FILE_BYTES = 1_000_000
+MAX_DESCRIPTION_CHARS = 1024
+MAX_DEPTH = 3
+NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
+FRONT_MATTER = re.compile(r"\A\ufeff?---[ \t]*\r?\n(.*?)\r?\n---[ \t]*(?:\r?\n|\Z)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Skill:
+    """A way of doing one kind of work, as its front matter describes it."""
+
+    name: str
+    description: str
+    category: str
+    path: str
+    """Where tools read its `SKILL.md`: `/mnt/skills/{category}/{folder}/SKILL.md`."""
+    file: Path
+    """Where it is on this host."""
+    license: str | None = None
+    allowed_tools: tuple[str, ...] | None = None
+
+
+class Skills:
+    """The skills under one folder; changes on disk are seen within seconds."""
+
+    def __init__(
+        self,
+        root: Path | None,
+        *,
+        container_path: str = CONTAINER_PATH,
+        disabled: Collection[str] = (),
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._root = root
+        self._container_path = container_path.rstrip("/")
+        self._disabled = frozenset(disabled)
+        self._clock = clock
+        self._looked_at = float("-inf")
+        self._stamps: dict[Path, tuple[int, int]] = {}
+        self._skills: tuple[Skill, ...] = ()
+
+    def all(self) -> tuple[Skill, ...]:
+        """Return every readable skill, sorted by name; a custom one stands before a public namesake."""
+        now = self._clock()
+        if self._root is not None and now - self._looked_at >= RESCAN_SECONDS:
+            self._looked_at = now
+            stamps = {file: stamp for _, file, stamp in _skill_files(self._root)}
+            if stamps != self._stamps:
+                self._skills = self._read(self._root)
+                self._stamps = stamps
+        return self._skills
+
+    def enabled(self) -> tuple[Skill, ...]:
+        """Return the skills that agents may use."""
+        return tuple(skill for skill in self.all() if skill.name not in self._disabled)
+
+    def _read(self, root: Path) -> tuple[Skill, ...]:
+        found: dict[str, Skill] = {}
+        for category, file, _ in _skill_files(root):
+            path = f"{self._container_path}/{file.relative_to(root).as_posix()}"
+            try:
+                skill = read_skill(file, category=category, path=path)
+            except (OSError, ValueError) as error:
+                logger.warning("skill %s left out: %s", file, error)
+                continue
+            found[skill.name] = skill
+        return tuple(found[name] for name in sorted(found))
+
+
+def read_skill(file: Path, *, category: str, path: str) -> Skill:
+    """Return the skill that `file` describes; `ValueError` says what is wrong with it."""
+    if file.stat().st_size > MAX_FILE_BYTES:
+        raise ValueError(f"larger than {MAX_FILE_BYTES} bytes")
+    matter = front_matter(file.read_text(encoding="utf-8"))
+    license_ = matter.get("license")
+    return Skill(
+        name=_name(matter),
+        description=_description(matter),
+        category=category,
+        path=path,
+        file=file,
+        license=None if license_ is None else str(license_),
+        allowed_tools=_allowed_tools(matter),
+    )
+
+
+def front_matter(text: str) -> Mapping[str, Any]:
+    """Return the YAML between the first two `---` lines."""
+    match = FRONT_MATTER.match(text)
+    if match is None:
+        raise ValueError("it has no front matter; begin with '---', 'name:', 'description:' and '---'")
+    try:
+        matter = yaml.safe_load(match[1])
+    except yaml.YAMLError as error:
+        raise ValueError(f"its front matter is no YAML: {' '.join(str(error).split())}") from error
+    if not isinstance(matter, dict):
+        raise ValueError("its front matter has no keys; write 'name: …' and 'description: …'")
+    return matter
+
+
+def _name(matter: Mapping[str, Any]) -> str:
+    name = matter.get("name")
+    if not isinstance(name, str) or len(name) > 64 or NAME.fullmatch(name) is None:
+        raise ValueError(f"'name' is {name!r}; use lower-case letters, digits and single hyphens, at most 64")
+    return name
+
+
+def _description(matter: Mapping[str, Any]) -> str:
+    description = matter.get("description")
+    if not isinstance(description, str) or not description.strip():
+        raise ValueError("'description' is missing; say in a sentence what the skill is for")
+    # One line and no angle brackets: it becomes part of the system prompt.
+    line = " ".join(description.replace("<", "‹").replace(">", "›").split())
+    return line[:MAX_DESCRIPTION_CHARS]
+
+
+def _allowed_tools(matter: Mapping[str, Any]) -> tuple[str, ...] | None:
+    tools = matter.get("allowed-tools")
+    match tools:
+        case None:
+            return None
+        case str():
+            return tuple(re.split(r"[\s,]+", tools.strip())) if tools.strip() else ()
+        case list() if all(isinstance(tool, str) for tool in tools):
+            return tuple(tools)
+        case _:
+            raise ValueError("'allowed-tools' must be a list of tool names")
+
+
+def _skill_files(root: Path) -> Iterator[tuple[str, Path, tuple[int, int]]]:
+    """Yield category, file and stamp of every `SKILL.md`, in a stable order; links are not followed."""
+    for category in CATEGORIES:
+        for folder, folders, files in os.walk(root / category):
+            here = Path(folder)
+            depth = len(here.relative_to(root / category).parts)
+            folders[:] = (
+                sorted(name for name in folders if not name.startswith(".")) if depth < MAX_DEPTH else []
+            )
+            file = here / SKILL_FILE
+            if SKILL_FILE in files and not file.is_symlink():
+                stat = file.stat()
+                folders.clear()  # what is below belongs to this skill
+                yield category, file, (stat.st_mtime_ns, stat.st_size)
