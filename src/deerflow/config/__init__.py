@@ -1,21 +1,58 @@
 """Settings as values: read once, validated, handed out by section."""
 
-from deerflow.config.models import ModelSettings
+from deerflow.config.agents import SummarizationSettings, TitleSettings
+from deerflow.config.aliases import canonical_use, install_hint, resolve_use
+from deerflow.config.extensions import ExtensionsSettings, McpServerSettings
+from deerflow.config.extensions_file import save_extensions
+from deerflow.config.guardrails import GuardrailRule, GuardrailsSettings
+from deerflow.config.load import LoadedSettings, load_settings
+from deerflow.config.models import LlmCallSettings, ModelSettings, PricingSettings
+from deerflow.config.parts import Problem
 from deerflow.config.paths import Paths
-from deerflow.config.rooms import DatabaseSettings, SubagentsSettings, TitleSettings, UploadSettings
-from deerflow.config.sandbox import MountSettings, SandboxSettings
-from deerflow.config.section import Section
+from deerflow.config.sandbox import LimitSettings, MountSettings, NetworkSettings, SandboxSettings
+from deerflow.config.section import OpenSection, Section
 from deerflow.config.settings import Settings
+from deerflow.config.source import SettingsSource
+from deerflow.config.storage import DatabaseSettings, RunOwnershipSettings, RunSettings, StreamBridgeSettings
+from deerflow.config.subagents import AcpAgentSettings, CustomSubagent, SubagentOverride, SubagentsSettings
+from deerflow.config.tools import ToolGroupSettings, ToolSettings
+from deerflow.config.uploads import UploadSettings
 
 __all__ = [
+    "AcpAgentSettings",
+    "CustomSubagent",
     "DatabaseSettings",
+    "ExtensionsSettings",
+    "GuardrailRule",
+    "GuardrailsSettings",
+    "LimitSettings",
+    "LlmCallSettings",
+    "LoadedSettings",
+    "McpServerSettings",
     "ModelSettings",
     "MountSettings",
+    "NetworkSettings",
+    "OpenSection",
     "Paths",
+    "PricingSettings",
+    "Problem",
+    "RunOwnershipSettings",
+    "RunSettings",
     "SandboxSettings",
     "Section",
     "Settings",
+    "SettingsSource",
+    "StreamBridgeSettings",
+    "SubagentOverride",
     "SubagentsSettings",
+    "SummarizationSettings",
     "TitleSettings",
+    "ToolGroupSettings",
+    "ToolSettings",
     "UploadSettings",
+    "canonical_use",
+    "install_hint",
+    "load_settings",
+    "resolve_use",
+    "save_extensions",
 ]

@@ -13,10 +13,12 @@ class Paths:
     home: Path
     users_root: Path | None = None
     """Where users' threads live when not under the home (a root server whose home others cannot enter)."""
+    data_root: Path | None = None
+    """Where the database is when not under the home (`database.sqlite_dir`)."""
 
     @property
     def data(self) -> Path:
-        return self.home / "data"
+        return self.data_root or self.home / "data"
 
     @property
     def database(self) -> Path:

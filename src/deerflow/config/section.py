@@ -1,9 +1,76 @@
 """What every section of the settings has in common."""
 
-from pydantic import BaseModel, ConfigDict
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, ClassVar, get_args
+
+from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic.fields import FieldInfo
+from typing_extensions import override
+
+from deerflow.config.secrets import masked
 
 
 class Section(BaseModel):
     """A frozen part of the settings; keys it does not know are kept and named in one warning."""
 
-    model_config = ConfigDict(frozen=True, extra="allow", protected_namespaces=())
+    model_config = ConfigDict(
+        frozen=True,
+        extra="allow",
+        protected_namespaces=(),
+        populate_by_name=True,
+        coerce_numbers_to_str=True,
+        allow_inf_nan=False,
+    )
+
+    hands_on_extra_keys: ClassVar[bool] = False
+    """True where keys not listed are passed to the class or tool that the section names."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _empty_keys_mean_their_default(cls, data: Any) -> Any:
+        """Drop keys that were left empty, so that `memory:` alone is a section of defaults."""
+        if not isinstance(data, Mapping) or None not in data.values():
+            return data
+        needed = {name for name, field in cls.model_fields.items() if not _takes_none(field)}
+        needed |= {cls.model_fields[name].alias or name for name in needed}
+        return {key: value for key, value in data.items() if value is not None or key not in needed}
+
+    @override
+    def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
+        """Keep secrets out of logs and tracebacks that show a section."""
+        return [(name, masked(name or "", value)) for name, value in super().__repr_args__()]
+
+
+class OpenSection(Section):
+    """A section whose further keys are handed on as they are, to a class, a tool or a server."""
+
+    hands_on_extra_keys: ClassVar[bool] = True
+
+    @property
+    def handed_on(self) -> dict[str, Any]:
+        """The keys that this section does not read itself."""
+        return dict(self.model_extra or {})
+
+
+def _takes_none(field: FieldInfo) -> bool:
+    return type(None) in get_args(field.annotation)
+
+
+def unused_keys(section: Section, prefix: str = "") -> Iterator[str]:
+    """Yield the dotted names of all keys below `section` that nothing reads."""
+    if not section.hands_on_extra_keys:
+        yield from (f"{prefix}{name}" for name in section.model_extra or {})
+    for name in type(section).model_fields:
+        yield from _unused_in(getattr(section, name), f"{prefix}{name}")
+
+
+def _unused_in(value: object, name: str) -> Iterator[str]:
+    match value:
+        case Section():
+            yield from unused_keys(value, f"{name}.")
+        case tuple():
+            for index, item in enumerate(value):
+                yield from _unused_in(item, f"{name}[{index}]")
+        case dict():
+            for key, item in value.items():
+                yield from _unused_in(item, f"{name}.{key}")

@@ -1,21 +1,221 @@
 """All settings of one DeerFlow, as one frozen value."""
 
-from pydantic import Field
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any, Self
 
-from deerflow.config.models import ModelSettings
-from deerflow.config.rooms import DatabaseSettings, SubagentsSettings, TitleSettings, UploadSettings
+from pydantic import Field, field_validator, model_validator
+
+from deerflow.config.agents import (
+    AgentsApiSettings,
+    AgentStorageSettings,
+    InputPolishSettings,
+    LoopDetectionSettings,
+    SafetyFinishReasonSettings,
+    SuggestionsSettings,
+    SummarizationSettings,
+    TitleSettings,
+)
+from deerflow.config.auth import AuthSettings
+from deerflow.config.channels import ChannelConnectionsSettings, ChannelsSettings
+from deerflow.config.extensions import ExtensionsSettings
+from deerflow.config.guardrails import AuthorizationSettings, GuardrailsSettings
+from deerflow.config.logs import LoggingSettings, LogLevel
+from deerflow.config.memory import MemorySettings
+from deerflow.config.models import CircuitBreakerSettings, LlmCallSettings, ModelSettings
 from deerflow.config.sandbox import SandboxSettings
-from deerflow.config.section import Section
+from deerflow.config.scheduler import McpTasksSettings, PluginSettings, SchedulerSettings
+from deerflow.config.section import Section, unused_keys
+from deerflow.config.skills import SkillEvolutionSettings, SkillScanSettings, SkillsSettings
+from deerflow.config.storage import (
+    CheckpointerSettings,
+    DatabaseSettings,
+    DedupeStorageSettings,
+    RunEventsSettings,
+    RunOwnershipSettings,
+    RunSettings,
+    StreamBridgeSettings,
+    database_from,
+)
+from deerflow.config.subagents import AcpAgentSettings, SubagentsSettings
+from deerflow.config.tokens import TokenBudgetSettings, TokenUsageSettings
+from deerflow.config.tools import (
+    ReadBeforeWriteSettings,
+    ToolGroupSettings,
+    ToolOutputSettings,
+    ToolProgressSettings,
+    ToolSearchSettings,
+    ToolSettings,
+)
+from deerflow.config.uploads import UploadSettings
+
+CONFIG_VERSION = 34
+"""The newest DeerFlow 2 layout of config.yaml that we know."""
+
+RESTART_ONLY = frozenset(
+    {
+        "log_level",
+        "logging",
+        "sandbox",
+        "database",
+        "checkpointer",
+        "run_events",
+        "run_ownership",
+        "stream_bridge",
+        "plugins",
+        "channels",
+        "channel_connections",
+        "scheduler",
+        "mcp_tasks",
+    }
+)
+"""Sections whose changes count from the next start; all others count from the next run."""
+
+WAITING = frozenset(
+    {
+        "token_budget",
+        "plugins",
+        "tool_search",
+        "tool_output",
+        "suggestions",
+        "input_polish",
+        "loop_detection",
+        "tool_progress",
+        "read_before_write",
+        "safety_finish_reason",
+        "circuit_breaker",
+        "skill_scan",
+        "skill_evolution",
+        "summarization",
+        "memory",
+        "acp_agents",
+        "agents_api",
+        "agent_storage",
+        "run_events",
+        "dedupe_storage",
+        "scheduler",
+        "mcp_tasks",
+        "guardrails",
+        "authorization",
+        "auth",
+        "channels",
+        "channel_connections",
+    }
+)
+"""Sections that are read and checked but have no effect yet; a room that reads one takes it out of here."""
 
 
 class Settings(Section):
     """What `config.yaml` says, with a default for everything it does not say."""
 
-    log_level: str = Field("info", description="How much is logged: debug, info, warning or error.")
+    config_version: int | None = Field(None, ge=0, description="The layout this file was written for.")
+    log_level: LogLevel = Field("info", description="How much is logged.")
+    logging: LoggingSettings = Field(LoggingSettings(), description="How log lines look.")
     max_recursion_limit: int = Field(1000, ge=1, description="The most graph steps a client may ask for.")
+
     models: tuple[ModelSettings, ...] = Field((), description="Chat models; the first is the default.")
+    llm_call: LlmCallSettings = Field(LlmCallSettings(), description="How calls are limited and repeated.")
+    circuit_breaker: CircuitBreakerSettings = Field(
+        CircuitBreakerSettings(), description="When a failing model is left alone."
+    )
+    token_usage: TokenUsageSettings = Field(TokenUsageSettings(), description="Whether tokens are counted.")
+    token_budget: TokenBudgetSettings = Field(TokenBudgetSettings(), description="How many may be spent.")
+
     sandbox: SandboxSettings = Field(SandboxSettings(), description="Where commands run.")
-    database: DatabaseSettings = Field(DatabaseSettings(), description="Where everything is kept.")
+    tools: tuple[ToolSettings, ...] = Field((), description="Tools beside the built-in ones.")
+    tool_groups: tuple[ToolGroupSettings, ...] = Field((), description="Groups that tools belong to.")
+    tool_search: ToolSearchSettings = Field(ToolSearchSettings(), description="Tools found by searching.")
+    tool_output: ToolOutputSettings = Field(ToolOutputSettings(), description="Long tool results.")
+    tool_progress: ToolProgressSettings = Field(ToolProgressSettings(), description="Work without headway.")
+    read_before_write: ReadBeforeWriteSettings = Field(
+        ReadBeforeWriteSettings(), description="Files are read before they are overwritten."
+    )
+    guardrails: GuardrailsSettings = Field(GuardrailsSettings(), description="What agents may do unasked.")
     uploads: UploadSettings = Field(UploadSettings(), description="How much may be uploaded.")
-    title: TitleSettings = Field(TitleSettings(), description="How threads get titles.")
+
     subagents: SubagentsSettings = Field(SubagentsSettings(), description="How work is delegated.")
+    acp_agents: dict[str, AcpAgentSettings] = Field({}, description="Agents of other programs, by name.")
+    skills: SkillsSettings = Field(SkillsSettings(), description="Where skills are found.")
+    skill_scan: SkillScanSettings = Field(SkillScanSettings(), description="Checking installed skills.")
+    skill_evolution: SkillEvolutionSettings = Field(
+        SkillEvolutionSettings(), description="Skills that agents write."
+    )
+    extensions: ExtensionsSettings = Field(
+        ExtensionsSettings(), description="What is said here wins over `extensions_config.json`, key by key."
+    )
+    memory: MemorySettings = Field(MemorySettings(), description="What is remembered between threads.")
+
+    title: TitleSettings = Field(TitleSettings(), description="How threads get titles.")
+    summarization: SummarizationSettings = Field(
+        SummarizationSettings(), description="How long conversations are shortened."
+    )
+    loop_detection: LoopDetectionSettings = Field(
+        LoopDetectionSettings(), description="How an agent that repeats itself is stopped."
+    )
+    safety_finish_reason: SafetyFinishReasonSettings = Field(
+        SafetyFinishReasonSettings(), description="Answers that a provider stopped."
+    )
+    suggestions: SuggestionsSettings = Field(SuggestionsSettings(), description="Follow-up questions.")
+    input_polish: InputPolishSettings = Field(InputPolishSettings(), description="Improving a question.")
+    agents_api: AgentsApiSettings = Field(AgentsApiSettings(), description="Custom agents over HTTP.")
+    agent_storage: AgentStorageSettings = Field(
+        AgentStorageSettings(), description="Where custom agents are kept."
+    )
+
+    database: DatabaseSettings = Field(DatabaseSettings(), description="Where everything is kept.")
+    checkpointer: CheckpointerSettings | None = Field(None, description="The older form of `database`.")
+    runs: RunSettings = Field(RunSettings(), description="What one run may take.")
+    run_events: RunEventsSettings = Field(RunEventsSettings(), description="The log of a run.")
+    run_ownership: RunOwnershipSettings = Field(RunOwnershipSettings(), description="Who works on a run.")
+    stream_bridge: StreamBridgeSettings = Field(StreamBridgeSettings(), description="Events to readers.")
+    dedupe_storage: DedupeStorageSettings = Field(DedupeStorageSettings(), description="Messages seen.")
+
+    auth: AuthSettings = Field(AuthSettings(), description="How people sign in.")
+    authorization: AuthorizationSettings = Field(AuthorizationSettings(), description="Who may do what.")
+    channels: ChannelsSettings = Field(ChannelsSettings(), description="Chat services.")
+    channel_connections: ChannelConnectionsSettings = Field(
+        ChannelConnectionsSettings(), description="Users' own accounts of them."
+    )
+    scheduler: SchedulerSettings = Field(SchedulerSettings(), description="Runs that start on time.")
+    mcp_tasks: McpTasksSettings = Field(McpTasksSettings(), description="Long tasks of MCP servers.")
+    plugins: tuple[PluginSettings, ...] = Field((), description="Plug-ins.")
+
+    @property
+    def unused(self) -> tuple[str, ...]:
+        """The dotted keys of the file that have no effect: unknown ones, and sections still waiting."""
+        waiting = [name for name in type(self).model_fields if name in WAITING & self.model_fields_set]
+        unknown = [key for key in unused_keys(self) if key.split(".")[0].split("[")[0] not in waiting]
+        return (*unknown, *waiting)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _older_files_have_a_checkpointer(cls, data: Any) -> Any:
+        """Take `checkpointer:` for `database:` where there is no such section."""
+        if (
+            not isinstance(data, Mapping)
+            or data.get("database")
+            or not isinstance(data.get("checkpointer"), Mapping)
+        ):
+            return data
+        return {**data, "database": database_from(data["checkpointer"])}
+
+    @field_validator("models")
+    @classmethod
+    def _names_differ(cls, models: tuple[ModelSettings, ...]) -> tuple[ModelSettings, ...]:
+        twice = [name for name, count in Counter(model.name for model in models).items() if count > 1]
+        if twice:
+            raise ValueError(f"every name may stand only once; more than once: {', '.join(twice)}")
+        return models
+
+    @model_validator(mode="after")
+    def _fallbacks_exist(self) -> Self:
+        names = {model.name for model in self.models}
+        wrong = [
+            f"models[{index}].fallbacks names {fallback!r}"
+            for index, model in enumerate(self.models)
+            for fallback in model.fallbacks
+            if fallback not in names
+        ]
+        if wrong:
+            raise ValueError(f"{'; '.join(wrong)}; there are: {', '.join(sorted(names))}")
+        return self

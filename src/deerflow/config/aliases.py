@@ -1,0 +1,76 @@
+"""Finds the object behind a `use:` string; strings of DeerFlow 2 lead to our own objects."""
+
+import importlib
+import re
+
+from deerflow.errors import ConfigError
+
+_COMPATIBLE = "deerflow.models.compatible:CompatibleChatOpenAI"
+_FILE_TOOLS = ("ls", "read_file", "glob", "grep", "write_file", "str_replace")
+
+ALIASES: dict[str, str] = {
+    "deerflow.sandbox.local:LocalSandboxProvider": "local",
+    "deerflow.community.aio_sandbox:AioSandboxProvider": "aio",
+    "deerflow.sandbox.tools:bash_tool": "deerflow.tools.shell:bash_tool",
+    **{f"deerflow.sandbox.tools:{name}_tool": f"deerflow.tools.files:{name}_tool" for name in _FILE_TOOLS},
+    "deerflow.models.patched_openai:PatchedChatOpenAI": _COMPATIBLE,
+    "deerflow.models.patched_deepseek:PatchedChatDeepSeek": _COMPATIBLE,
+    "deerflow.models.patched_minimax:PatchedChatMiniMax": _COMPATIBLE,
+    "deerflow.models.patched_mimo:PatchedChatMiMo": _COMPATIBLE,
+    "deerflow.models.patched_stepfun:PatchedChatStepFun": _COMPATIBLE,
+    "deerflow.models.vllm_provider:VllmChatModel": _COMPATIBLE,
+    "deerflow.models.mindie_provider:MindIEChatModel": _COMPATIBLE,
+    "deerflow.models.claude_provider:ClaudeChatModel": "langchain_anthropic:ChatAnthropic",
+}
+"""DeerFlow 2's `use:` strings and ours; a value without a colon is a sandbox tier."""
+
+EXTRAS: dict[str, str] = {
+    "langchain_anthropic": "anthropic",
+    "langchain_deepseek": "deepseek",
+    "langchain_google_genai": "google",
+    "langchain_ollama": "ollama",
+}
+"""Packages that come with an extra of ours."""
+
+_USE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
+
+
+def canonical_use(use: str) -> str:
+    """Return our own name for what `use` means; most strings mean themselves."""
+    return ALIASES.get(use.strip(), use.strip())
+
+
+def resolve_use(use: str) -> object:
+    """Import the object that `use` names as `module:name`."""
+    name = canonical_use(use)
+    if not _USE.fullmatch(name):
+        raise ConfigError(
+            f"use: {use!r} is not of the form `module:name`, such as `langchain_openai:ChatOpenAI`"
+        )
+    module_name, _, attribute = name.partition(":")
+    found: object = _import(module_name, use)
+    for part in attribute.split("."):
+        if not hasattr(found, part):
+            raise ConfigError(f"use: {use!r} cannot be used: {module_name} has no {attribute}")
+        found = getattr(found, part)
+    return found
+
+
+def install_hint(package: str) -> str:
+    """Return the command that installs `package`."""
+    extra = EXTRAS.get(package)
+    return f"pip install 'deerflow[{extra}]'" if extra else f"pip install {package.replace('_', '-')}"
+
+
+def _import(module_name: str, use: str) -> object:
+    try:
+        return importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        missing = (error.name or module_name).split(".")[0]
+        if missing == "deerflow":
+            raise ConfigError(f"use: {use!r} is not part of this DeerFlow") from error
+        raise ConfigError(
+            f"use: {use!r} needs the package {missing}, which is not installed: {install_hint(missing)}"
+        ) from error
+    except (ImportError, SyntaxError) as error:
+        raise ConfigError(f"use: {use!r} cannot be imported: {error}") from error

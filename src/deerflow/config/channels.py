@@ -1,0 +1,61 @@
+"""Settings of the chat services that DeerFlow listens to."""
+
+from typing import Any
+
+from pydantic import Field
+
+from deerflow.config.section import OpenSection, Section
+
+
+class ChannelSettings(OpenSection):
+    """One chat service; keys not listed here (tokens, rooms, …) go to its channel as they are."""
+
+    enabled: bool = Field(False, description="Listen to it.")
+    allowed_users: tuple[str, ...] = Field(
+        (), description="Who may write to it; empty: as the service allows."
+    )
+    session: dict[str, Any] = Field({}, description="Assistant, config and context of its runs.")
+
+
+class ChannelsSettings(Section):
+    """The chat services that DeerFlow listens to."""
+
+    langgraph_url: str | None = Field(
+        None, description="Accepted for older files: channels run in the server."
+    )
+    gateway_url: str | None = Field(None, description="Accepted for older files: channels run in the server.")
+    inbound_queue_maxsize: int = Field(1000, ge=1, description="Messages waiting to be answered.")
+    max_concurrency: int = Field(5, ge=1, description="Messages answered at once.")
+    shutdown_grace_period_seconds: float = Field(3, ge=0, description="Seconds to finish when stopping.")
+    session: dict[str, Any] = Field({}, description="Assistant, config and context of all runs.")
+    users: dict[str, Any] = Field({}, description="The same, by user's id.")
+    feishu: ChannelSettings = Field(ChannelSettings(), description="Feishu or Lark.")
+    slack: ChannelSettings = Field(ChannelSettings(), description="Slack.")
+    telegram: ChannelSettings = Field(ChannelSettings(), description="Telegram.")
+    wecom: ChannelSettings = Field(ChannelSettings(), description="WeCom.")
+    dingtalk: ChannelSettings = Field(ChannelSettings(), description="DingTalk.")
+    discord: ChannelSettings = Field(ChannelSettings(), description="Discord.")
+    wechat: ChannelSettings = Field(ChannelSettings(), description="WeChat.")
+    buzz: ChannelSettings = Field(ChannelSettings(), description="Buzz.")
+    github: ChannelSettings = Field(ChannelSettings(), description="GitHub.")
+
+
+class ChannelConnectionSettings(OpenSection):
+    """Whether users may connect their own account of one service."""
+
+    enabled: bool = Field(False, description="Offer it.")
+
+
+class ChannelConnectionsSettings(Section):
+    """Whether users may connect their own accounts."""
+
+    enabled: bool = Field(False, description="Offer it.")
+    require_bound_identity: bool = Field(True, description="Answer only people whose account is known.")
+    telegram: ChannelConnectionSettings = Field(ChannelConnectionSettings(), description="Telegram.")
+    slack: ChannelConnectionSettings = Field(ChannelConnectionSettings(), description="Slack.")
+    discord: ChannelConnectionSettings = Field(ChannelConnectionSettings(), description="Discord.")
+    feishu: ChannelConnectionSettings = Field(ChannelConnectionSettings(), description="Feishu or Lark.")
+    dingtalk: ChannelConnectionSettings = Field(ChannelConnectionSettings(), description="DingTalk.")
+    wechat: ChannelConnectionSettings = Field(ChannelConnectionSettings(), description="WeChat.")
+    wecom: ChannelConnectionSettings = Field(ChannelConnectionSettings(), description="WeCom.")
+    buzz: ChannelConnectionSettings = Field(ChannelConnectionSettings(), description="Buzz.")

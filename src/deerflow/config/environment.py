@@ -1,0 +1,130 @@
+"""Finds the settings' files and merges `.env` into the environment, without touching the process."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from io import StringIO
+from pathlib import Path
+
+from dotenv import dotenv_values
+from dotenv.variables import parse_variables
+
+from deerflow.config.yaml_file import read_text
+from deerflow.errors import ConfigError
+
+CONFIG_NAME = "config.yaml"
+EXTENSIONS_NAMES = ("extensions_config.json", "mcp_config.json")
+HOME_NAME = ".deer-flow"
+
+VARIABLES = {
+    "DEER_FLOW_CONFIG_PATH": "The settings file. Absent: `config.yaml` in this folder or the one above.",
+    "DEER_FLOW_EXTENSIONS_CONFIG_PATH": "The extensions file. Absent: `extensions_config.json` in the project.",
+    "DEER_FLOW_PROJECT_ROOT": "The project's folder, with `config.yaml`, `.env`, `skills/` and the home. "
+    "Absent: the folder of `config.yaml`, or the current one.",
+    "DEER_FLOW_HOME": "Where threads, files and the database are kept. Absent: `.deer-flow` in the project.",
+    "DEER_FLOW_SKILLS_PATH": "The folder of skills, when `skills.path` does not say. Absent: `skills/`.",
+    "DEER_FLOW_AUTH_DISABLED": "Set to 1 to serve other addresses than this computer's without login.",
+    "HOST": "With `make run`: the address to listen on. Absent: 127.0.0.1.",
+    "PORT": "With `make run`: the port to listen on. Absent: 2026.",
+}
+"""The variables that DeerFlow itself reads, for the reference; `$VAR` in a file reads any other."""
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where one DeerFlow's files are, and the environment it sees."""
+
+    project_root: Path
+    home: Path
+    config: Path | None
+    extensions: Path | None
+    watched: tuple[Path, ...]
+    """Every file whose change or appearance would change the settings."""
+    env: Mapping[str, str] = field(repr=False)
+
+    @property
+    def new_extensions(self) -> Path:
+        """The extensions file, or where one would be made."""
+        return self.extensions or self.project_root / EXTENSIONS_NAMES[0]
+
+    def skills(self, configured: str | None) -> Path:
+        """Return the folder of skills; `configured` is what `skills.path` says."""
+        named = configured or self.env.get("DEER_FLOW_SKILLS_PATH") or "skills"
+        return self.project_root / Path(named).expanduser()
+
+    def data(self, configured: str | None) -> Path:
+        """Return the folder of the database; `configured` is what `database.sqlite_dir` says."""
+        # DeerFlow 2's files spell the default out; it means the home, wherever that is.
+        if not configured or Path(configured) == Path(HOME_NAME, "data"):
+            return self.home / "data"
+        return self.project_root / Path(configured).expanduser()
+
+
+def find_places(path: Path | None, *, env: Mapping[str, str], cwd: Path) -> Places:
+    """Find the files: an explicit path, else the environment, else this folder, else the one above."""
+    configs = _config_candidates(path, env, cwd)
+    config = _first_file(configs)
+    root = _project_root(config, env, cwd)
+    merged = {**_read_dotenv(root / ".env", env), **env}
+    if path is None and "DEER_FLOW_CONFIG_PATH" not in env and "DEER_FLOW_CONFIG_PATH" in merged:
+        configs = _config_candidates(path, merged, root)
+        config = _first_file(configs)
+    extensions = _extensions_candidates(merged, root, cwd)
+    home = merged.get("DEER_FLOW_HOME")
+    return Places(
+        project_root=root,
+        home=cwd / Path(home).expanduser() if home else root / HOME_NAME,
+        config=config,
+        extensions=_first_file(extensions),
+        watched=(*configs, *extensions, root / ".env"),
+        env=merged,
+    )
+
+
+def _config_candidates(path: Path | None, env: Mapping[str, str], cwd: Path) -> list[Path]:
+    if path is not None:
+        chosen = cwd / path.expanduser()
+        if not chosen.exists():
+            raise ConfigError(f"{chosen} does not exist")
+        return [chosen]
+    if named := _named(env, "DEER_FLOW_CONFIG_PATH", cwd):
+        return [named]
+    root = env.get("DEER_FLOW_PROJECT_ROOT")
+    folders = [cwd / Path(root).expanduser()] if root else []
+    return [folder / CONFIG_NAME for folder in (*folders, cwd, cwd.parent)]
+
+
+def _extensions_candidates(env: Mapping[str, str], root: Path, cwd: Path) -> list[Path]:
+    if named := _named(env, "DEER_FLOW_EXTENSIONS_CONFIG_PATH", cwd):
+        return [named]
+    return [folder / name for folder in (root, cwd, cwd.parent) for name in EXTENSIONS_NAMES]
+
+
+def _project_root(config: Path | None, env: Mapping[str, str], cwd: Path) -> Path:
+    if root := env.get("DEER_FLOW_PROJECT_ROOT"):
+        return cwd / Path(root).expanduser()
+    return config.parent if config else cwd
+
+
+def _named(env: Mapping[str, str], variable: str, base: Path) -> Path | None:
+    named = env.get(variable)
+    if not named:
+        return None
+    path = base / Path(named).expanduser()
+    if not path.exists():
+        raise ConfigError(f"{variable} names {path}, which does not exist; correct it or unset it")
+    return path
+
+
+def _first_file(candidates: list[Path]) -> Path | None:
+    return next((path for path in candidates if path.exists()), None)
+
+
+def _read_dotenv(path: Path, env: Mapping[str, str]) -> dict[str, str]:
+    """Return what `.env` sets; `${NAME}` in it sees the environment and the lines before."""
+    if not path.is_file():
+        return {}
+    values: dict[str, str] = {}
+    for name, text in dotenv_values(stream=StringIO(read_text(path)), interpolate=False).items():
+        known = {**values, **env}
+        values[name] = "".join(atom.resolve(known) for atom in parse_variables(text or ""))
+    return values

@@ -1,0 +1,130 @@
+"""Reads and writes `extensions_config.json`, keeping what it does not understand."""
+
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NoReturn
+
+from deerflow.config.check import check
+from deerflow.config.extensions import ExtensionsSettings, McpServerSettings
+from deerflow.config.section import Section
+from deerflow.config.variables import Unset, restore, substitute
+from deerflow.config.yaml_file import MAX_BYTES, MAX_DEPTH, Document, read_text
+from deerflow.errors import ConfigError
+
+
+def read_extensions(path: Path | None, env: Mapping[str, str]) -> tuple[ExtensionsSettings, list[Unset]]:
+    """Return what the file says, with variables replaced, and the places whose variable is not set."""
+    document = read_document(path)
+    data, unset = substitute(document.data, env)
+    return check(ExtensionsSettings, data, document), unset
+
+
+def read_document(path: Path | None) -> Document:
+    """Return the file as it is written, `$VAR` included; an absent file says nothing."""
+    if path is None or not path.exists():
+        return Document(path, {})
+    return parse_json(read_text(path), path)
+
+
+def parse_json(text: str, path: Path | None) -> Document:
+    """Return what `text` says; `path` is for messages."""
+    where = str(path or "extensions_config.json")
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            names = [name for name, _ in pairs]
+            twice = next(name for name in names if names.count(name) > 1)
+            raise ConfigError(f"{where}: the key {twice!r} stands twice in one object")
+        return found
+
+    def refuse(constant: str) -> NoReturn:
+        raise ConfigError(f"{where}: {constant} is not JSON")
+
+    try:
+        data = json.loads(text, object_pairs_hook=unique, parse_constant=refuse) if text.strip() else {}
+    except json.JSONDecodeError as error:
+        raise ConfigError(f"{where} line {error.lineno}: {error.msg}") from error
+    except (RecursionError, ValueError) as error:  # thousands of brackets, or a number of thousands of digits
+        raise ConfigError(f"{where}: nested too deeply or a number too long") from error
+    if not isinstance(data, dict):
+        raise ConfigError(f'{where}: the top level must be an object, such as {{"mcpServers": {{}}}}')
+    if _depth(data) > MAX_DEPTH:
+        raise ConfigError(f"{where}: more than {MAX_DEPTH} levels")
+    return Document(path, data)
+
+
+def save_extensions(
+    path: Path, update: Mapping[str, Any], *, env: Mapping[str, str] = os.environ
+) -> ExtensionsSettings:
+    """Write the top-level keys of `update` into the file, whole or not at all; return what it says now.
+
+    Keys that `update` does not name stay, also inside a server or skill that it names. A value that equals
+    what `$VAR` stands for in the file is written as that `$VAR` again.
+    """
+    path = path.resolve()  # a link stays a link: the file behind it is replaced
+    raw = read_document(path).data
+    document = {**raw, **{key: _merged(key, value, raw.get(key), env) for key, value in update.items()}}
+    settings = check(ExtensionsSettings, substitute(document, env)[0], Document(path, document))
+    text = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+    if len(text.encode()) > MAX_BYTES:
+        raise ConfigError(f"{path} would be larger than {MAX_BYTES // 1_000_000} MB")
+    _replace(path, text)
+    return settings
+
+
+def _merged(key: str, value: Any, old: Any, env: Mapping[str, str]) -> Any:
+    """Return the new value of a top-level key, with what the old one had beyond our words."""
+    value = restore(value, old, env)
+    if not isinstance(value, dict) or not isinstance(old, dict):
+        return value
+    known = _names(McpServerSettings) | {"transport"} if key == "mcpServers" else {"enabled"}
+    return {
+        name: {**{k: v for k, v in old[name].items() if k not in known}, **entry}
+        if isinstance(entry, dict) and isinstance(old.get(name), dict)
+        else entry
+        for name, entry in value.items()
+    }
+
+
+def _names(section: type[Section]) -> set[str]:
+    return set(section.model_fields)
+
+
+def _replace(path: Path, text: str) -> None:
+    """Put `text` at `path` so that a reader, or a crash, sees the old file or the new one."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        mode = path.stat().st_mode & 0o777 if path.exists() else 0o600  # it may hold tokens
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be written: {error.strerror or error}") from error
+    temporary = Path(name)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.chmod(mode)
+        temporary.replace(path)
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be written: {error.strerror or error}") from error
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _depth(value: Any) -> int:
+    """Return how deep `value` is, level by level, so that depth costs no stack."""
+    depth, level = 0, [value]
+    while level:
+        depth += 1
+        level = [
+            inner
+            for item in level
+            if isinstance(item, dict | list)
+            for inner in (item.values() if isinstance(item, dict) else item)
+        ]
+    return depth

@@ -1,0 +1,58 @@
+"""Settings of what agents may do, and of who may let them."""
+
+import re
+from typing import Any, Literal
+
+from pydantic import Field, field_validator
+
+from deerflow.config.section import Section
+
+
+class ProviderSettings(Section):
+    """A class that decides, and what it is made with."""
+
+    use: str = Field(description="The class as `module:Class`.")
+    config: dict[str, Any] = Field({}, description="What it is made with.")
+
+
+class GuardrailRule(Section):
+    """One rule; the first that fits a tool call decides it."""
+
+    tool: str = Field(min_length=1, description="The tool's name; `*` stands for any part of it.")
+    pattern: str | None = Field(
+        None, description="A regular expression that the call's arguments must match; absent: any."
+    )
+    action: Literal["allow", "deny", "ask"] = Field(description="What happens then; `ask` asks a person.")
+
+    @field_validator("pattern")
+    @classmethod
+    def _is_an_expression(cls, pattern: str | None) -> str | None:
+        try:
+            re.compile(pattern or "")
+        except re.error as error:
+            raise ValueError(f"must be a regular expression: {error}") from error
+        return pattern
+
+
+class GuardrailsSettings(Section):
+    """What agents may do without asking."""
+
+    enabled: bool = Field(False, description="Ask the provider below about every tool call.")
+    fail_closed: bool = Field(True, description="Refuse a call when the provider fails.")
+    passport: str | None = Field(None, description="A text handed to the provider: who the agent is.")
+    provider: ProviderSettings | None = Field(None, description="A class that allows or denies tool calls.")
+    rules: tuple[GuardrailRule, ...] = Field(
+        (), description="Rules by tool and arguments; they hold whether or not `enabled` is set."
+    )
+    ask_timeout_seconds: float = Field(
+        86_400, gt=0, description="Seconds that a question waits for a person."
+    )
+
+
+class AuthorizationSettings(Section):
+    """Who may use which tools, routes and models."""
+
+    enabled: bool = Field(False, description="Ask the provider below.")
+    fail_closed: bool = Field(True, description="Refuse when the provider fails.")
+    default_role: str = Field("user", description="The role of a user who has none.")
+    provider: ProviderSettings | None = Field(None, description="A class that knows the roles.")

@@ -1,0 +1,97 @@
+"""Keeps secrets out of messages: which keys hold one, and how a value may be shown."""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+HIDDEN = "(hidden)"
+SHOWN_CHARS = 80
+
+_SECRET_WORDS = frozenset(
+    {
+        "auth",
+        "authorization",
+        "cookie",
+        "credential",
+        "credentials",
+        "key",
+        "keys",
+        "passphrase",
+        "passwd",
+        "password",
+        "passwords",
+        "pwd",
+        "secret",
+        "secrets",
+        "token",
+    }
+)
+_SECRET_FOLDERS = frozenset({"env", "environment", "headers", "extra_token_params"})
+"""Mappings whose values are secrets more often than not."""
+_WORD = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")
+_LOGIN_IN_URL = re.compile(r"(?<=://)[^/@\s]+@")
+_SHORTEST_SECRET = 6
+
+
+def is_secret_key(name: str) -> bool:
+    """Tell whether a key of this name usually holds a secret: `api_key` does, `max_tokens` does not."""
+    words = _WORD.findall(name)
+    return bool(words) and words[-1].lower() in _SECRET_WORDS
+
+
+def is_secret_path(path: tuple[str | int, ...]) -> bool:
+    """Tell whether the value at `path` is a secret by its own name or by the mapping it stands in."""
+    names = [part for part in path if isinstance(part, str)]
+    return any(is_secret_key(name) for name in names) or any(name in _SECRET_FOLDERS for name in names[:-1])
+
+
+def shown(value: object, path: tuple[str | int, ...]) -> str:
+    """Return `value` as a message may show it: short, and never a secret."""
+    match value:
+        case None:
+            return "empty"
+        case bool():
+            return str(value).lower()
+        case int() | float():
+            return repr(value)
+        case Mapping():
+            return "a mapping"
+        case list() | tuple():
+            return "a list"
+    if is_secret_path(path):
+        return HIDDEN
+    text = without_login(str(value))
+    return repr(text if len(text) <= SHOWN_CHARS else text[:SHOWN_CHARS] + "…")
+
+
+def without_login(text: str) -> str:
+    """Return `text` with user and password taken out of its URLs."""
+    return _LOGIN_IN_URL.sub(f"{HIDDEN}@", text)
+
+
+def secret_values(document: object, path: tuple[str | int, ...] = ()) -> Iterator[str]:
+    """Yield every text below `document` that stands under a secret's key, for logs to leave out."""
+    match document:
+        case Mapping():
+            for key, value in document.items():
+                yield from secret_values(value, (*path, str(key)))
+        case list() | tuple():
+            for index, value in enumerate(document):
+                yield from secret_values(value, (*path, index))
+        case str() if len(document) >= _SHORTEST_SECRET and is_secret_path(path):
+            yield document
+
+
+def masked(key: str, value: Any) -> Any:
+    """Return `value`, or a stand-in when `key` names a secret; for `repr`."""
+    match value:
+        case Mapping():
+            hidden = key in _SECRET_FOLDERS or is_secret_key(key)
+            return {name: HIDDEN if hidden else masked(str(name), inner) for name, inner in value.items()}
+        case None | bool() | int() | float():
+            return value
+        case str():
+            return HIDDEN if is_secret_key(key) else without_login(value)
+        case list() | tuple() if is_secret_key(key):
+            return HIDDEN
+    return value

@@ -1,0 +1,141 @@
+"""Keeps settings up to date with their files; a broken edit keeps the last good ones."""
+
+import hashlib
+import logging
+import os
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from deerflow.config.environment import Places, find_places
+from deerflow.config.extensions import ExtensionsSettings
+from deerflow.config.extensions_file import save_extensions
+from deerflow.config.load import LoadedSettings, load_from
+from deerflow.config.settings import RESTART_ONLY
+from deerflow.errors import ConfigError
+
+logger = logging.getLogger(__name__)
+
+_SETTLED_NS = 1_000_000_000
+"""A file changed this shortly before it was read may change again within one tick of its clock."""
+
+Stamp = tuple[tuple[int, int, int, int] | None, ...]
+"""Inode, size, mtime and ctime of every watched file; None for one that is not there."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """What was seen when the files were last read."""
+
+    watched: tuple[Path, ...]
+    stamp: Stamp
+    digest: bytes
+    is_settled: bool
+
+
+class SettingsSource:
+    """The settings of one process; safe to ask from any thread, cheap when nothing changed."""
+
+    def __init__(
+        self, path: Path | None = None, *, env: Mapping[str, str] = os.environ, cwd: Path | None = None
+    ) -> None:
+        """Read the settings; raise ConfigError when they are wrong from the start."""
+        self._path = path
+        self._env = dict(env)
+        self._cwd = (cwd or Path.cwd()).absolute()
+        self._lock = threading.Lock()
+        self._problem: str | None = None
+        places = self._places()
+        self._reading = _read(places.watched)
+        self._loaded = load_from(places)
+        self._first = self._loaded
+
+    @property
+    def problem(self) -> str | None:
+        """What is wrong with the files since the last good reading; None when all is well."""
+        return self._problem
+
+    @property
+    def restart_needed(self) -> tuple[str, ...]:
+        """The sections that were changed since the start and count only from the next one."""
+        now, then = self._loaded.settings, self._first.settings
+        return tuple(sorted(name for name in RESTART_ONLY if getattr(now, name) != getattr(then, name)))
+
+    def current(self) -> LoadedSettings:
+        """Return the settings as the files say now, or the last good ones; the same object if unchanged."""
+        reading = self._reading
+        if _stamp(reading.watched) != reading.stamp or not reading.is_settled:
+            with self._lock:
+                self._refresh()
+        return self._loaded
+
+    def save_extensions(self, update: Mapping[str, Any]) -> ExtensionsSettings:
+        """Write to the extensions file, one writer at a time; the next `current` has it."""
+        with self._lock:
+            return save_extensions(self._loaded.extensions_path, update, env=self._loaded.env)
+
+    def _places(self) -> Places:
+        return find_places(self._path, env=self._env, cwd=self._cwd)
+
+    def _refresh(self) -> None:
+        before = self._reading
+        self._reading = _read(before.watched)
+        if self._reading.digest == before.digest:
+            return
+        try:
+            places = self._places()
+            self._refuse_half_written(places)
+            # What was seen is noted before what is loaded: an edit in between shows in the next call.
+            self._reading = _read(places.watched)
+            loaded = load_from(places)
+        except ConfigError as error:
+            self._problem = f"the last good settings stay in force: {error}"
+            logger.error("settings could not be read again; %s", self._problem)
+            return
+        self._problem = None
+        self._loaded = loaded
+        logger.info("settings were read again from %s", loaded.source_path)
+        for note in (*loaded.warnings, *loaded.problems):
+            logger.warning("settings: %s", note)
+
+    def _refuse_half_written(self, places: Places) -> None:
+        """Take a file that vanished or became empty for an edit in progress, not for a wish for defaults."""
+        old = self._loaded.source_path
+        if old is None:
+            return
+        if not old.exists():
+            raise ConfigError(f"{old} is gone; put it back, or restart to go on without it")
+        if places.config == old and old.stat().st_size == 0:
+            raise ConfigError(f"{old} is empty")
+
+
+def _read(watched: tuple[Path, ...]) -> _Reading:
+    stamp = _stamp(watched)
+    newest = max((max(entry[2:]) for entry in stamp if entry), default=0)
+    return _Reading(watched, stamp, _digest(watched), time.time_ns() - newest > _SETTLED_NS)
+
+
+def _stamp(watched: tuple[Path, ...]) -> Stamp:
+    return tuple(_stamp_of(path) for path in watched)
+
+
+def _stamp_of(path: Path) -> tuple[int, int, int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
+def _digest(watched: tuple[Path, ...]) -> bytes:
+    digest = hashlib.sha256()
+    for path in watched:
+        try:
+            content = path.read_bytes()
+        except OSError as error:
+            content = f"unreadable {error.errno}".encode()
+        digest.update(len(content).to_bytes(8, "big") + content)
+    return digest.digest()

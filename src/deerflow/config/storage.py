@@ -1,0 +1,143 @@
+"""Settings of what is kept, and of the runs whose life it keeps."""
+
+from collections.abc import Mapping
+from pathlib import PurePath
+from typing import Any, Literal
+
+from pydantic import Field
+
+from deerflow.config.section import Section
+
+
+class CheckpointDeltaSettings(Section):
+    """How delta checkpoints are laid out."""
+
+    snapshot_frequency: int = Field(10, ge=1, description="Steps between two whole snapshots.")
+
+
+class CheckpointGraphCacheSettings(Section):
+    """How many graphs are kept for reading state."""
+
+    accessor_graph_max: int = Field(64, ge=1, description="Graphs kept.")
+
+
+class CheckpointCacheSettings(Section):
+    """How checkpoints are kept at hand."""
+
+    type: Literal["memory", "redis"] = Field("memory", description="Where.")
+    max_entries: int = Field(128, ge=0, description="Checkpoints kept in memory.")
+    redis_url: str | None = Field(None, description="The Redis server.")
+    ttl_seconds: int = Field(86_400, ge=0, description="Seconds that one is kept.")
+    key_prefix: str = Field("", description="What the keys start with.")
+
+
+class DatabaseSettings(Section):
+    """Where threads, runs, events and checkpoints are kept."""
+
+    backend: Literal["memory", "sqlite", "postgres"] = Field(
+        "sqlite", description="`sqlite` for one server, `postgres` for many, `memory` to keep nothing."
+    )
+    sqlite_dir: str | None = Field(None, description="Folder of the SQLite file; `{home}/data` when absent.")
+    postgres_url: str = Field("", description="With `postgres`: `postgresql://user:password@host/database`.")
+    postgres_schema: str = Field("", description="With `postgres`: the schema; empty: the user's own.")
+    echo_sql: bool = Field(False, description="Log every statement; for debugging.")
+    pool_size: int = Field(5, ge=1, description="With `postgres`: connections kept open.")
+    pool_recycle: int = Field(300, gt=0, description="With `postgres`: seconds after which one is renewed.")
+    command_timeout: float | None = Field(30, gt=0, description="With `postgres`: seconds for one statement.")
+    checkpoint_channel_mode: Literal["full", "delta"] = Field(
+        "delta", description="Accepted for older files: our checkpoints always grow with what was said."
+    )
+    checkpoint_delta: CheckpointDeltaSettings = Field(
+        CheckpointDeltaSettings(), description="Layout of delta checkpoints."
+    )
+    checkpoint_graph_cache: CheckpointGraphCacheSettings = Field(
+        CheckpointGraphCacheSettings(), description="Accepted for older files: reading state builds no graph."
+    )
+    checkpoint_cache: CheckpointCacheSettings = Field(
+        CheckpointCacheSettings(), description="How checkpoints are kept at hand."
+    )
+
+
+class CheckpointerSettings(Section):
+    """The older form of `database:`; used when there is no `database:` section."""
+
+    type: Literal["memory", "sqlite", "postgres"] = Field(description="Which database.")
+    connection_string: str | None = Field(None, description="The SQLite file's path, or PostgreSQL's URL.")
+    postgres_schema: str = Field("", description="With `postgres`: the schema.")
+
+
+def database_from(checkpointer: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the `database:` section that says what an older `checkpointer:` section said."""
+    kind, where = checkpointer.get("type"), checkpointer.get("connection_string")
+    if kind == "postgres":
+        return {
+            "backend": kind,
+            "postgres_url": where,
+            "postgres_schema": checkpointer.get("postgres_schema"),
+        }
+    if kind != "sqlite" or where == ":memory:":
+        return {"backend": "memory" if kind in ("memory", "sqlite") else None}
+    return {"backend": kind, "sqlite_dir": str(PurePath(where).parent) if isinstance(where, str) else None}
+
+
+class RunSettings(Section):
+    """What one run may take, and how long it is kept."""
+
+    timeout_seconds: float | None = Field(
+        None,
+        gt=0,
+        description="Seconds after which a run is stopped with status `timeout`; absent: no limit.",
+    )
+    max_attempts: int = Field(
+        5,
+        ge=1,
+        description="How often a run is taken up again after its worker died, before it ends in error.",
+    )
+    retention_days: float | None = Field(
+        None, gt=0, description="Days that the events of an ended run are kept; absent: for good."
+    )
+
+
+class RunEventsSettings(Section):
+    """How the log of a run is kept; ours always is in the database."""
+
+    backend: Literal["memory", "db", "jsonl"] = Field(
+        "db", description="Accepted for older files: the log is always in the database."
+    )
+    max_trace_content: int = Field(10_240, ge=0, description="Characters kept of one traced text.")
+    track_token_usage: bool = Field(True, description="Count tokens per call.")
+
+
+class RunOwnershipSettings(Section):
+    """How long a worker owns a run without a sign of life."""
+
+    lease_seconds: float = Field(
+        30, ge=5, description="Seconds after which a silent worker's run is taken over."
+    )
+    grace_seconds: float = Field(10, ge=0, description="Seconds given to a worker that is being stopped.")
+    heartbeat_enabled: bool = Field(
+        True, description="Accepted for older files: owners always send heartbeats."
+    )
+
+
+class StreamBridgeSettings(Section):
+    """How events reach their readers."""
+
+    type: Literal["memory", "redis"] = Field(
+        "memory", description="Accepted for older files: events always go through the database's log."
+    )
+    redis_url: str | None = Field(None, description="With `redis`: the server.")
+    queue_maxsize: int = Field(
+        256, ge=1, description="Events held in memory for one reader; the log has the rest."
+    )
+    max_connections: int | None = Field(None, ge=1, description="With `redis`: connections.")
+    stream_ttl_seconds: int = Field(86_400, ge=0, description="With `redis`: seconds that a stream is kept.")
+    recovered_stream_cleanup_delay_seconds: float = Field(
+        60, ge=0, description="With `redis`: seconds before a recovered stream is cleaned up."
+    )
+
+
+class DedupeStorageSettings(Section):
+    """Where delivered messages of channels are remembered."""
+
+    backend: Literal["auto", "memory", "postgres"] = Field("auto", description="Where.")

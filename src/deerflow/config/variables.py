@@ -1,0 +1,56 @@
+"""Replaces `$VAR` in settings by variables of the environment."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from deerflow.config.yaml_file import KeyPath
+
+_VARIABLE = re.compile(r"\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)\})", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Unset:
+    """A place that asks for a variable which is not set."""
+
+    path: KeyPath
+    variable: str
+
+
+def variable_in(value: object) -> str | None:
+    """Return the variable that `value` stands for: `$NAME` or `${NAME}`, and nothing beside it."""
+    found = _VARIABLE.fullmatch(value) if isinstance(value, str) else None
+    return found and (found[1] or found[2])
+
+
+def substitute(value: Any, env: Mapping[str, str]) -> tuple[Any, list[Unset]]:
+    """Return `value` with every variable replaced, an unset one by an empty text, and the unset places."""
+    unset: list[Unset] = []
+    return _substitute(value, env, (), unset), unset
+
+
+def _substitute(value: Any, env: Mapping[str, str], path: KeyPath, unset: list[Unset]) -> Any:
+    match value:
+        case dict():
+            return {key: _substitute(inner, env, (*path, key), unset) for key, inner in value.items()}
+        case list():
+            return [_substitute(inner, env, (*path, index), unset) for index, inner in enumerate(value)]
+    variable = variable_in(value)
+    if variable is None:
+        return value
+    if variable not in env:
+        unset.append(Unset(path, variable))
+    return env.get(variable, "")
+
+
+def restore(value: Any, raw: Any, env: Mapping[str, str]) -> Any:
+    """Return `value` with each text that `raw` has as a variable put back as that variable."""
+    match value, raw:
+        case dict(), dict():
+            return {key: restore(inner, raw.get(key), env) for key, inner in value.items()}
+        case list(), list():
+            rest = [None] * (len(value) - len(raw))
+            return [restore(inner, old, env) for inner, old in zip(value, [*raw, *rest], strict=False)]
+    variable = variable_in(raw)
+    return raw if variable is not None and value == env.get(variable, "") else value
