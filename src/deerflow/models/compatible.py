@@ -1,0 +1,175 @@
+"""`ChatOpenAI` for everyone who speaks its language: DeepSeek, Moonshot, Qwen, vLLM and the rest.
+
+It adds two things: the lean transport, and what these servers say beside the text. Their reasoning is
+kept in `additional_kwargs["reasoning_content"]`, streamed, and sent back with the tool calls it led to,
+since several of them refuse a conversation without it.
+"""
+
+import inspect
+from collections.abc import Mapping
+from typing import Any, Literal, Self
+
+import httpx2
+from langchain_core.language_models import LanguageModelInput
+from langchain_core.messages import AIMessage, BaseMessage, BaseMessageChunk
+from langchain_core.outputs import ChatGenerationChunk, ChatResult
+from langchain_openai import ChatOpenAI
+from openai import BaseModel as OpenAIModel
+from pydantic import Field, PrivateAttr, SecretStr, model_validator
+from typing_extensions import override
+
+from deerflow.models.lean import Endpoint, LeanCompletions
+from deerflow.models.pool import SessionPool
+
+DEFAULT_RETRIES = 2
+CONNECT_SECONDS = 10.0
+READ_SECONDS = 600.0
+REASONING_KEYS = ("reasoning_content", "reasoning")
+CALL_EXTRAS = "tool_call_extras"
+"""Where what a server attaches to its tool calls is kept, by the call's id (Gemini signs its calls)."""
+
+
+class CompatibleChatOpenAI(ChatOpenAI):
+    """A chat model behind an OpenAI-compatible server."""
+
+    transport: Literal["lean", "sdk"] = "lean"
+    """How chat completions are reached: our own streaming, or the SDK."""
+    reasoning_key: Literal["reasoning_content", "reasoning"] = "reasoning_content"
+    """The field in which this server wants its reasoning back."""
+    cumulative_stream_usage: bool = False
+    """Accepted for vLLM's sake: the lean transport always takes the last token counts of a stream."""
+    pool: SessionPool | None = Field(default=None, exclude=True)
+    """The connections to use; a pool of its own when absent."""
+    _own_pool: SessionPool | None = PrivateAttr(default=None)
+
+    @model_validator(mode="after")
+    def _use_lean_transport(self) -> Self:
+        if self.transport == "lean" and self.root_async_client is not None:
+            if self.pool is None:
+                self._own_pool = SessionPool()
+            self.async_client = LeanCompletions(
+                self._endpoint(), self.pool or self._own_pool or SessionPool()
+            )
+            # The lean transport watches the silence itself; the adapter's way costs a task per chunk.
+            self.stream_chunk_timeout = None
+        return self
+
+    @classmethod
+    @override
+    def is_lc_serializable(cls) -> bool:
+        return False
+
+    async def aclose(self) -> None:
+        """Close the connections that belong to this model alone."""
+        if self._own_pool is not None:
+            await self._own_pool.aclose()
+
+    @override
+    def _convert_chunk_to_generation_chunk(
+        self, chunk: dict[str, Any], default_chunk_class: type, base_generation_info: dict[str, Any] | None
+    ) -> ChatGenerationChunk | None:
+        generation = super()._convert_chunk_to_generation_chunk(
+            chunk, default_chunk_class, base_generation_info
+        )
+        choices = chunk.get("choices")
+        if generation is not None and choices:
+            _keep_beside(generation.message, choices[0].get("delta") or {})
+        return generation
+
+    @override
+    def _create_chat_result(
+        self, response: dict[str, Any] | OpenAIModel, generation_info: dict[str, Any] | None = None
+    ) -> ChatResult:
+        result = super()._create_chat_result(response, generation_info)
+        body = response if isinstance(response, dict) else response.model_dump(warnings=False)
+        for generation, choice in zip(result.generations, body.get("choices") or (), strict=False):
+            _keep_beside(generation.message, choice.get("message") or {})
+        return result
+
+    @override
+    def _get_request_payload(
+        self, input_: LanguageModelInput, *, stop: list[str] | None = None, **kwargs: Any
+    ) -> dict[str, Any]:
+        payload: dict[str, Any] = super()._get_request_payload(input_, stop=stop, **kwargs)
+        if "messages" in payload:  # not the Responses API, which has a form of its own for this
+            for message, sent in zip(
+                self._convert_input(input_).to_messages(), payload["messages"], strict=False
+            ):
+                if isinstance(message, AIMessage) and sent.get("tool_calls"):
+                    _send_beside(message, sent, self.reasoning_key)
+        return payload
+
+    def _endpoint(self) -> Endpoint:
+        client = self.root_async_client
+        connect, read = _timeouts(self.request_timeout)
+        return Endpoint(
+            url=f"{str(client.base_url).rstrip('/')}/chat/completions",
+            model=self.model_name,
+            headers=self._headers,
+            query={key: str(value) for key, value in (self.default_query or {}).items()},
+            proxy=self.openai_proxy or None,
+            max_retries=DEFAULT_RETRIES if self.max_retries is None else self.max_retries,
+            connect_seconds=connect,
+            read_seconds=read,
+            chunk_seconds=self.stream_chunk_timeout or None,
+        )
+
+    async def _headers(self) -> Mapping[str, str]:
+        client = self.root_async_client
+        optional = {"OpenAI-Organization": client.organization, "OpenAI-Project": client.project}
+        return {
+            "Content-Type": "application/json",
+            "Accept": "application/json, text/event-stream",
+            "User-Agent": "deerflow",
+            "Authorization": f"Bearer {await self._key()}",
+            **{name: value for name, value in optional.items() if value},
+            **(self.default_headers or {}),
+        }
+
+    async def _key(self) -> str:
+        key = self.openai_api_key
+        if isinstance(key, SecretStr):
+            return key.get_secret_value()
+        if key is None:
+            return str(self.root_async_client.api_key)
+        value = key()
+        return str(await value if inspect.isawaitable(value) else value)
+
+
+def _keep_beside(message: BaseMessage | BaseMessageChunk, said: Mapping[str, Any]) -> None:
+    """Keep what the server said beside the text: reasoning, and what it attached to tool calls."""
+    for key in REASONING_KEYS:
+        if isinstance(said.get(key), str) and said[key]:
+            message.additional_kwargs["reasoning_content"] = said[key]
+            break
+    calls = said.get("tool_calls")
+    if calls:
+        extras = {
+            call["id"]: call["extra_content"]
+            for call in calls
+            if call.get("id") and call.get("extra_content")
+        }
+        if extras:
+            message.additional_kwargs[CALL_EXTRAS] = extras
+
+
+def _send_beside(message: AIMessage, sent: dict[str, Any], reasoning_key: str) -> None:
+    """Put what was kept back where the server expects it."""
+    reasoning = message.additional_kwargs.get("reasoning_content")
+    if reasoning:
+        sent[reasoning_key] = reasoning
+    extras = message.additional_kwargs.get(CALL_EXTRAS) or {}
+    for call in sent["tool_calls"]:
+        if call.get("id") in extras:
+            call["extra_content"] = extras[call["id"]]
+
+
+def _timeouts(timeout: object) -> tuple[float, float | None]:
+    """Return the seconds to connect and to wait for data, from any form that the SDK takes."""
+    if isinstance(timeout, int | float):
+        return min(CONNECT_SECONDS, float(timeout)), float(timeout)
+    if isinstance(timeout, tuple | list) and len(timeout) >= 2:
+        return float(timeout[0]), float(timeout[1])
+    if isinstance(timeout, httpx2.Timeout):
+        return timeout.connect or CONNECT_SECONDS, timeout.read
+    return CONNECT_SECONDS, READ_SECONDS

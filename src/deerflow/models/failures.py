@@ -1,0 +1,120 @@
+"""The errors of the lean transport, as the OpenAI SDK's own classes, and which of them are worth a retry.
+
+LangChain's adapter turns these classes into its provider-neutral ones, so an agent cannot tell the lean
+transport from the SDK.
+"""
+
+import random
+import time
+from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
+from urllib.parse import urlsplit
+
+import httpx2
+import openai
+import orjson
+
+FIRST_DELAY_SECONDS = 0.5
+LONGEST_DELAY_SECONDS = 8.0
+LONGEST_RETRY_AFTER_SECONDS = 60.0
+CLASS_OF_STATUS: Mapping[int, type[openai.APIStatusError]] = {
+    400: openai.BadRequestError,
+    401: openai.AuthenticationError,
+    403: openai.PermissionDeniedError,
+    404: openai.NotFoundError,
+    409: openai.ConflictError,
+    422: openai.UnprocessableEntityError,
+    429: openai.RateLimitError,
+}
+RETRIED_STATUSES = frozenset({408, 409, 429})
+
+
+class BrokenAnswerError(openai.APIConnectionError):
+    """The answer broke off, or was no answer: cut, malformed or not what was asked for."""
+
+
+def status_error(url: str, status: int, headers: Mapping[str, str], raw: bytes) -> openai.APIStatusError:
+    """Return the error for an answer with this HTTP status."""
+    try:
+        body: object = orjson.loads(raw)
+    except orjson.JSONDecodeError:
+        body = raw.decode(errors="replace")[:2000]
+    return error_of_body(url, status, headers, body)
+
+
+def error_of_body(url: str, status: int, headers: Mapping[str, str], body: object) -> openai.APIStatusError:
+    """Return the error for this status and decoded body."""
+    cls = CLASS_OF_STATUS.get(status, openai.InternalServerError if status >= 500 else openai.APIStatusError)
+    response = httpx2.Response(status, headers=dict(headers), request=request_to(url))
+    detail = body.get("error", body) if isinstance(body, dict) else body
+    return cls(f"Error code: {status} - {body}", response=response, body=detail)
+
+
+def stream_error(url: str, detail: object) -> openai.APIError:
+    """Return the error for an error object inside a stream that began well."""
+    code = detail.get("code") if isinstance(detail, dict) else None
+    if isinstance(code, str) and code.isdigit():
+        code = int(code)
+    if isinstance(code, int) and 400 <= code < 600:
+        return error_of_body(url, code, {}, {"error": detail})
+    message = detail.get("message") if isinstance(detail, dict) else detail
+    return openai.APIError(str(message or "An error occurred during streaming"), request_to(url), body=detail)
+
+
+def connection_error(url: str, cause: BaseException) -> openai.APIConnectionError:
+    """Return the error for a server that could not be reached or hung up."""
+    parts = urlsplit(url)
+    where = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+    return openai.APIConnectionError(
+        message=f"Connection error with {where}: {cause or type(cause).__name__}", request=request_to(url)
+    )
+
+
+def broken_answer(url: str, reason: str) -> BrokenAnswerError:
+    """Return the error for an answer that cannot be used."""
+    return BrokenAnswerError(message=f"The model's answer is broken: {reason}", request=request_to(url))
+
+
+def request_to(url: str) -> httpx2.Request:
+    """Return the request that the SDK's errors carry; without headers, so that no key gets into a log."""
+    return httpx2.Request("POST", url)
+
+
+def retry_delay(error: openai.APIError, attempt: int) -> float | None:
+    """Return the seconds to wait before trying again, or None when that is pointless.
+
+    Args:
+        attempt: How many attempts were made before the failed one.
+    """
+    if isinstance(error, openai.APIConnectionError):  # includes time-outs
+        return _backoff(attempt)
+    if not isinstance(error, openai.APIStatusError) or error.code == "insufficient_quota":
+        return None
+    if error.status_code not in RETRIED_STATUSES and error.status_code < 500:
+        return None
+    asked = retry_after(error.response.headers)
+    if asked is None:
+        return _backoff(attempt)
+    # A server that wants more than a minute is better left to the fallback, or to the person.
+    return asked if asked <= LONGEST_RETRY_AFTER_SECONDS else None
+
+
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """Return the seconds that `Retry-After` (or `retry-after-ms`) asks for."""
+    value = headers.get("retry-after", "")
+    try:
+        if "retry-after-ms" in headers:
+            return max(0.0, float(headers["retry-after-ms"]) / 1000)
+        return max(0.0, float(value)) if value else None
+    except ValueError:
+        pass
+    try:
+        return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
+    except ValueError:
+        return None
+
+
+def _backoff(attempt: int) -> float:
+    # Half of it is chance, so that many callers refused at once do not come back at once.
+    longest = min(LONGEST_DELAY_SECONDS, FIRST_DELAY_SECONDS * 2.0**attempt)
+    return longest * random.uniform(0.5, 1.0)

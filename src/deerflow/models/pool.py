@@ -1,0 +1,62 @@
+"""Connections to model servers, kept open and shared by all models of one factory."""
+
+import asyncio
+import ssl
+from collections.abc import Mapping
+from functools import cached_property
+from types import MappingProxyType
+
+import aiohttp
+import certifi
+
+from deerflow.models.proxies import proxy_for
+
+KEEP_ALIVE_SECONDS = 60
+NO_ENVIRONMENT: Mapping[str, str] = MappingProxyType({})
+
+
+class SessionPool:
+    """One HTTP session per event loop, opened on first use.
+
+    Embedders may run DeerFlow on several loops one after the other; a connection belongs to the loop that
+    opened it, so sessions are never handed from one loop to the next.
+    """
+
+    def __init__(self, *, env: Mapping[str, str] = NO_ENVIRONMENT) -> None:
+        self._env = env
+        self._sessions: dict[asyncio.AbstractEventLoop, aiohttp.ClientSession] = {}
+
+    async def session(self) -> aiohttp.ClientSession:
+        """Return the session of the running loop."""
+        loop = asyncio.get_running_loop()
+        session = self._sessions.get(loop)
+        if session is None or session.closed:
+            await self._forget_dead_loops()
+            # No limit: how many calls may run at once is decided by those who start them.
+            connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE_SECONDS)
+            session = aiohttp.ClientSession(
+                connector=connector, cookie_jar=aiohttp.DummyCookieJar(), read_bufsize=1 << 18
+            )
+            self._sessions[loop] = session
+        return session
+
+    def proxy_for(self, url: str) -> str | None:
+        """Return the proxy that the environment names for `url`."""
+        return proxy_for(url, self._env)
+
+    @cached_property
+    def tls(self) -> ssl.SSLContext:
+        """The certificates to trust: `SSL_CERT_FILE` where it is set, else certifi's."""
+        return ssl.create_default_context(cafile=self._env.get("SSL_CERT_FILE") or certifi.where())
+
+    async def aclose(self) -> None:
+        """Close every connection."""
+        loop = asyncio.get_running_loop()
+        session = self._sessions.pop(loop, None)
+        if session is not None:
+            await session.close()
+        await self._forget_dead_loops()
+
+    async def _forget_dead_loops(self) -> None:
+        for loop in [loop for loop in self._sessions if loop.is_closed()]:
+            await self._sessions.pop(loop).close()

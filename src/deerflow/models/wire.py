@@ -1,0 +1,183 @@
+"""From the bytes of a chat-completions event stream to the chunks that LangChain's adapter takes.
+
+Text that arrived in the same socket read is joined into one chunk: nothing waits for it, and under load,
+when reads grow, so do the chunks.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+Json = dict[str, Any]
+TEXT_KEYS = frozenset({"content", "reasoning_content", "reasoning"})
+LONGEST_LINE_BYTES = 32 * 1024 * 1024
+
+
+class MalformedStreamError(ValueError):
+    """What the server sent is no chat-completions stream."""
+
+
+@dataclass(slots=True)
+class _Slot:
+    """The string of a chunk that later text may be appended to."""
+
+    kind: tuple[str, int]
+    holder: Json
+    key: str
+    is_pure: bool
+    """The chunk holds nothing but this string, so it may be appended to the one before."""
+
+
+class ChunkDecoder:
+    """Turns the bytes of one answer into chunks; keeps what has to be known at its end."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+        self._open: _Slot | None = None
+        self._usage: Json | None = None
+        self._call_ids: list[str] = []
+        self.is_done = False
+        """`[DONE]` was read."""
+        self.is_finished = False
+        """A finish reason was read."""
+
+    def feed(self, data: bytes) -> list[Json]:
+        """Return the chunks that are complete with `data`."""
+        self._open = None
+        chunks: list[Json] = []
+        lines = (self._rest + data).split(b"\n")
+        self._rest = lines.pop()
+        if len(self._rest) > LONGEST_LINE_BYTES:
+            raise MalformedStreamError(f"a line of the stream is longer than {LONGEST_LINE_BYTES} bytes")
+        for line in lines:
+            self._take_line(line, chunks)
+        return chunks
+
+    def finish(self) -> list[Json]:
+        """Return what is left when the stream has ended: an unended line and the token counts."""
+        chunks: list[Json] = []
+        if self._rest and not self.is_done:
+            self._take_line(self._rest, chunks)
+        self._rest = b""
+        if self._usage is not None:
+            chunks.append(self._usage)
+            self._usage = None
+        return chunks
+
+    def _take_line(self, line: bytes, chunks: list[Json]) -> None:
+        if not line.startswith(b"data:") or self.is_done:  # comments, event names, blank lines
+            return
+        data = line[5:].strip()
+        if data == b"[DONE]":
+            self.is_done = True
+        elif data:
+            self._take_chunk(_parsed(data), chunks)
+
+    def _take_chunk(self, chunk: Json, chunks: list[Json]) -> None:
+        choices = self._tidy(chunk)
+        if not choices:
+            if chunk.get("error") or not self._has_usage(chunk):
+                chunks.append(chunk)
+            return
+        self._has_usage(chunk)
+        slot = _slot(choices)
+        before = self._open
+        if slot is not None and before is not None and slot.is_pure and slot.kind == before.kind:
+            before.holder[before.key] += slot.holder[slot.key]
+            return
+        self._open = slot
+        chunks.append(chunk)
+
+    def _has_usage(self, chunk: Json) -> bool:
+        """Take the token counts out: some servers repeat growing counts, and only the last ones count."""
+        usage = chunk.pop("usage", None)
+        if not usage:
+            return False
+        self._usage = {**chunk, "choices": [], "usage": usage}
+        return True
+
+    def _tidy(self, chunk: Json) -> list[Json]:
+        """Fill in what some servers leave out and the adapter relies on."""
+        choices = chunk.get("choices") or []
+        for choice in choices:
+            delta = choice.get("delta")
+            if delta is None:
+                delta = choice["delta"] = {}
+            if choice.get("usage") and not chunk.get("usage"):
+                chunk["usage"] = choice["usage"]
+            if choice.get("finish_reason"):
+                self.is_finished = True
+            for call in delta.get("tool_calls") or ():
+                self._number(call)
+        return choices
+
+    def _number(self, call: Json) -> None:
+        """Give a tool call its index: without one the adapter drops it."""
+        if call.get("index") is None:
+            if call.get("id") and call["id"] not in self._call_ids:
+                self._call_ids.append(call["id"])
+            call["index"] = max(0, len(self._call_ids) - 1)
+        if call.get("function") is None:
+            call["function"] = {}
+
+
+def has_substance(chunk: Json) -> bool:
+    """Tell whether a reader would notice this chunk: text, a tool call, or the end."""
+    for choice in chunk.get("choices") or ():
+        if choice.get("finish_reason") or any(
+            value for key, value in choice["delta"].items() if key != "role"
+        ):
+            return True
+    return bool(chunk.get("usage"))
+
+
+def chunks_of_whole(body: Json) -> Iterator[Json]:
+    """Yield a completion that came in one piece, though a stream was asked for, as chunks."""
+    for choice in body.get("choices") or ():
+        choice["delta"] = choice.pop("message", None) or {}
+        for index, call in enumerate(choice["delta"].get("tool_calls") or ()):
+            call.setdefault("index", index)
+    yield body
+
+
+def _parsed(data: bytes) -> Json:
+    try:
+        chunk = orjson.loads(data)
+    except orjson.JSONDecodeError as error:
+        raise MalformedStreamError(f"the stream holds malformed JSON: {_preview(data)}") from error
+    if not isinstance(chunk, dict) or not _is_list_of_dicts(chunk.get("choices")):
+        raise MalformedStreamError(f"the stream holds something that is no chunk: {_preview(data)}")
+    return chunk
+
+
+def _is_list_of_dicts(choices: object) -> bool:
+    return choices is None or (isinstance(choices, list) and all(isinstance(one, dict) for one in choices))
+
+
+def _preview(data: bytes) -> str:
+    return repr(data[:120].decode(errors="replace"))
+
+
+def _slot(choices: list[Json]) -> _Slot | None:
+    choice = choices[0]
+    if len(choices) > 1 or choice.get("finish_reason") or choice.get("logprobs"):
+        return None
+    present = [(key, value) for key, value in choice["delta"].items() if value and key != "role"]
+    if len(present) != 1:
+        return None
+    key, value = present[0]
+    if key in TEXT_KEYS and isinstance(value, str):
+        return _Slot((key, 0), choice["delta"], key, is_pure=True)
+    if key == "tool_calls" and len(value) == 1:
+        return _call_slot(value[0])
+    return None
+
+
+def _call_slot(call: Json) -> _Slot | None:
+    function = call["function"]
+    if not isinstance(function.get("arguments"), str):
+        return None
+    is_pure = not call.get("id") and not function.get("name")
+    return _Slot(("arguments", call["index"]), function, "arguments", is_pure=is_pure)
