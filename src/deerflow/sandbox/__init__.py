@@ -1,5 +1,36 @@
 """Places where commands run and files live."""
 
 from deerflow.sandbox.base import CommandResult, Match, OutputListener, Sandbox, SandboxProvider
+from deerflow.sandbox.paths import (
+    ACP_WORKSPACE,
+    OUTPUTS,
+    SKILLS,
+    UPLOADS,
+    USER_DATA,
+    WORKSPACE,
+    PathMapping,
+    PathTable,
+    thread_paths,
+)
+from deerflow.sandbox.provider import create_sandbox_provider
+from deerflow.sandbox.selftest import Probe, SelfTest
 
-__all__ = ["CommandResult", "Match", "OutputListener", "Sandbox", "SandboxProvider"]
+__all__ = [
+    "ACP_WORKSPACE",
+    "OUTPUTS",
+    "SKILLS",
+    "UPLOADS",
+    "USER_DATA",
+    "WORKSPACE",
+    "CommandResult",
+    "Match",
+    "OutputListener",
+    "PathMapping",
+    "PathTable",
+    "Probe",
+    "Sandbox",
+    "SandboxProvider",
+    "SelfTest",
+    "create_sandbox_provider",
+    "thread_paths",
+]

@@ -4,8 +4,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from functools import cached_property
 
 from deerflow.domain import ThreadFolders
+from deerflow.sandbox.locks import FileLocks
 
 OutputListener = Callable[[str], None]
 """Called with each piece of output while a command runs."""
@@ -85,6 +87,14 @@ class Sandbox(ABC):
     @abstractmethod
     async def download_file(self, path: str) -> bytes:
         """Return a file's bytes."""
+
+    def editing(self, path: str) -> AbstractAsyncContextManager[None]:
+        """Keep other writers away from `path` for the length of a block, such as a read and a write."""
+        return self._file_locks.hold(path)
+
+    @cached_property
+    def _file_locks(self) -> FileLocks:
+        return FileLocks()
 
 
 class SandboxProvider(ABC):

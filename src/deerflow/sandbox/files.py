@@ -1,0 +1,302 @@
+"""File operations on a thread's folders: the same for every sandbox whose files lie on this host."""
+
+import asyncio
+import errno
+import os
+import secrets
+import stat
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+
+from deerflow.errors import PathRefusedError, SandboxError
+from deerflow.sandbox.beneath import O_DIRECTORY, O_PATH, make_folders, open_beneath
+from deerflow.sandbox.paths import PathMapping, PathTable, Place, shown
+from deerflow.sandbox.searching import Entry, path_filter, walk
+
+TEXT_MAX_BYTES = 8 * 1024 * 1024
+BYTES_MAX = 256 * 1024 * 1024
+INLINE_BYTES = 64 * 1024
+"""Up to this size a read or write is quicker than a trip to another thread."""
+LISTING_MAX_ENTRIES = 5000
+GLOB_MAX_RESULTS = 1000
+WALK_SECONDS = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class OpenFile:
+    """An open regular file and its size."""
+
+    fd: int
+    size: int
+
+
+class ThreadFiles:
+    """Reads and writes the files behind a `PathTable`, never through a link that leads out.
+
+    Args:
+        table: which virtual paths there are.
+        owner: the user who runs the thread's commands, when that is not the user of this process;
+            new files and folders are given to that user.
+    """
+
+    def __init__(self, table: PathTable, *, owner: int | None = None) -> None:
+        self.table = table
+        self._owner = owner
+
+    async def read(self, path: str, *, max_bytes: int = BYTES_MAX) -> bytes:
+        """Return a file's bytes."""
+        with self._opened(path) as file:
+            if file.size > max_bytes:
+                raise SandboxError(
+                    f"{shown(path)} has {_size(file.size)}, more than the {_size(max_bytes)} that fit here; "
+                    "look at parts of it with bash (head, tail, sed -n) or search it with grep"
+                )
+            if file.size <= INLINE_BYTES:
+                return _read_all(file.fd, max_bytes)
+            return await asyncio.to_thread(_read_all, file.fd, max_bytes)
+
+    async def read_text(self, path: str) -> str:
+        """Return a file's text; a binary or huge file is refused with a sentence."""
+        data = await self.read(path, max_bytes=TEXT_MAX_BYTES)
+        if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+            return data.decode("utf-16", "replace")
+        if b"\0" in data[:8192]:
+            raise SandboxError(
+                f"{shown(path)} is a binary file of {_size(len(data))}, not text; "
+                "use bash (file, xxd, strings) or a tool made for its format"
+            )
+        return data.decode("utf-8", "replace")
+
+    async def write(self, path: str, data: bytes, *, append: bool = False) -> None:
+        """Put `data` into a file in one step, or add it at the end; missing folders are made."""
+        place = self.table.locate_for_writing(path)
+        if len(data) > BYTES_MAX:
+            raise SandboxError(
+                f"{_size(len(data))} are too much for one file; the limit is {_size(BYTES_MAX)}"
+            )
+        put = self._append if append else self._replace
+        if len(data) <= INLINE_BYTES:
+            put(place, data)
+        else:
+            await asyncio.to_thread(put, place, data)
+
+    async def list_dir(self, path: str, *, max_depth: int) -> list[str]:
+        """Return the entries below `path`, folders with a trailing slash."""
+        return await asyncio.to_thread(self._list_dir, path, max(1, min(max_depth, 16)))
+
+    async def glob(
+        self, path: str, pattern: str, *, include_dirs: bool, limit: int
+    ) -> tuple[list[str], bool]:
+        """Return the paths below `path` that fit `pattern`, and whether more were left out."""
+        _check_glob(pattern)
+        limit = max(1, min(limit, GLOB_MAX_RESULTS))
+        return await asyncio.to_thread(self._glob, path, pattern, include_dirs, limit)
+
+    @contextmanager
+    def open_folder(self, place: Place) -> Iterator[int]:
+        """Open a folder for walking."""
+        with _explained(place.virtual), self._root(place.mapping) as root:
+            folder = open_beneath(root, place.parts, os.O_RDONLY | O_DIRECTORY)
+        try:
+            yield folder
+        finally:
+            os.close(folder)
+
+    @contextmanager
+    def _opened(self, path: str) -> Iterator[OpenFile]:
+        place = self.table.locate(path)
+        with _explained(path), self._root(place.mapping) as root:
+            fd = open_beneath(root, place.parts, os.O_RDONLY)
+        try:
+            about = os.fstat(fd)
+            _refuse_special(about, path)
+            yield OpenFile(fd, about.st_size)
+        finally:
+            os.close(fd)
+
+    @contextmanager
+    def _root(self, mapping: PathMapping) -> Iterator[int]:
+        root = os.open(mapping.host, O_PATH | O_DIRECTORY)
+        try:
+            yield root
+        finally:
+            os.close(root)
+
+    @contextmanager
+    def _parent(self, place: Place) -> Iterator[int]:
+        with self._root(place.mapping) as root:
+            parent = make_folders(root, place.parts[:-1], owner=self._owner)
+        try:
+            yield parent
+        finally:
+            os.close(parent)
+
+    def _replace(self, place: Place, data: bytes) -> None:
+        name = place.parts[-1]
+        with _explained(place.virtual), self._parent(place) as parent:
+            mode = _mode_of_present(parent, name, place.virtual)
+            draft = f".{secrets.token_hex(8)}.part"
+            fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600, dir_fd=parent)
+            try:
+                self._hand_over(fd, mode)
+                _write_all(fd, data)
+                os.rename(draft, name, src_dir_fd=parent, dst_dir_fd=parent)
+            except BaseException:
+                with suppress(OSError):
+                    os.unlink(draft, dir_fd=parent)
+                raise
+            finally:
+                os.close(fd)
+
+    def _append(self, place: Place, data: bytes) -> None:
+        with _explained(place.virtual), self._parent(place) as parent:
+            flags = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW
+            try:
+                fd = open_beneath(parent, place.parts[-1:], flags)
+            except FileNotFoundError:
+                fd = open_beneath(parent, place.parts[-1:], flags | os.O_CREAT | os.O_EXCL, 0o600)
+                self._hand_over(fd, 0o644)
+            try:
+                _refuse_special(os.fstat(fd), place.virtual)
+                _write_all(fd, data)
+            finally:
+                os.close(fd)
+
+    def _hand_over(self, fd: int, mode: int) -> None:
+        if self._owner is not None:
+            os.fchown(fd, self._owner, self._owner)
+        os.fchmod(fd, mode)
+
+    def _list_dir(self, path: str, max_depth: int) -> list[str]:
+        places = self.table.places_below(path)
+        found: list[str] = []
+        for place in places:
+            if not self._is_there(place):
+                if len(places) == 1:
+                    raise SandboxError(
+                        f"{shown(path)} does not exist; list its parent folder to see what does"
+                    )
+                continue
+            if len(places) > 1:
+                found.append(f"{place.virtual}/")
+            with self.open_folder(place) as folder:
+                for entry in walk(folder, depth=max_depth):
+                    found.append(_as_listed(place, entry))
+                    if len(found) >= LISTING_MAX_ENTRIES:
+                        return [
+                            *sorted(found),
+                            f"[more than {LISTING_MAX_ENTRIES} entries; list a folder below]",
+                        ]
+        return sorted(found)
+
+    def _glob(self, path: str, pattern: str, include_dirs: bool, limit: int) -> tuple[list[str], bool]:
+        fits = path_filter(pattern)
+        until = time.monotonic() + WALK_SECONDS
+        found: list[str] = []
+        for place in self.table.places_below(path):
+            with self.open_folder(place) as folder:
+                for entry in walk(folder):
+                    if time.monotonic() > until:
+                        return found, True
+                    if (entry.is_dir and not include_dirs) or not fits(entry.path):
+                        continue
+                    if len(found) == limit:
+                        return found, True
+                    found.append(_as_listed(place, entry))
+        return found, False
+
+    def _is_there(self, place: Place) -> bool:
+        return bool(place.parts) or place.mapping.host.is_dir()
+
+
+def _as_listed(place: Place, entry: Entry) -> str:
+    return shown(f"{place.virtual}/{entry.path}") + ("/" if entry.is_dir else "")
+
+
+def _check_glob(pattern: str) -> None:
+    if not pattern or len(pattern) > 1000 or "\0" in pattern:
+        raise SandboxError("the pattern must have 1 to 1000 characters, such as **/*.py")
+    if pattern.startswith("/") or ".." in pattern.split("/"):
+        raise SandboxError(
+            "the pattern is relative to `path`: write it without a leading '/' and without '..'"
+        )
+
+
+def _mode_of_present(parent: int, name: str, path: str) -> int:
+    """Return the permissions of the file that is to be replaced, which must be a plain one."""
+    try:
+        about = os.stat(name, dir_fd=parent, follow_symlinks=False)
+    except FileNotFoundError:
+        return 0o644
+    if stat.S_ISLNK(about.st_mode):
+        raise PathRefusedError(
+            f"{shown(path)} is a link; write to the file it stands for, or remove it first"
+        )
+    _refuse_special(about, path)
+    return stat.S_IMODE(about.st_mode) & 0o777
+
+
+def _refuse_special(about: os.stat_result, path: str) -> None:
+    if stat.S_ISDIR(about.st_mode):
+        raise PathRefusedError(f"{shown(path)} is a folder; name a file, or list it with ls")
+    if not stat.S_ISREG(about.st_mode):
+        raise PathRefusedError(f"{shown(path)} is not a regular file; use a regular file instead")
+    if about.st_nlink > 1:
+        raise PathRefusedError(
+            f"{shown(path)} has more than one name (a hard link); make a copy and use that"
+        )
+
+
+@contextmanager
+def _explained(path: str) -> Iterator[None]:
+    """Turn the system's errors into sentences for the model."""
+    try:
+        yield
+    except OSError as error:
+        raise _explanation(error, path) from error
+
+
+def _explanation(error: OSError, path: str) -> SandboxError:
+    name = shown(path)
+    match error.errno:
+        case errno.ENOENT:
+            return SandboxError(f"{name} does not exist; use ls or glob to find the right path")
+        case errno.ELOOP | errno.EXDEV:
+            return PathRefusedError(f"{name} goes through a link that is not followed; name the real file")
+        case errno.ENOTDIR:
+            return SandboxError(f"{name} is not a folder, or goes through something that is none")
+        case errno.EISDIR | errno.ENOTEMPTY:
+            return PathRefusedError(f"{name} is a folder; name a file below it")
+        case errno.ENXIO | errno.ENODEV:
+            return PathRefusedError(f"{name} is not a regular file; use a regular file instead")
+        case errno.EACCES | errno.EPERM | errno.EROFS:
+            return PathRefusedError(f"{name} may not be used: {error.strerror}; choose another file")
+        case errno.ENOSPC | errno.EDQUOT | errno.EFBIG:
+            return SandboxError(
+                f"{name} could not be written: the disk is full; remove files that are not needed"
+            )
+        case errno.ENAMETOOLONG:
+            return PathRefusedError(f"{name} is too long; use a shorter name")
+        case _:
+            return SandboxError(f"{name} could not be used: {error.strerror}")
+
+
+def _read_all(fd: int, max_bytes: int) -> bytes:
+    chunks = []
+    left = max_bytes
+    while left > 0 and (chunk := os.read(fd, min(left, 1 << 20))):
+        chunks.append(chunk)
+        left -= len(chunk)
+    return b"".join(chunks)
+
+
+def _write_all(fd: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
+
+
+def _size(number: int) -> str:
+    return f"{number / 1_048_576:.1f} MB" if number >= 1_048_576 else f"{number} bytes"

@@ -1,0 +1,135 @@
+"""Runs a search in a child process, so that it can be stopped whatever its pattern does."""
+
+import asyncio
+import json
+import re
+import sys
+from contextlib import ExitStack, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from deerflow.errors import SandboxError
+from deerflow.sandbox import searching
+from deerflow.sandbox.base import Match
+from deerflow.sandbox.files import ThreadFiles
+from deerflow.sandbox.paths import Place, shown
+
+GREP_MAX_RESULTS = 500
+GREP_SECONDS = 20.0
+_WORKER = Path(searching.__file__)
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """What is searched for."""
+
+    pattern: str
+    glob: str | None
+    literal: bool
+    case_sensitive: bool
+    max_results: int
+
+    def checked(self) -> "Query":
+        """Return the query with its limits applied; a pattern that cannot be used is a `SandboxError`."""
+        if not self.pattern or len(self.pattern) > 4000:
+            raise SandboxError("the pattern must have 1 to 4000 characters")
+        if self.glob is not None and (not self.glob or len(self.glob) > 1000):
+            raise SandboxError("the glob must have 1 to 1000 characters, such as *.py")
+        if not self.literal:
+            try:
+                re.compile(self.pattern)
+            except (re.error, OverflowError, RecursionError) as error:
+                raise SandboxError(
+                    f"the pattern is not a valid regular expression ({error}); "
+                    "escape special characters or set literal to true"
+                ) from error
+        limit = max(1, min(self.max_results, GREP_MAX_RESULTS))
+        return Query(self.pattern, self.glob, self.literal, self.case_sensitive, limit)
+
+
+async def grep(
+    files: ThreadFiles, path: str, query: Query, *, seconds: float = GREP_SECONDS
+) -> tuple[list[Match], bool]:
+    """Return the matching lines below `path` and whether more were left out."""
+    query = query.checked()
+    places = files.table.places_below(path)
+    if len(places) == 1 and await asyncio.to_thread(_is_file, files, places[0]):
+        return await _grep_one(files, places[0], query, seconds)
+    with ExitStack() as stack:
+        found = [place for place in places if place.parts or place.mapping.host.is_dir()]
+        folders = [stack.enter_context(files.open_folder(place)) for place in found]
+        request = {**asdict(query), "folders": folders, "seconds": seconds}
+        rows, more = await _ask(request, folders, seconds)
+    return [Match(shown(f"{found[i].virtual}/{name}"), line, text) for i, name, line, text in rows], more
+
+
+async def _grep_one(
+    files: ThreadFiles, place: Place, query: Query, seconds: float
+) -> tuple[list[Match], bool]:
+    """Search a single file: its folder is searched with a filter that fits nothing else."""
+    name = place.parts[-1]
+    parent = Place(place.mapping, place.parts[:-1])
+    with files.open_folder(parent) as folder:
+        request = {**asdict(query), "folders": [folder], "file": name, "seconds": seconds}
+        rows, more = await _ask(request, [folder], seconds)
+    return [Match(shown(place.virtual), line, text) for _, _, line, text in rows], more
+
+
+async def _ask(request: dict[str, Any], folders: list[int], seconds: float) -> tuple[list[Any], bool]:
+    worker = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-I",
+        "-S",
+        str(_WORKER),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+        pass_fds=folders,
+        env={},
+        limit=1 << 22,
+    )
+    answer: list[bytes] = []
+    try:
+        async with asyncio.timeout(seconds + 2):
+            await _converse(worker, request, answer)
+    except TimeoutError:
+        pass  # what was found so far is kept
+    finally:
+        if worker.returncode is None:
+            with suppress(ProcessLookupError):
+                worker.kill()
+            await worker.wait()
+    return _parsed(answer, seconds)
+
+
+async def _converse(worker: asyncio.subprocess.Process, request: dict[str, Any], answer: list[bytes]) -> None:
+    assert worker.stdin is not None
+    assert worker.stdout is not None
+    worker.stdin.write(json.dumps(request).encode())
+    worker.stdin.close()
+    while line := await worker.stdout.readline():
+        answer.append(line)
+    await worker.wait()
+
+
+def _parsed(answer: list[bytes], seconds: float) -> tuple[list[Any], bool]:
+    rows = [json.loads(line) for line in answer if line.endswith(b"\n")]
+    if rows and isinstance(rows[-1], dict):
+        end = rows.pop()
+        return rows, bool(end["more"])
+    if not rows:
+        raise SandboxError(
+            f"the search did not finish within {seconds:g}s; use a simpler pattern, a narrower path or a glob"
+        )
+    return rows, True
+
+
+def _is_file(files: ThreadFiles, place: Place) -> bool:
+    if not place.parts:
+        return False
+    try:
+        with files.open_folder(place):
+            return False
+    except SandboxError:
+        return True

@@ -1,0 +1,84 @@
+"""How much a command may use, and who notices when it uses more."""
+
+import asyncio
+import os
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from deerflow.config.sandbox import LimitSettings
+from deerflow.sandbox.paths import PathTable
+from deerflow.sandbox.supervisor import descendants
+
+MEGABYTE = 1_048_576
+MAX_OPEN_FILES = 1024
+WATCH_SECONDS = 0.5
+
+
+def rlimits(limits: LimitSettings) -> dict[str, int]:
+    """Return the limits that the kernel keeps for each process."""
+    return {
+        "RLIMIT_CORE": 0,
+        "RLIMIT_CPU": limits.cpu_seconds,
+        "RLIMIT_FSIZE": limits.max_file_mb * MEGABYTE,
+        "RLIMIT_NOFILE": MAX_OPEN_FILES,
+        "RLIMIT_DATA": limits.memory_mb * MEGABYTE,
+    }
+
+
+def watcher(limits: LimitSettings, table: PathTable) -> Callable[[int], Awaitable[str]]:
+    """Return a watch over what no kernel limit covers: memory of all processes, disk of all folders."""
+    folders = [mapping.host for mapping in table.mappings if not mapping.read_only]
+
+    async def watch(pid: int) -> str:
+        pause = WATCH_SECONDS
+        while True:
+            await asyncio.sleep(pause)
+            started = time.monotonic()
+            reason = await asyncio.to_thread(_overuse, pid, limits, folders)
+            if reason:
+                return reason
+            # a large tree takes long to measure: look less often rather than be busy with looking
+            pause = max(WATCH_SECONDS, 10 * (time.monotonic() - started))
+
+    return watch
+
+
+def _overuse(pid: int, limits: LimitSettings, folders: list[Path]) -> str | None:
+    if _resident_bytes(pid) > limits.memory_mb * MEGABYTE:
+        return f"it used more than {limits.memory_mb} MB of memory"
+    used, count = disk_use(folders, max_files=limits.max_files)
+    if used > limits.disk_mb * MEGABYTE:
+        return f"the thread's folders grew above {limits.disk_mb} MB; remove what is not needed"
+    if count > limits.max_files:
+        return f"the thread's folders have more than {limits.max_files} files; remove what is not needed"
+    return None
+
+
+def _resident_bytes(pid: int) -> int:
+    page = os.sysconf("SC_PAGE_SIZE")
+    total = 0
+    for found in _tree(pid):
+        with suppress(OSError, ValueError, IndexError):
+            total += int(Path(f"/proc/{found}/statm").read_text().split()[1]) * page
+    return total
+
+
+def _tree(pid: int) -> Iterator[int]:
+    with suppress(FileNotFoundError):  # no /proc: no such watch
+        yield from descendants(pid)
+
+
+def disk_use(folders: list[Path], *, max_files: int) -> tuple[int, int]:
+    """Return bytes and number of files below `folders`; counting stops above `max_files`."""
+    used = count = 0
+    for folder in folders:
+        for _, names, files, at in os.fwalk(folder, follow_symlinks=False):
+            for name in (*files, *names):
+                with suppress(OSError):
+                    used += os.stat(name, dir_fd=at, follow_symlinks=False).st_blocks * 512
+            count += len(files) + len(names)
+            if count > max_files:
+                return used, count
+    return used, count

@@ -1,0 +1,73 @@
+"""Runs commands with the rights of this process, on the host itself. For development."""
+
+import os
+import shutil
+from collections.abc import Mapping
+
+from typing_extensions import override
+
+from deerflow.config import SandboxSettings
+from deerflow.domain import ThreadFolders
+from deerflow.errors import SandboxUnavailableError
+from deerflow.sandbox.base import CommandResult, OutputListener
+from deerflow.sandbox.files import ThreadFiles
+from deerflow.sandbox.hosted import HostedSandbox
+from deerflow.sandbox.paths import thread_paths
+from deerflow.sandbox.pool import ThreadSandboxProvider
+from deerflow.sandbox.supervised import Confinement, SupervisedShell
+
+PASSED_ON = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "LC_CTYPE", "TERM", "TZ", "TMPDIR")
+"""The only variables of this process that commands see: all others may hold secrets."""
+
+HOST_BASH_OFF = (
+    "bash is off: this sandbox ('local') has no isolation, so commands would run on the host itself. "
+    "The operator can set `sandbox.use: isolated` (Linux, recommended) or `sandbox.use: aio` (containers), "
+    "or accept the risk with `sandbox.allow_host_bash: true` in config.yaml. "
+    "The file tools (ls, glob, grep, read_file, write_file, str_replace) work without it."
+)
+NO_SHELL = (
+    "bash is off: no bash was found on this host; the operator can install it. The file tools go on working."
+)
+
+
+class LocalSandbox(HostedSandbox):
+    """A thread's folders on this host, and the host's own shell if the operator allows it."""
+
+    def __init__(self, files: ThreadFiles, settings: SandboxSettings) -> None:
+        super().__init__(files)
+        shell = shutil.which("bash") if os.name == "posix" else None
+        self._refusal = HOST_BASH_OFF if not settings.allow_host_bash else None if shell else NO_SHELL
+        self._shell = SupervisedShell(
+            files.table,
+            settings,
+            shell=shell or "",
+            environment=host_environment(os.environ) | settings.environment,
+            confinement=Confinement(),
+        )
+
+    @property
+    @override
+    def refusal(self) -> str | None:
+        return self._refusal
+
+    @override
+    async def execute_command(
+        self, command: str, *, timeout: float | None = None, on_output: OutputListener | None = None
+    ) -> CommandResult:
+        if self._refusal:
+            raise SandboxUnavailableError(self._refusal)
+        return await self._shell.execute(command, timeout=timeout, on_output=on_output)
+
+
+class LocalSandboxProvider(ThreadSandboxProvider):
+    """Lends `LocalSandbox`es."""
+
+    @override
+    def make(self, folders: ThreadFolders) -> LocalSandbox:
+        table = thread_paths(folders, skills_root=self._skills_root, mounts=self._settings.mounts)
+        return LocalSandbox(ThreadFiles(table), self._settings)
+
+
+def host_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return what a command on the host may know of our own environment."""
+    return {name: environment[name] for name in PASSED_ON if name in environment}

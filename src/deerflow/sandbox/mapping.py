@@ -1,0 +1,47 @@
+"""Rewrites paths where there are no mounts: virtual to real in commands, real to virtual in output."""
+
+import re
+import shlex
+
+from deerflow.sandbox.paths import PathTable
+
+_BEFORE = r"(?<![\w./-])"
+_AFTER = r"(?=$|[/\s\"'`;|&<>(){}\[\]:,=*?!$])"
+
+
+class PathRewriter:
+    """Knows the host's folder of each virtual path of a thread."""
+
+    def __init__(self, table: PathTable) -> None:
+        real = {mapping.virtual: str(mapping.host) for mapping in table.mappings}
+        # `ls /mnt/user-data` works when all that is below it has one parent
+        parents = {virtual.rpartition("/")[0]: host.rpartition("/")[0] for virtual, host in real.items()}
+        if "/mnt/user-data" in parents:
+            real.setdefault("/mnt/user-data", parents["/mnt/user-data"])
+        self._real = real
+        self._virtual = {host: virtual for virtual, host in real.items()}
+        self._virtual |= {str(m.host.resolve()): m.virtual for m in table.mappings}
+        self._in_command = _any_of(real, _BEFORE, _AFTER)
+        self._in_output = _any_of(self._virtual, "", r"(?![\w-])")
+
+    def to_host(self, command: str) -> str:
+        """Return a shell command with the host's paths in place of virtual ones."""
+        return self._in_command.sub(lambda found: _shell_safe(self._real[found.group()]), command)
+
+    def host_path(self, virtual: str) -> str:
+        """Return one path as the host knows it."""
+        return self._in_command.sub(lambda found: self._real[found.group()], virtual)
+
+    def to_virtual(self, text: str) -> str:
+        """Return output with virtual paths in place of the host's."""
+        return self._in_output.sub(lambda found: self._virtual[found.group()], text)
+
+
+def _any_of(names: dict[str, str], before: str, after: str) -> re.Pattern[str]:
+    longest_first = sorted(names, key=len, reverse=True)
+    return re.compile(f"{before}(?:{'|'.join(re.escape(name) for name in longest_first)}){after}")
+
+
+def _shell_safe(path: str) -> str:
+    # Quotes would end a quotation that the path stands in, so odd characters get backslashes.
+    return path if shlex.quote(path) == path else re.sub(r"([^\w@%+=:,./-])", r"\\\1", path)

@@ -1,0 +1,161 @@
+"""Virtual paths: what the model may write, and which folder of this host stands behind it."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from deerflow.config import MountSettings
+from deerflow.domain import ThreadFolders
+from deerflow.errors import ConfigError, PathRefusedError
+
+USER_DATA = "/mnt/user-data"
+WORKSPACE = f"{USER_DATA}/workspace"
+UPLOADS = f"{USER_DATA}/uploads"
+OUTPUTS = f"{USER_DATA}/outputs"
+SKILLS = "/mnt/skills"
+ACP_WORKSPACE = "/mnt/acp-workspace"
+
+MAX_PATH_BYTES = 4095
+MAX_NAME_BYTES = 255
+MAX_DEPTH = 128
+SYSTEM_FOLDERS = ("bin", "dev", "etc", "lib", "lib32", "lib64", "proc", "run", "sbin", "sys", "tmp", "usr")
+"""Folders that a mount of the operator may not hide."""
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_DRIVE = re.compile(r"^[A-Za-z]:")
+_DEVICE = re.compile(r"(?i)^(con|prn|aux|nul|com[1-9]|lpt[1-9])(\..*)?$")
+
+
+@dataclass(frozen=True, slots=True)
+class PathMapping:
+    """A host folder and the virtual path under which commands and tools see it."""
+
+    virtual: str
+    host: Path
+    read_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A virtual path taken apart: the mapping it falls under and the names below it."""
+
+    mapping: PathMapping
+    parts: tuple[str, ...]
+
+    @property
+    def virtual(self) -> str:
+        return "/".join((self.mapping.virtual, *self.parts))
+
+
+class PathTable:
+    """All mappings of one thread, the longest virtual path first."""
+
+    def __init__(self, mappings: Iterable[PathMapping]) -> None:
+        self.mappings = tuple(sorted(mappings, key=lambda mapping: -len(mapping.virtual)))
+
+    def locate(self, path: str) -> Place:
+        """Return the place that `path` names; relative paths start in the workspace."""
+        parts = _checked_parts(path)
+        for mapping in self.mappings:
+            root = tuple(mapping.virtual.strip("/").split("/"))
+            if parts[: len(root)] == root:
+                return Place(mapping, parts[len(root) :])
+        raise PathRefusedError(f"{shown(path)} is outside the folders of this thread; use {self._names()}")
+
+    def locate_for_writing(self, path: str) -> Place:
+        """Return the place that `path` names, which must be one that may be written."""
+        place = self.locate(path)
+        if place.mapping.read_only:
+            raise PathRefusedError(
+                f"{shown(path)} is read-only; write below {WORKSPACE} or {OUTPUTS} instead"
+            )
+        if not place.parts:
+            raise PathRefusedError(f"{shown(path)} is a folder; name a file below it")
+        _refuse_ambiguous_name(place.parts[-1])
+        return place
+
+    def places_below(self, path: str) -> list[Place]:
+        """Return the place of `path`, or the mappings beneath it when it is only their parent."""
+        parts = _checked_parts(path)
+        prefix = "/" + "".join(f"{part}/" for part in parts)
+        beneath = [Place(found, ()) for found in self.mappings if found.virtual.startswith(prefix)]
+        return sorted(beneath, key=lambda place: place.virtual) or [self.locate(path)]
+
+    def _names(self) -> str:
+        return ", ".join(sorted(mapping.virtual for mapping in self.mappings))
+
+
+def thread_paths(
+    folders: ThreadFolders, *, skills_root: Path | None = None, mounts: Iterable[MountSettings] = ()
+) -> PathTable:
+    """Return what one thread sees: its own folders, the skills, and the operator's mounts."""
+    mappings = [
+        PathMapping(WORKSPACE, folders.workspace),
+        PathMapping(UPLOADS, folders.uploads),
+        PathMapping(OUTPUTS, folders.outputs),
+    ]
+    if skills_root is not None:
+        mappings.append(PathMapping(SKILLS, skills_root.absolute(), read_only=True))
+    if (acp := folders.root / "acp-workspace").is_dir():
+        mappings.append(PathMapping(ACP_WORKSPACE, acp, read_only=True))
+    mappings += [checked_mount(mount) for mount in mounts]
+    return PathTable(mappings)
+
+
+def checked_mount(mount: MountSettings) -> PathMapping:
+    """Return one of `sandbox.mounts` as a mapping; a useless or dangerous one is a `ConfigError`."""
+    key = f"sandbox.mounts: {mount.container_path}"
+    virtual = PurePosixPath(mount.container_path)
+    names = virtual.parts[1:]
+    if not virtual.is_absolute() or not names or ".." in names or _CONTROL.search(mount.container_path):
+        raise ConfigError(f"{key} must be an absolute path below '/', such as /mnt/data")
+    if names[0] in SYSTEM_FOLDERS or str(virtual) in ("/mnt", USER_DATA):
+        raise ConfigError(f"{key} would hide a folder of the system; use a path such as /mnt/data")
+    host = Path(mount.host_path).expanduser()
+    if not host.is_absolute() or not host.is_dir():
+        raise ConfigError(f"{key}: host_path {mount.host_path} is not an existing absolute folder")
+    return PathMapping(str(virtual), host.resolve(), mount.read_only)
+
+
+def shown(path: str) -> str:
+    """Return `path` fit for a message: one line, printable, not endless."""
+    text = path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    text = "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
+    return text if len(text) <= 300 else f"{text[:200]}…{text[-80:]}"
+
+
+def _checked_parts(path: str) -> tuple[str, ...]:
+    if not path or not path.strip():
+        raise PathRefusedError(f"the path is empty; name a file such as {WORKSPACE}/notes.md")
+    if _CONTROL.search(path):
+        raise PathRefusedError(f"{shown(path)} has control characters; use a plain name")
+    if "\\" in path or _DRIVE.match(path):
+        raise PathRefusedError(f"{shown(path)} is written for Windows; use '/' and a path below {USER_DATA}")
+    full = path if path.startswith("/") else f"{WORKSPACE}/{path}"
+    parts = tuple(part for part in full.split("/") if part not in ("", "."))
+    if ".." in parts:
+        raise PathRefusedError(f"{shown(path)} goes upwards; write the whole path without '..'")
+    try:
+        sizes = [len(part.encode()) for part in parts]
+    except UnicodeEncodeError as error:
+        raise PathRefusedError(f"{shown(path)} is not valid text; use another name") from error
+    if (
+        sum(sizes) + len(sizes) > MAX_PATH_BYTES
+        or len(parts) > MAX_DEPTH
+        or max(sizes, default=0) > MAX_NAME_BYTES
+    ):
+        raise PathRefusedError(
+            f"{shown(path)} is too long: names have at most {MAX_NAME_BYTES} bytes, "
+            f"paths {MAX_PATH_BYTES} bytes and {MAX_DEPTH} levels"
+        )
+    return parts
+
+
+def _refuse_ambiguous_name(name: str) -> None:
+    # Other systems drop a trailing dot or space and read some names as devices: what is written here
+    # may be unpacked there.
+    if name.endswith((".", " ")) or _DEVICE.match(name):
+        raise PathRefusedError(
+            f"'{shown(name)}' means something else on other systems; use another file name"
+        )

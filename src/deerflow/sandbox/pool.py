@@ -1,0 +1,80 @@
+"""Keeps one sandbox per thread while somebody uses it, and for a while after."""
+
+from abc import abstractmethod
+from collections import OrderedDict
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+
+from typing_extensions import override
+
+from deerflow.config import SandboxSettings
+from deerflow.domain import ThreadFolders
+from deerflow.sandbox.base import Sandbox, SandboxProvider
+from deerflow.sandbox.selftest import Probe, SelfTest
+
+MAX_IDLE = 1024
+"""How many threads' working directories and exports are remembered beyond those in use."""
+
+
+class ThreadSandboxProvider(SandboxProvider):
+    """Lends sandboxes that cost nothing while idle: a few objects, no process."""
+
+    def __init__(self, settings: SandboxSettings, *, skills_root: Path | None = None) -> None:
+        self._settings = settings
+        self._skills_root = skills_root
+        self._sandboxes: OrderedDict[Path, Sandbox] = OrderedDict()
+        self._users: dict[Path, int] = {}
+
+    @abstractmethod
+    def make(self, folders: ThreadFolders) -> Sandbox:
+        """Make the sandbox of one thread; its folders are there."""
+
+    @override
+    def lend(self, folders: ThreadFolders) -> AbstractAsyncContextManager[Sandbox]:
+        return self._lend(folders)
+
+    @asynccontextmanager
+    async def _lend(self, folders: ThreadFolders) -> AsyncIterator[Sandbox]:
+        sandbox = self.acquire(folders)
+        try:
+            yield sandbox
+        finally:
+            self.release(folders)
+
+    def acquire(self, folders: ThreadFolders) -> Sandbox:
+        """Return the thread's sandbox, made when it is not there; give it back with `release`."""
+        sandbox = self._sandboxes.get(folders.root)
+        if sandbox is None:
+            folders.create()
+            sandbox = self._sandboxes[folders.root] = self.make(folders)
+        self._sandboxes.move_to_end(folders.root)
+        self._users[folders.root] = self._users.get(folders.root, 0) + 1
+        return sandbox
+
+    def get(self, folders: ThreadFolders) -> Sandbox | None:
+        """Return the thread's sandbox if it was made before."""
+        return self._sandboxes.get(folders.root)
+
+    def release(self, folders: ThreadFolders) -> None:
+        """Give a sandbox back; the longest unused ones are forgotten when there are too many."""
+        left = self._users.pop(folders.root, 1) - 1
+        if left:
+            self._users[folders.root] = left
+        idle = [root for root in self._sandboxes if root not in self._users]
+        for root in idle[: max(0, len(idle) - MAX_IDLE)]:
+            del self._sandboxes[root]
+
+    def reset(self) -> None:
+        """Forget all sandboxes that nobody uses; the next run gets fresh ones."""
+        for root in [root for root in self._sandboxes if root not in self._users]:
+            del self._sandboxes[root]
+
+    async def self_test(self) -> SelfTest:
+        """Tell whether commands can run, and how well they are kept in."""
+        return SelfTest(ok=True, probes=(Probe("files", True),))
+
+    @override
+    async def aclose(self) -> None:
+        self._sandboxes.clear()
+        self._users.clear()

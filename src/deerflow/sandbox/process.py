@@ -1,0 +1,182 @@
+"""Starts a program, follows its output and makes sure that it ends."""
+
+import asyncio
+import os
+import subprocess
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from deerflow.sandbox.output import OutputBuffer
+
+CHUNK_BYTES = 65_536
+CHUNKS_AT_ONCE = 16
+"""How much one wake-up reads before others get their turn."""
+PIPE_SECONDS = 2.0
+"""How long an ended program's output may stay open."""
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """What is to be started."""
+
+    argv: Sequence[str]
+    env: Mapping[str, str]
+    kill: Callable[[int], None]
+    """Ends the process and all it started, given its id; it is called once or more."""
+    pass_fds: Sequence[int] = ()
+    cwd: str | None = None
+    watch: Callable[[int], Awaitable[str]] | None = None
+    """Returns a sentence when the process has to be stopped."""
+    started: Callable[[int], Awaitable[None]] | None = None
+    """Called once with the process id before its end is awaited."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How it ended."""
+
+    exit_code: int
+    stopped: str | None = None
+    """Why we stopped it; None when it ended by itself."""
+    timed_out: bool = False
+
+
+async def run(launch: Launch, output: OutputBuffer, *, timeout: float) -> Ending:
+    """Run a program to its end, which is at the latest when `timeout` is over or the caller is cancelled."""
+    reader, writer = os.pipe()
+    try:
+        process = _start(launch, writer)
+    except BaseException:
+        os.close(reader)
+        raise
+    finally:
+        os.close(writer)
+    pump = _Pump(reader, output)
+    exited = asyncio.ensure_future(_exit_of(process))
+    try:
+        stopped, timed_out = await _until_over(launch, process.pid, exited, pump, timeout)
+    finally:
+        # also on cancellation: nothing may run on, and the process has to be reaped
+        if not exited.done():
+            launch.kill(process.pid)
+        await _settle(exited, pump)
+    code = process.returncode
+    return Ending(code if code >= 0 else 128 - code, stopped, timed_out)
+
+
+async def _until_over(
+    launch: Launch, pid: int, exited: "asyncio.Future[None]", pump: "_Pump", timeout: float
+) -> tuple[str | None, bool]:
+    """Wait for the first reason to end: the program, too much output, a limit or the time."""
+    if launch.started:
+        await launch.started(pid)
+    watch = asyncio.ensure_future(launch.watch(pid)) if launch.watch else None
+    events = {exited, pump.too_much, *([watch] if watch else ())}
+    try:
+        done, _ = await asyncio.wait(events, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+        if exited in done:
+            return None, False
+        if pump.too_much in done:
+            return "it printed too much; send the output to a file and look at parts of it", False
+        if watch and watch in done:
+            return watch.result(), False
+        return None, True
+    finally:
+        if watch:
+            watch.cancel()
+            with suppress(asyncio.CancelledError):
+                await watch
+
+
+async def _settle(exited: "asyncio.Future[None]", pump: "_Pump") -> None:
+    """Wait until the process is reaped and its pipe read, even when the caller is cancelled meanwhile."""
+    ending = asyncio.ensure_future(_reaped(exited, pump))
+    while not ending.done():
+        try:
+            await asyncio.shield(ending)
+        except asyncio.CancelledError:
+            if ending.cancelled():
+                raise
+    ending.result()
+
+
+async def _reaped(exited: "asyncio.Future[None]", pump: "_Pump") -> None:
+    try:
+        await exited
+        with suppress(TimeoutError):
+            async with asyncio.timeout(PIPE_SECONDS):
+                await asyncio.shield(pump.closed)
+    finally:
+        pump.close()
+
+
+def _start(launch: Launch, writer: int) -> "subprocess.Popen[bytes]":
+    # From this thread, which is the event loop's: a sandbox dies with the thread that started it.
+    return subprocess.Popen(
+        launch.argv,
+        stdin=subprocess.DEVNULL,
+        stdout=writer,
+        stderr=writer,
+        pass_fds=launch.pass_fds,
+        env=launch.env,
+        cwd=launch.cwd,
+        start_new_session=True,
+    )
+
+
+async def _exit_of(process: "subprocess.Popen[bytes]") -> None:
+    """Wait for the process without a thread where the system can tell us, else with one."""
+    try:
+        watched = os.pidfd_open(process.pid)
+    except (AttributeError, OSError):
+        await asyncio.to_thread(process.wait)
+        return
+    loop = asyncio.get_running_loop()
+    ended = loop.create_future()
+    loop.add_reader(watched, lambda: None if ended.done() else ended.set_result(None))
+    try:
+        await ended
+    finally:
+        loop.remove_reader(watched)
+        os.close(watched)
+    process.wait()
+
+
+class _Pump:
+    """Reads a pipe whenever there is something, up to what the buffer allows."""
+
+    def __init__(self, reader: int, output: OutputBuffer) -> None:
+        loop = asyncio.get_running_loop()
+        self.closed: asyncio.Future[None] = loop.create_future()
+        self.too_much: asyncio.Future[None] = loop.create_future()
+        self._reader = reader
+        self._output = output
+        self._loop = loop
+        self._is_open = True
+        os.set_blocking(reader, False)
+        loop.add_reader(reader, self._read)
+
+    def close(self) -> None:
+        if self._is_open:
+            self._is_open = False
+            self._loop.remove_reader(self._reader)
+            os.close(self._reader)
+        for future in (self.closed, self.too_much):
+            future.cancel()
+
+    def _read(self) -> None:
+        for _ in range(CHUNKS_AT_ONCE):
+            try:
+                data = os.read(self._reader, CHUNK_BYTES)
+            except BlockingIOError:
+                return
+            if not data:
+                self._loop.remove_reader(self._reader)
+                if not self.closed.done():
+                    self.closed.set_result(None)
+                return
+            if not self._output.is_too_much:
+                self._output.feed(data)
+            elif not self.too_much.done():
+                self.too_much.set_result(None)

@@ -1,0 +1,222 @@
+"""Walks folders and searches files; also a program of its own, so that a search can be stopped.
+
+`re` holds the interpreter while it matches, so a hostile pattern would stop the whole server. The
+search therefore runs in a child process, which starts this very file without site-packages: it may
+import nothing but the standard library. Folders are entered by descriptor and links are never followed.
+"""
+
+import fnmatch
+import json
+import os
+import re
+import stat
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, TextIO
+
+_CLUTTER = """
+.git .svn .hg node_modules bower_components venv .venv env __pycache__ dist build target out .next .nuxt
+.cache .tox .nox .mypy_cache .pytest_cache .ruff_cache .turbo .gradle .idea .vscode .DS_Store coverage
+"""
+IGNORED = frozenset(_CLUTTER.split())
+"""Names that listings and searches leave out; naming such a folder itself still works."""
+
+MAX_FILE_BYTES = 1_048_576
+MAX_LINE_CHARS = 200
+MAX_DEPTH = 64
+MAX_ENTRIES = 1_000_000
+_OPEN_FILE = (
+    os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
+)
+_OPEN_FOLDER = (
+    os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXEC", 0)
+)
+
+PathFilter = Callable[[str], bool]
+"""Tells whether a path relative to the searched folder is wanted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """Something found in a folder; `folder` is open only until the walk goes on."""
+
+    path: str
+    name: str
+    folder: int
+    is_dir: bool
+
+
+def walk(folder: int, *, prefix: str = "", depth: int = MAX_DEPTH) -> Iterator[Entry]:
+    """Yield what is below the open `folder`, sorted, without ignored names; links are not entered."""
+    with os.scandir(folder) as found:
+        # a link is shown by its name and never entered: scandir's is_dir does not follow here
+        entries = sorted((entry.name, entry.is_dir(follow_symlinks=False)) for entry in found)
+    for name, is_dir in entries:
+        if name in IGNORED:
+            continue
+        path = f"{prefix}{name}"
+        yield Entry(path, name, folder, is_dir)
+        if is_dir and depth > 1:
+            try:
+                deeper = os.open(name, _OPEN_FOLDER, dir_fd=folder)
+            except OSError:
+                continue  # gone, replaced by a link, or not ours to read
+            try:
+                yield from walk(deeper, prefix=f"{path}/", depth=depth - 1)
+            finally:
+                os.close(deeper)
+
+
+def path_filter(pattern: str) -> PathFilter:
+    """Return a test for a glob: `*`, `?`, `[…]`, `{a,b}`, `**`; without a slash it fits at any depth."""
+    alternatives = [_one_filter(text) for text in _expand_braces(pattern)]
+    return lambda path: any(fits(path) for fits in alternatives)
+
+
+def _one_filter(pattern: str) -> PathFilter:
+    if "/" not in pattern.strip("/"):
+        pattern = f"**/{pattern.strip('/')}"
+    names = [part for part in pattern.split("/") if part not in ("", ".")]
+    if names[:1] == ["**"] and len(names) == 2 and names[1] != "**":
+        last = re.compile(fnmatch.translate(names[1]))
+        return lambda path: last.match(path.rpartition("/")[2]) is not None
+    tests = [None if name == "**" else re.compile(fnmatch.translate(name)) for name in names]
+    return lambda path: _fits(path.split("/"), tests)
+
+
+def _fits(parts: list[str], tests: list[re.Pattern[str] | None]) -> bool:
+    """Match names against tests, where None stands for any number of names."""
+    reachable = {0}
+    for part in [*parts, None]:
+        for index in sorted(reachable):  # '**' may stand for nothing: step over it
+            while index < len(tests) and tests[index] is None:
+                index += 1
+                reachable.add(index)
+        if part is None:
+            return len(tests) in reachable
+        following = set()
+        for index in reachable:
+            if index < len(tests):
+                test = tests[index]
+                if test is None:
+                    following.add(index)
+                elif test.match(part):
+                    following.add(index + 1)
+        reachable = following
+    return False
+
+
+def _expand_braces(pattern: str, limit: int = 64) -> list[str]:
+    found = re.search(r"\{([^{}]*,[^{}]*)\}", pattern)
+    if not found or limit < 1:
+        return [pattern]
+    choices = found.group(1).split(",")
+    expanded = [
+        text
+        for choice in choices
+        for text in _expand_braces(
+            pattern[: found.start()] + choice + pattern[found.end() :], limit // len(choices)
+        )
+    ]
+    return expanded[:64]
+
+
+class LineSearch:
+    """Finds the lines of a file that match a pattern."""
+
+    def __init__(self, pattern: str, *, literal: bool, case_sensitive: bool) -> None:
+        text = re.escape(pattern) if literal else pattern
+        flags = re.MULTILINE | (0 if case_sensitive else re.IGNORECASE)
+        self._line: re.Pattern[str] = re.compile(text, flags)
+        # One look at the whole file rules most files out. A pattern that looks around, or at the file's
+        # ends, could see more there than in its line, so it gets no such look.
+        is_plain = text.isascii() and not re.search(r"\(\?|\\[AZ]", text)
+        self._whole: re.Pattern[bytes] | None = re.compile(text.encode(), flags) if is_plain else None
+
+    def lines(self, data: bytes) -> Iterator[tuple[int, str]]:
+        """Yield number and summary of each matching line; nothing for a binary file."""
+        if (self._whole is not None and not self._whole.search(data)) or b"\0" in data[:8192]:
+            return
+        for number, line in enumerate(data.decode("utf-8", "replace").split("\n"), 1):
+            found = self._line.search(line)
+            if found:
+                yield number, summary(line.rstrip("\r"), found.start())
+
+
+def summary(line: str, start: int) -> str:
+    """Return `line`, or the 200 characters of it in which the match begins."""
+    if len(line) <= MAX_LINE_CHARS:
+        return line
+    begin = 0 if start < MAX_LINE_CHARS // 2 else start - MAX_LINE_CHARS // 4
+    return f"{'…' if begin else ''}{line[begin : begin + MAX_LINE_CHARS]}…"
+
+
+def read_small(name: str, folder: int) -> bytes | None:
+    """Return the bytes of a regular file with one name and at most 1 MB, else None."""
+    try:
+        file = os.open(name, _OPEN_FILE, dir_fd=folder)
+    except OSError:
+        return None
+    try:
+        about = os.fstat(file)
+        if not stat.S_ISREG(about.st_mode) or about.st_nlink > 1 or about.st_size > MAX_FILE_BYTES:
+            return None
+        return os.read(file, about.st_size + 1) if about.st_size else b""
+    except OSError:
+        return None
+    finally:
+        os.close(file)
+
+
+def search_folder(
+    folder: int, search: LineSearch, *, fits: PathFilter | None, until: float
+) -> Iterator[tuple[str, int, str]]:
+    """Yield path, line number and summary of each match below the open `folder`."""
+    for count, entry in enumerate(walk(folder)):
+        if count >= MAX_ENTRIES or time.monotonic() > until:
+            raise TimeoutError
+        if entry.is_dir or (fits is not None and not fits(entry.path)):
+            continue
+        data = read_small(entry.name, entry.folder)
+        if data:
+            for number, text in search.lines(data):
+                yield entry.path, number, text
+
+
+def search_file(folder: int, name: str, search: LineSearch) -> Iterator[tuple[str, int, str]]:
+    """Yield name, line number and summary of each match in one file of the open `folder`."""
+    for number, text in search.lines(read_small(name, folder) or b""):
+        yield name, number, text
+
+
+def serve(request: dict[str, Any], out: TextIO) -> None:
+    """Answer one search: a JSON line per match `[root, path, line, text]`, then `{"more": …}`."""
+    search = LineSearch(
+        request["pattern"], literal=request["literal"], case_sensitive=request["case_sensitive"]
+    )
+    fits = path_filter(request["glob"]) if request["glob"] else None
+    until = time.monotonic() + request["seconds"]
+    left = request["max_results"]
+    try:
+        for index, folder in enumerate(request["folders"]):
+            if "file" in request:
+                found = search_file(folder, request["file"], search)
+            else:
+                found = search_folder(folder, search, fits=fits, until=until)
+            for path, number, text in found:
+                if left == 0:
+                    raise TimeoutError
+                left -= 1
+                out.write(json.dumps([index, path, number, text]) + "\n")
+                if left % 16 == 0:
+                    out.flush()
+    except TimeoutError:
+        out.write('{"more": true}\n')
+    else:
+        out.write('{"more": false}\n')
+
+
+if __name__ == "__main__":
+    serve(json.load(sys.stdin), sys.stdout)

@@ -1,0 +1,110 @@
+"""The script that runs a command in bash and keeps its working directory and exports for the next one."""
+
+import math
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from deerflow.errors import SandboxError
+
+if sys.platform == "linux":
+    import fcntl
+
+MAX_COMMAND_BYTES = 100_000
+MAX_TIMEOUT_SECONDS = 86_400.0
+STATE_BYTES = 65_536
+"""Room for the working directory and all exported variables."""
+
+NOT_KEPT = frozenset(("_", "OLDPWD", "PWD", "SHLVL", "BASHOPTS", "SHELLOPTS", "BASH_ENV", "ENV"))
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+# $1 command, $2 where the last command left off, $3 where to start when that is gone, $4 the descriptor
+# for the state. Everything after the state's last entry is zero, so a final mark tells a whole state.
+SCRIPT = r"""
+cd -- "$2" 2>/dev/null || cd -- "$3" || exit 126
+__keep() {
+  { set +eux; } 2>/dev/null
+  local IFS=$'\n' name
+  {
+    builtin printf '%s\0' "$PWD"
+    for name in $(builtin compgen -e); do builtin printf '%s=%s\0' "$name" "${!name}"; done
+    builtin printf '=\0'
+  } 2>/dev/null >&"$__state"
+}
+__state=$4
+trap __keep EXIT
+eval "set --
+$1"
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class ShellState:
+    """What one command leaves to the next."""
+
+    cwd: str
+    exports: Mapping[str, str] = field(default_factory=dict)
+
+
+class StateFile:
+    """An unnamed file of fixed size into which the script writes; what stands there is only data."""
+
+    def __init__(self) -> None:
+        if sys.platform == "linux":
+            self.fd = os.memfd_create("state", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+            os.ftruncate(self.fd, STATE_BYTES)
+            seals = fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL
+            fcntl.fcntl(self.fd, fcntl.F_ADD_SEALS, seals)
+        else:
+            with tempfile.TemporaryFile() as file:
+                self.fd = os.dup(file.fileno())
+
+    def read(self, before: ShellState, base: Mapping[str, str]) -> ShellState:
+        """Return the state after the command, or `before` when the command left none."""
+        return parse_state(os.pread(self.fd, STATE_BYTES, 0), before, base)
+
+    def close(self) -> None:
+        """Give the descriptor back."""
+        os.close(self.fd)
+
+
+def parse_state(data: bytes, before: ShellState, base: Mapping[str, str]) -> ShellState:
+    """Read what the script wrote; anything odd in it, however it got there, is left out."""
+    end = data.find(b"\0=\0")
+    fields = data[: end if end >= 0 else STATE_BYTES].split(b"\0")
+    try:
+        cwd = fields[0].decode()
+    except UnicodeDecodeError:
+        return before
+    if not cwd.startswith("/") or len(cwd) > 4096:
+        return before
+    if end < 0:  # the exports did not fit
+        return ShellState(cwd, before.exports)
+    exports: dict[str, str] = {}
+    for entry in fields[1:]:
+        name, equals, value = entry.decode("utf-8", "replace").partition("=")
+        if equals and name not in NOT_KEPT and _NAME.fullmatch(name) and base.get(name) != value:
+            exports[name] = value
+    return ShellState(cwd, exports)
+
+
+def check_command(command: str, timeout: float) -> float:
+    """Return the timeout within its bounds; a command or timeout that cannot be used is a `SandboxError`."""
+    if not command.strip():
+        raise SandboxError("the command is empty; say what to run")
+    if "\0" in command:
+        raise SandboxError("the command has a NUL character; write it without")
+    try:
+        size = len(command.encode())
+    except UnicodeEncodeError as error:
+        raise SandboxError("the command is not valid text; write it without unpaired surrogates") from error
+    if size > MAX_COMMAND_BYTES:
+        raise SandboxError(
+            f"the command has {size} bytes, more than {MAX_COMMAND_BYTES}; write it to a file and run that"
+        )
+    if math.isnan(timeout) or timeout <= 0:
+        raise SandboxError(f"the timeout must be more than 0 seconds, not {timeout:g}")
+    return min(timeout, MAX_TIMEOUT_SECONDS)

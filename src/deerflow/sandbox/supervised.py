@@ -1,0 +1,134 @@
+"""Commands under a supervisor of their own: what `local` and `landlock` have in common."""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from deerflow.config import SandboxSettings
+from deerflow.errors import SandboxTimeoutError
+from deerflow.sandbox import supervisor
+from deerflow.sandbox.base import CommandResult, OutputListener
+from deerflow.sandbox.limits import rlimits, watcher
+from deerflow.sandbox.mapping import PathRewriter
+from deerflow.sandbox.output import OutputBuffer
+from deerflow.sandbox.paths import WORKSPACE, PathTable
+from deerflow.sandbox.process import Launch, run
+from deerflow.sandbox.shell import SCRIPT, ShellState, StateFile, check_command
+
+_SUPERVISOR = Path(supervisor.__file__)
+
+
+@dataclass(frozen=True, slots=True)
+class Confinement:
+    """What a tier adds to the order for the supervisor."""
+
+    uid: int | None = None
+    landlock: Mapping[str, Any] | None = None
+    seccomp: str | None = None
+    rlimits: Mapping[str, int] = field(default_factory=dict)
+
+
+class SupervisedShell:
+    """Runs a thread's commands one after the other as it left them, paths rewritten both ways."""
+
+    def __init__(
+        self,
+        table: PathTable,
+        settings: SandboxSettings,
+        *,
+        shell: str,
+        environment: Mapping[str, str],
+        confinement: Confinement,
+    ) -> None:
+        self._settings = settings
+        self._shell = shell
+        self._environment = dict(environment)
+        self._confinement = confinement
+        self._rewriter = PathRewriter(table)
+        self._home = self._rewriter.host_path(WORKSPACE)
+        self._state = ShellState(self._home)
+        self._table = table
+
+    async def execute(
+        self, command: str, *, timeout: float | None, on_output: OutputListener | None
+    ) -> CommandResult:
+        """Run one command; see `Sandbox.execute_command`."""
+        seconds = check_command(command, self._settings.bash_command_timeout if timeout is None else timeout)
+        output = OutputBuffer(
+            max_chars=self._settings.bash_output_max_chars, listener=on_output, mask=self._rewriter.to_virtual
+        )
+        state_file = StateFile()
+        try:
+            launch = self._launch(self._rewriter.to_host(command), state_file.fd)
+            try:
+                ending = await run(launch, output, timeout=seconds)
+            finally:
+                os.close(launch.pass_fds[0])
+            self._state = state_file.read(self._state, self._environment)
+        finally:
+            state_file.close()
+        text = output.text()
+        if ending.timed_out:
+            raise SandboxTimeoutError(command, seconds, text)
+        if ending.stopped:
+            text = f"{text}\n[stopped: {ending.stopped}]\n"
+        return CommandResult(ending.exit_code, text)
+
+    def _launch(self, command: str, state_fd: int) -> Launch:
+        order = {
+            "parent": os.getpid(),
+            "argv": [
+                *(self._shell, "--noprofile", "--norc", "-c", SCRIPT, "bash"),
+                *(command, self._state.cwd, self._home, str(state_fd)),
+            ],
+            "cwd": self._home,
+            "env": {**self._environment, **self._state.exports},
+            "uid": self._confinement.uid,
+            "landlock": self._confinement.landlock,
+            "seccomp": self._confinement.seccomp,
+            "rlimits": {**rlimits(self._settings.limits), **self._confinement.rlimits},
+        }
+        reader = _as_file(json.dumps(order).encode())
+        return Launch(
+            argv=(sys.executable, "-I", "-S", str(_SUPERVISOR), str(reader)),
+            env={},
+            kill=_stop,
+            pass_fds=(reader, state_fd),
+            watch=watcher(self._settings.limits, self._table),
+        )
+
+
+def _as_file(data: bytes) -> int:
+    """Return a descriptor from which `data` can be read."""
+    reader, writer = os.pipe()
+    # an order may be larger than a pipe holds, so it is fed by the loop while the supervisor starts
+    os.set_blocking(writer, False)
+    loop = asyncio.get_running_loop()
+    rest = memoryview(data)
+
+    def feed() -> None:
+        nonlocal rest
+        try:
+            while rest:
+                rest = rest[os.write(writer, rest) :]
+        except BlockingIOError:
+            return
+        except BrokenPipeError:
+            pass
+        loop.remove_writer(writer)
+        os.close(writer)
+
+    loop.add_writer(writer, feed)
+    return reader
+
+
+def _stop(pid: int) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGTERM)
