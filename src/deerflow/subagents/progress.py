@@ -13,6 +13,7 @@ class Progress:
 
     def __init__(self, messages: Iterable[AnyMessage] = ()) -> None:
         self._messages: dict[str, AIMessage | ToolMessage] = {}
+        self._draft = ""
         for message in messages:
             self.add(message)
 
@@ -23,7 +24,13 @@ class Progress:
         key = message.id or f"#{len(self._messages)}"
         is_new = key not in self._messages
         self._messages[key] = message
+        if isinstance(message, AIMessage):
+            self._draft = ""
         return is_new
+
+    def hear(self, words: str) -> None:
+        """Take up words of an answer that is not complete yet."""
+        self._draft += words
 
     @property
     def count(self) -> int:
@@ -65,7 +72,8 @@ class Progress:
 
     def findings(self) -> str:
         """Return what was found so far: the model's words, or the last tool results when it said none."""
-        said = [text for answer in self.answers if (text := answer.text.strip())]
+        texts = [*(answer.text for answer in self.answers), self._draft]
+        said = [text.strip() for text in texts if text.strip()]
         if said:
             return "\n\n".join(said)
         results = [message for message in self._messages.values() if isinstance(message, ToolMessage)]

@@ -12,9 +12,10 @@ from pydantic import BaseModel, Field, model_validator
 
 from deerflow.context import RunContext
 from deerflow.errors import InvalidInputError
+from deerflow.subagents.attempt import SubagentTask
 from deerflow.subagents.builder import SubagentBuilder
 from deerflow.subagents.config import SubagentConfig, SubagentResult, SubagentStatus
-from deerflow.subagents.executor import SubagentExecutor, SubagentTask
+from deerflow.subagents.executor import SubagentExecutor
 from deerflow.subagents.registry import SubagentRegistry
 from deerflow.tools.define import Runtime, tool_of
 
