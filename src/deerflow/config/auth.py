@@ -50,5 +50,5 @@ class OidcSettings(Section):
 class AuthSettings(Section):
     """How people sign in."""
 
-    local: LocalAuthSettings = Field(LocalAuthSettings(), description="Accounts kept here.")
-    oidc: OidcSettings = Field(OidcSettings(), description="Accounts kept elsewhere.")
+    local: LocalAuthSettings = Field(LocalAuthSettings.model_construct(), description="Accounts kept here.")
+    oidc: OidcSettings = Field(OidcSettings.model_construct(), description="Accounts kept elsewhere.")

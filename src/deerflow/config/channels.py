@@ -29,15 +29,15 @@ class ChannelsSettings(Section):
     shutdown_grace_period_seconds: float = Field(3, ge=0, description="Seconds to finish when stopping.")
     session: dict[str, Any] = Field({}, description="Assistant, config and context of all runs.")
     users: dict[str, Any] = Field({}, description="The same, by user's id.")
-    feishu: ChannelSettings = Field(ChannelSettings(), description="Feishu or Lark.")
-    slack: ChannelSettings = Field(ChannelSettings(), description="Slack.")
-    telegram: ChannelSettings = Field(ChannelSettings(), description="Telegram.")
-    wecom: ChannelSettings = Field(ChannelSettings(), description="WeCom.")
-    dingtalk: ChannelSettings = Field(ChannelSettings(), description="DingTalk.")
-    discord: ChannelSettings = Field(ChannelSettings(), description="Discord.")
-    wechat: ChannelSettings = Field(ChannelSettings(), description="WeChat.")
-    buzz: ChannelSettings = Field(ChannelSettings(), description="Buzz.")
-    github: ChannelSettings = Field(ChannelSettings(), description="GitHub.")
+    feishu: ChannelSettings = Field(ChannelSettings.model_construct(), description="Feishu or Lark.")
+    slack: ChannelSettings = Field(ChannelSettings.model_construct(), description="Slack.")
+    telegram: ChannelSettings = Field(ChannelSettings.model_construct(), description="Telegram.")
+    wecom: ChannelSettings = Field(ChannelSettings.model_construct(), description="WeCom.")
+    dingtalk: ChannelSettings = Field(ChannelSettings.model_construct(), description="DingTalk.")
+    discord: ChannelSettings = Field(ChannelSettings.model_construct(), description="Discord.")
+    wechat: ChannelSettings = Field(ChannelSettings.model_construct(), description="WeChat.")
+    buzz: ChannelSettings = Field(ChannelSettings.model_construct(), description="Buzz.")
+    github: ChannelSettings = Field(ChannelSettings.model_construct(), description="GitHub.")
 
 
 class ChannelConnectionSettings(OpenSection):
@@ -51,11 +51,25 @@ class ChannelConnectionsSettings(Section):
 
     enabled: bool = Field(False, description="Offer it.")
     require_bound_identity: bool = Field(True, description="Answer only people whose account is known.")
-    telegram: ChannelConnectionSettings = Field(ChannelConnectionSettings(), description="Telegram.")
-    slack: ChannelConnectionSettings = Field(ChannelConnectionSettings(), description="Slack.")
-    discord: ChannelConnectionSettings = Field(ChannelConnectionSettings(), description="Discord.")
-    feishu: ChannelConnectionSettings = Field(ChannelConnectionSettings(), description="Feishu or Lark.")
-    dingtalk: ChannelConnectionSettings = Field(ChannelConnectionSettings(), description="DingTalk.")
-    wechat: ChannelConnectionSettings = Field(ChannelConnectionSettings(), description="WeChat.")
-    wecom: ChannelConnectionSettings = Field(ChannelConnectionSettings(), description="WeCom.")
-    buzz: ChannelConnectionSettings = Field(ChannelConnectionSettings(), description="Buzz.")
+    telegram: ChannelConnectionSettings = Field(
+        ChannelConnectionSettings.model_construct(), description="Telegram."
+    )
+    slack: ChannelConnectionSettings = Field(
+        ChannelConnectionSettings.model_construct(), description="Slack."
+    )
+    discord: ChannelConnectionSettings = Field(
+        ChannelConnectionSettings.model_construct(), description="Discord."
+    )
+    feishu: ChannelConnectionSettings = Field(
+        ChannelConnectionSettings.model_construct(), description="Feishu or Lark."
+    )
+    dingtalk: ChannelConnectionSettings = Field(
+        ChannelConnectionSettings.model_construct(), description="DingTalk."
+    )
+    wechat: ChannelConnectionSettings = Field(
+        ChannelConnectionSettings.model_construct(), description="WeChat."
+    )
+    wecom: ChannelConnectionSettings = Field(
+        ChannelConnectionSettings.model_construct(), description="WeCom."
+    )
+    buzz: ChannelConnectionSettings = Field(ChannelConnectionSettings.model_construct(), description="Buzz.")

@@ -17,7 +17,7 @@ HOME_NAME = ".deer-flow"
 
 VARIABLES = {
     "DEER_FLOW_CONFIG_PATH": "The settings file. Absent: `config.yaml` in this folder or the one above.",
-    "DEER_FLOW_EXTENSIONS_CONFIG_PATH": "The extensions file. Absent: `extensions_config.json` in the project.",
+    "DEER_FLOW_EXTENSIONS_CONFIG_PATH": "The extensions file. Absent: `extensions_config.json` beside it.",
     "DEER_FLOW_PROJECT_ROOT": "The project's folder, with `config.yaml`, `.env`, `skills/` and the home. "
     "Absent: the folder of `config.yaml`, or the current one.",
     "DEER_FLOW_HOME": "Where threads, files and the database are kept. Absent: `.deer-flow` in the project.",

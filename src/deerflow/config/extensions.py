@@ -42,7 +42,9 @@ class McpRoutingSettings(Section):
 class McpToolOverride(OpenSection):
     """What is different about one tool of a server."""
 
-    routing: McpRoutingSettings = Field(McpRoutingSettings(), description="When it is pointed at.")
+    routing: McpRoutingSettings = Field(
+        McpRoutingSettings.model_construct(), description="When it is pointed at."
+    )
 
 
 class McpTaskToolset(Section):
@@ -66,7 +68,9 @@ class McpServerSettings(OpenSection):
     headers: dict[str, str] = Field({}, description="With `sse` and `http`: headers of every request.")
     oauth: McpOAuthSettings | None = Field(None, description="With `sse` and `http`: where tokens come from.")
     description: str = Field("", description="What it is for.")
-    routing: McpRoutingSettings = Field(McpRoutingSettings(), description="When its tools are pointed at.")
+    routing: McpRoutingSettings = Field(
+        McpRoutingSettings.model_construct(), description="When its tools are pointed at."
+    )
     tools: dict[str, McpToolOverride] = Field({}, description="What is different about single tools.")
     tool_name_prefix: bool = Field(True, description="Put the server's name before its tools' names.")
     tool_call_timeout: float | None = Field(None, gt=0, description="Seconds that one call may take.")

@@ -29,7 +29,7 @@ class EnhanceSettings(Section):
 class LoggingSettings(Section):
     """How log lines look."""
 
-    enhance: EnhanceSettings = Field(EnhanceSettings(), description="The form of log lines.")
+    enhance: EnhanceSettings = Field(EnhanceSettings.model_construct(), description="The form of log lines.")
 
     @property
     def format(self) -> Literal["text", "json"]:

@@ -77,7 +77,9 @@ class MemorySettings(Section):
         30, ge=1, le=300, description="Seconds to finish learning when the server stops."
     )
     manager_class: str = Field("deermem", description="`deermem` (built in), `noop`, or `module:Class`.")
-    backend_config: MemoryBackendSettings = Field(MemoryBackendSettings(), description="How it works.")
+    backend_config: MemoryBackendSettings = Field(
+        MemoryBackendSettings.model_construct(), description="How it works."
+    )
 
     @model_validator(mode="before")
     @classmethod

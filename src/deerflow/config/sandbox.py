@@ -59,8 +59,10 @@ class SandboxSettings(OpenSection):
     allow_host_bash: bool = Field(
         False, description="With `local`: commands may run on the bare host, without any isolation."
     )
-    network: NetworkSettings = Field(NetworkSettings(), description="What commands may reach.")
-    limits: LimitSettings = Field(LimitSettings(), description="How much a command may use.")
+    network: NetworkSettings = Field(
+        NetworkSettings.model_construct(), description="What commands may reach."
+    )
+    limits: LimitSettings = Field(LimitSettings.model_construct(), description="How much a command may use.")
     mounts: tuple[MountSettings, ...] = Field((), description="Host folders that commands may use.")
     environment: dict[str, str] = Field({}, description="Variables that commands see.")
     bash_command_timeout: float = Field(600, gt=0, description="Seconds that one command may run.")

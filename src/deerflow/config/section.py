@@ -13,7 +13,10 @@ from deerflow.config.secrets import masked
 class Section(BaseModel):
     """A frozen part of the settings; keys it does not know are kept and named in one warning."""
 
+    # Validators are built at the first load: most commands need few. That is also why defaults are written
+    # `X.model_construct()`, which needs no validator.
     model_config = ConfigDict(
+        defer_build=True,
         frozen=True,
         extra="allow",
         protected_namespaces=(),

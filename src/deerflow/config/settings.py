@@ -110,74 +110,117 @@ class Settings(Section):
 
     config_version: int | None = Field(None, ge=0, description="The layout this file was written for.")
     log_level: LogLevel = Field("info", description="How much is logged.")
-    logging: LoggingSettings = Field(LoggingSettings(), description="How log lines look.")
+    logging: LoggingSettings = Field(LoggingSettings.model_construct(), description="How log lines look.")
     max_recursion_limit: int = Field(1000, ge=1, description="The most graph steps a client may ask for.")
 
     models: tuple[ModelSettings, ...] = Field((), description="Chat models; the first is the default.")
-    llm_call: LlmCallSettings = Field(LlmCallSettings(), description="How calls are limited and repeated.")
-    circuit_breaker: CircuitBreakerSettings = Field(
-        CircuitBreakerSettings(), description="When a failing model is left alone."
+    llm_call: LlmCallSettings = Field(
+        LlmCallSettings.model_construct(), description="How calls are limited and repeated."
     )
-    token_usage: TokenUsageSettings = Field(TokenUsageSettings(), description="Whether tokens are counted.")
-    token_budget: TokenBudgetSettings = Field(TokenBudgetSettings(), description="How many may be spent.")
+    circuit_breaker: CircuitBreakerSettings = Field(
+        CircuitBreakerSettings.model_construct(), description="When a failing model is left alone."
+    )
+    token_usage: TokenUsageSettings = Field(
+        TokenUsageSettings.model_construct(), description="Whether tokens are counted."
+    )
+    token_budget: TokenBudgetSettings = Field(
+        TokenBudgetSettings.model_construct(), description="How many may be spent."
+    )
 
-    sandbox: SandboxSettings = Field(SandboxSettings(), description="Where commands run.")
+    sandbox: SandboxSettings = Field(SandboxSettings.model_construct(), description="Where commands run.")
     tools: tuple[ToolSettings, ...] = Field((), description="Tools beside the built-in ones.")
     tool_groups: tuple[ToolGroupSettings, ...] = Field((), description="Groups that tools belong to.")
-    tool_search: ToolSearchSettings = Field(ToolSearchSettings(), description="Tools found by searching.")
-    tool_output: ToolOutputSettings = Field(ToolOutputSettings(), description="Long tool results.")
-    tool_progress: ToolProgressSettings = Field(ToolProgressSettings(), description="Work without headway.")
-    read_before_write: ReadBeforeWriteSettings = Field(
-        ReadBeforeWriteSettings(), description="Files are read before they are overwritten."
+    tool_search: ToolSearchSettings = Field(
+        ToolSearchSettings.model_construct(), description="Tools found by searching."
     )
-    guardrails: GuardrailsSettings = Field(GuardrailsSettings(), description="What agents may do unasked.")
-    uploads: UploadSettings = Field(UploadSettings(), description="How much may be uploaded.")
+    tool_output: ToolOutputSettings = Field(
+        ToolOutputSettings.model_construct(), description="Long tool results."
+    )
+    tool_progress: ToolProgressSettings = Field(
+        ToolProgressSettings.model_construct(), description="Work without headway."
+    )
+    read_before_write: ReadBeforeWriteSettings = Field(
+        ReadBeforeWriteSettings.model_construct(), description="Files are read before they are overwritten."
+    )
+    guardrails: GuardrailsSettings = Field(
+        GuardrailsSettings.model_construct(), description="What agents may do unasked."
+    )
+    uploads: UploadSettings = Field(UploadSettings.model_construct(), description="How much may be uploaded.")
 
-    subagents: SubagentsSettings = Field(SubagentsSettings(), description="How work is delegated.")
+    subagents: SubagentsSettings = Field(
+        SubagentsSettings.model_construct(), description="How work is delegated."
+    )
     acp_agents: dict[str, AcpAgentSettings] = Field({}, description="Agents of other programs, by name.")
-    skills: SkillsSettings = Field(SkillsSettings(), description="Where skills are found.")
-    skill_scan: SkillScanSettings = Field(SkillScanSettings(), description="Checking installed skills.")
+    skills: SkillsSettings = Field(SkillsSettings.model_construct(), description="Where skills are found.")
+    skill_scan: SkillScanSettings = Field(
+        SkillScanSettings.model_construct(), description="Checking installed skills."
+    )
     skill_evolution: SkillEvolutionSettings = Field(
-        SkillEvolutionSettings(), description="Skills that agents write."
+        SkillEvolutionSettings.model_construct(), description="Skills that agents write."
     )
     extensions: ExtensionsSettings = Field(
-        ExtensionsSettings(), description="What is said here wins over `extensions_config.json`, key by key."
+        ExtensionsSettings.model_construct(),
+        description="What is said here wins over `extensions_config.json`, key by key.",
     )
-    memory: MemorySettings = Field(MemorySettings(), description="What is remembered between threads.")
+    memory: MemorySettings = Field(
+        MemorySettings.model_construct(), description="What is remembered between threads."
+    )
 
-    title: TitleSettings = Field(TitleSettings(), description="How threads get titles.")
+    title: TitleSettings = Field(TitleSettings.model_construct(), description="How threads get titles.")
     summarization: SummarizationSettings = Field(
-        SummarizationSettings(), description="How long conversations are shortened."
+        SummarizationSettings.model_construct(), description="How long conversations are shortened."
     )
     loop_detection: LoopDetectionSettings = Field(
-        LoopDetectionSettings(), description="How an agent that repeats itself is stopped."
+        LoopDetectionSettings.model_construct(), description="How an agent that repeats itself is stopped."
     )
     safety_finish_reason: SafetyFinishReasonSettings = Field(
-        SafetyFinishReasonSettings(), description="Answers that a provider stopped."
+        SafetyFinishReasonSettings.model_construct(), description="Answers that a provider stopped."
     )
-    suggestions: SuggestionsSettings = Field(SuggestionsSettings(), description="Follow-up questions.")
-    input_polish: InputPolishSettings = Field(InputPolishSettings(), description="Improving a question.")
-    agents_api: AgentsApiSettings = Field(AgentsApiSettings(), description="Custom agents over HTTP.")
+    suggestions: SuggestionsSettings = Field(
+        SuggestionsSettings.model_construct(), description="Follow-up questions."
+    )
+    input_polish: InputPolishSettings = Field(
+        InputPolishSettings.model_construct(), description="Improving a question."
+    )
+    agents_api: AgentsApiSettings = Field(
+        AgentsApiSettings.model_construct(), description="Custom agents over HTTP."
+    )
     agent_storage: AgentStorageSettings = Field(
-        AgentStorageSettings(), description="Where custom agents are kept."
+        AgentStorageSettings.model_construct(), description="Where custom agents are kept."
     )
 
-    database: DatabaseSettings = Field(DatabaseSettings(), description="Where everything is kept.")
+    database: DatabaseSettings = Field(
+        DatabaseSettings.model_construct(), description="Where everything is kept."
+    )
     checkpointer: CheckpointerSettings | None = Field(None, description="The older form of `database`.")
-    runs: RunSettings = Field(RunSettings(), description="What one run may take.")
-    run_events: RunEventsSettings = Field(RunEventsSettings(), description="The log of a run.")
-    run_ownership: RunOwnershipSettings = Field(RunOwnershipSettings(), description="Who works on a run.")
-    stream_bridge: StreamBridgeSettings = Field(StreamBridgeSettings(), description="Events to readers.")
-    dedupe_storage: DedupeStorageSettings = Field(DedupeStorageSettings(), description="Messages seen.")
-
-    auth: AuthSettings = Field(AuthSettings(), description="How people sign in.")
-    authorization: AuthorizationSettings = Field(AuthorizationSettings(), description="Who may do what.")
-    channels: ChannelsSettings = Field(ChannelsSettings(), description="Chat services.")
-    channel_connections: ChannelConnectionsSettings = Field(
-        ChannelConnectionsSettings(), description="Users' own accounts of them."
+    runs: RunSettings = Field(RunSettings.model_construct(), description="What one run may take.")
+    run_events: RunEventsSettings = Field(
+        RunEventsSettings.model_construct(), description="The log of a run."
     )
-    scheduler: SchedulerSettings = Field(SchedulerSettings(), description="Runs that start on time.")
-    mcp_tasks: McpTasksSettings = Field(McpTasksSettings(), description="Long tasks of MCP servers.")
+    run_ownership: RunOwnershipSettings = Field(
+        RunOwnershipSettings.model_construct(), description="Who works on a run."
+    )
+    stream_bridge: StreamBridgeSettings = Field(
+        StreamBridgeSettings.model_construct(), description="Events to readers."
+    )
+    dedupe_storage: DedupeStorageSettings = Field(
+        DedupeStorageSettings.model_construct(), description="Messages seen."
+    )
+
+    auth: AuthSettings = Field(AuthSettings.model_construct(), description="How people sign in.")
+    authorization: AuthorizationSettings = Field(
+        AuthorizationSettings.model_construct(), description="Who may do what."
+    )
+    channels: ChannelsSettings = Field(ChannelsSettings.model_construct(), description="Chat services.")
+    channel_connections: ChannelConnectionsSettings = Field(
+        ChannelConnectionsSettings.model_construct(), description="Users' own accounts of them."
+    )
+    scheduler: SchedulerSettings = Field(
+        SchedulerSettings.model_construct(), description="Runs that start on time."
+    )
+    mcp_tasks: McpTasksSettings = Field(
+        McpTasksSettings.model_construct(), description="Long tasks of MCP servers."
+    )
     plugins: tuple[PluginSettings, ...] = Field((), description="Plug-ins.")
 
     @property

@@ -48,13 +48,14 @@ class DatabaseSettings(Section):
         "delta", description="Accepted for older files: our checkpoints always grow with what was said."
     )
     checkpoint_delta: CheckpointDeltaSettings = Field(
-        CheckpointDeltaSettings(), description="Layout of delta checkpoints."
+        CheckpointDeltaSettings.model_construct(), description="Layout of delta checkpoints."
     )
     checkpoint_graph_cache: CheckpointGraphCacheSettings = Field(
-        CheckpointGraphCacheSettings(), description="Accepted for older files: reading state builds no graph."
+        CheckpointGraphCacheSettings.model_construct(),
+        description="Accepted for older files: reading state builds no graph.",
     )
     checkpoint_cache: CheckpointCacheSettings = Field(
-        CheckpointCacheSettings(), description="How checkpoints are kept at hand."
+        CheckpointCacheSettings.model_construct(), description="How checkpoints are kept at hand."
     )
 
 
