@@ -98,3 +98,9 @@ class SandboxTimeoutError(SandboxError):
         self.command = command
         self.seconds = seconds
         self.output = output
+
+
+class StorageError(DeerFlowError):
+    """The database could not do what was asked; the message says why and what the operator can do."""
+
+    code = "storage_failed"

@@ -15,8 +15,17 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.store.base import BaseStore
 
 from deerflow.domain import CancelAction, RunRecord, RunRequest, RunStatus, Thread, ThreadStatus, TokenUse
+from deerflow.storage.owners import OwnerLock
 
 SortKey = Literal["created_at", "updated_at", "thread_id", "status"]
+
+FENCE = "__deerflow_fence__"
+"""The key of a graph's `configurable` under which its checkpoints learn whose attempt writes them."""
+
+
+def fence(run_id: str, attempt: int) -> dict[str, tuple[str, int]]:
+    """Return what to add to `configurable` so that checkpoints of a stale attempt are refused."""
+    return {FENCE: (run_id, attempt)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +69,8 @@ class RunEnd:
     """How a run ended."""
 
     status: RunStatus
+    thread_status: ThreadStatus = ThreadStatus.IDLE
+    """What the thread is after it; a run that waits for an answer leaves it interrupted."""
     error: str | None = None
     stop_reason: str | None = None
     usage: TokenUse = TokenUse()
@@ -104,8 +115,10 @@ class RunStore(ABC):
     """Runs and who owns them. Every write of a worker carries its attempt and fails when it is stale."""
 
     @abstractmethod
-    async def create(self, run_id: str, request: RunRequest) -> RunRecord:
+    async def create(self, run_id: str, request: RunRequest, *, owner: str | None = None) -> RunRecord:
         """Admit a run in one transaction: make the thread if needed, mark it busy, store the row.
+
+        With an `owner` the run is claimed at once: it comes back `running` with attempt 1.
 
         With strategy `reject` a thread that has a pending or running run raises `ThreadBusyError`;
         the other strategies are the caller's business and always admit.
@@ -132,8 +145,26 @@ class RunStore(ABC):
         """
 
     @abstractmethod
-    async def settle(self, run_id: str, *, attempt: int, end: RunEnd) -> RunRecord:
-        """Write the final state and free the thread; `StaleAttemptError` when not the owner any more."""
+    async def settle(
+        self, run_id: str, *, attempt: int, end: RunEnd, last: LogBatch | None = None
+    ) -> RunRecord:
+        """Write the final state and free the thread; `StaleAttemptError` when not the owner any more.
+
+        `last` are the run's last events, stored in the same transaction, so that a log ends if and
+        only if its run has ended.
+        """
+
+    @abstractmethod
+    async def heartbeat(self, owner: str) -> dict[str, int]:
+        """Move the leases of the owner's runs on, by the database's clock; return the attempts by run."""
+
+    @abstractmethod
+    async def orphans(self, lock: OwnerLock) -> list[RunRecord]:
+        """Return the runs in flight that nobody works on, oldest first.
+
+        That is: no owner, an owner of this machine whose lock can be taken, or an owner of another
+        machine whose lease ran out.
+        """
 
     @abstractmethod
     async def request_cancel(self, run_id: str, action: CancelAction) -> None:
@@ -153,7 +184,11 @@ class EventLog(ABC):
 
     @abstractmethod
     async def append(self, batch: LogBatch) -> None:
-        """Store a batch; `StaleAttemptError` when another attempt owns the run."""
+        """Store a batch; `StaleAttemptError` when another attempt owns the run.
+
+        A batch that was stored before, wholly or in part, is stored once; a number that is taken by
+        something else is a `ConflictError`.
+        """
 
     @abstractmethod
     async def read(self, run_id: str, *, after_seq: int = -1, limit: int = 1000) -> list[LogEntry]:

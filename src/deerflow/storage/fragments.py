@@ -1,0 +1,47 @@
+"""References to fragments inside event bodies: written, found, replaced.
+
+A reference is the byte 0x01, a number or a range `a-b`, and 0x01 again. JSON cannot hold a raw
+control character, so a reference is never mistaken for text.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+
+_REFERENCE = re.compile(rb"\x01(\d+)(?:-(\d+))?\x01")
+
+
+def mark(numbers: Iterable[int]) -> bytes:
+    """Return references to these fragments in this order, neighbours as one range, joined by commas."""
+    ranges: list[list[int]] = []
+    for number in numbers:
+        if ranges and number == ranges[-1][1] + 1:
+            ranges[-1][1] = number
+        else:
+            ranges.append([number, number])
+    return b",".join(
+        b"\x01%d\x01" % first if first == last else b"\x01%d-%d\x01" % (first, last) for first, last in ranges
+    )
+
+
+def references(body: bytes) -> list[int]:
+    """Return the numbers of the fragments that a body refers to, each once, in order of appearance."""
+    if b"\x01" not in body:
+        return []
+    found: dict[int, None] = {}
+    for first, last in _REFERENCE.findall(body):
+        found.update(dict.fromkeys(range(int(first), int(last or first) + 1)))
+    return list(found)
+
+
+def render(body: bytes, lookup: Mapping[int, bytes]) -> bytes:
+    """Return the body with every reference replaced; a fragment that `lookup` lacks is a `KeyError`."""
+    if b"\x01" not in body:
+        return body
+
+    def replaced(match: re.Match[bytes]) -> bytes:
+        first, last = match.groups()
+        if last is None:
+            return lookup[int(first)]
+        return b",".join([lookup[number] for number in range(int(first), int(last) + 1)])
+
+    return _REFERENCE.sub(replaced, body)

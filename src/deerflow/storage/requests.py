@@ -1,0 +1,61 @@
+"""Run requests and token use as JSON, readable by older and newer versions alike."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+
+from deerflow.domain import DisconnectMode, MultitaskStrategy, RunOptions, RunRequest, TokenUse
+from deerflow.errors import InvalidInputError
+
+_TUPLES = ("stream_modes", "interrupt_before", "interrupt_after")
+
+
+def dump_request(request: RunRequest) -> bytes:
+    """Return the request as JSON; `InvalidInputError` names what JSON cannot hold."""
+    return dump_json(request, what="the run request")
+
+
+def load_request(data: bytes) -> RunRequest:
+    """Return the request behind `dump_request`; fields of a newer version are left out."""
+    fields = _known(RunRequest, orjson.loads(data))
+    for name in _TUPLES:
+        if isinstance(fields.get(name), list):
+            fields[name] = tuple(fields[name])
+    if "options" in fields:
+        fields["options"] = RunOptions(**_known(RunOptions, fields["options"]))
+    if "on_disconnect" in fields:
+        fields["on_disconnect"] = DisconnectMode(fields["on_disconnect"])
+    if "multitask_strategy" in fields:
+        fields["multitask_strategy"] = MultitaskStrategy(fields["multitask_strategy"])
+    return RunRequest(**fields)
+
+
+def dump_usage(usage: TokenUse) -> str:
+    """Return token use as JSON."""
+    return orjson.dumps(usage).decode()
+
+
+def load_usage(text: str | None) -> TokenUse:
+    """Return the token use behind `dump_usage`."""
+    return TokenUse(**_known(TokenUse, orjson.loads(text))) if text else TokenUse()
+
+
+def dump_json(value: Any, *, what: str, is_sorted: bool = False) -> bytes:
+    """Return `value` as JSON; with sorted keys, equal values are equal bytes."""
+    try:
+        return orjson.dumps(value, default=_plain, option=orjson.OPT_SORT_KEYS if is_sorted else None)
+    except orjson.JSONEncodeError as error:
+        raise InvalidInputError(f"{what} holds something that is not JSON: {error}") from error
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"a value of type {type(value).__name__}")
+
+
+def _known(kind: type, fields: Mapping[str, Any]) -> dict[str, Any]:
+    names = {field.name for field in dataclasses.fields(kind)}
+    return {name: value for name, value in fields.items() if name in names}

@@ -1,0 +1,1 @@
+"""Threads, runs, events, checkpoints and store in one SQLite file."""

@@ -1,0 +1,150 @@
+"""Walks over the rows of checkpoints: histories of delta channels, lists, copies, pruning."""
+
+import sqlite3
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field, replace
+
+from deerflow.storage.sqlite import checkpoints as rows
+from deerflow.storage.sqlite.checkpoints import CheckpointRow, Id, Place
+
+PAGE = 64
+"""How many checkpoints are read at once when a list has no small limit."""
+
+
+@dataclass(slots=True)
+class RawHistory:
+    """What one delta channel is rebuilt from, as stored."""
+
+    writes: list[tuple[str, bytes]] = field(default_factory=list)
+    """Task and value, oldest first."""
+    seed: tuple[bytes, list[bytes]] | None = None
+    """Body and large values of the nearest ancestor that holds the channel's value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """Which checkpoints a list returns, newest first."""
+
+    thread_id: str | None = None
+    ns: str | None = None
+    id: str | None = None
+    before: str | None = None
+    after_row: tuple[Id, int] | None = None
+    """The last row of the page before."""
+
+    def after(self, row: CheckpointRow) -> "Listing":
+        """Return the listing that goes on behind `row`."""
+        assert row.place.id is not None
+        return replace(self, after_row=(rows.compact(row.place.id), row.key))
+
+
+def history(db: sqlite3.Connection, place: Place, channels: Sequence[str]) -> dict[str, RawHistory]:
+    """Collect the writes of each channel up the ancestors, to the nearest one that holds its value."""
+    found = {channel: RawHistory() for channel in channels}
+    chain = rows.chain_key(db, place)
+    start = None if chain is None else _id_of(db, chain, place)
+    if chain is None or start is None:
+        return found
+    open_channels = set(channels)
+    for step, held in rows.walk(db, chain, start):
+        if step == start:  # its own writes wait for the next step
+            continue
+        for _, task, writes in reversed(rows.writes_of(db, chain, step, open_channels)):
+            for _, channel, value in reversed(writes):
+                found[channel].writes.append((task, value))
+        for channel in open_channels & held:
+            found[channel].seed = rows.stored_values(db, chain, step)
+        open_channels -= held
+        if not open_channels:
+            break
+    for raw in found.values():
+        raw.writes.reverse()
+    return found
+
+
+def next_page(db: sqlite3.Connection, listing: Listing, size: int) -> list[CheckpointRow]:
+    """Return up to `size` checkpoints of a listing; -1 means all."""
+    conditions = {
+        "chains.thread_id = ?": listing.thread_id,
+        "chains.ns = ?": listing.ns,
+        "checkpoints.id = ?": listing.id and rows.compact(listing.id),
+        "checkpoints.id < ?": listing.before and rows.compact(listing.before),
+    }
+    where = [text for text, value in conditions.items() if value is not None]
+    values: list[Id | int] = [value for value in conditions.values() if value is not None]
+    if listing.after_row is not None:
+        where.append("(checkpoints.id, checkpoints.key) < (?, ?)")
+        values += listing.after_row
+    sql = (
+        "SELECT checkpoints.key, chain, id, parent, blobs, body, thread_id, ns FROM checkpoints "
+        f"JOIN chains ON chains.key = chain WHERE {' AND '.join(where) or '1'} "
+        "ORDER BY checkpoints.id DESC, checkpoints.key DESC LIMIT ?"
+    )
+    found = db.execute(sql, (*values, size)).fetchall()
+    return [rows.complete(db, row[:6], Place(row[6], row[7])) for row in found]
+
+
+def copy_chains(db: sqlite3.Connection, source: str, target: str) -> None:
+    """Copy a thread's chains with all ancestors, and those of its sub-threads."""
+    for old, thread_id, ns in rows.chains_of(db, source):
+        new = rows.ensure_chain(db, Place(target + thread_id.removeprefix(source), ns))
+        for table, columns in (
+            ("checkpoints", "id, parent, shape, run, blobs, body"),
+            ("writes", "checkpoint, task, path, body"),
+            ("blobs", "digest, body"),
+        ):
+            db.execute(
+                f"INSERT INTO {table} (chain, {columns}) "
+                f"SELECT ?, {columns} FROM {table} WHERE chain = ? ORDER BY key",
+                (new, old),
+            )
+
+
+def delete_runs(db: sqlite3.Connection, run_ids: Sequence[str]) -> None:
+    """Delete the checkpoints that these runs made."""
+    touched: set[int] = set()
+    for run_id in run_ids:
+        made = db.execute(
+            "SELECT chain, id FROM checkpoints WHERE run = ?", (rows.compact(run_id),)
+        ).fetchall()
+        for chain, checkpoint in made:
+            _delete_checkpoint(db, chain, checkpoint)
+            touched.add(chain)
+    for chain in touched:
+        rows.delete_unused_blobs(db, chain)
+
+
+def keep_latest(db: sqlite3.Connection, thread_id: str, deltas: Callable[[bytes], Collection[str]]) -> None:
+    """Delete all checkpoints of a thread but the newest of each chain and what that is rebuilt from.
+
+    `deltas` tells from a stored body which delta channels only the ancestors hold.
+    """
+    for chain, name, ns in rows.chains_of(db, thread_id):
+        newest = _id_of(db, chain, Place(name, ns))
+        if newest is None:
+            continue
+        body, _ = rows.stored_values(db, chain, newest)
+        open_channels, kept = set(deltas(body)), set()
+        for step, held in rows.walk(db, chain, newest):
+            kept.add(step)
+            open_channels -= held
+            if not open_channels:
+                break
+        for (step,) in db.execute("SELECT id FROM checkpoints WHERE chain = ?", (chain,)).fetchall():
+            if step not in kept:
+                _delete_checkpoint(db, chain, step)
+        rows.delete_unused_blobs(db, chain)
+
+
+def _id_of(db: sqlite3.Connection, chain: int, place: Place) -> Id | None:
+    if place.id is not None:
+        return rows.compact(place.id)
+    row = db.execute(
+        "SELECT id FROM checkpoints WHERE chain = ? ORDER BY id DESC LIMIT 1", (chain,)
+    ).fetchone()
+    return None if row is None else row[0]
+
+
+def _delete_checkpoint(db: sqlite3.Connection, chain: int, checkpoint: Id) -> None:
+    db.execute("DELETE FROM writes WHERE chain = ? AND checkpoint = ?", (chain, checkpoint))
+    db.execute("DELETE FROM checkpoints WHERE chain = ? AND id = ?", (chain, checkpoint))

@@ -1,0 +1,160 @@
+"""The event log in SQLite: one compressed row per batch, so a burst of tokens is one row."""
+
+import hashlib
+import sqlite3
+from collections.abc import Sequence
+from typing import Any
+
+import ormsgpack
+from typing_extensions import override
+
+from deerflow.errors import ConflictError, InvalidInputError, StaleAttemptError
+from deerflow.storage.base import EventLog, LogBatch, LogEntry
+from deerflow.storage.sqlite.codec import pack, unpack
+from deerflow.storage.sqlite.engine import Engine
+
+MAX_SEQ = (1 << 32) - 1
+DIGEST_BYTES = 16
+
+
+class SqliteEventLog(EventLog):
+    """Events of all runs and the fragments of all threads."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    @override
+    async def append(self, batch: LogBatch) -> None:
+        check_numbers(batch)
+        await self._engine.write(lambda db: append_batch(db, batch))
+
+    @override
+    async def read(self, run_id: str, *, after_seq: int = -1, limit: int = 1000) -> list[LogEntry]:
+        return await self._engine.read(lambda db: _read(db, run_id, max(after_seq, -1), limit))
+
+    @override
+    async def last_seq(self, run_id: str) -> int:
+        def work(db: sqlite3.Connection) -> int:
+            key = _key_of_run(db, run_id)
+            return -1 if key is None else _last_seq(db, key)
+
+        return await self._engine.peek(work)
+
+    @override
+    async def digests(self, thread_id: str) -> dict[bytes, int]:
+        def work(db: sqlite3.Connection) -> dict[bytes, int]:
+            key = _key_of_thread(db, thread_id)
+            sql = "SELECT digest, place FROM fragments WHERE place >= ? AND place < ?"
+            rows = db.execute(sql, (key << 32, (key + 1) << 32))
+            return {digest: place & MAX_SEQ for digest, place in rows}
+
+        return await self._engine.read(work)
+
+    @override
+    async def fragments(self, thread_id: str, numbers: Sequence[int]) -> dict[int, bytes]:
+        wanted = ",".join(map(str, sorted({number for number in numbers if 0 <= number <= MAX_SEQ})))
+
+        def work(db: sqlite3.Connection) -> dict[int, bytes]:
+            base = _key_of_thread(db, thread_id) << 32
+            sql = "SELECT place, body FROM fragments WHERE place IN (SELECT ? + value FROM json_each(?))"
+            return {place - base: unpack(body) for place, body in db.execute(sql, (base, f"[{wanted}]"))}
+
+        return await self._engine.read(work)
+
+
+def check_numbers(batch: LogBatch) -> None:
+    """Raise `InvalidInputError` when the entries are not numbered upwards."""
+    previous = -1
+    for entry in batch.entries:
+        if not previous < entry.seq <= MAX_SEQ:
+            raise InvalidInputError(f"event {entry.seq} of run {batch.run_id} does not follow {previous}")
+        previous = entry.seq
+
+
+def append_batch(db: sqlite3.Connection, batch: LogBatch) -> None:
+    """Store a batch with its fragments, inside the transaction that is open."""
+    row = db.execute(
+        "SELECT runs.key, runs.thread, runs.attempt, threads.id FROM runs "
+        "JOIN threads ON threads.key = runs.thread WHERE runs.id = ?",
+        (batch.run_id,),
+    ).fetchone()
+    if row is None or row[2:] != (batch.attempt, batch.thread_id):
+        raise StaleAttemptError(f"attempt {batch.attempt} of run {batch.run_id} may write no more")
+    run, thread = row[0], row[1]
+    if entries := _not_yet_stored(db, run, batch):
+        first, last = entries[0].seq, entries[-1].seq
+        rows = [(entry.seq, entry.unix_ms, entry.kind, entry.body) for entry in entries]
+        db.execute(
+            "INSERT INTO events VALUES (?, ?, ?)", (run << 32 | last, first, pack(ormsgpack.packb(rows)))
+        )
+    for number, body in batch.fragments:
+        _add_fragment(db, thread, number, body)
+
+
+def _not_yet_stored(db: sqlite3.Connection, run: int, batch: LogBatch) -> Sequence[LogEntry]:
+    """Return what is new in a batch: a writer that was cancelled may send the same events again."""
+    stored = _last_seq(db, run)
+    if not batch.entries or batch.entries[0].seq > stored:
+        return batch.entries
+    before = {
+        entry.seq: entry for entry in _read_after(db, run, batch.entries[0].seq - 1, len(batch.entries))
+    }
+    for entry in batch.entries:
+        if entry.seq <= stored and before.get(entry.seq) != entry:
+            raise ConflictError(f"event {entry.seq} of run {batch.run_id} is taken (stored up to {stored})")
+    return [entry for entry in batch.entries if entry.seq > stored]
+
+
+def _add_fragment(db: sqlite3.Connection, thread: int, number: int, body: bytes) -> None:
+    if not 0 <= number <= MAX_SEQ:
+        raise InvalidInputError(f"fragment {number} is out of range")
+    digest = hashlib.blake2b(body, digest_size=DIGEST_BYTES).digest()
+    place = thread << 32 | number
+    known = db.execute("SELECT digest FROM fragments WHERE place = ?", (place,)).fetchone()
+    if known is None:
+        db.execute("INSERT INTO fragments VALUES (?, ?, ?)", (place, digest, pack(body)))
+    elif known[0] != digest:
+        raise ConflictError(f"fragment {number} of the thread holds something else already")
+
+
+def _read(db: sqlite3.Connection, run_id: str, after_seq: int, limit: int) -> list[LogEntry]:
+    key = _key_of_run(db, run_id)
+    if key is None or limit <= 0 or after_seq >= MAX_SEQ:
+        return []
+    return _read_after(db, key, after_seq, limit)
+
+
+def _read_after(db: sqlite3.Connection, run: int, after_seq: int, limit: int) -> list[LogEntry]:
+    found: list[LogEntry] = []
+    # A batch's place holds its last number, so the first row past `after_seq` holds the next event.
+    rows = db.execute(
+        "SELECT body FROM events WHERE place >= ? AND place < ? ORDER BY place",
+        (run << 32 | after_seq + 1, (run + 1) << 32),
+    )
+    for (body,) in rows:
+        found += [LogEntry(*item) for item in _entries(body) if item[0] > after_seq]
+        if len(found) >= limit:
+            break
+    return found[:limit]
+
+
+def _entries(body: bytes) -> list[tuple[Any, ...]]:
+    entries: list[tuple[Any, ...]] = ormsgpack.unpackb(unpack(body))
+    return entries
+
+
+def _last_seq(db: sqlite3.Connection, run: int) -> int:
+    (place,) = db.execute(
+        "SELECT max(place) FROM events WHERE place >= ? AND place < ?", (run << 32, (run + 1) << 32)
+    ).fetchone()
+    return -1 if place is None else place & MAX_SEQ
+
+
+def _key_of_run(db: sqlite3.Connection, run_id: str) -> int | None:
+    row = db.execute("SELECT key FROM runs WHERE id = ?", (run_id,)).fetchone()
+    return None if row is None else int(row[0])
+
+
+def _key_of_thread(db: sqlite3.Connection, thread_id: str) -> int:
+    row = db.execute("SELECT key FROM threads WHERE id = ?", (thread_id,)).fetchone()
+    return 0 if row is None else int(row[0])  # keys start at 1: nothing is found under 0

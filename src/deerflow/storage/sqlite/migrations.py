@@ -1,0 +1,170 @@
+"""The schema, as the ordered steps that lead to it.
+
+A released step is never edited: a database of any age walks the rest of the list, one transaction
+each. `PRAGMA user_version` says how far it is.
+"""
+
+import sqlite3
+from pathlib import Path
+
+from deerflow.errors import ConfigError
+
+APPLICATION_ID = 0x44454552
+"""Marks the file as ours (`DEER`)."""
+
+_V1 = """
+CREATE TABLE threads (
+    key INTEGER PRIMARY KEY,
+    id TEXT NOT NULL UNIQUE,
+    user_id TEXT NOT NULL,
+    status TEXT NOT NULL,
+    title TEXT,
+    metadata TEXT NOT NULL,
+    created_at INTEGER NOT NULL,
+    updated_at INTEGER NOT NULL
+);
+CREATE INDEX threads_by_update ON threads (user_id, updated_at);
+CREATE INDEX threads_by_creation ON threads (user_id, created_at);
+
+CREATE TABLE runs (
+    key INTEGER PRIMARY KEY,
+    id TEXT NOT NULL UNIQUE,
+    thread INTEGER NOT NULL,
+    status TEXT NOT NULL,
+    attempt INTEGER NOT NULL,
+    owner TEXT,
+    lease_until INTEGER,
+    cancel TEXT,
+    error TEXT,
+    stop_reason TEXT,
+    usage TEXT,
+    message_count INTEGER NOT NULL,
+    created_at INTEGER NOT NULL,
+    updated_at INTEGER NOT NULL,
+    request BLOB NOT NULL
+);
+CREATE INDEX runs_by_thread ON runs (thread, key);
+CREATE INDEX runs_in_flight ON runs (key) WHERE status IN ('pending', 'running');
+
+-- place = run key << 32 | number of the batch's last event: one walk reads a run's log in order.
+CREATE TABLE events (
+    place INTEGER PRIMARY KEY,
+    first_seq INTEGER NOT NULL,
+    body BLOB NOT NULL
+);
+-- place = thread key << 32 | number of the fragment.
+CREATE TABLE fragments (
+    place INTEGER PRIMARY KEY,
+    digest BLOB NOT NULL,
+    body BLOB NOT NULL
+);
+
+-- A chain is one namespace of one thread. Sub-threads are named `thread/call`.
+CREATE TABLE chains (
+    key INTEGER PRIMARY KEY,
+    thread_id TEXT NOT NULL,
+    ns TEXT NOT NULL,
+    UNIQUE (thread_id, ns)
+);
+-- The sets of channels that checkpoints hold values of. There are few, so each is kept once.
+CREATE TABLE shapes (
+    key INTEGER PRIMARY KEY,
+    names TEXT NOT NULL UNIQUE
+);
+CREATE TABLE checkpoints (
+    key INTEGER PRIMARY KEY,
+    chain INTEGER NOT NULL,
+    id BLOB NOT NULL,
+    parent BLOB,
+    shape INTEGER NOT NULL,
+    run BLOB,
+    blobs BLOB,
+    body BLOB NOT NULL
+);
+CREATE UNIQUE INDEX checkpoints_by_id ON checkpoints (chain, id);
+CREATE TABLE writes (
+    key INTEGER PRIMARY KEY,
+    chain INTEGER NOT NULL,
+    checkpoint BLOB NOT NULL,
+    task BLOB NOT NULL,
+    path TEXT NOT NULL,
+    body BLOB NOT NULL
+);
+CREATE INDEX writes_by_checkpoint ON writes (chain, checkpoint);
+-- Large channel values, each stored once per chain however many checkpoints hold it.
+CREATE TABLE blobs (
+    key INTEGER PRIMARY KEY,
+    chain INTEGER NOT NULL,
+    digest BLOB NOT NULL,
+    body BLOB NOT NULL
+);
+CREATE UNIQUE INDEX blobs_by_digest ON blobs (chain, digest);
+
+CREATE TABLE items (
+    key INTEGER PRIMARY KEY,
+    namespace TEXT NOT NULL,
+    name TEXT NOT NULL,
+    value BLOB NOT NULL,
+    created_at INTEGER NOT NULL,
+    updated_at INTEGER NOT NULL,
+    ttl_seconds REAL,
+    expires_at INTEGER
+);
+CREATE UNIQUE INDEX items_by_name ON items (namespace, name);
+CREATE INDEX items_by_expiry ON items (expires_at) WHERE expires_at IS NOT NULL;
+"""
+
+MIGRATIONS: tuple[str, ...] = (_V1,)
+"""What leads from version n to n + 1, in order."""
+
+
+def migrate(connection: sqlite3.Connection, path: Path, *, steps: tuple[str, ...] = MIGRATIONS) -> None:
+    """Bring the database to the newest version; refuse one that is newer or not ours."""
+    _check_ours(connection, path, len(steps))
+    while _version(connection) < len(steps):
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            # Another process may have been quicker between the look and the lock.
+            version = _version(connection)
+            if version < len(steps):
+                _apply(connection, steps[version], version + 1)
+            connection.execute("COMMIT")
+        except BaseException:
+            connection.execute("ROLLBACK")
+            raise
+
+
+def _check_ours(connection: sqlite3.Connection, path: Path, newest: int) -> None:
+    version = _version(connection)
+    mark = connection.execute("PRAGMA application_id").fetchone()[0]
+    has_tables = connection.execute("SELECT EXISTS (SELECT 1 FROM sqlite_master)").fetchone()[0]
+    # Read again after the look at the tables: both may be news of a process that migrates right now.
+    if has_tables and mark != APPLICATION_ID and not _is_ours_now(connection):
+        raise ConfigError(
+            f"{path} is the database of another program or of DeerFlow 2: set database.sqlite_dir "
+            "to another folder, or move the file away"
+        )
+    if version > newest:
+        raise ConfigError(
+            f"{path} was written by a newer DeerFlow (schema {version}, this one knows {newest}): "
+            "update DeerFlow, or set database.sqlite_dir to another folder"
+        )
+
+
+def _is_ours_now(connection: sqlite3.Connection) -> bool:
+    mark: int = connection.execute("PRAGMA application_id").fetchone()[0]
+    return mark == APPLICATION_ID
+
+
+def _apply(connection: sqlite3.Connection, script: str, version: int) -> None:
+    # Not `executescript`: it commits the transaction that is open.
+    for statement in script.split(";"):
+        if statement.strip():
+            connection.execute(statement)
+    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    connection.execute(f"PRAGMA user_version = {version}")
+
+
+def _version(connection: sqlite3.Connection) -> int:
+    version: int = connection.execute("PRAGMA user_version").fetchone()[0]
+    return version

@@ -1,0 +1,263 @@
+"""Our checkpoint saver: small rows, one per step, and nothing of a long conversation twice.
+
+Integer versions, 16-byte ids, an integer per chain, one row for all writes of a task, large values by
+their digest. A `DeltaChannel` is rebuilt by a walk that reads no checkpoint on its way. Values are
+strict msgpack: types that nobody allowed come back as plain data, and there is no pickle.
+"""
+
+import sqlite3
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import (
+    BaseCheckpointSaver,
+    ChannelVersions,
+    Checkpoint,
+    CheckpointMetadata,
+    CheckpointTuple,
+    DeltaChannelHistory,
+    get_checkpoint_metadata,
+)
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from typing_extensions import override
+
+from deerflow.errors import ConflictError, InvalidInputError
+from deerflow.storage.base import FENCE
+from deerflow.storage.sqlite import checkpoint_codec as codec
+from deerflow.storage.sqlite import checkpoint_walk as walks
+from deerflow.storage.sqlite import checkpoints as rows
+from deerflow.storage.sqlite.checkpoint_walk import PAGE, Listing
+from deerflow.storage.sqlite.checkpoints import CheckpointRow, NewCheckpoint, Place
+from deerflow.storage.sqlite.engine import Engine
+
+
+def strict_serializer(allowed: Sequence[tuple[str, str]] = ()) -> JsonPlusSerializer:
+    """Return the serializer of checkpoints: msgpack, known types only; `allowed` adds (module, class)."""
+    return JsonPlusSerializer(
+        pickle_fallback=False, allowed_json_modules=None, allowed_msgpack_modules=list(allowed) or None
+    )
+
+
+class SqliteSaver(BaseCheckpointSaver[int]):
+    """Checkpoints of all threads in the engine's file."""
+
+    def __init__(self, engine: Engine, *, serde: JsonPlusSerializer | None = None) -> None:
+        super().__init__(serde=serde or strict_serializer())
+        self._engine = engine
+
+    @override
+    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        place = _place(config)
+        return self._decode(await self._engine.peek(lambda db: rows.get(db, place)))
+
+    @override
+    def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        place = _place(config)
+        return self._decode(self._engine.read_blocking(lambda db: rows.get(db, place)))
+
+    @override
+    async def alist(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> AsyncIterator[CheckpointTuple]:
+        listing: Listing | None = _listing(config, before)
+        left = limit if limit is not None else -1
+        while listing is not None and left != 0:
+            size = left if not filter and 0 < left < PAGE else PAGE
+            page, listing = await self._engine.read(_page(listing, size))
+            for found in self._matching(page, filter):
+                yield found
+                left -= 1
+                if left == 0:
+                    return
+
+    @override
+    def list(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> Iterator[CheckpointTuple]:
+        page, _ = self._engine.read_blocking(_page(_listing(config, before), -1))
+        yield from islice(self._matching(page, filter), limit)
+
+    @override
+    async def aput(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        new = self._new(config, checkpoint, metadata)
+        await self._engine.write(_fenced(config, lambda db: rows.put(db, new)))
+        return codec.config_of(new.place)
+
+    @override
+    def put(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        new = self._new(config, checkpoint, metadata)
+        self._engine.write_blocking(_fenced(config, lambda db: rows.put(db, new)))
+        return codec.config_of(new.place)
+
+    @override
+    async def aput_writes(
+        self,
+        config: RunnableConfig,
+        writes: Sequence[tuple[str, Any]],
+        task_id: str,
+        task_path: str = "",
+    ) -> None:
+        await self._engine.write(self._writing(config, writes, task_id, task_path))
+
+    @override
+    def put_writes(
+        self,
+        config: RunnableConfig,
+        writes: Sequence[tuple[str, Any]],
+        task_id: str,
+        task_path: str = "",
+    ) -> None:
+        self._engine.write_blocking(self._writing(config, writes, task_id, task_path))
+
+    @override
+    async def adelete_thread(self, thread_id: str) -> None:
+        await self._engine.write(lambda db: rows.delete_chains(db, str(thread_id)))
+
+    @override
+    def delete_thread(self, thread_id: str) -> None:
+        self._engine.write_blocking(lambda db: rows.delete_chains(db, str(thread_id)))
+
+    @override
+    async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
+        await self._engine.write(lambda db: walks.delete_runs(db, run_ids))
+
+    @override
+    async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+        def work(db: sqlite3.Connection) -> None:
+            if rows.chains_of(db, target_thread_id):
+                raise ConflictError(f"thread '{target_thread_id}' has checkpoints already: copy to a new one")
+            walks.copy_chains(db, source_thread_id, target_thread_id)
+
+        await self._engine.write(work)
+
+    @override
+    async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
+        if strategy not in ("keep_latest", "delete"):
+            raise InvalidInputError(f"prune strategy '{strategy}' is unknown: use keep_latest or delete")
+
+        def work(db: sqlite3.Connection) -> None:
+            for thread_id in thread_ids:
+                if strategy == "delete":
+                    rows.delete_chains(db, thread_id)
+                else:
+                    walks.keep_latest(db, thread_id, lambda body: codec.unheld_deltas(self.serde, body))
+
+        await self._engine.write(work)
+
+    @override
+    async def aget_delta_channel_history(
+        self, *, config: RunnableConfig, channels: Sequence[str]
+    ) -> Mapping[str, DeltaChannelHistory]:
+        place = _place(config)
+        found = await self._engine.peek(lambda db: walks.history(db, place, channels))
+        return codec.decode_histories(self.serde, found)
+
+    @override
+    def get_delta_channel_history(
+        self, *, config: RunnableConfig, channels: Sequence[str]
+    ) -> Mapping[str, DeltaChannelHistory]:
+        place = _place(config)
+        found = self._engine.read_blocking(lambda db: walks.history(db, place, channels))
+        return codec.decode_histories(self.serde, found)
+
+    def _decode(self, row: CheckpointRow | None) -> CheckpointTuple | None:
+        return None if row is None else codec.decode_row(self.serde, row)
+
+    def _matching(
+        self, page: Sequence[CheckpointRow], wanted: Mapping[str, Any] | None
+    ) -> Iterator[CheckpointTuple]:
+        for row in page:
+            found = codec.decode_row(self.serde, row)
+            if all(found.metadata.get(key) == value for key, value in (wanted or {}).items()):
+                yield found
+
+    def _new(
+        self, config: RunnableConfig, checkpoint: Checkpoint, metadata: CheckpointMetadata
+    ) -> NewCheckpoint:
+        place = _place(config)
+        full = get_checkpoint_metadata(config, metadata)
+        body, blobs = codec.encode_checkpoint(self.serde, checkpoint, full)
+        return NewCheckpoint(
+            place=Place(place.thread_id, place.ns, checkpoint["id"]),
+            parent=place.id,
+            run_id=full.get("run_id"),
+            channels=tuple(checkpoint["channel_values"]),
+            blobs=blobs,
+            body=body,
+        )
+
+    def _writing(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
+    ) -> Callable[[sqlite3.Connection], None]:
+        place = _place(config)
+        # Now, not in the writer's thread: the caller may change the values while they wait.
+        encoded, is_special = codec.encode_writes(self.serde, writes)
+        return _fenced(
+            config, lambda db: rows.put_writes(db, place, task_id, task_path, encoded, replace=is_special)
+        )
+
+
+def _place(config: RunnableConfig) -> Place:
+    names = config["configurable"]
+    return Place(
+        str(names["thread_id"]), names.get("checkpoint_ns") or "", names.get("checkpoint_id") or None
+    )
+
+
+def _listing(config: RunnableConfig | None, before: RunnableConfig | None) -> Listing:
+    names = config["configurable"] if config else {}
+    return Listing(
+        thread_id=names.get("thread_id"),
+        ns=names.get("checkpoint_ns"),
+        id=names.get("checkpoint_id"),
+        before=_place(before).id if before else None,
+    )
+
+
+def _page(
+    listing: Listing, size: int
+) -> Callable[[sqlite3.Connection], tuple[list[CheckpointRow], Listing | None]]:
+    """Return the read of one page, which also tells where the next one starts, if there is one."""
+
+    def work(db: sqlite3.Connection) -> tuple[list[CheckpointRow], Listing | None]:
+        page = walks.next_page(db, listing, size)
+        return page, listing.after(page[-1]) if len(page) == size else None
+
+    return work
+
+
+def _fenced(
+    config: RunnableConfig, work: Callable[[sqlite3.Connection], None]
+) -> Callable[[sqlite3.Connection], None]:
+    """Return `work` behind a check that the attempt named in the config is not over."""
+    fence: tuple[str, int] | None = config["configurable"].get(FENCE)
+
+    def checked(db: sqlite3.Connection) -> None:
+        rows.check_fence(db, fence)
+        work(db)
+
+    return checked

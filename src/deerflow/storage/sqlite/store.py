@@ -1,0 +1,212 @@
+"""LangGraph's key-value store in SQLite: items by namespace and key, with filters and times to live."""
+
+import sqlite3
+from collections.abc import Iterable
+from typing import Any
+
+import orjson
+from langgraph.store.base import (
+    BaseStore,
+    GetOp,
+    Item,
+    ListNamespacesOp,
+    MatchCondition,
+    Op,
+    PutOp,
+    Result,
+    SearchItem,
+    SearchOp,
+    validate_op_namespace,
+)
+from typing_extensions import override
+
+from deerflow.errors import InvalidInputError
+from deerflow.storage.requests import dump_json
+from deerflow.storage.sqlite.codec import now_us, pack, time_of, unpack
+from deerflow.storage.sqlite.engine import Engine
+
+# Labels never hold a dot (`validate_op_namespace`), and `/` follows it in the alphabet: the
+# namespaces under `a.b` are exactly the range from `a.b.` to `a.b/`.
+_DOT = "."
+_AFTER_DOT = "/"
+_COLUMNS = "namespace, name, value, created_at, updated_at"
+_ALIVE = "(expires_at IS NULL OR expires_at > ?)"
+
+
+class SqliteStore(BaseStore):
+    """Items that outlive threads; search filters by value, there are no vectors."""
+
+    supports_ttl = True
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    @override
+    async def abatch(self, ops: Iterable[Op]) -> list[Result]:
+        checked = _checked(ops)
+        if all(isinstance(op, GetOp) and not op.refresh_ttl for op in checked):
+            return await self._engine.peek(lambda db: _run(db, checked))
+        if any(isinstance(op, PutOp) or _may_refresh(op) for op in checked):
+            return await self._engine.write(lambda db: _run(db, checked))
+        return await self._engine.read(lambda db: _run(db, checked))
+
+    @override
+    def batch(self, ops: Iterable[Op]) -> list[Result]:
+        checked = _checked(ops)
+        return self._engine.write_blocking(lambda db: _run(db, checked))
+
+
+def _checked(ops: Iterable[Op]) -> list[Op]:
+    checked = list(ops)
+    for op in checked:
+        validate_op_namespace(op)
+        if isinstance(op, PutOp) and op.value is not None:
+            dump_json(op.value, what=f"the item '{op.key}'")
+    return checked
+
+
+def _may_refresh(op: Op) -> bool:
+    return isinstance(op, GetOp | SearchOp) and op.refresh_ttl
+
+
+def _run(db: sqlite3.Connection, ops: list[Op]) -> list[Result]:
+    """Answer all reads from the state before, then do the puts; the last put of a key counts."""
+    results: list[Result] = []
+    puts: dict[tuple[tuple[str, ...], str], PutOp] = {}
+    for op in ops:
+        match op:
+            case GetOp():
+                results.append(_get(db, op))
+            case SearchOp():
+                results.append(_search(db, op))
+            case ListNamespacesOp():
+                results.append(_list_namespaces(db, op))
+            case PutOp():
+                puts[op.namespace, op.key] = op
+                results.append(None)
+            case _:
+                raise InvalidInputError(f"the store knows no operation {type(op).__name__}")
+    for put in puts.values():
+        _put(db, put)
+    return results
+
+
+def _get(db: sqlite3.Connection, op: GetOp) -> Item | None:
+    row = db.execute(
+        f"SELECT {_COLUMNS} FROM items WHERE namespace = ? AND name = ? AND {_ALIVE}",
+        (_DOT.join(op.namespace), op.key, now_us()),
+    ).fetchone()
+    if row is None:
+        return None
+    if op.refresh_ttl:
+        _refresh(db, [row])
+    return Item(**_fields(row))
+
+
+def _put(db: sqlite3.Connection, op: PutOp) -> None:
+    namespace, now = _DOT.join(op.namespace), now_us()
+    db.execute("DELETE FROM items WHERE expires_at <= ?", (now,))
+    if op.value is None:
+        db.execute("DELETE FROM items WHERE namespace = ? AND name = ?", (namespace, op.key))
+        return
+    seconds = None if op.ttl is None else op.ttl * 60  # the base counts in minutes
+    expires_at = None if seconds is None else now + int(seconds * 1_000_000)
+    db.execute(
+        f"INSERT INTO items ({_COLUMNS}, ttl_seconds, expires_at) VALUES (?, ?, ?, ?, ?, ?, ?) "
+        "ON CONFLICT (namespace, name) DO UPDATE SET value = excluded.value, "
+        "updated_at = excluded.updated_at, ttl_seconds = excluded.ttl_seconds, "
+        "expires_at = excluded.expires_at",
+        (namespace, op.key, pack(dump_json(op.value, what="the item")), now, now, seconds, expires_at),
+    )
+
+
+def _search(db: sqlite3.Connection, op: SearchOp) -> list[SearchItem]:
+    prefix = _DOT.join(op.namespace_prefix)
+    rows = db.execute(
+        f"SELECT {_COLUMNS} FROM items WHERE (? = '' OR namespace = ? OR (namespace > ? AND namespace < ?)) "
+        f"AND {_ALIVE} ORDER BY updated_at DESC, key DESC",
+        (prefix, prefix, prefix + _DOT, prefix + _AFTER_DOT, now_us()),
+    )
+    found: list[SearchItem] = []
+    kept: list[tuple[Any, ...]] = []
+    skipped = 0
+    for row in rows:
+        if len(found) >= op.limit:
+            break
+        fields = _fields(row)
+        if not all(_matches(fields["value"].get(name), wanted) for name, wanted in (op.filter or {}).items()):
+            continue
+        if skipped < op.offset:
+            skipped += 1
+            continue
+        found.append(SearchItem(**fields))
+        kept.append(row)
+    if op.refresh_ttl:
+        _refresh(db, kept)
+    return found
+
+
+def _list_namespaces(db: sqlite3.Connection, op: ListNamespacesOp) -> list[tuple[str, ...]]:
+    rows = db.execute(f"SELECT DISTINCT namespace FROM items WHERE {_ALIVE}", (now_us(),)).fetchall()
+    names = [tuple(namespace.split(_DOT)) for (namespace,) in rows]
+    conditions = op.match_conditions or ()
+    names = [name for name in names if all(_fits(condition, name) for condition in conditions)]
+    return sorted({name[: op.max_depth] for name in names})[op.offset : op.offset + op.limit]
+
+
+def _refresh(db: sqlite3.Connection, rows: Iterable[tuple[Any, ...]]) -> None:
+    for row in rows:
+        db.execute(
+            "UPDATE items SET expires_at = ? + CAST(ttl_seconds * 1000000 AS INTEGER) "
+            "WHERE namespace = ? AND name = ? AND ttl_seconds IS NOT NULL",
+            (now_us(), row[0], row[1]),
+        )
+
+
+def _fields(row: tuple[Any, ...]) -> dict[str, Any]:
+    namespace, name, value, created_at, updated_at = row
+    return {
+        "namespace": tuple(namespace.split(_DOT)),
+        "key": name,
+        "value": orjson.loads(unpack(value)),
+        "created_at": time_of(created_at),
+        "updated_at": time_of(updated_at),
+    }
+
+
+def _fits(condition: MatchCondition, name: tuple[str, ...]) -> bool:
+    path = condition.path
+    if len(name) < len(path):
+        return False
+    part = name[: len(path)] if condition.match_type == "prefix" else name[len(name) - len(path) :]
+    return all(wanted in ("*", label) for wanted, label in zip(path, part, strict=True))
+
+
+def _matches(value: Any, wanted: Any) -> bool:
+    """Tell whether a value equals the wanted one, has the wanted parts, or passes its `$` operators."""
+    if isinstance(wanted, dict) and any(str(key).startswith("$") for key in wanted):
+        return all(_passes(value, operator, limit) for operator, limit in wanted.items())
+    if isinstance(wanted, dict):
+        return isinstance(value, dict) and all(_matches(value.get(key), part) for key, part in wanted.items())
+    if isinstance(wanted, list | tuple):
+        return isinstance(value, list) and len(value) == len(wanted) and all(map(_matches, value, wanted))
+    return bool(value == wanted)
+
+
+def _passes(value: Any, operator: str, limit: Any) -> bool:
+    if operator in ("$eq", "$ne"):
+        return bool((value == limit) is (operator == "$eq"))
+    if operator not in ("$gt", "$gte", "$lt", "$lte"):
+        raise InvalidInputError(f"filter operator '{operator}' is unknown: $eq $ne $gt $gte $lt $lte")
+    try:
+        number, bound = float(value), float(limit)
+    except (TypeError, ValueError):
+        return False
+    match operator:
+        case "$gt":
+            return number > bound
+        case "$gte":
+            return number >= bound
+        case "$lt":
+            return number < bound
+    return number <= bound

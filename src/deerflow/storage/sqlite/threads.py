@@ -1,0 +1,202 @@
+"""Threads in SQLite."""
+
+import sqlite3
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+from typing_extensions import override
+
+from deerflow.domain import Thread, ThreadStatus, is_thread_id
+from deerflow.errors import ConflictError, InvalidInputError, NotFoundError
+from deerflow.storage.base import ThreadQuery, ThreadStore
+from deerflow.storage.requests import dump_json
+from deerflow.storage.sqlite.checkpoints import delete_chains
+from deerflow.storage.sqlite.codec import now_us, time_of
+from deerflow.storage.sqlite.engine import Engine
+
+COLUMNS = "id, user_id, status, title, metadata, created_at, updated_at"
+MAX_FILTERS = 50
+MAX_KEY_CHARS = 256
+_ORDER = {"created_at": "created_at", "updated_at": "updated_at", "thread_id": "id", "status": "status"}
+
+
+class SqliteThreadStore(ThreadStore):
+    """Threads as rows."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    @override
+    async def create(self, thread_id: str, user_id: str, metadata: Mapping[str, Any]) -> Thread:
+        text = _metadata_text(metadata)
+
+        def work(db: sqlite3.Connection) -> Thread:
+            key, owner = ensure_thread(db, thread_id, user_id, text)
+            if owner != user_id:
+                raise ConflictError(f"thread id '{thread_id}' is taken: choose another one")
+            return thread_at(db, key)
+
+        return await self._engine.write(work)
+
+    @override
+    async def get(self, thread_id: str, user_id: str | None = None) -> Thread:
+        return await self._engine.peek(lambda db: _find(db, thread_id, user_id))
+
+    @override
+    async def search(self, query: ThreadQuery) -> list[Thread]:
+        where, values = _conditions(query)
+        if query.sort_by not in _ORDER:
+            raise InvalidInputError(f"sort_by '{query.sort_by}' is unknown: use one of {', '.join(_ORDER)}")
+        if query.limit < 0 or query.offset < 0:
+            raise InvalidInputError("limit and offset of a search cannot be negative")
+        direction = "DESC" if query.descending else "ASC"
+        sql = (
+            f"SELECT {COLUMNS} FROM threads WHERE {where} "
+            f"ORDER BY {_ORDER[query.sort_by]} {direction}, key {direction} LIMIT ? OFFSET ?"
+        )
+        rows = (*values, query.limit, query.offset)
+        return await self._engine.read(lambda db: [_thread(row) for row in db.execute(sql, rows)])
+
+    @override
+    async def count(self, query: ThreadQuery) -> int:
+        where, values = _conditions(query)
+        sql = f"SELECT count(*) FROM threads WHERE {where}"
+        return await self._engine.read(lambda db: int(db.execute(sql, values).fetchone()[0]))
+
+    @override
+    async def update(
+        self,
+        thread_id: str,
+        *,
+        metadata: Mapping[str, Any] | None = None,
+        title: str | None = None,
+        status: ThreadStatus | None = None,
+        touch: bool = True,
+    ) -> Thread:
+        added = orjson.loads(_metadata_text(metadata or {}))
+
+        def work(db: sqlite3.Connection) -> Thread:
+            old = _find(db, thread_id, None)
+            db.execute(
+                "UPDATE threads SET metadata = ?, title = ?, status = ?, "
+                "updated_at = iif(?, max(?, updated_at + 1), updated_at) WHERE id = ?",
+                (
+                    _metadata_text({**old.metadata, **added}),
+                    old.title if title is None else title,
+                    status or old.status,
+                    touch,
+                    now_us(),
+                    thread_id,
+                ),
+            )
+            return _find(db, thread_id, None)
+
+        return await self._engine.write(work)
+
+    @override
+    async def delete(self, thread_id: str) -> None:
+        def work(db: sqlite3.Connection) -> None:
+            row = db.execute("SELECT key FROM threads WHERE id = ?", (thread_id,)).fetchone()
+            if row is None:
+                raise NotFoundError("thread", thread_id)
+            delete_thread_rows(db, row[0])
+            delete_chains(db, thread_id)
+
+        await self._engine.write(work)
+
+
+def ensure_thread(db: sqlite3.Connection, thread_id: str, user_id: str, metadata: str) -> tuple[int, str]:
+    """Return the key and the user of a thread, made now when it was not there."""
+    row = db.execute("SELECT key, user_id FROM threads WHERE id = ?", (thread_id,)).fetchone()
+    if row is not None:
+        return row[0], row[1]
+    if not is_thread_id(thread_id):
+        raise InvalidInputError(
+            f"thread id '{thread_id[:80]}' cannot be used: 1 to 64 letters, digits, '-' and '_'"
+        )
+    now = now_us()
+    cursor = db.execute(
+        f"INSERT INTO threads ({COLUMNS}) VALUES (?, ?, ?, NULL, ?, ?, ?)",
+        (thread_id, user_id, ThreadStatus.IDLE, metadata, now, now),
+    )
+    assert cursor.lastrowid is not None
+    return cursor.lastrowid, user_id
+
+
+def thread_at(db: sqlite3.Connection, key: int) -> Thread:
+    """Return the thread with this key."""
+    return _thread(db.execute(f"SELECT {COLUMNS} FROM threads WHERE key = ?", (key,)).fetchone())
+
+
+def delete_thread_rows(db: sqlite3.Connection, key: int) -> None:
+    """Delete a thread with its runs, events and fragments."""
+    for (run,) in db.execute("SELECT key FROM runs WHERE thread = ?", (key,)).fetchall():
+        db.execute("DELETE FROM events WHERE place >= ? AND place < ?", (run << 32, (run + 1) << 32))
+    db.execute("DELETE FROM runs WHERE thread = ?", (key,))
+    db.execute("DELETE FROM fragments WHERE place >= ? AND place < ?", (key << 32, (key + 1) << 32))
+    db.execute("DELETE FROM threads WHERE key = ?", (key,))
+
+
+def _find(db: sqlite3.Connection, thread_id: str, user_id: str | None) -> Thread:
+    row = db.execute(f"SELECT {COLUMNS} FROM threads WHERE id = ?", (thread_id,)).fetchone()
+    if row is None or user_id not in (None, row[1]):
+        raise NotFoundError("thread", thread_id)
+    return _thread(row)
+
+
+def _thread(row: tuple[Any, ...]) -> Thread:
+    thread_id, user_id, status, title, metadata, created_at, updated_at = row
+    return Thread(
+        id=thread_id,
+        user_id=user_id,
+        status=ThreadStatus(status),
+        created_at=time_of(created_at),
+        updated_at=time_of(updated_at),
+        metadata=orjson.loads(metadata),
+        title=title,
+    )
+
+
+def _metadata_text(metadata: Mapping[str, Any]) -> str:
+    return dump_json(dict(metadata), what="the thread's metadata", is_sorted=True).decode()
+
+
+def _conditions(query: ThreadQuery) -> tuple[str, list[Any]]:
+    where = ["user_id = ?"]
+    values: list[Any] = [query.user_id]
+    if query.status is not None:
+        where.append("status = ?")
+        values.append(query.status)
+    if query.ids is not None:
+        # One JSON value instead of a mark per id: any number of ids is one and the same statement.
+        where.append("id IN (SELECT value FROM json_each(?))")
+        values.append(dump_json(list(query.ids), what="ids").decode())
+    if len(query.metadata or ()) > MAX_FILTERS:
+        raise InvalidInputError(f"a search takes at most {MAX_FILTERS} metadata keys")
+    for name, wanted in (query.metadata or {}).items():
+        condition, bound = _metadata_condition(name, wanted)
+        where.append(condition)
+        values += bound
+    return " AND ".join(where), values
+
+
+def _metadata_condition(name: object, wanted: Any) -> tuple[str, list[Any]]:
+    if not isinstance(name, str) or not 0 < len(name) <= MAX_KEY_CHARS or "\x00" in name:
+        raise InvalidInputError(f"metadata keys of a search are texts of 1 to {MAX_KEY_CHARS} characters")
+    bound: list[Any]
+    match wanted:
+        case None:
+            test, bound = "type = 'null'", []
+        case bool():
+            test, bound = "type = ?", ["true" if wanted else "false"]
+        case int() | float():
+            test, bound = "type IN ('integer', 'real') AND value = ?", [wanted]
+        case str():
+            test, bound = "type = 'text' AND value = ?", [wanted]
+        case _:
+            test, bound = (
+                "value = ?",
+                [dump_json(wanted, what=f"metadata key '{name}'", is_sorted=True).decode()],
+            )
+    return f"EXISTS (SELECT 1 FROM json_each(metadata) WHERE key = ? AND {test})", [name, *bound]

@@ -1,0 +1,165 @@
+"""The one thread that writes, with group commit: what waits together is committed together.
+
+Every unit of work runs in a savepoint of its own, so one that fails does not fail its neighbours.
+"""
+
+import asyncio
+import logging
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from deerflow.errors import StorageError
+from deerflow.storage.sqlite.connect import explain, is_busy, is_full
+
+logger = logging.getLogger(__name__)
+
+GROUP = 500
+"""How many units one transaction holds at most."""
+PATIENCE_SECONDS = 30.0
+"""How long a transaction waits for another process that writes."""
+
+Work = Callable[[sqlite3.Connection], Any]
+
+
+@dataclass(slots=True)
+class Unit:
+    """One piece of work and the one who waits for it."""
+
+    work: Work
+    loop: asyncio.AbstractEventLoop | None
+    """The loop that the future belongs to; None for a future of threads."""
+    future: "asyncio.Future[Any] | Future[Any]"
+    result: Any = None
+    error: Exception | None = None
+
+
+class Writer:
+    """Runs units one after another in one thread, many to a transaction."""
+
+    def __init__(self, path: Path, connection: sqlite3.Connection, committed: Callable[[], None]) -> None:
+        self._path = path
+        self._connection = connection
+        self._committed = committed
+        self._queue: SimpleQueue[Unit | None] = SimpleQueue()
+        self._gate = threading.Lock()
+        self._is_closed = False
+        self._thread = threading.Thread(target=self._run, name="deerflow-writer", daemon=True)
+        self._thread.start()
+
+    def put(self, unit: Unit) -> None:
+        """Queue a unit; the order of the queue is the order of the database."""
+        with self._gate:
+            if self._is_closed:
+                raise StorageError(f"the database {self._path} is closed")
+            self._queue.put(unit)
+
+    def close(self) -> None:
+        """Finish everything that was queued and end the thread."""
+        with self._gate:
+            if not self._is_closed:
+                self._is_closed = True
+                self._queue.put(None)
+        self._thread.join()
+
+    def _run(self) -> None:
+        is_open = True
+        while is_open:
+            units, is_open = self._next()
+            if units:
+                self._commit(units)
+                deliver(units)
+                self._committed()
+
+    def _next(self) -> tuple[list[Unit], bool]:
+        item = self._queue.get()
+        units: list[Unit] = []
+        try:
+            while item is not None:
+                units.append(item)
+                if len(units) == GROUP:
+                    return units, True
+                item = self._queue.get_nowait()
+        except Empty:
+            return units, True
+        return units, False
+
+    def _commit(self, units: list[Unit]) -> None:
+        if self._try_together(units):
+            return
+        # The transaction as a whole was lost (no space, a bad disk): each one alone learns its fate.
+        for unit in units:
+            self._try_together([unit])
+
+    def _try_together(self, units: list[Unit]) -> bool:
+        """Return False when units that could have gone well were lost because of others."""
+        try:
+            self._begin()
+            for unit in units:
+                self._one(unit)
+            self._connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+            if len(units) > 1 and not is_busy(error):
+                return False
+            self._fail(units, explain(error, self._path))
+        return True
+
+    def _begin(self) -> None:
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while True:
+            try:
+                self._connection.execute("BEGIN IMMEDIATE")
+                return
+            except sqlite3.OperationalError as error:
+                if not is_busy(error) or time.monotonic() > deadline:
+                    raise
+
+    def _one(self, unit: Unit) -> None:
+        connection = self._connection
+        connection.execute("SAVEPOINT unit")
+        try:
+            unit.result, unit.error = unit.work(connection), None
+        except Exception as error:  # whatever it is belongs to the one who asked
+            unit.error = explain(error, self._path)
+            if not connection.in_transaction or is_full(error):
+                raise sqlite3.OperationalError("the transaction was lost") from error
+            connection.execute("ROLLBACK TO unit")
+        connection.execute("RELEASE unit")
+
+    @staticmethod
+    def _fail(units: Iterable[Unit], error: Exception) -> None:
+        for unit in units:
+            unit.error = unit.error or error
+
+
+def deliver(units: Iterable[Unit]) -> None:
+    """Wake those who wait, with one call per event loop."""
+    loops: dict[asyncio.AbstractEventLoop, list[Unit]] = {}
+    for unit in units:
+        if unit.loop is None:
+            _settle([unit])
+        else:
+            loops.setdefault(unit.loop, []).append(unit)
+    for loop, waiting in loops.items():
+        try:
+            loop.call_soon_threadsafe(_settle, waiting)
+        except RuntimeError:
+            logger.debug("loop %r was closed before its writes were done", loop)
+
+
+def _settle(units: Iterable[Unit]) -> None:
+    for unit in units:
+        if unit.future.done():  # the one who waited was cancelled; the work is done all the same
+            continue
+        if unit.error is not None:
+            unit.future.set_exception(unit.error)
+        else:
+            unit.future.set_result(unit.result)
