@@ -27,7 +27,7 @@ class LoadedSettings:
     """What `extensions_config.json` says, with the `extensions:` of `config.yaml` over it."""
     paths: Paths
     project_root: Path
-    skills_path: Path
+    skills_root: Path
     """The folder with `public/` and `custom/`; it may not exist."""
     source_path: Path | None
     """The `config.yaml` in force; None: there is none, all settings are defaults."""
@@ -60,7 +60,7 @@ def load_from(places: Places) -> LoadedSettings:
         extensions=extensions,
         paths=Paths(places.home, data_root=places.data(settings.database.sqlite_dir)),
         project_root=places.project_root,
-        skills_path=places.skills(settings.skills.path),
+        skills_root=places.skills(settings.skills.path),
         source_path=places.config,
         extensions_path=places.new_extensions,
         env=places.env,

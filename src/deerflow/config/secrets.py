@@ -9,7 +9,6 @@ SHOWN_CHARS = 80
 
 _SECRET_WORDS = frozenset(
     {
-        "auth",
         "authorization",
         "cookie",
         "credential",
@@ -42,7 +41,8 @@ def is_secret_key(name: str) -> bool:
 def is_secret_path(path: tuple[str | int, ...]) -> bool:
     """Tell whether the value at `path` is a secret by its own name or by the mapping it stands in."""
     names = [part for part in path if isinstance(part, str)]
-    return any(is_secret_key(name) for name in names) or any(name in _SECRET_FOLDERS for name in names[:-1])
+    telling = names[1:] or names  # a section called `authorization` says nothing about its keys
+    return any(map(is_secret_key, telling)) or any(name in _SECRET_FOLDERS for name in names[:-1])
 
 
 def shown(value: object, path: tuple[str | int, ...]) -> str:

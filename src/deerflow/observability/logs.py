@@ -1,0 +1,162 @@
+"""Log lines for people or machines, from which secrets are taken out whoever wrote them."""
+
+import json
+import logging
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+from typing import IO, Any, Literal
+
+from typing_extensions import override
+
+from deerflow.config import LoadedSettings
+from deerflow.config.secrets import HIDDEN, is_secret_key, secret_values, without_login
+
+logger = logging.getLogger(__name__)
+
+LogFormat = Literal["text", "json"]
+
+_CHATTY = ("aiohttp.access", "asyncio", "httpcore", "httpx", "openai", "urllib3")
+"""Libraries that tell every request at `info`."""
+
+_SECRET_SHAPES = re.compile(
+    r"(?i:(?<=bearer )|(?<=basic ))[\w.~+/=-]{8,}"
+    r"|\bsk-[\w-]{8,}|\bxox[a-z]-[\w-]{8,}|\bgh[a-z]_\w{16,}|\bgithub_pat_\w{16,}|\bAIza[\w-]{20,}|\bAKIA[A-Z0-9]{12,}"
+    r"|\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*"
+)
+"""Keys and tokens of well-known providers, and signed web tokens."""
+
+_ASSIGNMENT = re.compile(
+    r"(?P<name>[A-Za-z][\w-]*)(?P<sign>[\"']?\s*[=:]\s*[\"']?)(?P<value>[^\s\"',;&}]{6,})"
+)
+_CONTROL = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029]")
+_STANDARD_FIELDS = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
+
+
+def configure_logging(
+    level: str = "info",
+    format: LogFormat = "text",  # noqa: A002 - the word of the setting
+    *,
+    secrets: Iterable[str] = (),
+    stream: IO[str] | None = None,
+) -> None:
+    """Send all log lines of this process to `stream` (standard error); calling again replaces the settings.
+
+    Args:
+        secrets: Texts that never appear in a line, such as the keys of the settings.
+
+    """
+    redact = Redactor(secrets)
+    handler = _OurHandler(stream or sys.stderr)
+    handler.setFormatter(JsonFormatter(redact) if format == "json" else TextFormatter(redact))
+    root = logging.getLogger()
+    for old in [other for other in root.handlers if isinstance(other, _OurHandler)]:
+        root.removeHandler(old)
+    root.addHandler(handler)
+    root.setLevel(level.upper())
+    for name in _CHATTY:
+        logging.getLogger(name).setLevel(max(logging.WARNING, root.level) if level != "debug" else root.level)
+
+
+def log_settings(loaded: LoadedSettings) -> None:
+    """Log what was wrong with the settings, once after they were loaded."""
+    for warning in loaded.warnings:
+        logger.warning("settings: %s", warning)
+    for problem in loaded.problems:
+        logger.warning("settings: %s", problem)
+
+
+def secrets_of(loaded: LoadedSettings) -> Iterator[str]:
+    """Yield the secrets that these settings and this environment hold, for `configure_logging`."""
+    yield from secret_values(loaded.settings.model_dump())
+    yield from secret_values(loaded.extensions.model_dump())
+    yield from secret_values(dict(loaded.env))
+
+
+class Redactor:
+    """Takes secrets out of a text: known ones, ones that look like it, and values of telling names."""
+
+    def __init__(self, secrets: Iterable[str] = ()) -> None:
+        # Longest first: a secret that contains another must go whole.
+        known = sorted(set(filter(None, secrets)), key=len, reverse=True)
+        self._known = re.compile("|".join(map(re.escape, known))) if known else None
+
+    def __call__(self, text: str) -> str:
+        """Return `text` without secrets."""
+        if self._known:
+            text = self._known.sub(HIDDEN, text)
+        text = _SECRET_SHAPES.sub(HIDDEN, without_login(text))
+        return _ASSIGNMENT.sub(_hide_value, text)
+
+
+class TextFormatter(logging.Formatter):
+    """One line for people; a traceback follows on lines of its own."""
+
+    def __init__(self, redact: Redactor) -> None:
+        super().__init__("%(asctime)s %(levelname)-7s %(name)s: %(message)s")
+        self._redact = redact
+
+    @override
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        # A line break in what a user sent must not look like a line of ours.
+        record.message = _CONTROL.sub(_escaped, record.message)
+        extra = "".join(
+            f" {name}={_CONTROL.sub(_escaped, str(value))}" for name, value in _extra(record).items()
+        )
+        return super().formatMessage(record) + extra
+
+    @override
+    def format(self, record: logging.LogRecord) -> str:
+        return self._redact(super().format(record))
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object per line for machines; what was logged with `extra=` are fields of it."""
+
+    def __init__(self, redact: Redactor) -> None:
+        super().__init__()
+        self._redact = redact
+
+    @override
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, Any] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+            **_extra(record),
+        }
+        if record.exc_info:
+            line["error"] = self.formatException(record.exc_info)
+        clean = {name: _clean(name, value, self._redact) for name, value in line.items()}
+        return json.dumps(clean, ensure_ascii=False, default=str)
+
+
+class _OurHandler(logging.StreamHandler[IO[str]]):
+    """The handler that `configure_logging` put in place; handlers of embedders are left alone."""
+
+
+def _extra(record: logging.LogRecord) -> dict[str, Any]:
+    return {name: value for name, value in record.__dict__.items() if name not in _STANDARD_FIELDS}
+
+
+def _clean(name: str, value: Any, redact: Redactor) -> Any:
+    match value:
+        case None | bool() | int() | float():
+            return value
+        case Mapping():
+            return {str(key): _clean(str(key), inner, redact) for key, inner in value.items()}
+        case list() | tuple():
+            return [_clean(name, inner, redact) for inner in value]
+    return HIDDEN if is_secret_key(name) else redact(str(value))
+
+
+def _hide_value(found: re.Match[str]) -> str:
+    if not is_secret_key(found["name"]) or found["value"].lower() in ("bearer", "basic"):
+        return found[0]
+    return f"{found['name']}{found['sign']}{HIDDEN}"
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return found[0].encode("unicode_escape").decode()
