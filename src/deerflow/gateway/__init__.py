@@ -1,1 +1,1 @@
-""""""
+"""The HTTP door: REST, server-sent events and the page."""

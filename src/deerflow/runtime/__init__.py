@@ -1,1 +1,21 @@
-""""""
+"""Runs: admitted, driven, logged, followed, stopped, never lost."""
+
+from deerflow.runtime.runs import RunManager
+from deerflow.runtime.serialization import message_json, to_json
+from deerflow.runtime.states import ThreadStates
+from deerflow.runtime.stream_bridge import StreamBridge
+from deerflow.runtime.translate import CLIENT_MODES, is_wanted, visible_values
+from deerflow.runtime.worker import Crew, Worker
+
+__all__ = [
+    "CLIENT_MODES",
+    "Crew",
+    "RunManager",
+    "StreamBridge",
+    "ThreadStates",
+    "Worker",
+    "is_wanted",
+    "message_json",
+    "to_json",
+    "visible_values",
+]

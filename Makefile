@@ -1,0 +1,75 @@
+# Everything needed goes into the project's own folders: .boot (uv), .venv (Python), web/node_modules.
+PYTHON ?= python3
+HOST ?= 127.0.0.1
+PORT ?= 2026
+UV := .boot/bin/uv
+BIN := .venv/bin
+UV_VERSION := 0.13.7
+WEB_SOURCES := $(shell find web -path web/node_modules -prune -o -type f -print 2>/dev/null)
+STATIC := src/deerflow/gateway/static/index.html
+
+export UV_PYTHON_DOWNLOADS := never
+unexport UV_PYTHON VIRTUAL_ENV
+
+.DEFAULT_GOAL := help
+.PHONY: help install run test check bench lock reference clean
+
+help: ## Show the commands.
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+
+install: .venv/.run page ## Install everything that running needs, and build the page.
+
+run: install ## Serve API and page on http://127.0.0.1:2026 (HOST and PORT override).
+	@$(BIN)/deerflow serve --host $(HOST) --port $(PORT)
+
+test: .venv/.dev page ## Set up everything and run all tests.
+	@$(BIN)/python scripts/prepare_tests.py
+	$(BIN)/python -m pytest
+
+check: .venv/.dev ## Lint, types, floors, generated reference.
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -q tests/unit/test_floors.py
+	$(BIN)/python scripts/generate_reference.py --check
+
+bench: .venv/.dev ## Run the benchmarks: one JSON line each, exit 1 on a miss.
+	@$(BIN)/python -m benchmarks
+
+lock: $(UV) ## Compile the locks anew from pyproject.toml.
+	$(UV) pip compile -q pyproject.toml --group dev --generate-hashes --no-header --no-annotate --python $(PYTHON) -o requirements/dev.lock
+	$(UV) pip compile -q pyproject.toml --generate-hashes --no-header --no-annotate --python $(PYTHON) -c requirements/dev.lock -o requirements/run.lock
+
+reference: .venv/.dev ## Write the generated reference anew.
+	$(BIN)/python scripts/generate_reference.py
+
+clean: ## Remove everything that install made; your data in .deer-flow stays.
+	rm -rf .boot .venv web/node_modules src/deerflow/gateway/static
+
+$(UV):
+	$(PYTHON) -m venv .boot
+	.boot/bin/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
+
+.venv/bin/python: $(UV)
+	$(UV) venv --quiet --python $(PYTHON) .venv
+
+# A marker says which lock the environment was made from; the larger set serves both.
+.venv/.run: .venv/bin/python requirements/run.lock pyproject.toml
+	@test .venv/.dev -nt requirements/dev.lock -a .venv/.dev -nt pyproject.toml || { \
+	  $(UV) pip sync --quiet --python .venv/bin/python requirements/run.lock && \
+	  $(UV) pip install --quiet --python .venv/bin/python --no-deps --editable . ; }
+	@touch $@
+
+.venv/.dev: .venv/bin/python requirements/dev.lock pyproject.toml
+	$(UV) pip sync --quiet --python .venv/bin/python requirements/dev.lock
+	$(UV) pip install --quiet --python .venv/bin/python --no-deps --editable .
+	@touch $@ .venv/.run
+
+.PHONY: page
+page:
+	@if command -v npm >/dev/null 2>&1; then $(MAKE) --no-print-directory $(STATIC); \
+	else echo "The page needs Node.js 20 or newer with npm (https://nodejs.org); serving the API without it."; fi
+
+$(STATIC): $(WEB_SOURCES)
+	cd web && npm ci --no-audit --no-fund --loglevel=error && npm run --silent build
+	@touch $@

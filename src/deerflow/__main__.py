@@ -1,0 +1,5 @@
+"""`python -m deerflow` is the command line."""
+
+from deerflow.cli import main
+
+main()

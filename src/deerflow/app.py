@@ -1,0 +1,215 @@
+"""DeerFlow, put together: the one file that chooses concrete classes and owns their lifetimes."""
+
+import asyncio
+import logging
+import shutil
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+from deerflow.agents import StateReader
+from deerflow.config import LoadedSettings, Paths, Settings, SettingsSource
+from deerflow.domain import LEAD_AGENT, RunRecord, RunRequest, ThreadFolders
+from deerflow.errors import ConflictError, NotFoundError
+from deerflow.lead import LeadAgents, LeadRooms
+from deerflow.models import ModelFactory, discover, quiet_tracing
+from deerflow.runtime import Crew, RunManager, StreamBridge, ThreadStates, Worker
+from deerflow.sandbox import SandboxProvider, SelfTest, choose_users_root, create_sandbox_provider, tier_of
+from deerflow.skills import Skills
+from deerflow.storage import OwnerLock, Storage, open_storage
+from deerflow.subagents import SubagentExecutor
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Rooms:
+    """What follows the settings: made anew when they change, used by runs that start after that."""
+
+    loaded: LoadedSettings
+    models: ModelFactory
+    agents: LeadAgents
+
+
+class DeerFlow:
+    """Everything that runs, open: made by `DeerFlow.open`, closed with its block."""
+
+    def __init__(
+        self,
+        *,
+        source: SettingsSource,
+        paths: Paths,
+        storage: Storage,
+        sandboxes: SandboxProvider,
+        executor: SubagentExecutor,
+        owner: OwnerLock,
+        rooms: Rooms,
+    ) -> None:
+        self._source = source
+        self._sandboxes = sandboxes
+        self._executor = executor
+        self._rooms = rooms
+        self._tier = tier_of(rooms.loaded.settings.sandbox)
+        self._outdated: list[Rooms] = []
+        self._self_test: SelfTest | None = None
+        self.paths = paths
+        self.storage = storage
+        self._bridge = StreamBridge(events=storage.events, runs=storage.runs)
+        worker = Worker(storage=storage, bridge=self._bridge, paths=paths, crew=self._crew)
+        self.runs = RunManager(storage=storage, bridge=self._bridge, worker=worker, owner=owner)
+        self.state = ThreadStates(StateReader(storage.checkpoints))
+
+    @classmethod
+    @asynccontextmanager
+    async def open(
+        cls, source: SettingsSource | None = None, *, takes_over: bool = False
+    ) -> AsyncIterator["DeerFlow"]:
+        """Open everything, and close it with the block.
+
+        Args:
+            source: where settings come from; found as the command line finds them when absent.
+            takes_over: go on with runs whose process died; for servers, not for one-off jobs.
+        """
+        quiet_tracing()
+        source = source or SettingsSource()
+        loaded = source.current()
+        async with AsyncExitStack() as stack:
+            paths = loaded.paths
+            paths = replace(paths, users_root=choose_users_root(paths, loaded.settings.sandbox))
+            storage = await stack.enter_async_context(open_storage(loaded.settings.database, paths))
+            owner = OwnerLock(paths.data / "owners")
+            stack.callback(owner.close)
+            owner.clean_up()
+            sandboxes = create_sandbox_provider(loaded.settings.sandbox, skills_root=loaded.skills_path)
+            stack.push_async_callback(sandboxes.aclose)
+            executor = SubagentExecutor(max_running=loaded.settings.subagents.max_running)
+            rooms = await _build_rooms(loaded, storage, executor)
+            deerflow = cls(
+                source=source,
+                paths=paths,
+                storage=storage,
+                sandboxes=sandboxes,
+                executor=executor,
+                owner=owner,
+                rooms=rooms,
+            )
+            stack.push_async_callback(deerflow._close)
+            deerflow.runs.tend(take_over=takes_over)
+            testing = asyncio.create_task(deerflow._test_sandbox())
+            stack.callback(testing.cancel)
+            yield deerflow
+
+    @property
+    def settings(self) -> Settings:
+        """The settings as of the last run that started."""
+        return self._rooms.loaded.settings
+
+    @property
+    def loaded(self) -> LoadedSettings:
+        """The settings with where they came from and what is wrong with them."""
+        return self._rooms.loaded
+
+    @property
+    def models(self) -> ModelFactory:
+        return self._rooms.models
+
+    @property
+    def subagents(self) -> SubagentExecutor:
+        return self._executor
+
+    def folders(self, user_id: str, thread_id: str) -> ThreadFolders:
+        """Return where a thread's files are."""
+        return self.paths.thread(user_id, thread_id)
+
+    async def start_run(self, request: RunRequest) -> RunRecord:
+        """Admit and start a run, with the settings as they are now."""
+        await self.refresh()
+        if request.assistant_id != LEAD_AGENT:
+            raise NotFoundError("assistant", request.assistant_id)
+        self.models.get(request.options.model_name)  # an unknown model is refused before anything is stored
+        return await self.runs.create_or_reject(request)
+
+    async def refresh(self) -> None:
+        """Take up an edit of the settings, if there is one; runs in progress keep theirs."""
+        loaded = self._source.current()
+        if loaded is not self._rooms.loaded:
+            self._outdated.append(self._rooms)
+            self._rooms = await _build_rooms(loaded, self.storage, self._executor)
+
+    async def update_state(
+        self,
+        thread_id: str,
+        values: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None,
+        *,
+        checkpoint_id: str | None = None,
+        as_node: str | None = None,
+    ) -> None:
+        """Change a thread's state by hand; a new title shows in the list of threads too."""
+        await self.state.update(thread_id, values, checkpoint_id=checkpoint_id, as_node=as_node)
+        title = values.get("title") if isinstance(values, Mapping) else None
+        await self.storage.threads.update(thread_id, title=title)
+
+    async def delete_thread(self, thread_id: str, user_id: str) -> None:
+        """Delete a thread with its runs, checkpoints and files."""
+        if any(not run.status.is_terminal for run in await self.runs.of_thread(thread_id, limit=5)):
+            raise ConflictError(f"thread {thread_id} has a run in flight; cancel it first")
+        await self.storage.threads.delete(thread_id)
+        self._bridge.forget(thread_id)
+        await asyncio.to_thread(shutil.rmtree, self.folders(user_id, thread_id).root, ignore_errors=True)
+
+    def health(self) -> dict[str, Any]:
+        """Return what an operator should know at a glance."""
+        tested = self._self_test
+        return {
+            "models": list(self.models.names),
+            "sandbox": {
+                "tier": self._tier,
+                "ready": None if tested is None else tested.ok,
+                "problem": None if tested is None or tested.ok else f"{tested.reason} {tested.fix}".strip(),
+            },
+            "config": {
+                "path": str(self.loaded.source_path) if self.loaded.source_path else None,
+                "problem": self._source.problem,
+                "problems": [str(problem) for problem in self.loaded.problems],
+            },
+        }
+
+    async def test_sandbox(self) -> SelfTest:
+        """Return whether commands can run, trying it once."""
+        if self._self_test is None:
+            self._self_test = await self._sandboxes.self_test()
+        return self._self_test
+
+    def _crew(self, run: RunRecord) -> Crew:
+        rooms = self._rooms
+        return Crew(rooms.loaded.settings, rooms.agents.get(run.request.options), self._sandboxes)
+
+    async def _test_sandbox(self) -> None:
+        tested = await self.test_sandbox()
+        if not tested.ok:
+            logger.warning("sandbox %s cannot run commands: %s", self._tier, tested.reason)
+
+    async def _close(self) -> None:
+        await self.runs.aclose()
+        for rooms in (*self._outdated, self._rooms):
+            await rooms.models.aclose()
+
+
+async def _build_rooms(loaded: LoadedSettings, storage: Storage, executor: SubagentExecutor) -> Rooms:
+    settings = loaded.settings
+    entries = settings.models or (await discover(loaded.env)).models
+    models = ModelFactory(entries, env=loaded.env)
+    rooms = LeadRooms(
+        settings=settings,
+        models=models,
+        executor=executor,
+        skills=Skills(loaded.skills_path, disabled=_disabled_skills(loaded)),
+        checkpointer=storage.checkpoints,
+        store=storage.store,
+    )
+    return Rooms(loaded, models, LeadAgents(rooms))
+
+
+def _disabled_skills(loaded: LoadedSettings) -> list[str]:
+    return [name for name, skill in loaded.extensions.skills.items() if not skill.enabled]

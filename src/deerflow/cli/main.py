@@ -1,0 +1,120 @@
+"""The commands and their options; what they do is loaded when one is chosen, so that help is quick."""
+
+import sys
+from importlib import import_module
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from deerflow.errors import DeerFlowError
+
+app = typer.Typer(
+    name="deerflow",
+    help="DeerFlow gets long work done: a lead agent plans, delegates, acts in a sandbox and reports.",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+Config = Annotated[
+    Path | None,
+    typer.Option("--config", "-c", help="Settings file; found as described in the docs when absent."),
+]
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"deerflow {version('deerflow')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    _: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """Options of every command."""
+
+
+@app.command()
+def run(
+    task: Annotated[
+        str, typer.Argument(help="What is to be done, in your own words. '-' reads it from stdin.")
+    ],
+    more: Annotated[
+        list[Path] | None, typer.Argument(metavar="[FILE]...", help="More files to work on.")
+    ] = None,
+    file: Annotated[
+        list[Path] | None,
+        typer.Option("--file", "-f", help="A file or folder to work on; may be repeated."),
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option("--model", "-m", help="Name of a model; `deerflow doctor` lists them.")
+    ] = None,
+    thread: Annotated[
+        str | None, typer.Option("--thread", "-t", help="Go on in this thread instead of a new one.")
+    ] = None,
+    no_subagents: Annotated[
+        bool, typer.Option("--no-subagents", help="Do everything in one agent, without delegating.")
+    ] = False,
+    plan: Annotated[bool, typer.Option("--plan", help="Work along a plan that is kept up to date.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print every event as a line of JSON.")] = False,
+    config: Config = None,
+) -> None:
+    """Run one job in the terminal, with live progress.
+
+    Prints the answer, the token use and where the artifacts are. Exit code 0 when it worked, 1 when it
+    failed, 130 when it was stopped with Ctrl-C; what was done until then is kept in the thread.
+    """
+    text = sys.stdin.read() if task == "-" else task
+    _exit_with(
+        "run",
+        task=text,
+        files=[*(file or ()), *(more or ())],
+        model=model,
+        thread_id=thread,
+        has_subagents=not no_subagents,
+        is_plan_mode=plan,
+        as_json=json,
+        config=config,
+    )
+
+
+@app.command()
+def serve(
+    host: Annotated[
+        str, typer.Option("--host", envvar="GATEWAY_HOST", help="Address to listen on.")
+    ] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option("--port", envvar="GATEWAY_PORT", min=0, max=65535, help="Port.")
+    ] = 2026,
+    config: Config = None,
+) -> None:
+    """Serve the API and the page until stopped."""
+    _exit_with("serve", host=host, port=port, config=config)
+
+
+@app.command()
+def doctor(config: Config = None) -> None:
+    """Check what works here, what does not, and how to fix it."""
+    _exit_with("doctor", config=config)
+
+
+def main() -> None:
+    """Run the command line; errors that people can act on come as one sentence."""
+    app()
+
+
+def _exit_with(command: str, **options: Any) -> None:
+    """Load a command, run it and leave with its exit code."""
+    execute = import_module(f"deerflow.cli.{command}").execute
+    try:
+        code = execute(**options)
+    except DeerFlowError as error:
+        typer.secho(f"Error: {error}", fg=typer.colors.RED, err=True)
+        code = 1
+    raise typer.Exit(code)

@@ -1,0 +1,141 @@
+"""`deerflow run`: one job in the terminal."""
+
+import asyncio
+import shutil
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import orjson
+from rich.console import Console
+
+from deerflow.app import DeerFlow
+from deerflow.cli.progress import Progress
+from deerflow.client import AsyncDeerFlowClient, ClientEvent
+from deerflow.config import SettingsSource
+from deerflow.domain import DEFAULT_USER, is_thread_id, new_id
+from deerflow.errors import InvalidInputError
+from deerflow.observability import configure_logging
+
+INTERRUPTED = 130
+_MOST_FILES = 5000
+_MOST_BYTES = 500 * 1024 * 1024
+_SKIPPED = frozenset({".git", "node_modules", ".venv", "venv", "__pycache__", ".mypy_cache", ".deer-flow"})
+
+
+def execute(
+    *,
+    task: str,
+    files: Sequence[Path],
+    model: str | None,
+    thread_id: str | None,
+    has_subagents: bool,
+    is_plan_mode: bool,
+    as_json: bool,
+    config: Path | None,
+) -> int:
+    """Run the job and return the exit code."""
+    if not task.strip():
+        raise InvalidInputError("the task is empty; say what is to be done")
+    if thread_id is not None and not is_thread_id(thread_id):
+        raise InvalidInputError(f"thread id '{thread_id}' may only have letters, digits, '-' and '_' (64)")
+    missing = [str(file) for file in files if not file.exists()]
+    if missing:
+        raise InvalidInputError(f"no such file or folder: {', '.join(missing)}")
+    configure_logging("warning")
+    options = {"model_name": model, "subagent_enabled": has_subagents, "is_plan_mode": is_plan_mode}
+    job = _Job(task, list(files), thread_id or new_id(), options, as_json)
+    return asyncio.run(job.run(SettingsSource(config)))
+
+
+class _Job:
+    def __init__(
+        self, task: str, files: list[Path], thread_id: str, options: dict[str, Any], as_json: bool
+    ) -> None:
+        self._task = task
+        self._files = files
+        self._thread_id = thread_id
+        self._options = options
+        self._as_json = as_json
+
+    async def run(self, source: SettingsSource) -> int:
+        """Run the job; Ctrl-C stops it and keeps what was done."""
+        async with DeerFlow.open(source) as deerflow:
+            client = AsyncDeerFlowClient(deerflow)
+            task = await self._prepare(client)
+            progress = Progress(Console(stderr=True), self._thread_id)
+            following = asyncio.create_task(self._follow(client, task, progress))
+            asyncio.get_running_loop().add_signal_handler(signal.SIGINT, following.cancel)
+            try:
+                await following
+            except asyncio.CancelledError:
+                progress.stop()
+                progress.say_stopped()
+                return INTERRUPTED
+            finally:
+                progress.stop()
+            await self._report(client, progress)
+            return 1 if progress.error else 0
+
+    async def _prepare(self, client: AsyncDeerFlowClient) -> str:
+        """Put the files into the thread and return the task, told where its folders are."""
+        plain = [file for file in self._files if file.is_file()]
+        folders = [file.resolve() for file in self._files if file.is_dir()]
+        if plain:
+            await client.upload(self._thread_id, plain)
+        workspace = client.deerflow.folders(DEFAULT_USER, self._thread_id).workspace
+        copied = [await asyncio.to_thread(_copy_folder, folder, workspace) for folder in folders]
+        if not copied:
+            return self._task
+        places = "\n".join(f"- /mnt/user-data/workspace/{name}/" for name in copied)
+        return f"{self._task}\n\nThe files are in:\n{places}"
+
+    async def _follow(self, client: AsyncDeerFlowClient, task: str, progress: Progress) -> None:
+        if not self._as_json:
+            progress.start()
+        async for event in client.stream(task, thread_id=self._thread_id, **self._options):
+            if self._as_json:
+                _print_json(event)
+            progress.take(event)
+
+    async def _report(self, client: AsyncDeerFlowClient, progress: Progress) -> None:
+        run = (await client.runs(self._thread_id))[0]
+        state = await client.state(self._thread_id)
+        if self._as_json:
+            return
+        outputs = client.deerflow.folders(DEFAULT_USER, self._thread_id).user_data
+        artifacts = [
+            outputs / path.removeprefix("/mnt/user-data/") for path in state["values"].get("artifacts", [])
+        ]
+        progress.report(run, artifacts, Console(file=sys.stdout))
+
+
+def _print_json(event: ClientEvent) -> None:
+    line = orjson.dumps(
+        {"id": event.id, "event": event.event, "data": event.data}, option=orjson.OPT_APPEND_NEWLINE
+    )
+    sys.stdout.buffer.write(line)
+    sys.stdout.buffer.flush()
+
+
+def _copy_folder(folder: Path, workspace: Path) -> str:
+    """Copy a folder of this host into the workspace and return its name there."""
+    count = size = 0
+    for path in folder.rglob("*"):
+        if path.is_file() and not path.is_symlink() and not _SKIPPED & set(path.relative_to(folder).parts):
+            count, size = count + 1, size + path.stat().st_size
+        if count > _MOST_FILES or size > _MOST_BYTES:
+            raise InvalidInputError(
+                f"{folder} has more than {_MOST_FILES} files or {_MOST_BYTES >> 20} MB; give a smaller folder"
+            )
+    workspace.mkdir(parents=True, exist_ok=True)
+    target = workspace / (folder.name or "files")
+    shutil.copytree(folder, target, symlinks=True, ignore=_ignored, dirs_exist_ok=True)
+    return target.name
+
+
+def _ignored(folder: str, names: list[str]) -> set[str]:
+    """Return what is not copied: build output, and links, which would lead nowhere in the workspace."""
+    return {name for name in names if name in _SKIPPED or (Path(folder) / name).is_symlink()}

@@ -1,0 +1,85 @@
+"""`deerflow serve`: the gateway on a port."""
+
+import logging
+import socket
+from collections.abc import Mapping
+from importlib.metadata import version
+from pathlib import Path
+
+import uvicorn
+
+from deerflow.app import DeerFlow
+from deerflow.config import SettingsSource
+from deerflow.errors import ConfigError
+from deerflow.gateway.app import GatewayOptions, create_app
+from deerflow.gateway.guard import is_loopback
+from deerflow.observability import configure_logging
+
+logger = logging.getLogger(__name__)
+
+_GRACE_SECONDS = 3
+"""How long open streams may keep a server that is told to stop; their readers can reconnect."""
+
+
+def execute(*, host: str, port: int, config: Path | None) -> int:
+    """Serve until stopped."""
+    source = SettingsSource(config)
+    loaded = source.current()
+    configure_logging(loaded.settings.log_level, loaded.settings.logging.enhance.format)
+    options = gateway_options(host, loaded.env)
+    listener = _listen(host, port)
+    app = create_app(lambda: DeerFlow.open(source, takes_over=True), options)
+    server = uvicorn.Server(
+        uvicorn.Config(
+            app,
+            log_config=None,
+            access_log=False,
+            timeout_graceful_shutdown=_GRACE_SECONDS,
+            timeout_keep_alive=75,
+        )
+    )
+    address = f"http://{'[' + host + ']' if ':' in host else host}:{listener.getsockname()[1]}"
+    print(f"DeerFlow {version('deerflow')} on {address} (stop with Ctrl-C)", flush=True)
+    server.run(sockets=[listener])
+    return 0 if server.started else 1
+
+
+def gateway_options(host: str, env: Mapping[str, str]) -> GatewayOptions:
+    """Return how the gateway faces the world, refusing to face it unprotected by accident."""
+    origins = tuple(filter(None, (part.strip() for part in env.get("GATEWAY_CORS_ORIGINS", "").split(","))))
+    has_docs = env.get("GATEWAY_ENABLE_DOCS", "true").lower() != "false"
+    if is_loopback(host):
+        return GatewayOptions(checks_host=True, origins=origins, has_docs=has_docs)
+    if not auth_disabled(env):
+        raise ConfigError(
+            f"host {host} can be reached from other machines, and no login is configured. "
+            "Listen on 127.0.0.1, or set DEER_FLOW_AUTH_DISABLED=1 if the network itself keeps strangers out."
+        )
+    logger.warning(
+        "AUTHENTICATION IS OFF and %s can be reached from other machines: everybody who reaches this port "
+        "can read all threads and start runs",
+        host,
+    )
+    return GatewayOptions(checks_host=False, origins=origins, has_docs=has_docs)
+
+
+def auth_disabled(env: Mapping[str, str]) -> bool:
+    """Tell whether the operator switched login off; production does not listen to that."""
+    stage = env.get("DEER_FLOW_ENV") or env.get("ENVIRONMENT") or ""
+    return env.get("DEER_FLOW_AUTH_DISABLED") == "1" and stage.lower() not in ("prod", "production")
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+    except OSError as error:
+        listener.close()
+        raise ConfigError(
+            f"cannot listen on {host}:{port}: {error.strerror or error}. "
+            "Stop what uses the port, or choose another one with --port (make run PORT=…)."
+        ) from error
+    listener.listen(2048)
+    return listener

@@ -1,0 +1,89 @@
+"""The gateway: every route of the contract, around one open DeerFlow."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from importlib.metadata import version
+
+from fastapi import APIRouter, FastAPI
+from starlette.middleware.cors import CORSMiddleware
+
+from deerflow.app import DeerFlow
+from deerflow.gateway.errors import handle_errors
+from deerflow.gateway.guard import LocalGuard
+from deerflow.gateway.limits import BodyLimit
+from deerflow.gateway.page import serve_page
+from deerflow.gateway.routers import about, files, runs, states, threads
+
+PREFIXES = ("/api", "/api/langgraph")
+"""LangGraph's clients are pointed at the second, which DeerFlow 2 needed a proxy for."""
+_MOST_BYTES = 20 * 1024 * 1024
+_FORM_BYTES = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayOptions:
+    """How the gateway faces the world."""
+
+    checks_host: bool = True
+    origins: tuple[str, ...] = ()
+    """Origins of pages elsewhere that may use the API."""
+    has_docs: bool = True
+
+
+def create_app(
+    opening: Callable[[], AbstractAsyncContextManager[DeerFlow]], options: GatewayOptions | None = None
+) -> FastAPI:
+    """Return the ASGI app; `opening` opens the house when the server starts."""
+    options = options or GatewayOptions()
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        async with opening() as deerflow:
+            app.state.deerflow = deerflow
+            yield
+
+    app = FastAPI(
+        title="DeerFlow",
+        version=version("deerflow"),
+        lifespan=lifespan,
+        docs_url="/docs" if options.has_docs else None,
+        redoc_url="/redoc" if options.has_docs else None,
+        openapi_url="/openapi.json" if options.has_docs else None,
+    )
+    _add_routes(app)
+    handle_errors(app)
+    serve_page(app)
+    _add_middlewares(app, options)
+    return app
+
+
+def _add_routes(app: FastAPI) -> None:
+    app.include_router(about.root_router)
+    api = APIRouter()
+    for room in (about, threads, states, runs, files):
+        api.include_router(room.router)
+    app.include_router(api, prefix=PREFIXES[0])
+    app.include_router(api, prefix=PREFIXES[1], include_in_schema=False)
+
+
+def _add_middlewares(app: FastAPI, options: GatewayOptions) -> None:
+    """Wrap the app; the last one added is the first to see a request."""
+
+    def limit(path: str) -> int:
+        if path.rstrip("/").endswith("/uploads"):
+            deerflow: DeerFlow = app.state.deerflow
+            return deerflow.settings.uploads.max_total_size + _FORM_BYTES
+        return _MOST_BYTES
+
+    app.add_middleware(BodyLimit, limit=limit)
+    if options.origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=list(options.origins),
+            allow_credentials=True,
+            allow_methods=["*"],
+            allow_headers=["*"],
+            expose_headers=["Content-Location", "Location"],
+        )
+    app.add_middleware(LocalGuard, checks_host=options.checks_host, origins=options.origins)

@@ -1,0 +1,40 @@
+"""What routers ask for: the house, the caller, and JSON that is written fast."""
+
+from typing import Annotated, Any
+
+from fastapi import Depends, Path, Request
+from starlette.responses import Response
+
+from deerflow.app import DeerFlow
+from deerflow.domain import DEFAULT_USER, RunRecord, Thread
+from deerflow.runtime import to_json
+
+
+def json_response(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    """Return anything as JSON, messages included."""
+    return Response(to_json(value), status, headers, media_type="application/json")
+
+
+def _house(request: Request) -> DeerFlow:
+    house: DeerFlow = request.app.state.deerflow
+    return house
+
+
+def _user() -> str:
+    return DEFAULT_USER
+
+
+House = Annotated[DeerFlow, Depends(_house)]
+CurrentUser = Annotated[str, Depends(_user)]
+ThreadPath = Annotated[str, Path(max_length=128)]
+
+
+async def owned_thread(house: DeerFlow, thread_id: str, user: str) -> Thread:
+    """Return a thread of this user; everybody else's does not exist."""
+    return await house.storage.threads.get(thread_id, user)
+
+
+async def owned_run(house: DeerFlow, thread_id: str, run_id: str, user: str) -> RunRecord:
+    """Return a run of a thread of this user."""
+    await owned_thread(house, thread_id, user)
+    return await house.runs.get(run_id, thread_id)

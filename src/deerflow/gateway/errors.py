@@ -1,0 +1,40 @@
+"""Turns errors into answers: one table from code to status."""
+
+import logging
+
+from fastapi import FastAPI, Request
+from starlette.responses import JSONResponse
+
+from deerflow.errors import DeerFlowError
+
+logger = logging.getLogger(__name__)
+
+STATUS = {
+    "not_found": 404,
+    "invalid_input": 400,
+    "path_refused": 403,
+    "too_large": 413,
+    "conflict": 409,
+    "thread_busy": 409,
+    "stale_attempt": 409,
+    "config_invalid": 400,
+    "sandbox_unavailable": 503,
+    "model_failed": 502,
+}
+
+
+def handle_errors(app: FastAPI) -> None:
+    """Make every error of the house an answer with a `detail`."""
+
+    @app.exception_handler(DeerFlowError)
+    async def known(request: Request, error: DeerFlowError) -> JSONResponse:
+        status = STATUS.get(error.code, 500)
+        if status == 500:
+            logger.error("%s %s failed: %s", request.method, request.url.path, error)
+        return JSONResponse({"detail": str(error), "code": error.code}, status)
+
+    @app.exception_handler(Exception)
+    async def unknown(request: Request, error: Exception) -> JSONResponse:
+        return JSONResponse(
+            {"detail": "The server failed unexpectedly; its log says why.", "code": "internal"}, 500
+        )

@@ -1,0 +1,61 @@
+"""Stops a request body that is larger than anything we would take, before it fills memory or disk."""
+
+from collections.abc import Callable
+
+from starlette.datastructures import Headers
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+_TOO_LARGE = 413
+
+
+class BodyLimit:
+    """Answers 413 to bodies above `limit(path)` bytes, announced or not."""
+
+    def __init__(self, app: ASGIApp, *, limit: Callable[[str], int]) -> None:
+        self._app = app
+        self._limit = limit
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on with an eye on its size."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        most = self._limit(scope["path"])
+        announced = Headers(scope=scope).get("content-length", "0")
+        if announced.isdigit() and int(announced) > most:
+            await _refuse(most)(scope, receive, send)
+            return
+        counter = _Counter(receive, send, most)
+        try:
+            await self._app(scope, counter.receive, counter.send)
+        except _BodyTooLargeError:
+            if not counter.has_answered:
+                await _refuse(most)(scope, receive, send)
+
+
+class _BodyTooLargeError(Exception):
+    """More came than was announced or allowed."""
+
+
+class _Counter:
+    def __init__(self, receive: Receive, send: Send, most: int) -> None:
+        self._receive, self._send, self._most = receive, send, most
+        self._seen = 0
+        self.has_answered = False
+
+    async def receive(self) -> Message:
+        message = await self._receive()
+        self._seen += len(message.get("body", b""))
+        if self._seen > self._most:
+            raise _BodyTooLargeError
+        return message
+
+    async def send(self, message: Message) -> None:
+        self.has_answered = True
+        await self._send(message)
+
+
+def _refuse(most: int) -> JSONResponse:
+    detail = f"the request is larger than {most:,} bytes"
+    return JSONResponse({"detail": detail}, _TOO_LARGE, headers={"Connection": "close"})

@@ -1,0 +1,110 @@
+"""A thread's state over HTTP: now, in the past, and changed by hand."""
+
+from typing import Any
+
+from fastapi import APIRouter
+from starlette.responses import Response
+
+from deerflow.app import DeerFlow
+from deerflow.errors import ConflictError, InvalidInputError, NotFoundError
+from deerflow.gateway.deps import CurrentUser, House, ThreadPath, json_response, owned_thread
+from deerflow.gateway.wire import HistoryQuery, StateUpdate
+from deerflow.runtime.shapes import state_out
+
+router = APIRouter(tags=["state"])
+
+
+@router.get("/threads/{thread_id}/state")
+async def get_state(thread_id: ThreadPath, user: CurrentUser, house: House) -> Response:
+    """Return the thread's state."""
+    await owned_thread(house, thread_id, user)
+    return await _state(house, thread_id, None)
+
+
+@router.get("/threads/{thread_id}/state/{checkpoint_id}")
+async def get_state_at(
+    thread_id: ThreadPath, checkpoint_id: str, user: CurrentUser, house: House
+) -> Response:
+    """Return the thread's state at a checkpoint."""
+    await owned_thread(house, thread_id, user)
+    return await _state(house, thread_id, checkpoint_id)
+
+
+@router.post("/threads/{thread_id}/state/checkpoint")
+async def post_state_at(
+    thread_id: ThreadPath, body: dict[str, Any], user: CurrentUser, house: House
+) -> Response:
+    """Return the thread's state at a checkpoint that is named in the body."""
+    await owned_thread(house, thread_id, user)
+    return await _state(house, thread_id, _checkpoint_id(body.get("checkpoint")))
+
+
+@router.post("/threads/{thread_id}/state")
+async def update_state(thread_id: ThreadPath, body: StateUpdate, user: CurrentUser, house: House) -> Response:
+    """Set values in the thread's state: what is sent replaces what was there."""
+    await owned_thread(house, thread_id, user)
+    if any(not run.status.is_terminal for run in await house.runs.of_thread(thread_id, limit=5)):
+        raise ConflictError(f"thread {thread_id} has a run in flight; wait for it or cancel it first")
+    checkpoint_id = body.checkpoint_id or _checkpoint_id(body.checkpoint)
+    await house.update_state(thread_id, body.values, checkpoint_id=checkpoint_id, as_node=body.as_node)
+    return await _state(house, thread_id, None)
+
+
+@router.post("/threads/{thread_id}/history")
+async def history(
+    thread_id: ThreadPath, user: CurrentUser, house: House, body: HistoryQuery | None = None
+) -> Response:
+    """List the thread's states, newest first."""
+    return await _history(house, thread_id, user, body or HistoryQuery())
+
+
+@router.get("/threads/{thread_id}/history")
+async def get_history(
+    thread_id: ThreadPath, user: CurrentUser, house: House, limit: int = 10, before: str | None = None
+) -> Response:
+    """List the thread's states, newest first."""
+    return await _history(house, thread_id, user, HistoryQuery(limit=limit, before=before))
+
+
+async def _history(house: DeerFlow, thread_id: str, user: str, query: HistoryQuery) -> Response:
+    await owned_thread(house, thread_id, user)
+    before = query.before if isinstance(query.before, str) else _checkpoint_id(query.before)
+    snapshots = await house.state.history(
+        thread_id, limit=query.limit, before=before, metadata=query.metadata or None
+    )
+    return json_response([state_out(snapshot) for snapshot in snapshots])
+
+
+async def _state(house: DeerFlow, thread_id: str, checkpoint_id: str | None) -> Response:
+    snapshot = await house.state.latest(thread_id, checkpoint_id=checkpoint_id)
+    if snapshot is None and checkpoint_id is not None:
+        raise NotFoundError("checkpoint", checkpoint_id)
+    if snapshot is None:
+        return json_response(_empty_state(thread_id))
+    return json_response(state_out(snapshot))
+
+
+def _empty_state(thread_id: str) -> dict[str, Any]:
+    checkpoint = {"id": None, "ts": None, "thread_id": thread_id, "checkpoint_ns": "", "checkpoint_id": None}
+    return {
+        "values": {},
+        "next": [],
+        "metadata": {},
+        "checkpoint": checkpoint,
+        "checkpoint_id": None,
+        "parent_checkpoint": None,
+        "parent_checkpoint_id": None,
+        "created_at": None,
+        "tasks": [],
+        "interrupts": [],
+    }
+
+
+def _checkpoint_id(checkpoint: Any) -> str | None:
+    if checkpoint is None:
+        return None
+    if not isinstance(checkpoint, dict):
+        raise InvalidInputError("checkpoint must be an object with a checkpoint_id")
+    configurable = checkpoint.get("configurable", checkpoint)
+    found = configurable.get("checkpoint_id") or configurable.get("id")
+    return str(found) if found else None

@@ -1,0 +1,78 @@
+"""Writes events as server-sent events: all that is ready goes out in one piece."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+from typing_extensions import override
+
+from deerflow.domain import END, StreamEvent
+from deerflow.runtime import is_wanted
+
+HEARTBEAT = b": heartbeat\n\n"
+_HEADERS = {
+    "Cache-Control": "no-cache, no-transform",
+    "X-Accel-Buffering": "no",
+    "Content-Type": "text/event-stream; charset=utf-8",
+}
+
+
+def frame(event: StreamEvent) -> bytes:
+    """Return one event as it goes over the wire."""
+    return b"event: %b\ndata: %b\nid: %b\n\n" % (event.kind.encode(), event.data, event.id.encode())
+
+
+class EventStream(Response):
+    """Streams batches of events until the end, or until the reader leaves."""
+
+    def __init__(
+        self,
+        batches: AsyncIterator[list[StreamEvent]],
+        *,
+        modes: frozenset[str],
+        headers: Mapping[str, str],
+        on_leave: Callable[[], Awaitable[object]] | None = None,
+    ) -> None:
+        """Args: `on_leave` is called when the reader goes before the end."""
+        super().__init__(headers={**_HEADERS, **headers})
+        self._batches = batches
+        self._modes = modes
+        self._on_leave = on_leave
+
+    @override
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": self._stream_headers()})
+        sending = asyncio.create_task(self._send_all(send))
+        leaving = asyncio.create_task(_disconnected(receive))
+        try:
+            await asyncio.wait((sending, leaving), return_when=asyncio.FIRST_COMPLETED)
+            is_whole = sending.done() and not sending.cancelled() and sending.exception() is None
+        except asyncio.CancelledError:
+            is_whole = True  # the server goes down: that is no reader leaving
+            raise
+        finally:
+            for task in (sending, leaving):
+                task.cancel()
+            await asyncio.gather(sending, leaving, return_exceptions=True)
+        if not is_whole and self._on_leave is not None:
+            await self._on_leave()
+
+    async def _send_all(self, send: Send) -> None:
+        async for batch in self._batches:
+            body = b"".join(frame(event) for event in batch if is_wanted(event.kind, self._modes))
+            if not batch:
+                body = HEARTBEAT
+            if body:
+                await send({"type": "http.response.body", "body": body, "more_body": True})
+            if batch and batch[-1].kind == END:
+                break
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    def _stream_headers(self) -> list[tuple[bytes, bytes]]:
+        return [(name, value) for name, value in self.raw_headers if name != b"content-length"]
+
+
+async def _disconnected(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

@@ -1,0 +1,222 @@
+"""What clients send and get: the shapes of the HTTP contract, and their way into the house."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
+
+from deerflow.domain import (
+    LEAD_AGENT,
+    DisconnectMode,
+    MultitaskStrategy,
+    RunOptions,
+    RunRequest,
+)
+from deerflow.errors import InvalidInputError
+
+ThreadId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
+StreamMode = Literal[
+    "values", "messages", "messages-tuple", "updates", "custom", "tasks", "checkpoints", "debug", "events"
+]
+_OPTION_NAMES = frozenset(RunOptions.__dataclass_fields__)
+_MOST_DEFAULT_STEPS = 100
+
+
+def _as_list(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
+
+
+class RunCreate(BaseModel):
+    """The wish for a run, as DeerFlow and LangGraph clients write it."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    assistant_id: str | None = None
+    input: dict[str, Any] | None = None
+    command: dict[str, Any] | None = None
+    metadata: dict[str, Any] | None = None
+    config: dict[str, Any] | None = None
+    context: dict[str, Any] | None = None
+    checkpoint: dict[str, Any] | None = None
+    checkpoint_id: str | None = None
+    interrupt_before: list[str] | Literal["*"] | None = None
+    interrupt_after: list[str] | Literal["*"] | None = None
+    stream_mode: Annotated[list[StreamMode], BeforeValidator(_as_list)] | None = None
+    stream_subgraphs: bool = False
+    on_disconnect: DisconnectMode | None = None
+    multitask_strategy: MultitaskStrategy | None = None
+    # Accepted because LangGraph's clients send them; runs are always resumable and always durable.
+    stream_resumable: bool | None = None
+    durability: Literal["sync", "async", "exit"] | None = None
+    checkpoint_during: bool | None = None
+    if_not_exists: Literal["create", "reject"] | None = None
+    on_completion: Literal["delete", "keep"] | None = None
+    feedback_keys: list[str] | None = None
+    webhook: str | None = None
+    after_seconds: float | None = None
+    langsmith_tracer: dict[str, Any] | None = None
+
+    def to_request(self, thread_id: str, user_id: str, *, most_steps: int) -> RunRequest:
+        """Return the request as the house knows it."""
+        self._refuse_what_is_missing()
+        config = self.config or {}
+        configurable = _mapping(config, "configurable")
+        context = {**configurable, **_mapping(config, "context"), **(self.context or {})}
+        return RunRequest(
+            thread_id=thread_id,
+            user_id=user_id,
+            assistant_id=self.assistant_id or LEAD_AGENT,
+            input=self.input,
+            command=self.command,
+            options=_options(context),
+            context=_extra_context(context),
+            metadata=_metadata(self.metadata),
+            stream_modes=tuple(self.stream_mode or ("values",)),
+            stream_subgraphs=self.stream_subgraphs,
+            on_disconnect=self.on_disconnect or DisconnectMode.CANCEL,
+            multitask_strategy=self.multitask_strategy or MultitaskStrategy.REJECT,
+            checkpoint_id=self._checkpoint_id(configurable),
+            recursion_limit=_steps(config, most_steps),
+            interrupt_before=_nodes(self.interrupt_before),
+            interrupt_after=_nodes(self.interrupt_after),
+        )
+
+    def thread_id(self) -> str | None:
+        """Return the thread that a stateless run names in its config."""
+        thread_id = _mapping(self.config or {}, "configurable").get("thread_id")
+        return thread_id if isinstance(thread_id, str) else None
+
+    def _checkpoint_id(self, configurable: Mapping[str, Any]) -> str | None:
+        named = (self.checkpoint or {}).get("checkpoint_id") or (self.checkpoint or {}).get("id")
+        chosen = self.checkpoint_id or named or configurable.get("checkpoint_id")
+        return str(chosen) if chosen else None
+
+    def _refuse_what_is_missing(self) -> None:
+        if self.webhook or self.after_seconds:
+            name = "webhook" if self.webhook else "after_seconds"
+            raise InvalidInputError(f"'{name}' is not supported by this server; leave it out")
+        if "events" in (self.stream_mode or ()):
+            raise InvalidInputError(
+                "stream_mode 'events' is not supported; use 'updates' and 'messages-tuple'"
+            )
+        for metadata in (self.metadata or {}, _mapping(self.config or {}, "metadata")):
+            if "auth_token" in metadata:
+                raise InvalidInputError(
+                    "metadata must not carry auth_token: secrets do not belong into metadata"
+                )
+
+
+class ThreadCreate(BaseModel):
+    """A new thread, or an old one when the id is known already."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    thread_id: ThreadId | None = None
+    assistant_id: str | None = None
+    metadata: dict[str, Any] | None = None
+    if_exists: Literal["raise", "do_nothing"] | None = None
+
+
+class ThreadSearch(BaseModel):
+    """Which threads to list."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    metadata: dict[str, Any] | None = None
+    values: dict[str, Any] | None = None
+    ids: list[str] | None = None
+    limit: int = Field(100, ge=1, le=1000)
+    offset: int = Field(0, ge=0)
+    status: Literal["idle", "busy", "interrupted", "error"] | None = None
+    sort_by: Literal["thread_id", "status", "created_at", "updated_at"] | None = None
+    sort_order: Literal["asc", "desc"] | None = None
+    select: list[str] | None = None
+
+
+class ThreadPatch(BaseModel):
+    """A change to a thread's metadata."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    metadata: dict[str, Any] = {}
+
+
+class StateUpdate(BaseModel):
+    """Values to set in a thread's state."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    values: dict[str, Any] | list[dict[str, Any]] | None = None
+    checkpoint_id: str | None = None
+    checkpoint: dict[str, Any] | None = None
+    as_node: str | None = None
+
+
+class HistoryQuery(BaseModel):
+    """Which states of a thread's past to list."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    limit: int = Field(10, ge=1, le=1000)
+    before: str | dict[str, Any] | None = None
+    metadata: dict[str, Any] | None = None
+    checkpoint: dict[str, Any] | None = None
+
+
+def _options(context: Mapping[str, Any]) -> RunOptions:
+    chosen = {key: value for key, value in context.items() if key in _OPTION_NAMES and value is not None}
+    for key, value in chosen.items():
+        expected = _OPTION_TYPES[key]
+        if not isinstance(value, expected) or (expected is int and isinstance(value, bool)):
+            raise InvalidInputError(f"context.{key} must be {_TYPE_WORDS[expected]}, not {value!r:.80}")
+    for key in ("max_concurrent_subagents", "max_total_subagents"):
+        if key in chosen and not 1 <= chosen[key] <= 1000:
+            raise InvalidInputError(f"context.{key} must be between 1 and 1000, not {chosen[key]}")
+    return RunOptions(**chosen)
+
+
+_TYPE_WORDS: dict[type, str] = {str: "text", bool: "true or false", int: "a whole number"}
+_OPTION_TYPES: dict[str, type] = {
+    "model_name": str,
+    "mode": str,
+    "thinking_enabled": bool,
+    "reasoning_effort": str,
+    "is_plan_mode": bool,
+    "subagent_enabled": bool,
+    "max_concurrent_subagents": int,
+    "max_total_subagents": int,
+    "agent_name": str,
+    "is_bootstrap": bool,
+}
+
+
+def _extra_context(context: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the client's other keys; names of the house and of the graph are not for clients to set."""
+    owned = {"thread_id", "user_id", "run_id", "checkpoint_id", "checkpoint_ns", "non_interactive"}
+    return {
+        key: value
+        for key, value in context.items()
+        if key not in _OPTION_NAMES and key not in owned and not key.startswith("__")
+    }
+
+
+def _metadata(metadata: Mapping[str, Any] | None) -> dict[str, Any]:
+    return {key: value for key, value in (metadata or {}).items() if key not in ("owner_id", "user_id")}
+
+
+def _mapping(parent: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    value = parent.get(key) or {}
+    if not isinstance(value, Mapping):
+        raise InvalidInputError(f"config.{key} must be an object")
+    return value
+
+
+def _steps(config: Mapping[str, Any], most: int) -> int:
+    wanted = config.get("recursion_limit", min(_MOST_DEFAULT_STEPS, most))
+    if not isinstance(wanted, int) or isinstance(wanted, bool) or wanted < 1:
+        raise InvalidInputError(f"config.recursion_limit must be a whole number above 0, not {wanted!r:.80}")
+    return min(wanted, most)
+
+
+def _nodes(names: list[str] | Literal["*"] | None) -> tuple[str, ...] | Literal["*"]:
+    return "*" if names == "*" else tuple(names or ())

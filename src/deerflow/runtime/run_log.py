@@ -1,0 +1,181 @@
+"""The log of one run while the run is alive in this process.
+
+Readers see an event as soon as it is published; storing waits a moment and takes what has come
+together, so that a token costs the database almost nothing. What a crash can lose is that moment:
+the next attempt numbers its events behind a gap, so no reader confuses old and new.
+"""
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+from langchain_core.messages import BaseMessage
+
+from deerflow.domain import END, StreamEvent
+from deerflow.errors import DeerFlowError, StaleAttemptError
+from deerflow.runtime.serialization import Encoder, to_json
+from deerflow.storage.base import EventLog, LogBatch, LogEntry
+from deerflow.storage.fragments import render
+
+logger = logging.getLogger(__name__)
+
+CRASH_GAP = 10_000
+"""Numbers left free after a crash: more events than one unstored moment can hold."""
+_RETRY_SECONDS = 1.0
+_MOST_PER_READ = 256
+
+
+class RunLog:
+    """Numbers, keeps and stores the events of one run, and wakes its readers."""
+
+    def __init__(
+        self,
+        *,
+        run_id: str,
+        thread_id: str,
+        attempt: int,
+        events: EventLog,
+        flush_seconds: float,
+        on_lost: Callable[[str], object],
+    ) -> None:
+        self.run_id = run_id
+        self.thread_id = thread_id
+        self._attempt = attempt
+        self._events = events
+        self._flush_seconds = flush_seconds
+        self._on_lost = on_lost
+        self._encoder = Encoder({})
+        self._entries: list[LogEntry] = []
+        self._first_seq = 0
+        self._stored = 0
+        self._waiters: set[asyncio.Future[None]] = set()
+        self._flusher: asyncio.Task[None] | None = None
+        self._storing = asyncio.Lock()
+        self.is_closed = False
+
+    def begin(self, *, attempt: int, first_seq: int, digests: Mapping[bytes, int]) -> None:
+        """Set what only the database knows; nothing may have been published before."""
+        self._attempt = attempt
+        self._first_seq = first_seq
+        self._encoder = Encoder(digests)
+
+    @property
+    def digests(self) -> Mapping[bytes, int]:
+        return self._encoder.digests
+
+    def publish(self, kind: str, payload: Any) -> None:
+        """Append one event and wake the readers."""
+        self._append(kind, self._encoder.encode(payload))
+
+    def publish_chunk(self, kind: str, message: BaseMessage, metadata: Mapping[str, Any]) -> None:
+        """Append a piece of a message with the metadata of the call it belongs to."""
+        self._append(kind, self._encoder.encode_chunk(message, metadata))
+
+    async def flush(self) -> None:
+        """Store everything that was published so far."""
+        async with self._storing:  # one batch at a time, so that events are stored in order and once
+            await self._store()
+
+    async def end(self, settle: Callable[[LogBatch], Awaitable[object]]) -> None:
+        """Store the last events together with what `settle` writes, then show the end to the readers."""
+        async with self._storing:
+            last = self._entry(END, to_json(None))
+            await settle(self._batch([*self._entries[self._stored :], last]))
+            self._entries.append(last)
+            self._stored = len(self._entries)
+            self.is_closed = True
+        self._rest()
+        self._wake()
+
+    async def abandon(self) -> None:
+        """Stop without an end: somebody else goes on with the run."""
+        self.is_closed = True
+        with contextlib.suppress(DeerFlowError):  # whoever owns the run by now has the say
+            await self.flush()
+        self._rest()
+        self._wake()
+
+    def after(self, seq: int) -> list[StreamEvent]:
+        """Return the next events behind number `seq`, ready for the wire."""
+        start = max(0, seq + 1 - self._first_seq)
+        return [self._rendered(entry) for entry in self._entries[start : start + _MOST_PER_READ]]
+
+    def holds_from(self, seq: int) -> bool:
+        """Tell whether everything behind number `seq` is in this process's memory."""
+        return seq + 1 >= self._first_seq
+
+    async def wait(self, seconds: float) -> None:
+        """Return when something was published, or when the time is up."""
+        loop = asyncio.get_running_loop()
+        waiter: asyncio.Future[None] = loop.create_future()
+        timer = loop.call_later(seconds, _finish, waiter)
+        self._waiters.add(waiter)
+        try:
+            await waiter
+        finally:
+            timer.cancel()
+            self._waiters.discard(waiter)
+
+    def _append(self, kind: str, body: bytes) -> None:
+        self._entries.append(self._entry(kind, body))
+        self._wake()
+        if self._flusher is None:
+            self._flusher = asyncio.get_running_loop().create_task(self._flush_soon())
+
+    def _entry(self, kind: str, body: bytes) -> LogEntry:
+        seq = self._first_seq + len(self._entries)
+        return LogEntry(seq, time.time_ns() // 1_000_000, kind, body)
+
+    def _batch(self, entries: Sequence[LogEntry]) -> LogBatch:
+        return LogBatch(self.run_id, self.thread_id, self._attempt, entries, self._encoder.fresh)
+
+    def _wake(self) -> None:
+        for waiter in self._waiters:
+            _finish(waiter)
+        self._waiters.clear()
+
+    def _rendered(self, entry: LogEntry) -> StreamEvent:
+        data = render(entry.body, self._encoder.fragments)
+        return StreamEvent(entry.seq, entry.unix_ms, entry.kind, data)
+
+    async def _flush_soon(self) -> None:
+        delay = self._flush_seconds
+        while self._stored < len(self._entries):
+            await asyncio.sleep(delay)
+            try:
+                await self.flush()
+                delay = self._flush_seconds
+            except StaleAttemptError:
+                self._on_lost(self.run_id)
+                return
+            except (DeerFlowError, OSError) as error:
+                logger.warning("log of run %s could not be stored, trying again: %s", self.run_id, error)
+                delay = _RETRY_SECONDS
+        self._flusher = None
+
+    async def _store(self) -> None:
+        entries = self._entries[self._stored :]
+        if not entries:
+            return
+        batch = self._batch(entries)
+        self._encoder.fresh = []
+        try:
+            await self._events.append(batch)
+        except BaseException:
+            self._encoder.fresh = [*batch.fragments, *self._encoder.fresh]
+            raise
+        self._stored += len(entries)
+
+    def _rest(self) -> None:
+        """Stop waiting for more to store; nothing is being stored when this is called."""
+        if self._flusher is not None:
+            self._flusher.cancel()
+            self._flusher = None
+
+
+def _finish(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)

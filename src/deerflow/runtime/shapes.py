@@ -1,0 +1,116 @@
+"""Threads, runs, states and models in the words of the contract: the same over HTTP and embedded."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from langgraph.types import StateSnapshot
+
+from deerflow.config import ModelSettings
+from deerflow.domain import RunRecord, Thread
+from deerflow.runtime.translate import visible_values
+
+
+def thread_out(thread: Thread, values: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return a thread as clients see it."""
+    shown = dict(values) if values is not None else {}
+    if thread.title and "title" not in shown:
+        shown["title"] = thread.title
+    return {
+        "thread_id": thread.id,
+        "status": thread.status,
+        "created_at": stamp(thread.created_at),
+        "updated_at": stamp(thread.updated_at),
+        "metadata": dict(thread.metadata),
+        "values": shown,
+        "interrupts": {},
+    }
+
+
+def run_out(run: RunRecord) -> dict[str, Any]:
+    """Return a run as clients see it."""
+    request = run.request
+    return {
+        "run_id": run.id,
+        "thread_id": run.thread_id,
+        "assistant_id": request.assistant_id,
+        "status": run.status,
+        "metadata": dict(request.metadata),
+        "kwargs": {"input": request.input, "command": request.command, "stream_mode": request.stream_modes},
+        "multitask_strategy": request.multitask_strategy,
+        "created_at": stamp(run.created_at),
+        "updated_at": stamp(run.updated_at),
+        "total_input_tokens": run.usage.input_tokens,
+        "total_output_tokens": run.usage.output_tokens,
+        "total_tokens": run.usage.total_tokens,
+        "llm_call_count": run.usage.llm_calls,
+        "lead_agent_tokens": run.usage.lead_tokens,
+        "subagent_tokens": run.usage.subagent_tokens,
+        "middleware_tokens": 0,
+        "message_count": run.message_count,
+        "stop_reason": run.stop_reason,
+        "error": run.error,
+        "attempt": run.attempt,
+    }
+
+
+def state_out(snapshot: StateSnapshot) -> dict[str, Any]:
+    """Return one state of a thread, in the words of both DeerFlow 2 and LangGraph."""
+    checkpoint = _checkpoint_out(snapshot.config, snapshot.created_at)
+    parent = _checkpoint_out(snapshot.parent_config, None) if snapshot.parent_config else None
+    return {
+        "values": visible_values(snapshot.values),
+        "next": list(snapshot.next),
+        "metadata": dict(snapshot.metadata or {}),
+        "checkpoint": checkpoint,
+        "checkpoint_id": checkpoint["checkpoint_id"],
+        "parent_checkpoint": parent,
+        "parent_checkpoint_id": parent["checkpoint_id"] if parent else None,
+        "created_at": snapshot.created_at,
+        "tasks": [_task_out(task) for task in snapshot.tasks],
+        "interrupts": [interrupt for task in snapshot.tasks for interrupt in task.interrupts],
+    }
+
+
+def stamp(moment: datetime) -> str:
+    """Return a moment as clients read it."""
+    return moment.isoformat()
+
+
+def _checkpoint_out(config: Any, created_at: str | None) -> dict[str, Any]:
+    configurable = config["configurable"]
+    checkpoint_id = configurable.get("checkpoint_id")
+    return {
+        "id": checkpoint_id,
+        "ts": created_at,
+        "thread_id": configurable.get("thread_id"),
+        "checkpoint_ns": configurable.get("checkpoint_ns", ""),
+        "checkpoint_id": checkpoint_id,
+        "checkpoint_map": None,
+    }
+
+
+def _task_out(task: Any) -> dict[str, Any]:
+    return {
+        "id": task.id,
+        "name": task.name,
+        "path": list(task.path),
+        "error": str(task.error) if task.error else None,
+        "interrupts": list(task.interrupts),
+        "checkpoint": None,
+        "state": None,
+        "result": None,
+    }
+
+
+def model_out(model: ModelSettings) -> dict[str, Any]:
+    """Return a chat model as clients see it: never its key."""
+    return {
+        "name": model.name,
+        "model": model.model,
+        "display_name": model.display_name or model.name,
+        "description": model.description,
+        "supports_thinking": model.supports_thinking,
+        "supports_reasoning_effort": model.supports_reasoning_effort,
+        "supports_vision": model.supports_vision,
+    }

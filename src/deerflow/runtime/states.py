@@ -1,0 +1,80 @@
+"""A thread's state: read and changed without the agent that wrote it."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.types import Overwrite, StateSnapshot
+
+from deerflow.agents import StateReader, ThreadState
+from deerflow.errors import InvalidInputError
+from deerflow.runtime.inputs import parse_messages
+
+_KNOWN = frozenset(ThreadState.__annotations__)
+
+
+class ThreadStates:
+    """The states of all threads."""
+
+    def __init__(self, reader: StateReader) -> None:
+        self._reader = reader
+
+    async def latest(self, thread_id: str, *, checkpoint_id: str | None = None) -> StateSnapshot | None:
+        """Return the state now, or at a checkpoint; None where there is none."""
+        snapshot = await self._reader.state(_config(thread_id, checkpoint_id))
+        return snapshot if _checkpoint_of(snapshot) and snapshot.created_at else None
+
+    async def history(
+        self,
+        thread_id: str,
+        *,
+        limit: int,
+        before: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> list[StateSnapshot]:
+        """Return the states, newest first."""
+        states = self._reader.history(
+            _config(thread_id),
+            filter=metadata,
+            before=_config(thread_id, before) if before else None,
+            limit=limit,
+        )
+        return [snapshot async for snapshot in states]
+
+    async def update(
+        self,
+        thread_id: str,
+        values: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None,
+        *,
+        checkpoint_id: str | None = None,
+        as_node: str | None = None,
+    ) -> None:
+        """Set values: messages are added (or replaced by id), everything else is replaced."""
+        merged: dict[str, Any] = {}
+        for part in values if isinstance(values, Sequence) else [values or {}]:
+            merged.update(part)
+        config = _config(thread_id, checkpoint_id)
+        if checkpoint_id and await self.latest(thread_id, checkpoint_id=checkpoint_id) is None:
+            raise InvalidInputError(f"thread {thread_id} has no checkpoint '{checkpoint_id}'")
+        await self._reader.update(config, _writes(merged), as_node=as_node)
+
+
+def _writes(values: Mapping[str, Any]) -> dict[str, Any]:
+    unknown = sorted(set(values) - _KNOWN)
+    if unknown:
+        raise InvalidInputError(f"values has unknown keys {unknown}; known are {sorted(_KNOWN)}")
+    return {
+        key: parse_messages(value) if key == "messages" else Overwrite(value) for key, value in values.items()
+    }
+
+
+def _config(thread_id: str, checkpoint_id: str | None = None) -> RunnableConfig:
+    configurable: dict[str, Any] = {"thread_id": thread_id, "checkpoint_ns": ""}
+    if checkpoint_id:
+        configurable["checkpoint_id"] = checkpoint_id
+    return {"configurable": configurable}
+
+
+def _checkpoint_of(snapshot: StateSnapshot) -> str | None:
+    configurable: Mapping[str, Any] = snapshot.config.get("configurable", {})
+    return configurable.get("checkpoint_id")

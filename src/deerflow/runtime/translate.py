@@ -1,0 +1,73 @@
+"""Names what happened: one chunk of the graph's stream becomes one event (a pure function)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+LOGGED_MODES = ("values", "messages", "updates", "custom")
+"""Every run logs these, whatever its first reader asked for, so that later readers find them."""
+
+GRAPH_MODE = {"messages-tuple": "messages"}
+"""What a client calls a mode, where the graph calls it otherwise."""
+
+EXTRA_MODES = ("tasks", "checkpoints", "debug")
+"""Modes that are logged only for runs that ask for them."""
+
+CLIENT_MODES = frozenset({*LOGGED_MODES, "messages-tuple", *EXTRA_MODES})
+
+ALWAYS_SENT = frozenset({"metadata", "error", "end"})
+
+
+@dataclass(frozen=True, slots=True)
+class Happening:
+    """One event before it has a number: its name on the wire and what it carries."""
+
+    kind: str
+    payload: Any
+
+
+def graph_modes(client_modes: tuple[str, ...]) -> list[str]:
+    """Return the modes to run the graph with."""
+    return [*LOGGED_MODES, *(mode for mode in EXTRA_MODES if mode in client_modes)]
+
+
+def translate(namespace: tuple[str, ...], mode: str, chunk: Any) -> Happening | None:
+    """Return the event for one chunk; None for what no reader needs to see (twice)."""
+    kind = "|".join((mode, *namespace))
+    match mode:
+        case "values":
+            return Happening(kind, visible_values(chunk))
+        case "updates":
+            if _is_repeated(chunk):
+                return None
+            return Happening(kind, {node: _visible(update) for node, update in chunk.items()})
+        case "messages":
+            message, metadata = chunk
+            return Happening(kind, (message, metadata))
+        case _:
+            return Happening(kind, chunk)
+
+
+def visible_values(values: Any) -> Any:
+    """Return a state without the graph's own bookkeeping."""
+    return _visible(values)
+
+
+def is_wanted(kind: str, client_modes: frozenset[str]) -> bool:
+    """Tell whether a reader of these modes gets events of this kind."""
+    mode = kind.partition("|")[0]
+    if mode in ALWAYS_SENT or mode in client_modes:
+        return True
+    return mode == "messages" and "messages-tuple" in client_modes
+
+
+def _visible(state: Any) -> Any:
+    if not isinstance(state, Mapping):
+        return state
+    return {key: value for key, value in state.items() if not key.startswith("__pregel_")}
+
+
+def _is_repeated(update: Any) -> bool:
+    """After a crash the graph reports finished tasks again, marked as cached."""
+    marks = update.get("__metadata__") if isinstance(update, Mapping) else None
+    return isinstance(marks, Mapping) and bool(marks.get("cached"))

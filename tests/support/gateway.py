@@ -1,0 +1,178 @@
+"""Real gateways for tests: inside this process for speed, or as a process of its own to be killed."""
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import uvicorn
+import yaml
+
+from deerflow.app import DeerFlow
+from deerflow.config import SettingsSource
+from deerflow.gateway.app import GatewayOptions, create_app
+
+START_SECONDS = 60
+
+
+def write_config(home: Path, model_url: str | None, **sections: Any) -> Path:
+    """Write a `config.yaml` whose model is the scripted one, and return its path."""
+    config: dict[str, Any] = {"sandbox": {"use": "local"}, **sections}
+    if model_url is not None:
+        config.setdefault(
+            "models",
+            [
+                {
+                    "name": "scripted",
+                    "use": "langchain_openai:ChatOpenAI",
+                    "model": "scripted",
+                    "base_url": model_url,
+                    "api_key": "sk-test",
+                    "max_retries": 0,
+                }
+            ],
+        )
+    home.mkdir(parents=True, exist_ok=True)
+    path = home / "config.yaml"
+    path.write_text(yaml.safe_dump(config))
+    return path
+
+
+def environment(home: Path) -> dict[str, str]:
+    """Return an environment in which only `home` is DeerFlow's, and no key is set."""
+    kept = {key: os.environ[key] for key in ("PATH", "LANG", "HOME", "TMPDIR") if key in os.environ}
+    return {**kept, "DEER_FLOW_HOME": str(home / ".deer-flow"), "PYTHONUNBUFFERED": "1"}
+
+
+@dataclass(frozen=True, slots=True)
+class Gateway:
+    """A gateway that answers at `url`."""
+
+    url: str
+    home: Path
+    deerflow: DeerFlow | None = None
+    loop: asyncio.AbstractEventLoop | None = None
+
+    @property
+    def api(self) -> str:
+        return f"{self.url}/api"
+
+    def client(self, **options: Any) -> httpx.AsyncClient:
+        return httpx.AsyncClient(base_url=self.api, timeout=60, trust_env=False, **options)
+
+
+@contextmanager
+def running_gateway(
+    home: Path, model_url: str | None, *, options: GatewayOptions | None = None, **sections: Any
+) -> Iterator[Gateway]:
+    """Serve from a thread of this process for the length of a block."""
+    source = SettingsSource(write_config(home, model_url, **sections), env=environment(home), cwd=home)
+    opened: list[DeerFlow] = []
+    app = create_app(lambda: DeerFlow.open(source, takes_over=True), options)
+    server = uvicorn.Server(
+        uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=1)
+    )
+    loops: list[asyncio.AbstractEventLoop] = []
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    async def serve() -> None:
+        loops.append(asyncio.get_running_loop())
+        await server.serve(sockets=[listener])
+
+    thread = threading.Thread(target=lambda: asyncio.run(serve()), name="gateway")
+    thread.start()
+    try:
+        deadline = time.monotonic() + START_SECONDS
+        while not server.started:
+            assert thread.is_alive(), "the gateway did not start"
+            assert time.monotonic() < deadline, "the gateway is not up in time"
+            time.sleep(0.01)
+        opened.append(app.state.deerflow)
+        yield Gateway(f"http://127.0.0.1:{listener.getsockname()[1]}", home, opened[0], loops[0])
+    finally:
+        server.should_exit = True
+        thread.join(30)
+        listener.close()
+
+
+class GatewayProcess:
+    """`deerflow serve` as a process of its own; started again it serves the same home on the same port."""
+
+    def __init__(self, home: Path, model_url: str | None, **sections: Any) -> None:
+        self.home = home
+        self._config = write_config(home, model_url, **sections)
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self._port = free.getsockname()[1]
+        self._process: subprocess.Popen[bytes] | None = None
+        self._log = home / "gateway.log"
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._port}"
+
+    @property
+    def api(self) -> str:
+        return f"{self.url}/api"
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    @property
+    def log(self) -> str:
+        return self._log.read_text() if self._log.exists() else ""
+
+    def start(self, env: Mapping[str, str] | None = None) -> "GatewayProcess":
+        command = [sys.executable, "-m", "deerflow", "serve", "--port", str(self._port)]
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [*command, "--config", str(self._config)],
+                cwd=self.home,
+                env={**environment(self.home), **(env or {})},
+                stdout=log,
+                stderr=log,
+            )
+        deadline = time.monotonic() + START_SECONDS
+        while time.monotonic() < deadline:
+            assert self._process.poll() is None, f"the gateway ended: {self.log}"
+            try:
+                if httpx.get(f"{self.url}/health", timeout=5, trust_env=False).status_code == 200:
+                    return self
+            except httpx.TransportError:
+                time.sleep(0.05)
+        raise AssertionError(f"the gateway is not up in time: {self.log}")
+
+    def kill(self) -> None:
+        """End it as a power cut would."""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> None:
+        """End it as an operator would."""
+        self._end(signal.SIGTERM)
+
+    def _end(self, how: signal.Signals) -> None:
+        if self._process is not None and self._process.poll() is None:
+            self._process.send_signal(how)
+            self._process.wait(30)
+
+
+def parse_sse(text: str) -> list[tuple[str, Any, str | None]]:
+    """Return the events of a finished stream as (event, data, id)."""
+    events = []
+    for frame in text.split("\n\n"):
+        fields = dict(line.split(": ", 1) for line in frame.splitlines() if ": " in line and line[0] != ":")
+        if "event" in fields:
+            events.append((fields["event"], json.loads(fields["data"]), fields.get("id")))
+    return events
