@@ -1,0 +1,161 @@
+"""The lead: finds the files, has them read, writes the report, presents it and answers.
+
+Each call looks at what this turn has done so far and returns the one next step.
+"""
+
+import re
+
+from deerflow.models.offline.conversation import Conversation, Step
+from deerflow.models.offline.findings import Research, to_text
+from deerflow.models.offline.phrases import Phrases, counted_files, phrases
+from deerflow.models.offline.places import MAX_FILES, OUTPUTS, UPLOADS, WORKSPACE, Found, Wish, find, wish_of
+from deerflow.models.offline.question import Question, understand
+from deerflow.models.offline.reading import next_reads
+from deerflow.models.offline.reply import Call, Reply, label
+from deerflow.models.offline.report import Notes, slug, summary_of, write_report
+from deerflow.models.offline.research import grep_words, research
+from deerflow.models.offline.tasks import gathered, next_tasks, parse_part, split
+from deerflow.models.offline.words import Language, language_of
+
+MAX_WRITES = 2
+"""Tries to write the report before it goes into the answer instead."""
+
+_CITATION = re.compile(r"\[citation:")
+
+
+def decide(conversation: Conversation) -> Reply:
+    """Return the next step of a lead or a sub-agent, whichever the tools and the prompt show."""
+    part = None if "task" in conversation.tools else parse_part(conversation.current.question)
+    if part is None:
+        return lead_reply(conversation)
+    words = grep_words(part.aspects, part.question)
+    calls = next_reads(part.files, words, conversation, part.language)
+    if calls:
+        return Reply(calls=tuple(calls))
+    if not conversation.tools & {"read_file", "grep"}:
+        return Reply(phrases(part.language).cannot_read)
+    found = research(part.files, part.aspects, part.question, conversation, part.language)
+    return Reply(to_text(found, aspects=part.aspects, language=part.language))
+
+
+def lead_reply(conversation: Conversation) -> Reply:
+    """Return the lead's next step in the current turn."""
+    question = understand(conversation.current.question)
+    if not conversation.current.question:
+        question = understand(label(_thread_language(conversation), "Summarise these files", "总结这些文件"))
+    wish = wish_of(conversation)
+    say = phrases(question.language)
+    if wish.is_empty or not conversation.tools:
+        return Reply(say.introduction)
+    written = [step for step in conversation.steps("write_file") if step.argument("path").startswith(OUTPUTS)]
+    if any(not step.failed for step in written):
+        return _present(question, next(step for step in written if not step.failed), conversation)
+    found = find(wish, conversation, question.language)
+    if found.calls:
+        return _planned(found.calls, question, conversation, active=0)
+    if not found.files:
+        return Reply(f"{_none_found(wish, found, say)}\n\n{say.introduction}")
+    return _work(question, found, written, conversation)
+
+
+def _work(question: Question, found: Found, written: list[Step], conversation: Conversation) -> Reply:
+    say = phrases(question.language)
+    if "task" in conversation.tools:
+        parts = split(question, found.files)
+        calls = next_tasks(parts, conversation)
+        brought = Research() if calls else gathered(parts, conversation)
+    elif conversation.tools & {"read_file", "grep"}:
+        words = grep_words(question.plan, question.text)
+        calls = next_reads(found.files, words, conversation, question.language)
+        plan, language = question.plan, question.language
+        brought = Research() if calls else research(found.files, plan, question.text, conversation, language)
+    else:
+        return Reply(say.cannot_read)
+    if calls:
+        return _planned(tuple(calls), question, conversation, active=1)
+    if all(source.state in ("failed", "empty") for source in brought.sources):
+        return Reply(_nothing_readable(brought, found, say))
+    report = write_report(question, brought, Notes(_notes(found, say)))
+    if "write_file" in conversation.tools and len(written) < MAX_WRITES:
+        why = label(question.language, "Write the report", "写报告")
+        path = _free_path(question, conversation)
+        call = Call("write_file", {"description": why, "path": path, "content": report, "append": False})
+        return _planned((call,), question, conversation, active=2)
+    if written:
+        return Reply(f"{say.write_failed.format(reason=written[-1].result.strip()[:300])}\n\n{report}")
+    return Reply(report)
+
+
+def _present(question: Question, step: Step, conversation: Conversation) -> Reply:
+    """Show the written report, then answer from it: it holds all that the answer needs."""
+    path, report = step.argument("path"), step.argument("content")
+    if "present_files" in conversation.tools and not conversation.steps("present_files"):
+        call = Call("present_files", {"filepaths": [path]})
+        return _planned((call,), question, conversation, active=3)
+    say = phrases(question.language)
+    files = counted_files(report[report.rfind("\n## ") :].count("\n- `"), question.language)
+    claims = summary_of(report)
+    place = say.report_at.format(count=len(_CITATION.findall(report)), path=path)
+    opening = (say.answer if claims else say.answer_empty).format(files=files)
+    unread = report.partition(f"\n## {say.unread}\n\n")[2].partition("\n\n## ")[0]
+    parts = [opening, "\n".join(claims), f"{say.unread}:\n{unread}" if unread else "", place, say.footer]
+    return Reply("\n\n".join(part for part in parts if part))
+
+
+def _planned(
+    calls: tuple[Call, ...], question: Question, conversation: Conversation, *, active: int
+) -> Reply:
+    """Add the state of the plan to the calls, where the run keeps one and it has changed."""
+    if "write_todos" not in conversation.tools:
+        return Reply(calls=calls)
+    say = phrases(question.language)
+    steps = (say.todo_find, say.todo_research, say.todo_report)
+    states = [
+        "completed" if at < active else "in_progress" if at == active else "pending"
+        for at in range(len(steps))
+    ]
+    todos = [{"content": text, "status": state} for text, state in zip(steps, states, strict=True)]
+    last = conversation.steps("write_todos")
+    if last and last[-1].args.get("todos") == todos:
+        return Reply(calls=calls)
+    return Reply(calls=(Call("write_todos", {"todos": todos}), *calls))
+
+
+def _free_path(question: Question, conversation: Conversation) -> str:
+    """Return a path that this thread has not written to yet: an earlier report stays."""
+    taken = {
+        step.argument("path")
+        for turn in conversation.turns
+        for step in turn.steps
+        if step.name == "write_file"
+    }
+    name = slug(question.text)
+    path, number = f"{OUTPUTS}/{name}.md", 2
+    while path in taken:
+        path, number = f"{OUTPUTS}/{name}-{number}.md", number + 1
+    return path
+
+
+def _notes(found: Found, say: Phrases) -> tuple[str, ...]:
+    notes = [f"`{name}`: {say.missing}" for name in found.missing]
+    if found.no_text:
+        names = ", ".join(path.rsplit("/", 1)[-1] for path in found.no_text[:10])
+        more = " …" if len(found.no_text) > 10 else ""
+        notes.append(say.not_text.format(count=len(found.no_text), names=names + more))
+    if found.left_out:
+        notes.append(say.narrowed.format(count=found.left_out, limit=MAX_FILES))
+    return tuple(notes)
+
+
+def _none_found(wish: Wish, found: Found, say: Phrases) -> str:
+    places = ", ".join((*wish.folders, *wish.names)) or f"{UPLOADS}, {WORKSPACE}"
+    return " ".join([say.no_files.format(places=places), *_notes(Found(no_text=found.no_text), say)])
+
+
+def _nothing_readable(brought: Research, found: Found, say: Phrases) -> str:
+    lines = [f"- {source.path}: {source.detail or say.empty}" for source in brought.sources]
+    return "\n".join([say.nothing_readable, "", *lines, *(f"- {note}" for note in _notes(found, say))])
+
+
+def _thread_language(conversation: Conversation) -> Language:
+    return language_of(" ".join(turn.question for turn in conversation.turns))

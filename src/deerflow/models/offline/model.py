@@ -1,0 +1,141 @@
+"""The chat model behind DeerFlow when no other is configured: it needs no network and no key."""
+
+import asyncio
+import hashlib
+import json
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from typing import Any
+
+from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
+from langchain_core.language_models import BaseChatModel, LangSmithParams, LanguageModelInput
+from langchain_core.messages import AIMessage, BaseMessage, ToolCall
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from langchain_core.runnables import Runnable
+from langchain_core.tools import BaseTool
+from langchain_core.utils.function_calling import convert_to_openai_tool
+from pydantic import ConfigDict, Field
+from typing_extensions import override
+
+from deerflow.models.offline.conversation import read_conversation
+from deerflow.models.offline.lead import decide
+from deerflow.models.offline.reply import Call
+from deerflow.models.offline.streaming import pieces_of, usage_of
+
+
+class OfflineChatModel(BaseChatModel):
+    """Plans, delegates, searches, reads and reports by fixed rules.
+
+    The same messages always bring the same answer. Nothing is kept between calls, so one instance serves
+    any number of runs at once.
+    """
+
+    model_config = ConfigDict(populate_by_name=True)
+
+    model_name: str = Field("offline", alias="model")
+    """The name it answers to in traces and usage."""
+
+    @property
+    @override
+    def _llm_type(self) -> str:
+        return "deerflow-offline"
+
+    @property
+    @override
+    def _identifying_params(self) -> dict[str, Any]:
+        return {"model": self.model_name}
+
+    @override
+    def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> LangSmithParams:
+        params = super()._get_ls_params(stop=stop, **kwargs)
+        params["ls_provider"] = "deerflow"
+        params["ls_model_name"] = str(kwargs.get("model") or self.model_name)
+        return params
+
+    @override
+    def bind_tools(
+        self,
+        tools: Sequence[dict[str, Any] | type | Callable[..., Any] | BaseTool],
+        *,
+        tool_choice: str | None = None,
+        **kwargs: Any,
+    ) -> Runnable[LanguageModelInput, AIMessage]:
+        return self.bind(
+            tools=[convert_to_openai_tool(tool) for tool in tools], tool_choice=tool_choice, **kwargs
+        )
+
+    @override
+    def _generate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        return ChatResult(generations=[ChatGeneration(message=self._answer(messages, stop, kwargs))])
+
+    @override
+    async def _agenerate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        # Ranking megabytes takes a while; other runs share this loop.
+        answer = await asyncio.to_thread(self._answer, messages, stop, kwargs)
+        return ChatResult(generations=[ChatGeneration(message=answer)])
+
+    @override
+    def _stream(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> Iterator[ChatGenerationChunk]:
+        yield from pieces_of(self._answer(messages, stop, kwargs))
+
+    @override
+    async def _astream(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> AsyncIterator[ChatGenerationChunk]:
+        for piece in pieces_of(await asyncio.to_thread(self._answer, messages, stop, kwargs)):
+            yield piece
+
+    def _answer(
+        self, messages: list[BaseMessage], stop: list[str] | None, options: dict[str, Any]
+    ) -> AIMessage:
+        reply = decide(read_conversation(messages, tools=_tool_names(options.get("tools"))))
+        calls = [_tool_call(call, place=(len(messages), number)) for number, call in enumerate(reply.calls)]
+        answer = AIMessage(
+            content=_until_stop(reply.text, stop),
+            tool_calls=calls,
+            response_metadata={
+                "model_name": self.model_name,
+                "model_provider": "deerflow",
+                "finish_reason": "tool_calls" if calls else "stop",
+            },
+        )
+        answer.usage_metadata = usage_of(messages, answer)
+        return answer
+
+
+def _tool_names(tools: Any) -> list[str]:
+    return [tool["function"]["name"] for tool in tools or [] if isinstance(tool, dict) and "function" in tool]
+
+
+def _tool_call(call: Call, *, place: tuple[int, int]) -> ToolCall:
+    """Return the call with an id that is the same whenever the same point is reached."""
+    known = json.dumps([place, call.name, call.args], sort_keys=True)
+    return ToolCall(
+        name=call.name, args=call.args, id=f"call_{hashlib.sha256(known.encode()).hexdigest()[:20]}"
+    )
+
+
+def _until_stop(text: str, stop: list[str] | None) -> str:
+    ends = [text.find(word) for word in stop or [] if word and word in text]
+    return text[: min(ends)] if ends else text

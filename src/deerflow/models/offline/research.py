@@ -1,0 +1,149 @@
+"""Chooses the sentences of some files that say most about each aspect of a question."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from deerflow.models.offline.conversation import Conversation
+from deerflow.models.offline.findings import Finding, Research, finding
+from deerflow.models.offline.question import key_terms, main_points, query_for
+from deerflow.models.offline.ranking import Bm25, centrality, is_repeat
+from deerflow.models.offline.reading import aligned, hits_of, source_of, texts_of
+from deerflow.models.offline.sentences import Sentence, sentences_of
+from deerflow.models.offline.words import Language, terms
+
+FEWEST_TERMS = 3
+"""Shorter sentences say too little to be quoted."""
+FLOOR = 0.3
+"""How good, against the best one in its file, a sentence must be to be quoted."""
+MAX_GREP_WORDS = 16
+
+# Such text could pass for a citation or a note of ours, so it is never quoted.
+_FORGED = re.compile(r"\[citation:|</?(?:uploaded_files|subagent_system|system-reminder)\b", re.I)
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    path: str
+    sentence: Sentence
+    terms: list[str]
+    context: list[str]
+    """Its own terms and those of the heading above it."""
+
+
+def research(
+    paths: Sequence[str],
+    aspects: Sequence[str],
+    question: str,
+    conversation: Conversation,
+    language: Language,
+) -> Research:
+    """Return the best sentences of what was read in this turn, and how far each file was read."""
+    hits = hits_of(conversation)
+    texts = texts_of(paths, conversation)
+    candidates = [
+        candidate
+        for text in texts
+        for candidate in _candidates(text.path, sentences_of(aligned(text, hits), path=text.path))
+    ]
+    found = _chosen(candidates, aspects, question)
+    return Research(tuple(found), tuple(source_of(text, language) for text in texts))
+
+
+def grep_words(aspects: Sequence[str], question: str) -> list[str]:
+    """Return the words to search for: the question's own, then others for them."""
+    own = [term for text in (*aspects, question) for term in key_terms(text)]
+    wide = [term for aspect in aspects for term in query_for(aspect, question)]
+    return list(dict.fromkeys(term for term in (*own, *wide) if len(term) > 1))[:MAX_GREP_WORDS]
+
+
+def per_aspect(aspects: Sequence[str]) -> int:
+    """Return how many sentences of one file to quote on one aspect."""
+    return 6 if len(aspects) == 1 else 4 if len(aspects) == 2 else 3
+
+
+def _candidates(path: str, sentences: Sequence[Sentence]) -> list[_Candidate]:
+    found = []
+    for sentence in sentences:
+        own = terms(sentence.text)
+        if len(own) >= FEWEST_TERMS and not _FORGED.search(sentence.text):
+            found.append(_Candidate(path, sentence, own, own + terms(sentence.heading)))
+    return found
+
+
+def _chosen(candidates: Sequence[_Candidate], aspects: Sequence[str], question: str) -> list[Finding]:
+    scores = _scores(candidates, aspects, question)
+    best = _best_aspects(scores)
+    places: dict[tuple[int, str], list[int]] = {}
+    for place, candidate in enumerate(candidates):
+        if scores[best[place]][place] > 0:
+            places.setdefault((best[place], candidate.path), []).append(place)
+    found = []
+    for (number, path), mine in sorted(places.items(), key=lambda item: item[0][0]):
+        picked = _distinct(candidates, mine, scores[number], limit=per_aspect(aspects))
+        found += [finding(candidates[place].sentence, path=path, aspect=aspects[number]) for place in picked]
+    return found
+
+
+def _scores(candidates: Sequence[_Candidate], aspects: Sequence[str], question: str) -> list[list[float]]:
+    queries = [query_for(aspect, question) for aspect in aspects]
+    index = Bm25(
+        (candidate.context for candidate in candidates),
+        vocabulary=(term for query in queries for term in query),
+    )
+    by_aspect = []
+    for aspect, query in zip(aspects, queries, strict=True):
+        if aspect in (main_points("en"), main_points("zh")):
+            by_aspect.append(_central(candidates, index.scores(query)))
+            continue
+        scores = index.scores(query)
+        own = set(query_for(aspect, ""))
+        by_aspect.append(
+            [
+                score * (1.0 if len(candidate.sentence.fragments) == 1 else 0.95)
+                if own.intersection(candidate.context)
+                else 0.0
+                for score, candidate in zip(scores, candidates, strict=True)
+            ]
+        )
+    return by_aspect
+
+
+def _central(candidates: Sequence[_Candidate], relevance: Sequence[float]) -> list[float]:
+    """Score sentences by how much they speak of what their own file speaks of, openings first."""
+    scores = [0.0] * len(candidates)
+    by_path: dict[str, list[int]] = {}
+    for place, candidate in enumerate(candidates):
+        by_path.setdefault(candidate.path, []).append(place)
+    for places in by_path.values():
+        central = centrality([candidates[place].context for place in places])
+        headings = set[str]()
+        for place, score in zip(places, central, strict=True):
+            heading = candidates[place].sentence.heading
+            opening = 1.0 if heading in headings else 1.5
+            headings.add(heading)
+            scores[place] = (score + 0.01) * opening + 0.1 * relevance[place]
+    return scores
+
+
+def _best_aspects(scores: Sequence[Sequence[float]]) -> list[int]:
+    """Return for each sentence the aspect it says most about, so that none is quoted twice."""
+    peaks = [max(row, default=0.0) or 1.0 for row in scores]
+    count = len(scores[0]) if scores else 0
+    return [
+        max(range(len(scores)), key=lambda number: (scores[number][place] / peaks[number], -number))
+        for place in range(count)
+    ]
+
+
+def _distinct(
+    candidates: Sequence[_Candidate], places: Sequence[int], scores: Sequence[float], *, limit: int
+) -> list[int]:
+    ranked = sorted(places, key=lambda place: (-scores[place], place))
+    picked: list[int] = []
+    for place in ranked:
+        if len(picked) == limit or scores[place] < FLOOR * scores[ranked[0]]:
+            break
+        if not is_repeat(candidates[place].terms, (candidates[other].terms for other in picked)):
+            picked.append(place)
+    return picked
