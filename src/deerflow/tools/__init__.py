@@ -1,5 +1,6 @@
 """What the model can call."""
 
+from deerflow.tools.catalog import get_available_tools
 from deerflow.tools.clarify import ask_clarification_tool, asks_the_user
 from deerflow.tools.files import (
     glob_tool,
@@ -17,6 +18,7 @@ __all__ = [
     "ask_clarification_tool",
     "asks_the_user",
     "bash_tool",
+    "get_available_tools",
     "glob_tool",
     "grep_tool",
     "ls_tool",

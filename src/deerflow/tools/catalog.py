@@ -72,11 +72,11 @@ def _resolve(entry: ToolSettings) -> BaseTool | None:
     """Return the entry's tool under the name it has in the settings; None when it is not installed."""
     try:
         found = resolve_use(entry.use)
-    except ConfigError as error:
+        if not isinstance(found, BaseTool) and callable(found):
+            found = found(entry)  # a factory, for tools that need their own keys
+    except (ConfigError, TypeError, ValueError) as error:
         logger.warning("tool %s is left out: %s", entry.name, error)
         return None
-    if not isinstance(found, BaseTool) and callable(found):
-        found = found(entry)  # a factory, for tools that need their own keys
     if not isinstance(found, BaseTool):
         logger.warning("tool %s is left out: %s is not a tool", entry.name, entry.use)
         return None
