@@ -20,10 +20,6 @@ class ChannelSettings(OpenSection):
 class ChannelsSettings(Section):
     """The chat services that DeerFlow listens to."""
 
-    langgraph_url: str | None = Field(
-        None, description="Accepted for older files: channels run in the server."
-    )
-    gateway_url: str | None = Field(None, description="Accepted for older files: channels run in the server.")
     inbound_queue_maxsize: int = Field(1000, ge=1, description="Messages waiting to be answered.")
     max_concurrency: int = Field(5, ge=1, description="Messages answered at once.")
     shutdown_grace_period_seconds: float = Field(3, ge=0, description="Seconds to finish when stopping.")

@@ -19,7 +19,7 @@ class NetworkSettings(Section):
     """What commands may reach; nothing unless it is listed."""
 
     allow: tuple[str, ...] = Field(
-        (), description="Hosts that commands may reach, such as `pypi.org` or `*.example.org:8443`."
+        (), description="Hosts that commands may reach, such as `api.example.org` or `*.example.org:8443`."
     )
     allow_cidrs: tuple[str, ...] = Field(
         (), description="Private address ranges that listed hosts may resolve to, such as `10.1.0.0/16`."

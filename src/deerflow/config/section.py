@@ -1,6 +1,7 @@
 """What every section of the settings has in common."""
 
-from collections.abc import Iterable, Iterator, Mapping
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, ClassVar, get_args
 
 from pydantic import BaseModel, ConfigDict, model_validator
@@ -8,6 +9,8 @@ from pydantic.fields import FieldInfo
 from typing_extensions import override
 
 from deerflow.config.secrets import masked
+
+_INDEX = re.compile(r"\[\d+\]")
 
 
 class Section(BaseModel):
@@ -59,21 +62,30 @@ def _takes_none(field: FieldInfo) -> bool:
     return type(None) in get_args(field.annotation)
 
 
-def unused_keys(section: Section, prefix: str = "") -> Iterator[str]:
-    """Yield the dotted names of all keys below `section` that nothing reads."""
+def unused_keys(section: Section, waiting: Collection[str] = (), prefix: str = "") -> Iterator[str]:
+    """Yield the dotted names of all given keys below `section` that have no effect.
+
+    Args:
+        waiting: Dotted names of known keys that nothing reads yet, `[]` standing for any entry of a list.
+
+    """
     if not section.hands_on_extra_keys:
         yield from (f"{prefix}{name}" for name in section.model_extra or {})
     for name in type(section).model_fields:
-        yield from _unused_in(getattr(section, name), f"{prefix}{name}")
+        if name in section.model_fields_set:
+            yield from _unused_in(getattr(section, name), waiting, f"{prefix}{name}")
 
 
-def _unused_in(value: object, name: str) -> Iterator[str]:
+def _unused_in(value: object, waiting: Collection[str], name: str) -> Iterator[str]:
+    if _INDEX.sub("[]", name) in waiting:
+        yield name
+        return
     match value:
         case Section():
-            yield from unused_keys(value, f"{name}.")
+            yield from unused_keys(value, waiting, f"{name}.")
         case tuple():
             for index, item in enumerate(value):
-                yield from _unused_in(item, f"{name}[{index}]")
+                yield from _unused_in(item, waiting, f"{name}[{index}]")
         case dict():
             for key, item in value.items():
-                yield from _unused_in(item, f"{name}.{key}")
+                yield from _unused_in(item, waiting, f"{name}.{key}")

@@ -73,36 +73,51 @@ RESTART_ONLY = frozenset(
 
 WAITING = frozenset(
     {
-        "token_budget",
-        "plugins",
-        "tool_search",
-        "tool_output",
-        "suggestions",
+        "acp_agents",
+        "agent_storage",
+        "agents_api",
+        "auth",
+        "authorization",
+        "channel_connections",
+        "channels",
+        "circuit_breaker",
+        "database.command_timeout",
+        "database.echo_sql",
+        "database.pool_recycle",
+        "database.pool_size",
+        "database.postgres_schema",
+        "database.postgres_url",
+        "dedupe_storage",
+        "guardrails",
         "input_polish",
         "loop_detection",
-        "tool_progress",
-        "read_before_write",
-        "safety_finish_reason",
-        "circuit_breaker",
-        "skill_scan",
-        "skill_evolution",
-        "summarization",
-        "memory",
-        "acp_agents",
-        "agents_api",
-        "agent_storage",
-        "run_events",
-        "dedupe_storage",
-        "scheduler",
         "mcp_tasks",
-        "guardrails",
-        "authorization",
-        "auth",
-        "channels",
-        "channel_connections",
+        "memory",
+        "models[].pricing",
+        "plugins",
+        "read_before_write",
+        "run_events",
+        "runs.max_attempts",
+        "runs.retention_days",
+        "safety_finish_reason",
+        "scheduler",
+        "skill_evolution",
+        "skill_scan",
+        "skills.deferred_discovery",
+        "stream_bridge",
+        "subagents.token_budget",
+        "suggestions",
+        "summarization",
+        "title.prompt_template",
+        "token_budget",
+        "tool_output",
+        "tool_progress",
+        "tool_search",
+        "uploads.auto_convert_documents",
+        "uploads.pdf_converter",
     }
 )
-"""Sections that are read and checked but have no effect yet; a room that reads one takes it out of here."""
+"""What is read and checked but has no effect yet; the room that reads one takes its name out of here."""
 
 
 class Settings(Section):
@@ -225,10 +240,8 @@ class Settings(Section):
 
     @property
     def unused(self) -> tuple[str, ...]:
-        """The dotted keys of the file that have no effect: unknown ones, and sections still waiting."""
-        waiting = [name for name in type(self).model_fields if name in WAITING & self.model_fields_set]
-        unknown = [key for key in unused_keys(self) if key.split(".")[0].split("[")[0] not in waiting]
-        return (*unknown, *waiting)
+        """The dotted keys of the file that have no effect: unknown ones, and known ones still waiting."""
+        return tuple(unused_keys(self, WAITING))
 
     @model_validator(mode="before")
     @classmethod

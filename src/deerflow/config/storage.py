@@ -9,28 +9,6 @@ from pydantic import Field
 from deerflow.config.section import Section
 
 
-class CheckpointDeltaSettings(Section):
-    """How delta checkpoints are laid out."""
-
-    snapshot_frequency: int = Field(10, ge=1, description="Steps between two whole snapshots.")
-
-
-class CheckpointGraphCacheSettings(Section):
-    """How many graphs are kept for reading state."""
-
-    accessor_graph_max: int = Field(64, ge=1, description="Graphs kept.")
-
-
-class CheckpointCacheSettings(Section):
-    """How checkpoints are kept at hand."""
-
-    type: Literal["memory", "redis"] = Field("memory", description="Where.")
-    max_entries: int = Field(128, ge=0, description="Checkpoints kept in memory.")
-    redis_url: str | None = Field(None, description="The Redis server.")
-    ttl_seconds: int = Field(86_400, ge=0, description="Seconds that one is kept.")
-    key_prefix: str = Field("", description="What the keys start with.")
-
-
 class DatabaseSettings(Section):
     """Where threads, runs, events and checkpoints are kept."""
 
@@ -44,19 +22,6 @@ class DatabaseSettings(Section):
     pool_size: int = Field(5, ge=1, description="With `postgres`: connections kept open.")
     pool_recycle: int = Field(300, gt=0, description="With `postgres`: seconds after which one is renewed.")
     command_timeout: float | None = Field(30, gt=0, description="With `postgres`: seconds for one statement.")
-    checkpoint_channel_mode: Literal["full", "delta"] = Field(
-        "delta", description="Accepted for older files: our checkpoints always grow with what was said."
-    )
-    checkpoint_delta: CheckpointDeltaSettings = Field(
-        CheckpointDeltaSettings.model_construct(), description="Layout of delta checkpoints."
-    )
-    checkpoint_graph_cache: CheckpointGraphCacheSettings = Field(
-        CheckpointGraphCacheSettings.model_construct(),
-        description="Accepted for older files: reading state builds no graph.",
-    )
-    checkpoint_cache: CheckpointCacheSettings = Field(
-        CheckpointCacheSettings.model_construct(), description="How checkpoints are kept at hand."
-    )
 
 
 class CheckpointerSettings(Section):
@@ -116,9 +81,6 @@ class RunOwnershipSettings(Section):
         30, ge=5, description="Seconds after which a silent worker's run is taken over."
     )
     grace_seconds: float = Field(10, ge=0, description="Seconds given to a worker that is being stopped.")
-    heartbeat_enabled: bool = Field(
-        True, description="Accepted for older files: owners always send heartbeats."
-    )
 
 
 class StreamBridgeSettings(Section):
