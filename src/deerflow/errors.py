@@ -1,5 +1,6 @@
 """The whole error tree: every failure that a caller, an operator or a model can act on."""
 
+from collections.abc import Iterable
 from typing import ClassVar
 
 
@@ -20,8 +21,9 @@ class NotFoundError(DeerFlowError):
 
     code = "not_found"
 
-    def __init__(self, kind: str, name: str) -> None:
-        super().__init__(f"{kind} '{name}' not found")
+    def __init__(self, kind: str, name: str, *, known: Iterable[str] = ()) -> None:
+        choices = ", ".join(known)
+        super().__init__(f"{kind} '{name}' not found" + (f"; there are: {choices}" if choices else ""))
         self.kind = kind
         self.name = name
 

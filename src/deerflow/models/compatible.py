@@ -24,7 +24,6 @@ from deerflow.models.pool import SessionPool
 DEFAULT_RETRIES = 2
 CONNECT_SECONDS = 10.0
 READ_SECONDS = 600.0
-REASONING_KEYS = ("reasoning_content", "reasoning")
 CALL_EXTRAS = "tool_call_extras"
 """Where what a server attaches to its tool calls is kept, by the call's id (Gemini signs its calls)."""
 
@@ -34,7 +33,7 @@ class CompatibleChatOpenAI(ChatOpenAI):
 
     transport: Literal["lean", "sdk"] = "lean"
     """How chat completions are reached: our own streaming, or the SDK."""
-    reasoning_key: Literal["reasoning_content", "reasoning"] = "reasoning_content"
+    reasoning_key: Literal["reasoning_content", "reasoning", "reasoning_details"] = "reasoning_content"
     """The field in which this server wants its reasoning back."""
     cumulative_stream_usage: bool = False
     """Accepted for vLLM's sake: the lean transport always takes the last token counts of a stream."""
@@ -138,25 +137,35 @@ class CompatibleChatOpenAI(ChatOpenAI):
 
 def _keep_beside(message: BaseMessage | BaseMessageChunk, said: Mapping[str, Any]) -> None:
     """Keep what the server said beside the text: reasoning, and what it attached to tool calls."""
-    for key in REASONING_KEYS:
-        if isinstance(said.get(key), str) and said[key]:
-            message.additional_kwargs["reasoning_content"] = said[key]
-            break
+    reasoning = _reasoning_in(said)
+    if reasoning:
+        message.additional_kwargs["reasoning_content"] = reasoning
     calls = said.get("tool_calls")
     if calls:
         extras = {
-            call["id"]: call["extra_content"]
-            for call in calls
-            if call.get("id") and call.get("extra_content")
+            one["id"]: one["extra_content"] for one in calls if one.get("id") and one.get("extra_content")
         }
         if extras:
             message.additional_kwargs[CALL_EXTRAS] = extras
 
 
+def _reasoning_in(said: Mapping[str, Any]) -> str:
+    for key in ("reasoning_content", "reasoning"):
+        value = said.get(key)
+        if isinstance(value, str) and value:
+            return value
+    details = said.get("reasoning_details")
+    if isinstance(details, list):
+        return "".join(one.get("text") or "" for one in details if isinstance(one, dict))
+    return ""
+
+
 def _send_beside(message: AIMessage, sent: dict[str, Any], reasoning_key: str) -> None:
     """Put what was kept back where the server expects it."""
     reasoning = message.additional_kwargs.get("reasoning_content")
-    if reasoning:
+    if reasoning and reasoning_key == "reasoning_details":
+        sent[reasoning_key] = [{"type": "reasoning.text", "text": reasoning}]
+    elif reasoning:
         sent[reasoning_key] = reasoning
     extras = message.additional_kwargs.get(CALL_EXTRAS) or {}
     for call in sent["tool_calls"]:

@@ -1,0 +1,140 @@
+"""From one entry of `models:` to the arguments of its class."""
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+from typing import Any
+
+from langchain_core.language_models import BaseChatModel
+from pydantic import AliasChoices
+
+from deerflow.config import ModelSettings
+from deerflow.errors import ConfigError
+from deerflow.models.thinking import Arguments, merged, thinking_arguments
+
+COMPATIBLE = "deerflow.models.compatible:CompatibleChatOpenAI"
+KEY_VARIABLES: Mapping[str, tuple[str, ...]] = {
+    "deerflow.models.patched_deepseek": ("DEEPSEEK_API_KEY",),
+    "deerflow.models.patched_minimax": ("MINIMAX_API_KEY",),
+    "deerflow.models.patched_stepfun": ("STEPFUN_API_KEY",),
+    "deerflow.models.patched_mimo": ("MIMO_API_KEY",),
+    "deerflow.models.vllm_provider": ("VLLM_API_KEY",),
+    "langchain_deepseek": ("DEEPSEEK_API_KEY",),
+    "langchain_anthropic": ("ANTHROPIC_API_KEY",),
+    "deerflow.models.claude_provider": ("ANTHROPIC_API_KEY",),
+    "langchain_google_genai": ("GOOGLE_API_KEY", "GEMINI_API_KEY"),
+}
+"""Where the key of a provider is looked for when the entry has none."""
+DEFAULTS: Mapping[str, Arguments] = {
+    "deerflow.models.patched_deepseek": {"base_url": "https://api.deepseek.com"},
+    "deerflow.models.patched_minimax": {
+        "reasoning_key": "reasoning_details",
+        "extra_body": {"reasoning_split": True},
+    },
+    "deerflow.models.patched_stepfun": {"reasoning_key": "reasoning"},
+}
+"""What classes of DeerFlow 2 did by themselves, for entries that still name them."""
+NO_KEY = "not-needed"
+
+
+def arguments_for(
+    settings: ModelSettings,
+    cls: type[BaseChatModel],
+    *,
+    is_thinking: bool,
+    reasoning_effort: str | None,
+    env: Mapping[str, str],
+) -> Arguments:
+    """Return what to call `cls` with; raise ConfigError for keys that it does not know."""
+    package = settings.use.partition(":")[0]
+    known = known_keys(cls)
+    # Counting tokens is on wherever a class can: what a run spends is recorded from it.
+    counting = {"stream_usage": True} if "stream_usage" in known else {}
+    given = merged(DEFAULTS.get(package, {}), counting)
+    given = merged(given, {**(settings.model_extra or {}), **_listed(settings, known)})
+    given = merged(given, thinking_arguments(settings, is_on=is_thinking))
+    _set_effort(given, reasoning_effort, settings, known)
+    _name_the_address(given, known)
+    if "extra_body" in known and "thinking" in given and "thinking" not in known:
+        given = merged(given, {"extra_body": {"thinking": given.pop("thinking")}})
+    _find_key(given, known, package, env)
+    _refuse_unknown(given, cls, known, settings)
+    return given
+
+
+def known_keys(cls: type[BaseChatModel]) -> frozenset[str]:
+    """Return every name that the constructor of `cls` takes."""
+    names: set[str] = set()
+    for name, field in cls.model_fields.items():
+        names.add(name)
+        for alias in (field.alias, field.validation_alias):
+            if isinstance(alias, AliasChoices):
+                names.update(choice for choice in alias.choices if isinstance(choice, str))
+            elif isinstance(alias, str):
+                names.add(alias)
+    return frozenset(names)
+
+
+def _listed(settings: ModelSettings, known: frozenset[str]) -> Arguments:
+    """Return those keys of ours that the class wants too."""
+    wanted: dict[str, Any] = {
+        "stream_chunk_timeout": getattr(settings, "stream_chunk_timeout", None),
+        "transport": settings.transport,
+        "model" if "model" in known else "model_name": settings.model,
+    }
+    listed = {key: value for key, value in wanted.items() if key in known and value is not None}
+    for key in ("use_responses_api", "output_version"):
+        value = getattr(settings, key, None)
+        if value is not None:
+            listed[key] = value
+    return listed
+
+
+def _set_effort(given: Arguments, wish: str | None, settings: ModelSettings, known: frozenset[str]) -> None:
+    if not settings.supports_reasoning_effort:
+        given.pop("reasoning_effort", None)
+    elif wish:
+        given["effort" if "reasoning_effort" not in known and "effort" in known else "reasoning_effort"] = (
+            wish
+        )
+
+
+def _name_the_address(given: Arguments, known: frozenset[str]) -> None:
+    """Accept both usual names of the server's address."""
+    for name, other in (("api_base", "base_url"), ("base_url", "api_base")):
+        if name in given and name not in known and other in known:
+            given.setdefault(other, given[name])
+            del given[name]
+
+
+def _find_key(given: Arguments, known: frozenset[str], package: str, env: Mapping[str, str]) -> None:
+    name = next((one for one in ("api_key", "google_api_key") if one in known), None)
+    if name is None or any(given.get(one) for one in given if one.endswith("api_key")):
+        return
+    is_openai = "openai_api_base" in known
+    variables = KEY_VARIABLES.get(package, ("OPENAI_API_KEY",) if is_openai else ())
+    key = next((env[variable] for variable in variables if env.get(variable)), None)
+    if is_openai and not given.get("base_url") and "OPENAI_API_KEY" in variables:
+        address = env.get("OPENAI_API_BASE") or env.get("OPENAI_BASE_URL")
+        if address:
+            given["base_url"] = address
+    if key is None and is_openai and given.get("base_url"):
+        key = NO_KEY  # servers on one's own machine want none, but the SDK insists on something
+    if key is not None:
+        given[name] = key
+
+
+def _refuse_unknown(
+    given: Arguments, cls: type[BaseChatModel], known: frozenset[str], settings: ModelSettings
+) -> None:
+    if cls.model_config.get("extra") == "allow":
+        return
+    unknown = []
+    for key in given:
+        if key not in known:
+            close = get_close_matches(key, known, n=1)
+            unknown.append(f"{key} (did you mean {close[0]}?)" if close else key)
+    if unknown:
+        hint = " Keys of the request body go under `extra_body:`." if "extra_body" in known else ""
+        raise ConfigError(
+            f"models[{settings.name}]: {settings.use} does not know {', '.join(sorted(unknown))}.{hint}"
+        )

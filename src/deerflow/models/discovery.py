@@ -1,0 +1,137 @@
+"""Finds models when the settings name none: by keys in the environment, else on this computer.
+
+A person with one key exported, or with Ollama running, needs no settings at all. With neither there is
+the offline model, which needs nothing.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from typing import Any
+
+import aiohttp
+
+from deerflow.config import ModelSettings, install_hint
+from deerflow.models.providers import LOCAL_SERVERS, PROVIDERS, LocalServer, Provider
+
+PROBE_SECONDS = 0.3
+LARGEST_LIST_BYTES = 1024 * 1024
+OFFLINE = ModelSettings(
+    name="offline",
+    display_name="Offline",
+    description="Needs no key and no network: finds, quotes and reports by fixed rules.",
+    use="deerflow.models.offline:OfflineChatModel",
+    model="offline",
+)
+
+Probe = Callable[[Sequence[LocalServer]], Awaitable[list[ModelSettings]]]
+IsInstalled = Callable[[str], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Discovery:
+    """The models that were found, the default one first, and what else is worth knowing."""
+
+    models: tuple[ModelSettings, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def is_offline(self) -> bool:
+        """Nothing was found but what is built in."""
+        return self.models == (OFFLINE,)
+
+
+def is_installed(package: str) -> bool:
+    """Tell whether a package can be imported, without importing it."""
+    return find_spec(package) is not None
+
+
+async def discover(
+    env: Mapping[str, str], *, probe: Probe | None = None, is_installed: IsInstalled = is_installed
+) -> Discovery:
+    """Return the models that can be used right now, best first; never empty.
+
+    Args:
+        probe: Asks the usual local servers which models they serve; replaced in tests.
+    """
+    found, notes = _by_keys(env, is_installed)
+    found = _with_different_names(found or await (probe or probe_local)(LOCAL_SERVERS))
+    if not found:
+        notes.append(
+            "no model is configured: set a key such as OPENAI_API_KEY, start a local server such as Ollama, "
+            "or add `models:` to config.yaml; until then the offline model answers"
+        )
+    return Discovery(tuple(found) or (OFFLINE,), tuple(notes))
+
+
+def _by_keys(env: Mapping[str, str], is_installed: IsInstalled) -> tuple[list[ModelSettings], list[str]]:
+    found: list[ModelSettings] = []
+    notes: list[str] = []
+    for provider in PROVIDERS:
+        variables = (f"{provider.prefix}_API_KEY", *provider.key_variables)
+        variable = next((one for one in variables if env.get(one, "").strip()), None)
+        if variable is None:
+            continue
+        package = provider.use.partition(":")[0].partition(".")[0]
+        if is_installed(package):
+            found.append(_entry(provider, env[variable].strip(), env))
+        else:
+            notes.append(f"{variable} is set, but {provider.label} needs a package: {install_hint(package)}")
+    return found, notes
+
+
+def _entry(provider: Provider, key: str, env: Mapping[str, str]) -> ModelSettings:
+    model = env.get(f"{provider.prefix}_MODEL") or provider.model
+    address = env.get(f"{provider.prefix}_BASE_URL") or provider.base_url
+    given: dict[str, Any] = {"name": model, "display_name": f"{model} ({provider.label})", "model": model}
+    where = {"base_url": address} if address else {}
+    return ModelSettings.model_validate(
+        {"use": provider.use, "api_key": key, **where, **given, **provider.settings}
+    )
+
+
+async def probe_local(servers: Sequence[LocalServer]) -> list[ModelSettings]:
+    """Ask the usual local servers which models they serve, all at once; only on this computer."""
+    timeout = aiohttp.ClientTimeout(total=3 * PROBE_SECONDS, sock_connect=PROBE_SECONDS)
+    async with aiohttp.ClientSession(timeout=timeout) as http:
+        answers = await asyncio.gather(*(_ask(http, server) for server in servers))
+    return [
+        _local_entry(server, model)
+        for server, models in zip(servers, answers, strict=True)
+        for model in models
+    ]
+
+
+async def _ask(http: aiohttp.ClientSession, server: LocalServer) -> list[str]:
+    """Return the chat models of one server; none when there is no such server."""
+    try:
+        async with http.get(server.url + server.list_path, allow_redirects=False) as response:
+            if response.status != 200 or (response.content_length or 0) > LARGEST_LIST_BYTES:
+                return []
+            body = await response.json(content_type=None)
+    except (aiohttp.ClientError, TimeoutError, OSError, ValueError):
+        return []
+    listed = (body.get("data") or body.get("models")) if isinstance(body, dict) else None
+    if not isinstance(listed, list):
+        return []
+    names = [one.get("id") or one.get("name") for one in listed if isinstance(one, dict)]
+    return [name for name in names if isinstance(name, str) and name and "embed" not in name.lower()]
+
+
+def _local_entry(server: LocalServer, model: str) -> ModelSettings:
+    return ModelSettings.model_validate(
+        {
+            "name": model,
+            "display_name": f"{model} ({server.label})",
+            "use": "langchain_openai:ChatOpenAI",
+            "model": model,
+            "base_url": f"{server.url}/v1",
+            "api_key": "not-needed",
+        }
+    )
+
+
+def _with_different_names(models: Sequence[ModelSettings]) -> list[ModelSettings]:
+    """Keep the first of those that have the same name: two may serve one model."""
+    return list({model.name: model for model in reversed(models)}.values())[::-1]

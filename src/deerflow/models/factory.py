@@ -1,0 +1,156 @@
+"""Builds the chat models that the settings name, once per set of options."""
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from langchain_core.language_models import BaseChatModel
+from pydantic import ValidationError
+
+from deerflow.config import ModelSettings, resolve_use
+from deerflow.errors import ConfigError, NotFoundError
+from deerflow.models.arguments import COMPATIBLE, arguments_for
+from deerflow.models.fallback import FallbackChatModel
+from deerflow.models.pool import SessionPool
+
+logger = logging.getLogger(__name__)
+
+OPENAI_URL = "https://api.openai.com/v1"
+REPLACED = {
+    "langchain_openai:ChatOpenAI": COMPATIBLE,
+    "langchain_openai.chat_models:ChatOpenAI": COMPATIBLE,
+    "langchain_openai.chat_models.base:ChatOpenAI": COMPATIBLE,
+}
+"""Our subclass does all that the class does, and keeps what compatible servers say beside the text."""
+
+Options = tuple[str, bool, str | None]
+
+
+class ModelFactory:
+    """The named chat models; the first one is the default."""
+
+    def __init__(self, models: Sequence[ModelSettings], *, env: Mapping[str, str]) -> None:
+        self._settings = {model.name: model for model in models}
+        self._env = env
+        self._pool = SessionPool(env=env)
+        self._built: dict[Options, BaseChatModel] = {}
+        self._with_fallbacks: dict[Options, BaseChatModel] = {}
+        if len(self._settings) < len(models):
+            raise ConfigError("models: two entries have the same name; names must differ")
+        for name in self._settings:
+            list(self._chain(name, ()))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of all models, in the order of the settings."""
+        return tuple(self._settings)
+
+    @property
+    def default_name(self) -> str:
+        """The name of the model that is used when none is named."""
+        if not self._settings:
+            raise ConfigError(
+                "models: there is no model; add an entry, or remove `models:` to let DeerFlow look"
+            )
+        return next(iter(self._settings))
+
+    def get(self, name: str) -> ModelSettings:
+        """Return the settings of a model; raise NotFoundError when there is none of that name."""
+        try:
+            return self._settings[name]
+        except KeyError:
+            raise NotFoundError("model", name, known=self.names) from None
+
+    def create(
+        self, name: str | None = None, *, thinking_enabled: bool = True, reasoning_effort: str | None = None
+    ) -> BaseChatModel:
+        """Return the model called `name`, or the default one, with its fallbacks around it.
+
+        Args:
+            thinking_enabled: Let it think before it answers, if it can.
+            reasoning_effort: How hard it should think; models that take no such wish ignore it.
+        """
+        options = (name or self.default_name, thinking_enabled, reasoning_effort)
+        model = self._with_fallbacks.get(options)
+        if model is None:
+            model = self._with_fallbacks[options] = self._create(*options)
+        return model
+
+    async def aclose(self) -> None:
+        """Close all connections to model servers."""
+        await self._pool.aclose()
+
+    def _create(self, name: str, thinking_enabled: bool, reasoning_effort: str | None) -> BaseChatModel:
+        self.get(name)
+        names = tuple(dict.fromkeys(self._chain(name, ())))
+        members = tuple(self._member(one, thinking_enabled, reasoning_effort) for one in names)
+        if len(members) == 1:
+            return members[0]
+        # Whether an answer can be forced into a schema differs between members, so none is promised.
+        profile: Any = {k: v for k, v in (members[0].profile or {}).items() if k != "structured_output"}
+        return FallbackChatModel(members=members, names=names, profile=profile)
+
+    def _chain(self, name: str, above: tuple[str, ...]) -> Iterator[str]:
+        """Yield `name` and its fallbacks, theirs included, in the order in which they are asked."""
+        if name in above:
+            raise ConfigError(f"models: the fallbacks {' -> '.join((*above, name))} go round in a circle")
+        if name not in self._settings:
+            raise ConfigError(
+                f"models[{above[-1]}].fallbacks: there is no model {name!r}; known: {', '.join(self.names)}"
+            )
+        yield name
+        for fallback in self._settings[name].fallbacks:
+            yield from self._chain(fallback, (*above, name))
+
+    def _member(self, name: str, thinking_enabled: bool, reasoning_effort: str | None) -> BaseChatModel:
+        settings = self._settings[name]
+        is_thinking = thinking_enabled and settings.supports_thinking
+        effort = reasoning_effort if settings.supports_reasoning_effort else None
+        options = (name, is_thinking, effort)
+        if options not in self._built:
+            self._built[options] = self._build(settings, is_thinking=is_thinking, reasoning_effort=effort)
+        return self._built[options]
+
+    def _build(
+        self, settings: ModelSettings, *, is_thinking: bool, reasoning_effort: str | None
+    ) -> BaseChatModel:
+        cls = _class_of(settings)
+        arguments = arguments_for(
+            settings, cls, is_thinking=is_thinking, reasoning_effort=reasoning_effort, env=self._env
+        )
+        if "pool" in cls.model_fields:
+            arguments["pool"] = self._pool
+            self._mind_the_proxy(arguments)
+        model = _constructed(cls, arguments, settings)
+        if settings.context_window is not None:
+            model.profile = {**(model.profile or {}), "max_input_tokens": settings.context_window}
+        return model
+
+    def _mind_the_proxy(self, arguments: dict[str, Any]) -> None:
+        proxy = self._pool.proxy_for(arguments.get("base_url") or OPENAI_URL)
+        if proxy and proxy.startswith("socks") and arguments.get("transport") == "lean":
+            logger.info("models are reached through a SOCKS proxy, which needs the SDK's transport")
+            arguments["transport"] = "sdk"
+
+
+def _class_of(settings: ModelSettings) -> type[BaseChatModel]:
+    use = settings.use.strip()
+    try:
+        found = resolve_use(REPLACED.get(use, use))
+    except ConfigError as error:
+        raise ConfigError(f"models[{settings.name}].{error}") from error
+    if not isinstance(found, type) or not issubclass(found, BaseChatModel):
+        raise ConfigError(f"models[{settings.name}].use: {use!r} is not a LangChain chat model class")
+    return found
+
+
+def _constructed(
+    cls: type[BaseChatModel], arguments: Mapping[str, Any], settings: ModelSettings
+) -> BaseChatModel:
+    try:
+        return cls(**arguments)
+    except ValidationError as error:  # its own text shows the values, and one of them may be the key
+        found = (f"{'.'.join(map(str, one['loc'])) or 'entry'}: {one['msg']}" for one in error.errors())
+        raise ConfigError(f"models[{settings.name}]: {'; '.join(found)}") from None
+    except Exception as error:  # a provider's SDK refuses in its own ways, mostly because there is no key
+        raise ConfigError(f"models[{settings.name}]: {settings.use} cannot be set up: {error}") from error

@@ -1,0 +1,192 @@
+"""A chat model with stand-ins: when the first fails, the next one answers the same call."""
+
+import logging
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import aclosing
+from typing import Any
+
+from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
+from langchain_core.language_models import BaseChatModel, LanguageModelInput
+from langchain_core.language_models.base import LangSmithParams
+from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.outputs import ChatGenerationChunk, ChatResult
+from langchain_core.runnables import Runnable, RunnableBinding
+from langchain_core.tools import BaseTool
+from langchain_core.utils.function_calling import convert_to_openai_tool
+from typing_extensions import override
+
+logger = logging.getLogger(__name__)
+
+Messages = list[BaseMessage]
+Tool = dict[str, Any] | type | Callable[..., Any] | BaseTool
+
+
+class FallbackChatModel(BaseChatModel):
+    """Asks its members in order until one answers.
+
+    An `ainvoke`, also one whose tokens are streamed through callbacks as agents do it, is redone on the
+    next member even when the failure comes after some tokens: its result is the answer of one member,
+    whole. Those who iterate `astream` themselves have already seen the first tokens, so there a late
+    failure is theirs to handle.
+    """
+
+    members: tuple[BaseChatModel, ...]
+    names: tuple[str, ...]
+
+    @property
+    @override
+    def _llm_type(self) -> str:
+        return "fallback"
+
+    @override
+    def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> LangSmithParams:
+        return self.members[0]._get_ls_params(stop=stop, **kwargs)
+
+    @override
+    def bind_tools(
+        self, tools: Sequence[Tool], *, tool_choice: str | None = None, **kwargs: Any
+    ) -> Runnable[LanguageModelInput, AIMessage]:
+        """Bind tools in a form that every provider reads; each member binds them its own way when asked."""
+        if tool_choice is not None:
+            kwargs["tool_choice"] = tool_choice
+        formatted = [tool if isinstance(tool, dict) else convert_to_openai_tool(tool) for tool in tools]
+        return self.bind(tools=formatted, **kwargs)
+
+    # These two are where LangChain decides whether a call streams. Going through them, and not through
+    # `_agenerate`, keeps each member's own streaming, cache and rate limit.
+    @override
+    async def _agenerate_with_cache(
+        self,
+        messages: Messages,
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        failures = _Failures(self.names)
+        for member in self.members:
+            try:
+                return await member._agenerate_with_cache(
+                    messages, stop=stop, run_manager=run_manager, **_arguments(member, kwargs)
+                )
+            except Exception as error:  # whatever a provider's SDK raises, the next member may do better
+                failures.add(error)
+        raise failures.first()
+
+    @override
+    def _generate_with_cache(
+        self,
+        messages: Messages,
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        failures = _Failures(self.names)
+        for member in self.members:
+            try:
+                return member._generate_with_cache(
+                    messages, stop=stop, run_manager=run_manager, **_arguments(member, kwargs)
+                )
+            except Exception as error:  # as above
+                failures.add(error)
+        raise failures.first()
+
+    @override
+    def _generate(
+        self,
+        messages: Messages,
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        return self._generate_with_cache(messages, stop, run_manager, **kwargs)
+
+    @override
+    async def _agenerate(
+        self,
+        messages: Messages,
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        return await self._agenerate_with_cache(messages, stop, run_manager, **kwargs)
+
+    @override
+    async def _astream(
+        self,
+        messages: Messages,
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> AsyncIterator[ChatGenerationChunk]:
+        failures = _Failures(self.names)
+        for member in self.members:
+            is_started = False
+            answer = member._astream(messages, stop, run_manager, **_arguments(member, kwargs))
+            try:
+                async with aclosing(answer) as chunks:  # type: ignore[type-var]
+                    async for chunk in chunks:
+                        is_started = True
+                        yield chunk
+                return
+            except Exception as error:  # as above
+                if is_started:
+                    raise
+                failures.add(error)
+        raise failures.first()
+
+    @override
+    def _stream(
+        self,
+        messages: Messages,
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> Iterator[ChatGenerationChunk]:
+        failures = _Failures(self.names)
+        for member in self.members:
+            is_started = False
+            try:
+                for chunk in member._stream(messages, stop, run_manager, **_arguments(member, kwargs)):
+                    is_started = True
+                    yield chunk
+                return
+            except Exception as error:  # as above
+                if is_started:
+                    raise
+                failures.add(error)
+        raise failures.first()
+
+
+class _Failures:
+    """What went wrong so far in one call."""
+
+    def __init__(self, names: tuple[str, ...]) -> None:
+        self._names = names
+        self._errors: list[Exception] = []
+
+    def add(self, error: Exception) -> None:
+        number = len(self._errors)
+        self._errors.append(error)
+        if number + 1 < len(self._names):
+            logger.warning(
+                "model %s failed (%s), going on with %s",
+                self._names[number],
+                type(error).__name__,
+                self._names[number + 1],
+            )
+
+    def first(self) -> Exception:
+        """Return the first model's error, which is the one to act on, noting what the others said."""
+        first, *others = self._errors
+        for name, error in zip(self._names[1:], others, strict=True):
+            first.add_note(f"its fallback {name} failed too: {error}")
+        return first
+
+
+def _arguments(member: BaseChatModel, kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the call's arguments as this member wants them: tools look different to each provider."""
+    if "tools" not in kwargs:
+        return dict(kwargs)
+    rest = {key: value for key, value in kwargs.items() if key != "tools"}
+    bound = member.bind_tools(kwargs["tools"], **rest)
+    return dict(bound.kwargs) if isinstance(bound, RunnableBinding) else dict(kwargs)
