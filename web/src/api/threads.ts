@@ -1,0 +1,44 @@
+/** Threads: list, open, rename, delete. */
+
+import { call } from "./client.ts";
+import type { Thread, Values } from "./types.ts";
+
+export const PAGE_SIZE = 50;
+
+const THREAD_ID = /^[A-Za-z0-9_-]{1,64}$/;
+
+export function isThreadId(text: string): boolean {
+  return THREAD_ID.test(text);
+}
+
+export function threadPath(threadId: string): string {
+  return `/api/threads/${encodeURIComponent(threadId)}`;
+}
+
+export function searchThreads(offset = 0): Promise<Thread[]> {
+  return call("POST", "/api/threads/search", {
+    limit: PAGE_SIZE,
+    offset,
+    sort_by: "updated_at",
+    sort_order: "desc",
+    select: ["thread_id", "status", "created_at", "updated_at", "values", "metadata"],
+  });
+}
+
+/** Create the thread, or find it as it is. */
+export function createThread(threadId: string): Promise<Thread> {
+  return call("POST", "/api/threads", { thread_id: threadId, metadata: {} });
+}
+
+export async function readValues(threadId: string, signal?: AbortSignal): Promise<Values> {
+  const state = await call<{ values: Values | null }>("GET", `${threadPath(threadId)}/state`, undefined, signal);
+  return state.values ?? {};
+}
+
+export function renameThread(threadId: string, title: string): Promise<unknown> {
+  return call("POST", `${threadPath(threadId)}/state`, { values: { title } });
+}
+
+export function deleteThread(threadId: string): Promise<unknown> {
+  return call("DELETE", threadPath(threadId));
+}

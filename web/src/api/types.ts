@@ -1,0 +1,161 @@
+/** The shapes of the wire: what the gateway sends and takes. */
+
+export interface TextBlock {
+  readonly type: string;
+  readonly text?: string;
+  readonly thinking?: string;
+  readonly reasoning?: string;
+  readonly index?: number | string;
+}
+
+export type Content = string | readonly (TextBlock | string)[];
+
+export interface ToolCall {
+  readonly id: string | null;
+  readonly name: string;
+  readonly args: Readonly<Record<string, unknown>>;
+}
+
+export interface ToolCallChunk {
+  readonly id: string | null;
+  readonly name: string | null;
+  readonly args: string | null;
+  readonly index: number | string | null;
+}
+
+export interface FileRef {
+  readonly filename: string;
+  readonly size: number;
+  readonly path: string;
+  readonly status?: string;
+}
+
+export interface Extras {
+  readonly files?: readonly FileRef[];
+  readonly hide_from_ui?: boolean;
+  readonly reasoning_content?: string;
+  readonly human_input_response?: HumanInputResponse;
+  readonly subagent_status?: string;
+  readonly subagent_result_brief?: string;
+  readonly subagent_error?: string;
+  readonly subagent_model_name?: string;
+}
+
+/** A message as the thread's state holds it; `type` is `human`, `ai`, `tool`, `system` or a chunk of one. */
+export interface Message {
+  readonly type: string;
+  readonly id: string | null;
+  readonly content: Content;
+  readonly name?: string | null;
+  readonly additional_kwargs?: Extras;
+  readonly tool_calls?: readonly ToolCall[];
+  readonly tool_call_chunks?: readonly ToolCallChunk[];
+  readonly tool_call_id?: string;
+  readonly artifact?: { readonly human_input?: HumanInputRequest } | null;
+  readonly status?: string;
+}
+
+export interface Todo {
+  readonly content: string;
+  readonly status: "pending" | "in_progress" | "completed";
+}
+
+export interface Values {
+  readonly messages?: readonly Message[];
+  readonly title?: string | null;
+  readonly artifacts?: readonly string[] | null;
+  readonly todos?: readonly Todo[] | null;
+}
+
+export interface Thread {
+  readonly thread_id: string;
+  readonly status: string;
+  readonly created_at: string;
+  readonly updated_at: string;
+  readonly metadata: Readonly<Record<string, unknown>>;
+  readonly values: Values | null;
+}
+
+export interface Run {
+  readonly run_id: string;
+  readonly thread_id: string;
+  readonly status: "pending" | "running" | "success" | "error" | "timeout" | "interrupted";
+  readonly created_at: string;
+}
+
+export interface Model {
+  readonly name: string;
+  readonly display_name?: string | null;
+  readonly description?: string | null;
+  readonly supports_thinking?: boolean;
+}
+
+export interface UploadLimits {
+  readonly max_files: number;
+  readonly max_file_size: number;
+  readonly max_total_size: number;
+}
+
+export interface UploadedFile {
+  readonly filename: string;
+  readonly size: number | string;
+  readonly virtual_path: string;
+}
+
+export interface UploadAnswer {
+  readonly success: boolean;
+  readonly files: readonly UploadedFile[];
+  readonly message?: string;
+  readonly skipped_files?: readonly unknown[];
+}
+
+export interface HumanInputOption {
+  readonly id: string;
+  readonly label: string;
+  readonly value: string;
+}
+
+export interface HumanInputField {
+  readonly name: string;
+  readonly label?: string;
+  readonly type?: string;
+  readonly required?: boolean;
+  readonly placeholder?: string;
+  readonly options?: readonly (HumanInputOption | string)[];
+}
+
+export interface HumanInputRequest {
+  readonly request_id: string;
+  readonly source?: string;
+  readonly question: string;
+  readonly context?: string | null;
+  readonly input_mode: "free_text" | "choice_with_other" | "form";
+  readonly options?: readonly HumanInputOption[] | null;
+  readonly fields?: readonly HumanInputField[] | null;
+}
+
+export interface HumanInputResponse {
+  readonly version: 1;
+  readonly kind: "human_input_response";
+  readonly source: string;
+  readonly request_id: string;
+  readonly response_kind: "text" | "option";
+  readonly option_id?: string;
+  readonly value: string;
+}
+
+/** What one run may be told about how to work. */
+export interface RunContext {
+  readonly model_name?: string;
+  readonly thinking_enabled: boolean;
+  readonly is_plan_mode: boolean;
+  readonly subagent_enabled: boolean;
+  readonly max_concurrent_subagents: number;
+}
+
+/** One frame of a run's stream, its data parsed. */
+export interface StreamEvent {
+  readonly id?: string;
+  readonly kind: string;
+  readonly data: unknown;
+}

@@ -1,0 +1,69 @@
+/** What the page knows about one thread and its run: the result of `reduce`. */
+
+import type { Message, Todo } from "../api/types.ts";
+
+export type RunStatus = "idle" | "starting" | "running" | "reconnecting" | "stopping" | "stopped" | "failed";
+
+export type TaskStatus = "running" | "completed" | "failed" | "cancelled" | "timed_out";
+
+/** One step of a sub-agent, short enough for a line. */
+export interface TaskStep {
+  readonly index: number;
+  readonly kind: "text" | "tool" | "result";
+  readonly text: string;
+}
+
+/** A sub-agent's work. */
+export interface Task {
+  readonly id: string;
+  readonly description: string;
+  readonly status: TaskStatus;
+  readonly steps: readonly TaskStep[];
+  readonly result: string | null;
+  readonly model: string | null;
+  readonly tokens: number | null;
+}
+
+/** Something that went wrong: `name` is for programs, `message` for people. */
+export interface Failure {
+  readonly name: string;
+  readonly message: string;
+}
+
+export interface View {
+  readonly messages: readonly Message[];
+  /** Ids of messages that are being put together from chunks. */
+  readonly partial: ReadonlySet<string>;
+  readonly title: string | null;
+  readonly artifacts: readonly string[];
+  readonly todos: readonly Todo[];
+  readonly tasks: Readonly<Record<string, Task>>;
+  /** What running tools have printed so far, by tool call. */
+  readonly output: Readonly<Record<string, string>>;
+  readonly status: RunStatus;
+  readonly runId: string | null;
+  readonly lastEventId: string | null;
+  readonly failure: Failure | null;
+  /** A passing remark, such as "the model is busy, trying again". */
+  readonly notice: string | null;
+}
+
+export const EMPTY_VIEW: View = {
+  messages: [],
+  partial: new Set(),
+  title: null,
+  artifacts: [],
+  todos: [],
+  tasks: {},
+  output: {},
+  status: "idle",
+  runId: null,
+  lastEventId: null,
+  failure: null,
+  notice: null,
+};
+
+/** Tell whether a run of this thread is under way. */
+export function isBusy(view: View): boolean {
+  return view.status === "starting" || view.status === "running" || view.status === "reconnecting" || view.status === "stopping";
+}

@@ -1,0 +1,34 @@
+import { memo } from "react";
+import type { Message } from "../api/types.ts";
+import { reasoningOf, textOf } from "../run/messages.ts";
+import { useWords } from "../text/index.ts";
+import { CopyButton } from "./CopyButton.tsx";
+import { Markdown } from "./Markdown.tsx";
+import { Reasoning } from "./Reasoning.tsx";
+
+interface Props {
+  readonly message: Message;
+  readonly isPartial: boolean;
+}
+
+/** What the agent said, growing while it is written. */
+export const Answer = memo(function Answer({ message, isPartial }: Props) {
+  const words = useWords();
+  const text = textOf(message);
+  const reasoning = reasoningOf(message);
+  return (
+    <article aria-label={words.assistant} aria-busy={isPartial} className="group">
+      {reasoning && <Reasoning text={reasoning} isOpen={isPartial && text === ""} />}
+      {text.trim() && (
+        <div className={isPartial ? "writing" : undefined}>
+          <Markdown text={text} />
+        </div>
+      )}
+      {!isPartial && text.trim() && (
+        <div className="-ml-1.5 h-7 opacity-0 transition-opacity group-hover:opacity-100 focus-within:opacity-100">
+          <CopyButton text={() => text} label={words.copyAnswer} />
+        </div>
+      )}
+    </article>
+  );
+});

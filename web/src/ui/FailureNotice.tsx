@@ -1,0 +1,33 @@
+import { CircleAlert } from "lucide-react";
+import type { Failure } from "../run/view.ts";
+import { useWords, type Words } from "../text/index.ts";
+
+interface Props {
+  readonly failure: Failure;
+  readonly onRetry: () => void;
+}
+
+/** What went wrong, in words, and a way on. */
+export function FailureNotice({ failure, onRetry }: Props) {
+  const words = useWords();
+  return (
+    <div role="alert" className="flex items-start gap-3 rounded-xl bg-bad-soft px-4 py-3 text-sm text-bad">
+      <CircleAlert aria-hidden size={18} className="mt-0.5 shrink-0" />
+      <div className="min-w-0 flex-1">
+        <p className="font-medium">{headline(failure, words)}</p>
+        {failure.message && failure.name !== "offline" && <p className="whitespace-pre-wrap">{failure.message}</p>}
+      </div>
+      {failure.name !== "http_404" && (
+        <button type="button" className="shrink-0 rounded-lg border border-current px-3 py-1 hover:opacity-80" onClick={onRetry}>
+          {words.retry}
+        </button>
+      )}
+    </div>
+  );
+}
+
+function headline(failure: Failure, words: Words): string {
+  if (failure.name === "offline") return words.offlineError;
+  if (failure.name === "http_404") return words.notFound;
+  return failure.message ? words.failed : words.lastRunFailed;
+}

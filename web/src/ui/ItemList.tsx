@@ -1,0 +1,40 @@
+import { memo } from "react";
+import type { HumanInputRequest } from "../api/types.ts";
+import type { Item } from "../run/items.ts";
+import { Answer } from "./Answer.tsx";
+import { FileList } from "./FileList.tsx";
+import { QuestionCard, type Reply } from "./QuestionCard.tsx";
+import { SaidMessage } from "./SaidMessage.tsx";
+import { StepList } from "./StepList.tsx";
+import { TaskCards } from "./TaskCards.tsx";
+
+interface Props {
+  readonly items: readonly Item[];
+  readonly onReply: (request: HumanInputRequest, reply: Reply) => void;
+}
+
+/** Everything that happened in a thread, in order. */
+export const ItemList = memo(function ItemList({ items, onReply }: Props) {
+  return items.map((item) => (
+    <div key={item.key} className="item">
+      {drawn(item, onReply)}
+    </div>
+  ));
+});
+
+function drawn(item: Item, onReply: Props["onReply"]) {
+  switch (item.kind) {
+    case "said":
+      return <SaidMessage message={item.message} />;
+    case "answer":
+      return <Answer message={item.message} isPartial={item.isPartial} />;
+    case "steps":
+      return <StepList steps={item.steps} />;
+    case "tasks":
+      return <TaskCards tasks={item.tasks} />;
+    case "files":
+      return <FileList paths={item.paths} />;
+    case "question":
+      return <QuestionCard request={item.request} answer={item.answer} isOpen={item.isOpen} onReply={onReply} />;
+  }
+}

@@ -1,0 +1,34 @@
+import type { Task } from "../run/view.ts";
+import { useWords } from "../text/index.ts";
+import { classes } from "./format.ts";
+import { Markdown } from "./Markdown.tsx";
+
+/** A sub-agent's steps and its result. */
+export function TaskDetail({ task }: { readonly task: Task }) {
+  const words = useWords();
+  return (
+    <div className="space-y-2 border-t border-line px-3 py-2">
+      {task.steps.length > 0 && (
+        <section>
+          <h4 className="text-xs text-muted">{words.steps}</h4>
+          <ol className="mt-1 max-h-56 space-y-1 overflow-y-auto text-xs">
+            {task.steps.map((step, index) => (
+              <li key={index} className={classes("line-clamp-3", step.kind === "result" ? "pl-3 text-muted" : "text-ink")}>
+                {step.text}
+              </li>
+            ))}
+          </ol>
+        </section>
+      )}
+      {task.result && (
+        <section>
+          <h4 className="text-xs text-muted">{words.result}</h4>
+          <div className={classes("mt-1 max-h-80 overflow-y-auto", task.status !== "completed" && "text-bad")}>
+            <Markdown text={task.result} />
+          </div>
+        </section>
+      )}
+      {task.steps.length === 0 && !task.result && <p className="text-xs text-muted">{words.taskStatus[task.status]}</p>}
+    </div>
+  );
+}

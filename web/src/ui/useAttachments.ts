@@ -1,0 +1,124 @@
+/** Files on their way into a thread: each is uploaded as soon as it is chosen. */
+
+import { useCallback, useEffect, useRef, useState } from "react";
+import { DEFAULT_LIMITS, readLimits, removeUpload, uploadFile } from "../api/uploads.ts";
+import type { FileRef, UploadLimits } from "../api/types.ts";
+import { useWords, type Words } from "../text/index.ts";
+import { fileSize } from "./format.ts";
+import { newId } from "./useRoute.ts";
+
+export interface Attachment {
+  readonly key: string;
+  readonly name: string;
+  readonly size: number;
+  /** From 0 to 1. */
+  readonly progress: number;
+  readonly file: FileRef | null;
+  readonly error: string | null;
+}
+
+export interface Attachments {
+  readonly list: readonly Attachment[];
+  readonly problem: string | null;
+  readonly isUploading: boolean;
+  readonly add: (files: Iterable<File>) => void;
+  readonly remove: (key: string) => void;
+  /** Empty the list without deleting the files: they have been sent. */
+  readonly clear: () => void;
+}
+
+export function useAttachments(threadId: string, ensureThread: () => Promise<unknown>): Attachments {
+  const words = useWords();
+  const [list, setList] = useState<readonly Attachment[]>([]);
+  const [problem, setProblem] = useState<string | null>(null);
+  const limits = useRef<UploadLimits | null>(null);
+  const uploads = useRef(new Map<string, AbortController>());
+
+  useEffect(() => {
+    const running = uploads.current;
+    return () => running.forEach((upload) => upload.abort());
+  }, []);
+
+  const change = useCallback((key: string, part: Partial<Attachment>) => {
+    setList((before) => before.map((entry) => (entry.key === key ? { ...entry, ...part } : entry)));
+  }, []);
+
+  const upload = useCallback(
+    async (key: string, file: File) => {
+      const stopper = new AbortController();
+      uploads.current.set(key, stopper);
+      try {
+        await ensureThread();
+        const kept = await uploadFile(threadId, file, (progress) => change(key, { progress }), stopper.signal);
+        const ref = { filename: kept.filename, size: Number(kept.size) || file.size, path: kept.virtual_path, status: "uploaded" };
+        change(key, { progress: 1, file: ref });
+      } catch (error) {
+        if (!stopper.signal.aborted) change(key, { error: error instanceof Error ? error.message : String(error) });
+      } finally {
+        uploads.current.delete(key);
+      }
+    },
+    [threadId, ensureThread, change],
+  );
+
+  const add = useCallback(
+    (chosen: Iterable<File>) => {
+      void (async () => {
+        limits.current ??= await ensureThread()
+          .then(() => readLimits(threadId))
+          .catch(() => DEFAULT_LIMITS); // the server checks again in any case
+        const { accepted, refusal } = admit([...chosen], list, limits.current, words);
+        setProblem(refusal);
+        const fresh = accepted.map((file) => ({ file, key: newId() }));
+        setList((before) => [
+          ...before,
+          ...fresh.map(({ file, key }) => ({ key, name: file.name, size: file.size, progress: 0, file: null, error: null })),
+        ]);
+        for (const { file, key } of fresh) void upload(key, file);
+      })();
+    },
+    [threadId, ensureThread, upload, list, words],
+  );
+
+  const remove = useCallback(
+    (key: string) => {
+      uploads.current.get(key)?.abort();
+      const entry = list.find((candidate) => candidate.key === key);
+      setProblem(null);
+      setList((before) => before.filter((candidate) => candidate.key !== key));
+      if (entry?.file) void removeUpload(threadId, entry.file.filename).catch(() => undefined);
+    },
+    [threadId, list],
+  );
+
+  const clear = useCallback(() => {
+    setList([]);
+    setProblem(null);
+  }, []);
+
+  const isUploading = list.some((entry) => entry.file === null && entry.error === null);
+  return { list, problem, isUploading, add, remove, clear };
+}
+
+/** Return the files that may come in, and what to say about the others. */
+export function admit(
+  chosen: readonly File[],
+  present: readonly Attachment[],
+  limits: UploadLimits,
+  words: Words,
+): { accepted: File[]; refusal: string | null } {
+  const accepted: File[] = [];
+  let refusal: string | null = null;
+  let total = present.reduce((sum, entry) => sum + entry.size, 0);
+  for (const file of chosen) {
+    if (present.length + accepted.length >= limits.max_files) refusal = words.tooManyFiles(limits.max_files);
+    else if (file.size === 0) refusal = words.emptyFile(file.name);
+    else if (file.size > limits.max_file_size) refusal = words.fileTooBig(file.name, fileSize(limits.max_file_size));
+    else if (total + file.size > limits.max_total_size) refusal = words.filesTooBig(fileSize(limits.max_total_size));
+    else {
+      accepted.push(file);
+      total += file.size;
+    }
+  }
+  return { accepted, refusal };
+}
