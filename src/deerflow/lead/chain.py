@@ -9,6 +9,7 @@ from deerflow.agents.middlewares import (
     ClarificationMiddleware,
     DanglingToolCallMiddleware,
     HouseMiddleware,
+    MalformedCallMiddleware,
     ShellOfferMiddleware,
     SubagentLimitMiddleware,
     TitleMiddleware,
@@ -39,8 +40,9 @@ def build_chain(
         ViewImageMiddleware(),  # both: behind the repaired history, as the newest thing the model sees
         ToolErrorMiddleware(),  # both: outermost around tools, so that nothing a tool does ends the run
         ShellOfferMiddleware(),  # both: what is on offer is settled just before the call
-        *_limit(subagent_limit),  # lead: trims an answer before anything acts on its calls
-        ClarificationMiddleware(),  # lead, last: it may leave the question alone in the answer
+        *_limit(subagent_limit),  # lead: trims what is left of an answer before any tool runs
+        ClarificationMiddleware(),  # lead: a question stands alone before anybody counts the calls beside it
+        MalformedCallMiddleware(),  # both, innermost: the others see only calls they can count
     ]
     return [middleware for middleware in chain if audience in middleware.audience]
 

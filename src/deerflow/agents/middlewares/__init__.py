@@ -3,6 +3,7 @@
 from deerflow.agents.middlewares.base import Audience, HouseMiddleware
 from deerflow.agents.middlewares.clarification import ClarificationMiddleware
 from deerflow.agents.middlewares.dangling_calls import DanglingToolCallMiddleware
+from deerflow.agents.middlewares.malformed_calls import MalformedCallMiddleware
 from deerflow.agents.middlewares.shell_offer import ShellOfferMiddleware
 from deerflow.agents.middlewares.subagent_limit import SubagentLimitMiddleware
 from deerflow.agents.middlewares.title import TitleMiddleware
@@ -16,6 +17,7 @@ __all__ = [
     "ClarificationMiddleware",
     "DanglingToolCallMiddleware",
     "HouseMiddleware",
+    "MalformedCallMiddleware",
     "ShellOfferMiddleware",
     "SubagentLimitMiddleware",
     "TitleMiddleware",

@@ -26,7 +26,9 @@ logger = logging.getLogger(__name__)
 GRACE_SECONDS = 5.0
 """How much longer than the first answer the title may take."""
 MAX_QUESTION_CHARS = 2000
-MARKUP = re.compile(r"<think>.*?(?:</think>|$)|<[^<>]{1,80}>|[*_`#>~]+|\[([^\]]*)\]\([^)]*\)", re.DOTALL)
+TAGS = re.compile(r"<think>.*?(?:</think>|\Z)|</?[A-Za-z][^<>]{0,80}>", re.DOTALL)
+LINKS = re.compile(r"\[([^\]]*)\]\([^)]*\)")
+MARKUP = re.compile(r"^[ \t]*(?:#+|>+|[-+*])(?=\s)|\*+|`+|~~+|\b_+|_+\b", re.MULTILINE)
 WIDE = re.compile(r"[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef]")
 
 
@@ -80,7 +82,7 @@ def title_from_question(messages: Sequence[AnyMessage], settings: TitleSettings)
 
 def clean_title(text: str, settings: TitleSettings) -> str:
     """Return `text` as a title: one line, no markup, within the limits on words and characters."""
-    plain = MARKUP.sub(lambda match: match[1] or " ", text[:MAX_QUESTION_CHARS])
+    plain = MARKUP.sub("", LINKS.sub(r"\1", TAGS.sub(" ", text[:MAX_QUESTION_CHARS])))
     words = "".join(character if character.isprintable() else " " for character in plain).split()
     line = " ".join(words[: settings.max_words]).strip("\"'“”‘’「」《》 ")
     # A wide character says about as much as two narrow ones, and takes their room.

@@ -1,0 +1,61 @@
+"""Answers tool calls whose arguments are no JSON, so that the model corrects them in the same turn.
+
+The library sets such calls aside, and a turn that has no others would end there with nothing said. They
+are not repaired either: arguments that broke off must not run as if they were whole.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+from langchain.agents.middleware import ModelResponse
+from langchain_core.messages import AIMessage, BaseMessage, InvalidToolCall, ToolCall, ToolMessage
+from typing_extensions import override
+
+from deerflow.agents.middlewares.base import HouseMiddleware
+from deerflow.agents.types import ModelAnswer, ModelCall, ModelHandler, ToolHandler, ToolResult
+from deerflow.agents.types import ToolCall as ToolRequest
+from deerflow.domain import new_id
+
+MALFORMED = "malformed_arguments"
+MAX_SHOWN_CHARS = 300
+WHAT_TO_DO = (
+    "Error: the arguments were not valid JSON, or broke off; nothing was done. Send the call again with "
+    "complete JSON. If the content is long, write it in several smaller calls."
+)
+
+
+class MalformedCallMiddleware(HouseMiddleware):
+    """Takes malformed calls up again and answers them with what to do."""
+
+    @override
+    async def awrap_model_call(self, request: ModelCall, handler: ModelHandler) -> ModelAnswer:
+        response = await handler(request)
+        if any(isinstance(message, AIMessage) and message.invalid_tool_calls for message in response.result):
+            return with_malformed_calls(response)
+        return response
+
+    @override
+    async def awrap_tool_call(self, request: ToolRequest, handler: ToolHandler) -> ToolResult:
+        call = request.tool_call
+        if set(call["args"]) != {MALFORMED}:
+            return await handler(request)
+        return ToolMessage(WHAT_TO_DO, tool_call_id=call["id"] or "", name=call["name"], status="error")
+
+
+def with_malformed_calls(response: ModelResponse[Any]) -> ModelResponse[Any]:
+    """Return the answer with its malformed calls among the others, marked by their only argument."""
+    return replace(response, result=[_taken_up(message) for message in response.result])
+
+
+def _taken_up(message: BaseMessage) -> BaseMessage:
+    if not isinstance(message, AIMessage) or not message.invalid_tool_calls:
+        return message
+    calls = [*message.tool_calls, *(_marked(call) for call in message.invalid_tool_calls)]
+    return message.model_copy(update={"tool_calls": calls, "invalid_tool_calls": []})
+
+
+def _marked(call: InvalidToolCall) -> ToolCall:
+    raw = (call["args"] or "")[:MAX_SHOWN_CHARS]
+    return ToolCall(
+        name=call["name"] or "unknown", args={MALFORMED: raw}, id=call["id"] or new_id(), type="tool_call"
+    )

@@ -1,0 +1,345 @@
+"""The lead agent, driven over HTTP by a scripted model."""
+
+import asyncio
+import logging
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.tools import tool
+from support.lead import Lead
+from support.model_server import Request, ScriptedModel, call, calls, raw_call, status, text
+
+from deerflow.agents.middlewares import Audience
+from deerflow.config import Settings, TitleSettings
+from deerflow.domain import RunOptions
+from deerflow.errors import SandboxError
+from deerflow.lead import LeadAgents
+from deerflow.lead.chain import build_chain
+from deerflow.skills import Skills
+
+PNG = b"\x89PNG\r\n\x1a\n" + bytes(16)
+
+
+@pytest.fixture
+def lead(model: ScriptedModel, tmp_path: Path) -> Lead:
+    return Lead(model, tmp_path / "t1")
+
+
+# Building
+
+
+def test_options_that_do_not_change_the_agent_share_one(lead: Lead) -> None:
+    first = lead.agents.get(RunOptions())
+
+    assert lead.agents.get(RunOptions(mode="ultra", max_total_subagents=5)) is first
+    assert lead.agents.get(RunOptions(max_concurrent_subagents=4)) is first
+    assert lead.agents.get(RunOptions(subagent_enabled=True)) is not first
+    assert lead.agents.get(RunOptions(thinking_enabled=False)) is not first
+    assert lead.models.made[0] == ("scripted", True, None)
+    assert len(lead.models.made) == 3
+
+
+def test_the_number_of_tasks_is_clamped_before_it_splits_agents(lead: Lead) -> None:
+    four = lead.agents.get(RunOptions(subagent_enabled=True, max_concurrent_subagents=4))
+
+    assert lead.agents.get(RunOptions(subagent_enabled=True, max_concurrent_subagents=99)) is four
+    two = lead.agents.get(RunOptions(subagent_enabled=True, max_concurrent_subagents=2))
+    assert lead.agents.get(RunOptions(subagent_enabled=True, max_concurrent_subagents=-1)) is two
+
+
+def test_new_settings_and_new_skills_make_new_agents(lead: Lead, tmp_path: Path) -> None:
+    skill = tmp_path / "skills" / "public" / "one" / "SKILL.md"
+    ticks = iter(range(0, 1000, 10))
+    rooms = replace(lead.rooms, skills=Skills(tmp_path / "skills", clock=lambda: next(ticks)))
+    before = LeadAgents(rooms).get(RunOptions())
+
+    assert LeadAgents(rooms).get(RunOptions()) is before
+    assert LeadAgents(replace(rooms, settings=Settings())).get(RunOptions()) is not before
+    skill.parent.mkdir(parents=True)
+    skill.write_text("---\nname: one\ndescription: First.\n---\n")
+    assert LeadAgents(rooms).get(RunOptions()) is not before
+
+
+def test_the_chain_has_one_node_and_says_for_whom_each_part_is(lead: Lead) -> None:
+    settings = Settings(title=TitleSettings(model_name="small"))
+    chain = {
+        audience: [
+            type(m).__name__
+            for m in build_chain(settings, audience=audience, model=lead.models.create, subagent_limit=3)
+        ]
+        for audience in (Audience.LEAD, Audience.SUBAGENT)
+    }
+
+    assert chain[Audience.LEAD] == [
+        "TurnStartMiddleware",
+        "TitleMiddleware",
+        "UploadsMiddleware",
+        "DanglingToolCallMiddleware",
+        "ViewImageMiddleware",
+        "ToolErrorMiddleware",
+        "ShellOfferMiddleware",
+        "SubagentLimitMiddleware",
+        "ClarificationMiddleware",
+        "MalformedCallMiddleware",
+    ]
+    assert chain[Audience.SUBAGENT] == [
+        "DanglingToolCallMiddleware",
+        "ViewImageMiddleware",
+        "ToolErrorMiddleware",
+        "ShellOfferMiddleware",
+        "MalformedCallMiddleware",
+    ]
+    assert set(lead.agent.nodes) == {"__start__", "TurnStartMiddleware.before_agent", "model", "tools"}
+
+
+# A turn
+
+
+async def test_a_turn_writes_four_checkpoints_and_each_tool_step_two_more(
+    lead: Lead, model: ScriptedModel
+) -> None:
+    model.will_say(text("Hello."), call("ls", path="/mnt/user-data/workspace"), text("Empty."))
+
+    await lead.ask("Hi.")
+    one_turn = len([state async for state in lead.checkpointer.alist(lead.config)])
+    await lead.ask("Look.")
+    both = len([state async for state in lead.checkpointer.alist(lead.config)])
+
+    assert (one_turn, both - one_turn) == (4, 6)
+
+
+async def test_a_turn_leaves_title_folders_and_sandbox_in_the_state(lead: Lead, model: ScriptedModel) -> None:
+    model.will_say(text("Hello."), text("Still here."))
+    await lead.ask("What is **DeerFlow**, and why should I use it today?")
+    first = await lead.values()
+    await lead.ask("Something else entirely")
+
+    values = await lead.values()
+
+    assert values["title"] == first["title"] == "What is DeerFlow, and why should…"
+    assert values["thread_data"] == {
+        "workspace_path": "/mnt/user-data/workspace",
+        "uploads_path": "/mnt/user-data/uploads",
+        "outputs_path": "/mnt/user-data/outputs",
+    }
+    assert values["sandbox"] == {"sandbox_id": "t1"}
+
+
+async def test_the_model_is_told_of_new_uploads_once_and_the_prefix_stays(
+    lead: Lead, model: ScriptedModel
+) -> None:
+    model.will_say(text("Seen."), text("Seen too."))
+    (lead.folders.uploads / "a.md").write_text("x" * 2048)
+    (lead.folders.uploads / ".b.part").write_text("half")
+    (lead.folders.uploads / "link").symlink_to("/etc/passwd")
+    messages = await lead.ask("Read it.")
+    (lead.folders.uploads / "c.md").write_text("y")
+
+    await lead.ask("And this.")
+
+    first, second = ([m["content"] for m in request.messages] for request in model.requests)
+    listed = "<uploaded_files>\n- /mnt/user-data/uploads/a.md (2.0 KB)\n</uploaded_files>\n\nRead it."
+    assert first[1] == listed
+    assert second[:2] == first
+    assert (
+        second[3] == "<uploaded_files>\n- /mnt/user-data/uploads/c.md (1 B)\n</uploaded_files>\n\nAnd this."
+    )
+    assert messages[0].text == "Read it."
+
+
+async def test_the_shell_is_offered_only_where_commands_run(model: ScriptedModel, tmp_path: Path) -> None:
+    model.will_say(text("a"), text("b"))
+    with_shell = Lead(model, tmp_path / "t1")
+    without = Lead(model, tmp_path / "t2", refusal="Commands are off here.")
+
+    await with_shell.ask("Hi.")
+    await without.ask("Hi.")
+
+    assert "bash" in model.requests[0].tools
+    assert "bash" not in model.requests[1].tools
+    assert set(model.requests[0].tools) - set(model.requests[1].tools) == {"bash"}
+
+
+async def test_a_stopped_turn_can_be_followed_by_another(lead: Lead, model: ScriptedModel) -> None:
+    model.will_say(call("bash", command="echo started; sleep 60"))
+    model.on("Never mind.", text("All right."))
+    run = asyncio.create_task(lead.ask("Wait."))
+    await lead.until("tool_output")
+    run.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await run
+
+    messages = await lead.ask("Never mind.")
+
+    assert [m.type for m in messages] == ["human", "ai", "human", "ai"]
+    sent = model.requests[-1].messages
+    assert [m["role"] for m in sent] == ["system", "user", "assistant", "tool", "user"]
+    assert "interrupted" in sent[3]["content"]
+
+
+async def test_a_tool_that_fails_is_news_for_the_model_and_not_the_end(
+    lead: Lead, model: ScriptedModel
+) -> None:
+    @tool
+    async def ours() -> str:
+        """Fail in our words."""
+        raise SandboxError("the disk is full; delete something")
+
+    @tool
+    async def theirs() -> str:
+        """Fail in other words."""
+        raise ZeroDivisionError("division by zero")
+
+    lead.agents = LeadAgents(replace(lead.rooms, extra_tools=[ours, theirs]))
+    model.will_say(calls(call("ours"), call("theirs"), call("nothing")), text("I see."))
+
+    messages = await lead.ask("Try.")
+
+    results = {m.name: (m.status, m.text) for m in messages if m.type == "tool"}
+    assert results["ours"] == ("error", "Error: the disk is full; delete something")
+    assert results["theirs"][1].startswith("Error: theirs failed (ZeroDivisionError: division by zero).")
+    assert "not a valid tool" in results["nothing"][1]
+    assert messages[-1].text == "I see."
+
+
+async def test_a_question_ends_the_turn_and_the_reply_goes_on(lead: Lead, model: ScriptedModel) -> None:
+    question = call(
+        "ask_clarification", question="Which one?", clarification_type="missing_info", options=["A", "B"]
+    )
+    model.will_say(calls(call("bash", command="touch guessed"), question), text("B it is."))
+
+    asked = await lead.ask("Fix the file.")
+    answered = await lead.ask("B")
+
+    assert [m.type for m in asked] == ["human", "ai", "tool"]
+    assert "Which one?" in asked[-1].text
+    assert not (lead.folders.user_data / "guessed").exists()
+    assert answered[-1].text == "B it is."
+
+
+async def test_an_image_is_shown_once(lead: Lead, model: ScriptedModel) -> None:
+    lead.models.supports_vision = True
+    (lead.folders.uploads / "p.png").write_bytes(PNG)
+    model.will_say(
+        call("view_image", image_path="/mnt/user-data/uploads/p.png"),
+        call("ls", path="/mnt/user-data/uploads"),
+        text("A picture."),
+    )
+
+    messages = await lead.ask("What is on it?")
+
+    shown = [[m for m in request.messages if "data:image/png;base64" in str(m)] for request in model.requests]
+    assert [len(each) for each in shown] == [0, 1, 0]
+    assert (await lead.values())["viewed_images"] == {}
+    assert [m.type for m in messages] == ["human", "ai", "tool", "ai", "tool", "ai"]
+
+
+async def test_malformed_arguments_are_answered_and_the_history_stays_whole(
+    lead: Lead, model: ScriptedModel
+) -> None:
+    broken = raw_call("bash", '{"command": "rm -r x')
+    model.will_say(
+        calls(broken, call("ls", path="/mnt/user-data/workspace")), broken, text("Sorry."), text("Yes.")
+    )
+
+    first = await lead.ask("Look.")
+    messages = await lead.ask("Again?")
+
+    assert [m.type for m in first] == ["human", "ai", "tool", "tool", "ai", "tool", "ai"]
+    assert [m.status for m in first if m.type == "tool"] == ["success", "error", "error"]
+    assert "complete JSON" in model.requests[1].last_message
+    assert not lead.context.sandbox.commands  # type: ignore[attr-defined]
+    assert messages[-1].text == "Yes."
+
+
+# Titles by a model
+
+
+def wants_title(request: Request) -> bool:
+    return "Write a title" in request.asked
+
+
+async def test_a_model_can_write_the_title_beside_the_first_answer(
+    model: ScriptedModel, tmp_path: Path
+) -> None:
+    settings = Settings(title=TitleSettings(model_name="small"))
+    lead = Lead(model, tmp_path / "t1", settings=settings)
+    model.on(wants_title, text('"**A fine title**"\n'))
+    model.will_say(text("Hello."), text("Again."))
+    streamed = []
+    values = {"messages": [HumanMessage("Hi there", id="q")]}
+
+    async for message, _ in lead.agent.astream(
+        values, lead.config, context=lead.context, stream_mode="messages"
+    ):
+        streamed.append(message.text)
+    await lead.ask("More.")
+
+    assert (await lead.values())["title"] == "A fine title"
+    assert "".join(streamed) == "Hello."
+    assert len([request for request in model.requests if wants_title(request)]) == 1
+
+
+async def test_a_title_that_fails_costs_nothing_but_itself(
+    model: ScriptedModel, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    lead = Lead(model, tmp_path / "t1", settings=Settings(title=TitleSettings(model_name="small")))
+    model.on(wants_title, status(500))
+    model.will_say(text("Hello."))
+
+    with caplog.at_level(logging.WARNING):
+        messages = await lead.ask("Hi there")
+
+    assert messages[-1].text == "Hello."
+    assert (await lead.values())["title"] == "Hi there"
+    assert "title was not written" in caplog.text
+
+
+async def test_titles_can_be_switched_off(model: ScriptedModel, tmp_path: Path) -> None:
+    lead = Lead(
+        model, tmp_path / "t1", settings=Settings(title=TitleSettings(enabled=False, model_name="small"))
+    )
+    model.will_say(text("Hello."))
+
+    await lead.ask("Hi there")
+
+    assert not (await lead.values()).get("title")
+    assert len(model.requests) == 1
+
+
+# Sub-agents of one answer
+
+
+async def test_task_calls_beyond_the_limit_are_dropped_with_a_warning(
+    lead: Lead, model: ScriptedModel, caplog: pytest.LogCaptureFixture
+) -> None:
+    parts = [call("task", description=f"part {n}", prompt=f"part {n}") for n in range(5)]
+    model.on("part", text("found"))
+    model.will_say(calls(*parts, call("ls", path="/mnt/user-data/workspace")), text("Done."))
+
+    with caplog.at_level(logging.WARNING):
+        messages = await lead.ask("Compare.")
+
+    asked = next(m for m in messages if isinstance(m, AIMessage))
+    assert [each["name"] for each in asked.tool_calls] == ["task", "task", "task", "ls"]
+    assert [m.name for m in messages if m.type == "tool"] == ["task", "task", "task", "ls"]
+    assert "2 task calls dropped, at most 3 may run at once" in caplog.text
+    assert 'limit="3"' in model.requests[0].system
+
+
+async def test_many_runs_share_one_agent_without_mixing(model: ScriptedModel, tmp_path: Path) -> None:
+    leads = [Lead(model, tmp_path / f"t{n}") for n in range(20)]
+    shared = leads[0].agent
+    model.on(lambda request: True, lambda request: text(f"You said {request.asked}"))
+
+    async def talk(number: int) -> str:
+        values = {"messages": [HumanMessage(f"number {number}", id="q")]}
+        config = {"configurable": {"thread_id": f"thread-{number}"}}
+        result = await shared.ainvoke(values, config, context=leads[number].context)
+        return str(result["messages"][-1].text)
+
+    said = await asyncio.gather(*map(talk, range(20)))
+
+    assert said == [f"You said number {n}" for n in range(20)]
