@@ -73,14 +73,14 @@ FACETS = (
 )
 
 
-def widened(query: dict[str, float]) -> dict[str, float]:
-    """Return weighted terms with, at half weight, the other words for the facets they name."""
+def widened(query: dict[str, float], *, share: float) -> dict[str, float]:
+    """Return weighted terms with, at a share of the weight, the other words for the facets they name."""
     wide = dict(query)
     for facet in FACETS:
         weight = max((query.get(term, 0.0) for term in _names(facet)), default=0.0)
         if weight:
             for term in _names(facet) | frozenset(terms(facet.signs)):
-                wide.setdefault(term, weight / 2)
+                wide.setdefault(term, weight * share)
     return wide
 
 

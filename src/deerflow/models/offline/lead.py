@@ -8,11 +8,21 @@ import re
 from deerflow.models.offline.conversation import Conversation, Step
 from deerflow.models.offline.findings import Research, to_text
 from deerflow.models.offline.phrases import Phrases, counted_files, phrases
-from deerflow.models.offline.places import MAX_FILES, OUTPUTS, UPLOADS, WORKSPACE, Found, Wish, find, wish_of
+from deerflow.models.offline.places import (
+    MAX_FILES,
+    OUTPUTS,
+    UPLOADS,
+    WORKSPACE,
+    Found,
+    Wish,
+    find,
+    is_small_talk,
+    wish_of,
+)
 from deerflow.models.offline.question import Question, understand
 from deerflow.models.offline.reading import next_reads
 from deerflow.models.offline.reply import Call, Reply, label
-from deerflow.models.offline.report import Notes, slug, summary_of, write_report
+from deerflow.models.offline.report import Notes, slug, summary_of, title, unread_lines, write_report
 from deerflow.models.offline.research import grep_words, research
 from deerflow.models.offline.tasks import gathered, next_tasks, parse_part, split
 from deerflow.models.offline.words import Language, language_of
@@ -41,7 +51,7 @@ def decide(conversation: Conversation) -> Reply:
 def lead_reply(conversation: Conversation) -> Reply:
     """Return the lead's next step in the current turn."""
     question = understand(conversation.current.question)
-    if not conversation.current.question:
+    if not conversation.current.question or (is_small_talk(question.text) and conversation.current.uploads):
         question = understand(label(_thread_language(conversation), "Summarise these files", "总结这些文件"))
     wish = wish_of(conversation)
     say = phrases(question.language)
@@ -75,6 +85,8 @@ def _work(question: Question, found: Found, written: list[Step], conversation: C
         return _planned(tuple(calls), question, conversation, active=1)
     if all(source.state in ("failed", "empty") for source in brought.sources):
         return Reply(_nothing_readable(brought, found, say))
+    if not brought.findings:
+        return Reply(_nothing_found(question, brought, found))
     report = write_report(question, brought, Notes(_notes(found, say)))
     if "write_file" in conversation.tools and len(written) < MAX_WRITES:
         why = label(question.language, "Write the report", "写报告")
@@ -96,7 +108,7 @@ def _present(question: Question, step: Step, conversation: Conversation) -> Repl
     files = counted_files(report[report.rfind("\n## ") :].count("\n- `"), question.language)
     claims = summary_of(report)
     place = say.report_at.format(count=len(_CITATION.findall(report)), path=path)
-    opening = (say.answer if claims else say.answer_empty).format(files=files)
+    opening = say.answer.format(files=files)
     unread = report.partition(f"\n## {say.unread}\n\n")[2].partition("\n\n## ")[0]
     parts = [opening, "\n".join(claims), f"{say.unread}:\n{unread}" if unread else "", place, say.footer]
     return Reply("\n\n".join(part for part in parts if part))
@@ -150,6 +162,17 @@ def _notes(found: Found, say: Phrases) -> tuple[str, ...]:
 def _none_found(wish: Wish, found: Found, say: Phrases) -> str:
     places = ", ".join((*wish.folders, *wish.names)) or f"{UPLOADS}, {WORKSPACE}"
     return " ".join([say.no_files.format(places=places), *_notes(Found(no_text=found.no_text), say)])
+
+
+def _nothing_found(question: Question, brought: Research, found: Found) -> str:
+    say = phrases(question.language)
+    count = sum(source.state in ("full", "part") for source in brought.sources)
+    files = counted_files(count, question.language)
+    told = say.answer_empty.format(files=files, what=title(question.text).rstrip(" .?!。？！"))
+    unread = unread_lines(question, brought, Notes(_notes(found, say)))
+    return "\n\n".join(
+        part for part in (told, f"{say.unread}:\n{unread}" if unread else "", say.footer) if part
+    )
 
 
 def _nothing_readable(brought: Research, found: Found, say: Phrases) -> str:

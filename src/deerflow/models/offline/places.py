@@ -91,7 +91,7 @@ class Found:
 def wish_of(conversation: Conversation) -> Wish:
     """Return which files the current question is about; none for small talk."""
     turn = conversation.current
-    if _SMALL_TALK.match(turn.question) and not turn.uploads:
+    if is_small_talk(turn.question) and not turn.uploads:
         return Wish()
     known = _known(conversation)
     files, folders = _named_paths(turn.question)
@@ -103,6 +103,11 @@ def wish_of(conversation: Conversation) -> Wish:
     if unknown:
         return Wish((), (), tuple(unknown))
     return Wish(folders=(UPLOADS, WORKSPACE)) if _ASKS_FOR_FILES.search(turn.question) else Wish()
+
+
+def is_small_talk(text: str) -> bool:
+    """Say whether `text` is a greeting or a question about the model itself."""
+    return bool(_SMALL_TALK.match(text))
 
 
 def find(wish: Wish, conversation: Conversation, language: Language) -> Found:

@@ -1,6 +1,7 @@
 """Reads a question: what it wants done, which aspects it names, and which words matter."""
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Literal
 
@@ -113,10 +114,17 @@ def key_terms(text: str) -> list[str]:
 
 def query_for(aspect: str, question: str) -> dict[str, float]:
     """Return weighted terms for an aspect: its own words first, then others for them, then the question's."""
-    query = widened(dict.fromkeys(key_terms(aspect), 1.0))
+    own = dict.fromkeys(key_terms(aspect), 1.0)
+    query = widened(own, share=0.5 if len(own) == 1 else 0.25)
     for term in key_terms(question):
         query.setdefault(term, 0.3)
     return query
+
+
+def coverage(aspect: str, found: Collection[str]) -> float:
+    """Return a factor for how many of an aspect's words a text has: all of them beats one of them often."""
+    own = set(key_terms(aspect))
+    return 0.5 + len(own.intersection(found)) / len(own) if len(own) > 1 else 1.0
 
 
 def _en_aspects(text: str, intent: Intent) -> list[str]:

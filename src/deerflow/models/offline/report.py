@@ -1,12 +1,12 @@
 """Writes the report: quoted sentences by aspect and file, each with the line that proves it."""
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from deerflow.models.offline.findings import Finding, Research, cited, labels_for, parse_cited
 from deerflow.models.offline.phrases import phrases
-from deerflow.models.offline.question import Question, query_for
+from deerflow.models.offline.question import Question, coverage, query_for
 from deerflow.models.offline.ranking import Bm25
 from deerflow.models.offline.sentences import shortened
 from deerflow.models.offline.words import terms
@@ -14,6 +14,8 @@ from deerflow.models.offline.words import terms
 MAX_PER_ASPECT = 30
 MAX_COLUMNS = 5
 CELL_CHARS = 140
+SUMMARY_FLOOR = 0.4
+"""How good, against the best one, a sentence must be to stand in the summary of an answer."""
 MAX_BYTES = 60_000
 """Below the size that one `write_file` call may have."""
 
@@ -69,7 +71,7 @@ def _report(question: Question, research: Research, notes: Notes, most: int) -> 
         parts += [f"## {say.comparison}", _table(question, research, aspects, labels)]
     for aspect in aspects:
         parts += [f"## {aspect}", _section(question, research, aspect, labels, most)]
-    unread = _unread(question, research, notes)
+    unread = unread_lines(question, research, notes)
     if unread:
         parts += [f"## {say.unread}", unread]
     parts += [f"## {say.sources}", _sources(question, research)]
@@ -98,58 +100,38 @@ def _summary(question: Question, research: Research, labels: dict[str, str]) -> 
     lines = [f"- {cited(item, label=labels.get(item.path))}" for item in best(question, research)]
     found = {item.aspect for item in research.findings}
     silent = [aspect for aspect in question.plan if aspect not in found]
-    if not lines:
-        lines = [f"*{say.nothing_on.format(what=title(question.text))}*"]
-    elif silent:
+    if silent:
         separator = "、" if question.language == "zh" else "; "
         lines += ["", f"*{say.nothing_on.format(what=separator.join(silent))}*"]
     return "\n".join(lines)
 
 
 def best(question: Question, research: Research, *, limit: int = 6) -> list[Finding]:
-    """Return the findings that fit the question best, from different files and aspects where possible."""
-    ranked = ranked_findings(question, research.findings)
+    """Return the findings that fit the question best; a wide question gets one of each file first."""
+    scored = _scored(question, research.findings)
+    ranked = [item for _, item in scored]
+    if question.intent == "ask":
+        return [item for score, item in scored[:limit] if score >= SUMMARY_FLOOR * scored[0][0]]
     if question.intent == "compare":  # what all files speak of can be compared, so it comes first
-        ranked.sort(key=lambda item: _aspects(question, research).index(item.aspect))
-    picked: list[Finding] = []
-    # Rounds: first one finding per file, then one per aspect, then whatever is best.
-    keys: tuple[Callable[[Finding], object], ...] = (_path, _aspect, _place)
-    for key in keys:
-        taken = {key(item) for item in picked}
-        for item in ranked:
-            if len(picked) < limit and item not in picked and key(item) not in taken:
-                picked.append(item)
-                taken.add(key(item))
-        if len(picked) >= min(limit, 4):
-            break
-    return picked
+        order = {aspect: number for number, aspect in enumerate(_aspects(question, research))}
+        ranked.sort(key=lambda item: order.get(item.aspect, len(order)))
+    first = {item.path: item for item in reversed(ranked)}
+    picked = [item for item in ranked if first[item.path] is item]
+    rest = [item for item in ranked if first[item.path] is not item]
+    return (picked + rest)[:limit]
 
 
-def _path(item: Finding) -> object:
-    return item.path
-
-
-def _aspect(item: Finding) -> object:
-    return item.aspect
-
-
-def _place(item: Finding) -> object:
-    return item.path, item.fragments
-
-
-def ranked_findings(question: Question, findings: Sequence[Finding]) -> list[Finding]:
+def _scored(question: Question, findings: Sequence[Finding]) -> list[tuple[float, Finding]]:
     """Return findings of all files in one order, best first: each reader ranked only its own."""
-    queries = {aspect: query_for(aspect, question.text) for aspect in question.plan}
-    index = Bm25(
-        [terms(item.text) for item in findings],
-        vocabulary=(term for query in queries.values() for term in query),
-    )
-    by_aspect = {aspect: index.scores(query) for aspect, query in queries.items()}
-    order = sorted(
-        range(len(findings)),
-        key=lambda place: (-by_aspect.get(findings[place].aspect, [0.0] * len(findings))[place], place),
-    )
-    return [findings[place] for place in order]
+    queries = {item.aspect: query_for(item.aspect, question.text) for item in findings}
+    texts = [terms(item.text) for item in findings]
+    index = Bm25(texts, vocabulary=(term for query in queries.values() for term in query))
+    scores = {aspect: index.scores(query) for aspect, query in queries.items()}
+    scored = [
+        (scores[item.aspect][place] * coverage(item.aspect, texts[place]), item)
+        for place, item in enumerate(findings)
+    ]
+    return sorted(scored, key=lambda pair: -pair[0])
 
 
 def _table(question: Question, research: Research, aspects: Sequence[str], labels: dict[str, str]) -> str:
@@ -197,7 +179,8 @@ def _section(question: Question, research: Research, aspect: str, labels: dict[s
     return "\n\n".join(parts)
 
 
-def _unread(question: Question, research: Research, notes: Notes) -> str:
+def unread_lines(question: Question, research: Research, notes: Notes) -> str:
+    """Return a list of what was not read, or not in full, and why."""
     say = phrases(question.language)
     lines = [
         f"- `{source.path}`: {source.detail or say.empty}"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from deerflow.models.offline.conversation import Conversation
 from deerflow.models.offline.findings import Finding, Research, finding
-from deerflow.models.offline.question import key_terms, main_points, query_for
+from deerflow.models.offline.question import coverage, key_terms, main_points, query_for
 from deerflow.models.offline.ranking import Bm25, centrality, is_repeat
 from deerflow.models.offline.reading import aligned, hits_of, source_of, texts_of
 from deerflow.models.offline.sentences import Sentence, sentences_of
@@ -96,14 +96,11 @@ def _scores(candidates: Sequence[_Candidate], aspects: Sequence[str], question: 
         if aspect in (main_points("en"), main_points("zh")):
             by_aspect.append(_central(candidates, index.scores(query)))
             continue
-        scores = index.scores(query)
         own = set(query_for(aspect, ""))
         by_aspect.append(
             [
-                score * (1.0 if len(candidate.sentence.fragments) == 1 else 0.95)
-                if own.intersection(candidate.context)
-                else 0.0
-                for score, candidate in zip(scores, candidates, strict=True)
+                score * coverage(aspect, candidate.context) if own.intersection(candidate.context) else 0.0
+                for score, candidate in zip(index.scores(query), candidates, strict=True)
             ]
         )
     return by_aspect

@@ -76,7 +76,7 @@ def _blocks(lines: Iterable[NumberedLine]) -> Iterator[tuple[str, list[NumberedL
         fence = _FENCE.match(text)
         starts = fenced or _STARTS_ITEM.match(text) is not None
         ends = bool(title or fence or starts or number != previous + 1 or _RULE.match(text))
-        if block and (ends or len(block) == LONGEST_BLOCK):
+        if block and (ends or len(block) == LONGEST_BLOCK or block[-1][1].lstrip().startswith("|")):
             yield heading, block
             block = []
         previous = number
@@ -99,13 +99,16 @@ def _split(block: list[NumberedLine], heading: str) -> Iterator[Sentence]:
         pieces.append(piece)
         length += len(piece) + 1
     joined = "\n".join(pieces)
-    begin = 0
+    begin = first = 0
     for end in [*_ends(joined), len(joined)]:
         fragments = []
-        for start, piece, (number, _) in zip(starts, pieces, block, strict=True):
-            part = piece[max(0, begin - start) : max(0, end - start)].strip()
+        for place in range(first, len(pieces)):
+            if starts[place] >= end:
+                break
+            first = place  # the next sentence begins on the line where this one ends
+            part = pieces[place][max(0, begin - starts[place]) : end - starts[place]].strip()
             if part:
-                fragments.append(Fragment(number, part))
+                fragments.append(Fragment(block[place][0], part))
         begin = end
         if fragments:
             yield _cut(tuple(fragments), heading)
