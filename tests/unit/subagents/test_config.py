@@ -1,0 +1,94 @@
+"""Types, statuses and the registry."""
+
+import itertools
+import logging
+
+import pytest
+
+from deerflow.config import SubagentsSettings
+from deerflow.config.subagents import CustomSubagent, SubagentOverride
+from deerflow.errors import ConflictError, NotFoundError
+from deerflow.subagents import SubagentConfig, SubagentRegistry, SubagentResult, SubagentStatus
+
+ALLOWED = {
+    ("pending", "running"),
+    ("pending", "cancelled"),
+    ("pending", "failed"),
+    ("running", "completed"),
+    ("running", "failed"),
+    ("running", "cancelled"),
+    ("running", "timed_out"),
+}
+
+
+@pytest.mark.parametrize(("before", "after"), list(itertools.product(SubagentStatus, SubagentStatus)))
+def test_a_status_goes_only_forward(before: SubagentStatus, after: SubagentStatus) -> None:
+    result = SubagentResult("t", "trace", status=before)
+
+    if (before, after) in ALLOWED:
+        assert result.becoming(after, result="x").result == "x"
+    else:
+        with pytest.raises(ConflictError, match=f"is {before} and cannot become {after}"):
+            result.becoming(after)
+
+
+def test_a_config_starts_from_the_agreed_defaults() -> None:
+    config = SubagentConfig(name="x", description="d", system_prompt="p")
+
+    assert (config.tools, config.disallowed_tools, config.model) == (None, ("task",), "inherit")
+    assert (config.max_turns, config.timeout_seconds) == (50, 900)
+
+
+def test_the_built_in_types_are_there_with_their_limits() -> None:
+    registry = SubagentRegistry(SubagentsSettings())
+
+    assert [(c.name, c.max_turns, c.timeout_seconds) for c in registry] == [
+        ("general-purpose", 150, 900),
+        ("bash", 60, 900),
+    ]
+
+
+def test_one_agents_override_wins_over_what_is_said_for_all() -> None:
+    registry = SubagentRegistry(
+        SubagentsSettings(
+            timeout_seconds=100,
+            max_turns=7,
+            agents={"bash": SubagentOverride(timeout_seconds=5, model="small", skills=("a",))},
+        )
+    )
+    general, bash = registry.get("general-purpose"), registry.get("bash")
+
+    assert (general.timeout_seconds, general.max_turns, general.model) == (100, 7, "inherit")
+    assert (bash.timeout_seconds, bash.max_turns, bash.model, bash.skills) == (5, 7, "small", ("a",))
+
+
+def test_a_type_of_ones_own_keeps_what_it_says_itself() -> None:
+    said = CustomSubagent(description="d", system_prompt="p", max_turns=3, tools=("ls",))
+    unsaid = CustomSubagent(description="d", system_prompt="p", disallowed_tools=None)
+    registry = SubagentRegistry(
+        SubagentsSettings(timeout_seconds=100, max_turns=7, custom_agents={"one": said, "two": unsaid})
+    )
+
+    assert (registry.get("one").max_turns, registry.get("one").timeout_seconds) == (3, 100)
+    assert (registry.get("two").max_turns, registry.get("two").disallowed_tools) == (7, ())
+
+
+@pytest.mark.parametrize("spelling", ["general-purpose", "general_purpose", " General Purpose "])
+def test_a_name_is_found_however_models_spell_it(spelling: str) -> None:
+    assert SubagentRegistry(SubagentsSettings()).get(spelling).name == "general-purpose"
+
+
+def test_an_unknown_name_is_told_the_known_ones() -> None:
+    registry = SubagentRegistry(SubagentsSettings())
+
+    with pytest.raises(NotFoundError, match="'reviewer' not found; use one of: general-purpose, bash"):
+        registry.get("reviewer")
+    with pytest.raises(NotFoundError, match=r"'bash' not found; use one of: general-purpose$"):
+        registry.get("bash", has_shell=False)
+
+
+def test_an_override_of_nobody_is_named_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        SubagentRegistry(SubagentsSettings(agents={"bahs": SubagentOverride(max_turns=1)}))
+
+    assert "subagents.agents.bahs names no sub-agent" in caplog.text
