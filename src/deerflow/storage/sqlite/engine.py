@@ -11,6 +11,7 @@ import shutil
 import sqlite3
 import tempfile
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -19,7 +20,7 @@ from typing import Any, TypeVar, cast
 from deerflow.errors import ConfigError, StorageError
 from deerflow.storage.sqlite.connect import WAL_BYTES, connect, create_file, is_busy, plain_words
 from deerflow.storage.sqlite.migrations import migrate
-from deerflow.storage.sqlite.writer import Unit, Writer
+from deerflow.storage.sqlite.writer import PATIENCE_SECONDS, Unit, Writer
 
 logger = logging.getLogger(__name__)
 
@@ -34,6 +35,7 @@ class Engine:
         """Open the file, blocking; `Engine.open` does it beside the loop."""
         self.path = path
         self._is_temporary = is_temporary
+        self._is_closed = False
         create_file(path)
         try:
             with plain_words(path):
@@ -56,8 +58,11 @@ class Engine:
     @classmethod
     async def open_temporary(cls) -> "Engine":
         """Open a database that vanishes when it is closed."""
-        folder = await asyncio.to_thread(tempfile.mkdtemp, prefix="deerflow-")
-        return await asyncio.to_thread(lambda: cls(Path(folder) / "deerflow.db", is_temporary=True))
+
+        def made() -> Engine:
+            return cls(Path(tempfile.mkdtemp(prefix="deerflow-")) / "deerflow.db", is_temporary=True)
+
+        return await asyncio.to_thread(made)
 
     async def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Run `work` in a transaction and return its result once it is committed.
@@ -77,8 +82,7 @@ class Engine:
 
     async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Run a read that may take long in a reader thread."""
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._pool, self._read_here, work)
+        return await asyncio.wrap_future(self._far(work))
 
     async def peek(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Run a read of a few rows by index at once, on this thread."""
@@ -92,13 +96,14 @@ class Engine:
         try:
             return self._peek(work)
         except _NearIsTaken:
-            return self._pool.submit(self._read_here, work).result()
+            return self._far(work).result()
 
     async def aclose(self) -> None:
         """Finish all writes, then close the file; a temporary one is gone."""
         await asyncio.to_thread(self._close)
 
     def _close(self) -> None:
+        self._is_closed = True
         self._writer.close()
         self._copier.close()
         self._pool.shutdown(wait=True)
@@ -121,6 +126,11 @@ class Engine:
         finally:
             self._near_lock.release()
 
+    def _far(self, work: Callable[[sqlite3.Connection], T]) -> "Future[T]":
+        if self._is_closed:
+            raise StorageError(f"the database {self.path} is closed")
+        return self._pool.submit(self._read_here, work)
+
     def _read_here(self, work: Callable[[sqlite3.Connection], T]) -> T:
         with plain_words(self.path):
             connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
@@ -142,6 +152,7 @@ class _Copier:
         self._wal = path.with_name(path.name + "-wal")
         self._wake = threading.Event()
         self._is_closed = False
+        self._connection = connect(path)
         self._thread = threading.Thread(target=self._run, name="deerflow-wal", daemon=True)
         self._thread.start()
 
@@ -159,29 +170,32 @@ class _Copier:
         self._thread.join()
 
     def _run(self) -> None:
-        connection = connect(self._path)
         while not self._is_closed:
             self._wake.wait()
             self._wake.clear()
             try:
-                connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
+                self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
             except sqlite3.Error as error:
                 # Nothing is lost: the log only stays longer, and the next commit asks again.
                 logger.warning("database %s: its log could not be copied: %s", self._path, error)
-        connection.close()
+        self._connection.close()
 
 
 def _prepare(path: Path, *, is_temporary: bool) -> sqlite3.Connection:
-    connection = connect(path)
-    try:
-        connection.execute("PRAGMA journal_mode = WAL")
-        if is_temporary:
-            connection.execute("PRAGMA synchronous = OFF")
-        migrate(connection, path)
-    except BaseException:
-        connection.close()
-        raise
-    return connection
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        connection = connect(path)
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            if is_temporary:
+                connection.execute("PRAGMA synchronous = OFF")
+            migrate(connection, path)
+            return connection
+        except BaseException as error:
+            connection.close()
+            # Two processes that open a new file at once can be in each other's way for a moment.
+            if not is_busy(error) or time.monotonic() > deadline:
+                raise
 
 
 def _in_snapshot(connection: sqlite3.Connection, work: Callable[[sqlite3.Connection], T]) -> T:

@@ -135,11 +135,12 @@ def migrate(connection: sqlite3.Connection, path: Path, *, steps: tuple[str, ...
 
 
 def _check_ours(connection: sqlite3.Connection, path: Path, newest: int) -> None:
+    connection.execute("BEGIN")  # one look, not three: another process may be migrating right now
     version = _version(connection)
     mark = connection.execute("PRAGMA application_id").fetchone()[0]
     has_tables = connection.execute("SELECT EXISTS (SELECT 1 FROM sqlite_master)").fetchone()[0]
-    # Read again after the look at the tables: both may be news of a process that migrates right now.
-    if has_tables and mark != APPLICATION_ID and not _is_ours_now(connection):
+    connection.execute("COMMIT")
+    if has_tables and mark != APPLICATION_ID:
         raise ConfigError(
             f"{path} is the database of another program or of DeerFlow 2: set database.sqlite_dir "
             "to another folder, or move the file away"
@@ -149,11 +150,6 @@ def _check_ours(connection: sqlite3.Connection, path: Path, newest: int) -> None
             f"{path} was written by a newer DeerFlow (schema {version}, this one knows {newest}): "
             "update DeerFlow, or set database.sqlite_dir to another folder"
         )
-
-
-def _is_ours_now(connection: sqlite3.Connection) -> bool:
-    mark: int = connection.execute("PRAGMA application_id").fetchone()[0]
-    return mark == APPLICATION_ID
 
 
 def _apply(connection: sqlite3.Connection, script: str, version: int) -> None:

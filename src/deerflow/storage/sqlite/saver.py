@@ -20,7 +20,6 @@ from langgraph.checkpoint.base import (
     DeltaChannelHistory,
     get_checkpoint_metadata,
 )
-from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from typing_extensions import override
 
 from deerflow.errors import ConflictError, InvalidInputError
@@ -31,20 +30,14 @@ from deerflow.storage.sqlite import checkpoints as rows
 from deerflow.storage.sqlite.checkpoint_walk import PAGE, Listing
 from deerflow.storage.sqlite.checkpoints import CheckpointRow, NewCheckpoint, Place
 from deerflow.storage.sqlite.engine import Engine
-
-
-def strict_serializer(allowed: Sequence[tuple[str, str]] = ()) -> JsonPlusSerializer:
-    """Return the serializer of checkpoints: msgpack, known types only; `allowed` adds (module, class)."""
-    return JsonPlusSerializer(
-        pickle_fallback=False, allowed_json_modules=None, allowed_msgpack_modules=list(allowed) or None
-    )
+from deerflow.storage.sqlite.serializer import StrictSerializer
 
 
 class SqliteSaver(BaseCheckpointSaver[int]):
     """Checkpoints of all threads in the engine's file."""
 
-    def __init__(self, engine: Engine, *, serde: JsonPlusSerializer | None = None) -> None:
-        super().__init__(serde=serde or strict_serializer())
+    def __init__(self, engine: Engine, *, serde: StrictSerializer | None = None) -> None:
+        super().__init__(serde=serde or StrictSerializer())
         self._engine = engine
 
     @override
