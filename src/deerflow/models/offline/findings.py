@@ -100,7 +100,8 @@ def labels_for(paths: Iterable[str]) -> dict[str, str]:
 
 def to_text(research: Research, *, aspects: Iterable[str], language: Language) -> str:
     """Write research down as a sub-agent's answer."""
-    lines = []
+    # A sentence opens it: the harness may put words of its own in front of the first line.
+    lines = ["文件中的相关原文：" if language == "zh" else "What the files say, quoted:", ""]
     for aspect in aspects:
         found = [item for item in research.findings if item.aspect == aspect]
         nothing = "没有找到相关内容。" if language == "zh" else "Nothing found."

@@ -4,6 +4,8 @@ Each call looks at what this turn has done so far and returns the one next step.
 """
 
 import re
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from deerflow.models.offline.conversation import Conversation, Step
 from deerflow.models.offline.findings import Research, to_text
@@ -24,7 +26,7 @@ from deerflow.models.offline.reading import next_reads
 from deerflow.models.offline.reply import Call, Reply, label
 from deerflow.models.offline.report import Notes, slug, summary_of, title, unread_lines, write_report
 from deerflow.models.offline.research import grep_words, research
-from deerflow.models.offline.tasks import gathered, next_tasks, parse_part, split
+from deerflow.models.offline.tasks import failed_parts, gathered, next_tasks, parse_part, split
 from deerflow.models.offline.words import Language, language_of
 
 MAX_WRITES = 2
@@ -68,26 +70,29 @@ def lead_reply(conversation: Conversation) -> Reply:
     return _work(question, found, written, conversation)
 
 
+@dataclass(frozen=True, slots=True)
+class _Progress:
+    """How far the research is: calls to make, or what it brought."""
+
+    calls: tuple[Call, ...] = ()
+    brought: Research = Research()
+    notes: tuple[str, ...] = ()
+
+
 def _work(question: Question, found: Found, written: list[Step], conversation: Conversation) -> Reply:
     say = phrases(question.language)
-    if "task" in conversation.tools:
-        parts = split(question, found.files)
-        calls = next_tasks(parts, conversation)
-        brought = Research() if calls else gathered(parts, conversation)
-    elif conversation.tools & {"read_file", "grep"}:
-        words = grep_words(question.plan, question.text)
-        calls = next_reads(found.files, words, conversation, question.language)
-        plan, language = question.plan, question.language
-        brought = Research() if calls else research(found.files, plan, question.text, conversation, language)
-    else:
+    if not conversation.tools & {"task", "read_file", "grep"}:
         return Reply(say.cannot_read)
-    if calls:
-        return _planned(tuple(calls), question, conversation, active=1)
+    delegates = "task" in conversation.tools
+    progress = (_delegated if delegates else _own)(question, found.files, conversation)
+    if progress.calls:
+        return _planned(progress.calls, question, conversation, active=1)
+    brought, notes = progress.brought, Notes((*progress.notes, *_notes(found, say)))
     if all(source.state in ("failed", "empty") for source in brought.sources):
-        return Reply(_nothing_readable(brought, found, say))
+        return Reply(_nothing_readable(brought, notes, say))
     if not brought.findings:
-        return Reply(_nothing_found(question, brought, found))
-    report = write_report(question, brought, Notes(_notes(found, say)))
+        return Reply(_nothing_found(question, brought, notes))
+    report = write_report(question, brought, notes)
     if "write_file" in conversation.tools and len(written) < MAX_WRITES:
         why = label(question.language, "Write the report", "写报告")
         path = _free_path(question, conversation)
@@ -96,6 +101,34 @@ def _work(question: Question, found: Found, written: list[Step], conversation: C
     if written:
         return Reply(f"{say.write_failed.format(reason=written[-1].result.strip()[:300])}\n\n{report}")
     return Reply(report)
+
+
+def _own(question: Question, files: Sequence[str], conversation: Conversation) -> _Progress:
+    """Search and read without help."""
+    words = grep_words(question.plan, question.text)
+    calls = next_reads(files, words, conversation, question.language)
+    if calls:
+        return _Progress(tuple(calls))
+    brought = research(files, question.plan, question.text, conversation, question.language)
+    return _Progress(brought=brought)
+
+
+def _delegated(question: Question, files: Sequence[str], conversation: Conversation) -> _Progress:
+    """Have sub-agents search and read; the lead closes the gap where one of them failed."""
+    parts = split(question, files)
+    calls = next_tasks(parts, conversation)
+    if calls:
+        return _Progress(tuple(calls))
+    brought, failed = gathered(parts, conversation), failed_parts(parts, conversation)
+    if not failed:
+        return _Progress(brought=brought)
+    say = phrases(question.language)
+    notes = tuple(say.failed_task.format(task=part.title, reason=reason) for part, reason in failed.items())
+    left = tuple(dict.fromkeys(path for part in failed for path in part.files))
+    own = _own(question, left, conversation)
+    sources = {source.path: source for source in (*own.brought.sources, *brought.sources)}
+    findings = tuple(dict.fromkeys((*brought.findings, *own.brought.findings)))
+    return _Progress(own.calls, Research(findings, tuple(sources.values())), notes)
 
 
 def _present(question: Question, step: Step, conversation: Conversation) -> Reply:
@@ -164,20 +197,20 @@ def _none_found(wish: Wish, found: Found, say: Phrases) -> str:
     return " ".join([say.no_files.format(places=places), *_notes(Found(no_text=found.no_text), say)])
 
 
-def _nothing_found(question: Question, brought: Research, found: Found) -> str:
+def _nothing_found(question: Question, brought: Research, notes: Notes) -> str:
     say = phrases(question.language)
     count = sum(source.state in ("full", "part") for source in brought.sources)
     files = counted_files(count, question.language)
     told = say.answer_empty.format(files=files, what=title(question.text).rstrip(" .?!。？！"))
-    unread = unread_lines(question, brought, Notes(_notes(found, say)))
+    unread = unread_lines(question, brought, notes)
     return "\n\n".join(
         part for part in (told, f"{say.unread}:\n{unread}" if unread else "", say.footer) if part
     )
 
 
-def _nothing_readable(brought: Research, found: Found, say: Phrases) -> str:
+def _nothing_readable(brought: Research, notes: Notes, say: Phrases) -> str:
     lines = [f"- {source.path}: {source.detail or say.empty}" for source in brought.sources]
-    return "\n".join([say.nothing_readable, "", *lines, *(f"- {note}" for note in _notes(found, say))])
+    return "\n".join([say.nothing_readable, "", *lines, *(f"- {note}" for note in notes.lines)])
 
 
 def _thread_language(conversation: Conversation) -> Language:

@@ -70,7 +70,7 @@ _ENGLISH = Phrases(
     lines_of="{read} of {lines} lines",
     limit="only {read} lines were read, from line 1 to {last}; the limit for one reader was reached",
     passages="passages found: {count}",
-    failed_task="the sub-agent for this part failed: {reason}",
+    failed_task="the sub-agent “{task}” brought nothing, so its files were read without it: {reason}",
     no_answer="it returned nothing usable",
     narrowed="{count} more files were left out: {limit} is the most for one report; kept were those that "
     "mention the question's words most often",
@@ -111,7 +111,7 @@ _CHINESE = Phrases(
     lines_of="{lines} 行中的 {read} 行",
     limit="只读了 {read} 行（第 1 行到第 {last} 行），已达到一次阅读的上限",
     passages="找到 {count} 处",
-    failed_task="负责这部分的子智能体失败了：{reason}",
+    failed_task="子智能体“{task}”没有带回内容，它的文件改由主智能体阅读：{reason}",
     no_answer="没有返回可用的内容",
     narrowed="另有 {count} 个文件没有阅读：一份报告最多 {limit} 个文件，保留了提到问题用词最多的那些",
     not_text="有 {count} 个文件从名称看不是文本，已跳过：{names}",

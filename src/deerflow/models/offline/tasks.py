@@ -1,10 +1,10 @@
 """The parts of a question that sub-agents work on, and the words in which they are asked."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from deerflow.models.offline.conversation import Conversation, Step
+from deerflow.models.offline.conversation import Conversation
 from deerflow.models.offline.findings import Finding, Research, Source, from_text
 from deerflow.models.offline.phrases import phrases
 from deerflow.models.offline.question import Question
@@ -106,29 +106,31 @@ def next_tasks(parts: Sequence[Part], conversation: Conversation) -> list[Call]:
 
 
 def gathered(parts: Sequence[Part], conversation: Conversation) -> Research:
-    """Return what all sub-agents brought together, with a note for each that failed."""
-    answers = {step.argument("prompt"): step for step in conversation.steps("task")}
+    """Return what all sub-agents brought together."""
     findings: list[Finding] = []
     sources: dict[str, Source] = {}
-    for part in parts:
-        brought = _brought(part, answers.get(part.prompt))
+    for part, brought in _answers(parts, conversation):
         findings += [found for found in brought.findings if found.path in part.files]
         for source in brought.sources:
             known = sources.get(source.path)
             if known is None or known.state == "failed":
                 sources[source.path] = source
+        for found in findings:
+            sources.setdefault(found.path, Source(found.path, "full"))
     return Research(tuple(findings), tuple(sources.values()))
 
 
-def _brought(part: Part, answer: Step | None) -> Research:
-    say = phrases(part.language)
-    brought = from_text(answer.result) if answer else Research()
-    if brought.sources or brought.findings:
-        named = {source.path for source in brought.sources}
-        quoted = {found.path for found in brought.findings} - named
-        return Research(
-            brought.findings, (*brought.sources, *(Source(path, "full") for path in sorted(quoted)))
-        )
-    reason = " ".join(answer.result.split())[:300] if answer else ""
-    note = say.failed_task.format(reason=reason or say.no_answer)
-    return Research(sources=tuple(Source(path, "failed", note) for path in part.files))
+def failed_parts(parts: Sequence[Part], conversation: Conversation) -> dict[Part, str]:
+    """Return the parts whose sub-agent brought nothing, each with what it said instead."""
+    said = {step.argument("prompt"): step.result for step in conversation.steps("task")}
+    return {
+        part: " ".join(said.get(part.prompt, "").split())[:300] or phrases(part.language).no_answer
+        for part, brought in _answers(parts, conversation)
+        if not (brought.findings or brought.sources)
+    }
+
+
+def _answers(parts: Sequence[Part], conversation: Conversation) -> Iterator[tuple[Part, Research]]:
+    said = {step.argument("prompt"): step.result for step in conversation.steps("task")}
+    for part in parts:
+        yield part, from_text(said.get(part.prompt, ""))

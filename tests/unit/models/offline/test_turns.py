@@ -364,7 +364,7 @@ async def test_a_report_that_cannot_be_written_is_given_in_the_answer(desk: Desk
     assert desk.false_claims(messages[-1].text) == []
 
 
-async def test_a_failing_sub_agent_is_reported_and_the_others_count(desk: Desk) -> None:
+async def test_the_lead_closes_the_gap_of_a_failed_sub_agent_and_says_so(desk: Desk) -> None:
     paths = put_notes(desk)
 
     class Flaky(Desk):
@@ -378,7 +378,8 @@ async def test_a_failing_sub_agent_is_reported_and_the_others_count(desk: Desk) 
 
     report = flaky.report()
     assert_every_claim_is_proven(flaky, report)
-    assert "the sub-agent for this part failed: Task timed out after 900 seconds." in report
+    assert "brought nothing, so its files were read without it: Task timed out after 900 seconds." in report
+    assert "Each shard costs 250 dollars a month." in report
 
 
 async def test_reminders_of_the_harness_are_no_questions(desk: Desk) -> None:
