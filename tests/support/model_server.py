@@ -381,12 +381,13 @@ class _Connection(asyncio.Protocol):
             return
         raw = bytes(self._buffer[end + 4 : size])
         del self._buffer[:size]
-        path = lines[0].split(" ")[1]
-        self._task = asyncio.ensure_future(self._answer(path, headers, raw))
+        target = lines[0].split(" ")[1]
+        self._task = asyncio.ensure_future(self._answer(target, headers, raw))
 
-    async def _answer(self, path: str, headers: Mapping[str, str], raw: bytes) -> None:
+    async def _answer(self, target: str, headers: Mapping[str, str], raw: bytes) -> None:
+        path = target.partition("?")[0]
         if path.endswith("/chat/completions"):
-            await self._complete(path, headers, raw)
+            await self._complete(target, headers, raw)
         elif path.endswith("/stats"):
             self._json(200, self._model.stats())
         elif path.endswith("/reset"):
