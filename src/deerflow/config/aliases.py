@@ -42,7 +42,8 @@ def canonical_use(use: str) -> str:
 
 def resolve_use(use: str) -> object:
     """Import the object that `use` names as `module:name`."""
-    name = canonical_use(use)
+    alias = canonical_use(use)
+    name = alias if ":" in alias else use.strip()  # a tier's class still goes by its own name
     if not _USE.fullmatch(name):
         raise ConfigError(
             f"use: {use!r} is not of the form `module:name`, such as `langchain_openai:ChatOpenAI`"

@@ -64,7 +64,8 @@ def _explain(
     slot = slot_at(section, _path(detail))
     own_words = str(detail.get("ctx", {}).get("error", "")) if detail["type"] == "value_error" else ""
     if detail["type"] == "missing":
-        text = f"{dotted(path)} is missing{at}: {slot.description if slot else 'it is needed'}"
+        needed = (slot.description or slot.allowed) if slot else "it is needed"
+        text = f"{dotted(path)} is missing{at}: {needed}"
     elif not path or (own_words and isinstance(detail["input"], dict | Section)):
         text = f"{dotted(path)}{at}: {own_words or detail['msg']}".removeprefix(": ")
     else:

@@ -87,7 +87,7 @@ class MemorySettings(Section):
         """Move keys that older files have right under `memory:` to `backend_config`."""
         if not isinstance(data, Mapping):
             return data
-        flat = {key: value for key, value in data.items() if _is_legacy(key) and value is not None}
+        flat = {key: value for key, value in data.items() if _is_legacy(key)}
         backend = data.get("backend_config") or {}
         if not flat or not isinstance(backend, Mapping):
             return data

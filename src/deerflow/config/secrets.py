@@ -7,7 +7,7 @@ from typing import Any
 HIDDEN = "(hidden)"
 SHOWN_CHARS = 80
 
-_SECRET_WORDS = frozenset(
+SECRET_WORDS = frozenset(
     {
         "authorization",
         "cookie",
@@ -35,7 +35,7 @@ _SHORTEST_SECRET = 6
 def is_secret_key(name: str) -> bool:
     """Tell whether a key of this name usually holds a secret: `api_key` does, `max_tokens` does not."""
     words = _WORD.findall(name)
-    return bool(words) and words[-1].lower() in _SECRET_WORDS
+    return bool(words) and words[-1].lower() in SECRET_WORDS
 
 
 def is_secret_path(path: tuple[str | int, ...]) -> bool:

@@ -15,6 +15,7 @@ from deerflow.config.extensions import ExtensionsSettings
 from deerflow.config.extensions_file import save_extensions
 from deerflow.config.load import LoadedSettings, load_from
 from deerflow.config.settings import RESTART_ONLY
+from deerflow.config.yaml_file import MAX_BYTES
 from deerflow.errors import ConfigError
 
 logger = logging.getLogger(__name__)
@@ -133,9 +134,17 @@ def _stamp_of(path: Path) -> tuple[int, int, int, int] | None:
 def _digest(watched: tuple[Path, ...]) -> bytes:
     digest = hashlib.sha256()
     for path in watched:
-        try:
-            content = path.read_bytes()
-        except OSError as error:
-            content = f"unreadable {error.errno}".encode()
+        content = _content(path)
         digest.update(len(content).to_bytes(8, "big") + content)
     return digest.digest()
+
+
+def _content(path: Path) -> bytes:
+    """Return what a reader of settings would get; never wait for a pipe, never take in a huge file."""
+    try:
+        if not path.is_file():
+            return b"no file"
+        with path.open("rb") as file:
+            return file.read(MAX_BYTES + 1)
+    except OSError as error:
+        return f"unreadable {error.errno}".encode()

@@ -11,7 +11,7 @@ from typing import IO, Any, Literal
 from typing_extensions import override
 
 from deerflow.config import LoadedSettings
-from deerflow.config.secrets import HIDDEN, is_secret_key, secret_values, without_login
+from deerflow.config.secrets import HIDDEN, SECRET_WORDS, is_secret_key, secret_values, without_login
 
 logger = logging.getLogger(__name__)
 
@@ -28,7 +28,8 @@ _SECRET_SHAPES = re.compile(
 """Keys and tokens of well-known providers, and signed web tokens."""
 
 _ASSIGNMENT = re.compile(
-    r"(?P<name>[A-Za-z][\w-]*)(?P<sign>[\"']?\s*[=:]\s*[\"']?)(?P<value>[^\s\"',;&}]{6,})"
+    rf"(?i)(?<![\w-])(?P<name>[\w-]*?(?:{'|'.join(sorted(SECRET_WORDS, key=len, reverse=True))}))"
+    r"(?P<sign>[\"']?\s{0,3}[=:]\s{0,3}[\"']?)(?P<value>[^\s\"',;&}]{6,})"
 )
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029]")
 _STANDARD_FIELDS = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}

@@ -1,0 +1,160 @@
+"""Log lines: their form, and what never stands in them."""
+
+import io
+import json
+import logging
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from deerflow.config import load_settings
+from deerflow.observability import configure_logging, log_settings, secrets_of
+from deerflow.observability.logs import LogFormat
+
+logger = logging.getLogger("deerflow.test")
+
+
+@pytest.fixture(autouse=True)
+def _logging_as_it_was() -> Iterator[None]:
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+
+
+def lines_of(stream: io.StringIO) -> list[str]:
+    return stream.getvalue().splitlines()
+
+
+def test_text_lines_have_level_logger_and_message() -> None:
+    stream = io.StringIO()
+    configure_logging("info", "text", stream=stream)
+
+    logger.debug("not this")
+    logger.info("run %s started", "r1", extra={"trace_id": "t1"})
+
+    (line,) = lines_of(stream)
+    assert line.endswith("INFO    deerflow.test: run r1 started trace_id=t1")
+
+
+def test_json_lines_are_objects_with_extra_fields() -> None:
+    stream = io.StringIO()
+    configure_logging("info", "json", stream=stream)
+
+    logger.warning(
+        "run %s\nstopped", "r1", extra={"run_id": "r1", "count": 3, "what": {"api_key": "abcdefgh"}}
+    )
+
+    line = json.loads(stream.getvalue())
+    assert (line["level"], line["message"], line["count"]) == ("warning", "run r1\nstopped", 3)
+    assert line["what"] == {"api_key": "(hidden)"}
+    assert line["time"].endswith("+00:00")
+
+
+def test_configuring_again_replaces_the_first() -> None:
+    first, second = io.StringIO(), io.StringIO()
+    configure_logging("info", "text", stream=first)
+    configure_logging("error", "text", stream=second)
+
+    logger.warning("too quiet")
+    logger.error("heard")
+
+    assert first.getvalue() == ""
+    assert len(lines_of(second)) == 1
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+@pytest.mark.parametrize(
+    "message",
+    [
+        "key sk-proj-abcdefghijklmnop was refused",
+        "Authorization: Bearer abcdefgh.ijklmnop",
+        "calling https://user:hunter2hunter2@example.org/path",
+        "api_key=abcdefghijkl&x=1",
+        "{'client_secret': 'abcdefghijkl'}",
+        '{"password": "abcdefghijkl"}',
+        "token: abcdefghijkl",
+        "known-to-us here",
+        "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.abcdefghijkl",
+        "ghp_abcdefghijklmnopqrst",
+    ],
+)
+def test_secrets_are_taken_out(form: LogFormat, message: str) -> None:
+    stream = io.StringIO()
+    configure_logging("info", form, secrets=["known-to-us"], stream=stream)
+
+    logger.info("%s", message)
+    try:
+        raise ValueError(message)
+    except ValueError:
+        logger.exception("failed")
+
+    text = stream.getvalue()
+    assert "(hidden)" in text
+    for secret in ("abcdefgh", "hunter2hunter2", "known-to-us"):
+        assert secret not in text
+
+
+@pytest.mark.parametrize("unit", ["a-", "key=", "://", "key ", "eyJ.", "token"])
+def test_a_huge_message_is_cleaned_quickly(unit: str) -> None:
+    stream = io.StringIO()
+    configure_logging("info", "text", stream=stream)
+    start = time.process_time()
+
+    logger.info("%s", unit * 100_000)
+
+    assert time.process_time() - start < 5
+
+
+def test_ordinary_words_stay() -> None:
+    stream = io.StringIO()
+    configure_logging("info", "text", stream=stream)
+
+    logger.info("max_tokens=200000 model: claude-sonnet-4-5 thread: 0f8fad5b-d9cb-469f key=a")
+
+    assert "(hidden)" not in stream.getvalue()
+
+
+def test_a_line_break_in_what_was_sent_makes_no_new_line() -> None:
+    stream = io.StringIO()
+    configure_logging("info", "text", stream=stream)
+
+    logger.info("title is %s", "x\n2026-01-01 00:00:00 ERROR   deerflow: forged\x1b[31m\u2028")
+
+    assert len(lines_of(stream)) == 1
+    assert "\x1b" not in stream.getvalue()
+
+
+def test_a_traceback_is_kept() -> None:
+    stream = io.StringIO()
+    configure_logging("info", "text", stream=stream)
+
+    try:
+        raise KeyError("missing")
+    except KeyError:
+        logger.exception("run failed")
+
+    assert "KeyError: 'missing'" in lines_of(stream)[-1]
+    assert len(lines_of(stream)) > 3
+
+
+def test_settings_give_their_secrets_and_their_problems(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text(
+        "models: [{name: a, use: 'x:Y', model: m, api_key: plain-secret}, "
+        "{name: b, use: 'x:Y', model: m, api_key: $UNSET}]\nnonsense: 1\n"
+    )
+    loaded = load_settings(env={"OTHER_TOKEN": "env-secret"}, cwd=tmp_path)
+    stream = io.StringIO()
+    configure_logging("info", "text", secrets=secrets_of(loaded), stream=stream)
+
+    log_settings(loaded)
+    logger.info("plain-secret and env-secret")
+
+    text = stream.getvalue()
+    assert "nonsense" in text
+    assert "UNSET is not set" in text
+    assert "plain-secret" not in text
+    assert "env-secret" not in text
