@@ -22,7 +22,15 @@ VARIABLES = {
     "Absent: the folder of `config.yaml`, or the current one.",
     "DEER_FLOW_HOME": "Where threads, files and the database are kept. Absent: `.deer-flow` in the project.",
     "DEER_FLOW_SKILLS_PATH": "The folder of skills, when `skills.path` does not say. Absent: `skills/`.",
-    "DEER_FLOW_AUTH_DISABLED": "Set to 1 to serve other addresses than this computer's without login.",
+    "DEER_FLOW_AUTH_DISABLED": "Set to 1 to serve other addresses than this computer's without login; not "
+    "heard in production.",
+    "DEER_FLOW_ENV": "`production` for a server that others reach; also `ENVIRONMENT`.",
+    "GATEWAY_HOST": "With `deerflow serve`: the address to listen on. Absent: 127.0.0.1.",
+    "GATEWAY_PORT": "With `deerflow serve`: the port to listen on. Absent: 2026.",
+    "GATEWAY_CORS_ORIGINS": "Other pages' addresses that may use the API, with commas between them.",
+    "GATEWAY_ENABLE_DOCS": "Set to false to hide the API's own pages at `/docs`.",
+    "DEER_FLOW_SANDBOX_HOST": "With `aio`: where published ports of containers are reached.",
+    "DEER_FLOW_SANDBOX_BIND_HOST": "With `aio`: the address that containers' ports are published on.",
     "HOST": "With `make run`: the address to listen on. Absent: 127.0.0.1.",
     "PORT": "With `make run`: the port to listen on. Absent: 2026.",
 }

@@ -109,7 +109,7 @@ class SettingsSource:
             return
         if not old.exists():
             raise ConfigError(f"{old} is gone; put it back, or restart to go on without it")
-        if places.config == old and old.stat().st_size == 0:
+        if places.config == old and old.is_file() and old.stat().st_size == 0:
             raise ConfigError(f"{old} is empty")
 
 

@@ -11,6 +11,7 @@ from support.project import Project
 import deerflow
 from deerflow.config import ExtensionsSettings, Section, Settings
 from deerflow.config.describe import sections_in
+from deerflow.config.environment import VARIABLES
 from deerflow.config.settings import RESTART_ONLY, WAITING
 
 ROOT = Path(__file__).parents[3]
@@ -90,3 +91,13 @@ def test_a_section_that_is_read_is_not_called_waiting(name: str) -> None:
     ]
 
     assert readers == [], f"take {name} out of WAITING in config/settings.py"
+
+
+def test_every_variable_that_is_read_is_described() -> None:
+    read = {
+        name
+        for path in PACKAGE.rglob("*.py")
+        for name in re.findall(r'"((?:DEER_FLOW|GATEWAY)_[A-Z_]+)"', path.read_text("utf-8"))
+    }
+
+    assert read - set(VARIABLES) == set(), "describe it in VARIABLES in config/environment.py"
