@@ -1,15 +1,13 @@
 """A lead agent on the scripted model server, with everything around it real."""
 
 import asyncio
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AnyMessage
 from langchain_core.runnables import RunnableConfig
-from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.memory import InMemorySaver
 from support.model_server import ScriptedModel
@@ -19,35 +17,24 @@ from deerflow.config import ModelSettings, Settings
 from deerflow.context import RunContext
 from deerflow.domain import RunOptions, ThreadFolders, new_id
 from deerflow.lead import LeadAgents, LeadRooms
+from deerflow.models import ModelFactory
 from deerflow.skills import Skills
 from deerflow.subagents import SubagentExecutor
 
 
-@dataclass
-class ScriptedModels:
-    """Chat models by name, all on one scripted server; remembers which were made."""
-
-    server: ScriptedModel
-    supports_vision: bool = False
-    made: list[tuple[str, bool, str | None]] = field(default_factory=list)
-
-    def get(self, name: str | None = None) -> ModelSettings:
-        chosen = name or "scripted"
-        return ModelSettings(
-            name=chosen, use="scripted:Model", model=chosen, supports_vision=self.supports_vision
-        )
-
-    def create(
-        self, name: str | None = None, *, thinking_enabled: bool = False, reasoning_effort: str | None = None
-    ) -> BaseChatModel:
-        self.made.append((name or "scripted", thinking_enabled, reasoning_effort))
-        return ChatOpenAI(
-            model=name or "scripted",
-            base_url=self.server.base_url,
-            api_key="none",
-            max_retries=0,
-            stream_usage=True,
-        )
+def scripted_models(server: ScriptedModel, **keys: Any) -> ModelFactory:
+    """Return two models, `scripted` and `small`, on one scripted server."""
+    common = {
+        "use": "langchain_openai:ChatOpenAI",
+        "base_url": server.base_url,
+        "api_key": "none",
+        "max_retries": 0,
+    }
+    models = [
+        ModelSettings.model_validate({"name": name, "model": name, **common, **keys})
+        for name in ("scripted", "small")
+    ]
+    return ModelFactory(models, env={})
 
 
 class Lead:
@@ -64,9 +51,10 @@ class Lead:
         executor: SubagentExecutor | None = None,
         skills: Skills | None = None,
         refusal: str | None = None,
+        models: ModelFactory | None = None,
     ) -> None:
         self.settings = settings or Settings()
-        self.models = ScriptedModels(server)
+        self.models = models or scripted_models(server)
         self.checkpointer = checkpointer or InMemorySaver()
         self.executor = executor or SubagentExecutor(max_running=self.settings.subagents.max_running)
         self.rooms = LeadRooms(
@@ -127,3 +115,6 @@ class Lead:
     def told(self, *kinds: str) -> list[tuple[str, str]]:
         """Return kind and task of the published events, of these kinds when some are given."""
         return [(e["type"], e["task_id"]) for e in self.events if not kinds or e["type"] in kinds]
+
+
+NewLead = Callable[..., Lead]

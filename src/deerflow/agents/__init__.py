@@ -3,6 +3,6 @@
 from deerflow.agents.factory import AgentCache, build_agent
 from deerflow.agents.reader import StateReader
 from deerflow.agents.state import ThreadState
-from deerflow.agents.types import Agent, ChatModels, Middleware
+from deerflow.agents.types import Agent, Middleware
 
-__all__ = ["Agent", "AgentCache", "ChatModels", "Middleware", "StateReader", "ThreadState", "build_agent"]
+__all__ = ["Agent", "AgentCache", "Middleware", "StateReader", "ThreadState", "build_agent"]

@@ -13,7 +13,7 @@ from langgraph.store.base import BaseStore
 from deerflow.agents.state import ThreadState
 from deerflow.agents.types import Agent, Middleware
 from deerflow.context import RunContext
-from deerflow.models.tracing import quiet_tracing
+from deerflow.models import quiet_tracing
 
 
 def build_agent(

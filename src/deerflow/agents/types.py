@@ -1,18 +1,16 @@
 """Names for the shapes that middlewares and agent builders pass around."""
 
 from collections.abc import Awaitable, Callable
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse
 from langchain.agents.middleware.types import ExtendedModelResponse
 from langchain.tools.tool_node import ToolCallRequest
-from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, ToolMessage
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import Command
 
 from deerflow.agents.state import ThreadState
-from deerflow.config import ModelSettings
 from deerflow.context import RunContext
 
 Agent: TypeAlias = CompiledStateGraph[Any, RunContext, Any, Any]
@@ -27,17 +25,3 @@ ModelAnswer: TypeAlias = ModelResponse[Any] | AIMessage | ExtendedModelResponse[
 ToolCall: TypeAlias = ToolCallRequest
 ToolResult: TypeAlias = ToolMessage | Command[Any]
 ToolHandler: TypeAlias = Callable[[ToolCallRequest], Awaitable[ToolMessage | Command[Any]]]
-
-
-class ChatModels(Protocol):
-    """The chat models by their configured names; None means the default one."""
-
-    def get(self, name: str | None = None) -> ModelSettings:
-        """Return what the settings say about a model."""
-        ...
-
-    def create(
-        self, name: str | None = None, *, thinking_enabled: bool = False, reasoning_effort: str | None = None
-    ) -> BaseChatModel:
-        """Return the model, ready to be called."""
-        ...

@@ -9,12 +9,13 @@ from langchain_core.tools import BaseTool
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.store.base import BaseStore
 
-from deerflow.agents import Agent, AgentCache, ChatModels, build_agent
+from deerflow.agents import Agent, AgentCache, build_agent
 from deerflow.agents.middlewares import Audience
 from deerflow.config import Settings
 from deerflow.domain import LEAD_AGENT, RunOptions
 from deerflow.lead.chain import build_chain
 from deerflow.lead.prompt import lead_prompt
+from deerflow.models import ModelFactory
 from deerflow.skills import Skill, Skills
 from deerflow.subagents import SubagentBuilder, SubagentExecutor, SubagentRegistry, make_task_tool
 from deerflow.tools.catalog import get_available_tools
@@ -25,7 +26,7 @@ class LeadRooms:
     """What lead agents are made of, for one value of the settings; new settings make new rooms."""
 
     settings: Settings
-    models: ChatModels
+    models: ModelFactory
     executor: SubagentExecutor
     """Outlives the settings: it knows all tasks of the process."""
     skills: Skills = field(default_factory=lambda: Skills(None))
@@ -35,7 +36,7 @@ class LeadRooms:
     """Tools from elsewhere, such as MCP servers."""
     cache: AgentCache = field(default_factory=AgentCache)
 
-    def tools(self, model_name: str | None, *, task_tool: BaseTool | None = None) -> list[BaseTool]:
+    def tools(self, model_name: str, *, task_tool: BaseTool | None = None) -> list[BaseTool]:
         """Return the tools of an agent with this model; with `task_tool` it may delegate."""
         return get_available_tools(
             self.settings,
@@ -92,7 +93,9 @@ def make_lead_agent(options: RunOptions, rooms: LeadRooms, *, skills: Sequence[S
             subagents=tuple(SubagentRegistry(rooms.settings.subagents)) if limit else (),
             subagent_limit=limit,
         ),
-        tools=rooms.tools(options.model_name, task_tool=rooms.task_tool if limit else None),
+        tools=rooms.tools(
+            options.model_name or rooms.models.default_name, task_tool=rooms.task_tool if limit else None
+        ),
         middlewares=build_chain(
             rooms.settings, audience=Audience.LEAD, model=rooms.models.create, subagent_limit=limit
         ),

@@ -8,9 +8,10 @@ from langchain_core.tools import BaseTool
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.store.base import BaseStore
 
-from deerflow.agents import Agent, AgentCache, ChatModels, Middleware, build_agent
+from deerflow.agents import Agent, AgentCache, Middleware, build_agent
 from deerflow.agents.prompts import join_parts, skills_section
 from deerflow.domain import RunOptions
+from deerflow.models import ModelFactory
 from deerflow.skills import Skill, Skills
 from deerflow.subagents.config import INHERIT, NEVER_FOR_SUBAGENTS, SubagentConfig
 
@@ -19,8 +20,8 @@ from deerflow.subagents.config import INHERIT, NEVER_FOR_SUBAGENTS, SubagentConf
 class SubagentBuilder:
     """Everything a sub-agent is made of, for one value of the settings."""
 
-    models: ChatModels
-    tools: Callable[[str | None], Sequence[BaseTool]]
+    models: ModelFactory
+    tools: Callable[[str], Sequence[BaseTool]]
     """Returns the tools of a lead agent with this model; a sub-agent gets those its type allows."""
     middlewares: Callable[[], Sequence[Middleware]]
     skills: Skills
@@ -38,7 +39,7 @@ class SubagentBuilder:
 
     def model_name(self, config: SubagentConfig, options: RunOptions) -> str:
         """Return the name of the model that a sub-agent uses."""
-        return self.models.get(_model_key(config, options)[0]).name
+        return _model_key(config, options)[0] or self.models.default_name
 
     def _build(self, config: SubagentConfig, options: RunOptions, skills: tuple[Skill, ...]) -> Agent:
         name, thinking_enabled, reasoning_effort = _model_key(config, options)
@@ -46,7 +47,7 @@ class SubagentBuilder:
             self.models.create(name, thinking_enabled=thinking_enabled, reasoning_effort=reasoning_effort),
             name=config.name,
             system_prompt=join_parts([config.system_prompt.strip(), skills_section(skills)]),
-            tools=allowed_tools(config, self.tools(name)),
+            tools=allowed_tools(config, self.tools(self.model_name(config, options))),
             middlewares=self.middlewares(),
             checkpointer=self.checkpointer,
             store=self.store,

@@ -13,14 +13,6 @@ from deerflow.subagents.config import SubagentConfig
 logger = logging.getLogger(__name__)
 
 
-class UnknownSubagentError(NotFoundError):
-    """A task names a type that does not exist; the message lists those that do."""
-
-    def __init__(self, name: str, known: list[str]) -> None:
-        super().__init__("sub-agent", name)
-        self.args = (f"sub-agent '{name}' not found; use one of: {', '.join(known)}",)
-
-
 class SubagentRegistry:
     """The types that tasks may name."""
 
@@ -45,7 +37,7 @@ class SubagentRegistry:
         wanted = name.strip().lower().replace("_", "-").replace(" ", "-")
         found = next((each for each in known if each.lower().replace("_", "-") == wanted), None)
         if found is None:
-            raise UnknownSubagentError(name, known)
+            raise NotFoundError("sub-agent", name, known=known)
         return self._configs[found]
 
 

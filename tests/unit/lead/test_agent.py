@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.tools import tool
-from support.lead import Lead
+from support.lead import Lead, NewLead, scripted_models
 from support.model_server import Request, ScriptedModel, call, calls, raw_call, status, text
 
 from deerflow.agents.middlewares import Audience
@@ -22,11 +22,6 @@ from deerflow.skills import Skills
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(16)
 
 
-@pytest.fixture
-def lead(model: ScriptedModel, tmp_path: Path) -> Lead:
-    return Lead(model, tmp_path / "t1")
-
-
 # Building
 
 
@@ -37,8 +32,7 @@ def test_options_that_do_not_change_the_agent_share_one(lead: Lead) -> None:
     assert lead.agents.get(RunOptions(max_concurrent_subagents=4)) is first
     assert lead.agents.get(RunOptions(subagent_enabled=True)) is not first
     assert lead.agents.get(RunOptions(thinking_enabled=False)) is not first
-    assert lead.models.made[0] == ("scripted", True, None)
-    assert len(lead.models.made) == 3
+    assert len(lead.rooms.cache) == 3
 
 
 def test_the_number_of_tasks_is_clamped_before_it_splits_agents(lead: Lead) -> None:
@@ -149,10 +143,10 @@ async def test_the_model_is_told_of_new_uploads_once_and_the_prefix_stays(
     assert messages[0].text == "Read it."
 
 
-async def test_the_shell_is_offered_only_where_commands_run(model: ScriptedModel, tmp_path: Path) -> None:
+async def test_the_shell_is_offered_only_where_commands_run(model: ScriptedModel, new_lead: NewLead) -> None:
     model.will_say(text("a"), text("b"))
-    with_shell = Lead(model, tmp_path / "t1")
-    without = Lead(model, tmp_path / "t2", refusal="Commands are off here.")
+    with_shell = new_lead()
+    without = new_lead("t2", refusal="Commands are off here.")
 
     await with_shell.ask("Hi.")
     await without.ask("Hi.")
@@ -219,8 +213,8 @@ async def test_a_question_ends_the_turn_and_the_reply_goes_on(lead: Lead, model:
     assert answered[-1].text == "B it is."
 
 
-async def test_an_image_is_shown_once(lead: Lead, model: ScriptedModel) -> None:
-    lead.models.supports_vision = True
+async def test_an_image_is_shown_once(model: ScriptedModel, new_lead: NewLead) -> None:
+    lead = new_lead(models=scripted_models(model, supports_vision=True))
     (lead.folders.uploads / "p.png").write_bytes(PNG)
     model.will_say(
         call("view_image", image_path="/mnt/user-data/uploads/p.png"),
@@ -262,10 +256,10 @@ def wants_title(request: Request) -> bool:
 
 
 async def test_a_model_can_write_the_title_beside_the_first_answer(
-    model: ScriptedModel, tmp_path: Path
+    model: ScriptedModel, new_lead: NewLead
 ) -> None:
     settings = Settings(title=TitleSettings(model_name="small"))
-    lead = Lead(model, tmp_path / "t1", settings=settings)
+    lead = new_lead(settings=settings)
     model.on(wants_title, text('"**A fine title**"\n'))
     model.will_say(text("Hello."), text("Again."))
     streamed = []
@@ -283,9 +277,9 @@ async def test_a_model_can_write_the_title_beside_the_first_answer(
 
 
 async def test_a_title_that_fails_costs_nothing_but_itself(
-    model: ScriptedModel, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    model: ScriptedModel, new_lead: NewLead, caplog: pytest.LogCaptureFixture
 ) -> None:
-    lead = Lead(model, tmp_path / "t1", settings=Settings(title=TitleSettings(model_name="small")))
+    lead = new_lead(settings=Settings(title=TitleSettings(model_name="small")))
     model.on(wants_title, status(500))
     model.will_say(text("Hello."))
 
@@ -297,10 +291,8 @@ async def test_a_title_that_fails_costs_nothing_but_itself(
     assert "title was not written" in caplog.text
 
 
-async def test_titles_can_be_switched_off(model: ScriptedModel, tmp_path: Path) -> None:
-    lead = Lead(
-        model, tmp_path / "t1", settings=Settings(title=TitleSettings(enabled=False, model_name="small"))
-    )
+async def test_titles_can_be_switched_off(model: ScriptedModel, new_lead: NewLead) -> None:
+    lead = new_lead(settings=Settings(title=TitleSettings(enabled=False, model_name="small")))
     model.will_say(text("Hello."))
 
     await lead.ask("Hi there")
@@ -329,8 +321,8 @@ async def test_task_calls_beyond_the_limit_are_dropped_with_a_warning(
     assert 'limit="3"' in model.requests[0].system
 
 
-async def test_many_runs_share_one_agent_without_mixing(model: ScriptedModel, tmp_path: Path) -> None:
-    leads = [Lead(model, tmp_path / f"t{n}") for n in range(20)]
+async def test_many_runs_share_one_agent_without_mixing(model: ScriptedModel, new_lead: NewLead) -> None:
+    leads = [new_lead(f"t{n}") for n in range(20)]
     shared = leads[0].agent
     model.on(lambda request: True, lambda request: text(f"You said {request.asked}"))
 

@@ -2,7 +2,6 @@
 
 import asyncio
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +9,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.types import Command, interrupt
-from support.lead import Lead
+from support.lead import Lead, NewLead
 from support.model_server import ScriptedModel, call, calls, text
 
 from deerflow.agents import StateReader
@@ -26,8 +25,8 @@ async def approve(what: str) -> str:
 
 
 @pytest.fixture
-def lead(model: ScriptedModel, tmp_path: Path, saver: Saver) -> Lead:
-    lead = Lead(model, tmp_path / "t1", checkpointer=saver)
+def lead(model: ScriptedModel, new_lead: NewLead, saver: Saver) -> Lead:
+    lead = new_lead(checkpointer=saver)
     lead.rooms = replace(lead.rooms, extra_tools=[approve])
     lead.agents = LeadAgents(lead.rooms)
     return lead

@@ -81,9 +81,9 @@ def test_a_name_is_found_however_models_spell_it(spelling: str) -> None:
 def test_an_unknown_name_is_told_the_known_ones() -> None:
     registry = SubagentRegistry(SubagentsSettings())
 
-    with pytest.raises(NotFoundError, match="'reviewer' not found; use one of: general-purpose, bash"):
+    with pytest.raises(NotFoundError, match="'reviewer' not found; there are: general-purpose, bash"):
         registry.get("reviewer")
-    with pytest.raises(NotFoundError, match=r"'bash' not found; use one of: general-purpose$"):
+    with pytest.raises(NotFoundError, match=r"'bash' not found; there are: general-purpose$"):
         registry.get("bash", has_shell=False)
 
 

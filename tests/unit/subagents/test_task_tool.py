@@ -4,13 +4,12 @@ import asyncio
 import hashlib
 import threading
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langgraph.checkpoint.base import BaseCheckpointSaver
-from support.lead import Lead
+from support.lead import Lead, NewLead
 from support.model_server import ScriptedModel, call, calls, status, text, usage
 
 from deerflow.config import Settings, SubagentsSettings
@@ -20,11 +19,6 @@ from deerflow.subagents import SubagentResult, SubagentStatus
 from deerflow.subagents.task_tool import TaskArguments, answer, task_thread
 
 LS = call("ls", path="/mnt/user-data/workspace")
-
-
-@pytest.fixture
-def lead(model: ScriptedModel, tmp_path: Path) -> Lead:
-    return Lead(model, tmp_path / "t1")
 
 
 def task(prompt: str, **more: Any) -> Any:
@@ -139,30 +133,32 @@ async def test_wrong_arguments_are_answered_with_what_to_do(lead: Lead, model: S
 
     assert [each.status for each in answers] == ["error"] * 3
     assert "prompt: Field required" in answers[0].text
-    assert answers[1].text == "sub-agent 'critic' not found; use one of: general-purpose, bash"
+    assert answers[1].text == "sub-agent 'critic' not found; there are: general-purpose, bash"
     assert "max_turns" in answers[2].text
     assert lead.events == []
 
 
-async def test_the_shell_sub_agent_is_there_only_with_a_shell(model: ScriptedModel, tmp_path: Path) -> None:
-    lead = Lead(model, tmp_path / "t1", refusal="no commands here")
+async def test_the_shell_sub_agent_is_there_only_with_a_shell(
+    model: ScriptedModel, new_lead: NewLead
+) -> None:
+    lead = new_lead(refusal="no commands here")
     model.on("part 1", text("found"))
     model.will_say(task("part 1", subagent_type="bash"), task("part 1"), text("Done."))
 
     messages = await lead.ask("Go.")
 
-    assert "use one of: general-purpose" in results(messages)[0].text
+    assert "there are: general-purpose" in results(messages)[0].text
     assert "bash" not in next(request.tools for request in model.requests if request.asked == "part 1")
 
 
 async def test_a_type_of_ones_own_gets_its_model_its_tools_and_its_prompt(
-    model: ScriptedModel, tmp_path: Path
+    model: ScriptedModel, new_lead: NewLead
 ) -> None:
     custom = CustomSubagent(
         description="Reads.", system_prompt="You only read.", tools=("ls", "read_file", "task"), model="small"
     )
     settings = Settings(subagents=SubagentsSettings(custom_agents={"reader": custom}))
-    lead = Lead(model, tmp_path / "t1", settings=settings)
+    lead = new_lead(settings=settings)
     model.on("part 1", text("found"))
     model.will_say(task("part 1", subagent_type="reader"), text("Done."))
 
@@ -210,11 +206,11 @@ async def test_a_loop_stops_at_the_turn_limit_with_what_was_said(lead: Lead, mod
     assert len([request for request in model.requests if request.asked == "part 2"]) == 2
 
 
-async def test_a_time_out_returns_what_was_found_so_far(model: ScriptedModel, tmp_path: Path) -> None:
+async def test_a_time_out_returns_what_was_found_so_far(model: ScriptedModel, new_lead: NewLead) -> None:
     settings = Settings(
         subagents=SubagentsSettings(agents={"general-purpose": SubagentOverride(timeout_seconds=1)})
     )
-    lead = Lead(model, tmp_path / "t1", settings=settings)
+    lead = new_lead(settings=settings)
     model.on(
         "part 1",
         text("The first file says A.") + LS,
@@ -285,9 +281,11 @@ async def test_one_task_can_be_cancelled_alone(lead: Lead, model: ScriptedModel)
     assert lead.executor.get("r1", slow.task_id).error == "cancelled by user"  # type: ignore[union-attr]
 
 
-async def test_a_client_may_lower_the_number_of_tasks_of_a_run(model: ScriptedModel, tmp_path: Path) -> None:
+async def test_a_client_may_lower_the_number_of_tasks_of_a_run(
+    model: ScriptedModel, new_lead: NewLead
+) -> None:
     options = RunOptions(subagent_enabled=True, max_total_subagents=3)
-    lead = Lead(model, tmp_path / "t1", options=options)
+    lead = new_lead(options=options)
     model.on("part", text("found"))
     model.will_say(
         calls(task("part 1"), task("part 2")), calls(task("part 3"), task("part 4")), text("Done.")
@@ -303,9 +301,9 @@ async def test_a_client_may_lower_the_number_of_tasks_of_a_run(model: ScriptedMo
 
 
 async def test_after_a_crash_finished_tasks_are_not_run_again_and_others_go_on(
-    model: ScriptedModel, tmp_path: Path, saver: BaseCheckpointSaver[Any]
+    model: ScriptedModel, new_lead: NewLead, saver: BaseCheckpointSaver[Any]
 ) -> None:
-    lead = Lead(model, tmp_path / "t1", checkpointer=saver)
+    lead = new_lead(checkpointer=saver)
     model.on("part 1", text("one"))
     model.on(
         "part 2", call("bash", command="echo x >> runs.txt"), text("two").held(blocker := threading.Event())
@@ -320,7 +318,7 @@ async def test_after_a_crash_finished_tasks_are_not_run_again_and_others_go_on(
     blocker.set()
     model.will_say(text("All done."))
 
-    again = Lead(model, tmp_path / "t1", checkpointer=saver)
+    again = new_lead(checkpointer=saver)
     messages = await again.ask(None)
 
     assert [m.text for m in results(messages)] == [
@@ -335,9 +333,9 @@ async def test_after_a_crash_finished_tasks_are_not_run_again_and_others_go_on(
 
 
 async def test_a_finished_task_whose_result_was_lost_answers_from_its_checkpoint(
-    model: ScriptedModel, tmp_path: Path, saver: BaseCheckpointSaver[Any]
+    model: ScriptedModel, new_lead: NewLead, saver: BaseCheckpointSaver[Any]
 ) -> None:
-    lead = Lead(model, tmp_path / "t1", checkpointer=saver)
+    lead = new_lead(checkpointer=saver)
     model.on("part 1", text("one"))
     model.will_say(task("part 1"), text("Done."))
     await lead.ask("Go.")
@@ -355,10 +353,10 @@ async def test_a_finished_task_whose_result_was_lost_answers_from_its_checkpoint
 
 
 async def test_a_model_that_uses_an_id_twice_gets_two_tasks(
-    model: ScriptedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    model: ScriptedModel, new_lead: NewLead, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(model, "next_call_id", lambda: "call_0")
-    lead = Lead(model, tmp_path / "t1")
+    lead = new_lead()
     model.on("part 1", text("one"))
     model.on("part 2", text("two"))
     model.will_say(task("part 1"), text("Done."), task("part 2"), text("Done too."))
