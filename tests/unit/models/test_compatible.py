@@ -1,0 +1,116 @@
+"""What compatible servers say beside the text is kept, streamed and sent back."""
+
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, ToolMessage
+from support.model_server import ScriptedModel, call, reasoning, text
+
+from deerflow.models.compatible import CompatibleChatOpenAI
+from deerflow.models.pool import SessionPool
+
+
+@pytest.fixture(params=["lean", "sdk"])
+def chat(request: pytest.FixtureRequest, model: ScriptedModel, pool: SessionPool) -> CompatibleChatOpenAI:
+    return CompatibleChatOpenAI(
+        model="m", api_key="k", base_url=model.base_url, transport=request.param, pool=pool, max_retries=0
+    )
+
+
+async def test_reasoning_is_streamed_and_kept(model: ScriptedModel, chat: CompatibleChatOpenAI) -> None:
+    model.will_say(reasoning("first think ") + text("then say"))
+
+    chunks = [chunk async for chunk in chat.astream("hi")]
+
+    whole = sum(chunks[1:], chunks[0])
+    assert isinstance(whole, AIMessageChunk)
+    assert (whole.additional_kwargs["reasoning_content"], whole.text) == ("first think ", "then say")
+    thought = [number for number, c in enumerate(chunks) if c.additional_kwargs.get("reasoning_content")]
+    said = [number for number, c in enumerate(chunks) if c.text]
+    assert max(thought) < min(said)
+
+
+async def test_reasoning_is_sent_back_with_its_tool_calls(
+    model: ScriptedModel, chat: CompatibleChatOpenAI
+) -> None:
+    model.will_say(
+        reasoning("I must look") + call("ls", path="/"), reasoning("done") + text("two files"), text("bye")
+    )
+    asked = HumanMessage("what is there?")
+
+    step = await chat.ainvoke([asked])
+    result = ToolMessage("a b", tool_call_id=step.tool_calls[0]["id"])
+    answer = await chat.ainvoke([asked, step, result])
+    await chat.ainvoke([asked, step, result, answer, HumanMessage("thanks")])
+
+    last = model.requests[-1].messages
+    assert last[1]["reasoning_content"] == "I must look"
+    assert "reasoning_content" not in last[3], "only what led to a tool call is needed again"
+
+
+async def test_a_message_without_reasoning_is_sent_as_it_is(
+    model: ScriptedModel, chat: CompatibleChatOpenAI
+) -> None:
+    model.will_say(text("ok"))
+    made = AIMessage("", tool_calls=[{"name": "ls", "args": {}, "id": "1"}])
+
+    await chat.ainvoke([HumanMessage("a"), made, ToolMessage("b", tool_call_id="1")])
+
+    assert "reasoning_content" not in model.requests[0].messages[1]
+
+
+@pytest.mark.parametrize(
+    ("key", "expected"),
+    [("reasoning", "hm"), ("reasoning_details", [{"type": "reasoning.text", "text": "hm"}])],
+)
+async def test_servers_may_want_reasoning_under_another_name(
+    model: ScriptedModel, pool: SessionPool, key: Any, expected: object
+) -> None:
+    model.will_say(reasoning("hm") + call("ls"), text("ok"))
+    chat = CompatibleChatOpenAI(model="m", api_key="k", base_url=model.base_url, pool=pool, reasoning_key=key)
+
+    step = await chat.ainvoke("a")
+    await chat.ainvoke([HumanMessage("a"), step, ToolMessage("b", tool_call_id=step.tool_calls[0]["id"])])
+
+    assert model.requests[1].messages[1][key] == expected
+
+
+@pytest.mark.parametrize(
+    "delta",
+    [
+        {"reasoning": "hm"},
+        {"reasoning_content": "hm", "reasoning": "other"},
+        {"reasoning_details": [{"type": "reasoning.text", "text": "h"}, {"text": "m"}]},
+    ],
+)
+def test_reasoning_is_found_under_its_other_names(delta: dict[str, Any]) -> None:
+    chat = CompatibleChatOpenAI(model="m", api_key="k", transport="sdk")
+
+    chunk = chat._convert_chunk_to_generation_chunk({"choices": [{"delta": delta}]}, AIMessageChunk, None)
+
+    assert chunk is not None
+    assert chunk.message.additional_kwargs["reasoning_content"] == "hm"
+
+
+def test_signatures_of_tool_calls_survive_the_round_trip() -> None:
+    chat = CompatibleChatOpenAI(model="m", api_key="k", transport="sdk")
+    signed = {"google": {"thought_signature": "s1"}}
+    made = {"id": "c1", "index": 0, "function": {"name": "ls", "arguments": "{}"}, "extra_content": signed}
+
+    chunk = chat._convert_chunk_to_generation_chunk(
+        {"choices": [{"delta": {"tool_calls": [made]}}]}, AIMessageChunk, None
+    )
+
+    assert chunk is not None
+    sent = chat._get_request_payload([HumanMessage("a"), chunk.message])["messages"][1]
+    assert sent["tool_calls"][0]["extra_content"] == signed
+
+
+async def test_a_model_with_its_own_connections_can_close_them(model: ScriptedModel) -> None:
+    model.will_say(text("ok"))
+    chat = CompatibleChatOpenAI(model="m", api_key="k", base_url=model.base_url)
+
+    await chat.ainvoke("hi")
+    await chat.aclose()
+
+    assert model.connections == 1

@@ -1,0 +1,174 @@
+"""From bytes to chunks: joining, tidying and refusing."""
+
+import json
+from typing import Any
+
+import pytest
+
+from deerflow.models.wire import ChunkDecoder, MalformedStreamError, has_substance
+
+
+def line(delta: dict[str, Any] | None, *, finish: str | None = None, **more: Any) -> bytes:
+    choice = {"index": 0, "delta": delta, "finish_reason": finish}
+    return b"data: " + json.dumps({"id": "x", "choices": [choice], **more}).encode() + b"\n\n"
+
+
+def deltas(chunks: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [chunk["choices"][0]["delta"] for chunk in chunks if chunk["choices"]]
+
+
+def arguments(text: str, *, index: int | None = 0, **more: Any) -> dict[str, Any]:
+    call: dict[str, Any] = {"function": {"arguments": text}, **more}
+    if index is not None:
+        call["index"] = index
+    return {"tool_calls": [call]}
+
+
+def test_text_of_one_read_is_joined_and_that_of_two_reads_is_not() -> None:
+    decoder = ChunkDecoder()
+
+    first = decoder.feed(line({"content": "a"}) + line({"content": "b"}))
+    second = decoder.feed(line({"content": "c"}))
+
+    assert deltas(first) == [{"content": "ab"}]
+    assert deltas(second) == [{"content": "c"}]
+
+
+def test_text_and_reasoning_stay_apart() -> None:
+    chunks = ChunkDecoder().feed(
+        line({"role": "assistant", "content": None, "reasoning_content": "h"})
+        + line({"content": "", "reasoning_content": "m"})
+        + line({"content": "y", "reasoning_content": None})
+        + line({"content": "es"})
+    )
+
+    assert [d.get("reasoning_content") or d.get("content") for d in deltas(chunks)] == ["hm", "yes"]
+
+
+def test_pieces_of_one_tool_call_are_joined_into_it() -> None:
+    start = arguments("", id="c1")
+    start["tool_calls"][0]["function"]["name"] = "bash"
+    other = arguments("{", index=1, id="c2")
+
+    chunks = ChunkDecoder().feed(
+        line(start)
+        + line(arguments('{"a"'))
+        + line(arguments(": 1}"))
+        + line(other)
+        + line(arguments("}", index=1))
+    )
+
+    calls = [d["tool_calls"][0] for d in deltas(chunks)]
+    assert [(c["id"], c["function"]["arguments"]) for c in calls] == [("c1", '{"a": 1}'), ("c2", "{}")]
+
+
+def test_what_carries_more_than_text_is_left_alone() -> None:
+    logprobs = json.dumps(
+        {"choices": [{"index": 0, "delta": {"content": "b"}, "logprobs": {"content": []}}]}
+    ).encode()
+
+    chunks = ChunkDecoder().feed(
+        line({"content": "a"}) + b"data: " + logprobs + b"\n\n" + line({"content": "c"}, finish="stop")
+    )
+
+    assert [d["content"] for d in deltas(chunks)] == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("size", [1, 7, 64])
+def test_chunks_may_be_torn_anywhere(size: int) -> None:
+    raw = line({"content": "你好"}) + b": keep-alive\r\n\r\n" + line({"content": "!"}) + b"data: [DONE]\n\n"
+    decoder = ChunkDecoder()
+
+    chunks = [c for start in range(0, len(raw), size) for c in decoder.feed(raw[start : start + size])]
+
+    assert "".join(d["content"] for d in deltas(chunks)) == "你好!"
+    assert decoder.is_done
+
+
+def test_windows_line_ends_and_missing_blanks_are_read() -> None:
+    raw = line({"content": "a"}).replace(b"\n", b"\r\n").replace(b"data: ", b"data:")
+
+    assert deltas(ChunkDecoder().feed(raw)) == [{"content": "a"}]
+
+
+def test_a_last_line_without_an_end_still_counts() -> None:
+    decoder = ChunkDecoder()
+    assert decoder.feed(line({"content": "a"}, finish="stop").rstrip()) == []
+
+    assert deltas(decoder.finish()) == [{"content": "a"}]
+    assert decoder.is_finished
+
+
+def test_only_the_last_of_growing_token_counts_is_reported() -> None:
+    decoder = ChunkDecoder()
+
+    chunks = decoder.feed(
+        line({"content": "a"}, usage={"total_tokens": 1}) + line({"content": "b"}, usage={"total_tokens": 2})
+    )
+    last = decoder.finish()
+
+    assert deltas(chunks) == [{"content": "ab"}]
+    assert [c["usage"] for c in last] == [{"total_tokens": 2}]
+    assert all("usage" not in c for c in chunks)
+
+
+def test_token_counts_inside_a_choice_are_found() -> None:
+    raw = {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop", "usage": {"total_tokens": 5}}]}
+    decoder = ChunkDecoder()
+
+    decoder.feed(b"data: " + json.dumps(raw).encode() + b"\n")
+
+    assert decoder.finish()[0]["usage"] == {"total_tokens": 5}
+
+
+def test_tool_calls_without_an_index_get_one() -> None:
+    decoder = ChunkDecoder()
+
+    chunks = decoder.feed(line(arguments("{}", index=None, id="a"))) + decoder.feed(
+        line(arguments("{", index=None, id="b")) + line(arguments("}", index=None))
+    )
+
+    calls = [d["tool_calls"][0] for d in deltas(chunks)]
+    assert [(c["index"], c["function"]["arguments"]) for c in calls] == [(0, "{}"), (1, "{}")]
+
+
+@pytest.mark.parametrize(
+    "data", [b"{", b"[]", b'"text"', b"null", b'{"choices": 3}', b'{"choices": ["a"]}', b"\xff\xfe"]
+)
+def test_what_is_no_chunk_is_refused(data: bytes) -> None:
+    with pytest.raises(MalformedStreamError):
+        ChunkDecoder().feed(b"data: " + data + b"\n")
+
+
+def test_a_line_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("deerflow.models.wire.LONGEST_LINE_BYTES", 100)
+
+    with pytest.raises(MalformedStreamError, match="longer than 100 bytes"):
+        ChunkDecoder().feed(b"data: " + b"x" * 200)
+
+
+def test_a_missing_delta_does_not_hide_the_end() -> None:
+    decoder = ChunkDecoder()
+
+    chunks = decoder.feed(line(None, finish="length"))
+
+    assert decoder.is_finished
+    assert chunks[0]["choices"][0]["delta"] == {}
+
+
+@pytest.mark.parametrize(
+    ("delta", "finish", "expected"),
+    [
+        ({"role": "assistant", "content": ""}, None, False),
+        ({"content": "a"}, None, True),
+        ({"reasoning_content": "a"}, None, True),
+        (arguments("{"), None, True),
+        ({}, "stop", True),
+    ],
+)
+def test_substance_is_what_a_reader_would_notice(
+    delta: dict[str, Any], finish: str | None, expected: bool
+) -> None:
+    (chunk,) = ChunkDecoder().feed(line(delta, finish=finish))
+
+    assert has_substance(chunk) is expected
