@@ -15,7 +15,8 @@ from deerflow.errors import ConflictError, NotFoundError
 from deerflow.lead import LeadAgents, LeadRooms
 from deerflow.models import ModelFactory, discover, quiet_tracing
 from deerflow.runtime import Crew, RunManager, StreamBridge, ThreadStates, Worker
-from deerflow.sandbox import SandboxProvider, SelfTest, choose_users_root, create_sandbox_provider, tier_of
+from deerflow.sandbox import SandboxProvider, SelfTest, choose_users_root, create_sandbox_provider
+from deerflow.sandbox.tiers import tier_of
 from deerflow.skills import Skills
 from deerflow.storage import OwnerLock, Storage, open_storage
 from deerflow.subagents import SubagentExecutor
@@ -81,7 +82,7 @@ class DeerFlow:
             owner = OwnerLock(paths.data / "owners")
             stack.callback(owner.close)
             owner.clean_up()
-            sandboxes = create_sandbox_provider(loaded.settings.sandbox, skills_root=loaded.skills_path)
+            sandboxes = create_sandbox_provider(loaded.settings.sandbox, skills_root=loaded.skills_root)
             stack.push_async_callback(sandboxes.aclose)
             executor = SubagentExecutor(max_running=loaded.settings.subagents.max_running)
             rooms = await _build_rooms(loaded, storage, executor)
@@ -127,7 +128,8 @@ class DeerFlow:
         await self.refresh()
         if request.assistant_id != LEAD_AGENT:
             raise NotFoundError("assistant", request.assistant_id)
-        self.models.get(request.options.model_name)  # an unknown model is refused before anything is stored
+        if request.options.model_name is not None:
+            self.models.get(request.options.model_name)  # unknown: refused before anything is stored
         return await self.runs.create_or_reject(request)
 
     async def refresh(self) -> None:
@@ -204,7 +206,7 @@ async def _build_rooms(loaded: LoadedSettings, storage: Storage, executor: Subag
         settings=settings,
         models=models,
         executor=executor,
-        skills=Skills(loaded.skills_path, disabled=_disabled_skills(loaded)),
+        skills=Skills(loaded.skills_root, disabled=_disabled_skills(loaded)),
         checkpointer=storage.checkpoints,
         store=storage.store,
     )

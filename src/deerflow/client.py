@@ -106,7 +106,7 @@ class AsyncDeerFlowClient:
 
     async def models(self) -> list[dict[str, Any]]:
         """List the chat models."""
-        return [model_out(model) for model in self.deerflow.models.settings]
+        return [model_out(model) for model in map(self.deerflow.models.get, self.deerflow.models.names)]
 
     async def threads(self, *, limit: int = 100, offset: int = 0) -> list[dict[str, Any]]:
         """List threads, last used first."""

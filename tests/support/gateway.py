@@ -134,13 +134,20 @@ class GatewayProcess:
     def log(self) -> str:
         return self._log.read_text() if self._log.exists() else ""
 
+    @property
+    def env(self) -> dict[str, str]:
+        return environment(self.home)
+
+    def command(self, *words: str) -> list[str]:
+        """Return a `deerflow` command line with this server's settings."""
+        return [sys.executable, "-m", "deerflow", *words, "--config", str(self._config)]
+
     def start(self, env: Mapping[str, str] | None = None) -> "GatewayProcess":
-        command = [sys.executable, "-m", "deerflow", "serve", "--port", str(self._port)]
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                [*command, "--config", str(self._config)],
+                self.command("serve", "--port", str(self._port)),
                 cwd=self.home,
-                env={**environment(self.home), **(env or {})},
+                env={**self.env, **(env or {})},
                 stdout=log,
                 stderr=log,
             )

@@ -7,6 +7,7 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 _TOO_LARGE = 413
+_MOST_DRAINED = 64 * 1024 * 1024
 
 
 class BodyLimit:
@@ -24,6 +25,7 @@ class BodyLimit:
         most = self._limit(scope["path"])
         announced = Headers(scope=scope).get("content-length", "0")
         if announced.isdigit() and int(announced) > most:
+            await _drain(receive)
             await _refuse(most)(scope, receive, send)
             return
         counter = _Counter(receive, send, most)
@@ -54,6 +56,16 @@ class _Counter:
     async def send(self, message: Message) -> None:
         self.has_answered = True
         await self._send(message)
+
+
+async def _drain(receive: Receive) -> None:
+    """Read some of what comes: a client that is cut off while it sends never sees the answer."""
+    seen = 0
+    while seen < _MOST_DRAINED:
+        message = await receive()
+        seen += len(message.get("body", b""))
+        if not message.get("more_body"):
+            return
 
 
 def _refuse(most: int) -> JSONResponse:

@@ -98,6 +98,11 @@ class RunLog:
         self._rest()
         self._wake()
 
+    @property
+    def next_seq(self) -> int:
+        """The number that the next event will have."""
+        return self._first_seq + len(self._entries)
+
     def after(self, seq: int) -> list[StreamEvent]:
         """Return the next events behind number `seq`, ready for the wire."""
         start = max(0, seq + 1 - self._first_seq)
@@ -126,8 +131,7 @@ class RunLog:
             self._flusher = asyncio.get_running_loop().create_task(self._flush_soon())
 
     def _entry(self, kind: str, body: bytes) -> LogEntry:
-        seq = self._first_seq + len(self._entries)
-        return LogEntry(seq, time.time_ns() // 1_000_000, kind, body)
+        return LogEntry(self.next_seq, time.time_ns() // 1_000_000, kind, body)
 
     def _batch(self, entries: Sequence[LogEntry]) -> LogBatch:
         return LogBatch(self.run_id, self.thread_id, self._attempt, entries, self._encoder.fresh)

@@ -74,24 +74,31 @@ class StreamBridge:
     async def subscribe(
         self, run_id: str, *, after_seq: int = -1, heartbeat_seconds: float | None = None
     ) -> AsyncIterator[list[StreamEvent]]:
-        """Yield a run's events in batches until its end; an empty batch is a sign of life."""
+        """Yield a run's events in batches until its end; an empty batch is a sign of life.
+
+        A number that the run never reached means a reader that knows another log: it gets everything.
+        """
         heartbeat = heartbeat_seconds or self._heartbeat_seconds
-        seq = after_seq
-        while True:
+        seq, is_over = after_seq, False
+        while not is_over:
             log = self._live.get(run_id)
-            source = (
-                self._follow(log, seq, heartbeat)
-                if log is not None and log.holds_from(seq)
-                else self._read(run_id, seq, heartbeat)
-            )
+            if log is not None and seq >= log.next_seq:
+                seq = -1
+            if log is not None and log.holds_from(seq):
+                source = self._follow(log, seq, heartbeat)
+            else:
+                source = self._read(run_id, seq, heartbeat)
             async for batch in source:
+                if batch is None:
+                    is_over = True
+                    break
                 yield batch
                 if batch:
-                    seq = batch[-1].seq
-                    if batch[-1].kind == END:
-                        return
+                    seq, is_over = batch[-1].seq, batch[-1].kind == END
 
-    async def _follow(self, log: RunLog, seq: int, heartbeat: float) -> AsyncIterator[list[StreamEvent]]:
+    async def _follow(
+        self, log: RunLog, seq: int, heartbeat: float
+    ) -> AsyncIterator[list[StreamEvent] | None]:
         while True:
             batch = log.after(seq)
             if batch:
@@ -101,11 +108,14 @@ class StreamBridge:
                 return
             else:
                 await log.wait(heartbeat)
-                if not log.after(seq) and not log.is_closed:
+                if seq + 1 >= log.next_seq and not log.is_closed:
                     yield []
 
-    async def _read(self, run_id: str, seq: int, heartbeat: float) -> AsyncIterator[list[StreamEvent]]:
-        """Read the stored log, waiting for more while another process (or a later attempt) writes it."""
+    async def _read(self, run_id: str, seq: int, heartbeat: float) -> AsyncIterator[list[StreamEvent] | None]:
+        """Read the stored log, waiting for more while another process (or a later attempt) writes it.
+
+        Ends with None when there is nothing more to come.
+        """
         idle, silent = 0, 0.0
         while True:
             run = await self._runs.get(run_id)
@@ -114,19 +124,26 @@ class StreamBridge:
                 idle, silent = 0, 0.0
                 yield await self._rendered(run.thread_id, entries)
                 seq = entries[-1].seq
-                continue
-            if run.status.is_terminal:
-                yield [_missing_end(run, seq)]
+            elif run.status.is_terminal:
+                last = await self._events.last_seq(run_id)
+                if seq > last >= 0:
+                    seq = -1
+                    continue
+                yield [_missing_end(run)] if last < 0 else None
                 return
-            log = self._live.get(run_id)
-            if log is not None and log.holds_from(seq):
+            elif self._is_live_from(run_id, seq):
                 return
-            pause = _POLL_SECONDS[min(idle, len(_POLL_SECONDS) - 1)]
-            await asyncio.sleep(pause)
-            idle, silent = idle + 1, silent + pause
-            if silent >= heartbeat:
-                silent = 0.0
-                yield []
+            else:
+                pause = _POLL_SECONDS[min(idle, len(_POLL_SECONDS) - 1)]
+                await asyncio.sleep(pause)
+                idle, silent = idle + 1, silent + pause
+                if silent >= heartbeat:
+                    silent = 0.0
+                    yield []
+
+    def _is_live_from(self, run_id: str, seq: int) -> bool:
+        log = self._live.get(run_id)
+        return log is not None and log.holds_from(seq)
 
     async def _rendered(self, thread_id: str, entries: list[LogEntry]) -> list[StreamEvent]:
         needed = {number for entry in entries for number in references(entry.body)}
@@ -137,6 +154,6 @@ class StreamBridge:
         ]
 
 
-def _missing_end(run: RunRecord, seq: int) -> StreamEvent:
+def _missing_end(run: RunRecord) -> StreamEvent:
     """Make up the end of a run whose log is gone."""
-    return StreamEvent(seq + 1, int(run.updated_at.timestamp() * 1000), END, b"null")
+    return StreamEvent(0, int(run.updated_at.timestamp() * 1000), END, b"null")

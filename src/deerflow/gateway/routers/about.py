@@ -39,7 +39,7 @@ async def info() -> Response:
 @router.get("/models")
 async def list_models(house: House) -> Response:
     """List the chat models."""
-    models = [model_out(model) for model in house.models.settings]
+    models = [model_out(model) for model in map(house.models.get, house.models.names)]
     return json_response({"models": models, "token_usage": {"enabled": house.settings.token_usage.enabled}})
 
 

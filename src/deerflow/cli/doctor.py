@@ -1,0 +1,166 @@
+"""`deerflow doctor`: what works here, what does not, and how to fix it."""
+
+import asyncio
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from importlib.metadata import version
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from deerflow.config import LoadedSettings, SettingsSource
+from deerflow.errors import ConfigError, DeerFlowError
+from deerflow.gateway.page import STATIC
+from deerflow.models import ModelFactory, discover
+from deerflow.sandbox import create_sandbox_provider
+from deerflow.sandbox.tiers import tier_of
+from deerflow.storage import open_storage
+
+_ROOM_BYTES = 500 * 1024 * 1024
+
+
+class Verdict(StrEnum):
+    """How a check ended."""
+
+    GOOD = "✓"
+    NOTE = "!"
+    BAD = "✗"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was checked."""
+
+    verdict: Verdict
+    subject: str
+    text: str
+    fix: str = ""
+
+
+def execute(*, config: Path | None) -> int:
+    """Print all findings; 1 when something that is needed does not work."""
+    findings = asyncio.run(examine(config))
+    Console().print(_table(findings))
+    bad = sum(finding.verdict is Verdict.BAD for finding in findings)
+    print("Everything that is needed works." if not bad else f"{bad} thing(s) to fix, see above.")
+    return 1 if bad else 0
+
+
+async def examine(config: Path | None) -> list[Finding]:
+    """Return all findings; broken settings end the list, since everything else builds on them."""
+    findings = [_python()]
+    try:
+        loaded = SettingsSource(config).current()
+    except ConfigError as error:
+        return [*findings, Finding(Verdict.BAD, "settings", str(error), "correct the file and try again")]
+    findings += _settings(loaded)
+    findings += await _models(loaded)
+    findings.append(await _sandbox(loaded))
+    findings.append(await _database(loaded))
+    findings.append(_disk(loaded))
+    findings.append(_page())
+    return findings
+
+
+def _python() -> Finding:
+    found = ".".join(map(str, sys.version_info[:3]))
+    return Finding(Verdict.GOOD, "deerflow", f"{version('deerflow')} on Python {found}")
+
+
+def _settings(loaded: LoadedSettings) -> Iterator[Finding]:
+    source = loaded.source_path
+    text = str(source) if source else f"no config.yaml in {loaded.project_root}: defaults are used"
+    yield Finding(Verdict.GOOD, "settings", text)
+    for problem in loaded.problems:
+        yield Finding(Verdict.NOTE, "settings", str(problem))
+    for warning in loaded.warnings:
+        yield Finding(Verdict.NOTE, "settings", warning)
+
+
+async def _models(loaded: LoadedSettings) -> list[Finding]:
+    findings = []
+    entries = loaded.settings.models
+    if not entries:
+        found = await discover(loaded.env)
+        entries = found.models
+        findings += [Finding(Verdict.NOTE, "models", note) for note in found.notes]
+    factory = ModelFactory(entries, env=loaded.env)
+    try:
+        for entry in entries:
+            findings.append(_model(factory, entry.name, entry.use))
+    finally:
+        await factory.aclose()
+    return findings
+
+
+def _model(factory: ModelFactory, name: str, use: str) -> Finding:
+    try:
+        factory.create(name)
+    except DeerFlowError as error:
+        return Finding(Verdict.BAD, "models", f"{name}: {error}")
+    if name == "offline":
+        fix = "set an API key such as OPENAI_API_KEY, start Ollama, or add models: to config.yaml"
+        return Finding(Verdict.NOTE, "models", "only the built-in offline model is there", fix)
+    return Finding(Verdict.GOOD, "models", f"{name} ({use})")
+
+
+async def _sandbox(loaded: LoadedSettings) -> Finding:
+    tier = tier_of(loaded.settings.sandbox)
+    try:
+        provider = create_sandbox_provider(loaded.settings.sandbox, skills_root=loaded.skills_root)
+    except DeerFlowError as error:
+        return Finding(Verdict.BAD, "sandbox", str(error))
+    try:
+        tested = await provider.self_test()
+    finally:
+        await provider.aclose()
+    if not tested.ok:
+        return Finding(Verdict.NOTE, "sandbox", f"{tier}: no shell: {tested.reason}", tested.fix)
+    if tier == "local":
+        fix = "remove sandbox.use, or set it to 'isolated'" if sys.platform == "linux" else ""
+        return Finding(Verdict.NOTE, "sandbox", "local: commands run on this host, not isolated", fix)
+    return Finding(Verdict.GOOD, "sandbox", f"{tier}: {len(tested.probes)} probes passed")
+
+
+async def _database(loaded: LoadedSettings) -> Finding:
+    try:
+        async with open_storage(loaded.settings.database, loaded.paths) as storage:
+            active = len(await storage.runs.active())
+    except DeerFlowError as error:
+        return Finding(Verdict.BAD, "database", str(error))
+    return Finding(Verdict.GOOD, "database", f"{loaded.paths.database}, {active} run(s) in flight")
+
+
+def _disk(loaded: LoadedSettings) -> Finding:
+    home = next(path for path in (loaded.paths.home, *loaded.paths.home.parents) if path.exists())
+    if not os.access(home, os.W_OK):
+        return Finding(
+            Verdict.BAD, "disk", f"{home} cannot be written", "set DEER_FLOW_HOME to a folder of yours"
+        )
+    free = shutil.disk_usage(home).free
+    verdict = Verdict.GOOD if free > _ROOM_BYTES else Verdict.NOTE
+    return Finding(verdict, "disk", f"{free / 1e9:.1f} GB free for {loaded.paths.home}")
+
+
+def _page() -> Finding:
+    if (STATIC / "index.html").is_file():
+        return Finding(Verdict.GOOD, "page", "built")
+    fix = "install Node.js 20 or newer with npm, then `make install`"
+    return Finding(Verdict.NOTE, "page", "not built: only the API is served", fix)
+
+
+def _table(findings: list[Finding]) -> Table:
+    styles = {Verdict.GOOD: "green", Verdict.NOTE: "yellow", Verdict.BAD: "red"}
+    table = Table(box=None, show_header=False, padding=(0, 1))
+    for finding in findings:
+        text = Text(finding.text)
+        if finding.fix:
+            text.append(f"\n→ {finding.fix}", style="dim")
+        table.add_row(Text(finding.verdict, style=styles[finding.verdict]), finding.subject, text)
+    return table
