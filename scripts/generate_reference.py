@@ -12,10 +12,11 @@ import yaml
 from pydantic.fields import FieldInfo
 
 from deerflow.config.describe import sections_in, slot_of
+from deerflow.config.effect import RESTART_ONLY, WAITING
 from deerflow.config.environment import VARIABLES
 from deerflow.config.extensions import ExtensionsSettings
 from deerflow.config.section import Section
-from deerflow.config.settings import RESTART_ONLY, WAITING, Settings
+from deerflow.config.settings import Settings
 
 ROOT = Path(__file__).resolve().parent.parent
 

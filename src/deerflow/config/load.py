@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from deerflow.config.check import check, dotted
+from deerflow.config.effect import WAITING
 from deerflow.config.environment import Places, find_places
 from deerflow.config.extensions import ExtensionsSettings
 from deerflow.config.extensions_file import read_extensions
 from deerflow.config.parts import Problem, left_out
 from deerflow.config.paths import Paths
-from deerflow.config.settings import CONFIG_VERSION, WAITING, Settings
+from deerflow.config.settings import CONFIG_VERSION, Settings
 from deerflow.config.variables import Unset, substitute
 from deerflow.config.yaml_file import Document, KeyPath, read_yaml
 

@@ -18,6 +18,7 @@ from deerflow.config.agents import (
 )
 from deerflow.config.auth import AuthSettings
 from deerflow.config.channels import ChannelConnectionsSettings, ChannelsSettings
+from deerflow.config.effect import WAITING
 from deerflow.config.extensions import ExtensionsSettings
 from deerflow.config.guardrails import AuthorizationSettings, GuardrailsSettings
 from deerflow.config.logs import LoggingSettings, LogLevel
@@ -51,73 +52,6 @@ from deerflow.config.uploads import UploadSettings
 
 CONFIG_VERSION = 34
 """The newest DeerFlow 2 layout of config.yaml that we know."""
-
-RESTART_ONLY = frozenset(
-    {
-        "log_level",
-        "logging",
-        "sandbox",
-        "database",
-        "checkpointer",
-        "run_events",
-        "run_ownership",
-        "stream_bridge",
-        "plugins",
-        "channels",
-        "channel_connections",
-        "scheduler",
-        "mcp_tasks",
-    }
-)
-"""Sections whose changes count from the next start; all others count from the next run."""
-
-WAITING = frozenset(
-    {
-        "acp_agents",
-        "agent_storage",
-        "agents_api",
-        "auth",
-        "authorization",
-        "channel_connections",
-        "channels",
-        "circuit_breaker",
-        "database.command_timeout",
-        "database.echo_sql",
-        "database.pool_recycle",
-        "database.pool_size",
-        "database.postgres_schema",
-        "database.postgres_url",
-        "dedupe_storage",
-        "guardrails",
-        "input_polish",
-        "loop_detection",
-        "mcp_tasks",
-        "memory",
-        "models[].pricing",
-        "plugins",
-        "read_before_write",
-        "run_events",
-        "runs.max_attempts",
-        "runs.retention_days",
-        "safety_finish_reason",
-        "scheduler",
-        "skill_evolution",
-        "skill_scan",
-        "skills.deferred_discovery",
-        "stream_bridge",
-        "subagents.token_budget",
-        "suggestions",
-        "summarization",
-        "title.prompt_template",
-        "token_budget",
-        "tool_output",
-        "tool_progress",
-        "tool_search",
-        "uploads.auto_convert_documents",
-        "uploads.pdf_converter",
-    }
-)
-"""What is read and checked but has no effect yet; the room that reads one takes its name out of here."""
 
 
 class Settings(Section):

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from deerflow.config.effect import RESTART_ONLY
 from deerflow.config.environment import Places, find_places
 from deerflow.config.extensions import ExtensionsSettings
 from deerflow.config.extensions_file import save_extensions
 from deerflow.config.load import LoadedSettings, load_from
-from deerflow.config.settings import RESTART_ONLY
 from deerflow.config.yaml_file import MAX_BYTES
 from deerflow.errors import ConfigError
 
