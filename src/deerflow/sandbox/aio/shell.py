@@ -1,0 +1,209 @@
+"""One shell of a container: a command at a time, with its output while it runs.
+
+Each command runs in a bash of its own that takes up the working directory and the exports of the one
+before, so `exit` ends the command and not the session, and nothing depends on what is left on a screen.
+"""
+
+import asyncio
+import logging
+import secrets
+import shlex
+from collections.abc import Coroutine, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from deerflow.errors import SandboxError, SandboxTimeoutError
+from deerflow.sandbox.aio.api import AioApi, NoSuchRouteError, RefusedError
+from deerflow.sandbox.base import CommandResult
+from deerflow.sandbox.output import OutputBuffer
+from deerflow.sandbox.paths import WORKSPACE
+
+logger = logging.getLogger(__name__)
+
+POLL_SECONDS = 10.0
+"""How long the container may wait for new output before it answers; output comes at once."""
+GRACE_SECONDS = 10.0
+"""How much longer the container's own time limit is than ours: it only counts when we are gone."""
+STOP_SECONDS = 5.0
+STATE_FILE = "/tmp/.deerflow-shell"
+TOO_MUCH = "[stopped: it printed too much; send the output to a file and look at parts of it]"
+
+# $1 command, $2 where the state is kept, $3 the mark by which everything it starts is found again.
+SCRIPT = rf"""
+cd {WORKSPACE} 2>/dev/null
+[ -r "$2" ] && . "$2" 2>/dev/null
+export DEERFLOW_COMMAND=$3
+__state=$2
+__keep() {{
+  {{ set +eux; }} 2>/dev/null
+  {{ builtin export -p; builtin printf 'cd -- %q 2>/dev/null\n' "$PWD"; }} >"$__state.new" 2>/dev/null &&
+    command mv -f "$__state.new" "$__state" 2>/dev/null
+}}
+trap __keep EXIT
+eval "set --
+$1"
+"""
+SWEEP = r"""
+for round in 1 2 3; do
+  for environ in /proc/[0-9]*/environ; do
+    if grep -qsz "^DEERFLOW_COMMAND=$1\$" "$environ"; then
+      pid=${environ#/proc/}; pid=${pid%/environ}
+      [ "$pid" = "$$" ] || kill -KILL "$pid" 2>/dev/null
+    fi
+  done
+done
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Running:
+    session: str
+    command_id: str
+    mark: str
+
+
+class AioShell:
+    """Runs commands in one container, one at a time."""
+
+    def __init__(self, api: AioApi) -> None:
+        self._api = api
+        self._lock = asyncio.Lock()
+        self._session: str | None = None
+        self._is_old_image = False
+
+    async def run(self, command: str, *, timeout: float, output: OutputBuffer) -> CommandResult:
+        """Run `command` to its end; a time-out or cancellation stops all it started."""
+        async with self._lock:
+            mark = secrets.token_hex(8)
+            script = _wrapped(command, mark)
+            if not self._is_old_image:
+                try:
+                    return await self._run(command, script, mark, timeout=timeout, output=output)
+                except NoSuchRouteError:
+                    self._is_old_image = True
+            return await self._run_at_once(command, script, mark, timeout=timeout, output=output)
+
+    async def _run(
+        self, command: str, script: str, mark: str, *, timeout: float, output: OutputBuffer
+    ) -> CommandResult:
+        running = await self._started(script, mark, timeout)
+        is_over = False
+        try:
+            async with asyncio.timeout(timeout):
+                exit_code = await self._followed(running, output)
+            is_over = exit_code is not None
+        except TimeoutError as error:
+            await self._stopped(running)
+            is_over = True
+            raise SandboxTimeoutError(command, timeout, output.text()) from error
+        finally:
+            if not is_over:  # cancelled, broken or too talkative
+                await _to_the_end(self._stopped(running))
+        if exit_code is None:
+            return CommandResult(137, f"{output.text()}\n{TOO_MUCH}")
+        return CommandResult(exit_code, output.text())
+
+    async def _started(self, script: str, mark: str, timeout: float) -> _Running:
+        """Start the script; a session that was lost or broken is replaced by a fresh one, once."""
+        body = {"command": script, "async_mode": True, "hard_timeout": timeout + GRACE_SECONDS}
+        if self._session is not None:
+            try:
+                return _running(
+                    await self._api.call("/v1/bash/exec", {**body, "session_id": self._session}), mark
+                )
+            except RefusedError as error:
+                logger.info("shell session %s is replaced: %s", self._session, error)
+                await self._close_session()
+        session = await self._api.call("/v1/bash/sessions/create", {"exec_dir": WORKSPACE})
+        self._session = str(session.get("session_id") or "")
+        return _running(await self._api.call("/v1/bash/exec", {**body, "session_id": self._session}), mark)
+
+    async def _followed(self, running: _Running, output: OutputBuffer) -> int | None:
+        """Read the output until the command is over; None when it printed more than anyone can read."""
+        offsets: dict[str, Any] = {"offset": 0, "stderr_offset": 0}
+        wait = True
+        while True:
+            body = {"session_id": running.session, "command_id": running.command_id, **offsets}
+            body |= {"wait": wait, "wait_timeout": POLL_SECONDS}
+            answer = await self._api.call("/v1/bash/output", body, seconds=POLL_SECONDS + GRACE_SECONDS)
+            has_news = _fed(answer, output)
+            offsets = {key: answer.get(key) or offsets[key] for key in offsets}
+            if output.is_too_much:
+                return None
+            status = (answer.get("command") or {}).get("status")
+            if status not in ("pending", "running"):
+                if not has_news:
+                    return _exit_code(answer.get("command") or {})
+                wait = False  # it is over: fetch what is left
+
+    async def _stopped(self, running: _Running) -> None:
+        """Kill the command and whatever it started, and let the session go."""
+        await self._api.send("/v1/bash/kill", {"session_id": running.session, "signal": "SIGKILL"})
+        await self._swept(running.mark)
+        await self._close_session()
+
+    async def _swept(self, mark: str) -> None:
+        sweep = f"bash -c {shlex.quote(SWEEP)} sweep {mark}"
+        path = "/v1/shell/exec" if self._is_old_image else "/v1/bash/exec"
+        await self._api.send(path, {"command": sweep, "timeout": STOP_SECONDS})
+
+    async def _close_session(self) -> None:
+        session, self._session = self._session, None
+        if session:
+            await self._api.send(f"/v1/bash/sessions/{session}/close", {})
+
+    async def _run_at_once(
+        self, command: str, script: str, mark: str, *, timeout: float, output: OutputBuffer
+    ) -> CommandResult:
+        """Run a command on an image without `/v1/bash`: the output comes when it is over."""
+        body = {"command": script, "async_mode": False, "timeout": timeout, "truncate": False}
+        body |= {"exec_dir": WORKSPACE, "no_change_timeout": int(timeout + GRACE_SECONDS)}
+        is_over = False
+        try:
+            answer = await self._api.call("/v1/shell/exec", body, seconds=timeout + GRACE_SECONDS)
+            is_over = answer.get("status") == "completed"
+        finally:
+            if not is_over:
+                await _to_the_end(self._swept(mark))
+        output.feed(str(answer.get("output") or "").encode("utf-8", "replace"))
+        if not is_over:
+            raise SandboxTimeoutError(command, timeout, output.text())
+        return CommandResult(_exit_code(answer), output.text())
+
+
+def _wrapped(command: str, mark: str) -> str:
+    words = ("bash", "--noprofile", "--norc", "-c", SCRIPT, "bash", command, STATE_FILE, mark)
+    return f"{shlex.join(words)} </dev/null 2>&1"
+
+
+def _running(answer: Mapping[str, Any], mark: str) -> _Running:
+    session, command_id = answer.get("session_id"), answer.get("command_id")
+    if not isinstance(session, str) or not isinstance(command_id, str):
+        raise RefusedError("the sandbox container named no command")
+    return _Running(session, command_id, mark)
+
+
+def _fed(answer: Mapping[str, Any], output: OutputBuffer) -> bool:
+    pieces = [piece for key in ("stdout", "stderr") if (piece := answer.get(key))]
+    for piece in pieces:
+        output.feed(str(piece).encode("utf-8", "replace"))
+    return bool(pieces)
+
+
+def _exit_code(command: Mapping[str, Any]) -> int:
+    code = command.get("exit_code")
+    if isinstance(code, int):
+        return code if code >= 0 else 128 - code
+    if command.get("status") in ("killed", "timed_out", "terminated", "hard_timeout"):
+        return 137
+    raise SandboxError("the sandbox's shell broke off without an exit code; run the command again")
+
+
+async def _to_the_end(work: Coroutine[Any, Any, None]) -> None:
+    """Finish `work` even when this task is cancelled meanwhile; the cancellation goes on afterwards."""
+    task = asyncio.ensure_future(work)
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await task
+        raise

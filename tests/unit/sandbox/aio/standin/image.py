@@ -1,0 +1,224 @@
+"""Stands in for the all-in-one image: the same HTTP API for shells, on real processes.
+
+Run as a program with the port to listen on. With `STANDIN_OLD_IMAGE` set it has no `/v1/bash`, like
+older images.
+"""
+
+import asyncio
+import os
+import secrets
+import signal
+import sys
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from aiohttp import web
+
+LIFETIME_SECONDS = 300
+"""A container that a broken test left behind ends by itself."""
+
+
+@dataclass
+class Command:
+    id: str
+    text: str
+    process: asyncio.subprocess.Process
+    stdout: bytearray = field(default_factory=bytearray)
+    stderr: bytearray = field(default_factory=bytearray)
+    status: str = "running"
+    news: asyncio.Event = field(default_factory=asyncio.Event)
+    done: asyncio.Task[None] | None = None
+
+    def info(self) -> dict[str, Any]:
+        code = self.process.returncode if self.status == "completed" else None
+        return {"command_id": self.id, "command": self.text, "status": self.status, "exit_code": code}
+
+    def kill(self) -> None:
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+
+
+@dataclass
+class Session:
+    id: str
+    working_dir: str
+    commands: dict[str, Command] = field(default_factory=dict)
+
+    @property
+    def running(self) -> Command | None:
+        return next((found for found in self.commands.values() if found.status == "running"), None)
+
+
+class Image:
+    def __init__(self) -> None:
+        self.sessions: dict[str, Session] = {}
+        self.most_at_once = 0
+
+    async def about(self, request: web.Request) -> web.Response:
+        return done({"home_dir": "/home/gem", "version": "1.0.0"})
+
+    async def bash_create(self, request: web.Request) -> web.Response:
+        body = await request.json()
+        session = self._new_session(body.get("session_id"), body.get("exec_dir"))
+        return done({"session_id": session.id, "status": "ready", "working_dir": session.working_dir})
+
+    async def bash_exec(self, request: web.Request) -> web.Response:
+        body = await request.json()
+        session_id = body.get("session_id")
+        session = (
+            self.sessions.get(session_id) if session_id else self._new_session(None, body.get("exec_dir"))
+        )
+        if session is None:
+            return web.json_response(
+                {"success": False, "message": f"Session {session_id} not found"}, status=404
+            )
+        if session.running is not None:
+            return web.json_response({"success": False, "message": "Session is busy", "data": None})
+        command = await self._start(session, body["command"], body.get("hard_timeout"))
+        if not body.get("async_mode"):
+            await asyncio.wait([command.done], timeout=body.get("timeout"))
+        answer = {**command.info(), "session_id": session.id}
+        answer |= {"stdout": command.stdout.decode(errors="replace"), "offset": len(command.stdout)}
+        return done(
+            {
+                **answer,
+                "stderr": command.stderr.decode(errors="replace"),
+                "stderr_offset": len(command.stderr),
+            }
+        )
+
+    async def bash_output(self, request: web.Request) -> web.Response:
+        body = await request.json()
+        session = self.sessions.get(body["session_id"])
+        command = session.commands.get(body["command_id"]) if session else None
+        if session is None or command is None:
+            return web.json_response(
+                {"success": False, "message": "Session not found", "data": None}, status=404
+            )
+        out_from, error_from = body.get("offset") or 0, body.get("stderr_offset") or 0
+        if body.get("wait"):
+            with suppress(TimeoutError):
+                async with asyncio.timeout(body.get("wait_timeout") or 30):
+                    while command.status == "running" and len(command.stdout) <= out_from:
+                        command.news.clear()
+                        await command.news.wait()
+        out, errors = whole_characters(command.stdout[out_from:]), bytes(command.stderr[error_from:])
+        answer = {"session_id": session.id, "command": command.info()}
+        answer |= {"stdout": out.decode(errors="replace"), "offset": out_from + len(out)}
+        answer |= {"stderr": errors.decode(errors="replace"), "stderr_offset": error_from + len(errors)}
+        return done(answer)
+
+    async def bash_kill(self, request: web.Request) -> web.Response:
+        body = await request.json()
+        session = self.sessions.get(body["session_id"])
+        if session is not None and session.running is not None:
+            session.running.status = "killed"
+            for command in session.commands.values():
+                command.kill()
+        return done({})
+
+    async def bash_close(self, request: web.Request) -> web.Response:
+        session = self.sessions.pop(request.match_info["id"], None)
+        if session is not None and session.running is not None:
+            session.running.kill()
+        return done({})
+
+    async def bash_sessions(self, request: web.Request) -> web.Response:
+        return done([{"session_id": session.id} for session in self.sessions.values()])
+
+    async def shell_exec(self, request: web.Request) -> web.Response:
+        body = await request.json()
+        session = self._new_session(body.get("id"), body.get("exec_dir"))
+        command = await self._start(session, body["command"], body.get("hard_timeout"))
+        await asyncio.wait([command.done], timeout=body.get("timeout"))
+        output = (
+            (bytes(command.stdout) + bytes(command.stderr)).decode(errors="replace").replace("\n", "\r\n")
+        )
+        info = command.info()
+        answer = {"session_id": session.id, "command": command.text, "status": info["status"]}
+        return done({**answer, "output": output, "exit_code": info["exit_code"], "console": []})
+
+    def _new_session(self, session_id: str | None, working_dir: str | None) -> Session:
+        session = Session(session_id or secrets.token_hex(4), working_dir or "/")
+        return self.sessions.setdefault(session.id, session)
+
+    async def _start(self, session: Session, text: str, hard_timeout: float | None) -> Command:
+        process = await asyncio.create_subprocess_exec(
+            *("bash", "-c", text),
+            cwd=session.working_dir,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            start_new_session=True,
+        )
+        command = Command(secrets.token_hex(4), text, process)
+        session.commands[command.id] = command
+        command.done = asyncio.create_task(self._follow(command, hard_timeout))
+        return command
+
+    async def _follow(self, command: Command, hard_timeout: float | None) -> None:
+        assert command.process.stdout is not None
+        assert command.process.stderr is not None
+        reading = asyncio.gather(
+            self._read(command.process.stdout, command.stdout, command),
+            self._read(command.process.stderr, command.stderr, command),
+        )
+        try:
+            async with asyncio.timeout(hard_timeout):
+                await command.process.wait()
+            await asyncio.wait([reading], timeout=0.5)  # a background child may keep the pipe
+            if command.status == "running":
+                command.status = "completed"
+        except TimeoutError:
+            command.status = "timed_out"
+            command.kill()
+        command.news.set()
+
+    async def _read(self, stream: asyncio.StreamReader, into: bytearray, command: Command) -> None:
+        while data := await stream.read(65_536):
+            into += data
+            command.news.set()
+
+
+def whole_characters(data: bytearray) -> bytes:
+    """Return `data` without the beginning of a character at its end."""
+    for length in range(1, min(4, len(data)) + 1):
+        if data[-length] >= 0xC0:
+            return (
+                bytes(data[:-length])
+                if length < (2 + (data[-length] >= 0xE0) + (data[-length] >= 0xF0))
+                else bytes(data)
+            )
+        if data[-length] < 0x80:
+            break
+    return bytes(data)
+
+
+def done(data: Any) -> web.Response:
+    return web.json_response({"success": True, "message": "ok", "data": data})
+
+
+def application() -> web.Application:
+    image = Image()
+    app = web.Application(client_max_size=16 * 1024 * 1024)
+    app.router.add_get("/v1/sandbox", image.about)
+    app.router.add_post("/v1/shell/exec", image.shell_exec)
+    if not os.environ.get("STANDIN_OLD_IMAGE"):
+        app.router.add_post("/v1/bash/exec", image.bash_exec)
+        app.router.add_post("/v1/bash/output", image.bash_output)
+        app.router.add_post("/v1/bash/kill", image.bash_kill)
+        app.router.add_post("/v1/bash/sessions/create", image.bash_create)
+        app.router.add_post("/v1/bash/sessions/{id}/close", image.bash_close)
+        app.router.add_get("/v1/bash/sessions", image.bash_sessions)
+    app.router.add_route("*", "/{rest:.*}", missing)
+    return app
+
+
+async def missing(request: web.Request) -> web.Response:
+    return web.json_response({"detail": "Not Found"}, status=404)
+
+
+if __name__ == "__main__":
+    signal.alarm(LIFETIME_SECONDS)
+    web.run_app(application(), host="127.0.0.1", port=int(sys.argv[1]), print=None)
