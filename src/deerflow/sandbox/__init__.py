@@ -14,6 +14,8 @@ from deerflow.sandbox.paths import (
 )
 from deerflow.sandbox.provider import create_sandbox_provider
 from deerflow.sandbox.selftest import Probe, SelfTest
+from deerflow.sandbox.tiers import tier_of
+from deerflow.sandbox.users import choose_users_root
 
 __all__ = [
     "ACP_WORKSPACE",
@@ -31,6 +33,8 @@ __all__ = [
     "Sandbox",
     "SandboxProvider",
     "SelfTest",
+    "choose_users_root",
     "create_sandbox_provider",
     "thread_paths",
+    "tier_of",
 ]

@@ -5,9 +5,11 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 from deerflow.domain import ThreadFolders
 from deerflow.sandbox.locks import FileLocks
+from deerflow.sandbox.selftest import SelfTest
 
 OutputListener = Callable[[str], None]
 """Called with each piece of output while a command runs."""
@@ -100,9 +102,16 @@ class Sandbox(ABC):
 class SandboxProvider(ABC):
     """Lends sandboxes to runs."""
 
+    tier: ClassVar[str] = "custom"
+    """What operators and `/health` call this kind of sandbox."""
+
     @abstractmethod
     def lend(self, folders: ThreadFolders) -> AbstractAsyncContextManager[Sandbox]:
         """Lend the thread's sandbox for the length of a block."""
+
+    async def self_test(self) -> SelfTest:
+        """Tell whether commands can run here, and how well they are kept in."""
+        return SelfTest(ok=True)
 
     @abstractmethod
     async def aclose(self) -> None:

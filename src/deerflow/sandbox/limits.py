@@ -27,6 +27,17 @@ def rlimits(limits: LimitSettings) -> dict[str, int]:
     }
 
 
+def ulimits(limits: LimitSettings) -> str:
+    """Return the same limits as shell commands, for a shell that may no longer raise them.
+
+    Processes are counted per user namespace, so inside a sandbox the count is the sandbox's own.
+    """
+    return (
+        f"ulimit -c 0 -t {limits.cpu_seconds} -f {limits.max_file_mb * 1024} -n {MAX_OPEN_FILES} "
+        f"-d {limits.memory_mb * 1024} -u {limits.max_processes} || exit 125\n"
+    )
+
+
 def watcher(limits: LimitSettings, table: PathTable) -> Callable[[int], Awaitable[str]]:
     """Return a watch over what no kernel limit covers: memory of all processes, disk of all folders."""
     folders = [mapping.host for mapping in table.mappings if not mapping.read_only]

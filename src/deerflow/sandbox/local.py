@@ -62,6 +62,8 @@ class LocalSandbox(HostedSandbox):
 class LocalSandboxProvider(ThreadSandboxProvider):
     """Lends `LocalSandbox`es."""
 
+    tier = "local"
+
     @override
     def make(self, folders: ThreadFolders) -> LocalSandbox:
         table = thread_paths(folders, skills_root=self._skills_root, mounts=self._settings.mounts)

@@ -11,7 +11,6 @@ from typing_extensions import override
 from deerflow.config import SandboxSettings
 from deerflow.domain import ThreadFolders
 from deerflow.sandbox.base import Sandbox, SandboxProvider
-from deerflow.sandbox.selftest import Probe, SelfTest
 
 MAX_IDLE = 1024
 """How many threads' working directories and exports are remembered beyond those in use."""
@@ -69,10 +68,6 @@ class ThreadSandboxProvider(SandboxProvider):
         """Forget all sandboxes that nobody uses; the next run gets fresh ones."""
         for root in [root for root in self._sandboxes if root not in self._users]:
             del self._sandboxes[root]
-
-    async def self_test(self) -> SelfTest:
-        """Tell whether commands can run, and how well they are kept in."""
-        return SelfTest(ok=True, probes=(Probe("files", True),))
 
     @override
     async def aclose(self) -> None:

@@ -12,8 +12,8 @@ from deerflow.sandbox.output import OutputBuffer
 CHUNK_BYTES = 65_536
 CHUNKS_AT_ONCE = 16
 """How much one wake-up reads before others get their turn."""
-PIPE_SECONDS = 2.0
-"""How long an ended program's output may stay open."""
+REMAINS_SECONDS = 2.0
+"""How long the remains of an ended program may take to go, and its output to close."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +28,8 @@ class Launch:
     cwd: str | None = None
     watch: Callable[[int], Awaitable[str]] | None = None
     """Returns a sentence when the process has to be stopped."""
-    started: Callable[[int], Awaitable[None]] | None = None
-    """Called once with the process id before its end is awaited."""
+    gone: Callable[[], Awaitable[None]] | None = None
+    """Returns when all that the process started has ended, which may be shortly after itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ async def run(launch: Launch, output: OutputBuffer, *, timeout: float) -> Ending
         # also on cancellation: nothing may run on, and the process has to be reaped
         if not exited.done():
             launch.kill(process.pid)
-        await _settle(exited, pump)
+        await _settle(launch, exited, pump)
     code = process.returncode
     return Ending(code if code >= 0 else 128 - code, stopped, timed_out)
 
@@ -69,8 +69,6 @@ async def _until_over(
     launch: Launch, pid: int, exited: "asyncio.Future[None]", pump: "_Pump", timeout: float
 ) -> tuple[str | None, bool]:
     """Wait for the first reason to end: the program, too much output, a limit or the time."""
-    if launch.started:
-        await launch.started(pid)
     watch = asyncio.ensure_future(launch.watch(pid)) if launch.watch else None
     events = {exited, pump.too_much, *([watch] if watch else ())}
     try:
@@ -89,9 +87,9 @@ async def _until_over(
                 await watch
 
 
-async def _settle(exited: "asyncio.Future[None]", pump: "_Pump") -> None:
+async def _settle(launch: Launch, exited: "asyncio.Future[None]", pump: "_Pump") -> None:
     """Wait until the process is reaped and its pipe read, even when the caller is cancelled meanwhile."""
-    ending = asyncio.ensure_future(_reaped(exited, pump))
+    ending = asyncio.ensure_future(_reaped(launch, exited, pump))
     while not ending.done():
         try:
             await asyncio.shield(ending)
@@ -101,11 +99,13 @@ async def _settle(exited: "asyncio.Future[None]", pump: "_Pump") -> None:
     ending.result()
 
 
-async def _reaped(exited: "asyncio.Future[None]", pump: "_Pump") -> None:
+async def _reaped(launch: Launch, exited: "asyncio.Future[None]", pump: "_Pump") -> None:
     try:
         await exited
         with suppress(TimeoutError):
-            async with asyncio.timeout(PIPE_SECONDS):
+            async with asyncio.timeout(REMAINS_SECONDS):
+                if launch.gone:
+                    await launch.gone()
                 await asyncio.shield(pump.closed)
     finally:
         pump.close()
@@ -132,15 +132,22 @@ async def _exit_of(process: "subprocess.Popen[bytes]") -> None:
     except (AttributeError, OSError):
         await asyncio.to_thread(process.wait)
         return
-    loop = asyncio.get_running_loop()
-    ended = loop.create_future()
-    loop.add_reader(watched, lambda: None if ended.done() else ended.set_result(None))
     try:
-        await ended
+        await readable(watched)
     finally:
-        loop.remove_reader(watched)
         os.close(watched)
     process.wait()
+
+
+async def readable(fd: int) -> None:
+    """Wait until there is something to read, which for a process's descriptor means that it ended."""
+    loop = asyncio.get_running_loop()
+    ready = loop.create_future()
+    loop.add_reader(fd, lambda: None if ready.done() else ready.set_result(None))
+    try:
+        await ready
+    finally:
+        loop.remove_reader(fd)
 
 
 class _Pump:

@@ -1,6 +1,10 @@
-"""What a sandbox found out about itself at its start."""
+"""What a sandbox finds out about itself before it runs the first command."""
 
+import os
+import secrets
+from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,3 +32,83 @@ class SelfTest:
             return None
         fix = f" Fix: {self.fix}" if self.fix else ""
         return f"bash is off: {self.reason}.{fix} The file tools go on working."
+
+
+NOT_HOLDING = "this is a defect or a very unusual system: report it, and use `sandbox.use: aio` meanwhile"
+
+# Each probe prints its name, a tab, and what was found; `ok` is what we want to find.
+PROBES = r"""
+say() { printf '%s\t%s\n' "$1" "$2"; }
+is() { if [[ $2 == "$3" ]]; then say "$1" ok; else say "$1" "$2"; fi; }
+cannot() { local name=$1; shift; if { "$@"; } 2>/dev/null; then say "$name" "$*"; else say "$name" ok; fi; }
+append() { : >> "$1"; }
+is user "$UID" 1000
+while read -r key value; do
+  case $key in
+    CapInh:|CapPrm:|CapEff:|CapBnd:|CapAmb:) is "capabilities $key" "$value" 0000000000000000 ;;
+    NoNewPrivs:) is "no new privileges" "$value" 1 ;;
+    Seccomp:) is "system-call filter" "$value" 2 ;;
+  esac
+done < /proc/self/status
+pids=(/proc/[0-9]*)
+if (( ${#pids[@]} <= 8 )); then say "own processes" ok; else say "own processes" "${#pids[@]} visible"; fi
+for path in /.probe /usr/.probe /etc/.probe /dev/.probe /mnt/.probe /mnt/user-data/.probe; do
+  cannot "read-only $path" append "$path"
+done
+if append .probe; then say "writable workspace" ok; else say "writable workspace" "cannot write"; fi
+for path in /etc/shadow /root /home /var /run /sys /boot "$HOST_FOLDER"; do
+  cannot "hidden $path" [ -e "$path" ]
+done
+cannot "kernel settings" append /proc/sys/kernel/core_pattern
+cannot "kernel trigger" append /proc/sysrq-trigger
+names=
+while read -r name _; do [[ $name == *: ]] && names+="$name"; done < /proc/net/dev
+is "own network" "$names" lo:
+cannot "new namespaces" /usr/bin/unshare -U /bin/true
+is "process limit" "$(ulimit -H -u)" "$PROCESS_LIMIT"
+(exec -a "$DAEMON" setsid sleep 60 > /dev/null 2>&1 &)
+say finished ok
+"""
+
+NEEDED = ("user", "no new privileges", "system-call filter", "own processes", "own network", "finished")
+"""Probes that must have spoken: silence is no proof."""
+
+
+def parse_probes(text: str) -> tuple[Probe, ...]:
+    """Return what the script printed; a probe that should have spoken and did not has failed."""
+    found = []
+    for line in text.splitlines():
+        name, tab, result = line.partition("\t")
+        if tab:
+            found.append(Probe(name, result == "ok", "" if result == "ok" else result))
+    spoken = {probe.name for probe in found}
+    return (*found, *(Probe(name, False, "no answer") for name in NEEDED if name not in spoken))
+
+
+def judge(probes: Iterable[Probe]) -> SelfTest:
+    """Return the verdict over all probes."""
+    probes = tuple(probes)
+    failed = [probe for probe in probes if not probe.ok]
+    if not failed:
+        return SelfTest(ok=True, probes=probes)
+    named = ", ".join(
+        f"{probe.name} ({probe.detail})" if probe.detail else probe.name for probe in failed[:5]
+    )
+    return SelfTest(False, probes, f"the sandbox does not hold: {named}", NOT_HOLDING)
+
+
+def daemon_name() -> str:
+    """Return a process name that nobody else has."""
+    return f"deerflow-probe-{secrets.token_hex(6)}"
+
+
+def is_running(name: str) -> bool:
+    """Tell whether a process whose first argument is `name` is alive on this host."""
+    wanted = os.fsencode(name)
+    for entry in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if entry.read_bytes().split(b"\0")[0] == wanted:
+                return True
+        except OSError:
+            continue
+    return False

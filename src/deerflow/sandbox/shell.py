@@ -7,8 +7,12 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Self
 
-from deerflow.errors import SandboxError
+from deerflow.errors import SandboxError, SandboxTimeoutError
+from deerflow.sandbox.base import CommandResult
+from deerflow.sandbox.output import OutputBuffer
+from deerflow.sandbox.process import Ending
 
 if sys.platform == "linux":
     import fcntl
@@ -18,12 +22,14 @@ MAX_TIMEOUT_SECONDS = 86_400.0
 STATE_BYTES = 65_536
 """Room for the working directory and all exported variables."""
 
+BEGUN = b"\1\0"
 NOT_KEPT = frozenset(("_", "OLDPWD", "PWD", "SHLVL", "BASHOPTS", "SHELLOPTS", "BASH_ENV", "ENV"))
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 # $1 command, $2 where the last command left off, $3 where to start when that is gone, $4 the descriptor
-# for the state. Everything after the state's last entry is zero, so a final mark tells a whole state.
+# for the state: a mark that the command began, the directory, the exports, and a mark that this is all.
 SCRIPT = r"""
+printf '\1\0' >&"$4" || exit 125
 cd -- "$2" 2>/dev/null || cd -- "$3" || exit 126
 __keep() {
   { set +eux; } 2>/dev/null
@@ -62,17 +68,43 @@ class StateFile:
             with tempfile.TemporaryFile() as file:
                 self.fd = os.dup(file.fileno())
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self.fd)
+
+    @property
+    def has_begun(self) -> bool:
+        """Tell whether the shell got as far as the command."""
+        return os.pread(self.fd, len(BEGUN), 0) == BEGUN
+
     def read(self, before: ShellState, base: Mapping[str, str]) -> ShellState:
         """Return the state after the command, or `before` when the command left none."""
         return parse_state(os.pread(self.fd, STATE_BYTES, 0), before, base)
 
-    def close(self) -> None:
-        """Give the descriptor back."""
-        os.close(self.fd)
+
+def shell_argv(
+    shell: str, command: str, before: ShellState, home: str, state: StateFile, *, setup: str = ""
+) -> list[str]:
+    """Return how `shell` is started for `command`, after the shell commands in `setup`."""
+    script = [shell, "--noprofile", "--norc", "-c", setup + SCRIPT, "bash"]
+    return [*script, command, before.cwd, home, str(state.fd)]
+
+
+def result_of(command: str, ending: Ending, output: OutputBuffer, seconds: float) -> CommandResult:
+    """Return what the caller gets; a command whose time was up is a `SandboxTimeoutError`."""
+    text = output.text()
+    if ending.timed_out:
+        raise SandboxTimeoutError(command, seconds, text)
+    if ending.stopped:
+        text = f"{text}\n[stopped: {ending.stopped}]\n"
+    return CommandResult(ending.exit_code, text)
 
 
 def parse_state(data: bytes, before: ShellState, base: Mapping[str, str]) -> ShellState:
     """Read what the script wrote; anything odd in it, however it got there, is left out."""
+    data = data.removeprefix(BEGUN)
     end = data.find(b"\0=\0")
     fields = data[: end if end >= 0 else STATE_BYTES].split(b"\0")
     try:

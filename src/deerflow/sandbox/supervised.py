@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from deerflow.config import SandboxSettings
-from deerflow.errors import SandboxTimeoutError
+from deerflow.errors import SandboxUnavailableError
 from deerflow.sandbox import supervisor
 from deerflow.sandbox.base import CommandResult, OutputListener
 from deerflow.sandbox.limits import rlimits, watcher
@@ -20,7 +20,7 @@ from deerflow.sandbox.mapping import PathRewriter
 from deerflow.sandbox.output import OutputBuffer
 from deerflow.sandbox.paths import WORKSPACE, PathTable
 from deerflow.sandbox.process import Launch, run
-from deerflow.sandbox.shell import SCRIPT, ShellState, StateFile, check_command
+from deerflow.sandbox.shell import ShellState, StateFile, check_command, result_of, shell_argv
 
 _SUPERVISOR = Path(supervisor.__file__)
 
@@ -64,30 +64,21 @@ class SupervisedShell:
         output = OutputBuffer(
             max_chars=self._settings.bash_output_max_chars, listener=on_output, mask=self._rewriter.to_virtual
         )
-        state_file = StateFile()
-        try:
-            launch = self._launch(self._rewriter.to_host(command), state_file.fd)
+        with StateFile() as state:
+            launch = self._launch(self._rewriter.to_host(command), state)
             try:
                 ending = await run(launch, output, timeout=seconds)
             finally:
                 os.close(launch.pass_fds[0])
-            self._state = state_file.read(self._state, self._environment)
-        finally:
-            state_file.close()
-        text = output.text()
-        if ending.timed_out:
-            raise SandboxTimeoutError(command, seconds, text)
-        if ending.stopped:
-            text = f"{text}\n[stopped: {ending.stopped}]\n"
-        return CommandResult(ending.exit_code, text)
+            if not state.has_begun and not ending.timed_out and not ending.stopped:
+                raise SandboxUnavailableError(f"the command could not be started: {output.text().strip()}")
+            self._state = state.read(self._state, self._environment)
+        return result_of(command, ending, output, seconds)
 
-    def _launch(self, command: str, state_fd: int) -> Launch:
+    def _launch(self, command: str, state: StateFile) -> Launch:
         order = {
             "parent": os.getpid(),
-            "argv": [
-                *(self._shell, "--noprofile", "--norc", "-c", SCRIPT, "bash"),
-                *(command, self._state.cwd, self._home, str(state_fd)),
-            ],
+            "argv": shell_argv(self._shell, command, self._state, self._home, state),
             "cwd": self._home,
             "env": {**self._environment, **self._state.exports},
             "uid": self._confinement.uid,
@@ -100,7 +91,7 @@ class SupervisedShell:
             argv=(sys.executable, "-I", "-S", str(_SUPERVISOR), str(reader)),
             env={},
             kill=_stop,
-            pass_fds=(reader, state_fd),
+            pass_fds=(reader, state.fd),
             watch=watcher(self._settings.limits, self._table),
         )
 

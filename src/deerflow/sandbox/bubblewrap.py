@@ -1,0 +1,113 @@
+"""Starts programs in bubblewrap sandboxes and sees them through to their end."""
+
+import os
+import signal
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, suppress
+
+from deerflow.config import SandboxSettings
+from deerflow.errors import SandboxUnavailableError
+from deerflow.sandbox import seccomp
+from deerflow.sandbox.bwrap import NOT_FOUND, SYSTEM_PATH, Box, etc_files, find_bwrap, options
+from deerflow.sandbox.cgroups import ControlGroup, ControlGroups
+from deerflow.sandbox.inner import InnerProcess
+from deerflow.sandbox.limits import watcher
+from deerflow.sandbox.output import OutputBuffer
+from deerflow.sandbox.paths import WORKSPACE, PathTable
+from deerflow.sandbox.process import Ending, Launch, run
+from deerflow.sandbox.users import sandbox_uid
+
+FAMILIES = (seccomp.AF_UNIX, seccomp.AF_INET, seccomp.AF_INET6)
+"""Sockets of the internet are harmless here: the sandbox's network has nothing but its own loopback."""
+
+
+class Bubblewrap:
+    """Starts commands in sandboxes; shared by all threads."""
+
+    def __init__(self, settings: SandboxSettings) -> None:
+        self.settings = settings
+        self.uid = sandbox_uid()
+        self._groups = ControlGroups(settings.limits)
+        self._etc = etc_files()
+        self._filter = seccomp.build_filter(FAMILIES) if seccomp.is_supported() else b""
+
+    def environment(self) -> dict[str, str]:
+        """Return what a command finds in its environment before anything was exported."""
+        return {
+            "PATH": SYSTEM_PATH,
+            "HOME": WORKSPACE,
+            "USER": "sandbox",
+            "LOGNAME": "sandbox",
+            "LANG": "C.UTF-8",
+            "TERM": "dumb",
+            "TMPDIR": "/tmp",
+            **self.settings.environment,
+        }
+
+    async def run(
+        self,
+        table: PathTable,
+        argv: Sequence[str],
+        output: OutputBuffer,
+        *,
+        environment: Mapping[str, str],
+        timeout: float,
+        pass_fds: Sequence[int] = (),
+    ) -> Ending:
+        """Run `argv` in a sandbox of its own, to its end."""
+        bwrap = find_bwrap(self.uid)
+        group = self._groups.create()
+        try:
+            with ExitStack() as stack:
+                inner = stack.enter_context(InnerProcess())
+                fds = self._descriptors(stack, Box(table, environment, self.settings.limits))
+                wish = ["--args", str(fds[-1]), "--info-fd", str(inner.writer), "--", *argv]
+                launch = Launch(
+                    # by descriptor and relative name, so that no process list shows the host's paths
+                    argv=group.joining([*self._as_user(), f"./{bwrap.name}", *wish]),
+                    cwd=str(bwrap.parent),
+                    env={"PATH": SYSTEM_PATH},
+                    kill=lambda pid: _kill(pid, group),
+                    pass_fds=(*fds, inner.writer, *pass_fds),
+                    watch=watcher(self.settings.limits, table),
+                    gone=inner.gone,
+                )
+                return await run(launch, output, timeout=timeout)
+        except FileNotFoundError as error:  # bwrap went between the look and the start
+            raise SandboxUnavailableError(NOT_FOUND) from error
+        finally:
+            self._groups.discard(group)
+
+    async def aclose(self) -> None:
+        """Remove the control groups that are left."""
+        await self._groups.aclose()
+
+    def _descriptors(self, stack: ExitStack, box: Box) -> list[int]:
+        """Return what bwrap reads from: the files of `/etc`, the filter and, last, its options."""
+        etc = {name: _in_memory(stack, data) for name, data in self._etc.items()}
+        filter_fd = _in_memory(stack, self._filter)
+        args = options(box, etc_fds=etc, seccomp_fd=filter_fd)
+        return [*etc.values(), filter_fd, _in_memory(stack, b"".join(arg.encode() + b"\0" for arg in args))]
+
+    def _as_user(self) -> list[str]:
+        """Return what gives up root before bwrap starts."""
+        if self.uid is None:
+            return []
+        user = str(self.uid)
+        return ["/usr/bin/setpriv", "--reuid", user, "--regid", user, "--clear-groups", "--"]
+
+
+def _in_memory(stack: ExitStack, data: bytes) -> int:
+    """Return a descriptor from which `data` can be read, closed with the stack."""
+    fd = os.memfd_create("deerflow", os.MFD_CLOEXEC)
+    stack.callback(os.close, fd)
+    os.write(fd, data)
+    os.lseek(fd, 0, os.SEEK_SET)
+    return fd
+
+
+def _kill(pid: int, group: ControlGroup) -> None:
+    """End the outer bwrap: the kernel then ends the first process inside, and with it all others."""
+    group.kill()
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)

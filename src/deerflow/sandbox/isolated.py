@@ -1,0 +1,138 @@
+"""Runs each command in a fresh bubblewrap sandbox: own namespaces, a filter on system calls, limits.
+
+A sandbox per command costs some milliseconds and leaves no state that one command could poison for the
+next; what should carry over, working directory and exports, is carried as data.
+"""
+
+import asyncio
+from pathlib import Path
+
+from typing_extensions import override
+
+from deerflow.config import SandboxSettings
+from deerflow.domain import ThreadFolders
+from deerflow.errors import SandboxUnavailableError
+from deerflow.sandbox.base import CommandResult, OutputListener
+from deerflow.sandbox.bubblewrap import Bubblewrap
+from deerflow.sandbox.diagnosis import diagnose
+from deerflow.sandbox.files import ThreadFiles
+from deerflow.sandbox.gate import TestGate
+from deerflow.sandbox.hosted import HostedSandbox
+from deerflow.sandbox.limits import ulimits
+from deerflow.sandbox.output import OutputBuffer
+from deerflow.sandbox.paths import WORKSPACE, thread_paths
+from deerflow.sandbox.pool import ThreadSandboxProvider
+from deerflow.sandbox.selftest import PROBES, Probe, SelfTest, daemon_name, is_running, judge, parse_probes
+from deerflow.sandbox.shell import ShellState, StateFile, check_command, result_of, shell_argv
+from deerflow.sandbox.users import hand_over, scratch_folders
+
+SHELL = "/bin/bash"
+PROBE_SECONDS = 20.0
+
+
+class IsolatedSandbox(HostedSandbox):
+    """A thread's folders on this host, and a shell that sees nothing else of it."""
+
+    def __init__(self, files: ThreadFiles, provider: "IsolatedSandboxProvider") -> None:
+        super().__init__(files)
+        self._provider = provider
+        self._state = ShellState(WORKSPACE)
+
+    @property
+    @override
+    def refusal(self) -> str | None:
+        return self._provider.refusal
+
+    @override
+    async def execute_command(
+        self, command: str, *, timeout: float | None = None, on_output: OutputListener | None = None
+    ) -> CommandResult:
+        bubblewrap = await self._provider.tested()
+        settings = bubblewrap.settings
+        seconds = check_command(command, settings.bash_command_timeout if timeout is None else timeout)
+        output = OutputBuffer(max_chars=settings.bash_output_max_chars, listener=on_output)
+        base = bubblewrap.environment()
+        with StateFile() as state:
+            try:
+                ending = await bubblewrap.run(
+                    self.files.table,
+                    shell_argv(SHELL, command, self._state, WORKSPACE, state, setup=ulimits(settings.limits)),
+                    output,
+                    environment={**base, **self._state.exports},
+                    timeout=seconds,
+                    pass_fds=(state.fd,),
+                )
+            except SandboxUnavailableError as error:
+                raise self._provider.failed(str(error)) from error
+            if not state.has_begun and not ending.timed_out and not ending.stopped:
+                raise self._provider.failed(output.text())
+            self._state = state.read(self._state, base)
+        return result_of(command, ending, output, seconds)
+
+
+class IsolatedSandboxProvider(ThreadSandboxProvider):
+    """Lends `IsolatedSandbox`es, after finding out that they hold."""
+
+    tier = "isolated"
+
+    def __init__(self, settings: SandboxSettings, *, skills_root: Path | None = None) -> None:
+        super().__init__(settings, skills_root=skills_root)
+        self._bubblewrap = Bubblewrap(settings)
+        self._gate = TestGate(self._probe)
+
+    @property
+    def refusal(self) -> str | None:
+        """Why commands cannot run, as far as that is known."""
+        return self._gate.refusal
+
+    @override
+    def make(self, folders: ThreadFolders) -> IsolatedSandbox:
+        uid = self._bubblewrap.uid
+        if uid is not None:
+            hand_over(folders, uid)
+        table = thread_paths(folders, skills_root=self._skills_root, mounts=self._settings.mounts)
+        return IsolatedSandbox(ThreadFiles(table, owner=uid), self)
+
+    async def tested(self) -> Bubblewrap:
+        """Return what starts sandboxes once it has passed its test; raises when it has not."""
+        await self._gate.require()
+        return self._bubblewrap
+
+    def failed(self, text: str) -> SandboxUnavailableError:
+        """Return the refusal of a command whose sandbox did not start; the next one is tested again."""
+        return SandboxUnavailableError(self._gate.fail(text) or text)
+
+    @override
+    async def self_test(self) -> SelfTest:
+        return await self._gate.test()
+
+    @override
+    async def aclose(self) -> None:
+        await super().aclose()
+        await self._bubblewrap.aclose()
+
+    async def _probe(self) -> SelfTest:
+        """Run the probes in a sandbox of their own."""
+        bubblewrap, daemon = self._bubblewrap, daemon_name()
+        output = OutputBuffer(max_chars=0)
+        with scratch_folders(bubblewrap.uid) as folders:
+            environment = {
+                **bubblewrap.environment(),
+                "HOST_FOLDER": str(folders.root),
+                "PROCESS_LIMIT": str(self._settings.limits.max_processes),
+                "DAEMON": daemon,
+            }
+            script = f"{ulimits(self._settings.limits)}cd {WORKSPACE}\n{PROBES}"
+            ending = await bubblewrap.run(
+                thread_paths(folders),
+                [SHELL, "--noprofile", "--norc", "-c", script],
+                output,
+                environment=environment,
+                timeout=PROBE_SECONDS,
+            )
+        text = output.text()
+        if "\t" not in text or ending.timed_out:
+            found = diagnose(text)
+            return SelfTest(False, (Probe("start", False, text[:300]),), found.reason, found.fix)
+        is_left = await asyncio.to_thread(is_running, daemon)
+        return judge([Probe("start", True), *parse_probes(text), Probe("nothing left running", not is_left)])

@@ -1,0 +1,140 @@
+"""The system-call filter, as a classic BPF program written without any library.
+
+Everything is allowed but calls that no ordinary program needs and that reach deep into the kernel.
+`clone3` hides its flags behind a pointer that BPF cannot follow, so it is reported as missing: the C
+library then uses `clone`, whose flags are checked. Calls of another architecture, or of x32, end the process.
+"""
+
+import platform
+import struct
+from collections.abc import Sequence
+
+_LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _AND, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x54, 0x06
+_ALLOW = 0x7FFF0000
+_KILL = 0x80000000
+_ERRNO = 0x00050000
+_EPERM, _ENOSYS, _EAFNOSUPPORT = 1, 38, 97
+_NR, _ARCH, _ARG0, _ARG1 = 0, 4, 16, 24
+"""Offsets into the data that the kernel hands to the filter; arguments by their low half."""
+
+_NEW_NAMESPACES = 0x7E020000 | 0x00000080
+"""Every CLONE_NEW… flag; the last one is CLONE_NEWTIME."""
+_TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
+_SOCKET_TYPE = 0xF
+AF_UNIX, AF_INET, AF_INET6 = 1, 2, 10
+_STREAM, _DATAGRAM, _SEQPACKET = 1, 2, 5
+
+_ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
+_X32 = 0x40000000
+
+_COMMON = {
+    "io_uring_setup": 425, "io_uring_enter": 426, "io_uring_register": 427, "open_tree": 428,
+    "move_mount": 429, "fsopen": 430, "fsconfig": 431, "fsmount": 432, "fspick": 433, "pidfd_getfd": 438,
+    "process_madvise": 440, "mount_setattr": 442, "quotactl_fd": 443, "memfd_secret": 447,
+    "statmount": 457, "listmount": 458, "open_tree_attr": 467,
+}  # fmt: skip
+_DENIED = {
+    "x86_64": _COMMON | {
+        "uselib": 134, "vhangup": 153, "modify_ldt": 154, "pivot_root": 155, "_sysctl": 156, "adjtimex": 159,
+        "chroot": 161, "acct": 163, "settimeofday": 164, "mount": 165, "umount2": 166, "swapon": 167,
+        "swapoff": 168, "reboot": 169, "sethostname": 170, "setdomainname": 171, "iopl": 172, "ioperm": 173,
+        "create_module": 174, "init_module": 175, "delete_module": 176, "quotactl": 179, "nfsservctl": 180,
+        "lookup_dcookie": 212, "clock_settime": 227, "mbind": 237, "set_mempolicy": 238, "kexec_load": 246,
+        "add_key": 248, "request_key": 249, "keyctl": 250, "migrate_pages": 256, "unshare": 272,
+        "move_pages": 279, "perf_event_open": 298, "fanotify_init": 300, "name_to_handle_at": 303,
+        "open_by_handle_at": 304, "clock_adjtime": 305, "setns": 308, "process_vm_readv": 310,
+        "process_vm_writev": 311, "kcmp": 312, "finit_module": 313, "kexec_file_load": 320, "bpf": 321,
+        "userfaultfd": 323, "ptrace": 101, "syslog": 103,
+    },
+    "aarch64": _COMMON | {
+        "lookup_dcookie": 18, "umount2": 39, "mount": 40, "pivot_root": 41, "nfsservctl": 42, "chroot": 51,
+        "vhangup": 58, "quotactl": 60, "acct": 89, "unshare": 97, "kexec_load": 104, "init_module": 105,
+        "delete_module": 106, "clock_settime": 112, "syslog": 116, "ptrace": 117, "reboot": 142,
+        "sethostname": 161, "setdomainname": 162, "settimeofday": 170, "adjtimex": 171, "add_key": 217,
+        "request_key": 218, "keyctl": 219, "swapon": 224, "swapoff": 225, "mbind": 235, "set_mempolicy": 237,
+        "migrate_pages": 238, "move_pages": 239, "perf_event_open": 241, "fanotify_init": 262,
+        "name_to_handle_at": 264, "open_by_handle_at": 265, "clock_adjtime": 266, "setns": 268,
+        "process_vm_readv": 270, "process_vm_writev": 271, "kcmp": 272, "finit_module": 273, "bpf": 280,
+        "userfaultfd": 282, "kexec_file_load": 294,
+    },
+}  # fmt: skip
+_LOOKED_INTO = {
+    "x86_64": {"clone": 56, "clone3": 435, "ioctl": 16, "socket": 41, "socketpair": 53},
+    "aarch64": {"clone": 220, "clone3": 435, "ioctl": 29, "socket": 198, "socketpair": 199},
+}
+
+
+def is_supported(machine: str | None = None) -> bool:
+    """Tell whether there is a filter for this processor."""
+    return (machine or platform.machine()) in _ARCHITECTURES
+
+
+def build_filter(families: Sequence[int], *, machine: str | None = None) -> bytes:
+    """Return the program that allows sockets of these `families` and pairs of local ones."""
+    machine = machine or platform.machine()
+    numbers = _LOOKED_INTO[machine]
+    program = [
+        _step(_LOAD, _ARCH),
+        _step(_EQUAL, _ARCHITECTURES[machine], 1, 0),
+        _step(_RETURN, _KILL),
+        _step(_LOAD, _NR),
+    ]
+    if machine == "x86_64":
+        program += [_step(_AT_LEAST, _X32, 0, 1), _step(_RETURN, _KILL)]
+    for number in sorted(_DENIED[machine].values()):
+        program += [_step(_EQUAL, number, 0, 1), _refuse(_EPERM)]
+    program += [_step(_EQUAL, numbers["clone3"], 0, 1), _refuse(_ENOSYS)]
+    for name, check in (
+        ("clone", _check_clone()),
+        ("ioctl", _check_ioctl()),
+        ("socketpair", _check_families([AF_UNIX])),
+        ("socket", _check_socket(families)),
+    ):
+        program += [_step(_EQUAL, numbers[name], 0, len(check)), *check]
+    program.append(_step(_RETURN, _ALLOW))
+    return b"".join(program)
+
+
+def _check_clone() -> list[bytes]:
+    return [
+        _step(_LOAD, _ARG0),
+        _step(_ANY_BIT, _NEW_NAMESPACES, 0, 1),
+        _refuse(_EPERM),
+        _step(_RETURN, _ALLOW),
+    ]
+
+
+def _check_ioctl() -> list[bytes]:
+    """Typing into the terminal that started us is no business of a command."""
+    return [
+        _step(_LOAD, _ARG1),
+        _step(_EQUAL, _TIOCSTI, 1, 0),
+        _step(_EQUAL, _TIOCLINUX, 0, 1),
+        _refuse(_EPERM),
+        _step(_RETURN, _ALLOW),
+    ]
+
+
+def _check_families(families: Sequence[int]) -> list[bytes]:
+    """Return steps that let these families pass and refuse all others."""
+    steps = [_step(_LOAD, _ARG0)]
+    for left, family in enumerate(reversed(families)):
+        steps.insert(1, _step(_EQUAL, family, left + 1, 0))
+    return [*steps, _refuse(_EAFNOSUPPORT), _step(_RETURN, _ALLOW)]
+
+
+def _check_socket(families: Sequence[int]) -> list[bytes]:
+    """Return steps for `socket`: only these families, and no raw sockets."""
+    kinds = (_STREAM, _DATAGRAM, _SEQPACKET)
+    by_kind = [_step(_LOAD, _ARG1), _step(_AND, _SOCKET_TYPE)]
+    by_kind += [_step(_EQUAL, kind, len(kinds) - index, 0) for index, kind in enumerate(kinds)]
+    by_kind += [_refuse(_EPERM), _step(_RETURN, _ALLOW)]
+    return [*_check_families(families)[:-1], *by_kind]
+
+
+def _refuse(errno: int) -> bytes:
+    return _step(_RETURN, _ERRNO | errno)
+
+
+def _step(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
+    return struct.pack("HBBI", code, if_true, if_false, value)

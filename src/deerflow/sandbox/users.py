@@ -1,0 +1,112 @@
+"""Who runs commands when the server is root, and where that user can reach a thread's files."""
+
+import hashlib
+import os
+import stat
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from deerflow.config import Paths, SandboxSettings
+from deerflow.domain import ThreadFolders
+from deerflow.sandbox.beneath import O_DIRECTORY
+from deerflow.sandbox.tiers import tier_of
+
+SANDBOX_UID = 65531
+"""User and group of all commands of a server that runs as root.
+
+No system hands this number out: Debian reserves 65000 to 65533, systemd leaves 65520 to 65533 free.
+It is below 65536, so it also exists in containers with their own, small range of users.
+"""
+
+STATE_ROOT = Path("/var/lib/deerflow")
+"""Where a root server keeps what the commands' user has to reach when its own home is closed to others."""
+
+_ENTER_ALL = 0o011
+
+
+def sandbox_uid() -> int | None:
+    """Return the user that commands become; None where they stay who we are."""
+    return SANDBOX_UID if sys.platform == "linux" and os.geteuid() == 0 else None
+
+
+def choose_users_root(paths: Paths, settings: SandboxSettings) -> Path | None:
+    """Return where threads live when the home is closed to the commands' user, else what `paths` says."""
+    uid = sandbox_uid()
+    if uid is None or paths.users_root or tier_of(settings) not in ("isolated", "landlock"):
+        return paths.users_root
+    if can_enter(paths.home / "users", uid):
+        return None
+    # one server may have several homes on a machine: each gets a folder of its own
+    name = hashlib.sha256(os.fsencode(paths.home.resolve())).hexdigest()[:12]
+    return open_folder(STATE_ROOT / name / "users")
+
+
+def open_folder(path: Path) -> Path | None:
+    """Make a folder of root below `STATE_ROOT` that others may pass but not list; None where that fails."""
+    try:
+        for folder in [*reversed(path.parents), path]:
+            if folder.is_relative_to(STATE_ROOT):
+                folder.mkdir(mode=0o711, exist_ok=True)
+                about = folder.lstat()
+                if not stat.S_ISDIR(about.st_mode) or about.st_uid != 0:
+                    return None  # somebody else's, or a link: nothing that root should trust
+                folder.chmod(0o711)
+    except OSError:
+        return None
+    return path
+
+
+def can_enter(path: Path, uid: int) -> bool:
+    """Tell whether `uid`, in no group of its own, may pass every folder of `path` that exists."""
+    for folder in [*reversed(path.absolute().parents), path.absolute()]:
+        try:
+            about = folder.stat()
+        except OSError:
+            return True  # what is not there yet will be made with open doors
+        needed = stat.S_IXUSR if about.st_uid == uid else stat.S_IXOTH
+        if not about.st_mode & needed:
+            return False
+    return True
+
+
+@contextmanager
+def scratch_folders(uid: int | None) -> Iterator[ThreadFolders]:
+    """Make folders for a trial that the commands' user can reach, and remove them with the block."""
+    parent = open_folder(STATE_ROOT / "scratch") if uid is not None else None
+    with tempfile.TemporaryDirectory(dir=parent, prefix="deerflow-", ignore_cleanup_errors=True) as name:
+        folders = ThreadFolders("scratch", Path(name))
+        folders.create()
+        if uid is not None:
+            hand_over(folders, uid)
+        yield folders
+
+
+def hand_over(folders: ThreadFolders, uid: int) -> None:
+    """Give a thread's folders to the commands' user, and let that user pass the folders above."""
+    above = [folders.user_data, folders.root, *list(folders.root.parents)[:3]]
+    for folder in above:  # the thread, `threads`, the user and `users`: all of them ours
+        with suppress(OSError):
+            about = folder.lstat()
+            if stat.S_ISDIR(about.st_mode) and about.st_uid == os.geteuid():
+                folder.chmod(stat.S_IMODE(about.st_mode) | _ENTER_ALL)
+    for folder in (folders.workspace, folders.uploads, folders.outputs):
+        fd = os.open(folder, os.O_RDONLY | O_DIRECTORY | os.O_NOFOLLOW)
+        try:
+            if os.fstat(fd).st_uid != uid:
+                _give_tree(fd, uid)
+        finally:
+            os.close(fd)
+
+
+def _give_tree(folder: int, uid: int) -> None:
+    """Give away what an earlier, unconfined time left; a file with a second name may not be ours to give."""
+    for _, names, files, at in os.fwalk(".", dir_fd=folder, follow_symlinks=False):
+        for name in (*names, *files):
+            about = os.stat(name, dir_fd=at, follow_symlinks=False)
+            if stat.S_ISDIR(about.st_mode) or (stat.S_ISREG(about.st_mode) and about.st_nlink == 1):
+                os.chown(name, uid, uid, dir_fd=at, follow_symlinks=False)
+    os.fchown(folder, uid, uid)
+    os.fchmod(folder, 0o700)
