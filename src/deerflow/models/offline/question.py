@@ -18,13 +18,14 @@ _COMPARE = re.compile(
     re.I,
 )
 _SUMMARISE = re.compile(
-    r"\b(summar\w*|overview|outline|key points|main points|gist|tl;?dr|what (?:is|are) .{0,30} about)\b"
+    r"\b(summar\w*|overview|outline|key points|main points|gist|tl;?dr|"
+    r"what (?:is|are) (?:it|th(?:is|ese|ey|e))(?: \w+){0,3} about(?=\W*$))\b"
     r"|总结|概括|概述|摘要|要点|归纳|讲了什么|说了什么|主要内容",
     re.I,
 )
 _LEAD_IN = re.compile(
     r"\b(?:in terms of|with (?:respect|regard) to|regarding|concerning|focus(?:ing|ed)? on|considering|"
-    r"looking at|along|aspects?:|criteria:|by their|on)\s+(?P<list>[^.?!;:\n]+)",
+    r"looking at|along|about|aspects?:|criteria:|by their|on)\s+(?P<list>[^.?!;:\n]+)",
     re.I,
 )
 _ITEM = r"[\w-]+(?: [\w-]+){0,2}"
@@ -35,7 +36,7 @@ _SEPARATOR = re.compile(r"\s*(?:,|;|&|\band\b|\bor\b|\bas well as\b|、|，|以�
 _ZH_LIST = re.compile(
     r"(?P<list>[^，。？！；\s]{1,16}(?:、[^，。？！；、\s]{1,8})*(?:和|与|及|以及)[^，。？！；、\s]{1,14})"
 )
-_ZH_BEFORE = re.compile(r".*(?:比较|对比|总结|分析|说明|的|从|在|就|按|里|中)")
+_ZH_BEFORE = re.compile(r".*(?:比较|对比|总结|分析|说明|关于|的|从|在|就|按|里|中|对(?!比))")
 _ZH_AFTER = re.compile(
     r"(?:等)?(?:方面|角度|维度|上面|上|的?区别|的?差异|的?不同|如何|怎么样|是什么|有哪些|有什么|分别|来|"
     r"进行).*$"
@@ -46,7 +47,7 @@ _CLAUSE = re.compile(
     re.I,
 )
 _OPENING = re.compile(
-    r"^(?:(?:the|their|its|a|an|any|each|all|explain|describe|list|compare|discuss|show|what|are|is|"
+    r"^(?:(?:the|their|its|a|an|any|each|all|about|explain|describe|list|compare|discuss|show|what|are|is|"
     r"summari[sz]e)\s+)+",
     re.I,
 )
@@ -129,11 +130,11 @@ def coverage(aspect: str, found: Collection[str]) -> float:
 
 def _en_aspects(text: str, intent: Intent) -> list[str]:
     for match in _LEAD_IN.finditer(text):
-        # "on" alone is too common a word to mean a list outside of a comparison.
-        if intent == "ask" and match.group().lower().startswith("on "):
-            continue
         items = _items(match["list"])
-        if items:
+        # "on" and "about" are too common to mean a list of aspects when only one thing follows.
+        if items and (
+            len(items) > 1 or intent != "ask" or not match.group().lower().startswith(("on ", "about "))
+        ):
             return items
     enumeration = _ENUMERATION.search(text)
     return _items(enumeration["list"]) if enumeration else []

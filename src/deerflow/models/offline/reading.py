@@ -116,7 +116,7 @@ def aligned(text: FileText, hits: Iterable[Hit]) -> list[NumberedLine]:
         return sum(hit.text in shown.get(hit.line - shift, "") for hit in known)
 
     shift = max((0, 1, -1, 2, -2), key=agreeing)
-    numbered = {number + shift: content for number, content in lines}
+    numbered = {number + shift: content for number, content in lines if number + shift > 0}
     for hit in known:  # a search also finds lines that were not read
         numbered.setdefault(hit.line, hit.text)
     return sorted(numbered.items())

@@ -111,7 +111,11 @@ def best(question: Question, research: Research, *, limit: int = 6) -> list[Find
     scored = _scored(question, research.findings)
     ranked = [item for _, item in scored]
     if question.intent == "ask":
-        return [item for score, item in scored[:limit] if score >= SUMMARY_FLOOR * scored[0][0]]
+        leaders = {item.aspect: item for item in reversed(ranked)}
+        good = [item for score, item in scored if score >= SUMMARY_FLOOR * scored[0][0]]
+        return list(
+            dict.fromkeys([*(leaders[aspect] for aspect in question.plan if aspect in leaders), *good])
+        )[:limit]
     if question.intent == "compare":  # what all files speak of can be compared, so it comes first
         order = {aspect: number for number, aspect in enumerate(_aspects(question, research))}
         ranked.sort(key=lambda item: order.get(item.aspect, len(order)))

@@ -23,6 +23,9 @@ from deerflow.models.offline.question import coverage, key_terms, query_for, und
         ("从成本、性能和安全方面对比这些方案", "compare", ("成本", "性能", "安全")),
         ("谁负责迁移？预算是多少？", "ask", ("谁负责迁移", "预算是多少")),
         ("总结这些文件", "summarise", ()),
+        ("What is this document about?", "summarise", ()),
+        ("What do they say about locks, queues and retries?", "ask", ("Locks", "Queues", "Retries")),
+        ("这些文档对检查点和性能有什么说明？", "ask", ("检查点", "性能")),
         ("", "ask", ()),
     ],
 )
