@@ -156,13 +156,17 @@ class _Copier:
         self._thread = threading.Thread(target=self._run, name="deerflow-wal", daemon=True)
         self._thread.start()
 
-    def nudge(self) -> None:
-        """Look at the size of the log; called after each commit."""
+    def nudge(self, writer: sqlite3.Connection) -> None:
+        """Look at the size of the log; called in the writer's thread after each commit."""
         try:
-            if self._wal.stat().st_size > WAL_BYTES:
-                self._wake.set()
+            size = self._wal.stat().st_size
         except FileNotFoundError:
             return
+        if size > WAL_BYTES:
+            self._wake.set()
+        if size > WAL_BYTES * 3 // 2:
+            # Writes without a pause keep the log from starting again: now they wait for the copy.
+            self._copy(writer)
 
     def close(self) -> None:
         self._is_closed = True
@@ -173,12 +177,15 @@ class _Copier:
         while not self._is_closed:
             self._wake.wait()
             self._wake.clear()
-            try:
-                self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
-            except sqlite3.Error as error:
-                # Nothing is lost: the log only stays longer, and the next commit asks again.
-                logger.warning("database %s: its log could not be copied: %s", self._path, error)
+            self._copy(self._connection)
         self._connection.close()
+
+    def _copy(self, connection: sqlite3.Connection) -> None:
+        try:
+            connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+        except sqlite3.Error as error:
+            # Nothing is lost: the log only stays longer, and the next commit asks again.
+            logger.warning("database %s: its log could not be copied: %s", self._path, error)
 
 
 def _prepare(path: Path, *, is_temporary: bool) -> sqlite3.Connection:

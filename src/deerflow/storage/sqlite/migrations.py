@@ -44,7 +44,7 @@ CREATE TABLE runs (
     request BLOB NOT NULL
 );
 CREATE INDEX runs_by_thread ON runs (thread, key);
-CREATE INDEX runs_in_flight ON runs (key) WHERE status IN ('pending', 'running');
+CREATE INDEX runs_in_flight ON runs (thread) WHERE status IN ('pending', 'running');
 
 -- place = run key << 32 | number of the batch's last event: one walk reads a run's log in order.
 CREATE TABLE events (

@@ -194,7 +194,6 @@ def _settle(db: sqlite3.Connection, run_id: str, attempt: int, end: RunEnd) -> R
 
 
 def _in_flight(db: sqlite3.Connection, thread: int) -> str | None:
-    # The index of runs in flight is small, the index of a long thread is not.
     row = db.execute(
         f"SELECT id FROM runs INDEXED BY runs_in_flight WHERE {IN_FLIGHT} AND thread = ? "
         "ORDER BY key LIMIT 1",

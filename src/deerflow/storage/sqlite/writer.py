@@ -43,7 +43,9 @@ class Unit:
 class Writer:
     """Runs units one after another in one thread, many to a transaction."""
 
-    def __init__(self, path: Path, connection: sqlite3.Connection, committed: Callable[[], None]) -> None:
+    def __init__(
+        self, path: Path, connection: sqlite3.Connection, committed: Callable[[sqlite3.Connection], None]
+    ) -> None:
         self._path = path
         self._connection = connection
         self._committed = committed
@@ -75,7 +77,7 @@ class Writer:
             if units:
                 self._commit(units)
                 deliver(units)
-                self._committed()
+                self._committed(self._connection)
 
     def _next(self) -> tuple[list[Unit], bool]:
         item = self._queue.get()

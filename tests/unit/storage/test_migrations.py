@@ -1,0 +1,113 @@
+"""A database of any age is brought up to date, and one that is not ours is left alone."""
+
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from deerflow.config import DatabaseSettings, Paths
+from deerflow.domain import RunStatus, ThreadStatus
+from deerflow.errors import ConfigError
+from deerflow.storage import open_storage
+from deerflow.storage.sqlite.connect import connect
+from deerflow.storage.sqlite.migrations import APPLICATION_ID, MIGRATIONS, migrate
+
+# A database as version 1 left it, in its own words: kept for ever, never adapted to later code.
+VERSION_1 = Path(__file__).with_name("version_1.sql")
+
+
+def version_of(path: Path) -> int:
+    connection = sqlite3.connect(path)
+    try:
+        return int(connection.execute("PRAGMA user_version").fetchone()[0])
+    finally:
+        connection.close()
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Callable[[str], Path]:
+    def made(script: str) -> Path:
+        path = Paths(tmp_path).database
+        path.parent.mkdir(parents=True)
+        connection = sqlite3.connect(path)
+        connection.executescript(script)
+        connection.close()
+        return path
+
+    return made
+
+
+async def test_a_database_of_version_1_is_upgraded_with_everything_in_it(
+    database: Callable[[str], Path], tmp_path: Path
+) -> None:
+    path = database(VERSION_1.read_text())
+    assert version_of(path) == 1
+
+    async with open_storage(DatabaseSettings(), Paths(tmp_path)) as storage:
+        thread = await storage.threads.get("t1", "ann")
+        run = await storage.runs.get("r1", "t1")
+        events = await storage.events.read("r1")
+        pieces = await storage.events.fragments("t1", [1])
+        head = await storage.checkpoints.aget_tuple(
+            {"configurable": {"thread_id": "t1", "checkpoint_ns": ""}}
+        )
+        item = await storage.store.aget(("users", "ann"), "colour")
+
+    assert (thread.title, thread.metadata, thread.status) == ("Deer", {"topic": "deer"}, ThreadStatus.IDLE)
+    assert (run.status, run.attempt, run.request.user_id) == (RunStatus.SUCCESS, 1, "ann")
+    assert [(event.seq, event.kind, event.body) for event in events] == [
+        (0, "values", b"\x011\x01"),
+        (1, "end", b"null"),
+    ]
+    assert pieces == {1: b'{"content":"hi"}'}
+    assert head is not None
+    assert head.checkpoint["channel_values"] == {"title": "Deer", "note": "deer " * 200}
+    assert head.pending_writes == [("11111111-2222-3333-4444-555555555555", "messages", "hello")]
+    assert head.metadata["source"] == "loop"
+    assert item is not None
+    assert item.value == {"value": "green"}
+    assert version_of(path) == len(MIGRATIONS)
+
+
+def test_steps_are_applied_in_order_once_and_each_in_its_own_transaction(tmp_path: Path) -> None:
+    path = tmp_path / "x.db"
+    connection = connect(path)
+    migrate(connection, path, steps=("CREATE TABLE a (x)",))
+
+    migrate(connection, path, steps=("CREATE TABLE a (x)", "CREATE TABLE b (x); INSERT INTO b VALUES (1)"))
+    with pytest.raises(sqlite3.OperationalError):
+        migrate(connection, path, steps=("", "", "CREATE TABLE c (x); INSERT INTO nowhere VALUES (1)"))
+
+    tables = [name for (name,) in connection.execute("SELECT name FROM sqlite_master ORDER BY name")]
+    connection.close()
+    assert tables == ["a", "b"]
+    assert version_of(path) == 2
+
+
+async def test_a_newer_database_is_refused_and_left_alone(
+    database: Callable[[str], Path], tmp_path: Path
+) -> None:
+    path = database(
+        f"CREATE TABLE x (y); PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = 9999;"
+    )
+
+    with pytest.raises(ConfigError, match="newer DeerFlow"):
+        async with open_storage(DatabaseSettings(), Paths(tmp_path)):
+            pass
+
+    assert version_of(path) == 9999
+
+
+async def test_the_database_of_another_program_is_refused_and_left_alone(
+    database: Callable[[str], Path], tmp_path: Path
+) -> None:
+    path = database("CREATE TABLE checkpoints (thread_id TEXT); INSERT INTO checkpoints VALUES ('mine');")
+
+    with pytest.raises(ConfigError, match=r"database\.sqlite_dir"):
+        async with open_storage(DatabaseSettings(), Paths(tmp_path)):
+            pass
+
+    connection = sqlite3.connect(path)
+    assert connection.execute("SELECT * FROM checkpoints").fetchall() == [("mine",)]
+    connection.close()

@@ -1,0 +1,104 @@
+PRAGMA application_id = 1145390418;
+PRAGMA user_version = 1;
+BEGIN TRANSACTION;
+CREATE TABLE blobs (
+    key INTEGER PRIMARY KEY,
+    chain INTEGER NOT NULL,
+    digest BLOB NOT NULL,
+    body BLOB NOT NULL
+);
+INSERT INTO "blobs" VALUES(1,1,X'AF212582B7BB528C0D10332DC8823F51',X'58A4E34B4DED9B788BF9454A6A6A91C228314A8C12C39A0000F94F6066');
+CREATE TABLE chains (
+    key INTEGER PRIMARY KEY,
+    thread_id TEXT NOT NULL,
+    ns TEXT NOT NULL,
+    UNIQUE (thread_id, ns)
+);
+INSERT INTO "chains" VALUES(1,'t1','');
+CREATE TABLE checkpoints (
+    key INTEGER PRIMARY KEY,
+    chain INTEGER NOT NULL,
+    id BLOB NOT NULL,
+    parent BLOB,
+    shape INTEGER NOT NULL,
+    run BLOB,
+    blobs BLOB,
+    body BLOB NOT NULL
+);
+INSERT INTO "checkpoints" VALUES(1,1,X'1F1E13CC4D78659EBFFF3F5C5925F400',NULL,1,NULL,X'AF212582B7BB528C0D10332DC8823F51',X'58A4E34B4DED9B38A319EA71849799E17E664471B191A195B1B995B1899EA1A58991A919C4C54D1027332EC9CB2F49656C38D008E12F71494D2D9A0816040027302475');
+CREATE TABLE events (
+    place INTEGER PRIMARY KEY,
+    first_seq INTEGER NOT NULL,
+    body BLOB NOT NULL
+);
+INSERT INTO "events" VALUES(4294967297,0,X'92940001A676616C756573C403013101940102A3656E64C4046E756C6C');
+CREATE TABLE fragments (
+    place INTEGER PRIMARY KEY,
+    digest BLOB NOT NULL,
+    body BLOB NOT NULL
+);
+INSERT INTO "fragments" VALUES(4294967297,X'EFCC2E1BD64C308D3A3162CBC528A5E2',X'7B22636F6E74656E74223A226869227D');
+CREATE TABLE items (
+    key INTEGER PRIMARY KEY,
+    namespace TEXT NOT NULL,
+    name TEXT NOT NULL,
+    value BLOB NOT NULL,
+    created_at INTEGER NOT NULL,
+    updated_at INTEGER NOT NULL,
+    ttl_seconds REAL,
+    expires_at INTEGER
+);
+INSERT INTO "items" VALUES(1,'users.ann','colour',X'7B2276616C7565223A22677265656E227D',1794778654195478,1794778654195478,NULL,NULL);
+CREATE TABLE runs (
+    key INTEGER PRIMARY KEY,
+    id TEXT NOT NULL UNIQUE,
+    thread INTEGER NOT NULL,
+    status TEXT NOT NULL,
+    attempt INTEGER NOT NULL,
+    owner TEXT,
+    lease_until INTEGER,
+    cancel TEXT,
+    error TEXT,
+    stop_reason TEXT,
+    usage TEXT,
+    message_count INTEGER NOT NULL,
+    created_at INTEGER NOT NULL,
+    updated_at INTEGER NOT NULL,
+    request BLOB NOT NULL
+);
+INSERT INTO "runs" VALUES(1,'r1',1,'success',1,'me',NULL,NULL,NULL,NULL,'{"input_tokens":0,"output_tokens":0,"lead_tokens":0,"subagent_tokens":0,"llm_calls":0}',0,1794778654189311,1794778654190236,X'58A4E34B4DEDAB46694D9718A2B4A713F3F2886B4B430AB0D1462F718DDEA1DDA00500EC5FCBC6');
+CREATE TABLE shapes (
+    key INTEGER PRIMARY KEY,
+    names TEXT NOT NULL UNIQUE
+);
+INSERT INTO "shapes" VALUES(1,'notetitle');
+CREATE TABLE threads (
+    key INTEGER PRIMARY KEY,
+    id TEXT NOT NULL UNIQUE,
+    user_id TEXT NOT NULL,
+    status TEXT NOT NULL,
+    title TEXT,
+    metadata TEXT NOT NULL,
+    created_at INTEGER NOT NULL,
+    updated_at INTEGER NOT NULL
+);
+INSERT INTO "threads" VALUES(1,'t1','ann','idle','Deer','{"topic":"deer"}',1794778654188546,1794778654190432);
+CREATE TABLE writes (
+    key INTEGER PRIMARY KEY,
+    chain INTEGER NOT NULL,
+    checkpoint BLOB NOT NULL,
+    task BLOB NOT NULL,
+    path TEXT NOT NULL,
+    body BLOB NOT NULL
+);
+INSERT INTO "writes" VALUES(1,1,X'1F1E13CC4D78659EBFFF3F5C5925F400',X'11111111222233334444555555555555','',X'919300A86D65737361676573C40791A568656C6C6F');
+CREATE INDEX threads_by_update ON threads (user_id, updated_at);
+CREATE INDEX threads_by_creation ON threads (user_id, created_at);
+CREATE INDEX runs_by_thread ON runs (thread, key);
+CREATE INDEX runs_in_flight ON runs (thread) WHERE status IN ('pending', 'running');
+CREATE UNIQUE INDEX checkpoints_by_id ON checkpoints (chain, id);
+CREATE INDEX writes_by_checkpoint ON writes (chain, checkpoint);
+CREATE UNIQUE INDEX blobs_by_digest ON blobs (chain, digest);
+CREATE UNIQUE INDEX items_by_name ON items (namespace, name);
+CREATE INDEX items_by_expiry ON items (expires_at) WHERE expires_at IS NOT NULL;
+COMMIT;
