@@ -62,6 +62,11 @@ class CompatibleChatOpenAI(ChatOpenAI):
         """Close the connections that belong to this model alone."""
         if self._own_pool is not None:
             await self._own_pool.aclose()
+        # With a proxy the SDK's clients are this model's own; without one LangChain shares them.
+        if self.openai_proxy and self.http_async_client is not None:
+            await self.http_async_client.aclose()
+        if self.openai_proxy and self.http_client is not None:
+            self.http_client.close()
 
     @override
     def _convert_chunk_to_generation_chunk(

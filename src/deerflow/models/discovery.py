@@ -134,4 +134,7 @@ def _local_entry(server: LocalServer, model: str) -> ModelSettings:
 
 def _with_different_names(models: Sequence[ModelSettings]) -> list[ModelSettings]:
     """Keep the first of those that have the same name: two may serve one model."""
-    return list({model.name: model for model in reversed(models)}.values())[::-1]
+    first: dict[str, ModelSettings] = {}
+    for model in models:
+        first.setdefault(model.name, model)
+    return list(first.values())

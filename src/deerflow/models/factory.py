@@ -1,8 +1,8 @@
 """Builds the chat models that the settings name, once per set of options."""
 
-import logging
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from importlib.util import find_spec
+from typing import Any, Protocol, runtime_checkable
 
 from langchain_core.language_models import BaseChatModel
 from pydantic import ValidationError
@@ -13,8 +13,6 @@ from deerflow.models.arguments import COMPATIBLE, arguments_for
 from deerflow.models.fallback import FallbackChatModel
 from deerflow.models.pool import SessionPool
 
-logger = logging.getLogger(__name__)
-
 OPENAI_URL = "https://api.openai.com/v1"
 REPLACED = {
     "langchain_openai:ChatOpenAI": COMPATIBLE,
@@ -24,6 +22,14 @@ REPLACED = {
 """Our subclass does all that the class does, and keeps what compatible servers say beside the text."""
 
 Options = tuple[str, bool, str | None]
+
+
+@runtime_checkable
+class ClosableModel(Protocol):
+    """A model that holds connections of its own."""
+
+    async def aclose(self) -> None:
+        """Close them."""
 
 
 class ModelFactory:
@@ -78,6 +84,9 @@ class ModelFactory:
 
     async def aclose(self) -> None:
         """Close all connections to model servers."""
+        for model in self._built.values():
+            if isinstance(model, ClosableModel):
+                await model.aclose()
         await self._pool.aclose()
 
     def _create(self, name: str, thinking_enabled: bool, reasoning_effort: str | None) -> BaseChatModel:
@@ -120,17 +129,12 @@ class ModelFactory:
         )
         if "pool" in cls.model_fields:
             arguments["pool"] = self._pool
-            self._mind_the_proxy(arguments)
+            proxy = self._pool.proxy_for(arguments.get("base_url") or OPENAI_URL)
+            _go_through(proxy, arguments, settings)
         model = _constructed(cls, arguments, settings)
         if settings.context_window is not None:
             model.profile = {**(model.profile or {}), "max_input_tokens": settings.context_window}
         return model
-
-    def _mind_the_proxy(self, arguments: dict[str, Any]) -> None:
-        proxy = self._pool.proxy_for(arguments.get("base_url") or OPENAI_URL)
-        if proxy and proxy.startswith("socks") and arguments.get("transport") == "lean":
-            logger.info("models are reached through a SOCKS proxy, which needs the SDK's transport")
-            arguments["transport"] = "sdk"
 
 
 def _class_of(settings: ModelSettings) -> type[BaseChatModel]:
@@ -142,6 +146,21 @@ def _class_of(settings: ModelSettings) -> type[BaseChatModel]:
     if not isinstance(found, type) or not issubclass(found, BaseChatModel):
         raise ConfigError(f"models[{settings.name}].use: {use!r} is not a LangChain chat model class")
     return found
+
+
+def _go_through(proxy: str | None, arguments: dict[str, Any], settings: ModelSettings) -> None:
+    """Tell the SDK of the proxy too, which does not see what only `.env` names."""
+    proxy = arguments.get("openai_proxy") or proxy
+    if not proxy:
+        return
+    arguments["openai_proxy"] = proxy
+    if proxy.startswith("socks"):
+        if find_spec("socksio") is None:
+            raise ConfigError(
+                f"models[{settings.name}]: a SOCKS proxy needs one more package: pip install socksio; "
+                "or name an HTTP proxy in HTTPS_PROXY"
+            )
+        arguments["transport"] = "sdk"  # the lean transport speaks HTTP to its proxy
 
 
 def _constructed(

@@ -2,13 +2,14 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from importlib.util import find_spec
 
 import pytest
 from support.model_server import ScriptedModel, text
 
 from deerflow.config import ModelSettings
+from deerflow.errors import ConfigError
 from deerflow.models import ModelFactory
-from deerflow.models.compatible import CompatibleChatOpenAI
 from deerflow.models.proxies import proxy_for
 
 OPENAI = "https://api.openai.com/v1"
@@ -118,10 +119,24 @@ async def test_https_is_tunnelled(proxy: Proxy) -> None:
     assert proxy.targets == ["CONNECT 127.0.0.1:9"]
 
 
-def test_a_socks_proxy_is_left_to_the_sdk(model: ScriptedModel) -> None:
+@pytest.mark.skipif(find_spec("socksio") is not None, reason="the package for SOCKS is installed")
+def test_a_socks_proxy_says_what_it_needs(model: ScriptedModel) -> None:
     factory = ModelFactory([entry(model)], env={"ALL_PROXY": "socks5://127.0.0.1:9"})
 
+    with pytest.raises(ConfigError, match=r"models\[m\]: a SOCKS proxy .* pip install socksio"):
+        factory.create()
+
+
+@pytest.mark.parametrize("transport", ["lean", "sdk"])
+async def test_synchronous_calls_and_the_sdk_use_the_proxy_too(
+    model: ScriptedModel, proxy: Proxy, transport: str
+) -> None:
+    model.will_say(text("through"), text("too"))
+    factory = ModelFactory([entry(model, transport=transport)], env={"http_proxy": proxy.url})
     chat = factory.create()
 
-    assert isinstance(chat, CompatibleChatOpenAI)
-    assert chat.transport == "sdk"
+    await asyncio.to_thread(chat.invoke, "hi")
+    await chat.ainvoke("hi")
+    await factory.aclose()
+
+    assert proxy.targets == [f"POST {model.base_url}/chat/completions"] * 2
