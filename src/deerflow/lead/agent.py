@@ -47,6 +47,11 @@ class LeadRooms:
         )
 
     @cached_property
+    def subagents(self) -> SubagentRegistry:
+        """The sub-agents that these agents may start."""
+        return SubagentRegistry(self.settings.subagents)
+
+    @cached_property
     def task_tool(self) -> BaseTool:
         """The tool through which these agents delegate."""
         builder = SubagentBuilder(
@@ -60,7 +65,7 @@ class LeadRooms:
             checkpointer=self.checkpointer,
             store=self.store,
         )
-        return make_task_tool(self.executor, builder)
+        return make_task_tool(self.executor, builder, self.subagents)
 
 
 class LeadAgents:
@@ -90,7 +95,7 @@ def make_lead_agent(options: RunOptions, rooms: LeadRooms, *, skills: Sequence[S
         name=LEAD_AGENT,
         system_prompt=lead_prompt(
             skills=known,
-            subagents=tuple(SubagentRegistry(rooms.settings.subagents)) if limit else (),
+            subagents=tuple(rooms.subagents) if limit else (),
             subagent_limit=limit,
         ),
         tools=rooms.tools(

@@ -10,10 +10,11 @@ from deerflow.agents.middlewares import (
     DanglingToolCallMiddleware,
     HouseMiddleware,
     MalformedCallMiddleware,
-    ShellOfferMiddleware,
+    ReadyToolsMiddleware,
     SubagentLimitMiddleware,
     TitleMiddleware,
     ToolErrorMiddleware,
+    ToolOfferMiddleware,
     TurnStartMiddleware,
     UploadsMiddleware,
     ViewImageMiddleware,
@@ -39,10 +40,11 @@ def build_chain(
         DanglingToolCallMiddleware(),  # both: after whatever changes the history, before the model sees it
         ViewImageMiddleware(),  # both: behind the repaired history, as the newest thing the model sees
         ToolErrorMiddleware(),  # both: outermost around tools, so that nothing a tool does ends the run
-        ShellOfferMiddleware(),  # both: what is on offer is settled just before the call
+        ToolOfferMiddleware(),  # both: what is on offer is settled just before the call
         *_limit(subagent_limit),  # lead: trims what is left of an answer before any tool runs
         ClarificationMiddleware(),  # lead: a question stands alone before anybody counts the calls beside it
-        MalformedCallMiddleware(),  # both, innermost: the others see only calls they can count
+        MalformedCallMiddleware(),  # both: all above see only calls they can count
+        ReadyToolsMiddleware(),  # both, innermost: nobody looks at a tool after this
     ]
     return [middleware for middleware in chain if audience in middleware.audience]
 

@@ -14,7 +14,7 @@ from deerflow.context import RunContext
 from deerflow.errors import InvalidInputError
 from deerflow.subagents.attempt import SubagentTask
 from deerflow.subagents.builder import SubagentBuilder
-from deerflow.subagents.config import SubagentConfig, SubagentResult, SubagentStatus
+from deerflow.subagents.config import SubagentResult, SubagentStatus
 from deerflow.subagents.executor import SubagentExecutor
 from deerflow.subagents.registry import SubagentRegistry
 from deerflow.tools.define import Runtime, tool_of
@@ -51,7 +51,9 @@ class TaskArguments(BaseModel):
         return read
 
 
-def make_task_tool(executor: SubagentExecutor, builder: SubagentBuilder) -> BaseTool:
+def make_task_tool(
+    executor: SubagentExecutor, builder: SubagentBuilder, registry: SubagentRegistry
+) -> BaseTool:
     """Return the `task` tool of one lead agent."""
 
     async def delegate(
@@ -70,7 +72,9 @@ def make_task_tool(executor: SubagentExecutor, builder: SubagentBuilder) -> Base
         must say everything. Use it for a part with several steps; do single steps yourself.
         """
         run = runtime.context
-        config = _config(run, subagent_type, max_turns)
+        config = registry.get(subagent_type, has_shell=run.sandbox.refusal is None)
+        if max_turns is not None:
+            config = replace(config, max_turns=min(config.max_turns, max_turns))
         messages = runtime.state.get("messages", ())
         _refuse_beyond_total(run, messages, runtime.tool_call_id or "")
         result = await executor.execute(
@@ -128,12 +132,6 @@ def task_ids(message: AnyMessage) -> list[str | None]:
 def with_context(prompt: str, context: str | None) -> str:
     """Return the prompt with what is already known behind it."""
     return f"{prompt}\n\n<context>\n{context.strip()}\n</context>" if context and context.strip() else prompt
-
-
-def _config(run: RunContext, subagent_type: str, max_turns: int | None) -> SubagentConfig:
-    registry = SubagentRegistry(run.settings.subagents)
-    config = registry.get(subagent_type, has_shell=run.sandbox.refusal is None)
-    return replace(config, max_turns=min(config.max_turns, max_turns)) if max_turns else config
 
 
 def _refuse_beyond_total(run: RunContext, messages: Sequence[AnyMessage], task_id: str) -> None:

@@ -73,17 +73,19 @@ def test_the_chain_has_one_node_and_says_for_whom_each_part_is(lead: Lead) -> No
         "DanglingToolCallMiddleware",
         "ViewImageMiddleware",
         "ToolErrorMiddleware",
-        "ShellOfferMiddleware",
+        "ToolOfferMiddleware",
         "SubagentLimitMiddleware",
         "ClarificationMiddleware",
         "MalformedCallMiddleware",
+        "ReadyToolsMiddleware",
     ]
     assert chain[Audience.SUBAGENT] == [
         "DanglingToolCallMiddleware",
         "ViewImageMiddleware",
         "ToolErrorMiddleware",
-        "ShellOfferMiddleware",
+        "ToolOfferMiddleware",
         "MalformedCallMiddleware",
+        "ReadyToolsMiddleware",
     ]
     assert set(lead.agent.nodes) == {"__start__", "TurnStartMiddleware.before_agent", "model", "tools"}
 
@@ -154,6 +156,17 @@ async def test_the_shell_is_offered_only_where_commands_run(model: ScriptedModel
     assert "bash" in model.requests[0].tools
     assert "bash" not in model.requests[1].tools
     assert set(model.requests[0].tools) - set(model.requests[1].tools) == {"bash"}
+
+
+async def test_nobody_is_asked_where_nobody_can_answer(lead: Lead, model: ScriptedModel) -> None:
+    model.will_say(text("a"), text("b"))
+
+    lead.context = replace(lead.context, is_interactive=False)
+    await lead.ask("Hi.")
+    lead.context = replace(lead.context, is_interactive=True, extra={"disable_clarification": True})
+    await lead.ask("Hi.")
+
+    assert all("ask_clarification" not in request.tools for request in model.requests)
 
 
 async def test_a_stopped_turn_can_be_followed_by_another(lead: Lead, model: ScriptedModel) -> None:

@@ -4,10 +4,11 @@ from deerflow.agents.middlewares.base import Audience, HouseMiddleware
 from deerflow.agents.middlewares.clarification import ClarificationMiddleware
 from deerflow.agents.middlewares.dangling_calls import DanglingToolCallMiddleware
 from deerflow.agents.middlewares.malformed_calls import MalformedCallMiddleware
-from deerflow.agents.middlewares.shell_offer import ShellOfferMiddleware
+from deerflow.agents.middlewares.ready_tools import ReadyToolsMiddleware
 from deerflow.agents.middlewares.subagent_limit import SubagentLimitMiddleware
 from deerflow.agents.middlewares.title import TitleMiddleware
 from deerflow.agents.middlewares.tool_errors import ToolErrorMiddleware
+from deerflow.agents.middlewares.tool_offer import ToolOfferMiddleware
 from deerflow.agents.middlewares.turn_start import TurnStartMiddleware
 from deerflow.agents.middlewares.uploads import UploadsMiddleware
 from deerflow.agents.middlewares.view_image import ViewImageMiddleware
@@ -18,10 +19,11 @@ __all__ = [
     "DanglingToolCallMiddleware",
     "HouseMiddleware",
     "MalformedCallMiddleware",
-    "ShellOfferMiddleware",
+    "ReadyToolsMiddleware",
     "SubagentLimitMiddleware",
     "TitleMiddleware",
     "ToolErrorMiddleware",
+    "ToolOfferMiddleware",
     "TurnStartMiddleware",
     "UploadsMiddleware",
     "ViewImageMiddleware",

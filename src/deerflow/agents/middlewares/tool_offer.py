@@ -1,0 +1,37 @@
+"""Offers only the tools that this run can use.
+
+Every agent has them all, so that one built agent serves all threads; whether the sandbox takes commands and
+whether anybody can answer a question is known to the run's context alone.
+"""
+
+from langchain_core.tools import BaseTool
+from typing_extensions import override
+
+from deerflow.agents.middlewares.base import HouseMiddleware
+from deerflow.agents.middlewares.clarification import ASK_CLARIFICATION
+from deerflow.agents.types import ModelAnswer, ModelCall, ModelHandler
+from deerflow.context import RunContext
+
+SHELL = "bash"
+
+
+class ToolOfferMiddleware(HouseMiddleware):
+    """Hides `bash` where commands cannot run, and `ask_clarification` where nobody can answer."""
+
+    @override
+    async def awrap_model_call(self, request: ModelCall, handler: ModelHandler) -> ModelAnswer:
+        hidden = hidden_tools(request.runtime.context)
+        if not hidden:
+            return await handler(request)
+        offered = [tool for tool in request.tools if not (isinstance(tool, BaseTool) and tool.name in hidden)]
+        return await handler(request.override(tools=offered))
+
+
+def hidden_tools(context: RunContext) -> set[str]:
+    """Return the names of the tools that are of no use in this run."""
+    hidden = set()
+    if context.sandbox.refusal is not None:
+        hidden.add(SHELL)
+    if not context.is_interactive or context.extra.get("disable_clarification") is True:
+        hidden.add(ASK_CLARIFICATION)
+    return hidden
