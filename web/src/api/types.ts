@@ -81,6 +81,7 @@ export interface Run {
   readonly thread_id: string;
   readonly status: "pending" | "running" | "success" | "error" | "timeout" | "interrupted";
   readonly created_at: string;
+  readonly error?: string | null;
 }
 
 export interface Model {

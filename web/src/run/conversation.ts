@@ -8,7 +8,7 @@ import { isHuman } from "./messages.ts";
 import { onNextFrame } from "./frames.ts";
 import { forgetRun, recallRun, rememberRun } from "./memory.ts";
 import { reduce, withValues } from "./reduce.ts";
-import { EMPTY_VIEW, isBusy, type Failure, type View } from "./view.ts";
+import { EMPTY_VIEW, isBusy, NO_THREAD, type Failure, type View } from "./view.ts";
 
 const FIRST_WAIT_MS = 500;
 const LONGEST_WAIT_MS = 10_000;
@@ -49,9 +49,10 @@ export class Conversation {
       if (signal.aborted) return;
       this.#set(withValues(this.#view, values));
       if (run && !isOver(run)) await this.#followRun(run.run_id);
-      else if (run?.status === "error" || run?.status === "timeout") this.#fail({ name: run.status, message: "" });
+      else if (run?.status === "error" || run?.status === "timeout") this.#fail({ name: run.status, message: run.error ?? "" });
     } catch (error) {
-      if (!signal.aborted) this.#fail(failureOf(error));
+      const isMissing = error instanceof ApiError && error.status === 404;
+      if (!signal.aborted) this.#fail({ ...failureOf(error), ...(isMissing ? { name: NO_THREAD } : {}) });
     }
   }
 

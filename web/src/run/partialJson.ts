@@ -7,7 +7,7 @@ const EAGER_CHARS = 4_000;
 
 /** Return what is already readable of the JSON object that `text` begins. */
 export function readPartial(text: string): Arguments {
-  if (text.length > EAGER_CHARS) return parse(text) ?? readPartial(text.slice(0, EAGER_CHARS));
+  if (text.length > EAGER_CHARS) return (text.endsWith("}") ? parse(text) : null) ?? readPartial(text.slice(0, EAGER_CHARS));
   for (let end = text.length; end > 0; end = text.lastIndexOf(",", end - 1)) {
     const value = parse(close(text.slice(0, end)));
     if (value) return value;

@@ -30,6 +30,9 @@ export interface Failure {
   readonly message: string;
 }
 
+/** The name of the failure to find a thread. */
+export const NO_THREAD = "no_thread";
+
 export interface View {
   readonly messages: readonly Message[];
   /** Ids of messages that are being put together from chunks. */

@@ -66,6 +66,7 @@ export const en = {
   notFound: "This thread does not exist (any more).",
   retry: "Try again",
   reload: "Reload",
+  pageFailed: "This part of the page has failed. Your thread is safe on the server.",
   jumpToEnd: "Jump to the latest",
   copy: "Copy",
   copied: "Copied",

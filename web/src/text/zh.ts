@@ -68,6 +68,7 @@ export const zh: Words = {
   notFound: "此对话不存在或已被删除。",
   retry: "重试",
   reload: "重新加载",
+  pageFailed: "页面的这一部分出错了，你的对话仍保存在服务器上。",
   jumpToEnd: "跳到最新",
   copy: "复制",
   copied: "已复制",

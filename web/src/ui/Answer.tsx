@@ -24,7 +24,7 @@ export const Answer = memo(function Answer({ message, isPartial }: Props) {
           <Markdown text={text} />
         </div>
       )}
-      {!isPartial && text.trim() && (
+      {!isPartial && isFinal(message) && text.trim() && (
         <div className="-ml-1.5 h-7 opacity-0 transition-opacity group-hover:opacity-100 focus-within:opacity-100">
           <CopyButton text={() => text} label={words.copyAnswer} />
         </div>
@@ -32,3 +32,8 @@ export const Answer = memo(function Answer({ message, isPartial }: Props) {
     </article>
   );
 });
+
+/** What is said on the way to a tool call needs no copying. */
+function isFinal(message: Message): boolean {
+  return (message.tool_calls ?? []).length === 0;
+}

@@ -2,6 +2,7 @@ import { useCallback, useEffect, useState } from "react";
 import { listModels } from "../api/models.ts";
 import type { Model } from "../api/types.ts";
 import { WordsContext, wordsIn } from "../text/index.ts";
+import { ErrorBoundary } from "./ErrorBoundary.tsx";
 import { usePreferences } from "./preferences.ts";
 import { Sidebar } from "./Sidebar.tsx";
 import { ThreadPane } from "./ThreadPane.tsx";
@@ -17,7 +18,9 @@ export function App() {
   const { route, openThread, openNew, keep } = useRoute();
   const threads = useThreads();
   const [models, setModels] = useState<readonly Model[]>([]);
+  const [title, setTitle] = useState<string | null>(null);
   const [isSidebarOpen, setIsSidebarOpen] = useState(() => matchMedia(WIDE).matches);
+  const words = wordsIn(preferences.language);
   useTheme(preferences.theme);
 
   useEffect(() => {
@@ -28,6 +31,15 @@ export function App() {
   useEffect(() => {
     listModels().then(setModels, () => undefined);
   }, [route.threadId, threads.problem]);
+
+  const { refresh } = threads;
+  const onChanged = useCallback(
+    (next: string | null) => {
+      setTitle(next);
+      refresh();
+    },
+    [refresh],
+  );
 
   const leaveSidebar = useCallback(() => {
     if (!matchMedia(WIDE).matches) setIsSidebarOpen(false);
@@ -49,11 +61,12 @@ export function App() {
   }, [startNew]);
 
   return (
-    <WordsContext value={wordsIn(preferences.language)}>
+    <WordsContext value={words}>
       <div className="flex h-dvh">
         <Sidebar
           threads={threads}
           current={route.threadId}
+          currentTitle={title}
           isOpen={isSidebarOpen}
           preferences={preferences}
           onChoose={choose}
@@ -65,18 +78,19 @@ export function App() {
           onDeleted={(threadId) => threadId === route.threadId && openNew()}
           onClose={() => setIsSidebarOpen(false)}
         />
-        <ThreadPane
-          key={route.threadId}
-          threadId={route.threadId}
-          isNew={route.isNew}
-          models={models}
-          preferences={preferences}
-          onChoose={choose}
-          isSidebarOpen={isSidebarOpen}
-          onSidebar={() => setIsSidebarOpen(true)}
-          onCreated={keep}
-          onChanged={threads.refresh}
-        />
+        <ErrorBoundary key={route.threadId} words={words}>
+          <ThreadPane
+            threadId={route.threadId}
+            isNew={route.isNew}
+            models={models}
+            preferences={preferences}
+            onChoose={choose}
+            isSidebarOpen={isSidebarOpen}
+            onSidebar={() => setIsSidebarOpen(true)}
+            onCreated={keep}
+            onChanged={onChanged}
+          />
+        </ErrorBoundary>
       </div>
     </WordsContext>
   );

@@ -13,7 +13,9 @@ export function DeleteDialog({ thread, onConfirm, onCancel }: Props) {
   const words = useWords();
   const dialog = useRef<HTMLDialogElement>(null);
 
-  useEffect(() => dialog.current?.showModal(), []);
+  useEffect(() => {
+    dialog.current?.showModal();
+  }, []);
 
   return (
     <dialog

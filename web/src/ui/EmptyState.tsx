@@ -22,11 +22,11 @@ export function EmptyState({ isOffline, onExample }: Props) {
             <li key={example.title}>
               <button
                 type="button"
-                className="h-full w-full rounded-xl border border-line bg-panel p-3 text-left text-sm hover:border-accent"
+                className="flex h-full w-full flex-col rounded-xl border border-line bg-panel p-3 text-left text-sm hover:border-accent"
                 onClick={() => onExample(example.task)}
               >
-                <span className="block font-medium">{example.title}</span>
-                <span className="mt-1 block text-muted">{example.task}</span>
+                <span className="font-medium">{example.title}</span>
+                <span className="mt-1 text-muted">{example.task}</span>
               </button>
             </li>
           ))}

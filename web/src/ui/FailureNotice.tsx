@@ -1,5 +1,5 @@
 import { CircleAlert } from "lucide-react";
-import type { Failure } from "../run/view.ts";
+import { NO_THREAD, type Failure } from "../run/view.ts";
 import { useWords, type Words } from "../text/index.ts";
 
 interface Props {
@@ -15,9 +15,9 @@ export function FailureNotice({ failure, onRetry }: Props) {
       <CircleAlert aria-hidden size={18} className="mt-0.5 shrink-0" />
       <div className="min-w-0 flex-1">
         <p className="font-medium">{headline(failure, words)}</p>
-        {failure.message && failure.name !== "offline" && <p className="whitespace-pre-wrap">{failure.message}</p>}
+        {failure.message && failure.name !== "offline" && failure.name !== NO_THREAD && <p className="whitespace-pre-wrap">{failure.message}</p>}
       </div>
-      {failure.name !== "http_404" && (
+      {failure.name !== NO_THREAD && (
         <button type="button" className="shrink-0 rounded-lg border border-current px-3 py-1 hover:opacity-80" onClick={onRetry}>
           {words.retry}
         </button>
@@ -28,6 +28,6 @@ export function FailureNotice({ failure, onRetry }: Props) {
 
 function headline(failure: Failure, words: Words): string {
   if (failure.name === "offline") return words.offlineError;
-  if (failure.name === "http_404") return words.notFound;
+  if (failure.name === NO_THREAD) return words.notFound;
   return failure.message ? words.failed : words.lastRunFailed;
 }

@@ -17,6 +17,8 @@ const FIND_FROM = 8;
 interface Props {
   readonly threads: Threads;
   readonly current: string;
+  /** The open thread knows its title before the list does. */
+  readonly currentTitle: string | null;
   readonly isOpen: boolean;
   readonly preferences: Preferences;
   readonly onChoose: Choose;
@@ -28,7 +30,7 @@ interface Props {
 
 /** The threads, newest first, and what is set for this device. */
 export function Sidebar(props: Props) {
-  const { threads, current, isOpen, preferences, onChoose, onNew, onOpen, onDeleted, onClose } = props;
+  const { threads, current, currentTitle, isOpen, preferences, onChoose, onNew, onOpen, onDeleted, onClose } = props;
   const words = useWords();
   const [wanted, setWanted] = useState("");
   const [doomed, setDoomed] = useState<Thread | null>(null);
@@ -83,6 +85,7 @@ export function Sidebar(props: Props) {
             <li key={thread.thread_id}>
               <ThreadRow
                 thread={thread}
+                title={thread.values?.title || (thread.thread_id === current ? currentTitle : null)}
                 isCurrent={thread.thread_id === current}
                 onOpen={onOpen}
                 onRename={threads.rename}

@@ -9,7 +9,9 @@ export function SourceLines({ text, line }: { readonly text: string; readonly li
   const marked = useRef<HTMLLIElement>(null);
   const lines = text.replace(/\n$/, "").split("\n");
 
-  useEffect(() => marked.current?.scrollIntoView({ block: "center" }), [line, text]);
+  useEffect(() => {
+    void marked.current?.scrollIntoView({ block: "center" }); // newer browsers return a promise, which is no clean-up
+  }, [line, text]);
 
   if (lines.length > MOST_NUMBERED) {
     return <pre tabIndex={0} className="p-4 font-mono text-[13px] leading-5 whitespace-pre-wrap">{text}</pre>;

@@ -40,7 +40,7 @@ export const TaskCard = memo(
 );
 
 function latest(task: Task): string {
-  if (task.status !== "running" && task.result) return task.result.slice(0, 300);
+  if (task.status !== "running" && task.result) return task.result.slice(0, 300).replace(/[*_`#]+/g, "");
   return task.steps.at(-1)?.text ?? "";
 }
 

@@ -33,7 +33,7 @@ interface Props {
   /** The thread now exists on the server. */
   readonly onCreated: () => void;
   /** Something that the list of threads shows has changed. */
-  readonly onChanged: () => void;
+  readonly onChanged: (title: string | null) => void;
 }
 
 /** One thread: what happened, what is happening, and the box to say more. */
@@ -53,7 +53,7 @@ export function ThreadPane(props: Props) {
   const context = useRef(runContext(preferences, model?.name ?? null));
   context.current = runContext(preferences, model?.name ?? null);
 
-  useEffect(onChanged, [onChanged, busy, view.title]);
+  useEffect(() => onChanged(view.title), [onChanged, busy, view.title]);
   useEffect(() => {
     document.title = view.title ? `${view.title} · ${words.appName}` : words.appName;
   }, [view.title, words.appName]);
@@ -113,26 +113,28 @@ export function ThreadPane(props: Props) {
             </div>
           )}
         </div>
-        <div className="relative mx-auto w-full max-w-3xl px-3 pb-3">
-          {scroll.isAway && (
-            <IconButton label={words.jumpToEnd} className="absolute -top-11 left-1/2 -translate-x-1/2 border border-line bg-panel shadow" onClick={scroll.toEnd}>
-              <ArrowDown aria-hidden size={16} />
-            </IconButton>
-          )}
-          {view.todos.length > 0 && <TodoList todos={view.todos} />}
-          <Composer
-            draft={draft}
-            onDraft={setDraft}
-            attachments={attachments}
-            isBusy={busy}
-            isStopping={view.status === "stopping"}
-            models={models}
-            model={model}
-            preferences={preferences}
-            onChoose={onChoose}
-            onSend={send}
-            onStop={() => void conversation.stop()}
-          />
+        <div className="px-4 pb-3">
+          <div className="relative mx-auto w-full max-w-3xl">
+            {scroll.isAway && (
+              <IconButton label={words.jumpToEnd} className="absolute -top-11 left-1/2 -translate-x-1/2 border border-line bg-panel shadow" onClick={scroll.toEnd}>
+                <ArrowDown aria-hidden size={16} />
+              </IconButton>
+            )}
+            {view.todos.length > 0 && <TodoList todos={view.todos} />}
+            <Composer
+              draft={draft}
+              onDraft={setDraft}
+              attachments={attachments}
+              isBusy={busy}
+              isStopping={view.status === "stopping"}
+              models={models}
+              model={model}
+              preferences={preferences}
+              onChoose={onChoose}
+              onSend={send}
+              onStop={() => void conversation.stop()}
+            />
+          </div>
         </div>
         <p role="status" className="sr-only">{busy ? words.working : items.at(-1)?.kind === "answer" ? words.finished : ""}</p>
         {isDropping && (

@@ -8,6 +8,7 @@ import { TitleEditor } from "./TitleEditor.tsx";
 
 interface Props {
   readonly thread: Thread;
+  readonly title: string | null;
   readonly isCurrent: boolean;
   readonly onOpen: (threadId: string) => void;
   readonly onRename: (threadId: string, title: string) => Promise<void>;
@@ -15,15 +16,15 @@ interface Props {
 }
 
 /** One thread of the list. */
-export const ThreadRow = memo(function ThreadRow({ thread, isCurrent, onOpen, onRename, onDelete }: Props) {
+export const ThreadRow = memo(function ThreadRow({ thread, title, isCurrent, onOpen, onRename, onDelete }: Props) {
   const words = useWords();
   const [isEditing, setIsEditing] = useState(false);
-  const title = thread.values?.title || words.untitled;
+  const name = title || words.untitled;
 
   if (isEditing) {
     return (
       <TitleEditor
-        title={thread.values?.title ?? ""}
+        title={title ?? ""}
         onCancel={() => setIsEditing(false)}
         onSave={(next) => {
           setIsEditing(false);
@@ -37,18 +38,18 @@ export const ThreadRow = memo(function ThreadRow({ thread, isCurrent, onOpen, on
       <button
         type="button"
         aria-current={isCurrent ? "page" : undefined}
-        title={title}
+        title={name}
         className="flex min-w-0 flex-1 items-center gap-2 px-2 py-1.5 text-left text-sm"
         onClick={() => onOpen(thread.thread_id)}
       >
-        <span className="min-w-0 flex-1 truncate">{title}</span>
+        <span className="min-w-0 flex-1 truncate">{name}</span>
         {(thread.status === "running" || thread.status === "busy") && (
           <LoaderCircle aria-label={words.working} size={14} className="shrink-0 animate-spin text-accent" />
         )}
       </button>
       <div
         role="group"
-        aria-label={words.threadMenu(title)}
+        aria-label={words.threadMenu(name)}
         className="flex shrink-0 focus-within:flex md:hidden md:group-hover:flex md:group-focus-within:flex"
       >
         <IconButton label={words.rename} className="p-1.5" onClick={() => setIsEditing(true)}>

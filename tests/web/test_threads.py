@@ -1,0 +1,85 @@
+"""The list of threads: find, open, rename, delete."""
+
+import threading
+
+from support.gateway import Gateway
+from support.model_server import ScriptedModel, text
+from web.browser import Browser
+
+ROW = "nav li:has-text('{}')"
+
+
+def test_threads_are_listed_opened_renamed_and_deleted(page: Browser, model: ScriptedModel) -> None:
+    model.on("first", text("Answer one."))
+    model.on("second", text("Answer two."))
+    page.say("The first question")
+    page.sees("Answer one.")
+    page.waits_until_idle()
+    page.click("New chat")
+    page.say("The second question")
+    page.sees("Answer two.")
+    page.waits_until_idle()
+
+    page.click("The first question", exact=True)
+    page.sees("Answer one.")
+    page.do("hover", target={"css": ROW.format("The first question")})
+    page.click("Rename", within={"css": ROW.format("The first question")})
+    page.do("fill", target={"label": "Thread title"}, value="A better name")
+    page.do("press", target={"label": "Thread title"}, key="Enter")
+    page.waits_for(ROW.format("A better name"))
+
+    page.do("hover", target={"css": ROW.format("A better name")})
+    page.click("Delete", within={"css": ROW.format("A better name")})
+    page.click("Cancel", within={"css": "dialog"})
+    assert page.count(ROW.format("A better name")) == 1
+    page.do("hover", target={"css": ROW.format("A better name")})
+    page.click("Delete", within={"css": ROW.format("A better name")})
+    page.click("Delete", within={"css": "dialog"})
+
+    page.do("see", target={"css": ROW.format("A better name")}, state="detached")
+    page.sees("What should get done?")
+    page.do("reload")
+    page.waits_for(ROW.format("The second question"))
+    assert page.count("nav li button[title]") >= 1
+    assert page.count(ROW.format("A better name")) == 0
+
+
+def test_leaving_a_thread_leaves_its_run_alone(page: Browser, model: ScriptedModel) -> None:
+    gate = threading.Event()
+    model.will_say(text("slow but sure answer").held(gate, after=2))
+    page.say("Take your time")
+    page.sees("slow")
+
+    page.click("New chat")
+    page.sees("What should get done?")
+    gate.set()
+    page.do("click", target={"css": f"{ROW.format('Take your time')} button[title]", "nth": 0})
+
+    page.sees("slow but sure answer")
+
+
+def test_the_page_speaks_chinese_and_remembers_light_or_dark(page: Browser, gateway: Gateway) -> None:
+    page.open(gateway.url, locale="zh-CN", colorScheme="dark")
+
+    page.sees("想完成什么任务？")
+    assert page.evaluate("document.documentElement.dataset.theme") == "dark"
+    assert page.evaluate("document.documentElement.lang") == "zh"
+    page.do("choose", target={"label": "语言"}, value="en")
+    page.click("Theme: System")
+    page.do("reload")
+
+    page.sees("What should get done?")
+    assert page.evaluate("document.documentElement.dataset.theme") == "light"
+
+
+def test_a_narrow_screen_has_the_threads_in_a_drawer(page: Browser, gateway: Gateway) -> None:
+    page.open(gateway.url, viewport={"width": 390, "height": 780})
+    page.sees("What should get done?")
+    assert page.evaluate("document.querySelector('nav').inert")
+
+    page.click("Show threads")
+
+    page.do("until", script="!document.querySelector('nav').inert")
+    page.click("New chat")
+    page.do("until", script="document.querySelector('nav').inert")
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
