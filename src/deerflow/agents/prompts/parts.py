@@ -16,7 +16,7 @@ WORKING_DIRECTORY = """\
 CITATIONS = """\
 <citations>
 Cite what came from outside right behind the claim: [citation:Title](URL). For a file give its path and
-line: [citation:notes.md:12](/mnt/user-data/uploads/notes.md). A report ends with its sources, each as
+line: [citation:notes.md:12](/mnt/user-data/uploads/notes.md#L12). A report ends with its sources, each as
 - [Title](URL) - what it gave. Never cite what you have not opened.
 </citations>"""
 
