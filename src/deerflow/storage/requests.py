@@ -9,6 +9,10 @@ import orjson
 from deerflow.domain import DisconnectMode, MultitaskStrategy, RunOptions, RunRequest, TokenUse
 from deerflow.errors import InvalidInputError
 
+_NAMES: dict[type, frozenset[str]] = {
+    kind: frozenset(field.name for field in dataclasses.fields(kind))
+    for kind in (RunRequest, RunOptions, TokenUse)
+}
 _TUPLES = ("stream_modes", "interrupt_before", "interrupt_after")
 
 
@@ -57,5 +61,5 @@ def _plain(value: Any) -> Any:
 
 
 def _known(kind: type, fields: Mapping[str, Any]) -> dict[str, Any]:
-    names = {field.name for field in dataclasses.fields(kind)}
+    names = _NAMES[kind]
     return {name: value for name, value in fields.items() if name in names}

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import sqlite3
 import uuid
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
@@ -226,6 +227,34 @@ async def test_a_graph_of_a_stale_attempt_cannot_go_on(storage: Storage) -> None
     with pytest.raises(Exception, match="may write no more"):
         await graph.ainvoke({"messages": [HumanMessage("late", id="h1")]}, config, durability="sync")
     assert await states(graph, "t1") == before
+
+
+@pytest.mark.parametrize("question", ["b", "ask", "forget", "replace"])
+async def test_a_rollback_leaves_the_tables_as_they_were(tmp_path: Path, question: str) -> None:
+    engine = await Engine.open(tmp_path / "deerflow.db")
+    saver = SqliteSaver(engine)
+    graph = build(DeltaState, saver)
+    await live(graph, "t1")
+    await graph.ainvoke({"messages": [HumanMessage("sub", id="s0")]}, at("t1/call-1"))
+    await graph.ainvoke({"messages": [HumanMessage("ask", id="open")]}, at("t1"))
+    past = [state async for state in graph.aget_state_history(at("t1"))][12]
+    mark = await saver.make_mark("t1")
+    before = await engine.read(tables)
+
+    await graph.ainvoke(Command(resume="answer"), at("t1"))
+    await graph.ainvoke({"messages": [HumanMessage(question, id="h99")]}, at("t1"))
+    await graph.ainvoke({"messages": [HumanMessage("fork", id="h98")]}, past.config)
+    await graph.ainvoke({"messages": [HumanMessage("sub", id="s1")]}, at("t1/call-1"))
+    await graph.ainvoke({"messages": [HumanMessage("sub", id="s2")]}, at("t1/call-2"))
+    await saver.roll_back("t1", mark)
+
+    assert await engine.read(tables) == before
+    await engine.aclose()
+
+
+def tables(db: sqlite3.Connection) -> list[list[Any]]:
+    names = ("chains", "checkpoints", "writes", "blobs")
+    return [db.execute(f"SELECT * FROM {name} ORDER BY key").fetchall() for name in names]
 
 
 async def talk(storage: Storage, *, turns: int, tokens: int) -> Graph:

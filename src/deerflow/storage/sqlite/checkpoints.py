@@ -244,9 +244,14 @@ def chains_of(db: sqlite3.Connection, thread_id: str) -> list[tuple[int, str, st
 def delete_chains(db: sqlite3.Connection, thread_id: str) -> None:
     """Delete all checkpoints of a thread and its sub-threads."""
     for chain, _, _ in chains_of(db, thread_id):
-        for table in ("checkpoints", "writes", "blobs"):
-            db.execute(f"DELETE FROM {table} WHERE chain = ?", (chain,))
-        db.execute("DELETE FROM chains WHERE key = ?", (chain,))
+        delete_chain(db, chain)
+
+
+def delete_chain(db: sqlite3.Connection, chain: int) -> None:
+    """Delete one chain with all it holds."""
+    for table in ("checkpoints", "writes", "blobs"):
+        db.execute(f"DELETE FROM {table} WHERE chain = ?", (chain,))
+    db.execute("DELETE FROM chains WHERE key = ?", (chain,))
 
 
 def delete_unused_blobs(db: sqlite3.Connection, chain: int) -> None:

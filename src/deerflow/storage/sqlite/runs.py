@@ -148,25 +148,18 @@ def _create(
         raise NotFoundError("thread", request.thread_id)
     if request.multitask_strategy is MultitaskStrategy.REJECT and (other := _in_flight(db, thread)):
         raise ThreadBusyError(request.thread_id, other)
-    if db.execute("SELECT 1 FROM runs WHERE id = ?", (run_id,)).fetchone():
-        raise ConflictError(f"run id '{run_id}' is taken")
     now = now_us()
-    db.execute(
-        "INSERT INTO runs (id, thread, status, attempt, owner, lease_until, message_count, created_at, "
-        f"updated_at, request) VALUES (?, ?, ?, ?, ?, {CLOCK} + {LEASE_SECONDS}, 0, ?, ?, ?)",
-        (
-            run_id,
-            thread,
-            RunStatus.RUNNING if owner else RunStatus.PENDING,
-            1 if owner else 0,
-            owner,
-            now,
-            now,
-            pack(body),
-        ),
-    )
+    status, attempt = (RunStatus.RUNNING, 1) if owner else (RunStatus.PENDING, 0)
+    try:
+        db.execute(
+            "INSERT INTO runs (id, thread, status, attempt, owner, lease_until, message_count, created_at, "
+            f"updated_at, request) VALUES (?, ?, ?, ?, ?, {CLOCK} + {LEASE_SECONDS}, 0, ?, ?, ?)",
+            (run_id, thread, status, attempt, owner, now, now, pack(body)),
+        )
+    except sqlite3.IntegrityError as error:
+        raise ConflictError(f"run id '{run_id}' is taken") from error
     _mark_thread(db, thread, ThreadStatus.BUSY)
-    return _find(db, run_id)
+    return RunRecord(run_id, request, status, time_of(now), time_of(now), attempt, owner)
 
 
 def _settle(db: sqlite3.Connection, run_id: str, attempt: int, end: RunEnd) -> RunRecord:

@@ -25,6 +25,7 @@ from typing_extensions import override
 from deerflow.errors import ConflictError, InvalidInputError
 from deerflow.storage.base import FENCE
 from deerflow.storage.sqlite import checkpoint_codec as codec
+from deerflow.storage.sqlite import checkpoint_marks as marks
 from deerflow.storage.sqlite import checkpoint_walk as walks
 from deerflow.storage.sqlite import checkpoints as rows
 from deerflow.storage.sqlite.checkpoint_walk import PAGE, Listing
@@ -176,6 +177,14 @@ class SqliteSaver(BaseCheckpointSaver[int]):
         place = _place(config)
         found = self._engine.read_blocking(lambda db: walks.history(db, place, channels))
         return codec.decode_histories(self.serde, found)
+
+    async def make_mark(self, thread_id: str) -> bytes:
+        """Return what `roll_back` needs to put the thread and its sub-threads back to now."""
+        return await self._engine.read(lambda db: marks.make_mark(db, thread_id))
+
+    async def roll_back(self, thread_id: str, mark: bytes) -> None:
+        """Put the checkpoints of a thread and its sub-threads back to exactly where the mark was made."""
+        await self._engine.write(lambda db: marks.roll_back(db, thread_id, mark))
 
     def _decode(self, row: CheckpointRow | None) -> CheckpointTuple | None:
         return None if row is None else codec.decode_row(self.serde, row)

@@ -1,0 +1,56 @@
+"""Marks: what it takes to put a thread's checkpoints back to exactly where they were.
+
+Rows are only ever added, but for one exception: writes that wait on a newest checkpoint may be replaced
+by those of the next run. So a mark holds how far each chain was, and those writes as they were.
+"""
+
+import sqlite3
+from typing import Any
+
+import ormsgpack
+
+from deerflow.storage.sqlite import checkpoints as rows
+
+
+def make_mark(db: sqlite3.Connection, thread_id: str) -> bytes:
+    """Return where all chains of a thread and its sub-threads are now."""
+    return ormsgpack.packb([_mark_chain(db, chain) for chain, _, _ in rows.chains_of(db, thread_id)])
+
+
+def roll_back(db: sqlite3.Connection, thread_id: str, mark: bytes) -> None:
+    """Delete everything that came after the mark and put replaced writes back."""
+    marked: dict[int, list[Any]] = {chain[0]: chain for chain in ormsgpack.unpackb(mark)}
+    for chain, _, _ in rows.chains_of(db, thread_id):
+        if chain in marked:
+            _roll_back_chain(db, *marked[chain])
+        else:
+            rows.delete_chain(db, chain)
+
+
+def _mark_chain(db: sqlite3.Connection, chain: int) -> list[Any]:
+    (last_checkpoint,) = db.execute(
+        "SELECT coalesce(max(key), 0) FROM checkpoints WHERE chain = ?", (chain,)
+    ).fetchone()
+    (last_write,) = db.execute(
+        "SELECT coalesce(max(key), 0) FROM writes WHERE chain = ?", (chain,)
+    ).fetchone()
+    waiting = db.execute(
+        "SELECT key, body FROM writes WHERE chain = ? AND checkpoint = "
+        "(SELECT id FROM checkpoints WHERE chain = ? ORDER BY id DESC LIMIT 1)",
+        (chain, chain),
+    ).fetchall()
+    return [chain, last_checkpoint, last_write, waiting]
+
+
+def _roll_back_chain(
+    db: sqlite3.Connection,
+    chain: int,
+    last_checkpoint: int,
+    last_write: int,
+    waiting: list[tuple[int, bytes]],
+) -> None:
+    db.execute("DELETE FROM checkpoints WHERE chain = ? AND key > ?", (chain, last_checkpoint))
+    db.execute("DELETE FROM writes WHERE chain = ? AND key > ?", (chain, last_write))
+    for key, body in waiting:
+        db.execute("UPDATE writes SET body = ? WHERE key = ? AND chain = ?", (body, key, chain))
+    rows.delete_unused_blobs(db, chain)
