@@ -1,6 +1,7 @@
 """What survives: readers that vanish, servers that are stopped, servers that are killed."""
 
 import asyncio
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -82,17 +83,18 @@ async def test_a_run_goes_on_without_its_reader_and_can_be_read_after_a_restart(
 async def test_a_run_survives_kill_9_and_finished_steps_are_not_repeated(
     server: GatewayProcess, model: ScriptedModel
 ) -> None:
+    gate = threading.Event()
     model.will_say(
         call("write_file", description="a", path="/mnt/user-data/workspace/log.txt", content="one\n", append=True),
-        text("slow " * 400, delay=0.05),
+        text("slow " * 20).held(gate, after=5),
         text("The end."),
     )
     async with client(server) as api:
         path, first = await read_some(api, "go", 12)
-        while len(model.requests) < 2:
-            await asyncio.sleep(0.02)
+        await model.until(lambda scripted: len(scripted.requests) == 2)
         await asyncio.sleep(0.3)
         server.kill()
+    gate.set()
     server.start()
 
     async with client(server) as api:
@@ -114,7 +116,8 @@ async def test_finished_sub_agents_are_not_run_again_after_kill_9(
 ) -> None:
     task = {"description": "part", "subagent_type": "general-purpose"}
     model.on("Quick part", text("quick result"))
-    model.on("Slow part", text("slow " * 400, delay=0.05), text("slow result"))
+    gate = threading.Event()
+    model.on("Slow part", text("slow result").held(gate))
     model.will_say(
         calls(call("task", **task, prompt="Quick part"), call("task", **task, prompt="Slow part")),
         text("Both are done."),
@@ -123,10 +126,10 @@ async def test_finished_sub_agents_are_not_run_again_after_kill_9(
         body = ask("go", context={"subagent_enabled": True})
         run = (await api.post("/threads/t1/runs", json=body)).json()
         path = f"/threads/t1/runs/{run['run_id']}"
-        while len(model.requests) < 3:
-            await asyncio.sleep(0.02)
+        await model.until(lambda scripted: len(scripted.requests) == 3)
         await asyncio.sleep(0.5)
         server.kill()
+    gate.set()
     server.start()
 
     async with client(server) as api:

@@ -1,5 +1,6 @@
 """The public `langgraph_sdk` client, unmodified, against a real gateway."""
 
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -16,8 +17,9 @@ def ask(question: str) -> dict[str, Any]:
 
 
 @pytest.fixture(params=["/api", "/api/langgraph"])
-def client(gateway: Gateway, request: pytest.FixtureRequest) -> LangGraphClient:
-    return get_client(url=f"{gateway.url}{request.param}", api_key=None)
+async def client(gateway: Gateway, request: pytest.FixtureRequest) -> AsyncIterator[LangGraphClient]:
+    async with get_client(url=f"{gateway.url}{request.param}", api_key=None) as opened:
+        yield opened
 
 
 async def test_create_a_thread_and_stream_a_run(client: LangGraphClient, model: ScriptedModel) -> None:

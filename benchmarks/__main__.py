@@ -1,0 +1,21 @@
+"""Runs the benchmarks that are named, or all of them."""
+
+import sys
+from importlib import import_module
+
+ALL = ("one_turn", "tool_steps", "start", "sandbox")
+
+
+def main(names: list[str]) -> int:
+    unknown = sorted(set(names) - set(ALL))
+    if unknown:
+        print(f"unknown: {', '.join(unknown)}; there are {', '.join(ALL)}", file=sys.stderr)
+        return 2
+    missed = [name for name in names or ALL if import_module(f"benchmarks.{name}").main() != 0]
+    if missed:
+        print(f"missed: {', '.join(missed)}", file=sys.stderr)
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
