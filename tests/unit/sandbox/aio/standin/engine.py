@@ -15,7 +15,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-STATE = Path(os.environ["STANDIN_ENGINE"])
+STATE = Path(os.environ.get("STANDIN_ENGINE", "."))
 IMAGE = Path(__file__).with_name("image.py")
 VALUE_OPTIONS = {
     "--name",
