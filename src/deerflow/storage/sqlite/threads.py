@@ -45,18 +45,8 @@ class SqliteThreadStore(ThreadStore):
 
     @override
     async def search(self, query: ThreadQuery) -> list[Thread]:
-        where, values = _conditions(query)
-        if query.sort_by not in _ORDER:
-            raise InvalidInputError(f"sort_by '{query.sort_by}' is unknown: use one of {', '.join(_ORDER)}")
-        if query.limit < 0 or query.offset < 0:
-            raise InvalidInputError("limit and offset of a search cannot be negative")
-        direction = "DESC" if query.descending else "ASC"
-        sql = (
-            f"SELECT {COLUMNS} FROM threads WHERE {where} "
-            f"ORDER BY {_ORDER[query.sort_by]} {direction}, key {direction} LIMIT ? OFFSET ?"
-        )
-        rows = (*values, query.limit, query.offset)
-        return await self._engine.read(lambda db: [_thread(row) for row in db.execute(sql, rows)])
+        sql, values = search_statement(query)
+        return await self._engine.read(lambda db: [_thread(row) for row in db.execute(sql, values)])
 
     @override
     async def count(self, query: ThreadQuery) -> int:
@@ -104,6 +94,21 @@ class SqliteThreadStore(ThreadStore):
             delete_chains(db, thread_id)
 
         await self._engine.write(work)
+
+
+def search_statement(query: ThreadQuery) -> tuple[str, list[Any]]:
+    """Return the statement of a search with its values; `InvalidInputError` when it makes no sense."""
+    where, values = _conditions(query)
+    if query.sort_by not in _ORDER:
+        raise InvalidInputError(f"sort_by '{query.sort_by}' is unknown: use one of {', '.join(_ORDER)}")
+    if query.limit < 0 or query.offset < 0:
+        raise InvalidInputError("limit and offset of a search cannot be negative")
+    direction = "DESC" if query.descending else "ASC"
+    sql = (
+        f"SELECT {COLUMNS} FROM threads WHERE {where} "
+        f"ORDER BY {_ORDER[query.sort_by]} {direction}, key {direction} LIMIT ? OFFSET ?"
+    )
+    return sql, [*values, query.limit, query.offset]
 
 
 def ensure_thread(db: sqlite3.Connection, thread_id: str, user_id: str, metadata: str) -> tuple[int, str]:
