@@ -11,7 +11,7 @@ from deerflow.subagents.gate import FairGate
 TaskKey = tuple[str, str]
 """Run and task: some models count their calls anew in every conversation."""
 
-MAX_KEPT_RESULTS = 1000
+MAX_KEPT_RESULTS = 256
 
 
 class SubagentExecutor:

@@ -6,12 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from langchain.agents.middleware import ModelRequest, ModelResponse
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.tools import tool
 from support.lead import Lead, NewLead, scripted_models
 from support.model_server import Request, ScriptedModel, call, calls, raw_call, status, text
 
-from deerflow.agents.middlewares import Audience
+from deerflow.agents.middlewares import Audience, TitleMiddleware
 from deerflow.config import Settings, TitleSettings
 from deerflow.domain import RunOptions
 from deerflow.errors import SandboxError
@@ -302,6 +303,25 @@ async def test_a_title_that_fails_costs_nothing_but_itself(
     assert messages[-1].text == "Hello."
     assert (await lead.values())["title"] == "Hi there"
     assert "title was not written" in caplog.text
+
+
+async def test_a_title_that_hangs_does_not_hold_the_answer_up(lead: Lead, model: ScriptedModel) -> None:
+    model.on(wants_title, text("never", first=60))
+    middleware = TitleMiddleware(
+        lambda: lead.models.create("small"), settings=TitleSettings(), grace_seconds=0.05
+    )
+    request = ModelRequest(model=lead.models.create(), messages=[HumanMessage("Hi")], runtime=None)
+    answer = ModelResponse(result=[AIMessage("Hello.")])
+
+    async def handler(request: object) -> ModelResponse[object]:
+        await model.until(lambda server: server.in_flight == 1)
+        return answer
+
+    async with asyncio.timeout(10):
+        result = await middleware.awrap_model_call(request, handler)  # type: ignore[arg-type]
+
+    assert result is answer
+    await model.until(lambda server: server.aborted == 1)
 
 
 async def test_titles_can_be_switched_off(model: ScriptedModel, new_lead: NewLead) -> None:

@@ -297,6 +297,18 @@ async def test_a_client_may_lower_the_number_of_tasks_of_a_run(
     assert "may start 3 tasks" in answers[3].text
 
 
+async def test_only_the_latest_ended_tasks_are_remembered(
+    lead: Lead, model: ScriptedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("deerflow.subagents.executor.MAX_KEPT_RESULTS", 2)
+    model.on("part", text("found"))
+    model.will_say(task("part 1"), task("part 2"), task("part 3"), text("Done."))
+
+    await lead.ask("Go.")
+
+    assert [each.description for each in lead.executor.list()] == ["part 2", "part 3"]
+
+
 # After a crash
 
 

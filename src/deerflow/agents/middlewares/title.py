@@ -37,8 +37,15 @@ class TitleMiddleware(HouseMiddleware):
 
     audience: ClassVar[Audience] = Audience.LEAD
 
-    def __init__(self, model: Callable[[], BaseChatModel], *, settings: TitleSettings) -> None:
+    def __init__(
+        self,
+        model: Callable[[], BaseChatModel],
+        *,
+        settings: TitleSettings,
+        grace_seconds: float = GRACE_SECONDS,
+    ) -> None:
         super().__init__()
+        self._grace_seconds = grace_seconds
         self._model = model
         self._settings = settings
 
@@ -50,10 +57,11 @@ class TitleMiddleware(HouseMiddleware):
         writing = asyncio.create_task(self._write(question), context=contextvars.Context())
         try:
             response = await handler(request)
-            await asyncio.wait([writing], timeout=GRACE_SECONDS)
+            await asyncio.wait([writing], timeout=self._grace_seconds)
         finally:
             writing.cancel()
-        title = writing.result() if writing.done() and not writing.cancelled() else ""
+            await asyncio.wait([writing])
+        title = "" if writing.cancelled() else writing.result()
         if not title:
             return response
         return ExtendedModelResponse(model_response=response, command=Command(update={"title": title}))

@@ -5,7 +5,6 @@ writes what several hooks would. The title is cut from the question here, before
 that a run which is stopped early has one too.
 """
 
-import asyncio
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -42,7 +41,7 @@ class TurnStartMiddleware(HouseMiddleware):
     @override
     async def abefore_agent(self, state: ThreadState, runtime: Runtime[RunContext]) -> dict[str, Any] | None:
         context = runtime.context
-        sizes = await asyncio.to_thread(_prepare, context.folders)
+        sizes = _prepare(context.folders)  # a few calls of the system: quicker than a trip to another thread
         update: dict[str, Any] = {}
         if state.get("thread_data") != THREAD_DATA:
             update["thread_data"] = THREAD_DATA
