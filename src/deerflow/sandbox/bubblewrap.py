@@ -10,11 +10,13 @@ from deerflow.errors import SandboxUnavailableError
 from deerflow.sandbox import seccomp
 from deerflow.sandbox.bwrap import NOT_FOUND, SYSTEM_PATH, Box, etc_files, find_bwrap, options
 from deerflow.sandbox.cgroups import ControlGroup, ControlGroups
+from deerflow.sandbox.egress import Egress, proxy_environment
 from deerflow.sandbox.inner import InnerProcess
 from deerflow.sandbox.limits import watcher
+from deerflow.sandbox.network import NetworkPolicy
 from deerflow.sandbox.output import OutputBuffer
 from deerflow.sandbox.paths import WORKSPACE, PathTable
-from deerflow.sandbox.process import Ending, Launch, run
+from deerflow.sandbox.process import Ending, Launch, Watch, run
 from deerflow.sandbox.users import sandbox_uid
 
 FAMILIES = (seccomp.AF_UNIX, seccomp.AF_INET, seccomp.AF_INET6)
@@ -29,6 +31,7 @@ class Bubblewrap:
         self.uid = sandbox_uid()
         self._groups = ControlGroups(settings.limits)
         self._etc = etc_files()
+        self._policy = NetworkPolicy.from_settings(settings.network)
         self._filter = seccomp.build_filter(FAMILIES) if seccomp.is_supported() else b""
 
     def environment(self) -> dict[str, str]:
@@ -41,6 +44,7 @@ class Bubblewrap:
             "LANG": "C.UTF-8",
             "TERM": "dumb",
             "TMPDIR": "/tmp",
+            **(proxy_environment() if self._policy.is_open else {}),
             **self.settings.environment,
         }
 
@@ -60,16 +64,20 @@ class Bubblewrap:
         try:
             with ExitStack() as stack:
                 inner = stack.enter_context(InnerProcess())
+                egress = self._egress(stack, table)
                 fds = self._descriptors(stack, Box(table, environment, self.settings.limits))
-                wish = ["--args", str(fds[-1]), "--info-fd", str(inner.writer), "--", *argv]
+                wish = ["--args", str(fds[-1]), "--info-fd", str(inner.writer)]
+                if egress:
+                    wish += ["--block-fd", str(egress.block_fd)]
+                    fds.append(egress.block_fd)
                 launch = Launch(
                     # by descriptor and relative name, so that no process list shows the host's paths
-                    argv=group.joining([*self._as_user(), f"./{bwrap.name}", *wish]),
+                    argv=group.joining([*self._as_user(), f"./{bwrap.name}", *wish, "--", *argv]),
                     cwd=str(bwrap.parent),
                     env={"PATH": SYSTEM_PATH},
                     kill=lambda pid: _kill(pid, group),
                     pass_fds=(*fds, inner.writer, *pass_fds),
-                    watch=watcher(self.settings.limits, table),
+                    watch=_attending(watcher(self.settings.limits, table), egress, inner),
                     gone=inner.gone,
                 )
                 return await run(launch, output, timeout=timeout)
@@ -89,12 +97,32 @@ class Bubblewrap:
         args = options(box, etc_fds=etc, seccomp_fd=filter_fd)
         return [*etc.values(), filter_fd, _in_memory(stack, b"".join(arg.encode() + b"\0" for arg in args))]
 
+    def _egress(self, stack: ExitStack, table: PathTable) -> Egress | None:
+        if not self._policy.is_open:
+            return None
+        workspace = table.locate(WORKSPACE).mapping.host
+        egress = Egress(self._policy, uid=self.uid, name=workspace.parent.parent.name)
+        stack.callback(egress.close)
+        return egress
+
     def _as_user(self) -> list[str]:
         """Return what gives up root before bwrap starts."""
         if self.uid is None:
             return []
         user = str(self.uid)
         return ["/usr/bin/setpriv", "--reuid", user, "--regid", user, "--clear-groups", "--"]
+
+
+def _attending(watch: Watch, egress: Egress | None, inner: InnerProcess) -> Watch:
+    """Return a watch that first gives the sandbox its way out, if it has one."""
+    if egress is None:
+        return watch
+
+    async def attend(pid: int) -> str:
+        async with egress.serving(inner):
+            return await watch(pid)
+
+    return attend
 
 
 def _in_memory(stack: ExitStack, data: bytes) -> int:

@@ -3,12 +3,13 @@
 import asyncio
 import os
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 from deerflow.config.sandbox import LimitSettings
 from deerflow.sandbox.paths import PathTable
+from deerflow.sandbox.process import Watch
 from deerflow.sandbox.supervisor import descendants
 
 MEGABYTE = 1_048_576
@@ -27,6 +28,23 @@ def rlimits(limits: LimitSettings) -> dict[str, int]:
     }
 
 
+def process_limit(limits: LimitSettings, uid: int | None) -> dict[str, int]:
+    """Return the kernel's limit on processes, which counts all of a user's, ours and others' included."""
+    if not Path("/proc/self/task").is_dir():
+        return {}
+    user = os.geteuid() if uid is None else uid
+    return {"RLIMIT_NPROC": limits.max_processes + _threads_of(user)}
+
+
+def _threads_of(uid: int) -> int:
+    count = 0
+    for entry in Path("/proc").iterdir():
+        with suppress(OSError):
+            if entry.name.isdigit() and entry.stat().st_uid == uid:
+                count += sum(1 for _ in (entry / "task").iterdir())
+    return count
+
+
 def ulimits(limits: LimitSettings) -> str:
     """Return the same limits as shell commands, for a shell that may no longer raise them.
 
@@ -38,7 +56,7 @@ def ulimits(limits: LimitSettings) -> str:
     )
 
 
-def watcher(limits: LimitSettings, table: PathTable) -> Callable[[int], Awaitable[str]]:
+def watcher(limits: LimitSettings, table: PathTable) -> Watch:
     """Return a watch over what no kernel limit covers: memory of all processes, disk of all folders."""
     folders = [mapping.host for mapping in table.mappings if not mapping.read_only]
 

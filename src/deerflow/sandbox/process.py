@@ -16,6 +16,10 @@ REMAINS_SECONDS = 2.0
 """How long the remains of an ended program may take to go, and its output to close."""
 
 
+Watch = Callable[[int], Awaitable[str]]
+"""Follows a process by its id and returns a sentence when it has to be stopped."""
+
+
 @dataclass(frozen=True, slots=True)
 class Launch:
     """What is to be started."""
@@ -26,8 +30,7 @@ class Launch:
     """Ends the process and all it started, given its id; it is called once or more."""
     pass_fds: Sequence[int] = ()
     cwd: str | None = None
-    watch: Callable[[int], Awaitable[str]] | None = None
-    """Returns a sentence when the process has to be stopped."""
+    watch: Watch | None = None
     gone: Callable[[], Awaitable[None]] | None = None
     """Returns when all that the process started has ended, which may be shortly after itself."""
 

@@ -62,6 +62,43 @@ _LOOKED_INTO = {
     "x86_64": {"clone": 56, "clone3": 435, "ioctl": 16, "socket": 41, "socketpair": 53},
     "aarch64": {"clone": 220, "clone3": 435, "ioctl": 29, "socket": 198, "socketpair": 199},
 }
+_SHARED = {
+    "x86_64": {
+        "shmget": 29, "shmat": 30, "shmctl": 31, "semget": 64, "semop": 65, "semctl": 66, "msgget": 68,
+        "msgsnd": 69, "msgrcv": 70, "msgctl": 71, "setpriority": 141, "semtimedop": 220, "mq_open": 240,
+        "mq_unlink": 241, "ioprio_set": 251, "inotify_add_watch": 254,
+    },
+    "aarch64": {
+        "inotify_add_watch": 27, "ioprio_set": 30, "setpriority": 140, "mq_open": 180, "mq_unlink": 181,
+        "msgget": 186, "msgctl": 187, "msgrcv": 188, "msgsnd": 189, "semget": 190, "semctl": 191,
+        "semtimedop": 192, "semop": 193, "shmget": 194, "shmctl": 195, "shmat": 196,
+    },
+}  # fmt: skip
+"""Calls that reach other processes of the same user: refused where there are no namespaces."""
+_OWN_ONLY = {
+    "x86_64": {
+        "sched_setparam": 142, "sched_setscheduler": 144, "sched_setaffinity": 203, "prlimit64": 302,
+        "sched_setattr": 314,
+    },
+    "aarch64": {
+        "sched_setparam": 118, "sched_setscheduler": 119, "sched_setaffinity": 122, "prlimit64": 261,
+        "sched_setattr": 274,
+    },
+}  # fmt: skip
+"""Calls on a process, allowed on the caller itself (0)."""
+_ON_PATHS = {
+    "x86_64": {
+        "chmod": 90, "chown": 92, "lchown": 94, "utime": 132, "setxattr": 188, "lsetxattr": 189,
+        "removexattr": 197, "lremovexattr": 198, "utimes": 235, "fchownat": 260, "futimesat": 261,
+        "fchmodat": 268, "fchmodat2": 452, "setxattrat": 463, "removexattrat": 466,
+    },
+    "aarch64": {
+        "setxattr": 5, "lsetxattr": 6, "removexattr": 14, "lremovexattr": 15, "fchmodat": 53, "fchownat": 54,
+        "fchmodat2": 452, "setxattrat": 463, "removexattrat": 466,
+    },
+}  # fmt: skip
+"""Calls that change what a path names without opening it, which Landlock does not look at."""
+_UTIMENSAT = {"x86_64": 280, "aarch64": 88}
 
 
 def is_supported(machine: str | None = None) -> bool:
@@ -69,8 +106,15 @@ def is_supported(machine: str | None = None) -> bool:
     return (machine or platform.machine()) in _ARCHITECTURES
 
 
-def build_filter(families: Sequence[int], *, machine: str | None = None) -> bytes:
-    """Return the program that allows sockets of these `families` and pairs of local ones."""
+def build_filter(
+    families: Sequence[int], *, has_namespaces: bool = True, machine: str | None = None
+) -> bytes:
+    """Return the program that allows sockets of these `families` and pairs of local ones.
+
+    Without namespaces the filter also closes ways to other processes and to paths that nothing else
+    guards. Changing modes, owners and times by path then does nothing and says so to nobody: programs
+    such as git insist on it, and refusing it would leave them of no use.
+    """
     machine = machine or platform.machine()
     numbers = _LOOKED_INTO[machine]
     program = [
@@ -84,6 +128,8 @@ def build_filter(families: Sequence[int], *, machine: str | None = None) -> byte
     for number in sorted(_DENIED[machine].values()):
         program += [_step(_EQUAL, number, 0, 1), _refuse(_EPERM)]
     program += [_step(_EQUAL, numbers["clone3"], 0, 1), _refuse(_ENOSYS)]
+    if not has_namespaces:
+        program += _without_namespaces(machine)
     for name, check in (
         ("clone", _check_clone()),
         ("ioctl", _check_ioctl()),
@@ -93,6 +139,27 @@ def build_filter(families: Sequence[int], *, machine: str | None = None) -> byte
         program += [_step(_EQUAL, numbers[name], 0, len(check)), *check]
     program.append(_step(_RETURN, _ALLOW))
     return b"".join(program)
+
+
+def _without_namespaces(machine: str) -> list[bytes]:
+    program: list[bytes] = []
+    for number in sorted(_SHARED[machine].values()):
+        program += [_step(_EQUAL, number, 0, 1), _refuse(_EPERM)]
+    for number in sorted(_ON_PATHS[machine].values()):
+        program += [_step(_EQUAL, number, 0, 1), _refuse(0)]
+    own = [_step(_LOAD, _ARG0), _step(_EQUAL, 0, 1, 0), _refuse(_EPERM), _step(_RETURN, _ALLOW)]
+    for number in sorted(_OWN_ONLY[machine].values()):
+        program += [_step(_EQUAL, number, 0, len(own)), *own]
+    # without a path (both halves of the pointer zero) it is about an open file, which is allowed
+    by_file = [
+        _step(_LOAD, _ARG1),
+        _step(_EQUAL, 0, 0, 2),
+        _step(_LOAD, _ARG1 + 4),
+        _step(_EQUAL, 0, 1, 0),
+        _refuse(0),
+        _step(_RETURN, _ALLOW),
+    ]
+    return [*program, _step(_EQUAL, _UTIMENSAT[machine], 0, len(by_file)), *by_file]
 
 
 def _check_clone() -> list[bytes]:

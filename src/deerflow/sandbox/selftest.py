@@ -2,7 +2,7 @@
 
 import os
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,11 +37,16 @@ class SelfTest:
 NOT_HOLDING = "this is a defect or a very unusual system: report it, and use `sandbox.use: aio` meanwhile"
 
 # Each probe prints its name, a tab, and what was found; `ok` is what we want to find.
-PROBES = r"""
+_WORDS = r"""
 say() { printf '%s\t%s\n' "$1" "$2"; }
 is() { if [[ $2 == "$3" ]]; then say "$1" ok; else say "$1" "$2"; fi; }
 cannot() { local name=$1; shift; if { "$@"; } 2>/dev/null; then say "$name" "$*"; else say "$name" ok; fi; }
 append() { : >> "$1"; }
+content() { : < "$1"; }
+"""
+PROBES = (
+    _WORDS
+    + r"""
 is user "$UID" 1000
 while read -r key value; do
   case $key in
@@ -69,12 +74,31 @@ is "process limit" "$(ulimit -H -u)" "$PROCESS_LIMIT"
 (exec -a "$DAEMON" setsid sleep 60 > /dev/null 2>&1 &)
 say finished ok
 """
+)
+LANDLOCK_PROBES = (
+    _WORDS
+    + r"""
+cannot "read outside" content "$CANARY"
+cannot "write outside" append "$CANARY"
+cannot "accounts" content /etc/passwd
+cannot "processes" content /proc/self/environ
+cannot "new file outside" append /var/tmp/.deerflow-probe
+cannot "folder outside" ls /
+cannot "network" eval 'exec 9<>/dev/tcp/127.0.0.1/9'
+cannot "datagrams" eval 'exec 9<>/dev/udp/127.0.0.1/9'
+cannot "signals" kill -0 "$SERVER"
+cannot "new namespaces" /usr/bin/unshare -U /bin/true
+if append .probe; then say "writable workspace" ok; else say "writable workspace" "cannot write"; fi
+(exec -a "$DAEMON" setsid sleep 60 > /dev/null 2>&1 &)
+say finished ok
+"""
+)
 
 NEEDED = ("user", "no new privileges", "system-call filter", "own processes", "own network", "finished")
 """Probes that must have spoken: silence is no proof."""
 
 
-def parse_probes(text: str) -> tuple[Probe, ...]:
+def parse_probes(text: str, *, needed: Sequence[str] = NEEDED) -> tuple[Probe, ...]:
     """Return what the script printed; a probe that should have spoken and did not has failed."""
     found = []
     for line in text.splitlines():
@@ -82,7 +106,7 @@ def parse_probes(text: str) -> tuple[Probe, ...]:
         if tab:
             found.append(Probe(name, result == "ok", "" if result == "ok" else result))
     spoken = {probe.name for probe in found}
-    return (*found, *(Probe(name, False, "no answer") for name in NEEDED if name not in spoken))
+    return (*found, *(Probe(name, False, "no answer") for name in needed if name not in spoken))
 
 
 def judge(probes: Iterable[Probe]) -> SelfTest:

@@ -5,9 +5,9 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from deerflow.config import SandboxSettings
 from deerflow.errors import SandboxUnavailableError
 from deerflow.sandbox import supervisor
 from deerflow.sandbox.base import CommandResult, OutputListener
-from deerflow.sandbox.limits import rlimits, watcher
+from deerflow.sandbox.limits import process_limit, rlimits, watcher
 from deerflow.sandbox.mapping import PathRewriter
 from deerflow.sandbox.output import OutputBuffer
 from deerflow.sandbox.paths import WORKSPACE, PathTable
@@ -32,7 +32,6 @@ class Confinement:
     uid: int | None = None
     landlock: Mapping[str, Any] | None = None
     seccomp: str | None = None
-    rlimits: Mapping[str, int] = field(default_factory=dict)
 
 
 class SupervisedShell:
@@ -46,6 +45,7 @@ class SupervisedShell:
         shell: str,
         environment: Mapping[str, str],
         confinement: Confinement,
+        failed: Callable[[str], SandboxUnavailableError] = SandboxUnavailableError,
     ) -> None:
         self._settings = settings
         self._shell = shell
@@ -55,6 +55,7 @@ class SupervisedShell:
         self._home = self._rewriter.host_path(WORKSPACE)
         self._state = ShellState(self._home)
         self._table = table
+        self._failed = failed
 
     async def execute(
         self, command: str, *, timeout: float | None, on_output: OutputListener | None
@@ -71,11 +72,12 @@ class SupervisedShell:
             finally:
                 os.close(launch.pass_fds[0])
             if not state.has_begun and not ending.timed_out and not ending.stopped:
-                raise SandboxUnavailableError(f"the command could not be started: {output.text().strip()}")
+                raise self._failed(output.text().strip() or "the command could not be started")
             self._state = state.read(self._state, self._environment)
         return result_of(command, ending, output, seconds)
 
     def _launch(self, command: str, state: StateFile) -> Launch:
+        limits = self._settings.limits
         order = {
             "parent": os.getpid(),
             "argv": shell_argv(self._shell, command, self._state, self._home, state),
@@ -84,7 +86,7 @@ class SupervisedShell:
             "uid": self._confinement.uid,
             "landlock": self._confinement.landlock,
             "seccomp": self._confinement.seccomp,
-            "rlimits": {**rlimits(self._settings.limits), **self._confinement.rlimits},
+            "rlimits": rlimits(limits) | process_limit(limits, self._confinement.uid),
         }
         reader = _as_file(json.dumps(order).encode())
         return Launch(
@@ -92,7 +94,7 @@ class SupervisedShell:
             env={},
             kill=_stop,
             pass_fds=(reader, state.fd),
-            watch=watcher(self._settings.limits, self._table),
+            watch=watcher(limits, self._table),
         )
 
 

@@ -111,6 +111,9 @@ def _become(order: dict[str, Any]) -> None:
         os.chdir(order["cwd"])
         os.umask(0o022)
         rules = _open_rules(order["landlock"]) if order.get("landlock") else None
+        if IS_LINUX:
+            with suppress(OSError):  # should memory run out, the command goes first, not its keeper
+                Path("/proc/self/oom_score_adj").write_text("1000")
         for name, value in order["rlimits"].items():
             _limit(getattr(resource, name), value)
         if order.get("uid") is not None:

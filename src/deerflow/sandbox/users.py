@@ -5,7 +5,7 @@ import os
 import stat
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -84,7 +84,7 @@ def scratch_folders(uid: int | None) -> Iterator[ThreadFolders]:
         yield folders
 
 
-def hand_over(folders: ThreadFolders, uid: int) -> None:
+def hand_over(folders: ThreadFolders, uid: int, *, also: Sequence[Path] = ()) -> None:
     """Give a thread's folders to the commands' user, and let that user pass the folders above."""
     above = [folders.user_data, folders.root, *list(folders.root.parents)[:3]]
     for folder in above:  # the thread, `threads`, the user and `users`: all of them ours
@@ -92,7 +92,7 @@ def hand_over(folders: ThreadFolders, uid: int) -> None:
             about = folder.lstat()
             if stat.S_ISDIR(about.st_mode) and about.st_uid == os.geteuid():
                 folder.chmod(stat.S_IMODE(about.st_mode) | _ENTER_ALL)
-    for folder in (folders.workspace, folders.uploads, folders.outputs):
+    for folder in (folders.workspace, folders.uploads, folders.outputs, *also):
         fd = os.open(folder, os.O_RDONLY | O_DIRECTORY | os.O_NOFOLLOW)
         try:
             if os.fstat(fd).st_uid != uid:

@@ -1,0 +1,47 @@
+"""Opens a listening socket inside a sandbox's network and hands it out.
+
+Started as a program of its own, without site-packages, with the rights of the commands' user: it enters the
+user namespace that owns the network, then the network. Nothing of the sandbox runs meanwhile.
+"""
+
+import ctypes
+import fcntl
+import os
+import socket
+import sys
+
+NS_GET_USERNS = 0xB701
+CLONE_NEWUSER = 0x10000000
+CLONE_NEWNET = 0x40000000
+
+
+def main() -> None:
+    """Open the port in the network of the process and send the socket over the descriptor."""
+    pid, channel, port, user = (int(argument) for argument in sys.argv[1:5])
+    network = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY)
+    if user >= 0:
+        os.setgroups([])
+        os.setresgid(user, user, user)
+        os.setresuid(user, user, user)
+    # bwrap nests user namespaces, so the network may belong to the outer one: the kernel knows which
+    owner = fcntl.ioctl(network, NS_GET_USERNS)
+    enter(owner, CLONE_NEWUSER)
+    enter(network, CLONE_NEWNET)
+    listener = socket.socket()
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.bind(("127.0.0.1", port))
+    listener.listen(64)
+    with socket.socket(fileno=channel) as out:
+        socket.send_fds(out, [b"\0"], [listener.fileno()])
+
+
+def enter(namespace: int, kind: int) -> None:
+    """Enter a namespace."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.setns(namespace, kind) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,175 @@
+"""Confines commands with Landlock and a system-call filter, where namespaces are forbidden.
+
+Weaker than `isolated`: outside paths can still be seen by name (never opened), there is no network at
+all, and virtual paths are rewritten instead of mounted.
+"""
+
+import asyncio
+import base64
+import ctypes
+import os
+import platform
+import sys
+from pathlib import Path
+from typing import Any
+
+from typing_extensions import override
+
+from deerflow.config import SandboxSettings
+from deerflow.domain import ThreadFolders
+from deerflow.errors import SandboxTimeoutError, SandboxUnavailableError
+from deerflow.sandbox import seccomp
+from deerflow.sandbox.base import CommandResult, OutputListener
+from deerflow.sandbox.bwrap import SHOWN_OF_ETC, SYSTEM_PATH
+from deerflow.sandbox.files import ThreadFiles
+from deerflow.sandbox.gate import TestGate
+from deerflow.sandbox.hosted import HostedSandbox
+from deerflow.sandbox.paths import PathMapping, PathTable, thread_paths
+from deerflow.sandbox.pool import ThreadSandboxProvider
+from deerflow.sandbox.selftest import (
+    LANDLOCK_PROBES,
+    Probe,
+    SelfTest,
+    daemon_name,
+    is_running,
+    judge,
+    parse_probes,
+)
+from deerflow.sandbox.supervised import Confinement, SupervisedShell
+from deerflow.sandbox.users import hand_over, sandbox_uid, scratch_folders
+
+NEEDED_ABI = 6
+"""The first version that keeps signals in; without it a command could end the server."""
+SHELL = "/bin/bash"
+PROBE_SECONDS = 20.0
+
+_CREATE_RULESET, _GET_VERSION = 444, 1
+_EXECUTE, _WRITE, _READ, _READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
+_TRUNCATE, _IOCTL = 1 << 14, 1 << 15
+_ALL_FILE_RIGHTS = (1 << 16) - 1
+_ALL_TCP, _ALL_SCOPES = 0b11, 0b11
+_RULESET_BYTES = 24
+
+_READABLE = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/nix/store")
+_DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
+
+
+def landlock_abi() -> int:
+    """Return the version of Landlock that this kernel has; 0 for none."""
+    if sys.platform != "linux" or platform.machine() not in ("x86_64", "aarch64"):
+        return 0
+    libc = ctypes.CDLL(None, use_errno=True)
+    version: int = libc.syscall(_CREATE_RULESET, None, 0, _GET_VERSION)
+    return max(0, version)
+
+
+def ruleset(table: PathTable) -> dict[str, Any]:
+    """Return the rules for a thread, as the supervisor takes them: everything not named is refused."""
+    paths: list[tuple[str, int]] = [(path, _EXECUTE | _READ | _READ_DIR) for path in _READABLE]
+    paths += [(f"/etc/{name}", _fitting(Path("/etc", name), _READ | _READ_DIR)) for name in SHOWN_OF_ETC]
+    paths += [(path, _READ | _WRITE) for path in _DEVICES]
+    for mapping in table.mappings:
+        rights = _EXECUTE | _READ | _READ_DIR if mapping.read_only else _ALL_FILE_RIGHTS & ~_IOCTL
+        paths.append((str(mapping.host), rights))
+    paths = [(path, rights) for path, rights in paths if Path(path).exists()]
+    sizes = {"fs": _ALL_FILE_RIGHTS, "net": _ALL_TCP, "scope": _ALL_SCOPES, "size": _RULESET_BYTES}
+    return {**sizes, "paths": paths}
+
+
+def _fitting(path: Path, rights: int) -> int:
+    """A rule on a file may not speak of folders."""
+    return rights if path.is_dir() else rights & ~_READ_DIR
+
+
+class LandlockSandbox(HostedSandbox):
+    """A thread's folders on this host, and a shell that can open nothing else of it."""
+
+    def __init__(self, files: ThreadFiles, shell: SupervisedShell, gate: TestGate) -> None:
+        super().__init__(files)
+        self._shell = shell
+        self._gate = gate
+
+    @property
+    @override
+    def refusal(self) -> str | None:
+        return self._gate.refusal
+
+    @override
+    async def execute_command(
+        self, command: str, *, timeout: float | None = None, on_output: OutputListener | None = None
+    ) -> CommandResult:
+        await self._gate.require()
+        return await self._shell.execute(command, timeout=timeout, on_output=on_output)
+
+
+class LandlockSandboxProvider(ThreadSandboxProvider):
+    """Lends `LandlockSandbox`es, after finding out that they hold."""
+
+    tier = "landlock"
+
+    def __init__(self, settings: SandboxSettings, *, skills_root: Path | None = None) -> None:
+        super().__init__(settings, skills_root=skills_root)
+        self._uid = sandbox_uid()
+        self._gate = TestGate(self._probe)
+        program = seccomp.build_filter((), has_namespaces=False) if seccomp.is_supported() else b""
+        self._filter = base64.b64encode(program).decode()
+
+    @override
+    def make(self, folders: ThreadFolders) -> LandlockSandbox:
+        table = thread_paths(folders, skills_root=self._skills_root, mounts=self._settings.mounts)
+        files = ThreadFiles(table, owner=self._uid)
+        return LandlockSandbox(files, self._shell(folders, table), self._gate)
+
+    @override
+    async def self_test(self) -> SelfTest:
+        return await self._gate.test()
+
+    def _shell(self, folders: ThreadFolders, table: PathTable) -> SupervisedShell:
+        temporary = folders.root / "tmp"
+        temporary.mkdir(exist_ok=True)
+        if self._uid is not None:
+            hand_over(folders, self._uid, also=[temporary])
+        # the shell sees a /tmp of its own, which is no place for the file tools
+        table = PathTable([*table.mappings, PathMapping("/tmp", temporary)])
+        environment = {
+            "PATH": SYSTEM_PATH,
+            "HOME": str(folders.workspace),
+            "LANG": "C.UTF-8",
+            "TERM": "dumb",
+            "TMPDIR": str(temporary),
+            "GIT_CONFIG_NOSYSTEM": "1",  # git gives up on a file that it may not open
+            **self._settings.environment,
+        }
+        return SupervisedShell(
+            table,
+            self._settings,
+            shell=SHELL,
+            environment=environment,
+            confinement=Confinement(uid=self._uid, landlock=ruleset(table), seccomp=self._filter),
+            failed=self._failed,
+        )
+
+    def _failed(self, text: str) -> SandboxUnavailableError:
+        return SandboxUnavailableError(self._gate.fail(text) or text)
+
+    async def _probe(self) -> SelfTest:
+        """Run the probes under the same rules as commands."""
+        abi = landlock_abi()
+        if abi < NEEDED_ABI or not seccomp.is_supported():
+            reason = f"this kernel has Landlock version {abi}, and {NEEDED_ABI} is needed (Linux 6.12)"
+            fix = "use a newer kernel, or `sandbox.use: isolated` or `sandbox.use: aio`"
+            return SelfTest(False, (Probe("landlock", False, str(abi)),), reason, fix)
+        daemon = daemon_name()
+        with scratch_folders(self._uid) as folders:
+            canary = folders.root / "canary.txt"
+            canary.write_text("canary")
+            canary.chmod(0o666)
+            shell = self._shell(folders, thread_paths(folders))
+            command = f"CANARY={canary} SERVER={os.getpid()} DAEMON={daemon}\n{LANDLOCK_PROBES}"
+            try:
+                result = await shell.execute(command, timeout=PROBE_SECONDS, on_output=None)
+            except SandboxTimeoutError as error:
+                return SelfTest(False, (Probe("start", False, error.output[:300]),), "its probes did not end")
+        is_left = await asyncio.to_thread(is_running, daemon)
+        probes = parse_probes(result.output, needed=("finished",))
+        return judge([Probe("start", True), *probes, Probe("nothing left running", not is_left)])

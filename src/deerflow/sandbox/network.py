@@ -1,0 +1,234 @@
+"""The only way out of a sandbox: a proxy that connects to hosts on the operator's list.
+
+The sandbox has no network but its own loopback. There, one socket listens whose other side is this
+process: it takes `CONNECT` requests, looks the host up itself, checks every address, and connects to the
+very address that it checked, so that a second look-up cannot lead elsewhere.
+"""
+
+import asyncio
+import ipaddress
+import logging
+import re
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+
+from deerflow.config.sandbox import NetworkSettings
+from deerflow.errors import ConfigError
+
+logger = logging.getLogger(__name__)
+
+PORT = 3128
+"""Where the proxy listens inside a sandbox."""
+HEAD_SECONDS = 10.0
+CONNECT_SECONDS = 20.0
+MAX_HEAD_BYTES = 16_384
+MAX_CONNECTIONS = 64
+_CHUNK = 65_536
+_DEFAULT_PORTS = (80, 443)
+_HOST = re.compile(
+    r"(?=.{1,253}$)([a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?)(\.[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?)*"
+)
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
+"""Returns the addresses of a host."""
+
+
+class RefusedError(Exception):
+    """The proxy will not connect; the status and the reason go to the program inside."""
+
+    def __init__(self, status: str, reason: str) -> None:
+        super().__init__(reason)
+        self.status = status
+
+
+@dataclass(frozen=True, slots=True)
+class HostRule:
+    """One entry of `sandbox.network.allow`."""
+
+    host: str
+    """A host name, or `.example.org` for all names below it."""
+    port: int | None
+
+    def fits(self, host: str, port: int) -> bool:
+        """Tell whether the rule allows this host and port."""
+        ports = _DEFAULT_PORTS if self.port is None else (self.port,)
+        named = host.endswith(self.host) if self.host.startswith(".") else host == self.host
+        return named and port in ports
+
+
+def parse_rule(text: str) -> HostRule:
+    """Return the rule that `text` says: `host`, `host:port`, or `*.host` for everything below it."""
+    name, colon, port = text.strip().lower().rstrip(".").partition(":")
+    host = name[1:] if name.startswith("*.") else name
+    if not _HOST.fullmatch(host.lstrip(".")) or (colon and not (port.isascii() and port.isdigit())):
+        raise ConfigError(
+            f"sandbox.network.allow: '{text}' is no host; use names such as pypi.org, *.example.org "
+            "or example.org:8443 (a bare '*' is not possible)"
+        )
+    number = int(port) if colon else None
+    if number is not None and not 0 < number < 65536:
+        raise ConfigError(f"sandbox.network.allow: '{text}' has no valid port (1 to 65535)")
+    return HostRule(host, number)
+
+
+def parse_network(text: str) -> Network:
+    """Return a range of `sandbox.network.allow_cidrs`."""
+    try:
+        return ipaddress.ip_network(text.strip())
+    except ValueError as error:
+        raise ConfigError(f"sandbox.network.allow_cidrs: '{text}' is no range such as 10.1.0.0/16") from error
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkPolicy:
+    """Which hosts may be reached, and at which addresses."""
+
+    rules: tuple[HostRule, ...] = ()
+    ranges: tuple[Network, ...] = ()
+
+    @classmethod
+    def from_settings(cls, settings: NetworkSettings) -> "NetworkPolicy":
+        """Return the policy; an entry that cannot be used is a `ConfigError`."""
+        return cls(
+            tuple(parse_rule(text) for text in settings.allow),
+            tuple(parse_network(text) for text in settings.allow_cidrs),
+        )
+
+    @property
+    def is_open(self) -> bool:
+        return bool(self.rules)
+
+    def check_host(self, host: str, port: int) -> None:
+        """Raise `RefusedError` unless a rule names the host."""
+        if not any(rule.fits(host, port) for rule in self.rules):
+            raise RefusedError("403 Forbidden", f"{host}:{port} is not in sandbox.network.allow")
+
+    def check_address(self, text: str) -> Address:
+        """Return the address unless it is one that only a neighbour could want to be reached at."""
+        address = ipaddress.ip_address(text.partition("%")[0])
+        inner = getattr(address, "ipv4_mapped", None) or address
+        if any(inner in network for network in self.ranges if network.version == inner.version):
+            return address
+        if not inner.is_global or inner.is_multicast or _is_translated(inner):
+            raise RefusedError(
+                "403 Forbidden", f"{text} is a private address; see sandbox.network.allow_cidrs"
+            )
+        return address
+
+
+def _is_translated(address: Address) -> bool:
+    """Tell whether an IPv6 address carries an IPv4 one for a gateway to unpack (NAT64, 6to4, Teredo)."""
+    carriers = ("64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "2001::/32", "::/96")
+    return address.version == 6 and any(address in ipaddress.ip_network(carrier) for carrier in carriers)
+
+
+async def look_up(host: str, port: int) -> Sequence[str]:
+    """Ask the system for a host's addresses."""
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return [str(address[0]) for *_, address in found]
+
+
+@dataclass(slots=True)
+class Proxy:
+    """Serves one sandbox; every attempt is logged with its outcome."""
+
+    policy: NetworkPolicy
+    name: str
+    """Whose sandbox it is, for the log."""
+    resolve: Resolve = look_up
+    _handlers: set[asyncio.Task[None]] = field(default_factory=set)
+
+    @asynccontextmanager
+    async def serving(self, listener: socket.socket) -> AsyncIterator[None]:
+        """Serve on `listener` for the length of a block; afterwards every connection is closed."""
+        listener.setblocking(False)
+        server = await asyncio.start_server(self._accept, sock=listener, limit=MAX_HEAD_BYTES)
+        try:
+            yield
+        finally:
+            server.close()
+            for handler in list(self._handlers):
+                handler.cancel()
+            await asyncio.gather(*self._handlers, return_exceptions=True)
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._handlers.add(task)
+        try:
+            if len(self._handlers) > MAX_CONNECTIONS:
+                raise RefusedError("503 Too many connections", "too many connections at once")
+            await self._serve(reader, writer)
+        except RefusedError as error:
+            logger.warning("sandbox %s: connection refused: %s", self.name, error)
+            await _answer(writer, error)
+        except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
+            logger.info("sandbox %s: connection failed: %s", self.name, error)
+            await _answer(writer, RefusedError("502 Bad Gateway", "the host could not be reached"))
+        finally:
+            self._handlers.discard(task)
+            writer.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        async with asyncio.timeout(HEAD_SECONDS):
+            head = await reader.readuntil(b"\r\n\r\n")
+        host, port = parse_connect(head)
+        self.policy.check_host(host, port)
+        async with asyncio.timeout(CONNECT_SECONDS):
+            addresses = [self.policy.check_address(text) for text in await self.resolve(host, port)]
+            there_reader, there_writer = await _first_open(addresses, port)
+        address = there_writer.get_extra_info("peername")[0]
+        logger.info("sandbox %s: connected to %s:%s (%s)", self.name, host, port, address)
+        try:
+            writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+            async with asyncio.TaskGroup() as both:
+                both.create_task(_copy(reader, there_writer))
+                both.create_task(_copy(there_reader, writer))
+        finally:
+            there_writer.close()
+
+
+def parse_connect(head: bytes) -> tuple[str, int]:
+    """Return host and port of a `CONNECT` request; raises `RefusedError` for everything else."""
+    words = head.partition(b"\r\n")[0].decode("latin-1").split(" ")
+    if len(words) != 3 or words[0] != "CONNECT":
+        raise RefusedError("405 Method not allowed", f"only CONNECT is served, not {words[0][:20]!r}")
+    host, colon, port = words[1].rpartition(":")
+    host = host.lower().rstrip(".")
+    if not colon or not _HOST.fullmatch(host) or not re.fullmatch(r"[0-9]{1,5}", port):
+        raise RefusedError("400 Bad request", f"{words[1][:100]!r} is not host:port")
+    return host, int(port)
+
+
+async def _first_open(
+    addresses: Sequence[Address], port: int
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Connect to the first of the checked addresses that answers."""
+    last: OSError = OSError("the host has no address")
+    for address in addresses[:4]:
+        try:
+            return await asyncio.open_connection(str(address), port)
+        except OSError as error:
+            last = error
+    raise last
+
+
+async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with suppress(OSError):
+        while data := await reader.read(_CHUNK):
+            writer.write(data)
+            await writer.drain()
+        if writer.can_write_eof():
+            writer.write_eof()
+
+
+async def _answer(writer: asyncio.StreamWriter, error: RefusedError) -> None:
+    with suppress(OSError):
+        body = f"{error}\n".encode()
+        head = f"HTTP/1.1 {error.status}\r\nContent-Type: text/plain\r\nContent-Length: {len(body)}\r\n"
+        writer.write(head.encode() + b"Connection: close\r\n\r\n" + body)
+        await writer.drain()
