@@ -2,6 +2,7 @@
 
 import re
 import shlex
+from functools import cached_property
 
 from deerflow.sandbox.paths import PathTable
 
@@ -19,10 +20,21 @@ class PathRewriter:
         if "/mnt/user-data" in parents:
             real.setdefault("/mnt/user-data", parents["/mnt/user-data"])
         self._real = real
-        self._virtual = {host: virtual for virtual, host in real.items()}
-        self._virtual |= {str(m.host.resolve()): m.virtual for m in table.mappings}
-        self._in_command = _any_of(real, _BEFORE, _AFTER)
-        self._in_output = _any_of(self._virtual, "", r"(?![\w-])")
+        self._table = table
+
+    # Made with the first command: compiling costs milliseconds, and most turns run none.
+    @cached_property
+    def _in_command(self) -> re.Pattern[str]:
+        return _any_of(self._real, _BEFORE, _AFTER)
+
+    @cached_property
+    def _virtual(self) -> dict[str, str]:
+        virtual = {host: virtual for virtual, host in self._real.items()}
+        return virtual | {str(m.host.resolve()): m.virtual for m in self._table.mappings}
+
+    @cached_property
+    def _in_output(self) -> re.Pattern[str]:
+        return _any_of(self._virtual, "", r"(?![\w-])")
 
     def to_host(self, command: str) -> str:
         """Return a shell command with the host's paths in place of virtual ones."""
@@ -30,6 +42,8 @@ class PathRewriter:
 
     def host_path(self, virtual: str) -> str:
         """Return one path as the host knows it."""
+        if virtual in self._real:
+            return self._real[virtual]
         return self._in_command.sub(lambda found: self._real[found.group()], virtual)
 
     def to_virtual(self, text: str) -> str:

@@ -15,6 +15,8 @@ from deerflow.storage.sqlite.engine import Engine
 
 MAX_SEQ = (1 << 32) - 1
 DIGEST_BYTES = 16
+FEW_FRAGMENTS = 256
+"""Up to here they are read at once on the calling thread; more are worth the trip to another one."""
 
 
 class SqliteEventLog(EventLog):
@@ -42,13 +44,10 @@ class SqliteEventLog(EventLog):
 
     @override
     async def digests(self, thread_id: str) -> dict[bytes, int]:
-        def work(db: sqlite3.Connection) -> dict[bytes, int]:
-            key = _key_of_thread(db, thread_id)
-            sql = "SELECT digest, place FROM fragments WHERE place >= ? AND place < ?"
-            rows = db.execute(sql, (key << 32, (key + 1) << 32))
-            return {digest: place & MAX_SEQ for digest, place in rows}
-
-        return await self._engine.read(work)
+        few = await self._engine.peek(lambda db: _digests(db, thread_id, FEW_FRAGMENTS))
+        if len(few) < FEW_FRAGMENTS:
+            return few
+        return await self._engine.read(lambda db: _digests(db, thread_id, MAX_SEQ))
 
     @override
     async def fragments(self, thread_id: str, numbers: Sequence[int]) -> dict[int, bytes]:
@@ -153,6 +152,13 @@ def _last_seq(db: sqlite3.Connection, run: int) -> int:
 def _key_of_run(db: sqlite3.Connection, run_id: str) -> int | None:
     row = db.execute("SELECT key FROM runs WHERE id = ?", (run_id,)).fetchone()
     return None if row is None else int(row[0])
+
+
+def _digests(db: sqlite3.Connection, thread_id: str, limit: int) -> dict[bytes, int]:
+    key = _key_of_thread(db, thread_id)
+    sql = "SELECT digest, place FROM fragments WHERE place >= ? AND place < ? LIMIT ?"
+    rows = db.execute(sql, (key << 32, (key + 1) << 32, limit))
+    return {digest: place & MAX_SEQ for digest, place in rows}
 
 
 def _key_of_thread(db: sqlite3.Connection, thread_id: str) -> int:
