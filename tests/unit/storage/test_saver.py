@@ -199,16 +199,16 @@ async def test_a_plain_thread_becomes_a_delta_thread(storage: Storage) -> None:
     assert len(after) == len(before) + 6
 
 
-async def test_a_hundred_threads_at_once_stay_apart(storage: Storage) -> None:
+async def test_forty_threads_at_once_stay_apart(storage: Storage) -> None:
     graph = build(DeltaState, storage.checkpoints)
 
     async def talk(name: str) -> None:
         for number in range(2):
             await graph.ainvoke({"messages": [HumanMessage(name, id=f"{name}-{number}")]}, at(name))
 
-    await asyncio.gather(*(talk(f"t{number}") for number in range(100)))
+    await asyncio.gather(*(talk(f"t{number}") for number in range(40)))
 
-    for number in range(100):
+    for number in range(40):
         messages = (await graph.aget_state(at(f"t{number}"))).values["messages"]
         assert [message.text for message in messages if isinstance(message, HumanMessage)] == [
             f"t{number}"

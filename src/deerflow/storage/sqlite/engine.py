@@ -193,7 +193,9 @@ def _prepare(path: Path, *, is_temporary: bool) -> sqlite3.Connection:
     while True:
         connection = connect(path)
         try:
-            connection.execute("PRAGMA journal_mode = WAL")
+            (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
+            if mode != "wal":
+                logger.warning("database %s: no write-ahead log on this file system, reads may wait", path)
             if is_temporary:
                 connection.execute("PRAGMA synchronous = OFF")
             migrate(connection, path)

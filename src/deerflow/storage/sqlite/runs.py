@@ -111,8 +111,12 @@ class SqliteRunStore(RunStore):
     @override
     async def orphans(self, lock: OwnerLock) -> list[RunRecord]:
         sql = f"SELECT {COLUMNS}, coalesce(lease_until, 0) < {CLOCK} FROM runs WHERE {IN_FLIGHT} ORDER BY key"
-        rows = await self._engine.read(lambda db: db.execute(sql).fetchall())
-        return [_record(row[:-1]) for row in rows if _is_orphaned(row[3], bool(row[-1]), lock)]
+
+        def work(db: sqlite3.Connection) -> list[RunRecord]:  # in a reader's thread: locks are files
+            rows = db.execute(sql).fetchall()
+            return [_record(row[:-1]) for row in rows if _is_orphaned(row[3], bool(row[-1]), lock)]
+
+        return await self._engine.read(work)
 
     @override
     async def request_cancel(self, run_id: str, action: CancelAction) -> None:
