@@ -58,7 +58,13 @@ class DeerFlow:
         self.storage = storage
         self._bridge = StreamBridge(events=storage.events, runs=storage.runs)
         worker = Worker(storage=storage, bridge=self._bridge, paths=paths, crew=self._crew)
-        self.runs = RunManager(storage=storage, bridge=self._bridge, worker=worker, owner=owner)
+        self.runs = RunManager(
+            storage=storage,
+            bridge=self._bridge,
+            worker=worker,
+            owner=owner,
+            max_attempts=rooms.loaded.settings.runs.max_attempts,
+        )
         self.state = ThreadStates(StateReader(storage.checkpoints))
 
     @classmethod

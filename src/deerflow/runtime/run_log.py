@@ -54,6 +54,7 @@ class RunLog:
         self._waiters: set[asyncio.Future[None]] = set()
         self._flusher: asyncio.Task[None] | None = None
         self._storing = asyncio.Lock()
+        self._is_ending = False
         self.is_closed = False
 
     def begin(self, *, attempt: int, first_seq: int, digests: Mapping[bytes, int]) -> None:
@@ -82,6 +83,7 @@ class RunLog:
     async def end(self, settle: Callable[[LogBatch], Awaitable[object]]) -> None:
         """Store the last events together with what `settle` writes, then show the end to the readers."""
         async with self._storing:
+            self._is_ending = True
             last = self._entry(END, to_json(None))
             await settle(self._batch([*self._entries[self._stored :], last]))
             self._entries.append(last)
@@ -125,6 +127,8 @@ class RunLog:
             self._waiters.discard(waiter)
 
     def _append(self, kind: str, body: bytes) -> None:
+        if self._is_ending or self.is_closed:
+            return  # somebody who outlived the run, such as a tool in a thread, speaks into an ended log
         self._entries.append(self._entry(kind, body))
         self._wake()
         if self._flusher is None:

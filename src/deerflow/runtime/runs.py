@@ -25,9 +25,6 @@ from deerflow.storage.owners import OwnerLock
 
 logger = logging.getLogger(__name__)
 
-MOST_ATTEMPTS = 5
-"""How often a run is taken up before it counts as the cause of the crashes."""
-
 
 class RunManager:
     """The front desk of the runtime: everything that happens to a run starts here."""
@@ -39,12 +36,15 @@ class RunManager:
         bridge: StreamBridge,
         worker: Worker,
         owner: OwnerLock,
+        max_attempts: int = 5,
         tend_seconds: float = 1.0,
     ) -> None:
+        """Args: `max_attempts` is how often a run is taken up before it counts as the cause of the crashes."""
         self._storage = storage
         self._bridge = bridge
         self._worker = worker
         self._owner = owner
+        self._max_attempts = max_attempts
         self._tend_seconds = tend_seconds
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._stops: dict[str, Stop] = {}
@@ -125,7 +125,7 @@ class RunManager:
                 claimed = await self._storage.runs.claim(run.id, owner=self._owner.id, attempt=run.attempt)
             except StaleAttemptError:
                 continue
-            if claimed.attempt > MOST_ATTEMPTS:
+            if claimed.attempt > self._max_attempts:
                 await self._give_up(claimed)
             else:
                 logger.info("run %s goes on here, attempt %s", claimed.id, claimed.attempt)
@@ -170,7 +170,7 @@ class RunManager:
                 await self.cancel(run.id, wait=True)
 
     async def _give_up(self, run: RunRecord) -> None:
-        text = f"The run was taken up {MOST_ATTEMPTS} times and each time its process died; not trying again."
+        text = f"The run was taken up {self._max_attempts} times and each time its process died; not trying again."
         end = RunEnd(
             status=RunStatus.ERROR,
             thread_status=ThreadStatus.ERROR,

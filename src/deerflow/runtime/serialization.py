@@ -26,15 +26,20 @@ def to_json(value: Any) -> bytes:
     try:
         return orjson.dumps(value, default=plain, option=_OPTIONS)
     except (TypeError, ValueError, RecursionError):
-        return orjson.dumps(_cleaned(value, 0), option=_OPTIONS)
+        return orjson.dumps(_cleaned(value, ()), option=_OPTIONS)
 
 
 def message_json(message: BaseMessage) -> bytes:
     """Return a message as clients see it: without image data that is hidden from people."""
-    fields = message.__dict__
+    return to_json(visible_fields(message))
+
+
+def visible_fields(message: BaseMessage) -> Mapping[str, Any]:
+    """Return a message's fields as clients may see them."""
     if message.additional_kwargs.get("hide_from_ui") and isinstance(message.content, list):
-        fields = {**fields, "content": [block for block in message.content if not _is_inline_image(block)]}
-    return to_json(fields)
+        shown = [block for block in message.content if not _is_inline_image(block)]
+        return {**message.__dict__, "content": shown}
+    return message.__dict__
 
 
 def plain(value: Any) -> Any:
@@ -45,7 +50,7 @@ def plain(value: Any) -> Any:
         case BaseModel():
             return value.model_dump()
         case BaseException():
-            return {"name": type(value).__name__, "message": str(value)}
+            return {"name": type(value).__name__, "message": _text_of(value)}
         case bytes() | bytearray():
             return base64.b64encode(value).decode()
         case set() | frozenset():
@@ -53,7 +58,7 @@ def plain(value: Any) -> Any:
         case Mapping():
             return dict(value)
         case _:
-            return str(value)
+            return _text_of(value)
 
 
 class Encoder:
@@ -63,7 +68,7 @@ class Encoder:
         self._numbers = dict(digests)
         self._next = max(self._numbers.values(), default=0) + 1
         self._seen: dict[int, tuple[object, int]] = {}
-        self._tails: dict[tuple[str | None, int, str], tuple[object, int]] = {}
+        self._tails: dict[tuple[str | None, str | None, int, str], tuple[object, int]] = {}
         self.fragments: dict[int, bytes] = {}
         """Every fragment this run has used so far."""
         self.fresh: list[tuple[int, bytes]] = []
@@ -93,7 +98,7 @@ class Encoder:
         return orjson.Fragment(b"\x01%d\x01" % self._number_of(value, message_json))
 
     def _tail(self, message: AIMessageChunk, metadata: Mapping[str, Any]) -> int:
-        key = (message.id, id(metadata), repr(message.response_metadata))
+        key = (message.id, message.name, id(metadata), repr(message.response_metadata))
         hit = self._tails.get(key)
         if hit is None:
             # `content` is a message's first field, so everything behind it can be kept as one piece.
@@ -120,10 +125,19 @@ class Encoder:
         return number
 
 
+def _text_of(value: object) -> str:
+    try:
+        return str(value)
+    except Exception:  # what a tool put into its result may have any `__str__`; an event must go out
+        return f"<{type(value).__name__}>"
+
+
 def _is_only_text(chunk: AIMessageChunk) -> bool:
     return (
         isinstance(chunk.content, str)
         and not chunk.tool_call_chunks
+        and not chunk.tool_calls
+        and not chunk.invalid_tool_calls
         and chunk.usage_metadata is None
         and not chunk.additional_kwargs
         and chunk.chunk_position is None
@@ -142,10 +156,14 @@ def _merge(neighbours: "re.Match[bytes]") -> bytes:
     return mark([int(number) for number in re.findall(rb"\d+", neighbours.group())])
 
 
-def _cleaned(value: Any, depth: int) -> Any:
-    """Return a copy that orjson takes: for numbers too big, broken text and endless nesting."""
-    if depth > _MOST_DEPTH:
+def _cleaned(value: Any, above: tuple[int, ...]) -> Any:
+    """Return a copy that orjson takes: for numbers too big, broken text and endless nesting.
+
+    Args: `above` are the identities of the values that this one is inside of.
+    """
+    if len(above) > _MOST_DEPTH or id(value) in above:
         return "…"
+    inside = (*above, id(value))
     match value:
         case str():
             return value.encode("utf-8", "replace").decode()
@@ -154,10 +172,10 @@ def _cleaned(value: Any, depth: int) -> Any:
         case int():
             return value if -(2**63) <= value < 2**64 else str(value)
         case BaseMessage():
-            return _cleaned(value.__dict__, depth)
+            return _cleaned(visible_fields(value), inside)
         case Mapping():
-            return {str(_cleaned(key, depth)): _cleaned(item, depth + 1) for key, item in value.items()}
+            return {str(_cleaned(key, inside)): _cleaned(item, inside) for key, item in value.items()}
         case Sequence() | set() | frozenset() if not isinstance(value, bytes | bytearray):
-            return [_cleaned(item, depth + 1) for item in value]
+            return [_cleaned(item, inside) for item in value]
         case _:
-            return _cleaned(plain(value), depth + 1)
+            return _cleaned(plain(value), inside)

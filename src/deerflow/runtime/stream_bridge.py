@@ -33,7 +33,7 @@ class StreamBridge:
 
     def open(self, run: RunRecord, *, on_lost: Callable[[str], object]) -> RunLog:
         """Open the log of a run that this process is about to drive."""
-        log = self._live[run.id] = RunLog(
+        log = RunLog(
             run_id=run.id,
             thread_id=run.thread_id,
             attempt=run.attempt,
@@ -41,6 +41,8 @@ class StreamBridge:
             flush_seconds=self._flush_seconds,
             on_lost=on_lost,
         )
+        if run.attempt == 1:  # a later attempt cannot be followed before its first number is known
+            self._live[run.id] = log
         return log
 
     async def begin(self, log: RunLog, run: RunRecord) -> None:
@@ -53,6 +55,7 @@ class StreamBridge:
         if digests is None or run.attempt > 1:
             digests = await self._events.digests(run.thread_id)
         log.begin(attempt=run.attempt, first_seq=first_seq, digests=digests)
+        self._live[run.id] = log
 
     async def publish_end(self, log: RunLog, settle: Callable[[LogBatch], Awaitable[object]]) -> None:
         """End a run's log together with the run; from here on it is read from the database."""
