@@ -60,7 +60,6 @@ class Browser:
         """Write a message and send it with Enter."""
         message = {"label": "Message to DeerFlow"}
         self.do("fill", target=message, value=text)
-        self.do("see", target={"css": "button[aria-label=Send]:not([disabled])"})
         self.do("press", target=message, key="Enter")
 
     def click(self, name: str, *, role: str = "button", **target: Any) -> None:
@@ -99,7 +98,9 @@ class Browser:
 def find_chromium() -> str:
     """Return an installed Chromium; as root on Debian, install one."""
     named = os.environ.get("CHROMIUM_PATH")
-    found = named or shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    found = (
+        named or shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    )
     if found:
         return found
     apt = shutil.which("apt-get")

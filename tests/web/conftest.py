@@ -1,7 +1,9 @@
-"""The built page, served by a real gateway beside a scripted model, in a real browser."""
+"""The built page, served by a real gateway beside a scripted model, in a real browser.
+
+Gateway and browser are started once for all tests here; each test has threads and a profile of its own.
+"""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from support.gateway import Gateway, running_gateway
@@ -21,11 +23,27 @@ def chromium() -> Iterator[Browser]:
     browser.close()
 
 
-@pytest.fixture
-def gateway(chromium: Browser, tmp_path: Path, model: ScriptedModel) -> Iterator[Gateway]:
+@pytest.fixture(scope="session")
+def shared_model() -> Iterator[ScriptedModel]:
+    with ScriptedModel() as scripted:
+        yield scripted
+
+
+@pytest.fixture(scope="session")
+def gateway(
+    chromium: Browser, shared_model: ScriptedModel, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Gateway]:
     sandbox = {"use": "local", "allow_host_bash": True}
-    with running_gateway(tmp_path, model.base_url, sandbox=sandbox) as running:
+    home = tmp_path_factory.mktemp("home")
+    with running_gateway(home, shared_model.base_url, sandbox=sandbox) as running:
         yield running
+
+
+@pytest.fixture
+def model(shared_model: ScriptedModel) -> ScriptedModel:
+    """Return the scripted model, with nothing to say yet."""
+    shared_model.reset()
+    return shared_model
 
 
 @pytest.fixture

@@ -30,7 +30,12 @@ def test_an_answer_streams_in_and_is_drawn_as_markdown(page: Browser, model: Scr
 def test_steps_show_what_tools_do_and_print(page: Browser, model: ScriptedModel) -> None:
     model.will_say(
         calls(
-            call("write_file", description="Keep a note", path="/mnt/user-data/workspace/note.txt", content="hi"),
+            call(
+                "write_file",
+                description="Keep a note",
+                path="/mnt/user-data/workspace/note.txt",
+                content="hi",
+            ),
             call("bash", description="Count slowly", command="echo one; sleep 0.6; echo two; sleep 0.6"),
         ),
         text("All done."),
@@ -52,8 +57,16 @@ def test_sub_agents_have_cards_with_their_latest_step_and_result(page: Browser, 
         call("task", description=f"Study {name}", prompt=f"about {name}", subagent_type="general-purpose")
         for name in names
     ]
-    model.on("about Alpha", call("ls", description="Look around", path="/mnt/user-data/workspace"), text("Alpha is fine."))
-    model.on("about Beta", call("ls", description="Look twice", path="/mnt/user-data"), text("Beta it is.").held(gate))
+    model.on(
+        "about Alpha",
+        call("ls", description="Look around", path="/mnt/user-data/workspace"),
+        text("Alpha is fine."),
+    )
+    model.on(
+        "about Beta",
+        call("ls", description="Look twice", path="/mnt/user-data"),
+        text("Beta it is.").held(gate),
+    )
     model.on("Compare", calls(*asked), text("Both were studied."))
 
     page.say("Compare them.")
@@ -87,7 +100,8 @@ def test_a_form_asks_for_several_things_at_once(page: Browser, model: ScriptedMo
         {"name": "pace", "label": "Pace", "type": "select", "options": ["calm", "busy"]},
     ]
     model.will_say(
-        call("ask_clarification", question="Where?", clarification_type="missing_info", fields=fields), text("Noted.")
+        call("ask_clarification", question="Where?", clarification_type="missing_info", fields=fields),
+        text("Noted."),
     )
 
     page.say("Plan a trip.")
@@ -125,7 +139,9 @@ def test_a_failed_run_says_why_and_can_be_tried_again(page: Browser, model: Scri
     assert page.count("article[aria-label=You]") == 1
 
 
-def test_the_next_question_goes_on_in_the_same_thread(page: Browser, model: ScriptedModel, gateway: Gateway) -> None:
+def test_the_next_question_goes_on_in_the_same_thread(
+    page: Browser, model: ScriptedModel, gateway: Gateway
+) -> None:
     model.will_say(text("First answer."), text("Second answer."))
     page.say("One?")
     page.sees("First answer.")

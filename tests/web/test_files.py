@@ -67,7 +67,9 @@ def test_an_html_artifact_is_shown_without_scripts_or_network(
     )
     path = "/mnt/user-data/outputs/chart.html"
     model.will_say(
-        call("write_file", description="Draw", path=path, content=html), call("present_files", filepaths=[path]), text("Drawn.")
+        call("write_file", description="Draw", path=path, content=html),
+        call("present_files", filepaths=[path]),
+        text("Drawn."),
     )
     page.say("Draw a chart.")
     page.sees("Drawn.")

@@ -47,7 +47,9 @@ def test_tool_results_titles_and_sub_agents_cannot_either(page: Browser, model: 
     assert page.evaluate("window.hacked === undefined")
 
 
-@pytest.mark.parametrize("name", ["<img src=x onerror=window.hacked=1>.txt", "'\"><script>window.hacked=1</script>.md"])
+@pytest.mark.parametrize(
+    "name", ["<img src=x onerror=window.hacked=1>.txt", "'\"><svg onload=window.hacked=1>.md"]
+)
 def test_a_file_name_is_only_a_name(page: Browser, model: ScriptedModel, name: str) -> None:
     model.will_say(text("Got it."))
 
@@ -59,10 +61,26 @@ def test_a_file_name_is_only_a_name(page: Browser, model: ScriptedModel, name: s
     assert page.evaluate("window.hacked === undefined")
 
 
+def test_a_refused_file_says_why_and_holds_the_message_back(page: Browser, model: ScriptedModel) -> None:
+    model.will_say(text("Never mind."))
+    page.do("attach", files=[{"name": "a</script>.md", "content": HTML}])
+
+    page.say("Here.")
+    page.waits_for("form [role=alert]:has-text('slash')")
+    assert model.requests == []
+    page.click("Remove a</script>.md")
+    page.do("press", target={"label": "Message to DeerFlow"}, key="Enter")
+
+    page.sees("Never mind.")
+    assert page.evaluate("window.hacked === undefined")
+
+
 def test_a_markdown_artifact_is_as_harmless_as_an_answer(page: Browser, model: ScriptedModel) -> None:
     path = "/mnt/user-data/outputs/a #1?.md"
     model.will_say(
-        call("write_file", description="w", path=path, content=MARKDOWN), call("present_files", filepaths=[path]), text("There.")
+        call("write_file", description="w", path=path, content=MARKDOWN),
+        call("present_files", filepaths=[path]),
+        text("There."),
     )
     page.say("Write.")
     page.sees("There.")

@@ -62,7 +62,9 @@ def test_a_lost_network_is_waited_out(page: Browser, model: ScriptedModel, gatew
         assert page.count("[role=alert]") == 0
 
 
-def test_a_server_that_is_down_is_said_to_be_down(page: Browser, model: ScriptedModel, gateway: Gateway) -> None:
+def test_a_server_that_is_down_is_said_to_be_down(
+    page: Browser, model: ScriptedModel, gateway: Gateway
+) -> None:
     model.will_say(text("Here again."))
     with Line(int(gateway.url.rpartition(":")[2])) as line:
         page.open(line.url)

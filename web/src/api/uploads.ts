@@ -4,12 +4,6 @@ import { ApiError, call, csrfToken, detailOf } from "./client.ts";
 import { threadPath } from "./threads.ts";
 import type { UploadAnswer, UploadedFile, UploadLimits } from "./types.ts";
 
-export const DEFAULT_LIMITS: UploadLimits = {
-  max_files: 10,
-  max_file_size: 50 * 1024 * 1024,
-  max_total_size: 100 * 1024 * 1024,
-};
-
 export function readLimits(threadId: string): Promise<UploadLimits> {
   return call("GET", `${threadPath(threadId)}/uploads/limits`);
 }

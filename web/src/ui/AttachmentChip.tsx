@@ -36,7 +36,6 @@ export function AttachmentChip({ attachment, onRemove }: Props) {
       {!error && !file && (
         <progress value={progress} max={1} aria-label={name} className="absolute inset-x-0 bottom-0 h-0.5 w-full appearance-none [&::-moz-progress-bar]:bg-accent [&::-webkit-progress-bar]:bg-transparent [&::-webkit-progress-value]:bg-accent" />
       )}
-      {error && <span role="alert" className="sr-only">{error}</span>}
     </div>
   );
 }

@@ -1,4 +1,4 @@
-import { ArrowUp, Bot, Brain, ListTodo, Paperclip, Square } from "lucide-react";
+import { ArrowUp, Bot, Brain, ListTodo, LoaderCircle, Paperclip, Square } from "lucide-react";
 import { useLayoutEffect, useRef, type ClipboardEvent, type KeyboardEvent } from "react";
 import type { Model } from "../api/types.ts";
 import { useWords } from "../text/index.ts";
@@ -15,6 +15,8 @@ interface Props {
   readonly attachments: Attachments;
   readonly isBusy: boolean;
   readonly isStopping: boolean;
+  /** The message goes out as soon as its files are up. */
+  readonly isWaiting: boolean;
   readonly models: readonly Model[];
   readonly model: Model | null;
   readonly preferences: Preferences;
@@ -25,11 +27,13 @@ interface Props {
 
 /** Where the person writes: text, files, model and modes. */
 export function Composer(props: Props) {
-  const { draft, onDraft, attachments, isBusy, isStopping, models, model, preferences, onChoose, onSend, onStop } = props;
+  const { draft, onDraft, attachments, isBusy, isStopping, isWaiting, models, model, preferences, onChoose, onSend, onStop } = props;
   const words = useWords();
   const area = useRef<HTMLTextAreaElement>(null);
   const picker = useRef<HTMLInputElement>(null);
-  const canSend = !isBusy && !attachments.isUploading && (draft.trim() !== "" || attachments.list.some((entry) => entry.file));
+  const canSend = !isBusy && !isWaiting && (draft.trim() !== "" || attachments.list.some((entry) => !entry.error));
+
+  const problems = [attachments.problem, ...attachments.list.map((entry) => entry.error)].filter((said) => said !== null);
 
   useLayoutEffect(() => {
     if (!area.current) return;
@@ -67,7 +71,7 @@ export function Composer(props: Props) {
           ))}
         </ul>
       )}
-      {attachments.problem && <p role="alert" className="px-2 py-1 text-sm text-bad">{attachments.problem}</p>}
+      {problems.length > 0 && <p role="alert" className="px-2 py-1 text-sm whitespace-pre-line text-bad">{problems.join("\n")}</p>}
       <textarea
         ref={area}
         id="message"
@@ -113,7 +117,7 @@ export function Composer(props: Props) {
           </button>
         ) : (
           <button type="submit" aria-label={words.send} title={words.send} disabled={!canSend} className="rounded-full bg-accent p-2 text-accent-ink hover:opacity-90 disabled:opacity-30">
-            <ArrowUp aria-hidden size={18} />
+            {isWaiting ? <LoaderCircle aria-hidden size={18} className="animate-spin" /> : <ArrowUp aria-hidden size={18} />}
           </button>
         )}
       </div>

@@ -42,6 +42,7 @@ export function ThreadPane(props: Props) {
   const words = useWords();
   const [conversation, view] = useConversation(threadId, isNew);
   const [draft, setDraft] = useState("");
+  const [isWaiting, setIsWaiting] = useState(false);
   const [panel, setPanel] = useState<{ place: ArtifactPlace | null } | null>(null);
   const attachments = useAttachments(threadId, useCallback(() => conversation.ensureThread(), [conversation]));
   const isDropping = useDropZone(attachments.add);
@@ -70,11 +71,18 @@ export function ThreadPane(props: Props) {
   const artifacts = useMemo(() => ({ threadId, open: (place: ArtifactPlace) => setPanel({ place }) }), [threadId]);
   const closePanel = useCallback(() => setPanel(null), []);
 
-  function send(): void {
+  const send = useCallback(() => {
+    setIsWaiting(false);
     deliver(humanMessage(draft.trim(), attachments.list.flatMap((entry) => entry.file ?? [])));
     setDraft("");
     attachments.clear();
-  }
+  }, [deliver, draft, attachments]);
+
+  useEffect(() => {
+    if (!isWaiting || attachments.isUploading) return;
+    if (attachments.list.some((entry) => entry.error)) setIsWaiting(false); // let the person see to it first
+    else send();
+  }, [isWaiting, attachments, send]);
 
   const isEmpty = items.length === 0 && !busy && view.failure === null && isNew;
   return (
@@ -131,7 +139,8 @@ export function ThreadPane(props: Props) {
               model={model}
               preferences={preferences}
               onChoose={onChoose}
-              onSend={send}
+              isWaiting={isWaiting}
+              onSend={() => setIsWaiting(true)}
               onStop={() => void conversation.stop()}
             />
           </div>

@@ -1,7 +1,7 @@
 /** Files on their way into a thread: each is uploaded as soon as it is chosen. */
 
 import { useCallback, useEffect, useRef, useState } from "react";
-import { DEFAULT_LIMITS, readLimits, removeUpload, uploadFile } from "../api/uploads.ts";
+import { readLimits, removeUpload, uploadFile } from "../api/uploads.ts";
 import type { FileRef, UploadLimits } from "../api/types.ts";
 import { useWords, type Words } from "../text/index.ts";
 import { fileSize } from "./format.ts";
@@ -35,9 +35,11 @@ export function useAttachments(threadId: string, ensureThread: () => Promise<unk
   const uploads = useRef(new Map<string, AbortController>());
 
   useEffect(() => {
+    // Until the limits are known, or if they cannot be read, the server alone refuses what is too much.
+    readLimits(threadId).then((found) => (limits.current = found), () => undefined);
     const running = uploads.current;
     return () => running.forEach((upload) => upload.abort());
-  }, []);
+  }, [threadId]);
 
   const change = useCallback((key: string, part: Partial<Attachment>) => {
     setList((before) => before.map((entry) => (entry.key === key ? { ...entry, ...part } : entry)));
@@ -63,21 +65,16 @@ export function useAttachments(threadId: string, ensureThread: () => Promise<unk
 
   const add = useCallback(
     (chosen: Iterable<File>) => {
-      void (async () => {
-        limits.current ??= await ensureThread()
-          .then(() => readLimits(threadId))
-          .catch(() => DEFAULT_LIMITS); // the server checks again in any case
-        const { accepted, refusal } = admit([...chosen], list, limits.current, words);
-        setProblem(refusal);
-        const fresh = accepted.map((file) => ({ file, key: newId() }));
-        setList((before) => [
-          ...before,
-          ...fresh.map(({ file, key }) => ({ key, name: file.name, size: file.size, progress: 0, file: null, error: null })),
-        ]);
-        for (const { file, key } of fresh) void upload(key, file);
-      })();
+      const { accepted, refusal } = admit([...chosen], list, limits.current, words);
+      setProblem(refusal);
+      const fresh = accepted.map((file) => ({ file, key: newId() }));
+      setList((before) => [
+        ...before,
+        ...fresh.map(({ file, key }) => ({ key, name: file.name, size: file.size, progress: 0, file: null, error: null })),
+      ]);
+      for (const { file, key } of fresh) void upload(key, file);
     },
-    [threadId, ensureThread, upload, list, words],
+    [upload, list, words],
   );
 
   const remove = useCallback(
@@ -104,17 +101,17 @@ export function useAttachments(threadId: string, ensureThread: () => Promise<unk
 export function admit(
   chosen: readonly File[],
   present: readonly Attachment[],
-  limits: UploadLimits,
+  limits: UploadLimits | null,
   words: Words,
 ): { accepted: File[]; refusal: string | null } {
   const accepted: File[] = [];
   let refusal: string | null = null;
   let total = present.reduce((sum, entry) => sum + entry.size, 0);
   for (const file of chosen) {
-    if (present.length + accepted.length >= limits.max_files) refusal = words.tooManyFiles(limits.max_files);
-    else if (file.size === 0) refusal = words.emptyFile(file.name);
-    else if (file.size > limits.max_file_size) refusal = words.fileTooBig(file.name, fileSize(limits.max_file_size));
-    else if (total + file.size > limits.max_total_size) refusal = words.filesTooBig(fileSize(limits.max_total_size));
+    if (file.size === 0) refusal = words.emptyFile(file.name);
+    else if (limits && present.length + accepted.length >= limits.max_files) refusal = words.tooManyFiles(limits.max_files);
+    else if (limits && file.size > limits.max_file_size) refusal = words.fileTooBig(file.name, fileSize(limits.max_file_size));
+    else if (limits && total + file.size > limits.max_total_size) refusal = words.filesTooBig(fileSize(limits.max_total_size));
     else {
       accepted.push(file);
       total += file.size;
