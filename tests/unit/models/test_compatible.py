@@ -11,10 +11,11 @@ from deerflow.models.pool import SessionPool
 
 
 @pytest.fixture(params=["lean", "sdk"])
-def chat(request: pytest.FixtureRequest, model: ScriptedModel, pool: SessionPool) -> CompatibleChatOpenAI:
-    return CompatibleChatOpenAI(
-        model="m", api_key="k", base_url=model.base_url, transport=request.param, pool=pool, max_retries=0
-    )
+def chat(
+    request: pytest.FixtureRequest, model: ScriptedModel, pool: SessionPool, sdk_clients: dict[str, Any]
+) -> CompatibleChatOpenAI:
+    given = {"base_url": model.base_url, "transport": request.param, "pool": pool, **sdk_clients}
+    return CompatibleChatOpenAI(model="m", api_key="k", max_retries=0, **given)
 
 
 async def test_reasoning_is_streamed_and_kept(model: ScriptedModel, chat: CompatibleChatOpenAI) -> None:

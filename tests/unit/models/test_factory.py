@@ -206,9 +206,11 @@ def test_two_entries_of_one_name_are_refused() -> None:
 
 
 @pytest.mark.parametrize("transport", ["lean", "sdk"])
-async def test_a_built_model_answers(model: ScriptedModel, transport: str) -> None:
+async def test_a_built_model_answers(
+    model: ScriptedModel, sdk_clients: dict[str, Any], transport: str
+) -> None:
     model.will_say(text("yes"))
-    factory = ModelFactory([entry(base_url=model.base_url, transport=transport)], env={})
+    factory = ModelFactory([entry(base_url=model.base_url, transport=transport, **sdk_clients)], env={})
 
     answer = await factory.create().ainvoke("hi")
     await factory.aclose()

@@ -59,9 +59,9 @@ def naps(monkeypatch: pytest.MonkeyPatch) -> Naps:
 
 
 @pytest.fixture
-def make(model: ScriptedModel, pool: SessionPool) -> Make:
+def make(model: ScriptedModel, pool: SessionPool, sdk_clients: dict[str, Any]) -> Make:
     def make(**given: Any) -> CompatibleChatOpenAI:
-        fixed = {"model": "m", "base_url": model.base_url, "pool": pool}
+        fixed = {"model": "m", "base_url": model.base_url, "pool": pool, **sdk_clients}
         return CompatibleChatOpenAI(
             **{**fixed, "api_key": "secret-key", "stream_usage": True, "max_retries": 0, **given}
         )
@@ -272,7 +272,7 @@ async def test_nothing_is_retried_once_a_token_was_shown(
 
 async def test_silence_before_the_answer_is_a_time_out(model: ScriptedModel, make: Make, naps: Naps) -> None:
     model.will_say(silence(), silence("a", after=1), text("late"))
-    chat = make(timeout=0.05, max_retries=1)
+    chat = make(timeout=0.3, max_retries=1)
 
     with pytest.raises(ModelTimeoutError):
         await chat.ainvoke("hi")

@@ -1,7 +1,7 @@
 """LangChain's own standard tests hold for both transports."""
 
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import pytest
@@ -120,12 +120,15 @@ class IntegrationTests(ChatModelTests):
             yield server
 
     @pytest.fixture
-    async def model(
-        self, request: pytest.FixtureRequest, server: ScriptedModel
-    ) -> AsyncIterator[CompatibleChatOpenAI]:
-        pool = SessionPool()
-        given = {**self.standard_chat_model_params, **getattr(request, "param", {})}
-        yield CompatibleChatOpenAI(
+    def model(
+        self,
+        request: pytest.FixtureRequest,
+        server: ScriptedModel,
+        pool: SessionPool,
+        sdk_clients: dict[str, Any],
+    ) -> CompatibleChatOpenAI:
+        given = {**self.standard_chat_model_params, **getattr(request, "param", {}), **sdk_clients}
+        return CompatibleChatOpenAI(
             model="gpt-4o",
             api_key="k",
             base_url=server.base_url,
@@ -134,7 +137,6 @@ class IntegrationTests(ChatModelTests):
             stream_usage=True,
             **given,
         )
-        await pool.aclose()
 
     @property
     def chat_model_class(self) -> type[CompatibleChatOpenAI]:
