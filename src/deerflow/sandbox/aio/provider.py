@@ -14,10 +14,10 @@ from deerflow.errors import DeerFlowError
 from deerflow.sandbox.aio.backend import ContainerBackend, ContainerWish, container_id, owner_of
 from deerflow.sandbox.aio.claims import Claims, default_folder
 from deerflow.sandbox.aio.local import LocalContainerBackend, resolved_environment
+from deerflow.sandbox.aio.mirror import Mirror
 from deerflow.sandbox.aio.pool import Pool, Slot
 from deerflow.sandbox.aio.remote import RemoteSandboxBackend
-from deerflow.sandbox.aio.sandbox import AioSandbox
-from deerflow.sandbox.aio.shell import AioShell
+from deerflow.sandbox.aio.sandbox import AioSandbox, Entry
 from deerflow.sandbox.base import Sandbox, SandboxProvider
 from deerflow.sandbox.files import ThreadFiles
 from deerflow.sandbox.paths import thread_paths
@@ -51,6 +51,8 @@ class AioSandboxProvider(SandboxProvider):
         self._settings = settings
         self._skills_root = skills_root
         self._backend = backend or _backend_of(settings)
+        is_here = isinstance(self._backend, LocalContainerBackend)
+        self._has_mounts = is_here if settings.thread_data_mounts is None else settings.thread_data_mounts
         self._pool = Pool(self._backend, Claims(state or default_folder()), settings)
 
     @override
@@ -78,23 +80,24 @@ class AioSandboxProvider(SandboxProvider):
             user_id=user,
             thread_id=folders.thread_id,
             origin=str(folders.root),
-            mounts=table.mappings,
+            mounts=table.mappings if self._has_mounts else (),
             environment=resolved_environment(self._settings.environment),
         )
+        files = ThreadFiles(table, owner=IMAGE_USER if is_root else None)
         taken: list[Slot] = []
 
-        async def open_shell() -> AioShell:
+        async def enter() -> Entry:
             slot = await self._pool.take(wish)
             taken.append(slot)
-            return slot.shell
+            return Entry(slot.shell, None if self._has_mounts else Mirror(folders, files, slot.api))
 
         async def lost() -> None:
             slot = taken.pop()
             await self._pool.drop(slot)
 
         sandbox = AioSandbox(
-            ThreadFiles(table, owner=IMAGE_USER if is_root else None),
-            open_shell=open_shell,
+            files,
+            enter=enter,
             lost=lost,
             refusal=self._backend.refusal,
             default_timeout=self._settings.bash_command_timeout,

@@ -18,3 +18,14 @@ class TestAioSandbox(SandboxContract):
     ) -> AsyncIterator[Sandbox]:
         async with make_provider().lend(thread("t1")) as sandbox:
             yield sandbox
+
+
+class TestMirroredAioSandbox(SandboxContract):
+    """Containers that share no folders with this host, such as those of a distant engine or cluster."""
+
+    @pytest.fixture
+    async def sandbox(
+        self, make_provider: MakeProvider, thread: Callable[[str], ThreadFolders]
+    ) -> AsyncIterator[Sandbox]:
+        async with make_provider(thread_data_mounts=False).lend(thread("t1")) as sandbox:
+            yield sandbox

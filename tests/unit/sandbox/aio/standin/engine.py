@@ -49,7 +49,8 @@ def run(words: list[str]) -> None:
         fail(f"docker: Bind for {host}:{port} failed: port is already allocated.", 125)
     environment = {name: os.environ[name] for name in options.get("--env", []) if name in os.environ}
     mounts = [
-        dict(part.partition("=")[::2] for part in next(csv.reader([text]))) for text in options["--mount"]
+        dict(part.partition("=")[::2] for part in next(csv.reader([text])))
+        for text in options.get("--mount", [])
     ]
     process = start(port, mounts, environment, STATE / f"{name}.log")
     about = {

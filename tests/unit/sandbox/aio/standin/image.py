@@ -5,12 +5,14 @@ older images.
 """
 
 import asyncio
+import base64
 import os
 import secrets
 import signal
 import sys
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from aiohttp import web
@@ -139,6 +141,19 @@ class Image:
         answer = {"session_id": session.id, "command": command.text, "status": info["status"]}
         return done({**answer, "output": output, "exit_code": info["exit_code"], "console": []})
 
+    async def file_write(self, request: web.Request) -> web.Response:
+        body = await request.json()
+        content = body["content"]
+        data = base64.b64decode(content) if body.get("encoding") == "base64" else content.encode()
+        await asyncio.to_thread(put, Path(body["file"]), data, append=bool(body.get("append")))
+        return done({"file": body["file"], "bytes_written": len(data)})
+
+    async def file_download(self, request: web.Request) -> web.StreamResponse:
+        file = Path(request.query["path"])
+        if not await asyncio.to_thread(file.is_file):
+            return web.json_response({"success": False, "message": f"File not found: {file}"}, status=404)
+        return web.FileResponse(file)
+
     def _new_session(self, session_id: str | None, working_dir: str | None) -> Session:
         session = Session(session_id or secrets.token_hex(4), working_dir or "/")
         return self.sessions.setdefault(session.id, session)
@@ -181,6 +196,12 @@ class Image:
             command.news.set()
 
 
+def put(file: Path, data: bytes, *, append: bool) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with file.open("ab" if append else "wb") as out:
+        out.write(data)
+
+
 def whole_characters(data: bytearray) -> bytes:
     """Return `data` without the beginning of a character at its end."""
     for length in range(1, min(4, len(data)) + 1):
@@ -201,9 +222,11 @@ def done(data: Any) -> web.Response:
 
 def application() -> web.Application:
     image = Image()
-    app = web.Application(client_max_size=16 * 1024 * 1024)
+    app = web.Application(client_max_size=256 * 1024 * 1024)
     app.router.add_get("/v1/sandbox", image.about)
     app.router.add_post("/v1/shell/exec", image.shell_exec)
+    app.router.add_post("/v1/file/write", image.file_write)
+    app.router.add_get("/v1/file/download", image.file_download)
     if not os.environ.get("STANDIN_OLD_IMAGE"):
         app.router.add_post("/v1/bash/exec", image.bash_exec)
         app.router.add_post("/v1/bash/output", image.bash_output)

@@ -1,0 +1,251 @@
+"""Keeps a thread's folders here and in a container alike, where they are not one and the same.
+
+What changed here goes over before a command, what changed there comes back after it. The file tools then
+work on this host in every case, and uploads, artifacts and search need not know where commands run.
+"""
+
+import asyncio
+import base64
+import io
+import logging
+import os
+import stat
+import tarfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from deerflow.domain import ThreadFolders
+from deerflow.errors import SandboxError
+from deerflow.sandbox.aio.api import AioApi, NoSuchRouteError
+from deerflow.sandbox.files import ThreadFiles
+from deerflow.sandbox.paths import USER_DATA
+
+logger = logging.getLogger(__name__)
+
+MAX_TRIP_BYTES = 128 * 1024 * 1024
+MAX_FILES = 20_000
+TRIP_SECONDS = 120.0
+LATEST = 4e9
+"""No file is younger than this, in seconds; a container may claim anything."""
+FOLDERS = ("workspace", "uploads", "outputs")
+NAMES_FILE, OUTGOING, INCOMING = "/tmp/.deerflow-names", "/tmp/.deerflow-out", "/tmp/.deerflow-in"
+
+PREPARE = f"""
+mkdir -p {USER_DATA}/workspace {USER_DATA}/uploads {USER_DATA}/outputs 2>/dev/null ||
+  sudo -n sh -c 'cd {USER_DATA} 2>/dev/null || mkdir -p {USER_DATA} && cd {USER_DATA} &&
+    mkdir -p workspace uploads outputs && chmod 777 workspace uploads outputs'
+"""
+LIST = rf"cd {USER_DATA} && find {' '.join(FOLDERS)} -type f -printf '%s %T@ %p\0' 2>/dev/null | base64 -w0"
+UNPACK = f"tar -xf {INCOMING} -C {USER_DATA} --no-same-owner; rm -f {INCOMING}"
+REMOVE = f"cd {USER_DATA} && xargs -0 -r rm -f -- <{NAMES_FILE}; rm -f {NAMES_FILE}"
+PACK = f"""
+cd {USER_DATA} && tar --format=posix --null --no-recursion -cf {OUTGOING} -T {NAMES_FILE}
+rm -f {NAMES_FILE}
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """By what a changed file is told."""
+
+    size: int
+    changed_at: float
+
+    def is_like(self, other: "Stamp | None") -> bool:
+        """Tell whether the other side's file is the same, as far as an archive keeps the time."""
+        return (
+            other is not None and self.size == other.size and abs(self.changed_at - other.changed_at) < 1e-4
+        )
+
+
+class Mirror:
+    """The folders of one thread and their copy in one container."""
+
+    def __init__(self, folders: ThreadFolders, files: ThreadFiles, api: AioApi) -> None:
+        self._root = folders.user_data
+        self._files = files
+        self._api = api
+        self._here: dict[str, Stamp] | None = None
+        """This side after the last trip; None before the first."""
+        self._there: dict[str, Stamp] = {}
+
+    async def push(self) -> None:
+        """Bring the container up to date with this host."""
+        here = await asyncio.to_thread(_stamps, self._root)
+        if self._here is None:
+            await self._run(PREPARE)
+            self._there = await self._listed()
+            self._here = {name: stamp for name, stamp in here.items() if stamp.is_like(self._there.get(name))}
+        changed = [name for name, stamp in here.items() if self._here.get(name) != stamp]
+        gone = [name for name in self._here if name not in here]
+        _check_load(here, changed)
+        if changed:
+            await self._put(INCOMING, await asyncio.to_thread(_packed, self._root, changed))
+            await self._run(UNPACK)
+        if gone:
+            await self._put(NAMES_FILE, _name_list(gone))
+            await self._run(REMOVE)
+        if changed or gone:
+            self._there = await self._listed()
+        self._here = here
+
+    async def pull(self) -> str:
+        """Bring this host up to date with the container; return what could not be brought, as a note."""
+        there = await self._listed()
+        changed = [name for name, stamp in there.items() if self._there.get(name) != stamp]
+        brought = _within(changed, there)
+        left = sorted(set(changed) - set(brought))
+        if brought:
+            await self._put(NAMES_FILE, _name_list(brought))
+            await self._run(PACK)
+            most = MAX_TRIP_BYTES + 10_240 * (len(brought) + 2)  # an archive's own words
+            left += await self._unpacked(await self._api.download(OUTGOING, max_bytes=most))
+        gone = [name for name in self._there if name not in there]
+        known = self._here or {}
+        await asyncio.to_thread(_remove, self._root, {name: known[name] for name in gone if name in known})
+        self._there = there
+        return f"\n[not copied to the thread's folders: {', '.join(left[:10])}]" if left else ""
+
+    async def _unpacked(self, archive: bytes) -> list[str]:
+        """Write the archive's files; return the names of those that may not be here."""
+        refused: list[str] = []
+        for name, data, changed_at in await asyncio.to_thread(_members, archive):
+            path = f"{USER_DATA}/{name}"
+            try:
+                await self._files.write(path, data)
+            except SandboxError as error:
+                logger.info("file of a container is left out: %s", error)
+                refused.append(name)
+                continue
+            place = self._files.table.locate(path)
+            file = place.mapping.host.joinpath(*place.parts)
+            if self._here is not None:
+                self._here[name] = await asyncio.to_thread(_dated, file, changed_at)
+        return refused
+
+    async def _listed(self) -> dict[str, Stamp]:
+        """Return the container's files; its words are not trusted."""
+        stamps: dict[str, Stamp] = {}
+        try:
+            listing = os.fsdecode(base64.b64decode(await self._run(LIST)))
+            for line in filter(None, listing.split("\0")):
+                size, changed_at, name = line.split(" ", 2)
+                if _is_ours(name):
+                    stamps[name] = Stamp(max(0, int(size)), float(changed_at))
+        except ValueError as error:
+            raise SandboxError(
+                "the container's list of files cannot be read; run the command again"
+            ) from error
+        if len(stamps) > MAX_FILES:
+            raise SandboxError(f"the container has more than {MAX_FILES} files; remove what is not needed")
+        return stamps
+
+    async def _put(self, path: str, content: bytes) -> None:
+        body = {"file": path, "content": base64.b64encode(content).decode(), "encoding": "base64"}
+        await self._api.call("/v1/file/write", body, seconds=TRIP_SECONDS)
+
+    async def _run(self, command: str) -> str:
+        """Run a command of our own beside the thread's shell and return its output."""
+        body: dict[str, Any] = {"command": command, "timeout": TRIP_SECONDS}
+        try:
+            path, extra = "/v1/bash/exec", {"max_output_length": 0}
+            answer = await self._api.call(path, {**body, **extra}, seconds=TRIP_SECONDS + 10)
+        except NoSuchRouteError:
+            body |= {"truncate": False}
+            answer = await self._api.call("/v1/shell/exec", body, seconds=TRIP_SECONDS + 10)
+        if answer.get("status") != "completed" or answer.get("exit_code"):
+            raise SandboxError("the thread's files could not be copied to or from the container; try again")
+        return str(answer.get("stdout") or answer.get("output") or "")
+
+
+def _stamps(root: Path) -> dict[str, Stamp]:
+    """Return the regular files below the thread's folders; links are not followed and stay here."""
+    found: dict[str, Stamp] = {}
+    for folder in FOLDERS:
+        for place, _, names in os.walk(root / folder):
+            for name in names:
+                path = Path(place) / name
+                try:
+                    about = path.lstat()
+                except FileNotFoundError:  # gone meanwhile
+                    continue
+                if stat.S_ISREG(about.st_mode) and about.st_nlink == 1:
+                    found[str(path.relative_to(root))] = Stamp(about.st_size, about.st_mtime)
+    return found
+
+
+def _packed(root: Path, names: list[str]) -> bytes:
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        for name in names:
+            archive.add(root / name, arcname=name, recursive=False)
+    return out.getvalue()
+
+
+def _members(archive: bytes) -> list[tuple[str, bytes, float]]:
+    """Return the plain files of an archive, which may say anything about itself."""
+    found: list[tuple[str, bytes, float]] = []
+    left = MAX_TRIP_BYTES
+    try:
+        with tarfile.open(fileobj=io.BytesIO(archive)) as opened:
+            for member in opened:
+                if not member.isreg() or member.issparse() or not _is_ours(member.name):
+                    continue
+                left -= member.size
+                file = opened.extractfile(member)
+                if left < 0 or file is None:
+                    break
+                found.append((member.name, file.read(), min(max(0.0, float(member.mtime)), LATEST)))
+    except (tarfile.TarError, EOFError, ValueError) as error:
+        raise SandboxError("the container's files cannot be read; try again") from error
+    return found
+
+
+def _is_ours(name: str) -> bool:
+    parts = name.split("/")
+    return len(parts) > 1 and parts[0] in FOLDERS and ".." not in parts and "" not in parts
+
+
+def _dated(file: Path, changed_at: float) -> Stamp:
+    """Give a file its time in the container, by which a later run knows it to be the same."""
+    os.utime(file, (changed_at, changed_at), follow_symlinks=False)
+    about = file.lstat()
+    return Stamp(about.st_size, about.st_mtime)
+
+
+def _check_load(here: dict[str, Stamp], changed: list[str]) -> None:
+    size = sum(here[name].size for name in changed)
+    if size > MAX_TRIP_BYTES or len(here) > MAX_FILES:
+        raise SandboxError(
+            f"{len(here)} files ({size} bytes changed) are too much to copy into the container; remove what "
+            "is not needed, or have the operator share the folders (sandbox.thread_data_mounts)"
+        )
+
+
+def _name_list(names: list[str]) -> bytes:
+    return b"".join(os.fsencode(name) + b"\0" for name in names)
+
+
+def _within(names: list[str], stamps: dict[str, Stamp]) -> list[str]:
+    """Return as many files as one trip may carry, the small ones first."""
+    left = MAX_TRIP_BYTES
+    fits: list[str] = []
+    for name in sorted(names, key=lambda name: stamps[name].size):
+        left -= stamps[name].size
+        if left < 0:
+            break
+        fits.append(name)
+    return fits
+
+
+def _remove(root: Path, gone: dict[str, Stamp]) -> None:
+    """Remove files that went from the container, unless they changed here meanwhile."""
+    for name, stamp in gone.items():
+        path = root / name
+        try:
+            about = path.lstat()
+            if stat.S_ISREG(about.st_mode) and Stamp(about.st_size, about.st_mtime) == stamp:
+                path.unlink()
+        except OSError:
+            continue
