@@ -1,7 +1,7 @@
 """What the model can call."""
 
 from deerflow.tools.catalog import get_available_tools
-from deerflow.tools.clarify import ask_clarification_tool, asks_the_user
+from deerflow.tools.clarify import ask_clarification_tool
 from deerflow.tools.files import (
     glob_tool,
     grep_tool,
@@ -16,7 +16,6 @@ from deerflow.tools.vision import view_image_tool
 
 __all__ = [
     "ask_clarification_tool",
-    "asks_the_user",
     "bash_tool",
     "get_available_tools",
     "glob_tool",

@@ -5,10 +5,8 @@ tool, so a refusal would leave the user with an error instead of a question.
 """
 
 import json
-from collections.abc import Sequence
 from typing import Annotated, Any, Literal, get_args
 
-from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
 from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
 from deerflow.tools.define import Runtime, tool_of
@@ -154,17 +152,6 @@ async def ask_clarification_tool(
         ]
     fitted = _fit(request)
     return _readable(fitted), {"human_input": fitted}
-
-
-def asks_the_user(messages: Sequence[AnyMessage]) -> bool:
-    """Tell whether the last step asked the user something, be it beside other tool calls."""
-    for message in reversed(messages):
-        if isinstance(message, ToolMessage):
-            if message.name == "ask_clarification" and message.status != "error":
-                return True
-        elif isinstance(message, AIMessage):
-            return False
-    return False
 
 
 def _fit(request: dict[str, Any]) -> dict[str, Any]:

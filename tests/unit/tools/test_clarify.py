@@ -5,12 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from support.sandboxes import run_context
 from support.tool_calls import answer_of, run_calls, tool_call
 
-from deerflow.tools.clarify import FALLBACK_QUESTION, ask_clarification_tool, asks_the_user
-from deerflow.tools.shell import bash_tool
+from deerflow.tools.clarify import FALLBACK_QUESTION, ask_clarification_tool
 
 
 async def ask(tmp_path: Path, **args: Any) -> tuple[str, dict[str, Any]]:
@@ -116,27 +114,3 @@ async def test_the_turn_ends_with_the_question(tmp_path: Path) -> None:
 
     assert len(model.seen) == 1
     assert state["messages"][-1].name == "ask_clarification"
-    assert asks_the_user(state["messages"])
-
-
-async def test_a_question_beside_another_call_is_recognised(tmp_path: Path) -> None:
-    state, model = await run_calls(
-        [ask_clarification_tool, bash_tool],
-        run_context(tmp_path),
-        tool_call("ask_clarification", 1, question="Why?"),
-        tool_call("bash", 2, command="echo hi"),
-    )
-
-    # LangChain goes on when not all tools of a step end the turn; a middleware asks the function below.
-    assert len(model.seen) == 2
-    assert asks_the_user(state["messages"][:-1])
-    assert not asks_the_user(state["messages"])
-
-
-def test_an_answered_or_failed_question_is_none() -> None:
-    question = ToolMessage("Why?", name="ask_clarification", tool_call_id="1")
-    failed = ToolMessage("no", name="ask_clarification", tool_call_id="1", status="error")
-
-    assert not asks_the_user([question, AIMessage("So."), HumanMessage("ok")])
-    assert not asks_the_user([AIMessage(""), failed])
-    assert not asks_the_user([])
