@@ -53,6 +53,7 @@ class DeerFlow:
         self._rooms = rooms
         self._tier = tier_of(rooms.loaded.settings.sandbox)
         self._outdated: list[Rooms] = []
+        self._refreshing = asyncio.Lock()
         self._self_test: SelfTest | None = None
         self.paths = paths
         self.storage = storage
@@ -140,10 +141,14 @@ class DeerFlow:
 
     async def refresh(self) -> None:
         """Take up an edit of the settings, if there is one; runs in progress keep theirs."""
-        loaded = self._source.current()
-        if loaded is not self._rooms.loaded:
-            self._outdated.append(self._rooms)
-            self._rooms = await _build_rooms(loaded, self.storage, self._executor)
+        if self._source.current() is self._rooms.loaded:
+            return
+        async with self._refreshing:  # whoever comes second finds the work done
+            loaded = self._source.current()
+            if loaded is not self._rooms.loaded:
+                rooms = await _build_rooms(loaded, self.storage, self._executor)
+                self._outdated.append(self._rooms)
+                self._rooms = rooms
 
     async def update_state(
         self,
@@ -155,8 +160,9 @@ class DeerFlow:
     ) -> None:
         """Change a thread's state by hand; a new title shows in the list of threads too."""
         await self.state.update(thread_id, values, checkpoint_id=checkpoint_id, as_node=as_node)
-        title = values.get("title") if isinstance(values, Mapping) else None
-        await self.storage.threads.update(thread_id, title=title)
+        parts = [values or {}] if isinstance(values, Mapping | None) else values
+        titles = [part["title"] for part in parts if part.get("title")]
+        await self.storage.threads.update(thread_id, title=titles[-1] if titles else None)
 
     async def delete_thread(self, thread_id: str, user_id: str) -> None:
         """Delete a thread with its runs, checkpoints and files."""
@@ -180,6 +186,7 @@ class DeerFlow:
                 "path": str(self.loaded.source_path) if self.loaded.source_path else None,
                 "problem": self._source.problem,
                 "problems": [str(problem) for problem in self.loaded.problems],
+                "restart_needed": list(self._source.restart_needed),
             },
         }
 

@@ -3,8 +3,8 @@
 import asyncio
 import queue
 import threading
-from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing, suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import ExitStack, aclosing, asynccontextmanager, closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -13,11 +13,11 @@ import orjson
 
 from deerflow.app import DeerFlow
 from deerflow.config import SettingsSource
-from deerflow.domain import DEFAULT_USER, RunOptions, RunRequest, StreamEvent, new_id
-from deerflow.errors import ConflictError, DeerFlowError
+from deerflow.domain import DEFAULT_USER, RunOptions, RunRequest, StreamEvent, ThreadFolders, new_id
+from deerflow.errors import ConflictError, DeerFlowError, InvalidInputError
 from deerflow.runtime import is_wanted, to_json
 from deerflow.runtime.artifacts import open_artifact
-from deerflow.runtime.shapes import model_out, run_out, state_out, thread_out
+from deerflow.runtime.shapes import empty_state, model_out, run_out, state_out, thread_out
 from deerflow.runtime.uploads import delete_upload, list_uploads, save_upload
 from deerflow.storage.base import ThreadQuery
 
@@ -59,9 +59,12 @@ class AsyncDeerFlowClient:
     async def chat(self, message: str, *, thread_id: str | None = None, **options: Any) -> str:
         """Run `message` to its end and return the answer's text; options are those of `stream`."""
         thread_id = thread_id or new_id()
+        failure: str | None = None
         async for event in self.stream(message, thread_id=thread_id, **options):
-            if event.event == "error":
-                raise RunFailedError(str(event.data["message"]))
+            if event.event == "error":  # the run is over when its stream is, not before
+                failure = str(event.data["message"])
+        if failure is not None:
+            raise RunFailedError(failure)
         return answer_of((await self.state(thread_id))["values"])
 
     async def stream(
@@ -73,7 +76,7 @@ class AsyncDeerFlowClient:
         modes: Sequence[str] = DEFAULT_MODES,
         recursion_limit: int = 1000,
         **options: Any,
-    ) -> AsyncIterator[ClientEvent]:
+    ) -> AsyncGenerator[ClientEvent, None]:
         """Yield a run's events as they happen; leaving the loop early stops the run.
 
         Args:
@@ -87,7 +90,7 @@ class AsyncDeerFlowClient:
             thread_id=thread_id,
             user_id=self._user_id,
             input={"messages": [{"type": "human", "content": message}]},
-            options=RunOptions(**options),
+            options=_options(options),
             stream_modes=tuple(modes),
             recursion_limit=recursion_limit,
         )
@@ -106,22 +109,25 @@ class AsyncDeerFlowClient:
 
     async def models(self) -> list[dict[str, Any]]:
         """List the chat models."""
-        return [model_out(model) for model in map(self.deerflow.models.get, self.deerflow.models.names)]
+        await self.deerflow.refresh()
+        found = self.deerflow.models
+        return [_plain(model_out(model)) for model in map(found.get, found.names)]
 
     async def threads(self, *, limit: int = 100, offset: int = 0) -> list[dict[str, Any]]:
         """List threads, last used first."""
         query = ThreadQuery(user_id=self._user_id, limit=limit, offset=offset)
-        return [thread_out(thread) for thread in await self.deerflow.storage.threads.search(query)]
+        return [_plain(thread_out(thread)) for thread in await self.deerflow.storage.threads.search(query)]
 
     async def state(self, thread_id: str) -> dict[str, Any]:
         """Return a thread's state."""
-        await self.deerflow.storage.threads.get(thread_id, self._user_id)
+        await self._folders(thread_id)
         snapshot = await self.deerflow.state.latest(thread_id)
-        return _plain(state_out(snapshot)) if snapshot else {"values": {}, "next": [], "tasks": []}
+        found: dict[str, Any] = _plain(state_out(snapshot) if snapshot else empty_state(thread_id))
+        return found
 
     async def runs(self, thread_id: str) -> list[dict[str, Any]]:
         """List a thread's runs, newest first."""
-        await self.deerflow.storage.threads.get(thread_id, self._user_id)
+        await self._folders(thread_id)
         return [_plain(run_out(run)) for run in await self.deerflow.runs.of_thread(thread_id)]
 
     async def upload(self, thread_id: str, files: Sequence[Path | str]) -> list[dict[str, Any]]:
@@ -134,18 +140,26 @@ class AsyncDeerFlowClient:
 
     async def uploads(self, thread_id: str) -> list[dict[str, Any]]:
         """List a thread's uploads."""
-        folders = self.deerflow.folders(self._user_id, thread_id)
+        folders = await self._folders(thread_id)
         return [upload.to_dict() for upload in await asyncio.to_thread(list_uploads, folders)]
 
     async def delete_upload(self, thread_id: str, filename: str) -> None:
         """Delete one upload."""
-        await asyncio.to_thread(delete_upload, self.deerflow.folders(self._user_id, thread_id), filename)
+        await asyncio.to_thread(delete_upload, await self._folders(thread_id), filename)
 
     async def artifact(self, thread_id: str, path: str) -> bytes:
         """Return the bytes of a file that the agent made."""
-        folders = self.deerflow.folders(self._user_id, thread_id)
-        with closing(open_artifact(folders, path)) as found:
-            return b"".join(found.read(0, found.size))
+        return await asyncio.to_thread(_content, await self._folders(thread_id), path)
+
+    async def delete_thread(self, thread_id: str) -> None:
+        """Delete a thread with everything that belongs to it."""
+        await self._folders(thread_id)
+        await self.deerflow.delete_thread(thread_id, self._user_id)
+
+    async def _folders(self, thread_id: str) -> ThreadFolders:
+        """Return the folders of a thread of this user; everybody else's does not exist."""
+        await self.deerflow.storage.threads.get(thread_id, self._user_id)
+        return self.deerflow.folders(self._user_id, thread_id)
 
 
 class DeerFlowClient:
@@ -153,114 +167,143 @@ class DeerFlowClient:
 
     def __init__(self, config: Path | str | None = None) -> None:
         self._config = config
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="deerflow", daemon=True)
-        self._opening: AbstractAsyncContextManager[AsyncDeerFlowClient] | None = None
+        self._stack = ExitStack()
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._client: AsyncDeerFlowClient | None = None
 
     def __enter__(self) -> "DeerFlowClient":
-        self._thread.start()
-        self._opening = AsyncDeerFlowClient.open(self._config)
-        try:
-            self._client = self._run(self._opening.__aenter__())
-        except BaseException:
-            self._stop_loop()
-            raise
+        if self._loop is not None:
+            raise DeerFlowError("the client is open already; make another one, or leave its `with` block")
+        with ExitStack() as stack:
+            self._loop = stack.enter_context(_running_loop())
+            stack.callback(self._forget)
+            opening = AsyncDeerFlowClient.open(self._config)
+            self._client = self._run(opening.__aenter__())
+            stack.callback(lambda: self._run(opening.__aexit__(None, None, None)))
+            self._stack = stack.pop_all()
         return self
 
     def __exit__(self, *exc: object) -> None:
-        if self._opening is not None:
-            self._run(self._opening.__aexit__(None, None, None))
-        self._client = None
-        self._stop_loop()
+        self._stack.close()
 
     def chat(self, message: str, *, thread_id: str | None = None, **options: Any) -> str:
         """Run `message` to its end and return the answer's text."""
-        return self._run(self._open().chat(message, thread_id=thread_id, **options))
+        return self._do(lambda client: client.chat(message, thread_id=thread_id, **options))
 
     def stream(self, message: str, **options: Any) -> Iterator[ClientEvent]:
         """Yield a run's events as they happen; leaving the loop early stops the run."""
+        client, loop = self._open()
         events: queue.Queue[ClientEvent | BaseException | None] = queue.Queue()
 
         async def follow() -> None:
             try:
-                async for event in self._open().stream(message, **options):
-                    events.put(event)
+                async with aclosing(client.stream(message, **options)) as stream:
+                    async for event in stream:
+                        events.put(event)
                 events.put(None)
             except BaseException as error:
                 events.put(error)
-                raise
+                if not isinstance(error, Exception):
+                    raise
 
-        following = asyncio.run_coroutine_threadsafe(follow(), self._loop)
+        following = asyncio.run_coroutine_threadsafe(follow(), loop)
+        is_over = False
         try:
-            while (event := events.get()) is not None:
+            while not is_over:
+                event = events.get()
+                is_over = not isinstance(event, ClientEvent)
                 if isinstance(event, BaseException):
                     raise event
-                yield event
+                if event is not None:
+                    yield event
         finally:
-            if not following.done():
-                following.cancel()
-                while not isinstance(events.get(), BaseException | None):
-                    pass
+            following.cancel()
+            while not is_over:  # until the run has stopped
+                is_over = not isinstance(events.get(), ClientEvent)
 
     def models(self) -> list[dict[str, Any]]:
         """List the chat models."""
-        return self._run(self._open().models())
+        return self._do(lambda client: client.models())
 
     def threads(self, *, limit: int = 100, offset: int = 0) -> list[dict[str, Any]]:
         """List threads, last used first."""
-        return self._run(self._open().threads(limit=limit, offset=offset))
+        return self._do(lambda client: client.threads(limit=limit, offset=offset))
 
     def state(self, thread_id: str) -> dict[str, Any]:
         """Return a thread's state."""
-        return self._run(self._open().state(thread_id))
+        return self._do(lambda client: client.state(thread_id))
 
     def runs(self, thread_id: str) -> list[dict[str, Any]]:
         """List a thread's runs, newest first."""
-        return self._run(self._open().runs(thread_id))
+        return self._do(lambda client: client.runs(thread_id))
 
     def upload(self, thread_id: str, files: Sequence[Path | str]) -> list[dict[str, Any]]:
         """Copy files of this host into a thread's uploads."""
-        return self._run(self._open().upload(thread_id, files))
+        return self._do(lambda client: client.upload(thread_id, files))
 
     def uploads(self, thread_id: str) -> list[dict[str, Any]]:
         """List a thread's uploads."""
-        return self._run(self._open().uploads(thread_id))
+        return self._do(lambda client: client.uploads(thread_id))
 
     def delete_upload(self, thread_id: str, filename: str) -> None:
         """Delete one upload."""
-        self._run(self._open().delete_upload(thread_id, filename))
+        self._do(lambda client: client.delete_upload(thread_id, filename))
 
     def artifact(self, thread_id: str, path: str) -> bytes:
         """Return the bytes of a file that the agent made."""
-        return self._run(self._open().artifact(thread_id, path))
+        return self._do(lambda client: client.artifact(thread_id, path))
 
-    def _open(self) -> AsyncDeerFlowClient:
-        if self._client is None:
+    def delete_thread(self, thread_id: str) -> None:
+        """Delete a thread with everything that belongs to it."""
+        self._do(lambda client: client.delete_thread(thread_id))
+
+    def _open(self) -> tuple[AsyncDeerFlowClient, asyncio.AbstractEventLoop]:
+        if self._client is None or self._loop is None:
             raise DeerFlowError("the client is closed; use it as `with DeerFlowClient() as client:`")
-        return self._client
+        return self._client, self._loop
+
+    def _do(self, work: Callable[[AsyncDeerFlowClient], Coroutine[Any, Any, T]]) -> T:
+        client, _ = self._open()
+        return self._run(work(client))
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        assert self._loop is not None
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
-    def _stop_loop(self) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
+    def _forget(self) -> None:
+        self._client = self._loop = None
+
+
+@contextmanager
+def _running_loop() -> Iterator[asyncio.AbstractEventLoop]:
+    """Run an event loop in a thread of its own for the length of a block."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, name="deerflow", daemon=True)
+    thread.start()
+    try:
+        yield loop
+    finally:
+        asyncio.run_coroutine_threadsafe(loop.shutdown_asyncgens(), loop).result()
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
 
 
 def answer_of(values: Mapping[str, Any]) -> str:
     """Return the text of the last answer in a thread's values."""
     for message in reversed(values.get("messages", [])):
         if message["type"] == "ai":
-            return _text(message["content"])
+            return text_of(message["content"])
     return ""
 
 
-def _text(content: Any) -> str:
+def text_of(content: Any) -> str:
+    """Return the text of a message's content, whichever of its forms it has."""
     if isinstance(content, str):
         return content
-    return "".join(block.get("text", "") for block in content if isinstance(block, dict))
+    blocks = content if isinstance(content, list) else []
+    texts = [block.get("text", "") if isinstance(block, dict) else block for block in blocks]
+    return "".join(text for text in texts if isinstance(text, str))
 
 
 def _client_event(event: StreamEvent) -> ClientEvent:
@@ -272,7 +315,23 @@ def _plain(value: Any) -> Any:
     return orjson.loads(to_json(value))
 
 
+def _options(options: Mapping[str, Any]) -> RunOptions:
+    known = RunOptions.__dataclass_fields__
+    unknown = sorted(set(options) - set(known))
+    if unknown:
+        raise InvalidInputError(f"unknown options {unknown}; there are: {', '.join(known)}")
+    return RunOptions(**options)
+
+
+def _content(folders: ThreadFolders, path: str) -> bytes:
+    with closing(open_artifact(folders, path)) as found:
+        return b"".join(found.read(0, found.size))
+
+
 async def _blocks(path: Path) -> AsyncIterator[bytes]:
-    with path.open("rb") as file:
-        while block := await asyncio.to_thread(file.read, _BLOCK):
-            yield block
+    try:
+        with path.open("rb") as file:
+            while block := await asyncio.to_thread(file.read, _BLOCK):
+                yield block
+    except OSError as error:
+        raise InvalidInputError(f"'{path}' cannot be read: {error.strerror}") from error

@@ -121,7 +121,7 @@ async def _sandbox(loaded: LoadedSettings) -> Finding:
     finally:
         await provider.aclose()
     if not tested.ok:
-        return Finding(Verdict.NOTE, "sandbox", f"{tier}: no shell: {tested.reason}", tested.fix)
+        return Finding(Verdict.NOTE, "sandbox", f"{tier}: no shell: {tested.reason}", tested.fix or "")
     if tier == "local":
         fix = "remove sandbox.use, or set it to 'isolated'" if sys.platform == "linux" else ""
         return Finding(Verdict.NOTE, "sandbox", "local: commands run on this host, not isolated", fix)

@@ -11,7 +11,7 @@ from rich.markdown import Markdown
 from rich.spinner import Spinner
 from rich.text import Text
 
-from deerflow.client import ClientEvent
+from deerflow.client import ClientEvent, text_of
 
 _MARKS = {"completed": "✓", "failed": "✗", "timed_out": "✗", "cancelled": "■"}
 _WIDTH = 100
@@ -85,13 +85,14 @@ class Progress:
     def report(self, run: Mapping[str, Any], artifacts: Sequence[Path], out: Console) -> None:
         """Print the answer on `out` and what there is to know about it beside it."""
         if self._view.error:
-            self._console.print(f"[red]The run failed:[/red] {self._view.error}", highlight=False)
+            failure = Text.assemble(("The run failed: ", "red"), self._view.error)
+            self._console.print(failure, highlight=False, soft_wrap=True)
         elif out.is_terminal:
             out.print(Markdown(self._view.answer))
         else:
             out.file.write(self._view.answer.rstrip("\n") + "\n")
         for path in artifacts:
-            self._console.print(f"artifact  {path}", highlight=False, soft_wrap=True)
+            self._console.print(f"artifact  {path}", highlight=False, markup=False, soft_wrap=True)
         tokens = (
             f"{run['total_tokens']:,} tokens ({run['total_input_tokens']:,} in, "
             f"{run['total_output_tokens']:,} out, {run['subagent_tokens']:,} by sub-agents)"
@@ -103,8 +104,7 @@ class Progress:
         if message["type"] == "AIMessageChunk":
             if message["id"] != view.message_id:
                 view.message_id, view.answer = message["id"], ""
-            if isinstance(message["content"], str):
-                view.answer += message["content"]
+            view.answer += text_of(message["content"])
             for call in message.get("tool_call_chunks") or ():
                 if call.get("name"):
                     view.doing = f"calling {call['name']}"
@@ -153,6 +153,4 @@ def _step(message: Any) -> str:
 
 
 def _first_line(content: Any) -> str:
-    if isinstance(content, str):
-        return next((line for line in content.splitlines() if line.strip()), "")
-    return ""
+    return next((line for line in text_of(content).splitlines() if line.strip()), "")

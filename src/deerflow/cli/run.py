@@ -17,7 +17,7 @@ from deerflow.client import AsyncDeerFlowClient, ClientEvent
 from deerflow.config import SettingsSource
 from deerflow.domain import DEFAULT_USER, is_thread_id, new_id
 from deerflow.errors import InvalidInputError
-from deerflow.observability import configure_logging
+from deerflow.observability import configure_logging, secrets_of
 
 INTERRUPTED = 130
 _MOST_FILES = 5000
@@ -41,13 +41,17 @@ def execute(
         raise InvalidInputError("the task is empty; say what is to be done")
     if thread_id is not None and not is_thread_id(thread_id):
         raise InvalidInputError(f"thread id '{thread_id}' may only have letters, digits, '-' and '_' (64)")
-    missing = [str(file) for file in files if not file.exists()]
+    missing = [str(file) for file in files if not file.is_file() and not file.is_dir()]
     if missing:
         raise InvalidInputError(f"no such file or folder: {', '.join(missing)}")
-    configure_logging("warning")
+    source = SettingsSource(config)
+    configure_logging("warning", secrets=secrets_of(source.current()))
     options = {"model_name": model, "subagent_enabled": has_subagents, "is_plan_mode": is_plan_mode}
     job = _Job(task, list(files), thread_id or new_id(), options, as_json)
-    return asyncio.run(job.run(SettingsSource(config)))
+    try:
+        return asyncio.run(job.run(source))
+    except KeyboardInterrupt:  # so early, or so late, that there was nothing to stop yet
+        return INTERRUPTED
 
 
 class _Job:
@@ -67,7 +71,8 @@ class _Job:
             task = await self._prepare(client)
             progress = Progress(Console(stderr=True), self._thread_id)
             following = asyncio.create_task(self._follow(client, task, progress))
-            asyncio.get_running_loop().add_signal_handler(signal.SIGINT, following.cancel)
+            for number in (signal.SIGINT, signal.SIGTERM):
+                asyncio.get_running_loop().add_signal_handler(number, following.cancel)
             try:
                 await following
             except asyncio.CancelledError:

@@ -1,6 +1,7 @@
 """`deerflow serve`: the gateway on a port."""
 
 import logging
+import re
 import socket
 from collections.abc import Mapping
 from importlib.metadata import version
@@ -13,10 +14,11 @@ from deerflow.config import SettingsSource
 from deerflow.errors import ConfigError
 from deerflow.gateway.app import GatewayOptions, create_app
 from deerflow.gateway.guard import is_loopback
-from deerflow.observability import configure_logging
+from deerflow.observability import configure_logging, log_settings, secrets_of
 
 logger = logging.getLogger(__name__)
 
+_ORIGIN = re.compile(r"https?://[^/*@\s]+")
 _GRACE_SECONDS = 3
 """How long open streams may keep a server that is told to stop; their readers can reconnect."""
 
@@ -25,7 +27,8 @@ def execute(*, host: str, port: int, config: Path | None) -> int:
     """Serve until stopped."""
     source = SettingsSource(config)
     loaded = source.current()
-    configure_logging(loaded.settings.log_level, loaded.settings.logging.enhance.format)
+    configure_logging(loaded.settings.log_level, loaded.settings.logging.format, secrets=secrets_of(loaded))
+    log_settings(loaded)
     options = gateway_options(host, loaded.env)
     listener = _listen(host, port)
     app = create_app(lambda: DeerFlow.open(source, takes_over=True), options)
@@ -46,7 +49,7 @@ def execute(*, host: str, port: int, config: Path | None) -> int:
 
 def gateway_options(host: str, env: Mapping[str, str]) -> GatewayOptions:
     """Return how the gateway faces the world, refusing to face it unprotected by accident."""
-    origins = tuple(filter(None, (part.strip() for part in env.get("GATEWAY_CORS_ORIGINS", "").split(","))))
+    origins = _origins(env.get("GATEWAY_CORS_ORIGINS", ""))
     has_docs = env.get("GATEWAY_ENABLE_DOCS", "true").lower() != "false"
     if is_loopback(host):
         return GatewayOptions(checks_host=True, origins=origins, has_docs=has_docs)
@@ -61,6 +64,17 @@ def gateway_options(host: str, env: Mapping[str, str]) -> GatewayOptions:
         host,
     )
     return GatewayOptions(checks_host=False, origins=origins, has_docs=has_docs)
+
+
+def _origins(listed: str) -> tuple[str, ...]:
+    origins = tuple(part.strip().rstrip("/") for part in listed.split(",") if part.strip())
+    for origin in origins:
+        if not _ORIGIN.fullmatch(origin):
+            raise ConfigError(
+                f"GATEWAY_CORS_ORIGINS: '{origin}' is no origin; list them like "
+                "https://deerflow.example.org,http://localhost:3000 ('*' would let every page in)"
+            )
+    return origins
 
 
 def auth_disabled(env: Mapping[str, str]) -> bool:

@@ -3,9 +3,11 @@
 import logging
 
 from fastapi import FastAPI, Request
-from starlette.responses import JSONResponse
+from fastapi.exceptions import RequestValidationError
+from starlette.responses import Response
 
 from deerflow.errors import DeerFlowError
+from deerflow.gateway.deps import json_response
 
 logger = logging.getLogger(__name__)
 
@@ -26,15 +28,20 @@ STATUS = {
 def handle_errors(app: FastAPI) -> None:
     """Make every error of the house an answer with a `detail`."""
 
+    @app.exception_handler(RequestValidationError)
+    async def malformed(request: Request, error: RequestValidationError) -> Response:
+        # ours, since what was sent may be no JSON that could be sent back: NaN, broken text
+        return json_response({"detail": error.errors()}, 422)
+
     @app.exception_handler(DeerFlowError)
-    async def known(request: Request, error: DeerFlowError) -> JSONResponse:
+    async def known(request: Request, error: DeerFlowError) -> Response:
         status = STATUS.get(error.code, 500)
         if status == 500:
             logger.error("%s %s failed: %s", request.method, request.url.path, error)
-        return JSONResponse({"detail": str(error), "code": error.code}, status)
+        return json_response({"detail": str(error), "code": error.code}, status)
 
     @app.exception_handler(Exception)
-    async def unknown(request: Request, error: Exception) -> JSONResponse:
-        return JSONResponse(
+    async def unknown(request: Request, error: Exception) -> Response:
+        return json_response(
             {"detail": "The server failed unexpectedly; its log says why.", "code": "internal"}, 500
         )

@@ -13,6 +13,8 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 _READING = frozenset({"GET", "HEAD", "OPTIONS"})
+_WEBSOCKET = "WEBSOCKET"
+"""A socket has no method, is not bound to its page's origin by the browser, and may write."""
 
 
 class LocalGuard:
@@ -27,7 +29,7 @@ class LocalGuard:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, or refuse it."""
         if scope["type"] in ("http", "websocket"):
-            reason = self._refusal(Headers(scope=scope), scope.get("method", "GET"))
+            reason = self._refusal(Headers(scope=scope), scope.get("method", _WEBSOCKET))
             if reason:
                 await JSONResponse({"detail": reason}, 403)(scope, receive, send)
                 return
@@ -43,14 +45,17 @@ class LocalGuard:
         origin = headers.get("origin")
         if origin is None or method in _READING or origin.rstrip("/") in self._origins:
             return None
-        if urlsplit(origin).netloc == host:
+        if host and origin.partition("://")[2] == host:
             return None
         return f"Origin '{origin[:100]}' may not write here; add it to GATEWAY_CORS_ORIGINS to allow it."
 
 
 def host_name(netloc: str) -> str:
     """Return the name in `name:port`, brackets of IPv6 addresses removed."""
-    return urlsplit(f"//{netloc}").hostname or ""
+    try:
+        return urlsplit(f"//{netloc}").hostname or ""
+    except ValueError:  # brackets that do not match
+        return ""
 
 
 def is_loopback(host: str) -> bool:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from fastapi import HTTPException
 from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -36,8 +37,11 @@ class BodyLimit:
                 await _refuse(most)(scope, receive, send)
 
 
-class _BodyTooLargeError(Exception):
-    """More came than was announced or allowed."""
+class _BodyTooLargeError(HTTPException):
+    """More came than was announced or allowed; FastAPI passes on this kind only, from where it reads."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__(_TOO_LARGE, _too_large(most), {"Connection": "close"})
 
 
 class _Counter:
@@ -50,7 +54,7 @@ class _Counter:
         message = await self._receive()
         self._seen += len(message.get("body", b""))
         if self._seen > self._most:
-            raise _BodyTooLargeError
+            raise _BodyTooLargeError(self._most)
         return message
 
     async def send(self, message: Message) -> None:
@@ -69,5 +73,8 @@ async def _drain(receive: Receive) -> None:
 
 
 def _refuse(most: int) -> JSONResponse:
-    detail = f"the request is larger than {most:,} bytes"
-    return JSONResponse({"detail": detail}, _TOO_LARGE, headers={"Connection": "close"})
+    return JSONResponse({"detail": _too_large(most)}, _TOO_LARGE, headers={"Connection": "close"})
+
+
+def _too_large(most: int) -> str:
+    return f"the request is larger than {most:,} bytes"

@@ -47,16 +47,15 @@ class EventStream(Response):
         leaving = asyncio.create_task(_disconnected(receive))
         try:
             await asyncio.wait((sending, leaving), return_when=asyncio.FIRST_COMPLETED)
-            is_whole = sending.done() and not sending.cancelled() and sending.exception() is None
-        except asyncio.CancelledError:
-            is_whole = True  # the server goes down: that is no reader leaving
-            raise
+            has_left = not sending.done()
         finally:
             for task in (sending, leaving):
                 task.cancel()
-            await asyncio.gather(sending, leaving, return_exceptions=True)
-        if not is_whole and self._on_leave is not None:
+            failure, _ = await asyncio.gather(sending, leaving, return_exceptions=True)
+        if has_left and self._on_leave is not None:
             await self._on_leave()
+        if isinstance(failure, Exception):
+            raise failure
 
     async def _send_all(self, send: Send) -> None:
         async for batch in self._batches:

@@ -6,7 +6,7 @@ from typing import Any
 from langchain_core.messages import BaseMessage, convert_to_messages
 from langgraph.types import Command
 
-from deerflow.domain import RunRequest, new_id
+from deerflow.domain import RunRequest, is_thread_id, new_id
 from deerflow.errors import InvalidInputError
 
 
@@ -33,6 +33,14 @@ def with_message_ids(values: Mapping[str, Any] | None) -> Mapping[str, Any] | No
     parse_messages(raw)
     messages = raw if isinstance(raw, list) else [raw]
     return {**values, "messages": [_with_id(message) for message in messages]}
+
+
+def check_thread_id(thread_id: str) -> None:
+    """Refuse what cannot name a thread."""
+    if not is_thread_id(thread_id):
+        raise InvalidInputError(
+            f"thread id {thread_id[:80]!a} may only have letters, digits, '-' and '_' (64)"
+        )
 
 
 def parse_messages(raw: Any) -> list[BaseMessage]:

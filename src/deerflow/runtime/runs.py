@@ -39,7 +39,7 @@ class RunManager:
         max_attempts: int = 5,
         tend_seconds: float = 1.0,
     ) -> None:
-        """Args: `max_attempts` is how often a run is taken up before it counts as the cause of the crashes."""
+        """Args: `max_attempts` is how often a run is taken up until it counts as the cause of the crashes."""
         self._storage = storage
         self._bridge = bridge
         self._worker = worker
@@ -170,7 +170,8 @@ class RunManager:
                 await self.cancel(run.id, wait=True)
 
     async def _give_up(self, run: RunRecord) -> None:
-        text = f"The run was taken up {self._max_attempts} times and each time its process died; not trying again."
+        times = f"{self._max_attempts} times (runs.max_attempts)"
+        text = f"The run was taken up {times} and each time its process died; not trying again."
         end = RunEnd(
             status=RunStatus.ERROR,
             thread_status=ThreadStatus.ERROR,

@@ -72,6 +72,22 @@ def state_out(snapshot: StateSnapshot) -> dict[str, Any]:
     }
 
 
+def empty_state(thread_id: str) -> dict[str, Any]:
+    """Return the state of a thread in which nothing has happened yet."""
+    return {
+        "values": {},
+        "next": [],
+        "metadata": {},
+        "checkpoint": _checkpoint_out({"configurable": {"thread_id": thread_id}}, None),
+        "checkpoint_id": None,
+        "parent_checkpoint": None,
+        "parent_checkpoint_id": None,
+        "created_at": None,
+        "tasks": [],
+        "interrupts": [],
+    }
+
+
 def stamp(moment: datetime) -> str:
     """Return a moment as clients read it."""
     return moment.isoformat()

@@ -1,16 +1,24 @@
 """A thread's state: read and changed without the agent that wrote it."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, get_type_hints
 
 from langchain_core.runnables import RunnableConfig
+from langgraph.errors import InvalidUpdateError
 from langgraph.types import Overwrite, StateSnapshot
+from pydantic import TypeAdapter, ValidationError
 
 from deerflow.agents import StateReader, ThreadState
 from deerflow.errors import InvalidInputError
 from deerflow.runtime.inputs import parse_messages
 
-_KNOWN = frozenset(ThreadState.__annotations__)
+_SHAPES = {
+    key: TypeAdapter(shape)
+    for key, shape in get_type_hints(ThreadState).items()
+    if key not in ("messages", "jump_to", "structured_response")
+}
+"""What each part of the state looks like; the rest is LangChain's own."""
+_KNOWN = frozenset({*_SHAPES, "messages"})
 
 
 class ThreadStates:
@@ -56,16 +64,28 @@ class ThreadStates:
         config = _config(thread_id, checkpoint_id)
         if checkpoint_id and await self.latest(thread_id, checkpoint_id=checkpoint_id) is None:
             raise InvalidInputError(f"thread {thread_id} has no checkpoint '{checkpoint_id}'")
-        await self._reader.update(config, _writes(merged), as_node=as_node)
+        try:
+            await self._reader.update(config, _writes(merged), as_node=as_node)
+        except InvalidUpdateError as error:
+            raise InvalidInputError(f"the state cannot be updated like this: {error}") from error
 
 
 def _writes(values: Mapping[str, Any]) -> dict[str, Any]:
     unknown = sorted(set(values) - _KNOWN)
     if unknown:
         raise InvalidInputError(f"values has unknown keys {unknown}; known are {sorted(_KNOWN)}")
-    return {
-        key: parse_messages(value) if key == "messages" else Overwrite(value) for key, value in values.items()
-    }
+    return {key: _write(key, value) for key, value in values.items()}
+
+
+def _write(key: str, value: Any) -> Any:
+    if key == "messages":
+        return parse_messages(value)
+    try:
+        return Overwrite(_SHAPES[key].validate_python(value, strict=True))
+    except ValidationError as error:
+        wrong = error.errors(include_url=False, include_input=False)[0]
+        place = ".".join(map(str, ("values", key, *wrong["loc"])))
+        raise InvalidInputError(f"{place} does not fit the state: {wrong['msg']}") from error
 
 
 def _config(thread_id: str, checkpoint_id: str | None = None) -> RunnableConfig:

@@ -1,6 +1,7 @@
 """Files that people add to a thread: stored whole or not at all, never through a link."""
 
 import contextlib
+import errno
 import os
 import re
 import secrets
@@ -13,12 +14,14 @@ from urllib.parse import quote
 
 from deerflow.config import UploadSettings
 from deerflow.domain import ThreadFolders
-from deerflow.errors import InvalidInputError, NotFoundError, TooLargeError
-from deerflow.sandbox.beneath import O_DIRECTORY, open_beneath
+from deerflow.errors import InvalidInputError, NotFoundError, PathRefusedError, TooLargeError
+from deerflow.sandbox.beneath import O_DIRECTORY, make_folders, open_beneath
 
 VIRTUAL_UPLOADS = "/mnt/user-data/uploads"
 _STAGING = ".staging-"
 _NAME_BYTES = 255
+_SUFFIX_BYTES = 32
+"""What is longer behind a dot is no file type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +41,7 @@ class Upload:
             "size": self.size,
             "path": path,
             "virtual_path": path,
-            "artifact_url": f"/api/threads/{self.thread_id}/artifacts{quote(path)}",
+            "artifact_url": f"/api/threads/{self.thread_id}/artifacts{quote(path, errors='surrogateescape')}",
             "extension": PurePosixPath(self.filename).suffix,
             "modified": self.modified,
         }
@@ -52,7 +55,7 @@ async def save_upload(
     with _uploads(folders) as root:
         staging = f"{_STAGING}{secrets.token_hex(8)}"
         try:
-            size = await _write(root, staging, chunks, name, limits.max_file_size)
+            size = await _write(root, staging, chunks, name, limits)
             final = _put_in_place(root, staging, name)
         finally:
             with contextlib.suppress(FileNotFoundError):
@@ -62,15 +65,9 @@ async def save_upload(
 
 def list_uploads(folders: ThreadFolders) -> list[Upload]:
     """Return the thread's uploads by name."""
-    with _uploads(folders) as root:
-        with os.scandir(root) as entries:
-            names = sorted(entry.name for entry in entries if not entry.name.startswith(_STAGING))
-        found = [(name, os.stat(name, dir_fd=root, follow_symlinks=False)) for name in names]
-        return [
-            Upload(folders.thread_id, name, entry.st_size, entry.st_mtime)
-            for name, entry in found
-            if stat.S_ISREG(entry.st_mode)
-        ]
+    with _uploads(folders) as root, os.scandir(root) as entries:
+        found = [_listed(entry, folders.thread_id) for entry in entries]
+    return sorted(filter(None, found), key=lambda upload: upload.filename)
 
 
 def delete_upload(folders: ThreadFolders, filename: str) -> None:
@@ -91,44 +88,80 @@ def checked_name(filename: str) -> str:
         problem = "it is empty"
     elif "/" in name or "\\" in name:
         problem = "it has a slash; send the name alone"
-    elif re.search(r"[\x00-\x1f\x7f]", name):
-        problem = "it has control characters"
+    elif re.search(r"[\x00-\x1f\x7f\ud800-\udfff]", name):
+        problem = "it has control characters or broken ones"
     elif len(name.encode("utf-8", "replace")) > _NAME_BYTES:
         problem = f"it is longer than {_NAME_BYTES} bytes"
     elif name.startswith(_STAGING):
         problem = "names like this are kept for uploads in progress"
     if problem:
-        raise InvalidInputError(f"file name '{name[:80]!r}' cannot be used: {problem}")
+        raise InvalidInputError(f"file name {name[:80]!a} cannot be used: {problem}")
     return name
+
+
+def check_size(name: str, size: int, limits: UploadSettings) -> None:
+    """Refuse a file that is larger than one may be."""
+    if size > limits.max_file_size:
+        most = f"{limits.max_file_size:,} bytes (uploads.max_file_size)"
+        raise TooLargeError(f"{name[:80]!a} is larger than {most}")
 
 
 @contextlib.contextmanager
 def _uploads(folders: ThreadFolders) -> Iterator[int]:
-    folders.create()
-    root = os.open(folders.uploads, os.O_RDONLY | O_DIRECTORY)
+    """Open the uploads folder itself: a link that an agent put in its place is refused."""
+    folders.user_data.mkdir(parents=True, exist_ok=True)
+    name = folders.uploads.name
+    above = os.open(folders.user_data, os.O_RDONLY | O_DIRECTORY)
+    try:
+        os.close(make_folders(above, [name]))
+        root = open_beneath(above, [name], os.O_RDONLY | O_DIRECTORY | os.O_NOFOLLOW)
+    except OSError as error:
+        if error.errno not in _REPLACED:
+            raise
+        raise PathRefusedError(
+            f"the uploads folder of thread {folders.thread_id} was replaced by something else; "
+            "remove that, or use another thread"
+        ) from error
+    finally:
+        os.close(above)
     try:
         yield root
     finally:
         os.close(root)
 
 
-async def _write(root: int, staging: str, chunks: AsyncIterator[bytes], name: str, most: int) -> int:
+_REPLACED = frozenset({errno.ELOOP, errno.ENOTDIR, errno.EXDEV, errno.EEXIST})
+
+
+def _listed(entry: "os.DirEntry[str]", thread_id: str) -> Upload | None:
+    if entry.name.startswith(_STAGING):
+        return None
+    try:
+        about = entry.stat(follow_symlinks=False)
+    except FileNotFoundError:  # deleted while we looked
+        return None
+    return (
+        Upload(thread_id, entry.name, about.st_size, about.st_mtime) if stat.S_ISREG(about.st_mode) else None
+    )
+
+
+async def _write(
+    root: int, staging: str, chunks: AsyncIterator[bytes], name: str, limits: UploadSettings
+) -> int:
     size = 0
     fd = open_beneath(root, [staging], os.O_WRONLY | os.O_CREAT | os.O_EXCL)
     with os.fdopen(fd, "wb") as file:
         async for chunk in chunks:
             size += len(chunk)
-            if size > most:
-                raise TooLargeError(f"'{name}' is larger than {most:,} bytes (uploads.max_file_size)")
+            check_size(name, size, limits)
             file.write(chunk)
     return size
 
 
 def _put_in_place(root: int, staging: str, name: str) -> str:
     """Give the finished file its name; a hard link refuses a name that is taken, a rename would not."""
-    path = PurePosixPath(name)
     for number in range(1000):
-        candidate = name if number == 0 else f"{path.stem}_{number}{path.suffix}"
+        candidate = name if number == 0 else _numbered(name, number)
         try:
             os.link(staging, candidate, src_dir_fd=root, dst_dir_fd=root)
         except FileExistsError:
@@ -136,6 +169,14 @@ def _put_in_place(root: int, staging: str, name: str) -> str:
         os.unlink(staging, dir_fd=root)
         return candidate
     raise InvalidInputError(f"there are too many files named '{name}'; delete some or choose another name")
+
+
+def _numbered(name: str, number: int) -> str:
+    path = PurePosixPath(name)
+    has_type = len(path.suffix.encode()) <= _SUFFIX_BYTES
+    tail = f"_{number}{path.suffix if has_type else ''}"
+    stem = (path.stem if has_type else name).encode()[: _NAME_BYTES - len(tail.encode())]
+    return stem.decode(errors="ignore") + tail
 
 
 def _describe(root: int, thread_id: str, name: str, size: int) -> Upload:

@@ -16,6 +16,7 @@ from deerflow.config import Paths, Settings
 from deerflow.context import RunContext
 from deerflow.domain import RunRecord, RunStatus, ThreadStatus
 from deerflow.errors import DeerFlowError, StaleAttemptError
+from deerflow.observability.logs import Redactor
 from deerflow.runtime.inputs import graph_input
 from deerflow.runtime.run_log import RunLog
 from deerflow.runtime.stream_bridge import StreamBridge
@@ -28,6 +29,8 @@ logger = logging.getLogger(__name__)
 
 Graph = CompiledStateGraph[Any, Any, Any, Any]
 _LONGEST_ERROR = 2000
+_REDACT = Redactor()
+"""A provider may repeat the key that it refuses; everybody who follows the run would read it."""
 
 
 class Stop(StrEnum):
@@ -223,6 +226,6 @@ def _failed(run: RunRecord, error: Exception, tally: Tally) -> RunEnd:
         RunStatus.ERROR,
         tally,
         thread_status=ThreadStatus.ERROR,
-        error=text[:_LONGEST_ERROR],
+        error=_REDACT(text)[:_LONGEST_ERROR],
         stop_reason=type(error).__name__,
     )

@@ -21,6 +21,7 @@ _EPOCH = "2026-01-01T00:00:00+00:00"
 @root_router.get("/health")
 async def health(house: House) -> Response:
     """Tell whether the server works, and what does not."""
+    await house.refresh()
     return json_response({"status": "healthy", "service": "deer-flow-gateway", **house.health()})
 
 
@@ -39,6 +40,7 @@ async def info() -> Response:
 @router.get("/models")
 async def list_models(house: House) -> Response:
     """List the chat models."""
+    await house.refresh()
     models = [model_out(model) for model in map(house.models.get, house.models.names)]
     return json_response({"models": models, "token_usage": {"enabled": house.settings.token_usage.enabled}})
 
@@ -46,6 +48,7 @@ async def list_models(house: House) -> Response:
 @router.get("/models/{name}")
 async def get_model(name: str, house: House) -> Response:
     """Return one chat model."""
+    await house.refresh()
     return json_response(model_out(house.models.get(name)))
 
 

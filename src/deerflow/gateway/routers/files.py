@@ -2,33 +2,33 @@
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import ExitStack, closing
 from urllib.parse import quote
 
 from fastapi import APIRouter, Request, UploadFile
 from starlette.datastructures import UploadFile as FormFile
 from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
+from typing_extensions import override
 
-from deerflow.domain import ThreadFolders, is_thread_id
+from deerflow.domain import ThreadFolders
 from deerflow.errors import InvalidInputError, TooLargeError
 from deerflow.gateway.deps import CurrentUser, House, ThreadPath, json_response, owned_thread
 from deerflow.runtime.artifacts import Artifact, open_artifact
-from deerflow.runtime.uploads import delete_upload, list_uploads, save_upload
+from deerflow.runtime.inputs import check_thread_id
+from deerflow.runtime.uploads import check_size, checked_name, delete_upload, list_uploads, save_upload
 
 router = APIRouter(tags=["files"])
 
 _BLOCK = 1 << 20
-_RANGE = re.compile(r"bytes=(\d*)-(\d*)")
+_RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
 
 
 @router.post("/threads/{thread_id}/uploads")
 async def upload(thread_id: ThreadPath, request: Request, user: CurrentUser, house: House) -> Response:
     """Store files in a thread, made now if it is not there yet."""
-    if not is_thread_id(thread_id):
-        raise InvalidInputError(
-            f"thread id '{thread_id[:80]}' may only have letters, digits, '-' and '_' (64)"
-        )
+    check_thread_id(thread_id)
     limits = house.settings.uploads
     async with request.form(max_files=limits.max_files + 1, max_fields=10) as form:
         files = [item for _, item in form.multi_items() if isinstance(item, FormFile)]
@@ -36,6 +36,9 @@ async def upload(thread_id: ThreadPath, request: Request, user: CurrentUser, hou
             raise InvalidInputError("no files were sent; send them as multipart form fields named 'files'")
         if len(files) > limits.max_files:
             raise TooLargeError(f"{len(files)} files at once; at most {limits.max_files} (uploads.max_files)")
+        for file in files:  # all of them before the first is stored
+            checked_name(file.filename or "")
+            check_size(file.filename or "", file.size or 0, limits)
         if sum(file.size or 0 for file in files) > limits.max_total_size:
             raise TooLargeError(f"more than {limits.max_total_size:,} bytes at once (uploads.max_total_size)")
         await house.storage.threads.create(thread_id, user, {})
@@ -101,24 +104,32 @@ async def _chunks(file: UploadFile | FormFile) -> AsyncIterator[bytes]:
         yield block
 
 
-def _artifact_response(folders: ThreadFolders, path: str, wanted: str | None, download: bool) -> Response:
+class _ArtifactResponse(StreamingResponse):
+    """Streams a part of an artifact and closes it, also when the reader left before the first byte."""
+
+    def __init__(self, found: Artifact, span: tuple[int, int], status: int, headers: dict[str, str]) -> None:
+        super().__init__(found.read(*span), status, headers, media_type=found.media_type)
+        self._found = found
+
+    @override
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        with closing(self._found):
+            await super().__call__(scope, receive, send)
+
+
+def _artifact_response(folders: ThreadFolders, path: str, header: str | None, download: bool) -> Response:
     with ExitStack() as stack:
         found = stack.enter_context(closing(open_artifact(folders, path)))
-        span = _span(wanted, found.size)
+        wanted = _range_in(header)
+        span = _span(wanted, found.size) if wanted else (0, found.size)
         if span is None:
             return Response(status_code=416, headers={"Content-Range": f"bytes */{found.size}"})
         start, end = span
         headers = _headers(found, download) | {"Content-Length": str(end - start)}
         if wanted:
             headers["Content-Range"] = f"bytes {start}-{end - 1}/{found.size}"
-        stack.pop_all()  # from here on the body closes the file
-    body = _body(found, start, end)
-    return StreamingResponse(body, 206 if wanted else 200, headers, media_type=found.media_type)
-
-
-def _body(found: Artifact, start: int, end: int) -> Iterator[bytes]:
-    with closing(found):
-        yield from found.read(start, end)
+        stack.pop_all()  # from here on the response closes the file
+    return _ArtifactResponse(found, span, 206 if wanted else 200, headers)
 
 
 def _headers(found: Artifact, download: bool) -> dict[str, str]:
@@ -130,19 +141,24 @@ def _headers(found: Artifact, download: bool) -> dict[str, str]:
         "X-Content-Type-Options": "nosniff",
         "Accept-Ranges": "bytes",
         "Cache-Control": "private, no-cache",
-        "ETag": f'"{found.digest()}"',
+        "ETag": found.tag(),
     }
 
 
-def _span(wanted: str | None, size: int) -> tuple[int, int] | None:
-    """Return the bytes to send as start and end, None when the range does not fit the file."""
-    if not wanted:
-        return 0, size
-    match = _RANGE.fullmatch(wanted.strip())
+def _range_in(header: str | None) -> tuple[str, str] | None:
+    """Return first and last byte as the header has them; one that means nothing is not there (RFC 9110)."""
+    match = _RANGE.fullmatch((header or "").strip())
     if match is None or match.groups() == ("", ""):
         return None
     first, last = match.groups()
-    if not first:
-        return max(0, size - int(last)), size
-    start, end = int(first), min(int(last) + 1 if last else size, size)
+    return None if first and last and int(first) > int(last) else (first, last)
+
+
+def _span(wanted: tuple[str, str], size: int) -> tuple[int, int] | None:
+    """Return the bytes to send as start and end, None when the file has none of them."""
+    first, last = wanted
+    if first:
+        start, end = int(first), min(int(last) + 1 if last else size, size)
+    else:
+        start, end = max(0, size - int(last)), size
     return (start, end) if start < end else None

@@ -12,15 +12,15 @@ from deerflow.domain import (
     DisconnectMode,
     RunRecord,
     RunStatus,
-    is_thread_id,
     new_id,
     seq_of,
 )
-from deerflow.errors import ConflictError, InvalidInputError
+from deerflow.errors import ConflictError, NotFoundError
 from deerflow.gateway.deps import CurrentUser, House, ThreadPath, json_response, owned_run, owned_thread
 from deerflow.gateway.sse import EventStream
 from deerflow.gateway.wire import RunCreate
 from deerflow.runtime import visible_values
+from deerflow.runtime.inputs import check_thread_id
 from deerflow.runtime.shapes import run_out
 
 router = APIRouter(tags=["runs"])
@@ -152,13 +152,14 @@ async def join_stream(
 
 
 async def _admit(house: DeerFlow, thread_id: str, body: RunCreate, user: str) -> RunRecord:
-    if not is_thread_id(thread_id):
-        raise InvalidInputError(
-            f"thread id '{thread_id[:80]}' may only have letters, digits, '-' and '_' (64)"
-        )
+    check_thread_id(thread_id)
     if body.if_not_exists == "reject":
         await owned_thread(house, thread_id, user)
     request = body.to_request(thread_id, user, most_steps=house.settings.max_recursion_limit)
+    if request.checkpoint_id:
+        await owned_thread(house, thread_id, user)
+        if await house.state.latest(thread_id, checkpoint_id=request.checkpoint_id) is None:
+            raise NotFoundError("checkpoint", request.checkpoint_id)
     return await house.start_run(request)
 
 

@@ -1,15 +1,15 @@
 """A thread's state over HTTP: now, in the past, and changed by hand."""
 
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from deerflow.app import DeerFlow
 from deerflow.errors import ConflictError, InvalidInputError, NotFoundError
 from deerflow.gateway.deps import CurrentUser, House, ThreadPath, json_response, owned_thread
 from deerflow.gateway.wire import HistoryQuery, StateUpdate
-from deerflow.runtime.shapes import state_out
+from deerflow.runtime.shapes import empty_state, state_out
 
 router = APIRouter(tags=["state"])
 
@@ -60,7 +60,11 @@ async def history(
 
 @router.get("/threads/{thread_id}/history")
 async def get_history(
-    thread_id: ThreadPath, user: CurrentUser, house: House, limit: int = 10, before: str | None = None
+    thread_id: ThreadPath,
+    user: CurrentUser,
+    house: House,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 10,
+    before: str | None = None,
 ) -> Response:
     """List the thread's states, newest first."""
     return await _history(house, thread_id, user, HistoryQuery(limit=limit, before=before))
@@ -80,31 +84,15 @@ async def _state(house: DeerFlow, thread_id: str, checkpoint_id: str | None) -> 
     if snapshot is None and checkpoint_id is not None:
         raise NotFoundError("checkpoint", checkpoint_id)
     if snapshot is None:
-        return json_response(_empty_state(thread_id))
+        return json_response(empty_state(thread_id))
     return json_response(state_out(snapshot))
-
-
-def _empty_state(thread_id: str) -> dict[str, Any]:
-    checkpoint = {"id": None, "ts": None, "thread_id": thread_id, "checkpoint_ns": "", "checkpoint_id": None}
-    return {
-        "values": {},
-        "next": [],
-        "metadata": {},
-        "checkpoint": checkpoint,
-        "checkpoint_id": None,
-        "parent_checkpoint": None,
-        "parent_checkpoint_id": None,
-        "created_at": None,
-        "tasks": [],
-        "interrupts": [],
-    }
 
 
 def _checkpoint_id(checkpoint: Any) -> str | None:
     if checkpoint is None:
         return None
-    if not isinstance(checkpoint, dict):
+    configurable = checkpoint.get("configurable", checkpoint) if isinstance(checkpoint, dict) else None
+    if not isinstance(configurable, dict):
         raise InvalidInputError("checkpoint must be an object with a checkpoint_id")
-    configurable = checkpoint.get("configurable", checkpoint)
     found = configurable.get("checkpoint_id") or configurable.get("id")
     return str(found) if found else None
