@@ -219,7 +219,11 @@ async def _build_rooms(loaded: LoadedSettings, storage: Storage, executor: Subag
         settings=settings,
         models=models,
         executor=executor,
-        skills=Skills(loaded.skills_root, disabled=_disabled_skills(loaded)),
+        skills=Skills(
+            loaded.skills_root,
+            container_path=settings.skills.container_path,
+            disabled=_disabled_skills(loaded),
+        ),
         checkpointer=storage.checkpoints,
         store=storage.store,
     )
