@@ -33,7 +33,7 @@ def _install_browser() -> None:
     if any(shutil.which(name) for name in ("chromium", "chromium-browser", "google-chrome")):
         return
     if os.geteuid() != 0 or shutil.which("apt-get") is None:
-        print("no Chromium here: tests of the page will be skipped (install the package chromium to run them)")
+        print("no Chromium here: tests of the page will be skipped (install chromium to run them)")
         return
     print("installing Debian's Chromium for the tests of the page", flush=True)
     env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
