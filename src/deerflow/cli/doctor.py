@@ -104,9 +104,6 @@ def _model(factory: ModelFactory, name: str, use: str) -> Finding:
         factory.create(name)
     except DeerFlowError as error:
         return Finding(Verdict.BAD, "models", f"{name}: {error}")
-    if name == "offline":
-        fix = "set an API key such as OPENAI_API_KEY, start Ollama, or add models: to config.yaml"
-        return Finding(Verdict.NOTE, "models", "only the built-in offline model is there", fix)
     return Finding(Verdict.GOOD, "models", f"{name} ({use})")
 
 
