@@ -18,7 +18,8 @@ from openai import BaseModel as OpenAIModel
 from pydantic import Field, PrivateAttr, SecretStr, model_validator
 from typing_extensions import override
 
-from deerflow.models.lean import Endpoint, LeanCompletions
+from deerflow.models.endpoint import Endpoint
+from deerflow.models.lean import LeanCompletions
 from deerflow.models.pool import SessionPool
 
 DEFAULT_RETRIES = 2

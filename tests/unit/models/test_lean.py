@@ -4,6 +4,7 @@ import asyncio
 import json
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import openai
@@ -33,7 +34,7 @@ from support.model_server import (
 )
 
 from deerflow.models.compatible import CompatibleChatOpenAI
-from deerflow.models.lean import Endpoint
+from deerflow.models.endpoint import Endpoint
 from deerflow.models.pool import SessionPool
 
 Make = Callable[..., CompatibleChatOpenAI]
@@ -287,6 +288,46 @@ async def test_silence_in_the_middle_is_a_chunk_time_out(model: ScriptedModel, m
         await streamed(make(stream_chunk_timeout=0.1))
 
     await model.until(lambda m: m.aborted == 1)
+
+
+async def test_comments_keep_a_connection_open_but_not_for_ever(pool: SessionPool) -> None:
+    async def murmur(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n")
+        chunk = {"choices": [{"index": 0, "delta": {"content": "a"}, "finish_reason": None}]}
+        writer.write(b"data: " + json.dumps(chunk).encode() + b"\n\n")
+        with suppress(ConnectionError):
+            while not writer.is_closing():
+                writer.write(b": still here\n\n")
+                await writer.drain()
+                await asyncio.sleep(0.02)
+
+    server = await asyncio.start_server(murmur, "127.0.0.1", 0)
+    chat = CompatibleChatOpenAI(
+        model="m",
+        api_key="k",
+        base_url=f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}",
+        pool=pool,
+        timeout=0.3,
+        stream_chunk_timeout=0.6,
+    )
+
+    with pytest.raises(StreamChunkTimeoutError, match=r"0\.6s"):
+        await streamed(chat)
+
+    server.close()
+
+
+async def test_a_slow_reader_is_no_silent_server(model: ScriptedModel, make: Make) -> None:
+    model.will_say(text("a b c", delay=0.02))
+    parts = []
+
+    async for chunk in make(stream_chunk_timeout=0.4).astream("hi"):
+        if not parts:
+            await asyncio.sleep(0.5)  # longer than the limit: what is tested is that this time does not count
+        parts.append(chunk.text)
+
+    assert "".join(parts) == "a b c"
 
 
 async def test_a_stream_that_is_left_is_closed_at_once(model: ScriptedModel, make: Make) -> None:

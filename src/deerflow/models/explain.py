@@ -1,0 +1,45 @@
+"""Says in plain words why a model did not answer, and what to do about it."""
+
+from langchain_core.exceptions import (
+    ContextOverflowError,
+    ModelAPIError,
+    ModelAuthenticationError,
+    ModelConnectionError,
+    ModelInvalidRequestError,
+    ModelNotFoundError,
+    ModelPermissionDeniedError,
+    ModelRateLimitError,
+    ModelTimeoutError,
+)
+
+from deerflow.errors import ModelError
+
+LONGEST_DETAIL = 500
+ADVICE: tuple[tuple[type[Exception], str], ...] = (
+    (ContextOverflowError, "The conversation is longer than the model can read; start a new thread."),
+    (ModelAuthenticationError, "The model's provider refused the key; check `api_key`."),
+    (
+        ModelPermissionDeniedError,
+        "The key may not use this model; check the account or choose another model.",
+    ),
+    (ModelNotFoundError, "The provider does not know this model; check `model` and `base_url`."),
+    (ModelRateLimitError, "The provider takes no more calls for now; wait, or give the model `fallbacks`."),
+    (ModelTimeoutError, "The model did not answer in time; try again, or raise `timeout`."),
+    (ModelConnectionError, "The model's server could not be reached, or hung up; check `base_url`."),
+    (ModelInvalidRequestError, "The provider refused the request."),
+    (ModelAPIError, "The provider has a problem of its own; try again later."),
+)
+"""From the particular to the general: the first class that fits decides."""
+PROVIDERS = ("openai", "anthropic", "google", "langchain_openai", "httpx", "httpx2", "ollama")
+
+
+def explain(error: BaseException) -> ModelError | None:
+    """Return what to tell the person when a model failed with `error`; None when it was no model's error."""
+    advice = next((words for cls, words in ADVICE if isinstance(error, cls)), None)
+    if advice is None and type(error).__module__.partition(".")[0] in PROVIDERS:
+        advice = "The model did not answer."
+    if advice is None:
+        return None
+    detail = " ".join(str(error).split())
+    notes = " ".join(getattr(error, "__notes__", ()))
+    return ModelError(f"{advice} ({f'{detail} {notes}'.strip()[:LONGEST_DETAIL]})")

@@ -1,0 +1,121 @@
+"""The chunks of one streamed answer."""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator
+from typing import Self
+
+import aiohttp
+import openai
+from langchain_openai import StreamChunkTimeoutError
+
+from deerflow.models.endpoint import Endpoint
+from deerflow.models.failures import broken_answer, request_to, stream_error
+from deerflow.models.silence import SilenceError, SilenceWatch
+from deerflow.models.wire import ChunkDecoder, Json, MalformedStreamError, chunks_of_whole, has_substance
+
+END_GRACE_SECONDS = 0.02
+"""How long the end of the body may lag behind `[DONE]` for the connection to be kept."""
+
+
+class LeanStream:
+    """An asynchronous iterator of chunks; leaving it early closes the connection at once."""
+
+    def __init__(self, response: aiohttp.ClientResponse, endpoint: Endpoint) -> None:
+        self._response = response
+        self._endpoint = endpoint
+        self._decoder = ChunkDecoder()
+        self._ready: deque[Json] = deque()
+        self._received = 0
+        self._is_over = False
+        self._watch = SilenceWatch(
+            response.content, read_seconds=endpoint.read_seconds, chunk_seconds=endpoint.chunk_seconds
+        )
+
+    @classmethod
+    async def begun(cls, response: aiohttp.ClientResponse, endpoint: Endpoint) -> Self:
+        """Return the stream once there is something worth showing: until then a failure is retried unseen."""
+        stream = cls(response, endpoint)
+        try:
+            while not stream._is_over and not any(has_substance(chunk) for chunk in stream._ready):
+                await stream._fill()
+        except BaseException:
+            stream._close()
+            raise
+        return stream
+
+    @classmethod
+    def of_whole(cls, response: aiohttp.ClientResponse, endpoint: Endpoint, body: Json) -> Self:
+        """Return an answer that came in one piece as a stream."""
+        stream = cls(response, endpoint)
+        stream._ready.extend(chunks_of_whole(body))
+        stream._is_over = True
+        return stream
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.aclose()
+
+    def __aiter__(self) -> AsyncIterator[Json]:
+        return self
+
+    async def __anext__(self) -> Json:
+        while not self._ready:
+            if self._is_over:
+                raise StopAsyncIteration
+            await self._fill()
+        self._received += 1
+        return self._ready.popleft()
+
+    async def aclose(self) -> None:
+        """Give the connection back, or close it when the answer is not complete."""
+        if self._decoder.is_done and not self._response.content.at_eof():
+            try:
+                async with asyncio.timeout(END_GRACE_SECONDS):
+                    await self._response.content.readany()
+            except (TimeoutError, aiohttp.ClientError):
+                pass
+        self._close()
+
+    def _close(self) -> None:
+        self._watch.stop()
+        if self._response.content.at_eof():
+            self._response.release()
+        else:
+            self._response.close()
+
+    async def _fill(self) -> None:
+        """Read until at least one more chunk is there, or the end."""
+        before = len(self._ready)
+        self._watch.wait_for_chunk()
+        while len(self._ready) == before and not self._is_over:
+            self._take(await self._read())
+
+    async def _read(self) -> bytes:
+        try:
+            return await self._watch.read()
+        except SilenceError as error:
+            if error.is_alive and self._received:
+                raise StreamChunkTimeoutError(
+                    error.seconds, model_name=self._endpoint.model, chunks_received=self._received
+                ) from error
+            raise openai.APITimeoutError(request_to(self._endpoint.url)) from error
+        except aiohttp.ClientError as error:
+            raise broken_answer(self._endpoint.url, f"the connection was cut: {error}") from error
+
+    def _take(self, data: bytes) -> None:
+        try:
+            chunks = self._decoder.feed(data)
+            if not data or self._decoder.is_done:
+                self._is_over = True
+                chunks += self._decoder.finish()
+        except MalformedStreamError as error:
+            raise broken_answer(self._endpoint.url, str(error)) from error
+        for chunk in chunks:
+            if chunk.get("error"):
+                raise stream_error(self._endpoint.url, chunk["error"])
+        self._ready.extend(chunks)
+        if self._is_over and not (self._decoder.is_done or self._decoder.is_finished):
+            raise broken_answer(self._endpoint.url, "the stream ended in the middle")

@@ -1,0 +1,63 @@
+"""A model's failure is told in words that help."""
+
+from typing import Any
+
+import pytest
+from support.model_server import Reply, ScriptedModel, disconnect, silence, status
+
+from deerflow.errors import ModelError
+from deerflow.models import explain
+from deerflow.models.compatible import CompatibleChatOpenAI
+from deerflow.models.pool import SessionPool
+
+
+@pytest.mark.parametrize("transport", ["lean", "sdk"])
+@pytest.mark.parametrize(
+    ("reply", "words"),
+    [
+        (status(401), "check `api_key`"),
+        (status(403), "may not use this model"),
+        (status(404), "does not know this model"),
+        (status(400, message="bad tool"), "refused the request. (Error code: 400"),
+        (status(400, message="context_length_exceeded"), "start a new thread"),
+        (status(422), "did not answer"),
+        (status(429), "fallbacks"),
+        (status(500), "problem of its own"),
+        (disconnect(), "could not be reached"),
+        (silence(), "in time"),
+    ],
+)
+async def test_each_failure_has_its_advice(
+    model: ScriptedModel,
+    pool: SessionPool,
+    sdk_clients: dict[str, Any],
+    transport: Any,
+    reply: Reply,
+    words: str,
+) -> None:
+    model.will_say(reply)
+    chat = CompatibleChatOpenAI(
+        model="m",
+        api_key="k",
+        base_url=model.base_url,
+        transport=transport,
+        pool=pool,
+        timeout=0.5,
+        max_retries=0,
+        **sdk_clients,
+    )
+
+    with pytest.raises(Exception, match="") as caught:
+        await chat.ainvoke("hi")
+
+    explained = explain(caught.value)
+    assert isinstance(explained, ModelError)
+    assert words in str(explained)
+
+
+def test_other_errors_are_not_explained_and_long_ones_are_cut() -> None:
+    class TimeoutError_(Exception):  # noqa: N801, N818
+        __module__ = "openai._exceptions"
+
+    assert explain(ValueError("x")) is None
+    assert len(str(explain(TimeoutError_("y" * 9000)))) < 600
