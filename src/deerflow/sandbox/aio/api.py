@@ -2,8 +2,10 @@
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
 from typing import Any
+from urllib.parse import quote
 
 import aiohttp
 
@@ -33,7 +35,7 @@ class RefusedError(SandboxError):
 
 
 class AioApi:
-    """One container's API."""
+    """One container's API; what it answers is not trusted."""
 
     def __init__(self, url: str, http: aiohttp.ClientSession) -> None:
         self.url = url.rstrip("/")
@@ -42,46 +44,74 @@ class AioApi:
     async def is_ready(self) -> bool:
         """Tell whether the container answers."""
         try:
-            async with self._http.get(f"{self.url}/v1/sandbox", timeout=_seconds(5)) as answer:
+            async with self._asked("GET", "/v1/sandbox", seconds=5) as answer:
                 return answer.status == 200
-        except (aiohttp.ClientError, TimeoutError, OSError):
+        except ContainerGoneError:
             return False
 
     async def call(
         self, path: str, body: Mapping[str, Any], *, seconds: float = QUICK_SECONDS
     ) -> Mapping[str, Any]:
         """Post `body` to `path` and return the `data` of the answer."""
-        try:
-            async with self._http.post(f"{self.url}{path}", json=body, timeout=_seconds(seconds)) as answer:
-                payload = await _json(answer)
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise ContainerGoneError(_gone(error)) from error
+        async with self._asked("POST", path, seconds=seconds, json=body) as answer:
+            payload = await _json(answer)
         if answer.status == 404 and payload.get("detail") == "Not Found":
             raise NoSuchRouteError(f"the sandbox image has no {path}; use a newer image")
         data = payload.get("data")
-        if answer.status >= 400 or payload.get("success") is False or not isinstance(data, dict):
+        if answer.status >= 300 or payload.get("success") is False or not isinstance(data, dict):
             raise RefusedError(_reason(payload, answer.status))
         return data
 
-    async def send(self, path: str, body: Mapping[str, Any]) -> None:
-        """Post `body` to `path`, whatever comes back: for calls that tidy up."""
+    async def tidy(self, path: str, body: Mapping[str, Any] | None = None, *, method: str = "POST") -> None:
+        """Make a call that tidies up, whatever comes back."""
+        with suppress(ContainerGoneError):
+            async with self._asked(method, path, seconds=5, json=body or {}) as answer:
+                await _at_most(answer, 65_536)
+
+    async def aside(self, command: str, *, seconds: float) -> Mapping[str, Any]:
+        """Run a command of our own to its end, beside the thread's shell, and leave no session behind."""
+        body = {"command": command, "timeout": seconds}
         try:
-            async with self._http.post(f"{self.url}{path}", json=body, timeout=_seconds(5)) as answer:
-                await answer.read()
-        except (aiohttp.ClientError, TimeoutError, OSError):
-            return
+            answer = await self.call(
+                "/v1/bash/exec", {**body, "max_output_length": 0}, seconds=seconds + QUICK_SECONDS
+            )
+            await self.tidy(f"/v1/bash/sessions/{_session(answer)}/close")
+        except NoSuchRouteError:
+            answer = await self.call(
+                "/v1/shell/exec", {**body, "truncate": False}, seconds=seconds + QUICK_SECONDS
+            )
+            await self.tidy(f"/v1/shell/sessions/{_session(answer)}", method="DELETE")
+        return answer
 
     async def download(self, path: str, *, max_bytes: int) -> bytes:
         """Return the bytes of a file in the container, at most one more than `max_bytes`."""
+        async with self._asked("GET", "/v1/file/download", seconds=120, params={"path": path}) as answer:
+            if answer.status >= 300:
+                raise RefusedError(_reason(await _json(answer), answer.status))
+            return await _at_most(answer, max_bytes + 1)
+
+    @asynccontextmanager
+    async def _asked(
+        self, method: str, path: str, *, seconds: float, **options: Any
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        timeout = aiohttp.ClientTimeout(total=seconds)
         try:
-            async with self._http.get(
-                f"{self.url}/v1/file/download", params={"path": path}, timeout=_seconds(120)
+            # no redirects: a container is not to send us elsewhere
+            async with self._http.request(
+                method, f"{self.url}{path}", timeout=timeout, allow_redirects=False, **options
             ) as answer:
-                if answer.status >= 400:
-                    raise RefusedError(_reason(await _json(answer), answer.status))
-                return await _at_most(answer, max_bytes + 1)
+                yield answer
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise ContainerGoneError(_gone(error)) from error
+            raise ContainerGoneError(
+                f"the sandbox container does not answer ({type(error).__name__}); run it again for a new one"
+            ) from error
+
+
+def open_http() -> aiohttp.ClientSession:
+    """Return a client for containers: none sees another's cookies, and none can send a bomb of zeros."""
+    return aiohttp.ClientSession(
+        cookie_jar=aiohttp.DummyCookieJar(), auto_decompress=False, headers={"Accept-Encoding": "identity"}
+    )
 
 
 async def wait_until_ready(api: AioApi, *, seconds: float) -> None:
@@ -101,7 +131,7 @@ async def wait_until_ready(api: AioApi, *, seconds: float) -> None:
 async def _json(answer: aiohttp.ClientResponse) -> Mapping[str, Any]:
     body = await _at_most(answer, MAX_ANSWER_BYTES)
     try:
-        payload = json.loads(body)
+        payload = json.loads(body) if len(body) < 1_000_000 else await asyncio.to_thread(json.loads, body)
     except ValueError:
         return {}
     return payload if isinstance(payload, dict) else {}
@@ -121,9 +151,5 @@ def _reason(payload: Mapping[str, Any], status: int) -> str:
     return f"the sandbox container refused: {str(reason)[:500]}"
 
 
-def _gone(error: Exception) -> str:
-    return f"the sandbox container does not answer ({type(error).__name__}); run it again to start a new one"
-
-
-def _seconds(total: float) -> aiohttp.ClientTimeout:
-    return aiohttp.ClientTimeout(total=total)
+def _session(answer: Mapping[str, Any]) -> str:
+    return quote(str(answer.get("session_id") or ""), safe="")

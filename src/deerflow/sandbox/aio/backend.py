@@ -9,6 +9,8 @@ from deerflow.domain import ThreadFolders
 from deerflow.sandbox.paths import PathMapping
 
 CONTAINER_PORT = 8080
+IMAGE_USER = 1000
+"""Who runs commands in the image; files that a root server writes are given to that user."""
 DEFAULT_IMAGE = "ghcr.io/agent-infra/sandbox:latest"
 
 

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 
-from deerflow.errors import ConfigError
+from deerflow.errors import ConfigError, SandboxUnavailableError
 
 FOLDER_NAME = "deerflow-sandboxes"
 WAIT_SECONDS = 1000.0
@@ -28,15 +28,12 @@ class Claims:
     @asynccontextmanager
     async def starting(self, container_id: str) -> AsyncIterator[None]:
         """Be the only process that looks for, starts or stops the container."""
-        with_lock = self._open(container_id, "start")
+        handle = self._open(container_id, "start")
         try:
-            async with asyncio.timeout(WAIT_SECONDS):
-                # nobody can wake us: the other holder is another process
-                while not _locked(with_lock, fcntl.LOCK_EX):  # noqa: ASYNC110
-                    await asyncio.sleep(PAUSE_SECONDS)
+            await _locked_in_time(handle, container_id)
             yield
         finally:
-            os.close(with_lock)
+            os.close(handle)
 
     def use(self, container_id: str) -> int | None:
         """Say that this process uses the container; None while another one stops it.
@@ -79,6 +76,18 @@ def default_folder() -> Path:
     if about.st_uid != os.geteuid() or about.st_mode & 0o777 != 0o700:
         raise ConfigError(f"{folder} is not ours alone; remove it, or set TMPDIR to a folder of your own")
     return folder
+
+
+async def _locked_in_time(handle: int, container_id: str) -> None:
+    try:
+        async with asyncio.timeout(WAIT_SECONDS):
+            # nobody can wake us: the other holder is another process
+            while not _locked(handle, fcntl.LOCK_EX):  # noqa: ASYNC110
+                await asyncio.sleep(PAUSE_SECONDS)
+    except TimeoutError as error:
+        raise SandboxUnavailableError(
+            f"Another process has been starting container {container_id} for {WAIT_SECONDS:g}s; try later."
+        ) from error
 
 
 def _locked(handle: int, how: int) -> bool:

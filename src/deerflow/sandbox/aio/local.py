@@ -7,13 +7,20 @@ import json
 import os
 import shutil
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from typing_extensions import override
 
 from deerflow.config import SandboxSettings
 from deerflow.errors import ConfigError, SandboxUnavailableError
-from deerflow.sandbox.aio.backend import CONTAINER_PORT, DEFAULT_IMAGE, ContainerBackend, ContainerWish
+from deerflow.sandbox.aio.backend import (
+    CONTAINER_PORT,
+    DEFAULT_IMAGE,
+    IMAGE_USER,
+    ContainerBackend,
+    ContainerWish,
+)
 from deerflow.sandbox.paths import PathMapping
 
 ENGINES = ("docker", "podman")
@@ -111,6 +118,10 @@ class LocalContainerBackend(ContainerBackend):
         prefix = self._name("")
         return [name.removeprefix(prefix) for name in listing.split() if name.startswith(prefix)]
 
+    @property
+    def _is_rootless_podman(self) -> bool:
+        return os.geteuid() != 0 and Path(self._engine or "").name == "podman"
+
     def _name(self, container_id: str) -> str:
         return f"{self._settings.container_prefix}-{container_id}"
 
@@ -125,6 +136,9 @@ class LocalContainerBackend(ContainerBackend):
         words += ["--publish", f"{self._bind}:{port or ''}:{CONTAINER_PORT}"]
         # as the image's makers start it: its browser brings a sandbox of its own, which needs this
         words += ["--security-opt", "seccomp=unconfined"]
+        if self._is_rootless_podman:
+            # so that files of our user belong to the image's user in there
+            words += ["--userns", f"keep-id:uid={IMAGE_USER},gid={IMAGE_USER}"]
         if "limits" in self._settings.model_fields_set:
             limits = self._settings.limits
             words += ["--memory", f"{limits.memory_mb}m", "--pids-limit", str(limits.max_processes)]
@@ -141,7 +155,10 @@ class LocalContainerBackend(ContainerBackend):
             if "no such container" in str(error).lower():
                 return None
             raise
-        found = json.loads(answer)
+        try:
+            found = json.loads(answer)
+        except ValueError as error:
+            raise EngineError(f"{self._engine} inspect gave no JSON.") from error
         return found[0] if isinstance(found, list) and found and isinstance(found[0], dict) else None
 
     async def _cli(
@@ -149,14 +166,17 @@ class LocalContainerBackend(ContainerBackend):
     ) -> str:
         if self._engine is None:
             raise EngineError(self.refusal or "")
-        process = await asyncio.create_subprocess_exec(
-            self._engine,
-            *words,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            env={**os.environ, **(env or {})},
-        )
+        try:
+            process = await asyncio.create_subprocess_exec(
+                self._engine,
+                *words,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                env={**os.environ, **(env or {})},
+            )
+        except OSError as error:
+            raise EngineError(f"{self._engine} cannot be started: {error.strerror}.") from error
         try:
             async with asyncio.timeout(seconds):
                 output, errors = await process.communicate()

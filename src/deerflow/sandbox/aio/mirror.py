@@ -13,11 +13,10 @@ import stat
 import tarfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from deerflow.domain import ThreadFolders
 from deerflow.errors import SandboxError
-from deerflow.sandbox.aio.api import AioApi, NoSuchRouteError
+from deerflow.sandbox.aio.api import AioApi
 from deerflow.sandbox.files import ThreadFiles
 from deerflow.sandbox.paths import USER_DATA
 
@@ -146,14 +145,8 @@ class Mirror:
         await self._api.call("/v1/file/write", body, seconds=TRIP_SECONDS)
 
     async def _run(self, command: str) -> str:
-        """Run a command of our own beside the thread's shell and return its output."""
-        body: dict[str, Any] = {"command": command, "timeout": TRIP_SECONDS}
-        try:
-            path, extra = "/v1/bash/exec", {"max_output_length": 0}
-            answer = await self._api.call(path, {**body, **extra}, seconds=TRIP_SECONDS + 10)
-        except NoSuchRouteError:
-            body |= {"truncate": False}
-            answer = await self._api.call("/v1/shell/exec", body, seconds=TRIP_SECONDS + 10)
+        """Run a command of our own and return its output."""
+        answer = await self._api.aside(command, seconds=TRIP_SECONDS)
         if answer.get("status") != "completed" or answer.get("exit_code"):
             raise SandboxError("the thread's files could not be copied to or from the container; try again")
         return str(answer.get("stdout") or answer.get("output") or "")

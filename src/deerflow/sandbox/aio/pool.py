@@ -11,7 +11,7 @@ import aiohttp
 
 from deerflow.config import SandboxSettings
 from deerflow.errors import DeerFlowError, SandboxUnavailableError
-from deerflow.sandbox.aio.api import AioApi, ContainerGoneError, wait_until_ready
+from deerflow.sandbox.aio.api import AioApi, ContainerGoneError, open_http, wait_until_ready
 from deerflow.sandbox.aio.backend import ContainerBackend, ContainerWish
 from deerflow.sandbox.aio.claims import Claims
 from deerflow.sandbox.aio.shell import AioShell
@@ -260,8 +260,7 @@ class Pool:
 
     def _api(self, url: str) -> AioApi:
         if self._http is None:
-            # no cookies: containers are not to be trusted with each other's
-            self._http = aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar())
+            self._http = open_http()
         return AioApi(url, self._http)
 
 

@@ -11,7 +11,7 @@ from typing_extensions import override
 from deerflow.config import SandboxSettings
 from deerflow.domain import ThreadFolders
 from deerflow.errors import DeerFlowError
-from deerflow.sandbox.aio.backend import ContainerBackend, ContainerWish, container_id, owner_of
+from deerflow.sandbox.aio.backend import IMAGE_USER, ContainerBackend, ContainerWish, container_id, owner_of
 from deerflow.sandbox.aio.claims import Claims, default_folder
 from deerflow.sandbox.aio.local import LocalContainerBackend, resolved_environment
 from deerflow.sandbox.aio.mirror import Mirror
@@ -24,9 +24,6 @@ from deerflow.sandbox.paths import thread_paths
 from deerflow.sandbox.selftest import Probe, SelfTest
 
 logger = logging.getLogger(__name__)
-
-IMAGE_USER = 1000
-"""Who runs commands in the image; files that a root server writes are given to that user."""
 
 
 class AioSandboxProvider(SandboxProvider):

@@ -74,7 +74,9 @@ class RemoteSandboxBackend(ContainerBackend):
             self._http = aiohttp.ClientSession(headers={"X-API-Key": self._key} if self._key else None)
         timeout = aiohttp.ClientTimeout(total=seconds)
         try:
-            async with self._http.request(method, self._url + path, json=body, timeout=timeout) as answer:
+            async with self._http.request(
+                method, self._url + path, json=body, timeout=timeout, allow_redirects=False
+            ) as answer:
                 if answer.status == 404:
                     return None
                 if answer.status >= 400:

@@ -9,8 +9,10 @@ import logging
 import secrets
 import shlex
 from collections.abc import Coroutine, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import quote
 
 from deerflow.errors import SandboxError, SandboxTimeoutError
 from deerflow.sandbox.aio.api import AioApi, NoSuchRouteError, RefusedError
@@ -80,7 +82,7 @@ class AioShell:
                 try:
                     return await self._run(command, script, mark, timeout=timeout, output=output)
                 except NoSuchRouteError:
-                    self._is_old_image = True
+                    self._session, self._is_old_image = None, True
             return await self._run_at_once(command, script, mark, timeout=timeout, output=output)
 
     async def _run(
@@ -138,19 +140,20 @@ class AioShell:
 
     async def _stopped(self, running: _Running) -> None:
         """Kill the command and whatever it started, and let the session go."""
-        await self._api.send("/v1/bash/kill", {"session_id": running.session, "signal": "SIGKILL"})
+        await self._api.tidy("/v1/bash/kill", {"session_id": running.session, "signal": "SIGKILL"})
         await self._swept(running.mark)
-        await self._close_session()
 
     async def _swept(self, mark: str) -> None:
-        sweep = f"bash -c {shlex.quote(SWEEP)} sweep {mark}"
-        path = "/v1/shell/exec" if self._is_old_image else "/v1/bash/exec"
-        await self._api.send(path, {"command": sweep, "timeout": STOP_SECONDS})
+        with suppress(SandboxError):
+            await self._api.aside(f"bash -c {shlex.quote(SWEEP)} sweep {mark}", seconds=STOP_SECONDS)
+        await self._close_session()
 
     async def _close_session(self) -> None:
         session, self._session = self._session, None
-        if session:
-            await self._api.send(f"/v1/bash/sessions/{session}/close", {})
+        if session and self._is_old_image:
+            await self._api.tidy(f"/v1/shell/sessions/{quote(session, safe='')}", method="DELETE")
+        elif session:
+            await self._api.tidy(f"/v1/bash/sessions/{quote(session, safe='')}/close")
 
     async def _run_at_once(
         self, command: str, script: str, mark: str, *, timeout: float, output: OutputBuffer
@@ -160,7 +163,7 @@ class AioShell:
         body |= {"exec_dir": WORKSPACE, "no_change_timeout": int(timeout + GRACE_SECONDS)}
         is_over = False
         try:
-            answer = await self._api.call("/v1/shell/exec", body, seconds=timeout + GRACE_SECONDS)
+            answer = await self._answered(body, seconds=timeout + GRACE_SECONDS)
             is_over = answer.get("status") == "completed"
         finally:
             if not is_over:
@@ -169,6 +172,19 @@ class AioShell:
         if not is_over:
             raise SandboxTimeoutError(command, timeout, output.text())
         return CommandResult(_exit_code(answer), output.text())
+
+    async def _answered(self, body: Mapping[str, Any], *, seconds: float) -> Mapping[str, Any]:
+        """Execute in the old kind of session; a broken one is replaced by a fresh one, once."""
+        path = "/v1/shell/exec"
+        if self._session is not None:
+            try:
+                return await self._api.call(path, {**body, "id": self._session}, seconds=seconds)
+            except RefusedError as error:
+                logger.info("shell session %s is replaced: %s", self._session, error)
+                await self._close_session()
+        answer = await self._api.call(path, body, seconds=seconds)
+        self._session = str(answer.get("session_id") or "") or None
+        return answer
 
 
 def _wrapped(command: str, mark: str) -> str:

@@ -213,6 +213,26 @@ async def test_a_lost_session_is_replaced_by_a_fresh_one(
         assert await say(sandbox, "echo $MOOD") == "good\n"
 
 
+@pytest.mark.parametrize("image", [{}, {"STANDIN_OLD_IMAGE": "1"}])
+@pytest.mark.parametrize("has_mounts", [True, False])
+async def test_sessions_do_not_pile_up(
+    make_provider: MakeProvider, engine: Engine, thread: Threads, image: dict[str, str], has_mounts: bool
+) -> None:
+    provider = make_provider(environment=image, thread_data_mounts=has_mounts)
+    async with provider.lend(thread("t1")) as sandbox:
+        for number in range(3):
+            await say(sandbox, f"echo {number} > {number}.txt")
+        with pytest.raises(SandboxError, match="still running"):
+            await sandbox.execute_command("sleep 30", timeout=0.2)
+        await say(sandbox, "true")
+
+        async with aiohttp.ClientSession() as http:
+            sessions = (await (await http.get(f"{engine.url(name_of('t1'))}/v1/shell/sessions")).json())[
+                "data"
+            ]
+    assert len(sessions) == 1
+
+
 async def test_a_stopped_command_leaves_nothing_behind_even_detached(
     make_provider: MakeProvider, thread: Threads
 ) -> None:

@@ -81,7 +81,7 @@ def start(
         walls += ["--ro-bind" if "readonly" in mount else "--bind", mount["source"], mount["target"]]
     with log.open("wb") as out:
         return subprocess.Popen(
-            [*walls, os.environ["STANDIN_PYTHON"], str(IMAGE), str(port)],
+            [*walls, os.environ["STANDIN_PYTHON"], "-S", str(IMAGE), str(port)],
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=out,

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from aiohttp import web
+from small_http import Request, Response, SmallServer, answer
 
 LIFETIME_SECONDS = 300
 """A container that a broken test left behind ends by itself."""
@@ -57,47 +57,43 @@ class Image:
         self.sessions: dict[str, Session] = {}
         self.most_at_once = 0
 
-    async def about(self, request: web.Request) -> web.Response:
+    async def about(self, request: Request) -> Response:
         return done({"home_dir": "/home/gem", "version": "1.0.0"})
 
-    async def bash_create(self, request: web.Request) -> web.Response:
-        body = await request.json()
+    async def bash_create(self, request: Request) -> Response:
+        body = request.json()
         session = self._new_session(body.get("session_id"), body.get("exec_dir"))
         return done({"session_id": session.id, "status": "ready", "working_dir": session.working_dir})
 
-    async def bash_exec(self, request: web.Request) -> web.Response:
-        body = await request.json()
+    async def bash_exec(self, request: Request) -> Response:
+        body = request.json()
         session_id = body.get("session_id")
         session = (
             self.sessions.get(session_id) if session_id else self._new_session(None, body.get("exec_dir"))
         )
         if session is None:
-            return web.json_response(
-                {"success": False, "message": f"Session {session_id} not found"}, status=404
-            )
+            return answer({"success": False, "message": f"Session {session_id} not found"}, status=404)
         if session.running is not None:
-            return web.json_response({"success": False, "message": "Session is busy", "data": None})
+            return answer({"success": False, "message": "Session is busy", "data": None})
         command = await self._start(session, body["command"], body.get("hard_timeout"))
         if not body.get("async_mode"):
             await asyncio.wait([command.done], timeout=body.get("timeout"))
-        answer = {**command.info(), "session_id": session.id}
-        answer |= {"stdout": command.stdout.decode(errors="replace"), "offset": len(command.stdout)}
+        about = {**command.info(), "session_id": session.id}
+        about |= {"stdout": command.stdout.decode(errors="replace"), "offset": len(command.stdout)}
         return done(
             {
-                **answer,
+                **about,
                 "stderr": command.stderr.decode(errors="replace"),
                 "stderr_offset": len(command.stderr),
             }
         )
 
-    async def bash_output(self, request: web.Request) -> web.Response:
-        body = await request.json()
+    async def bash_output(self, request: Request) -> Response:
+        body = request.json()
         session = self.sessions.get(body["session_id"])
         command = session.commands.get(body["command_id"]) if session else None
         if session is None or command is None:
-            return web.json_response(
-                {"success": False, "message": "Session not found", "data": None}, status=404
-            )
+            return answer({"success": False, "message": "Session not found", "data": None}, status=404)
         out_from, error_from = body.get("offset") or 0, body.get("stderr_offset") or 0
         if body.get("wait"):
             with suppress(TimeoutError):
@@ -106,13 +102,13 @@ class Image:
                         command.news.clear()
                         await command.news.wait()
         out, errors = whole_characters(command.stdout[out_from:]), bytes(command.stderr[error_from:])
-        answer = {"session_id": session.id, "command": command.info()}
-        answer |= {"stdout": out.decode(errors="replace"), "offset": out_from + len(out)}
-        answer |= {"stderr": errors.decode(errors="replace"), "stderr_offset": error_from + len(errors)}
-        return done(answer)
+        about = {"session_id": session.id, "command": command.info()}
+        about |= {"stdout": out.decode(errors="replace"), "offset": out_from + len(out)}
+        about |= {"stderr": errors.decode(errors="replace"), "stderr_offset": error_from + len(errors)}
+        return done(about)
 
-    async def bash_kill(self, request: web.Request) -> web.Response:
-        body = await request.json()
+    async def bash_kill(self, request: Request) -> Response:
+        body = request.json()
         session = self.sessions.get(body["session_id"])
         if session is not None and session.running is not None:
             session.running.status = "killed"
@@ -120,17 +116,17 @@ class Image:
                 command.kill()
         return done({})
 
-    async def bash_close(self, request: web.Request) -> web.Response:
-        session = self.sessions.pop(request.match_info["id"], None)
+    async def bash_close(self, request: Request) -> Response:
+        session = self.sessions.pop(request.match["id"], None)
         if session is not None and session.running is not None:
             session.running.kill()
         return done({})
 
-    async def bash_sessions(self, request: web.Request) -> web.Response:
+    async def bash_sessions(self, request: Request) -> Response:
         return done([{"session_id": session.id} for session in self.sessions.values()])
 
-    async def shell_exec(self, request: web.Request) -> web.Response:
-        body = await request.json()
+    async def shell_exec(self, request: Request) -> Response:
+        body = request.json()
         session = self._new_session(body.get("id"), body.get("exec_dir"))
         command = await self._start(session, body["command"], body.get("hard_timeout"))
         await asyncio.wait([command.done], timeout=body.get("timeout"))
@@ -138,21 +134,24 @@ class Image:
             (bytes(command.stdout) + bytes(command.stderr)).decode(errors="replace").replace("\n", "\r\n")
         )
         info = command.info()
-        answer = {"session_id": session.id, "command": command.text, "status": info["status"]}
-        return done({**answer, "output": output, "exit_code": info["exit_code"], "console": []})
+        about = {"session_id": session.id, "command": command.text, "status": info["status"]}
+        return done({**about, "output": output, "exit_code": info["exit_code"], "console": []})
 
-    async def file_write(self, request: web.Request) -> web.Response:
-        body = await request.json()
+    async def shell_close(self, request: Request) -> Response:
+        return await self.bash_close(request)
+
+    async def file_write(self, request: Request) -> Response:
+        body = request.json()
         content = body["content"]
         data = base64.b64decode(content) if body.get("encoding") == "base64" else content.encode()
         await asyncio.to_thread(put, Path(body["file"]), data, append=bool(body.get("append")))
         return done({"file": body["file"], "bytes_written": len(data)})
 
-    async def file_download(self, request: web.Request) -> web.StreamResponse:
+    async def file_download(self, request: Request) -> Response:
         file = Path(request.query["path"])
         if not await asyncio.to_thread(file.is_file):
-            return web.json_response({"success": False, "message": f"File not found: {file}"}, status=404)
-        return web.FileResponse(file)
+            return answer({"success": False, "message": f"File not found: {file}"}, status=404)
+        return Response(await asyncio.to_thread(file.read_bytes), kind="application/octet-stream")
 
     def _new_session(self, session_id: str | None, working_dir: str | None) -> Session:
         session = Session(session_id or secrets.token_hex(4), working_dir or "/")
@@ -216,32 +215,28 @@ def whole_characters(data: bytearray) -> bytes:
     return bytes(data)
 
 
-def done(data: Any) -> web.Response:
-    return web.json_response({"success": True, "message": "ok", "data": data})
+def done(data: Any) -> Response:
+    return answer({"success": True, "message": "ok", "data": data})
 
 
-def application() -> web.Application:
-    image = Image()
-    app = web.Application(client_max_size=256 * 1024 * 1024)
-    app.router.add_get("/v1/sandbox", image.about)
-    app.router.add_post("/v1/shell/exec", image.shell_exec)
-    app.router.add_post("/v1/file/write", image.file_write)
-    app.router.add_get("/v1/file/download", image.file_download)
+def server() -> SmallServer:
+    image, server = Image(), SmallServer()
+    server.route("GET", "/v1/sandbox", image.about)
+    server.route("POST", "/v1/shell/exec", image.shell_exec)
+    server.route("DELETE", "/v1/shell/sessions/{id}", image.shell_close)
+    server.route("GET", "/v1/shell/sessions", image.bash_sessions)
+    server.route("POST", "/v1/file/write", image.file_write)
+    server.route("GET", "/v1/file/download", image.file_download)
     if not os.environ.get("STANDIN_OLD_IMAGE"):
-        app.router.add_post("/v1/bash/exec", image.bash_exec)
-        app.router.add_post("/v1/bash/output", image.bash_output)
-        app.router.add_post("/v1/bash/kill", image.bash_kill)
-        app.router.add_post("/v1/bash/sessions/create", image.bash_create)
-        app.router.add_post("/v1/bash/sessions/{id}/close", image.bash_close)
-        app.router.add_get("/v1/bash/sessions", image.bash_sessions)
-    app.router.add_route("*", "/{rest:.*}", missing)
-    return app
-
-
-async def missing(request: web.Request) -> web.Response:
-    return web.json_response({"detail": "Not Found"}, status=404)
+        server.route("POST", "/v1/bash/exec", image.bash_exec)
+        server.route("POST", "/v1/bash/output", image.bash_output)
+        server.route("POST", "/v1/bash/kill", image.bash_kill)
+        server.route("POST", "/v1/bash/sessions/create", image.bash_create)
+        server.route("POST", "/v1/bash/sessions/{id}/close", image.bash_close)
+        server.route("GET", "/v1/bash/sessions", image.bash_sessions)
+    return server
 
 
 if __name__ == "__main__":
     signal.alarm(LIFETIME_SECONDS)
-    web.run_app(application(), host="127.0.0.1", port=int(sys.argv[1]), print=None)
+    asyncio.run(server().serve(int(sys.argv[1])))
