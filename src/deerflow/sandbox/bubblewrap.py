@@ -11,14 +11,16 @@ from deerflow.sandbox import seccomp
 from deerflow.sandbox.bwrap import NOT_FOUND, SYSTEM_PATH, Box, etc_files, find_bwrap, options
 from deerflow.sandbox.cgroups import ControlGroup, ControlGroups
 from deerflow.sandbox.egress import Egress, proxy_environment
+from deerflow.sandbox.handshake import Handshake
 from deerflow.sandbox.inner import InnerProcess
-from deerflow.sandbox.limits import watcher
+from deerflow.sandbox.limits import ulimits, watcher
 from deerflow.sandbox.network import NetworkPolicy
 from deerflow.sandbox.output import OutputBuffer
 from deerflow.sandbox.paths import WORKSPACE, PathTable
 from deerflow.sandbox.process import Ending, Launch, Watch, run
 from deerflow.sandbox.users import sandbox_uid
 
+SHELL = "/bin/bash"
 FAMILIES = (seccomp.AF_UNIX, seccomp.AF_INET, seccomp.AF_INET6)
 """Sockets of the internet are harmless here: the sandbox's network has nothing but its own loopback."""
 
@@ -31,6 +33,7 @@ class Bubblewrap:
         self.uid = sandbox_uid()
         self._groups = ControlGroups(settings.limits)
         self._etc = etc_files()
+        self._ulimits = ulimits(settings.limits)
         self._policy = NetworkPolicy.from_settings(settings.network)
         self._filter = seccomp.build_filter(FAMILIES) if seccomp.is_supported() else b""
 
@@ -51,40 +54,49 @@ class Bubblewrap:
     async def run(
         self,
         table: PathTable,
-        argv: Sequence[str],
+        script: str,
+        arguments: Sequence[str],
         output: OutputBuffer,
         *,
         environment: Mapping[str, str],
         timeout: float,
         pass_fds: Sequence[int] = (),
     ) -> Ending:
-        """Run `argv` in a sandbox of its own, to its end."""
+        """Run a bash script in a sandbox of its own, to its end."""
         bwrap = find_bwrap(self.uid)
         group = self._groups.create()
         try:
             with ExitStack() as stack:
                 inner = stack.enter_context(InnerProcess())
-                egress = self._egress(stack, table)
+                handshake = stack.enter_context(Handshake())
                 fds = self._descriptors(stack, Box(table, environment, self.settings.limits))
-                wish = ["--args", str(fds[-1]), "--info-fd", str(inner.writer)]
-                if egress:
-                    wish += ["--block-fd", str(egress.block_fd)]
-                    fds.append(egress.block_fd)
+                shell = [
+                    SHELL,
+                    "--noprofile",
+                    "--norc",
+                    "-c",
+                    handshake.words + self._ulimits + script,
+                    "bash",
+                ]
+                wish = ["--args", str(fds[-1]), "--info-fd", str(inner.writer), "--", *shell, *arguments]
                 launch = Launch(
                     # by descriptor and relative name, so that no process list shows the host's paths
-                    argv=group.joining([*self._as_user(), f"./{bwrap.name}", *wish, "--", *argv]),
+                    argv=group.joining([*self._as_user(), f"./{bwrap.name}", *wish]),
                     cwd=str(bwrap.parent),
                     env={"PATH": SYSTEM_PATH},
-                    kill=lambda pid: _kill(pid, group),
-                    pass_fds=(*fds, inner.writer, *pass_fds),
-                    watch=_attending(watcher(self.settings.limits, table), egress, inner),
+                    kill=lambda pid: _kill(pid, group, inner),
+                    pass_fds=(*fds, inner.writer, *handshake.inner_fds, *pass_fds),
+                    watch=self._attending(table, inner, handshake),
                     gone=inner.gone,
                 )
-                return await run(launch, output, timeout=timeout)
+                ending = await run(launch, output, timeout=timeout)
         except FileNotFoundError as error:  # bwrap went between the look and the start
             raise SandboxUnavailableError(NOT_FOUND) from error
         finally:
             self._groups.discard(group)
+        if not handshake.has_begun and not ending.timed_out and not ending.stopped:
+            raise SandboxUnavailableError(output.text().strip() or "it ended before it began")
+        return ending
 
     async def aclose(self) -> None:
         """Remove the control groups that are left."""
@@ -97,13 +109,22 @@ class Bubblewrap:
         args = options(box, etc_fds=etc, seccomp_fd=filter_fd)
         return [*etc.values(), filter_fd, _in_memory(stack, b"".join(arg.encode() + b"\0" for arg in args))]
 
-    def _egress(self, stack: ExitStack, table: PathTable) -> Egress | None:
-        if not self._policy.is_open:
-            return None
+    def _attending(self, table: PathTable, inner: InnerProcess, handshake: Handshake) -> Watch:
+        """Return what accompanies a sandbox: it opens the way out, lets the command start, and watches it."""
+        watch = watcher(self.settings.limits, table)
         workspace = table.locate(WORKSPACE).mapping.host
         egress = Egress(self._policy, uid=self.uid, name=workspace.parent.parent.name)
-        stack.callback(egress.close)
-        return egress
+
+        async def attend(pid: int) -> str:
+            await handshake.ready()
+            if not self._policy.is_open:
+                handshake.go()
+                return await watch(pid)
+            async with egress.serving(inner):
+                handshake.go()
+                return await watch(pid)
+
+        return attend
 
     def _as_user(self) -> list[str]:
         """Return what gives up root before bwrap starts."""
@@ -111,18 +132,6 @@ class Bubblewrap:
             return []
         user = str(self.uid)
         return ["/usr/bin/setpriv", "--reuid", user, "--regid", user, "--clear-groups", "--"]
-
-
-def _attending(watch: Watch, egress: Egress | None, inner: InnerProcess) -> Watch:
-    """Return a watch that first gives the sandbox its way out, if it has one."""
-    if egress is None:
-        return watch
-
-    async def attend(pid: int) -> str:
-        async with egress.serving(inner):
-            return await watch(pid)
-
-    return attend
 
 
 def _in_memory(stack: ExitStack, data: bytes) -> int:
@@ -134,8 +143,12 @@ def _in_memory(stack: ExitStack, data: bytes) -> int:
     return fd
 
 
-def _kill(pid: int, group: ControlGroup) -> None:
-    """End the outer bwrap: the kernel then ends the first process inside, and with it all others."""
+def _kill(pid: int, group: ControlGroup, inner: InnerProcess) -> None:
+    """End bwrap and the first process inside; with that one the kernel ends all others inside.
+
+    Both are in one process group, and stay there until they have tied their lives together.
+    """
     group.kill()
+    inner.kill()
     with suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGKILL)
+        os.killpg(pid, signal.SIGKILL)

@@ -26,7 +26,8 @@ class ControlGroup:
         if not self.folders:
             return list(argv)
         joined = " && ".join(f"echo 0 > {folder}/cgroup.procs" for folder in self.folders)
-        return ["/bin/sh", "-c", f'{joined} && exec "$@"', "sh", *argv]
+        # the shell would tell the sandbox where it stood
+        return ["/bin/sh", "-c", f'{joined} && unset PWD OLDPWD && exec "$@"', "sh", *argv]
 
     def kill(self) -> None:
         """End every process in the groups, where the kernel can."""

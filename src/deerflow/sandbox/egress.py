@@ -1,7 +1,6 @@
 """Gives a starting sandbox its way out: waits for its network, puts the proxy there, lets it go on."""
 
 import asyncio
-import os
 import socket
 import sys
 from collections.abc import AsyncIterator
@@ -26,29 +25,21 @@ def proxy_environment() -> dict[str, str]:
 
 
 class Egress:
-    """Serves a sandbox's proxy while the sandbox runs; the sandbox waits until it is there."""
+    """Serves a sandbox's proxy while the sandbox runs."""
 
     def __init__(self, policy: NetworkPolicy, *, uid: int | None, name: str) -> None:
         self._uid = uid
         self._proxy = Proxy(policy, name)
-        self.block_fd, self._release_fd = os.pipe()
-        """What bwrap reads from before it starts the command."""
-
-    def close(self) -> None:
-        """Close both ends; a sandbox that still waits goes on, so it has to be dead by now."""
-        os.close(self.block_fd)
-        os.close(self._release_fd)
 
     @asynccontextmanager
     async def serving(self, inner: InnerProcess) -> AsyncIterator[None]:
-        """Open the way out, let the command start, and serve for the length of the block."""
+        """Open the way out and serve it for the length of the block."""
         async with asyncio.timeout(OPEN_SECONDS):
             pid = await asyncio.shield(inner.known)
             if pid is None:
                 raise SandboxUnavailableError("the sandbox ended before its network was there")
             listener = await self._open_port(pid)
         async with self._proxy.serving(listener):
-            os.write(self._release_fd, b"\0")
             yield
 
     async def _open_port(self, pid: int) -> socket.socket:

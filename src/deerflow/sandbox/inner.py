@@ -3,6 +3,8 @@
 import asyncio
 import os
 import re
+import signal
+from contextlib import suppress
 from typing import Self
 
 from deerflow.sandbox.process import readable
@@ -43,6 +45,12 @@ class InnerProcess:
         if self.writer >= 0:
             os.close(self.writer)
             self.writer = -1
+
+    def kill(self) -> None:
+        """End it, if we know who it is."""
+        if self._pidfd is not None:
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
 
     async def gone(self) -> None:
         """Wait until no process of the sandbox is left."""

@@ -18,15 +18,13 @@ from deerflow.sandbox.diagnosis import diagnose
 from deerflow.sandbox.files import ThreadFiles
 from deerflow.sandbox.gate import TestGate
 from deerflow.sandbox.hosted import HostedSandbox
-from deerflow.sandbox.limits import ulimits
 from deerflow.sandbox.output import OutputBuffer
 from deerflow.sandbox.paths import WORKSPACE, thread_paths
 from deerflow.sandbox.pool import ThreadSandboxProvider
 from deerflow.sandbox.selftest import PROBES, Probe, SelfTest, daemon_name, is_running, judge, parse_probes
-from deerflow.sandbox.shell import ShellState, StateFile, check_command, result_of, shell_argv
+from deerflow.sandbox.shell import SCRIPT, ShellState, StateFile, check_command, result_of
 from deerflow.sandbox.users import hand_over, scratch_folders
 
-SHELL = "/bin/bash"
 PROBE_SECONDS = 20.0
 
 
@@ -56,7 +54,8 @@ class IsolatedSandbox(HostedSandbox):
             try:
                 ending = await bubblewrap.run(
                     self.files.table,
-                    shell_argv(SHELL, command, self._state, WORKSPACE, state, setup=ulimits(settings.limits)),
+                    SCRIPT,
+                    (command, self._state.cwd, WORKSPACE, str(state.fd)),
                     output,
                     environment={**base, **self._state.exports},
                     timeout=seconds,
@@ -64,8 +63,6 @@ class IsolatedSandbox(HostedSandbox):
                 )
             except SandboxUnavailableError as error:
                 raise self._provider.failed(str(error)) from error
-            if not state.has_begun and not ending.timed_out and not ending.stopped:
-                raise self._provider.failed(output.text())
             self._state = state.read(self._state, base)
         return result_of(command, ending, output, seconds)
 
@@ -122,10 +119,10 @@ class IsolatedSandboxProvider(ThreadSandboxProvider):
                 "PROCESS_LIMIT": str(self._settings.limits.max_processes),
                 "DAEMON": daemon,
             }
-            script = f"{ulimits(self._settings.limits)}cd {WORKSPACE}\n{PROBES}"
             ending = await bubblewrap.run(
                 thread_paths(folders),
-                [SHELL, "--noprofile", "--norc", "-c", script],
+                f"cd {WORKSPACE}\n{PROBES}",
+                (),
                 output,
                 environment=environment,
                 timeout=PROBE_SECONDS,

@@ -165,10 +165,10 @@ class Proxy:
             await self._serve(reader, writer)
         except RefusedError as error:
             logger.warning("sandbox %s: connection refused: %s", self.name, error)
-            await _answer(writer, error)
+            await _answer(reader, writer, error)
         except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
             logger.info("sandbox %s: connection failed: %s", self.name, error)
-            await _answer(writer, RefusedError("502 Bad Gateway", "the host could not be reached"))
+            await _answer(reader, writer, RefusedError("502 Bad Gateway", "the host could not be reached"))
         finally:
             self._handlers.discard(task)
             writer.close()
@@ -226,9 +226,14 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
             writer.write_eof()
 
 
-async def _answer(writer: asyncio.StreamWriter, error: RefusedError) -> None:
-    with suppress(OSError):
+async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, error: RefusedError) -> None:
+    with suppress(OSError, TimeoutError):
         body = f"{error}\n".encode()
         head = f"HTTP/1.1 {error.status}\r\nContent-Type: text/plain\r\nContent-Length: {len(body)}\r\n"
         writer.write(head.encode() + b"Connection: close\r\n\r\n" + body)
         await writer.drain()
+        writer.write_eof()
+        # closing on unread data would reset the connection, and the answer with it
+        async with asyncio.timeout(1):
+            while await reader.read(_CHUNK):
+                pass
