@@ -1,0 +1,81 @@
+"""What clients send becomes what the graph takes, or a sentence about what is wrong."""
+
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
+from langgraph.types import Command
+
+from deerflow.domain import RunRequest
+from deerflow.errors import InvalidInputError
+from deerflow.runtime.inputs import check_thread_id, graph_input, parse_messages, with_message_ids
+
+
+@pytest.mark.parametrize(
+    ("raw", "expected"),
+    [
+        ("hello", [HumanMessage("hello")]),
+        ({"role": "user", "content": "hi"}, [HumanMessage("hi")]),
+        ([{"type": "human", "content": "hi", "id": "7"}], [HumanMessage("hi", id="7")]),
+        ([{"type": "human", "role": "user", "content": "hi"}], [HumanMessage("hi")]),
+        ([{"role": "assistant", "content": "yes"}], [AIMessage("yes")]),
+        ([["system", "be kind"], "hi"], [SystemMessage("be kind"), HumanMessage("hi")]),
+        ([], []),
+    ],
+)
+def test_messages_are_taken_in_every_form_of_langchain(raw: Any, expected: list[Any]) -> None:
+    assert parse_messages(raw) == expected
+
+
+@pytest.mark.parametrize(
+    ("raw", "index"),
+    [
+        ([{"content": "no role"}], 0),
+        (["fine", 7], 1),
+        (["fine", "fine", None], 2),
+        ([{"role": "wizard", "content": "x"}], 0),
+        ([{"role": "user"}], 0),
+        ([{"type": "human", "content": {"not": "content"}}], 0),
+        (3.5, 0),
+    ],
+)
+def test_a_malformed_message_is_named_by_its_index(raw: Any, index: int) -> None:
+    with pytest.raises(InvalidInputError, match=rf"input\.messages\[{index}\]"):
+        parse_messages(raw)
+
+
+def test_every_message_gets_an_id_before_the_run_is_stored() -> None:
+    values = with_message_ids({"messages": ["a", {"role": "user", "content": "b"}, {"type": "human", "content": "c", "id": "x"}]})
+
+    assert values is not None
+    ids = [message["id"] for message in values["messages"]]
+    assert len(set(ids)) == 3
+    assert ids[2] == "x"
+    assert [message.id for message in parse_messages(values["messages"])] == ids
+
+
+def test_input_without_messages_is_left_alone() -> None:
+    assert with_message_ids(None) is None
+    assert with_message_ids({"title": "t"}) == {"title": "t"}
+    assert graph_input(RunRequest("t1")) is None
+
+
+def test_a_command_resumes_goes_or_updates() -> None:
+    request = RunRequest("t1", command={"resume": {"ok": True}, "update": {"messages": ["hi"]}})
+
+    command = graph_input(request)
+
+    assert isinstance(command, Command)
+    assert command.resume == {"ok": True}
+    assert command.update == {"messages": [HumanMessage("hi")]}
+
+
+def test_an_unknown_command_is_refused_by_name() -> None:
+    with pytest.raises(InvalidInputError, match="launch"):
+        graph_input(RunRequest("t1", command={"launch": 1}))
+
+
+@pytest.mark.parametrize("name", ["", "../x", "a/b", "a b", "ä", "x" * 65, "a\x00", "a\n", "\ud800"])
+def test_what_cannot_name_a_thread_is_refused(name: str) -> None:
+    with pytest.raises(InvalidInputError, match="thread id"):
+        check_thread_id(name)
