@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import openai
 import pytest
 from support.model_server import Reply, ScriptedModel, disconnect, silence, status
 
@@ -47,7 +48,7 @@ async def test_each_failure_has_its_advice(
         **sdk_clients,
     )
 
-    with pytest.raises(Exception, match="") as caught:
+    with pytest.raises(openai.APIError) as caught:
         await chat.ainvoke("hi")
 
     explained = explain(caught.value)

@@ -291,6 +291,8 @@ async def test_silence_in_the_middle_is_a_chunk_time_out(model: ScriptedModel, m
 
 
 async def test_comments_keep_a_connection_open_but_not_for_ever(pool: SessionPool) -> None:
+    hung_up = asyncio.Event()
+
     async def murmur(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n")
@@ -301,6 +303,8 @@ async def test_comments_keep_a_connection_open_but_not_for_ever(pool: SessionPoo
                 writer.write(b": still here\n\n")
                 await writer.drain()
                 await asyncio.sleep(0.02)
+        writer.close()
+        hung_up.set()
 
     server = await asyncio.start_server(murmur, "127.0.0.1", 0)
     chat = CompatibleChatOpenAI(
@@ -315,7 +319,9 @@ async def test_comments_keep_a_connection_open_but_not_for_ever(pool: SessionPoo
     with pytest.raises(StreamChunkTimeoutError, match=r"0\.6s"):
         await streamed(chat)
 
+    await hung_up.wait()
     server.close()
+    await server.wait_closed()
 
 
 async def test_a_slow_reader_is_no_silent_server(model: ScriptedModel, make: Make) -> None:
