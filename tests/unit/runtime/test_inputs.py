@@ -45,7 +45,9 @@ def test_a_malformed_message_is_named_by_its_index(raw: Any, index: int) -> None
 
 
 def test_every_message_gets_an_id_before_the_run_is_stored() -> None:
-    values = with_message_ids({"messages": ["a", {"role": "user", "content": "b"}, {"type": "human", "content": "c", "id": "x"}]})
+    values = with_message_ids(
+        {"messages": ["a", {"role": "user", "content": "b"}, {"type": "human", "content": "c", "id": "x"}]}
+    )
 
     assert values is not None
     ids = [message["id"] for message in values["messages"]]

@@ -40,7 +40,13 @@ def test_the_last_title_counts_and_an_interrupt_is_a_question() -> None:
 
 def test_updates_of_any_shape_are_taken() -> None:
     tally = Tally()
-    strange: list[dict[str, Any]] = [{}, {"a": None}, {"b": []}, {"c": {"messages": None}}, {"d": {"messages": ["x"]}}]
+    strange: list[dict[str, Any]] = [
+        {},
+        {"a": None},
+        {"b": []},
+        {"c": {"messages": None}},
+        {"d": {"messages": ["x"]}},
+    ]
 
     for update in strange:
         tally.add(update)

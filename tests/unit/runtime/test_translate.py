@@ -15,7 +15,12 @@ PIECE = (AIMessageChunk("x"), {"langgraph_node": "model"})
     [
         ((), "values", {"title": "t", "__pregel_tasks": [1]}, Happening("values", {"title": "t"})),
         ((), "values", {"__interrupt__": ["?"]}, Happening("values", {"__interrupt__": ["?"]})),
-        ((), "updates", {"model": {"title": "t", "__pregel_x": 1}}, Happening("updates", {"model": {"title": "t"}})),
+        (
+            (),
+            "updates",
+            {"model": {"title": "t", "__pregel_x": 1}},
+            Happening("updates", {"model": {"title": "t"}}),
+        ),
         ((), "updates", {"model": None}, Happening("updates", {"model": None})),
         ((), "updates", {"model": {}, "__metadata__": {"cached": True}}, None),
         ((), "messages", PIECE, Happening("messages", PIECE)),

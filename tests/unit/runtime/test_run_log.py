@@ -1,0 +1,228 @@
+"""The log of a live run: stored once and in order, whatever the database does meanwhile."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+
+import pytest
+from langchain_core.messages import HumanMessage
+from typing_extensions import override
+
+from deerflow.config import DatabaseSettings, Paths
+from deerflow.domain import RunRecord, RunRequest, RunStatus
+from deerflow.errors import StaleAttemptError, StorageError
+from deerflow.runtime.run_log import RunLog
+from deerflow.runtime.serialization import Encoder
+from deerflow.storage import Storage, open_storage
+from deerflow.storage.base import EventLog, LogBatch, LogEntry, RunEnd
+
+DONE = RunEnd(RunStatus.SUCCESS)
+
+
+class FragileEvents(EventLog):
+    """A real log that fails when told to: before it stores, or after, as a lost answer would."""
+
+    def __init__(self, inner: EventLog) -> None:
+        self.inner = inner
+        self.failures: list[str] = []
+        self.batches: list[LogBatch] = []
+        self.gate: asyncio.Event | None = None
+
+    @override
+    async def append(self, batch: LogBatch) -> None:
+        how = self.failures.pop(0) if self.failures else ""
+        if self.gate is not None:
+            await self.gate.wait()
+        if how == "before":
+            raise StorageError("the disk is full")
+        await self.inner.append(batch)
+        self.batches.append(batch)
+        if how == "after":
+            raise StorageError("the answer got lost")
+
+    @override
+    async def read(self, run_id: str, *, after_seq: int = -1, limit: int = 1000) -> list[LogEntry]:
+        return await self.inner.read(run_id, after_seq=after_seq, limit=limit)
+
+    @override
+    async def last_seq(self, run_id: str) -> int:
+        return await self.inner.last_seq(run_id)
+
+    @override
+    async def digests(self, thread_id: str) -> dict[bytes, int]:
+        return await self.inner.digests(thread_id)
+
+    @override
+    async def fragments(self, thread_id: str, numbers: Sequence[int]) -> dict[int, bytes]:
+        return await self.inner.fragments(thread_id, numbers)
+
+
+@pytest.fixture
+async def storage(tmp_path: Path) -> AsyncIterator[Storage]:
+    async with open_storage(DatabaseSettings(backend="memory"), Paths(tmp_path)) as storage:
+        yield storage
+
+
+@pytest.fixture
+def events(storage: Storage) -> FragileEvents:
+    return FragileEvents(storage.events)
+
+
+@pytest.fixture
+async def run(storage: Storage) -> RunRecord:
+    return await storage.runs.create("r1", RunRequest("t1"), owner="me")
+
+
+@pytest.fixture
+def lost() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def log(events: FragileEvents, run: RunRecord, lost: list[str], monkeypatch: pytest.MonkeyPatch) -> RunLog:
+    monkeypatch.setattr("deerflow.runtime.run_log._RETRY_SECONDS", 0.01)
+    return RunLog(
+        run_id=run.id, thread_id="t1", attempt=1, events=events, flush_seconds=0.001, on_lost=lost.append
+    )
+
+
+async def settled(storage: Storage, log: RunLog, *, attempt: int = 1) -> None:
+    await log.end(lambda last: storage.runs.settle("r1", attempt=attempt, end=DONE, last=last))
+
+
+async def until_stored(events: FragileEvents, last_seq: int) -> None:
+    async with asyncio.timeout(10):
+        while await events.last_seq("r1") < last_seq:
+            await asyncio.sleep(0.005)
+
+
+@pytest.mark.parametrize("failures", [["before"], ["after"], ["before", "after", "before", "after"]])
+async def test_what_could_not_be_stored_is_stored_later_once_and_in_order(
+    log: RunLog,
+    events: FragileEvents,
+    storage: Storage,
+    failures: list[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    events.failures = list(failures)
+    caplog.set_level(logging.WARNING)
+
+    for number in range(3):
+        log.publish("values", {"messages": [HumanMessage(f"message {number}", id=str(number))]})
+    await until_stored(events, 2)
+    log.publish("values", {"messages": [HumanMessage("message 3", id="3")]})
+    await settled(storage, log)
+
+    stored = await storage.events.read("r1")
+    assert [(entry.seq, entry.kind) for entry in stored] == [
+        (0, "values"),
+        (1, "values"),
+        (2, "values"),
+        (3, "values"),
+        (4, "end"),
+    ]
+    assert sorted((await storage.events.digests("t1")).values()) == [1, 2, 3, 4]
+    assert any("could not be stored, trying again" in line for line in caplog.messages)
+
+
+async def test_events_published_while_storing_go_with_the_next_batch(
+    log: RunLog, events: FragileEvents, storage: Storage
+) -> None:
+    events.gate = asyncio.Event()
+    log.publish("custom", 0)
+    flushing = asyncio.create_task(log.flush())
+    await asyncio.sleep(0)
+    log.publish("custom", 1)
+    events.gate.set()
+    await flushing
+    await log.flush()
+
+    assert [[entry.seq for entry in batch.entries] for batch in events.batches] == [[0], [1]]
+    await log.abandon()
+
+
+async def test_a_flush_that_is_cancelled_loses_no_fragment(
+    log: RunLog, events: FragileEvents, storage: Storage
+) -> None:
+    events.gate = asyncio.Event()
+    log.publish("values", [HumanMessage("one", id="1")])
+    flushing = asyncio.create_task(log.flush())
+    await asyncio.sleep(0)
+    flushing.cancel()
+    await asyncio.gather(flushing, return_exceptions=True)
+    events.gate.set()
+    await settled(storage, log)
+
+    assert sorted((await storage.events.digests("t1")).values()) == [1]
+
+
+async def test_the_end_is_stored_with_the_run_or_not_at_all(
+    log: RunLog, events: FragileEvents, storage: Storage
+) -> None:
+    log.publish("custom", 0)
+
+    async def refuse(last: LogBatch) -> None:
+        raise StorageError("the disk is full")
+
+    with pytest.raises(StorageError):
+        await log.end(refuse)
+    assert [event.kind for event in log.after(-1)] == ["custom"]
+    assert not log.is_closed
+
+    await settled(storage, log)
+    assert (await storage.runs.get("r1")).status is RunStatus.SUCCESS
+    assert [entry.kind for entry in await storage.events.read("r1")] == ["custom", "end"]
+    assert [event.kind for event in log.after(-1)] == ["custom", "end"]
+
+
+async def test_whoever_speaks_after_the_end_is_not_heard(log: RunLog, storage: Storage) -> None:
+    log.publish("custom", 0)
+
+    async def settle(last: LogBatch) -> None:
+        log.publish("custom", "while it ends")
+        await storage.runs.settle("r1", attempt=1, end=DONE, last=last)
+
+    await log.end(settle)
+    log.publish("custom", "after the end")
+
+    assert [event.kind for event in log.after(-1)] == ["custom", "end"]
+    assert [entry.seq for entry in await storage.events.read("r1")] == [0, 1]
+
+
+async def test_an_attempt_that_was_overtaken_stops(
+    log: RunLog, events: FragileEvents, storage: Storage, lost: list[str]
+) -> None:
+    await storage.runs.claim("r1", owner="other", attempt=1)
+
+    log.publish("custom", 0)
+    async with asyncio.timeout(10):
+        while not lost:
+            await asyncio.sleep(0.005)
+
+    assert lost == ["r1"]
+    assert await storage.events.read("r1") == []
+    with pytest.raises(StaleAttemptError):
+        await settled(storage, log)
+    await log.abandon()
+
+
+async def test_a_waiting_reader_wakes_for_an_event_and_when_its_time_is_up(log: RunLog) -> None:
+    waiting = asyncio.create_task(log.wait(60))
+    await asyncio.sleep(0)
+    log.publish("custom", 0)
+
+    async with asyncio.timeout(5):
+        await waiting
+        await log.wait(0.001)
+    await log.abandon()
+
+
+async def test_a_new_attempt_numbers_behind_the_gap(log: RunLog) -> None:
+    log.begin(attempt=1, first_seq=10_007, digests=Encoder({}).digests)
+    log.publish("custom", 0)
+
+    assert [event.seq for event in log.after(-1)] == [10_007]
+    assert log.next_seq == 10_008
+    assert (log.holds_from(10_006), log.holds_from(10_005)) == (True, False)
+    await log.abandon()
