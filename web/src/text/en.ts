@@ -68,6 +68,7 @@ export const en = {
   reload: "Reload",
   pageFailed: "This part of the page has failed. Your thread is safe on the server.",
   jumpToEnd: "Jump to the latest",
+  earlierItems: "Show what came before",
   copy: "Copy",
   copied: "Copied",
   copyAnswer: "Copy answer",

@@ -70,6 +70,7 @@ export const zh: Words = {
   reload: "重新加载",
   pageFailed: "页面的这一部分出错了，你的对话仍保存在服务器上。",
   jumpToEnd: "跳到最新",
+  earlierItems: "显示之前的内容",
   copy: "复制",
   copied: "已复制",
   copyAnswer: "复制回答",

@@ -1,5 +1,5 @@
 import { ArrowUp, Bot, Brain, ListTodo, LoaderCircle, Paperclip, Square } from "lucide-react";
-import { useLayoutEffect, useRef, type ClipboardEvent, type KeyboardEvent } from "react";
+import { useEffect, useLayoutEffect, useRef, type ClipboardEvent, type KeyboardEvent } from "react";
 import type { Model } from "../api/types.ts";
 import { useWords } from "../text/index.ts";
 import { AttachmentChip } from "./AttachmentChip.tsx";
@@ -10,6 +10,7 @@ import type { Choose, Preferences } from "./preferences.ts";
 import type { Attachments } from "./useAttachments.ts";
 
 interface Props {
+  readonly isNew: boolean;
   readonly draft: string;
   readonly onDraft: (text: string) => void;
   readonly attachments: Attachments;
@@ -27,7 +28,7 @@ interface Props {
 
 /** Where the person writes: text, files, model and modes. */
 export function Composer(props: Props) {
-  const { draft, onDraft, attachments, isBusy, isStopping, isWaiting, models, model, preferences, onChoose, onSend, onStop } = props;
+  const { isNew, draft, onDraft, attachments, isBusy, isStopping, isWaiting, models, model, preferences, onChoose, onSend, onStop } = props;
   const words = useWords();
   const area = useRef<HTMLTextAreaElement>(null);
   const picker = useRef<HTMLInputElement>(null);
@@ -40,6 +41,11 @@ export function Composer(props: Props) {
     area.current.style.height = "auto";
     area.current.style.height = `${area.current.scrollHeight}px`;
   }, [draft]);
+
+  // A new chat begins with writing; where there is no mouse, focus would raise the keyboard over the page.
+  useEffect(() => {
+    if (isNew && matchMedia("(hover: hover)").matches) area.current?.focus();
+  }, [isNew]);
 
   function onKeyDown(event: KeyboardEvent): void {
     // While an input method composes (Chinese, Japanese…), Enter chooses a candidate.
@@ -56,7 +62,7 @@ export function Composer(props: Props) {
 
   return (
     <form
-      className="rounded-2xl border border-line bg-panel p-2 shadow-sm focus-within:border-accent/60"
+      className="@container rounded-2xl border border-line bg-panel p-2 shadow-sm focus-within:border-accent/60"
       onSubmit={(event) => {
         event.preventDefault();
         if (canSend) onSend();

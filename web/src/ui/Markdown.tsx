@@ -4,11 +4,12 @@ import { memo, useMemo } from "react";
 import ReactMarkdown, { type Components } from "react-markdown";
 import remarkGfm from "remark-gfm";
 import { CodeBlock } from "./CodeBlock.tsx";
+import { linkPaths } from "./linkPaths.ts";
 import { MarkdownImage } from "./MarkdownImage.tsx";
 import { MarkdownLink } from "./MarkdownLink.tsx";
 import { splitBlocks } from "./splitBlocks.ts";
 
-const PLUGINS = [remarkGfm];
+const PLUGINS = [remarkGfm, linkPaths];
 
 const COMPONENTS: Components = {
   a: ({ href, children }) => <MarkdownLink href={href}>{children}</MarkdownLink>,

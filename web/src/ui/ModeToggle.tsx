@@ -20,13 +20,13 @@ export function ModeToggle({ icon: Icon, label, hint, isOn, isDisabled = false, 
       title={hint}
       disabled={isDisabled}
       className={classes(
-        "flex items-center gap-1.5 rounded-full border px-2.5 py-1 text-xs transition-colors disabled:opacity-40",
+        "flex shrink-0 items-center gap-1.5 rounded-full border px-2.5 py-1 text-xs transition-colors disabled:opacity-40",
         isOn ? "border-accent/50 bg-accent-soft text-accent" : "border-line text-muted hover:text-ink",
       )}
       onClick={() => onToggle(!isOn)}
     >
       <Icon aria-hidden size={14} />
-      <span className="hidden sm:inline">{label}</span>
+      <span className="hidden whitespace-nowrap @lg:inline">{label}</span>
     </button>
   );
 }

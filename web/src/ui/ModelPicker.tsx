@@ -16,7 +16,7 @@ export function ModelPicker({ models, chosen, onChoose }: Props) {
       aria-label={words.model}
       title={words.model}
       value={chosen ?? models[0]?.name}
-      className="max-w-40 min-w-0 truncate rounded-full border border-line bg-panel px-2.5 py-1 text-xs text-muted hover:text-ink sm:max-w-56"
+      className="max-w-36 min-w-0 truncate rounded-full border border-line bg-panel px-2.5 py-1 text-xs text-muted hover:text-ink @lg:max-w-56"
       onChange={(event) => onChoose(event.target.value)}
     >
       {models.map((model) => (

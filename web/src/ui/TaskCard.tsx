@@ -41,7 +41,7 @@ export const TaskCard = memo(
 
 function latest(task: Task): string {
   if (task.status !== "running" && task.result) return task.result.slice(0, 300).replace(/[*_`#]+/g, "");
-  return task.steps.at(-1)?.text ?? "";
+  return (task.steps.findLast((step) => step.kind !== "result") ?? task.steps.at(-1))?.text ?? "";
 }
 
 function isSameTask(a: Task, b: Task): boolean {

@@ -47,7 +47,7 @@ export function ThreadPane(props: Props) {
   const attachments = useAttachments(threadId, useCallback(() => conversation.ensureThread(), [conversation]));
   const isDropping = useDropZone(attachments.add);
   const items = useMemo(() => itemsOf(view), [view]);
-  const scroll = useStickyScroll(view);
+  const scroll = useStickyScroll();
   const busy = isBusy(view);
 
   const model = models.find((candidate) => candidate.name === preferences.model) ?? models[0] ?? null;
@@ -110,16 +110,18 @@ export function ThreadPane(props: Props) {
             </button>
           )}
         </header>
-        <div ref={scroll.box} className="flex min-h-0 flex-1 flex-col overflow-y-auto px-4" onScroll={scroll.onScroll}>
-          {isEmpty ? (
-            <EmptyState isOffline={model?.name === "offline"} onExample={(task) => { setDraft(task); focusMessage(); }} />
-          ) : (
-            <div className="mx-auto w-full max-w-3xl space-y-4 pt-2 pb-8">
-              <ItemList items={items} onReply={reply} />
-              <RunStatusLine view={view} />
-              {view.failure && <FailureNotice failure={view.failure} onRetry={() => void conversation.retry(context.current)} />}
-            </div>
-          )}
+        <div ref={scroll.box} className="min-h-0 flex-1 overflow-y-auto px-4" onScroll={scroll.onScroll}>
+          <div ref={scroll.content} className="mx-auto flex min-h-full w-full max-w-3xl flex-col gap-4 pt-2 pb-8">
+            {isEmpty ? (
+              <EmptyState isOffline={model?.name === "offline"} onExample={(task) => { setDraft(task); focusMessage(); }} />
+            ) : (
+              <>
+                <ItemList items={items} onReply={reply} />
+                <RunStatusLine view={view} />
+                {view.failure && <FailureNotice failure={view.failure} onRetry={() => void conversation.retry(context.current)} />}
+              </>
+            )}
+          </div>
         </div>
         <div className="px-4 pb-3">
           <div className="relative mx-auto w-full max-w-3xl">
@@ -130,6 +132,7 @@ export function ThreadPane(props: Props) {
             )}
             {view.todos.length > 0 && <TodoList todos={view.todos} />}
             <Composer
+              isNew={isNew}
               draft={draft}
               onDraft={setDraft}
               attachments={attachments}

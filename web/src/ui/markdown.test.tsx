@@ -37,6 +37,14 @@ describe("an answer's Markdown", () => {
     expect(draw("![plot](/mnt/user-data/outputs/plot.png)")).toContain('src="/api/threads//artifacts/mnt/user-data/outputs/plot.png"');
   });
 
+  test("opens files that are only named, wherever the name ends", () => {
+    const html = draw("It is at /mnt/user-data/outputs/my-report.md. (See /mnt/user-data/uploads/笔记.md)。");
+
+    expect(html.match(/<button/g)).toHaveLength(2);
+    expect(html).toContain(">/mnt/user-data/outputs/my-report.md</button>. (See ");
+    expect(html).toContain(">/mnt/user-data/uploads/笔记.md</button>)。");
+  });
+
   test("draws citations as chips and tables that can scroll", () => {
     const html = draw("Yes [citation:The Paper](https://example.com/p).\n\n| a | b |\n|---|---|\n| 1 | 2 |");
 

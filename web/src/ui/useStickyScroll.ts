@@ -1,20 +1,24 @@
 /** Keeps the end of a growing page in sight, unless the person has scrolled away from it. */
 
-import { useCallback, useLayoutEffect, useRef, useState, type RefObject } from "react";
+import { useCallback, useEffect, useRef, useState, type RefObject } from "react";
 
 const NEAR_PIXELS = 80;
 
 interface StickyScroll {
+  /** The element that scrolls. */
   readonly box: RefObject<HTMLDivElement | null>;
+  /** The element in it that grows. */
+  readonly content: RefObject<HTMLDivElement | null>;
   readonly isAway: boolean;
   readonly onScroll: () => void;
   readonly toEnd: () => void;
 }
 
-/** `content` changes whenever something new is to be seen. */
-export function useStickyScroll(content: unknown): StickyScroll {
+export function useStickyScroll(): StickyScroll {
   const box = useRef<HTMLDivElement>(null);
+  const content = useRef<HTMLDivElement>(null);
   const isStuck = useRef(true);
+  const lastTop = useRef(0);
   const [isAway, setIsAway] = useState(false);
 
   const toEnd = useCallback(() => {
@@ -26,13 +30,22 @@ export function useStickyScroll(content: unknown): StickyScroll {
   const onScroll = useCallback(() => {
     const element = box.current;
     if (!element) return;
-    isStuck.current = element.scrollHeight - element.scrollTop - element.clientHeight < NEAR_PIXELS;
+    const isNear = element.scrollHeight - element.scrollTop - element.clientHeight < NEAR_PIXELS;
+    if (isNear) isStuck.current = true;
+    else if (element.scrollTop < lastTop.current) isStuck.current = false; // growing never moves up: a person did
+    lastTop.current = element.scrollTop;
     setIsAway(!isStuck.current);
   }, []);
 
-  useLayoutEffect(() => {
-    if (isStuck.current && box.current) box.current.scrollTop = box.current.scrollHeight;
-  }, [content]);
+  useEffect(() => {
+    if (!box.current || !content.current) return;
+    const observer = new ResizeObserver(() => {
+      if (isStuck.current && box.current) box.current.scrollTop = box.current.scrollHeight;
+    });
+    observer.observe(box.current);
+    observer.observe(content.current);
+    return () => observer.disconnect();
+  }, []);
 
-  return { box, isAway, onScroll, toEnd };
+  return { box, content, isAway, onScroll, toEnd };
 }

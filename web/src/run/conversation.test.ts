@@ -1,0 +1,142 @@
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import type { Message } from "../api/types.ts";
+import { Conversation } from "./conversation.ts";
+import { textOf } from "./messages.ts";
+
+const MESSAGE: Message = { type: "human", id: "h", content: "Hello?" };
+const CONTEXT = { thinking_enabled: true, is_plan_mode: false, subagent_enabled: true, max_concurrent_subagents: 3 };
+
+type Handler = (request: { method: string; path: string; headers: Headers }) => Response | Promise<Response>;
+
+const frame = (event: string, data: unknown, id: number): string => `event: ${event}\ndata: ${JSON.stringify(data)}\nid: 1-${id}\n\n`;
+const chunk = (text: string, id: number): string => frame("messages", [{ type: "AIMessageChunk", id: "a", content: text }, {}], id);
+const stream = (...frames: string[]): Response => new Response(frames.join(""), { headers: { "Content-Location": "/api/threads/t/runs/r1" } });
+const json = (body: unknown, status = 200): Response => new Response(JSON.stringify(body), { status });
+const start = frame("metadata", { run_id: "r1" }, 0);
+const values = (text: string): unknown => ({ messages: [MESSAGE, { type: "ai", id: "a", content: text }] });
+
+/** Answer requests by `METHOD path`; a list answers one after the other. */
+function serve(routes: Record<string, Handler | Handler[]>): string[] {
+  const asked: string[] = [];
+  vi.stubGlobal("fetch", async (path: string, init: RequestInit = {}) => {
+    const bare = path.replace(/^\/api/, "").replace(/\?.*$/, "");
+    const key = `${init.method ?? "GET"} ${bare}`;
+    const headers = new Headers(init.headers);
+    asked.push(headers.has("Last-Event-ID") ? `${key} ${headers.get("Last-Event-ID")}` : key);
+    const route = routes[key];
+    const handler = Array.isArray(route) ? route.shift() : route;
+    return handler ? handler({ method: init.method ?? "GET", path, headers }) : json({ detail: "Not Found" }, 404);
+  });
+  return asked;
+}
+
+beforeEach(() => vi.useFakeTimers({ shouldAdvanceTime: true, advanceTimeDelta: 200 }));
+afterEach(() => {
+  vi.useRealTimers();
+  vi.unstubAllGlobals();
+});
+
+const created = { "POST /threads": () => json({ thread_id: "t" }) };
+
+describe("a conversation", () => {
+  test("goes on behind the last event when the stream breaks off", async () => {
+    const asked = serve({
+      ...created,
+      "POST /threads/t/runs/stream": () => stream(start, chunk("one ", 1)),
+      "GET /threads/t/runs/r1/stream": [() => json({ detail: "busy" }, 503), () => stream(chunk("two", 2), frame("end", null, 3))],
+    });
+    const conversation = new Conversation("t");
+
+    await conversation.send(MESSAGE, CONTEXT);
+
+    expect(conversation.read().messages.map(textOf)).toEqual(["Hello?", "one two"]);
+    expect(conversation.read().status).toBe("idle");
+    expect(asked.at(-1)).toBe("GET /threads/t/runs/r1/stream 1-1");
+  });
+
+  test("reads the state when the server has dropped events, then goes on from its newest", async () => {
+    const gap = frame("gap", { latest_available_event_id: "1-7" }, 0).replace(/id: .*\n/, "");
+    const asked = serve({
+      ...created,
+      "POST /threads/t/runs/stream": () => stream(start),
+      "GET /threads/t/runs/r1/stream": [() => stream(gap), () => stream(frame("end", null, 8))],
+      "GET /threads/t/runs/r1": () => json({ run_id: "r1", status: "running" }),
+      "GET /threads/t/state": () => json({ values: values("so far") }),
+    });
+    const conversation = new Conversation("t");
+
+    await conversation.send(MESSAGE, CONTEXT);
+
+    expect(conversation.read().messages.map(textOf)).toEqual(["Hello?", "so far"]);
+    expect(asked.at(-1)).toBe("GET /threads/t/runs/r1/stream 1-7");
+  });
+
+  test("ends with the state of a run that is over without an end event", async () => {
+    serve({
+      ...created,
+      "POST /threads/t/runs/stream": () => stream(start),
+      "GET /threads/t/runs/r1/stream": () => stream(),
+      "GET /threads/t/runs/r1": () => json({ run_id: "r1", status: "success" }),
+      "GET /threads/t/state": () => json({ values: values("whole") }),
+    });
+    const conversation = new Conversation("t");
+
+    await conversation.send(MESSAGE, CONTEXT);
+
+    expect(conversation.read().messages.map(textOf)).toEqual(["Hello?", "whole"]);
+    expect(conversation.read().status).toBe("idle");
+  });
+
+  test("says why the server refused, and sends the same message again on retry", async () => {
+    serve({
+      ...created,
+      "POST /threads/t/runs/stream": [
+        () => json({ detail: "model 'x' not found" }, 404),
+        () => stream(start, frame("values", values("yes"), 1), frame("end", null, 2)),
+      ],
+    });
+    const conversation = new Conversation("t");
+    await conversation.send(MESSAGE, CONTEXT);
+    expect(conversation.read()).toMatchObject({ status: "failed", failure: { name: "http_404", message: "model 'x' not found" } });
+
+    await conversation.retry(CONTEXT);
+
+    expect(conversation.read().failure).toBeNull();
+    expect(conversation.read().messages.map(textOf)).toEqual(["Hello?", "yes"]);
+  });
+
+  test("that is stopped before its run has a name stops it as soon as it has one", async () => {
+    let open: (response: Response) => void = () => undefined;
+    const asked = serve({
+      ...created,
+      "POST /threads/t/runs/stream": () => new Promise<Response>((resolve) => (open = resolve)),
+      "POST /threads/t/runs/r1/cancel": () => json(null, 202),
+    });
+    const conversation = new Conversation("t");
+    const sending = conversation.send(MESSAGE, CONTEXT);
+    await vi.waitFor(() => expect(asked).toContain("POST /threads/t/runs/stream"));
+
+    await conversation.stop();
+    open(stream(start, frame("end", null, 1)));
+    await sending;
+
+    expect(asked).toContain("POST /threads/t/runs/r1/cancel");
+    expect(conversation.read().status).toBe("stopped");
+  });
+
+  test("follows the run that is under way when it is opened", async () => {
+    serve({
+      "GET /threads/t/state": () => json({ values: { messages: [MESSAGE] } }),
+      "GET /threads/t/runs": () => json([{ run_id: "r0", status: "success", created_at: "1" }, { run_id: "r1", status: "running", created_at: "2" }]),
+      "GET /threads/t/runs/r1/stream": ({ headers }) => {
+        expect(headers.get("Last-Event-ID")).toBe("-1");
+        return stream(start, frame("values", values("done"), 1), frame("end", null, 2));
+      },
+    });
+    const conversation = new Conversation("t");
+
+    await conversation.open();
+
+    expect(conversation.read().messages.map(textOf)).toEqual(["Hello?", "done"]);
+  });
+});
