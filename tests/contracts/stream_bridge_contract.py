@@ -1,4 +1,4 @@
-"""What every stream bridge does: one log per run, the same for every reader, live or later, here or elsewhere."""
+"""What every stream bridge does: one log per run, the same for all readers, live or later, here or there."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping

@@ -148,10 +148,10 @@ def test_the_tag_is_the_hash_and_of_huge_files_a_quick_one(folders: ThreadFolder
 
 def test_refused_files_are_closed_again(folders: ThreadFolders) -> None:
     (folders.outputs / "folder").mkdir()
-    before = len(os.listdir("/proc/self/fd"))
+    before = len(list(Path("/proc/self/fd").iterdir()))
 
     for _ in range(50):
         with pytest.raises(DeerFlowError):
             open_artifact(folders, f"{OUTPUTS}/folder")
 
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(list(Path("/proc/self/fd").iterdir())) == before

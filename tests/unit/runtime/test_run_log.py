@@ -75,15 +75,17 @@ async def run(storage: Storage) -> RunRecord:
 
 
 @pytest.fixture
-def lost() -> list[str]:
-    return []
+def lost() -> "asyncio.Queue[str]":
+    return asyncio.Queue()
 
 
 @pytest.fixture
-def log(events: FragileEvents, run: RunRecord, lost: list[str], monkeypatch: pytest.MonkeyPatch) -> RunLog:
+def log(
+    events: FragileEvents, run: RunRecord, lost: "asyncio.Queue[str]", monkeypatch: pytest.MonkeyPatch
+) -> RunLog:
     monkeypatch.setattr("deerflow.runtime.run_log._RETRY_SECONDS", 0.01)
     return RunLog(
-        run_id=run.id, thread_id="t1", attempt=1, events=events, flush_seconds=0.001, on_lost=lost.append
+        run_id=run.id, thread_id="t1", attempt=1, events=events, flush_seconds=0.001, on_lost=lost.put_nowait
     )
 
 
@@ -93,7 +95,7 @@ async def settled(storage: Storage, log: RunLog, *, attempt: int = 1) -> None:
 
 async def until_stored(events: FragileEvents, last_seq: int) -> None:
     async with asyncio.timeout(10):
-        while await events.last_seq("r1") < last_seq:
+        while await events.last_seq("r1") < last_seq:  # noqa: ASYNC110 - the database sends no word
             await asyncio.sleep(0.005)
 
 
@@ -191,16 +193,14 @@ async def test_whoever_speaks_after_the_end_is_not_heard(log: RunLog, storage: S
 
 
 async def test_an_attempt_that_was_overtaken_stops(
-    log: RunLog, events: FragileEvents, storage: Storage, lost: list[str]
+    log: RunLog, events: FragileEvents, storage: Storage, lost: "asyncio.Queue[str]"
 ) -> None:
     await storage.runs.claim("r1", owner="other", attempt=1)
 
     log.publish("custom", 0)
     async with asyncio.timeout(10):
-        while not lost:
-            await asyncio.sleep(0.005)
+        assert await lost.get() == "r1"
 
-    assert lost == ["r1"]
     assert await storage.events.read("r1") == []
     with pytest.raises(StaleAttemptError):
         await settled(storage, log)

@@ -157,7 +157,7 @@ async def test_an_uploads_folder_that_became_a_link_is_refused(
     assert not (outside / "a.txt").exists()
 
 
-async def test_names_that_are_no_text_are_listed_without_failing(folders: ThreadFolders) -> None:
+def test_names_that_are_no_text_are_listed_without_failing(folders: ThreadFolders) -> None:
     folders.create()
     (Path(os.fsdecode(bytes(folders.uploads) + b"/bad\xff.txt"))).write_text("x")
 
