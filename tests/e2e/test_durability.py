@@ -12,6 +12,7 @@ import pytest
 from support.gateway import GatewayProcess, parse_sse
 from support.model_server import ScriptedModel, call, calls, text
 
+LOG = "/mnt/user-data/workspace/log.txt"
 MODES = ["values", "messages-tuple", "updates", "custom"]
 
 
@@ -73,7 +74,9 @@ async def test_a_run_goes_on_without_its_reader_and_can_be_read_after_a_restart(
     assert first + rest.text == whole.text
     events = parse_sse(whole.text)
     said = "".join(
-        data[0]["content"] for kind, data, _ in events if kind == "messages" and data[0]["type"] == "AIMessageChunk"
+        data[0]["content"]
+        for kind, data, _ in events
+        if kind == "messages" and data[0]["type"] == "AIMessageChunk"
     )
     assert said == words
     assert state["values"]["messages"][-1]["content"] == words
@@ -85,7 +88,13 @@ async def test_a_run_survives_kill_9_and_finished_steps_are_not_repeated(
 ) -> None:
     gate = threading.Event()
     model.will_say(
-        call("write_file", description="a", path="/mnt/user-data/workspace/log.txt", content="one\n", append=True),
+        call(
+            "write_file",
+            description="a",
+            path="/mnt/user-data/workspace/log.txt",
+            content="one\n",
+            append=True,
+        ),
         text("slow " * 20).held(gate, after=5),
         text("The end."),
     )

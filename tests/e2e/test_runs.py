@@ -20,7 +20,9 @@ def ask(question: str, **more: Any) -> dict[str, Any]:
     }
 
 
-async def stream(api: httpx.AsyncClient, thread: str, body: dict[str, Any]) -> list[tuple[str, Any, str | None]]:
+async def stream(
+    api: httpx.AsyncClient, thread: str, body: dict[str, Any]
+) -> list[tuple[str, Any, str | None]]:
     response = await api.post(f"/threads/{thread}/runs/stream", json=body)
     assert response.status_code == 200, response.text
     return parse_sse(response.text)
@@ -45,12 +47,16 @@ async def test_a_run_uses_a_tool_and_answers(api: httpx.AsyncClient, model: Scri
     assert final["messages"][-1]["content"] == "It is 42."
     assert final["title"]
     streamed = "".join(
-        data[0]["content"] for kind, data, _ in events if kind == "messages" and data[0]["type"] == "AIMessageChunk"
+        data[0]["content"]
+        for kind, data, _ in events
+        if kind == "messages" and data[0]["type"] == "AIMessageChunk"
     )
     assert streamed == "It is 42."
 
 
-async def test_the_first_event_names_run_thread_and_attempt(api: httpx.AsyncClient, model: ScriptedModel) -> None:
+async def test_the_first_event_names_run_thread_and_attempt(
+    api: httpx.AsyncClient, model: ScriptedModel
+) -> None:
     model.will_say(text("hello"))
 
     response = await api.post("/threads/t1/runs/stream", json=ask("hi"))
@@ -83,7 +89,9 @@ async def test_message_ids_agree_in_stream_values_state_and_history(
 async def test_events_can_be_read_again_from_any_id_with_the_same_bytes(
     api: httpx.AsyncClient, model: ScriptedModel
 ) -> None:
-    model.will_say(call("ls", description="look", path="/mnt/user-data/workspace"), text("one two three four"))
+    model.will_say(
+        call("ls", description="look", path="/mnt/user-data/workspace"), text("one two three four")
+    )
     first = await api.post("/threads/t1/runs/stream", json=ask("go", on_disconnect="continue"))
     run = first.headers["content-location"].removeprefix("/api")
     frames = first.text.split("\n\n")[:-1]
@@ -106,11 +114,12 @@ async def test_a_busy_thread_rejects_a_second_run(api: httpx.AsyncClient, model:
     await api.post(f"/threads/t1/runs/{first['run_id']}/cancel?wait=1")
 
 
-async def test_cancel_stops_at_once_and_keeps_what_was_done(api: httpx.AsyncClient, model: ScriptedModel) -> None:
+async def test_cancel_stops_at_once_and_keeps_what_was_done(
+    api: httpx.AsyncClient, model: ScriptedModel
+) -> None:
     model.will_say(text("never " * 500, delay=0.5))
     run = (await api.post("/threads/t1/runs", json=ask("go"))).json()
-    while not model.requests:
-        await asyncio.sleep(0.01)
+    await model.until(lambda scripted: bool(scripted.requests))
 
     answer = await api.post(f"/threads/t1/runs/{run['run_id']}/cancel?wait=1")
 
@@ -148,7 +157,9 @@ async def test_a_reader_that_leaves_cancels_the_run_unless_told_otherwise(
     assert await _status_of(api, run) == "interrupted"
 
 
-async def test_a_joining_reader_that_leaves_never_cancels(api: httpx.AsyncClient, model: ScriptedModel) -> None:
+async def test_a_joining_reader_that_leaves_never_cancels(
+    api: httpx.AsyncClient, model: ScriptedModel
+) -> None:
     model.will_say(text("slow " * 10, delay=0.05))
     run = (await api.post("/threads/t1/runs", json=ask("go"))).json()
     path = f"/threads/t1/runs/{run['run_id']}"
@@ -169,7 +180,9 @@ async def test_join_returns_the_final_values(api: httpx.AsyncClient, model: Scri
     assert joined.json()["messages"][-1]["content"] == "done"
 
 
-async def test_wait_answers_with_the_error_of_a_failed_run(api: httpx.AsyncClient, model: ScriptedModel) -> None:
+async def test_wait_answers_with_the_error_of_a_failed_run(
+    api: httpx.AsyncClient, model: ScriptedModel
+) -> None:
     model.will_say(status(401, message="bad key"))
 
     answer = (await api.post("/threads/t1/runs/wait", json=ask("go"))).json()
@@ -190,7 +203,9 @@ async def test_a_failed_run_says_why_in_its_stream(api: httpx.AsyncClient, model
     assert events[-2][1]["name"]
 
 
-async def test_running_from_a_checkpoint_goes_back_in_time(api: httpx.AsyncClient, model: ScriptedModel) -> None:
+async def test_running_from_a_checkpoint_goes_back_in_time(
+    api: httpx.AsyncClient, model: ScriptedModel
+) -> None:
     model.will_say(text("first"), text("second"), text("other second"))
     await stream(api, "t1", ask("one"))
     checkpoint = (await api.get("/threads/t1/state")).json()["checkpoint"]
@@ -205,7 +220,9 @@ async def test_running_from_a_checkpoint_goes_back_in_time(api: httpx.AsyncClien
     assert texts == ["one", "first", "instead", "other second"]
 
 
-async def test_only_the_modes_that_were_asked_for_are_sent(api: httpx.AsyncClient, model: ScriptedModel) -> None:
+async def test_only_the_modes_that_were_asked_for_are_sent(
+    api: httpx.AsyncClient, model: ScriptedModel
+) -> None:
     model.will_say(text("hi"))
 
     events = await stream(api, "t1", ask("go", stream_mode="messages-tuple"))

@@ -83,9 +83,13 @@ async def test_cancel_list_and_search(client: LangGraphClient, model: ScriptedMo
     assert other["thread_id"] == "abc-123"
 
 
-async def test_stateless_runs_assistants_and_state_updates(client: LangGraphClient, model: ScriptedModel) -> None:
+async def test_stateless_runs_assistants_and_state_updates(
+    client: LangGraphClient, model: ScriptedModel
+) -> None:
     model.will_say(text("no thread of yours"))
-    parts = [part async for part in client.runs.stream(None, "lead_agent", input=ask("x"), stream_mode="values")]
+    parts = [
+        part async for part in client.runs.stream(None, "lead_agent", input=ask("x"), stream_mode="values")
+    ]
     thread = parts[0].data["thread_id"]
 
     await client.threads.update_state(thread, {"title": "My title"})
