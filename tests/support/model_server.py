@@ -244,6 +244,11 @@ class ScriptedModel:
         self._rules.append(Rule(matches, answers))
 
     @property
+    def open_connections(self) -> int:
+        """How many clients are connected right now."""
+        return len(self._open)
+
+    @property
     def unsaid(self) -> int:
         """How many queued replies nobody has asked for."""
         return len(self._queue)
@@ -357,6 +362,7 @@ class _Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._model._open.discard(self)
+        self._model.changed()
         if self._task is not None:
             self._task.cancel()
 

@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from typing import Any, Literal, Self
 
 import httpx2
+import openai
 from langchain_core.language_models import LanguageModelInput
 from langchain_core.messages import AIMessage, BaseMessage, BaseMessageChunk
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from langchain_openai import ChatOpenAI
-from openai import BaseModel as OpenAIModel
 from pydantic import Field, PrivateAttr, SecretStr, model_validator
 from typing_extensions import override
 
@@ -25,6 +25,7 @@ from deerflow.models.pool import SessionPool
 DEFAULT_RETRIES = 2
 CONNECT_SECONDS = 10.0
 READ_SECONDS = 600.0
+CLIENT_ARGUMENTS = ("http_async_client", "http_client", "openai_proxy")
 CALL_EXTRAS = "tool_call_extras"
 """Where what a server attaches to its tool calls is kept, by the call's id (Gemini signs its calls)."""
 
@@ -41,6 +42,20 @@ class CompatibleChatOpenAI(ChatOpenAI):
     pool: SessionPool | None = Field(default=None, exclude=True)
     """The connections to use; a pool of its own when absent."""
     _own_pool: SessionPool | None = PrivateAttr(default=None)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _bound_and_owned(cls, values: dict[str, Any]) -> dict[str, Any]:
+        """Give the SDK a time-out, which it lacks by default, and a client that closes with the pool."""
+        values = dict(values)
+        pool = values.get("pool")
+        if values.get("timeout") is None and values.get("request_timeout") is None:
+            values["timeout"] = READ_SECONDS
+        if isinstance(pool, SessionPool) and not any(values.get(name) for name in CLIENT_ARGUMENTS):
+            values["http_async_client"] = pool.shared(
+                "sdk", lambda: openai.DefaultAsyncHttpxClient(verify=pool.tls)
+            )
+        return values
 
     @model_validator(mode="after")
     def _use_lean_transport(self) -> Self:
@@ -63,7 +78,7 @@ class CompatibleChatOpenAI(ChatOpenAI):
         """Close the connections that belong to this model alone."""
         if self._own_pool is not None:
             await self._own_pool.aclose()
-        # With a proxy the SDK's clients are this model's own; without one LangChain shares them.
+        # With a proxy LangChain builds clients for this model alone; else they are shared.
         if self.openai_proxy and self.http_async_client is not None:
             await self.http_async_client.aclose()
         if self.openai_proxy and self.http_client is not None:
@@ -83,7 +98,7 @@ class CompatibleChatOpenAI(ChatOpenAI):
 
     @override
     def _create_chat_result(
-        self, response: dict[str, Any] | OpenAIModel, generation_info: dict[str, Any] | None = None
+        self, response: dict[str, Any] | openai.BaseModel, generation_info: dict[str, Any] | None = None
     ) -> ChatResult:
         result = super()._create_chat_result(response, generation_info)
         body = response if isinstance(response, dict) else response.model_dump(warnings=False)
@@ -183,8 +198,6 @@ def _timeouts(timeout: object) -> tuple[float, float | None]:
     """Return the seconds to connect and to wait for data, from any form that the SDK takes."""
     if isinstance(timeout, int | float):
         return min(CONNECT_SECONDS, float(timeout)), float(timeout)
-    if isinstance(timeout, tuple | list) and len(timeout) >= 2:
-        return float(timeout[0]), float(timeout[1])
     if isinstance(timeout, httpx2.Timeout):
         return timeout.connect or CONNECT_SECONDS, timeout.read
     return CONNECT_SECONDS, READ_SECONDS

@@ -2,9 +2,10 @@
 
 import asyncio
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from types import MappingProxyType
+from typing import Protocol, TypeVar, cast
 
 import aiohttp
 import certifi
@@ -12,7 +13,15 @@ import certifi
 from deerflow.models.proxies import proxy_for
 
 KEEP_ALIVE_SECONDS = 60
+T = TypeVar("T", bound="Closable")
 NO_ENVIRONMENT: Mapping[str, str] = MappingProxyType({})
+
+
+class Closable(Protocol):
+    """Something that holds connections."""
+
+    async def aclose(self) -> None:
+        """Close them."""
 
 
 class SessionPool:
@@ -25,6 +34,7 @@ class SessionPool:
     def __init__(self, *, env: Mapping[str, str] = NO_ENVIRONMENT) -> None:
         self._env = env
         self._sessions: dict[asyncio.AbstractEventLoop, aiohttp.ClientSession] = {}
+        self._shared: dict[str, Closable] = {}
 
     async def session(self) -> aiohttp.ClientSession:
         """Return the session of the running loop."""
@@ -49,8 +59,16 @@ class SessionPool:
         """The certificates to trust: `SSL_CERT_FILE` where it is set, else certifi's."""
         return ssl.create_default_context(cafile=self._env.get("SSL_CERT_FILE") or certifi.where())
 
+    def shared(self, name: str, make: Callable[[], T]) -> T:
+        """Return what `make` made when `name` was first asked for; it is closed with the pool."""
+        if name not in self._shared:
+            self._shared[name] = make()
+        return cast(T, self._shared[name])
+
     async def aclose(self) -> None:
         """Close every connection."""
+        while self._shared:
+            await self._shared.popitem()[1].aclose()
         loop = asyncio.get_running_loop()
         session = self._sessions.pop(loop, None)
         if session is not None:

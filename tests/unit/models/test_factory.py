@@ -206,11 +206,9 @@ def test_two_entries_of_one_name_are_refused() -> None:
 
 
 @pytest.mark.parametrize("transport", ["lean", "sdk"])
-async def test_a_built_model_answers(
-    model: ScriptedModel, sdk_clients: dict[str, Any], transport: str
-) -> None:
+async def test_a_built_model_answers_until_the_factory_closes(model: ScriptedModel, transport: str) -> None:
     model.will_say(text("yes"))
-    factory = ModelFactory([entry(base_url=model.base_url, transport=transport, **sdk_clients)], env={})
+    factory = ModelFactory([entry(base_url=model.base_url, transport=transport)], env={})
 
     answer = await factory.create().ainvoke("hi")
     await factory.aclose()
@@ -218,6 +216,7 @@ async def test_a_built_model_answers(
     assert answer.text == "yes"
     assert answer.usage_metadata is not None
     assert model.requests[0].body["model"] == "provider/m"
+    await model.until(lambda m: m.open_connections == 0)
 
 
 def test_importing_the_models_imports_no_provider() -> None:
