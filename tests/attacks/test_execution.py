@@ -17,6 +17,14 @@ from .conftest import ALL, LIMITS, Ground, marked_processes
 MEGABYTE = 1_048_576
 
 
+def is_shared(name: str) -> bool:
+    return Path("/dev/shm", name).exists()
+
+
+def core_pattern() -> str:
+    return Path("/proc/sys/kernel/core_pattern").read_text()
+
+
 @pytest.mark.tiers(*ALL)
 async def test_x22_shell_words_in_arguments_that_we_build(ground: Ground) -> None:
     words = "$(touch pwned) `touch pwned`; touch pwned | touch pwned\ntouch pwned -e --help"
@@ -66,8 +74,8 @@ async def test_x24_a_fork_bomb_in_python(ground: Ground, memory: None) -> None:
 
 async def test_x24_the_number_of_processes_is_bounded(ground: Ground) -> None:
     result = await ground.python(
-        "import os, time\nn = 0\nfor _ in range(500):\n try:\n  if os.fork() == 0: time.sleep(9); os._exit(0)\n"
-        "  n += 1\n except OSError: break\nprint(n)"
+        "import os, time\nn = 0\nfor _ in range(500):\n"
+        " try:\n  if os.fork() == 0: time.sleep(9); os._exit(0)\n  n += 1\n except OSError: break\nprint(n)"
     )
 
     assert 10 < int(result.output) <= LIMITS.max_processes + 8
@@ -83,7 +91,8 @@ async def test_x25_a_memory_bomb(ground: Ground, memory: None) -> None:
 async def test_x25_memory_that_no_process_limit_counts(ground: Ground, memory: None) -> None:
     result = await ground.python(
         "import mmap, time\nareas = []\n"
-        "while True:\n m = mmap.mmap(-1, 16 << 20)\n m.write(b'x' * (16 << 20)); areas.append(m); time.sleep(.02)"
+        "while True:\n m = mmap.mmap(-1, 16 << 20)\n m.write(b'x' * (16 << 20))\n"
+        " areas.append(m); time.sleep(.02)"
     )
 
     assert result.exit_code != 0
@@ -108,7 +117,7 @@ async def test_x27_filling_temporary_places(ground: Ground) -> None:
 
     sizes = [int(line) for line in result.output.splitlines() if line.isdigit() and len(line) > 4]
     assert all(size <= LIMITS.max_file_mb * MEGABYTE for size in sizes)
-    assert not Path("/dev/shm/fill").exists()
+    assert not is_shared("fill")
 
 
 async def test_x28_filling_the_workspace_with_files(ground: Ground) -> None:
@@ -165,8 +174,8 @@ async def test_x32_output_that_is_no_text(ground: Ground) -> None:
 
 async def test_x33_a_daemon(ground: Ground) -> None:
     await ground.run(
-        "setsid sleep 60 >/dev/null 2>&1 & disown; (setsid bash -c '(sleep 60 &) & exec sleep 60' >/dev/null 2>&1 &);"
-        "nohup sleep 60 >/dev/null 2>&1 &"
+        "setsid sleep 60 >/dev/null 2>&1 & disown;"
+        "(setsid bash -c '(sleep 60 &) & exec sleep 60' >/dev/null 2>&1 &); nohup sleep 60 >/dev/null 2>&1 &"
     )
 
     assert marked_processes(ground.mark) == []
@@ -272,14 +281,15 @@ async def test_x42_typing_into_our_terminal(ground: Ground) -> None:
 
 
 async def test_x43_settings_of_the_kernel(ground: Ground) -> None:
-    before = Path("/proc/sys/kernel/core_pattern").read_text()
+    before = core_pattern()
 
     result = await ground.python(
         "import os\n"
         "for top in ('/proc/sys', '/sys'):\n"
         " for folder, _, names in os.walk(top):\n"
         "  for name in names:\n"
-        "   try: os.close(os.open(os.path.join(folder, name), os.O_WRONLY | os.O_NONBLOCK)); print('opened', folder, name)\n"
+        "   path = os.path.join(folder, name)\n"
+        "   try: os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK)); print('opened', path)\n"
         "   except OSError: pass\n"
         "for path in ('/proc/sysrq-trigger', '/proc/self/oom_score_adj', '/proc/self/uid_map', '/proc/kcore',"
         " '/proc/self/mem', '/proc/1/mem', '/dev/mem', '/dev/kmsg'):\n"
@@ -288,7 +298,7 @@ async def test_x43_settings_of_the_kernel(ground: Ground) -> None:
     )
 
     assert result.output == "end\n"
-    assert Path("/proc/sys/kernel/core_pattern").read_text() == before
+    assert core_pattern() == before
 
 
 async def test_x45_paths_of_the_host(ground: Ground) -> None:
@@ -383,13 +393,15 @@ async def test_x50_cancel_of_forty_detached_children_takes_less_than_a_second(gr
 async def test_deep_calls_into_the_kernel(ground: Ground) -> None:
     result = await ground.python(
         "import ctypes, os, platform\nlibc = ctypes.CDLL(None, use_errno=True)\n"
-        "calls = dict(io_uring_setup=425, bpf=321, perf_event_open=298, userfaultfd=323, keyctl=250, add_key=248,"
-        " open_by_handle_at=304, kexec_load=246, init_module=175, swapon=167, reboot=169, process_vm_readv=310,"
-        " pidfd_getfd=438, fsopen=430, open_tree=428, quotactl=179, syslog=103, acct=163, settimeofday=164)\n"
+        "calls = dict(io_uring_setup=425, bpf=321, perf_event_open=298, userfaultfd=323, keyctl=250,"
+        " add_key=248, open_by_handle_at=304, kexec_load=246, init_module=175, swapon=167, reboot=169,"
+        " process_vm_readv=310, pidfd_getfd=438, fsopen=430, open_tree=428, quotactl=179, syslog=103,"
+        " acct=163, settimeofday=164)\n"
         "assert platform.machine() == 'x86_64'\n"
         "for name, number in calls.items():\n"
         " ctypes.set_errno(0)\n"
-        " if libc.syscall(number, 0, 0, 0, 0, 0) >= 0 or ctypes.get_errno() != 1: print(name, ctypes.get_errno())\n"
+        " code = libc.syscall(number, 0, 0, 0, 0, 0)\n"
+        " if code >= 0 or ctypes.get_errno() != 1: print(name, code, ctypes.get_errno())\n"
         "for name, number in (('x32', 0x40000000 | 39),):\n"
         " pid = os.fork()\n"
         " if pid == 0: libc.syscall(number); os._exit(0)\n"

@@ -1,0 +1,165 @@
+"""X: what is left when the server dies, works for long, or loses its sandbox."""
+
+import asyncio
+import gc
+import os
+import random
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+import deerflow
+from deerflow.errors import SandboxUnavailableError
+from deerflow.sandbox import bwrap
+
+from .conftest import Ground, marked_processes
+
+VICTIM = Path(__file__).parent / "victim.py"
+SOURCES = Path(deerflow.__file__).parent.parent
+
+
+@asynccontextmanager
+async def victim(ground: Ground, command: str) -> AsyncIterator[asyncio.subprocess.Process]:
+    """Start a server of its own and wait until its sandbox works."""
+    users = str(ground.folders.root.parent.parent)
+    server = await asyncio.create_subprocess_exec(
+        *(sys.executable, str(VICTIM), ground.tier, users, ground.mark, command),
+        stdout=asyncio.subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(SOURCES)},
+    )
+    assert server.stdout is not None
+    try:
+        assert await asyncio.wait_for(server.stdout.readline(), 60) == b"ready\n"
+        yield server
+    finally:
+        if server.returncode is None:
+            server.kill()
+        await server.communicate()
+
+
+async def gone_after(ground: Ground) -> float:
+    """Return how long processes of the attack were still there."""
+    started = time.monotonic()
+    for _ in range(500):
+        if not marked_processes(ground.mark):
+            break
+        await asyncio.sleep(0.02)
+    return time.monotonic() - started
+
+
+async def test_x51_nothing_is_left_of_a_killed_server(ground: Ground) -> None:
+    command = "for i in $(seq 40); do setsid sleep 60 >/dev/null 2>&1 & done; echo begun; sleep 60"
+    async with victim(ground, command) as server:
+        assert server.stdout is not None
+        await asyncio.wait_for(server.stdout.readline(), 30)
+        assert len(marked_processes(ground.mark)) >= 40
+
+        server.kill()
+        await server.wait()
+
+        assert await gone_after(ground) < 1
+
+
+async def test_x51_nothing_is_left_of_a_server_killed_while_a_sandbox_starts(ground: Ground) -> None:
+    for moment in range(6):
+        async with victim(ground, "sleep 30") as server:
+            await asyncio.sleep(random.Random(moment).uniform(0, 0.04))
+
+            server.kill()
+            await server.wait()
+
+            assert await gone_after(ground) < 1
+
+
+def open_descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def mounts() -> int:
+    return len(Path("/proc/self/mounts").read_text().splitlines())
+
+
+def children() -> list[int]:
+    """Return our children, dead ones that nobody waited for included."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            if int(entry.read_text().rpartition(")")[2].split()[1]) == os.getpid():
+                found.append(int(entry.parent.name))
+        except (OSError, ValueError):
+            continue
+    return found
+
+
+def own_groups() -> int:
+    """Return how many control groups of this process there are."""
+    return len(list(Path("/sys/fs/cgroup").glob(f"**/deerflow-{os.getpid()}-*")))
+
+
+async def test_x52_a_thousand_commands_leave_nothing(ground: Ground, memory: None) -> None:
+    rounds = 1000 if ground.tier == "isolated" and os.geteuid() == 0 else 150
+    await ground.run("true")
+    gc.collect()
+    before = open_descriptors(), mounts(), children()
+    at_once = asyncio.Semaphore(6)
+
+    async def one(number: int) -> str:
+        async with at_once:
+            return (await ground.run(f"echo {number}")).output
+
+    outputs = await asyncio.gather(*(one(number) for number in range(rounds)))
+
+    assert outputs == [f"{number}\n" for number in range(rounds)]
+    gc.collect()
+    assert (open_descriptors(), mounts(), children()) == before
+    await ground.provider.aclose()
+    assert own_groups() == 0
+
+
+@pytest.mark.tiers("isolated")
+async def test_x54_without_bwrap_nothing_runs(
+    ground: Ground, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await ground.run("true")
+    monkeypatch.setattr(bwrap, "SYSTEM_PATH", str(tmp_path))
+    monkeypatch.setattr(bwrap, "PACKAGE", "no_such_package")
+
+    with pytest.raises(SandboxUnavailableError, match=r"bubblewrap.*apt install"):
+        await ground.run(f"echo bad > {ground.canary}")
+
+    await ground.sandbox.write_file("note.txt", "files go on")
+    assert await ground.sandbox.read_file("note.txt") == "files go on"
+    tested = await ground.provider.self_test()
+    assert not tested.ok
+    assert "apt install" in (tested.fix or "")
+
+
+@pytest.mark.tiers("isolated")
+async def test_x54_a_kernel_without_user_namespaces(
+    ground: Ground, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await ground.run("true")
+    broken = ground.outside.parent / "bwrap"
+    broken.write_text("#!/bin/sh\necho 'bwrap: No permissions to create new namespace' >&2\nexit 1\n")
+    broken.chmod(0o755)
+    monkeypatch.setattr(bwrap, "SYSTEM_PATH", str(broken.parent))
+
+    with pytest.raises(SandboxUnavailableError, match=r"user namespaces.*sysctl"):
+        await ground.run(f"echo bad > {ground.canary}")
+
+
+@pytest.mark.tiers("isolated")
+async def test_x54_a_sandbox_that_does_not_hold_runs_nothing(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leaky = ground.outside.parent / "bwrap"
+    leaky.write_text('#!/bin/bash\nwhile [ "$1" != -- ]; do shift; done; shift; cd /tmp; exec "$@"\n')
+    leaky.chmod(0o755)
+    monkeypatch.setattr(bwrap, "SYSTEM_PATH", str(leaky.parent))
+
+    with pytest.raises(SandboxUnavailableError, match="does not hold"):
+        await ground.run(f"echo bad > {ground.canary}")
