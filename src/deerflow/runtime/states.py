@@ -62,26 +62,33 @@ class ThreadStates:
         for part in values if isinstance(values, Sequence) else [values or {}]:
             merged.update(part)
         config = _config(thread_id, checkpoint_id)
-        if checkpoint_id and await self.latest(thread_id, checkpoint_id=checkpoint_id) is None:
+        snapshot = await self.latest(thread_id, checkpoint_id=checkpoint_id)
+        if checkpoint_id and snapshot is None:
             raise InvalidInputError(f"thread {thread_id} has no checkpoint '{checkpoint_id}'")
+        writes = _writes(merged, present=snapshot.values if snapshot else {})
         try:
-            await self._reader.update(config, _writes(merged), as_node=as_node)
+            await self._reader.update(config, writes, as_node=as_node)
         except InvalidUpdateError as error:
             raise InvalidInputError(f"the state cannot be updated like this: {error}") from error
 
 
-def _writes(values: Mapping[str, Any]) -> dict[str, Any]:
+def _writes(values: Mapping[str, Any], *, present: Mapping[str, Any]) -> dict[str, Any]:
     unknown = sorted(set(values) - _KNOWN)
     if unknown:
         raise InvalidInputError(f"values has unknown keys {unknown}; known are {sorted(_KNOWN)}")
-    return {key: _write(key, value) for key, value in values.items()}
+    fitting = {key: _fitting(key, value) for key, value in values.items()}
+    return {
+        # A channel without a value would take the wrapper itself for its first one.
+        key: Overwrite(value) if key in present and key != "messages" else value
+        for key, value in fitting.items()
+    }
 
 
-def _write(key: str, value: Any) -> Any:
+def _fitting(key: str, value: Any) -> Any:
     if key == "messages":
         return parse_messages(value)
     try:
-        return Overwrite(_SHAPES[key].validate_python(value, strict=True))
+        return _SHAPES[key].validate_python(value, strict=True)
     except ValidationError as error:
         wrong = error.errors(include_url=False, include_input=False)[0]
         place = ".".join(map(str, ("values", key, *wrong["loc"])))
