@@ -50,7 +50,7 @@ def test_an_artifact_opens_and_its_citation_leads_to_the_line(page: Browser, mod
     page.click("Open report.md", nth=0)
 
     page.waits_for("aside h1:has-text('Report')")
-    page.click("notes.md", within={"css": "aside"})
+    page.click("notes.md", role="link", within={"css": "aside"})
     page.waits_for("aside [aria-current=location]:has-text('Alpha is simple.')")
     page.do("press", target={"css": "body"}, key="Escape")
     page.do("see", target={"css": "aside"}, state="detached")
@@ -79,4 +79,5 @@ def test_an_html_artifact_is_shown_without_scripts_or_network(
     page.waits_for("aside iframe")
     page.sees("Scripts and remote content are off")
     assert page.evaluate("window.hacked === undefined")
-    assert page.do("attribute", target={"css": "aside iframe"}, name="sandbox") == ""
+    rights = page.do("attribute", target={"css": "aside iframe"}, name="sandbox")
+    assert rights == "allow-popups allow-popups-to-escape-sandbox"

@@ -82,7 +82,7 @@ export const en = {
   steps: "Steps",
   taskStatus: { running: "running", completed: "done", failed: "failed", cancelled: "cancelled", timed_out: "timed out" },
   stepStatus: { running: "running", done: "done", failed: "failed", stopped: "stopped" },
-  tasksRunning: (running: number, total: number) => `Sub-agents: ${total - running} of ${total} done`,
+  tasksRunning: (running: number, total: number) => `Sub-agents: ${total - running} of ${total} finished`,
   subagent: "Sub-agent",
   question: "DeerFlow asks",
   answered: "You answered",

@@ -84,7 +84,7 @@ export const zh: Words = {
   steps: "步骤",
   taskStatus: { running: "进行中", completed: "完成", failed: "失败", cancelled: "已取消", timed_out: "超时" },
   stepStatus: { running: "进行中", done: "完成", failed: "失败", stopped: "已停止" },
-  tasksRunning: (running, total) => `子智能体：已完成 ${total - running}/${total}`,
+  tasksRunning: (running, total) => `子智能体：已结束 ${total - running}/${total}`,
   subagent: "子智能体",
   question: "DeerFlow 想确认",
   answered: "你的回答",

@@ -1,6 +1,6 @@
 import { FileText } from "lucide-react";
 import type { ReactNode } from "react";
-import { fileName } from "../api/artifacts.ts";
+import { artifactUrl, fileName } from "../api/artifacts.ts";
 import { useWords } from "../text/index.ts";
 import { useArtifacts } from "./ArtifactContext.ts";
 import { hostOf, linkTarget } from "./links.ts";
@@ -20,16 +20,21 @@ export function MarkdownLink({ href, children }: { readonly href: string | undef
 
   if (target.kind === "refused") return <span title={href}>{label}</span>;
   if (target.kind === "artifact") {
+    // A link and no button, so that it wraps like text; opened apart it leads to the file itself.
     return (
-      <button
-        type="button"
-        className={citation === null ? "link inline cursor-pointer text-left text-accent underline underline-offset-2" : CHIP}
+      <a
+        href={artifactUrl(artifacts.threadId, target.place.path)}
+        className={citation === null ? "link" : CHIP}
         title={words.opensFile(fileName(target.place.path))}
-        onClick={() => artifacts.open(target.place)}
+        onClick={(event) => {
+          if (event.ctrlKey || event.metaKey || event.shiftKey) return;
+          event.preventDefault();
+          artifacts.open(target.place);
+        }}
       >
         {citation !== null && <FileText aria-hidden size={12} className="shrink-0" />}
         {label}
-      </button>
+      </a>
     );
   }
   return (

@@ -8,11 +8,11 @@ export const TaskCards = memo(function TaskCards({ tasks }: { readonly tasks: re
   const words = useWords();
   const running = tasks.filter((task) => task.status === "running").length;
   return (
-    <section aria-label={words.subagents} className="space-y-2">
+    <section aria-label={words.subagents} className="@container space-y-2">
       {tasks.length > 1 && <h3 className="text-xs text-muted">{words.tasksRunning(running, tasks.length)}</h3>}
-      <ul className="grid gap-2 sm:grid-cols-2">
+      <ul className="grid gap-2 @lg:grid-cols-2">
         {tasks.map((task, index) => (
-          <li key={task.id || index} className={tasks.length === 1 ? "sm:col-span-2" : "min-w-0"}>
+          <li key={task.id || index} className={tasks.length === 1 ? "@lg:col-span-2" : "min-w-0"}>
             <TaskCard task={task} />
           </li>
         ))}

@@ -40,9 +40,9 @@ describe("an answer's Markdown", () => {
   test("opens files that are only named, wherever the name ends", () => {
     const html = draw("It is at /mnt/user-data/outputs/my-report.md. (See /mnt/user-data/uploads/笔记.md)。");
 
-    expect(html.match(/<button/g)).toHaveLength(2);
-    expect(html).toContain(">/mnt/user-data/outputs/my-report.md</button>. (See ");
-    expect(html).toContain(">/mnt/user-data/uploads/笔记.md</button>)。");
+    expect(html.match(/<a /g)).toHaveLength(2);
+    expect(html).toContain(">/mnt/user-data/outputs/my-report.md</a>. (See ");
+    expect(html).toContain(">/mnt/user-data/uploads/笔记.md</a>)。");
   });
 
   test("draws citations as chips and tables that can scroll", () => {
