@@ -25,17 +25,7 @@ def test_every_attack_is_refused_without_root_too() -> None:
         os.chown(home, NOBODY, NOBODY)
 
         finished = subprocess.run(
-            [
-                python,
-                "-m",
-                "pytest",
-                "-q",
-                "-p",
-                "no:cacheprovider",
-                "-rs",
-                "tests/attacks",
-                "tests/unit/sandbox",
-            ],
+            [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-rs", "tests/attacks"],
             cwd=root,
             env={"PATH": os.environ["PATH"], "HOME": str(home), "PYTHONDONTWRITEBYTECODE": "1"},
             user=NOBODY,
