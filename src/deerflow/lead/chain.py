@@ -9,15 +9,18 @@ from deerflow.agents.middlewares import (
     ClarificationMiddleware,
     DanglingToolCallMiddleware,
     HouseMiddleware,
+    InputSanitizingMiddleware,
     MalformedCallMiddleware,
     ReadyToolsMiddleware,
     SubagentLimitMiddleware,
     TitleMiddleware,
     ToolErrorMiddleware,
     ToolOfferMiddleware,
+    ToolResultLabelMiddleware,
     TurnStartMiddleware,
     UploadsMiddleware,
     ViewImageMiddleware,
+    check_order,
 )
 from deerflow.config import Settings
 
@@ -36,8 +39,10 @@ def build_chain(
     chain: list[HouseMiddleware] = [
         TurnStartMiddleware(title=settings.title),  # lead: folders, uploads and title before all else
         *_title_by_model(settings, model),  # lead: outside the rest, it only watches the first call
+        InputSanitizingMiddleware(),  # both: before anything of ours stands beside the user's words
         UploadsMiddleware(),  # lead: files are named before anything counts or repairs
         DanglingToolCallMiddleware(),  # both: after whatever changes the history, before the model sees it
+        ToolResultLabelMiddleware(),  # both: every result that goes out is framed, whoever put it there
         ViewImageMiddleware(),  # both: behind the repaired history, as the newest thing the model sees
         ToolErrorMiddleware(),  # both: outermost around tools, so that nothing a tool does ends the run
         ToolOfferMiddleware(),  # both: what is on offer is settled just before the call
@@ -46,7 +51,9 @@ def build_chain(
         MalformedCallMiddleware(),  # both: all above see only calls they can count
         ReadyToolsMiddleware(),  # both, innermost: nobody looks at a tool after this
     ]
-    return [middleware for middleware in chain if audience in middleware.audience]
+    chain = [middleware for middleware in chain if audience in middleware.audience]
+    check_order(chain)
+    return chain
 
 
 def _title_by_model(settings: Settings, model: ModelByName) -> list[HouseMiddleware]:

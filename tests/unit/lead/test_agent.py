@@ -67,27 +67,12 @@ def test_the_chain_has_one_node_and_says_for_whom_each_part_is(lead: Lead) -> No
         for audience in (Audience.LEAD, Audience.SUBAGENT)
     }
 
-    assert chain[Audience.LEAD] == [
-        "TurnStartMiddleware",
-        "TitleMiddleware",
-        "UploadsMiddleware",
-        "DanglingToolCallMiddleware",
-        "ViewImageMiddleware",
-        "ToolErrorMiddleware",
-        "ToolOfferMiddleware",
-        "SubagentLimitMiddleware",
-        "ClarificationMiddleware",
-        "MalformedCallMiddleware",
-        "ReadyToolsMiddleware",
-    ]
-    assert chain[Audience.SUBAGENT] == [
-        "DanglingToolCallMiddleware",
-        "ViewImageMiddleware",
-        "ToolErrorMiddleware",
-        "ToolOfferMiddleware",
-        "MalformedCallMiddleware",
-        "ReadyToolsMiddleware",
-    ]
+    lead_only = [name for name in chain[Audience.LEAD] if name not in chain[Audience.SUBAGENT]]
+    assert {"TurnStartMiddleware", "TitleMiddleware", "UploadsMiddleware", "SubagentLimitMiddleware"} <= set(
+        lead_only
+    )
+    assert [name for name in chain[Audience.LEAD] if name not in lead_only] == chain[Audience.SUBAGENT]
+    assert chain[Audience.LEAD][-1] == "ReadyToolsMiddleware"
     assert set(lead.agent.nodes) == {"__start__", "TurnStartMiddleware.before_agent", "model", "tools"}
 
 

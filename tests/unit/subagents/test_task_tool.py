@@ -166,7 +166,7 @@ async def test_a_type_of_ones_own_gets_its_model_its_tools_and_its_prompt(
 
     asked = model.requests[1]
     assert "- reader: Reads." in model.requests[0].system
-    assert (asked.system, asked.tools, asked.body["model"]) == (
+    assert (asked.system.partition("\n\n<data_rule>")[0], asked.tools, asked.body["model"]) == (
         "You only read.",
         ["ls", "read_file"],
         "small",

@@ -1,5 +1,6 @@
-"""What every middleware of the house has in common: it says for whom it is."""
+"""What every middleware of the house has in common: for whom it is, and where in the chain it stands."""
 
+from collections.abc import Iterator, Sequence
 from enum import Flag, auto
 from typing import Any, ClassVar
 
@@ -22,3 +23,34 @@ class HouseMiddleware(AgentMiddleware[ThreadState, RunContext, Any]):
 
     audience: ClassVar[Audience] = Audience.BOTH
     """Which agents get it."""
+    after: ClassVar[tuple[str, ...]] = ()
+    """Classes that stand further out where they are in the chain."""
+    before: ClassVar[tuple[str, ...]] = ()
+    """Classes that stand further in where they are in the chain."""
+
+
+def check_order(chain: Sequence[HouseMiddleware]) -> None:
+    """Raise when a chain breaks what one of its middlewares declares: order is behaviour."""
+    faults = [*_unknown(chain), *_misplaced(chain)]
+    if faults:
+        raise ValueError(f"the chain is in a wrong order: {'; '.join(faults)}")
+
+
+def _unknown(chain: Sequence[HouseMiddleware]) -> Iterator[str]:
+    known = {cls.__name__ for cls in HouseMiddleware.__subclasses__()}
+    for middleware in chain:
+        for name in (*middleware.after, *middleware.before):
+            if name not in known:
+                yield f"{type(middleware).__name__} names {name}, which is no middleware"
+
+
+def _misplaced(chain: Sequence[HouseMiddleware]) -> Iterator[str]:
+    place = {type(middleware).__name__: index for index, middleware in enumerate(chain)}
+    for middleware in chain:
+        name = type(middleware).__name__
+        for outer in middleware.after:
+            if place.get(outer, -1) > place[name]:
+                yield f"{name} must come after {outer}"
+        for inner in middleware.before:
+            if place.get(inner, len(chain)) < place[name]:
+                yield f"{name} must come before {inner}"

@@ -19,6 +19,8 @@ INTERRUPTED = "This call was interrupted and has no result. Make it again if you
 class DanglingToolCallMiddleware(HouseMiddleware):
     """Answers every unanswered tool call in the request."""
 
+    after = ("UploadsMiddleware",)
+
     @override
     async def awrap_model_call(self, request: ModelCall, handler: ModelHandler) -> ModelAnswer:
         messages = with_answers(request.messages)

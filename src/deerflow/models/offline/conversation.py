@@ -15,6 +15,7 @@ DEFAULT_LIMIT = 3
 
 _LIMIT = re.compile(r"<subagent_system\b[^>]*\blimit=[\"']?(\d+)")
 _LEADING_BLOCK = re.compile(r"\s*<([a-zA-Z][\w-]*)(?:\s[^>]*)?>.*?</\1>\s*", re.S)
+_FRAME = re.compile(r"\A<tool-result>\n(.*)\n</tool-result>\Z", re.S)
 _UPLOADS = re.compile(r"<(uploaded_files|current_uploads)\b[^>]*>(.*?)</\1>", re.S)
 _UPLOAD_LINE = re.compile(r"^\s*(?:[-*]\s+)?(?:Path:\s*)?(/mnt/.+?)(?:\s+\([^()]*\))?\s*$", re.M)
 _INTERRUPTED = re.compile(r"\binterrupted\b.*\bno result\b", re.I)
@@ -89,12 +90,12 @@ def _answered(message: AIMessage, results: dict[str, ToolMessage]) -> list[Any]:
     return [
         call
         for call in message.tool_calls
-        if call["id"] in results and not _INTERRUPTED.search(results[call["id"]].text[:200])
+        if call["id"] in results and not _INTERRUPTED.search(results[call["id"]].text[:220])
     ]
 
 
 def _step(name: str, args: dict[str, Any], result: ToolMessage) -> Step:
-    text = result.text
+    text = _FRAME.sub(r"\1", result.text)  # the harness frames what came from outside
     return Step(name, args, text, result.status == "error" or _reads_as_failure(text, args))
 
 

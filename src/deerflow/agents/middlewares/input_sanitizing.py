@@ -1,0 +1,50 @@
+"""Keeps users, and texts they paste, from speaking with the harness's voice.
+
+Tags that mean something in our prompts become mere words, in the request only: what is stored and shown
+stays what was written.
+"""
+
+from typing import Any
+
+from langchain_core.messages import AnyMessage, HumanMessage
+from typing_extensions import override
+
+from deerflow.agents.middlewares.base import HouseMiddleware
+from deerflow.agents.middlewares.tags import neutralise
+from deerflow.agents.types import ModelAnswer, ModelCall, ModelHandler
+
+
+class InputSanitizingMiddleware(HouseMiddleware):
+    """Neutralises framework tags in user messages."""
+
+    # All of these add tags of our own to the request, which must stay.
+    before = ("UploadsMiddleware",)
+
+    @override
+    async def awrap_model_call(self, request: ModelCall, handler: ModelHandler) -> ModelAnswer:
+        messages = sanitised(request.messages)
+        return await handler(request if messages is request.messages else request.override(messages=messages))
+
+
+def sanitised(messages: list[AnyMessage]) -> list[AnyMessage]:
+    """Return `messages` without forged tags in user messages; the same list where there are none."""
+    cleaned = [_clean(message) if isinstance(message, HumanMessage) else message for message in messages]
+    is_same = all(new is old for new, old in zip(cleaned, messages, strict=True))
+    return messages if is_same else cleaned
+
+
+def _clean(message: HumanMessage) -> HumanMessage:
+    content = message.content
+    if isinstance(content, str):
+        text = neutralise(content)
+        return message if text == content else message.model_copy(update={"content": text})
+    blocks = [_clean_block(block) for block in content]
+    return message if blocks == content else message.model_copy(update={"content": blocks})
+
+
+def _clean_block(block: str | dict[Any, Any]) -> str | dict[Any, Any]:
+    if isinstance(block, str):
+        return neutralise(block)
+    if isinstance(block.get("text"), str):
+        return {**block, "text": neutralise(block["text"])}
+    return block

@@ -1,0 +1,41 @@
+"""The tags by which the harness speaks to the model, and how nobody else gets to use them."""
+
+import re
+
+from langchain_core.messages import HumanMessage
+
+FRAMEWORK_TAGS = (
+    "system-reminder",
+    "conversation-summary",
+    "tool-result",
+    "uploaded_files",
+    "current_uploads",
+    "subagent_system",
+    "clarification_system",
+    "skill_system",
+    "critical_reminders",
+    "thinking_style",
+    "response_style",
+    "working_directory",
+    "todo_list_system",
+    "memory",
+    "soul",
+    "system",
+)
+"""Tags that carry weight in our prompts; all other markup in a message is the writer's own business."""
+
+_FORGED = re.compile(
+    rf"<(?=\s*/?\s*(?:{'|'.join(map(re.escape, FRAMEWORK_TAGS))})(?![\w-])|\|[\w-]{{1,40}}\|>)", re.IGNORECASE
+)
+
+
+def neutralise(text: str) -> str:
+    """Return `text` with forged tags, and the special tokens of chat templates, as mere words."""
+    return _FORGED.sub("&lt;", text) if "<" in text else text
+
+
+def reminder(text: str) -> HumanMessage:
+    """Return a message in which the harness speaks; it is part of one request and never stored."""
+    return HumanMessage(
+        f"<system-reminder>\n{text}\n</system-reminder>", additional_kwargs={"hide_from_ui": True}
+    )

@@ -1,0 +1,60 @@
+"""The chain's order is declared by its members and checked when it is built."""
+
+import pytest
+
+from deerflow.agents.middlewares import (
+    Audience,
+    DanglingToolCallMiddleware,
+    HouseMiddleware,
+    InputSanitizingMiddleware,
+    UploadsMiddleware,
+    check_order,
+)
+from deerflow.config import Settings
+from deerflow.lead.chain import build_chain
+
+
+def chain(audience: Audience) -> list[HouseMiddleware]:
+    return build_chain(Settings(), audience=audience, model=lambda name: None, subagent_limit=3)  # type: ignore[arg-type,return-value]
+
+
+def test_a_chain_in_the_wrong_order_is_refused_with_what_to_move() -> None:
+    with pytest.raises(ValueError, match="InputSanitizingMiddleware must come before UploadsMiddleware"):
+        check_order([UploadsMiddleware(), InputSanitizingMiddleware()])
+    with pytest.raises(ValueError, match="DanglingToolCallMiddleware must come after UploadsMiddleware"):
+        check_order([DanglingToolCallMiddleware(), UploadsMiddleware()])
+
+
+def test_middlewares_that_are_switched_off_do_not_matter() -> None:
+    check_order([DanglingToolCallMiddleware()])
+
+
+def test_a_declaration_that_names_nobody_is_refused() -> None:
+    lost = DanglingToolCallMiddleware()
+    lost.after = ("NobodyMiddleware",)  # type: ignore[misc]
+
+    with pytest.raises(ValueError, match="NobodyMiddleware, which is no middleware"):
+        check_order([lost])
+
+
+@pytest.mark.parametrize("audience", [Audience.LEAD, Audience.SUBAGENT])
+def test_each_kind_of_agent_gets_only_what_is_for_it(audience: Audience) -> None:
+    built = chain(audience)
+
+    assert all(audience in middleware.audience for middleware in built)
+    assert len({type(middleware) for middleware in built}) == len(built)
+
+
+def test_the_chain_has_at_most_one_node() -> None:
+    hooks = ("before_agent", "before_model", "after_model", "after_agent")
+    nodes = [
+        middleware
+        for middleware in chain(Audience.LEAD)
+        if any(
+            getattr(type(middleware), name) is not getattr(HouseMiddleware, name)
+            for hook in hooks
+            for name in (hook, f"a{hook}")
+        )
+    ]
+
+    assert [type(middleware).__name__ for middleware in nodes] == ["TurnStartMiddleware"]
