@@ -50,17 +50,18 @@ $(UV):
 	$(PYTHON) -m venv .boot
 	.boot/bin/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
 
-.venv/bin/python: $(UV)
+# Its configuration stands for the environment: bin/python is a link to a file with a date of its own.
+.venv/pyvenv.cfg: | $(UV)
 	$(UV) venv --quiet --python $(PYTHON) .venv
 
 # A marker says which lock the environment was made from; the larger set serves both.
-.venv/.run: .venv/bin/python requirements/run.lock pyproject.toml
+.venv/.run: .venv/pyvenv.cfg requirements/run.lock pyproject.toml
 	@test .venv/.dev -nt requirements/dev.lock -a .venv/.dev -nt pyproject.toml || { \
 	  $(UV) pip sync --quiet --python .venv/bin/python requirements/run.lock && \
 	  $(UV) pip install --quiet --python .venv/bin/python --no-deps --editable . ; }
 	@touch $@
 
-.venv/.dev: .venv/bin/python requirements/dev.lock pyproject.toml
+.venv/.dev: .venv/pyvenv.cfg requirements/dev.lock pyproject.toml
 	$(UV) pip sync --quiet --python .venv/bin/python requirements/dev.lock
 	$(UV) pip install --quiet --python .venv/bin/python --no-deps --editable .
 	@touch $@ .venv/.run

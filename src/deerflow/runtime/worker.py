@@ -17,6 +17,7 @@ from deerflow.context import RunContext
 from deerflow.domain import RunRecord, RunStatus, ThreadStatus
 from deerflow.errors import DeerFlowError, StaleAttemptError
 from deerflow.observability.logs import Redactor
+from deerflow.models import explain
 from deerflow.runtime.inputs import graph_input
 from deerflow.runtime.run_log import RunLog
 from deerflow.runtime.stream_bridge import StreamBridge
@@ -219,6 +220,8 @@ def _failed(run: RunRecord, error: Exception, tally: Tally) -> RunEnd:
             )
         case DeerFlowError():
             text = str(error)
+        case _ if (told := explain(error)) is not None:
+            text = str(told)
         case _:
             logger.exception("run %s failed", run.id, exc_info=error)
             text = str(error) or type(error).__name__
