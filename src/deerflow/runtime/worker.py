@@ -16,8 +16,8 @@ from deerflow.config import Paths, Settings
 from deerflow.context import RunContext
 from deerflow.domain import RunRecord, RunStatus, ThreadStatus
 from deerflow.errors import DeerFlowError, StaleAttemptError
-from deerflow.observability.logs import Redactor
 from deerflow.models import explain
+from deerflow.observability.logs import Redactor
 from deerflow.runtime.inputs import graph_input
 from deerflow.runtime.run_log import RunLog
 from deerflow.runtime.stream_bridge import StreamBridge
