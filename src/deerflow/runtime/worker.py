@@ -224,7 +224,7 @@ def _failed(run: RunRecord, error: Exception, tally: Tally) -> RunEnd:
             text = str(told)
         case _:
             logger.exception("run %s failed", run.id, exc_info=error)
-            text = str(error) or type(error).__name__
+            text = f"The run failed unexpectedly ({type(error).__name__}); the server's log says why."
     return _ended(
         RunStatus.ERROR,
         tally,
