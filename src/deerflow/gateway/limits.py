@@ -23,8 +23,12 @@ class BodyLimit:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        most = self._limit(scope["path"])
-        announced = Headers(scope=scope).get("content-length", "0")
+        most, headers = self._limit(scope["path"]), Headers(scope=scope)
+        announced = headers.get("content-length", "0")
+        if "content-length" in headers and "transfer-encoding" in headers:
+            # A proxy may believe the other one, and take the rest of this body for somebody's request.
+            await _answer(400, "send Content-Length or Transfer-Encoding, not both")(scope, receive, send)
+            return
         if announced.isdigit() and int(announced) > most:
             await _drain(receive)
             await _refuse(most)(scope, receive, send)
@@ -73,7 +77,11 @@ async def _drain(receive: Receive) -> None:
 
 
 def _refuse(most: int) -> JSONResponse:
-    return JSONResponse({"detail": _too_large(most)}, _TOO_LARGE, headers={"Connection": "close"})
+    return _answer(_TOO_LARGE, _too_large(most))
+
+
+def _answer(status: int, detail: str) -> JSONResponse:
+    return JSONResponse({"detail": detail}, status, headers={"Connection": "close"})
 
 
 def _too_large(most: int) -> str:

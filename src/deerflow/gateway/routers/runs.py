@@ -131,7 +131,8 @@ async def join_run(
     return await _final_values(house, run_id)
 
 
-@router.api_route("/threads/{thread_id}/runs/{run_id}/stream", methods=["GET", "POST"])
+@router.get("/threads/{thread_id}/runs/{run_id}/stream")
+@router.post("/threads/{thread_id}/runs/{run_id}/stream")
 async def join_stream(
     thread_id: ThreadPath,
     run_id: str,
