@@ -5,6 +5,8 @@ import json
 import os
 import shutil
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 WEB = ROOT / "web"
 STATIC = ROOT / "src/deerflow/gateway/static"
 SOURCES = ("src", "public", "index.html", "vite.config.ts", "package-lock.json")
-BUILD_SECONDS = 300
+SETUP_SECONDS = 300
 Target = dict[str, Any]
 
 
@@ -97,35 +99,43 @@ class Browser:
 
 def find_chromium() -> str:
     """Return an installed Chromium; as root on Debian, install one."""
-    named = os.environ.get("CHROMIUM_PATH")
-    found = (
-        named or shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    )
-    if found:
-        return found
-    apt = shutil.which("apt-get")
-    if apt is None or os.geteuid() != 0:
-        raise PageUnavailableError("no Chromium here: install one, or set CHROMIUM_PATH")
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "timeout": BUILD_SECONDS}
-    subprocess.run([apt, "update"], check=False, **quiet)  # type: ignore[call-overload]
-    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    subprocess.run([apt, "install", "-y", "chromium"], check=False, env=environment, **quiet)  # type: ignore[call-overload]
-    installed = shutil.which("chromium")
-    if installed is None:
-        raise PageUnavailableError("no Chromium here, and apt-get could not install it")
-    return installed
+    with _alone():
+        found = os.environ.get("CHROMIUM_PATH") or _installed() or _install()
+    if found is None:
+        raise PageUnavailableError("no Chromium here: install one, or name one with CHROMIUM_PATH")
+    return found
 
 
 def build_page() -> None:
-    """Build the page unless what is there is newer than its sources; safe beside other test processes."""
+    """Build the page unless what is there is newer than its sources."""
     if shutil.which("npm") is None:
         raise PageUnavailableError("no npm here: install Node.js 20.19 or newer")
+    with _alone():
+        if not (WEB / "node_modules/playwright-core").is_dir():
+            _run(["npm", "ci"])
+        if not _is_built():
+            _run(["npm", "run", "build"])
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """Let one test process at a time change what all of them use."""
     with (WEB / ".build.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (WEB / "node_modules/playwright-core").is_dir():
-            _npm("ci")
-        if not _is_built():
-            _npm("run", "build")
+        yield
+
+
+def _installed() -> str | None:
+    names = ("chromium", "chromium-browser", "google-chrome")
+    return next((path for name in names if (path := shutil.which(name))), None)
+
+
+def _install() -> str | None:
+    if shutil.which("apt-get") is None or os.geteuid() != 0:
+        return None
+    _run(["apt-get", "update"])
+    _run(["apt-get", "install", "-y", "chromium"])
+    return _installed()
 
 
 def _is_built() -> bool:
@@ -137,8 +147,14 @@ def _is_built() -> bool:
     return all(file.stat().st_mtime <= built for file in files if ".test." not in file.name)
 
 
-def _npm(*arguments: str) -> None:
+def _run(command: list[str]) -> None:
     done = subprocess.run(
-        ["npm", *arguments], cwd=WEB, capture_output=True, text=True, timeout=BUILD_SECONDS, check=False
+        command,
+        cwd=WEB,
+        env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"},
+        capture_output=True,
+        text=True,
+        timeout=SETUP_SECONDS,
+        check=False,
     )
-    assert done.returncode == 0, f"npm {' '.join(arguments)} failed:\n{done.stdout}\n{done.stderr}"
+    assert done.returncode == 0, f"{' '.join(command)} failed:\n{done.stdout}\n{done.stderr}"

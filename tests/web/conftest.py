@@ -4,11 +4,21 @@ Gateway and browser are started once for all tests here; each test has threads a
 """
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from support.gateway import Gateway, running_gateway
 from support.model_server import ScriptedModel
 from web.browser import Browser, PageUnavailableError, build_page, find_chromium
+
+SETUP_SECONDS = 900
+"""On a fresh machine the first test here may install Chromium and build the page."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.parent == Path(__file__).parent:
+            item.add_marker(pytest.mark.timeout(SETUP_SECONDS))
 
 
 @pytest.fixture(scope="session")

@@ -58,6 +58,22 @@ def test_leaving_a_thread_leaves_its_run_alone(page: Browser, model: ScriptedMod
     page.sees("slow but sure answer")
 
 
+def test_a_draft_survives_a_look_at_another_thread(page: Browser, model: ScriptedModel) -> None:
+    model.will_say(text("Short answer."))
+    page.say("A short question")
+    page.sees("Short answer.")
+    page.waits_until_idle()
+    page.do("fill", target={"label": "Message to DeerFlow"}, value="half a thought")
+
+    page.click("New chat")
+    page.sees("What should get done?")
+    assert page.evaluate("document.getElementById('message').value") == ""
+    page.do("click", target={"css": "nav li:first-child button[title]", "nth": 0})
+
+    page.sees("Short answer.")
+    assert page.evaluate("document.getElementById('message').value") == "half a thought"
+
+
 def test_the_page_speaks_chinese_and_remembers_light_or_dark(page: Browser, gateway: Gateway) -> None:
     page.open(gateway.url, locale="zh-CN", colorScheme="dark")
 

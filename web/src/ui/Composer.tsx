@@ -49,7 +49,8 @@ export function Composer(props: Props) {
 
   function onKeyDown(event: KeyboardEvent): void {
     // While an input method composes (Chinese, Japanese…), Enter chooses a candidate.
-    if (event.key !== "Enter" || event.shiftKey || event.nativeEvent.isComposing) return;
+    const isComposing = event.nativeEvent.isComposing || event.keyCode === 229; // Safari ends composing one event early
+    if (event.key !== "Enter" || event.shiftKey || isComposing) return;
     event.preventDefault();
     if (canSend) onSend();
   }

@@ -19,6 +19,7 @@ import type { Reply } from "./QuestionCard.tsx";
 import { RunStatusLine } from "./RunStatusLine.tsx";
 import { TodoList } from "./TodoList.tsx";
 import { useAttachments } from "./useAttachments.ts";
+import { useDraft } from "./useDraft.ts";
 import { useDropZone } from "./useDropZone.ts";
 import { useStickyScroll } from "./useStickyScroll.ts";
 
@@ -41,7 +42,7 @@ export function ThreadPane(props: Props) {
   const { threadId, isNew, models, preferences, onChoose, isSidebarOpen, onSidebar, onCreated, onChanged } = props;
   const words = useWords();
   const [conversation, view] = useConversation(threadId, isNew);
-  const [draft, setDraft] = useState("");
+  const [draft, setDraft] = useDraft(threadId, isNew);
   const [isWaiting, setIsWaiting] = useState(false);
   const [panel, setPanel] = useState<{ place: ArtifactPlace | null } | null>(null);
   const attachments = useAttachments(threadId, useCallback(() => conversation.ensureThread(), [conversation]));
@@ -76,7 +77,7 @@ export function ThreadPane(props: Props) {
     deliver(humanMessage(draft.trim(), attachments.list.flatMap((entry) => entry.file ?? [])));
     setDraft("");
     attachments.clear();
-  }, [deliver, draft, attachments]);
+  }, [deliver, draft, setDraft, attachments]);
 
   useEffect(() => {
     if (!isWaiting || attachments.isUploading) return;
