@@ -20,6 +20,7 @@ from deerflow.sandbox.tiers import tier_of
 from deerflow.skills import Skills
 from deerflow.storage import OwnerLock, Storage, open_storage
 from deerflow.subagents import SubagentExecutor
+from deerflow.tools.acp import acp_tools
 
 logger = logging.getLogger(__name__)
 
@@ -198,7 +199,10 @@ class DeerFlow:
 
     def _crew(self, run: RunRecord) -> Crew:
         rooms = self._rooms
-        return Crew(rooms.loaded.settings, rooms.agents.get(run.request.options), self._sandboxes)
+        if rooms.loaded.settings.acp_agents:  # there before the sandbox is made, which sees it read-only
+            self.folders(run.user_id, run.thread_id).acp_workspace.mkdir(parents=True, exist_ok=True)
+        agent = rooms.agents.get(run.request.options)
+        return Crew(rooms.loaded.settings, agent, self._sandboxes, self._executor.finish)
 
     async def _test_sandbox(self) -> None:
         tested = await self.test_sandbox()
@@ -226,6 +230,8 @@ async def _build_rooms(loaded: LoadedSettings, storage: Storage, executor: Subag
         ),
         checkpointer=storage.checkpoints,
         store=storage.store,
+        agent_folders=[loaded.paths.home / "agents", loaded.project_root / "agents"],
+        extra_tools=acp_tools(settings.acp_agents, loaded.env),
     )
     return Rooms(loaded, models, LeadAgents(rooms))
 

@@ -72,6 +72,12 @@ class ModelError(DeerFlowError):
     code = "model_failed"
 
 
+class AcpError(DeerFlowError):
+    """An agent of another program could not do its work; the message says why and what it did so far."""
+
+    code = "acp_failed"
+
+
 class SandboxError(DeerFlowError):
     """A sandbox could not do what was asked; the message is written for the model."""
 

@@ -25,6 +25,7 @@ ALIASES: dict[str, str] = {
 """DeerFlow 2's `use:` strings and ours; a value without a colon is a sandbox tier."""
 
 EXTRAS: dict[str, str] = {
+    "acp": "acp",
     "langchain_anthropic": "anthropic",
     "langchain_deepseek": "deepseek",
     "langchain_google_genai": "google",

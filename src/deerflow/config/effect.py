@@ -21,7 +21,6 @@ RESTART_ONLY = frozenset(
 
 WAITING = frozenset(
     {
-        "acp_agents",
         "agent_storage",
         "agents_api",
         "auth",

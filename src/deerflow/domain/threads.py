@@ -54,6 +54,11 @@ class ThreadFolders:
     def outputs(self) -> Path:
         return self.user_data / "outputs"
 
+    @property
+    def acp_workspace(self) -> Path:
+        """Where agents of other programs work; commands may read it."""
+        return self.root / "acp-workspace"
+
     def create(self) -> None:
         """Make the folders that are not there yet."""
         for folder in (self.workspace, self.uploads, self.outputs):

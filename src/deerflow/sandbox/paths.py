@@ -97,7 +97,7 @@ def thread_paths(
     ]
     if skills_root is not None:
         mappings.append(PathMapping(SKILLS, skills_root.absolute(), read_only=True))
-    if (acp := folders.root / "acp-workspace").is_dir():
+    if (acp := folders.acp_workspace).is_dir():
         mappings.append(PathMapping(ACP_WORKSPACE, acp, read_only=True))
     mappings += [checked_mount(mount) for mount in mounts]
     return PathTable(mappings)

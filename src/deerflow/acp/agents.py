@@ -1,0 +1,108 @@
+"""Asks an agent of another program: starts it, lets it work, and ends it."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, cast
+
+from deerflow.acp.base import AcpAnswer, AcpProgress, Watch
+from deerflow.acp.process import AgentProcess, declared_environment, running_agent
+from deerflow.acp.wire import WireLimits
+from deerflow.config.aliases import install_hint, resolve_use
+from deerflow.config.subagents import AcpAgentSettings
+from deerflow.errors import AcpError, NotFoundError
+
+MAX_RUNNING = 8
+"""Agents of other programs at work at once; more calls wait."""
+MAX_SHOWN_REFUSALS = 5
+
+
+class AcpAgents:
+    """The agents of `acp_agents`; each call is a fresh process with a fresh session."""
+
+    def __init__(
+        self,
+        agents: Mapping[str, AcpAgentSettings],
+        *,
+        env: Mapping[str, str],
+        limits: WireLimits | None = None,
+    ) -> None:
+        self._agents = agents
+        self._env = env
+        self._limits = limits or WireLimits()
+        self._places = asyncio.Semaphore(MAX_RUNNING)
+
+    @property
+    def descriptions(self) -> dict[str, str]:
+        """What each agent is good for, by name."""
+        return {name: agent.description for name, agent in self._agents.items()}
+
+    async def ask(self, name: str, prompt: str, *, workspace: Path, watch: Watch) -> AcpAnswer:
+        """Let an agent work in `workspace`; what goes wrong is an `AcpError` with what it said so far."""
+        agent = self._agents.get(name)
+        if agent is None:
+            raise NotFoundError("ACP agent", name, known=self._agents)
+        await asyncio.to_thread(workspace.mkdir, parents=True, exist_ok=True)
+        converse = await _conversation()
+        notes = _Notes(watch)
+        async with self._places:
+            try:
+                async with asyncio.timeout(agent.timeout_seconds) as limit:
+                    command, env = (agent.command, *agent.args), declared_environment(self._env, agent.env)
+                    async with running_agent(command, env=env, cwd=workspace) as process:
+                        return await converse(process, agent, prompt, workspace, notes.take, self._limits)
+            except TimeoutError as error:
+                if not limit.expired():
+                    raise
+                reason = f"still working after {agent.timeout_seconds:g} seconds"
+                raise notes.failure(name, reason) from error
+            except AcpError as error:
+                raise notes.failure(name, str(error)) from error
+
+
+class _Notes:
+    """Hears what the caller hears, to tell it when the agent fails."""
+
+    def __init__(self, watch: Watch) -> None:
+        self._watch = watch
+        self._said: list[str] = []
+        self._refused: list[str] = []
+
+    def take(self, progress: AcpProgress) -> None:
+        if progress.kind == "message":
+            self._said.append(progress.text)
+        elif progress.kind == "permission" and progress.status == "refused":
+            self._refused.append(progress.text)
+        self._watch(progress)
+
+    def failure(self, name: str, reason: str) -> AcpError:
+        said = "".join(self._said).strip()
+        found = f"\n\nIt said so far:\n{said}" if said else ""
+        return AcpError(f"agent '{name}' failed: {reason}.{refusal_note(name, self._refused)}{found}")
+
+
+def refusal_note(name: str, refused: Sequence[str]) -> str:
+    """Return a sentence on what the agent was not allowed; empty when it was allowed everything."""
+    if not refused:
+        return ""
+    shown = ", ".join(refused[:MAX_SHOWN_REFUSALS])
+    more = f" and {len(refused) - MAX_SHOWN_REFUSALS} more" if len(refused) > MAX_SHOWN_REFUSALS else ""
+    return (
+        f" Refused for lack of permission: {shown}{more}; an operator may set "
+        f"acp_agents.{name}.auto_approve_permissions."
+    )
+
+
+def missing_package() -> str | None:
+    """Return how to install what speaks ACP; None when it is there."""
+    return None if find_spec("acp") else install_hint("acp")
+
+
+Converse = Callable[[AgentProcess, AcpAgentSettings, str, Path, Watch, WireLimits], Any]
+
+
+async def _conversation() -> Converse:
+    """Load what speaks the protocol: not on the loop, since the SDK takes a second."""
+    found = await asyncio.to_thread(resolve_use, "deerflow.acp.conversation:converse")
+    return cast(Converse, found)

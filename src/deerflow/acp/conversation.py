@@ -1,0 +1,144 @@
+"""The protocol's steps with one running agent, on the SDK's connection and messages.
+
+The SDK takes a second to import, so this file is loaded with the first call.
+"""
+
+import asyncio
+from pathlib import Path
+from typing import Any, TypeVar
+
+from acp import PROTOCOL_VERSION
+from acp.connection import Connection
+from acp.exceptions import RequestError
+from acp.schema import (
+    ClientCapabilities,
+    FileSystemCapabilities,
+    Implementation,
+    InitializeRequest,
+    InitializeResponse,
+    NewSessionRequest,
+    NewSessionResponse,
+    PromptRequest,
+    PromptResponse,
+    SetSessionConfigOptionSelectRequest,
+    TextContentBlock,
+)
+from pydantic import BaseModel, ValidationError
+
+from deerflow.acp.base import AcpAnswer, Watch
+from deerflow.acp.host import Host
+from deerflow.acp.process import AgentProcess
+from deerflow.acp.wire import AgentWire, WireLimits
+from deerflow.config.subagents import AcpAgentSettings
+from deerflow.errors import AcpError
+
+Answer = TypeVar("Answer", bound=BaseModel)
+
+START_SECONDS = 60
+"""How long an agent may take until it is ready for work."""
+
+
+async def converse(
+    process: AgentProcess,
+    agent: AcpAgentSettings,
+    prompt: str,
+    workspace: Path,
+    watch: Watch,
+    limits: WireLimits,
+) -> AcpAnswer:
+    """Let a running agent work on `prompt` and return its answer."""
+    host = Host(workspace, grants=agent.auto_approve_permissions, watch=watch)
+    conversation = Conversation(process, host, limits)
+    try:
+        session = await conversation.begin(agent, workspace)
+        stop_reason = await conversation.prompt(session, prompt)
+    finally:
+        await conversation.close()
+    return AcpAnswer(host.answer, stop_reason, tuple(host.refused))
+
+
+class Conversation:
+    """A session with one agent; every way it can end badly is an `AcpError`."""
+
+    def __init__(self, process: AgentProcess, host: Host, limits: WireLimits) -> None:
+        self._process = process
+        self._wire = AgentWire(process.stdin, process.stdout, limits)
+        self._connection = Connection(host, self._wire)
+
+    async def begin(self, agent: AcpAgentSettings, workspace: Path) -> str:
+        """Greet the agent and open a session; returns its id."""
+        try:
+            async with asyncio.timeout(START_SECONDS) as limit:
+                return await self._begin(agent, workspace)
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            raise AcpError(f"it was not ready after {START_SECONDS} seconds") from error
+
+    async def _begin(self, agent: AcpAgentSettings, workspace: Path) -> str:
+        greeting = InitializeRequest(
+            protocol_version=PROTOCOL_VERSION,
+            client_capabilities=ClientCapabilities(
+                fs=FileSystemCapabilities(read_text_file=True, write_text_file=True), terminal=False
+            ),
+            client_info=Implementation(name="deerflow", title="DeerFlow", version="3"),
+        )
+        ready = await self._ask("initialize", greeting, InitializeResponse)
+        if ready.protocol_version != PROTOCOL_VERSION:
+            raise AcpError(f"it speaks version {ready.protocol_version} of ACP, we speak {PROTOCOL_VERSION}")
+        wish = NewSessionRequest(cwd=str(workspace), mcp_servers=[], field_meta=_meta(agent))
+        session = await self._ask("session/new", wish, NewSessionResponse)
+        await self._choose_model(session, agent.model)
+        return session.session_id
+
+    async def prompt(self, session_id: str, text: str) -> str:
+        """Let the agent work; returns why it stopped."""
+        request = PromptRequest(session_id=session_id, prompt=[TextContentBlock(type="text", text=text)])
+        return (await self._ask("session/prompt", request, PromptResponse)).stop_reason
+
+    async def close(self) -> None:
+        """Take no more messages."""
+        await self._connection.close()
+
+    async def _choose_model(self, session: NewSessionResponse, model: str | None) -> None:
+        option = next((each for each in session.config_options or () if each.category == "model"), None)
+        if model is None or option is None:
+            return
+        wish = SetSessionConfigOptionSelectRequest(
+            session_id=session.session_id, config_id=option.id, value=model
+        )
+        await self._ask("session/set_config_option", wish, _Anything)
+
+    async def _ask(self, method: str, request: BaseModel, answer: type[Answer]) -> Answer:
+        params = request.model_dump(mode="json", by_alias=True, exclude_none=True)
+        try:
+            return answer.model_validate(await self._connection.send_request(method, params) or {})
+        except RequestError as error:
+            raise AcpError(f"it answered {method} with an error: {_explain(error)}") from error
+        except ValidationError as error:
+            raise AcpError(f"its answer to {method} is not the protocol's") from error
+        except ConnectionError as error:  # also a broken pipe
+            raise AcpError(await self._why_it_ended()) from error
+
+    async def _why_it_ended(self) -> str:
+        code = await self._process.exit_code()
+        what = self._wire.problem
+        if what is None:
+            what = "it closed its output" if code is None else f"it ended with exit code {code}"
+        words = self._process.last_words
+        return f"{what}; its last words: {words}" if words else what
+
+
+class _Anything(BaseModel):
+    """An answer that nobody reads."""
+
+
+def _meta(agent: AcpAgentSettings) -> dict[str, Any] | None:
+    """Return what agents without an option for the model read it from."""
+    return None if agent.model is None else {"model": agent.model}
+
+
+def _explain(error: RequestError) -> str:
+    details = error.data.get("details") if isinstance(error.data, dict) else None
+    text = f"{error} ({details})" if details else str(error)
+    return text[:500]

@@ -1,0 +1,155 @@
+"""The process of an agent: started in a group of its own, with declared variables only, and ended whole.
+
+A helper that left the group is found by a mark in its environment, since `fork` and `exec` hand that on.
+"""
+
+import asyncio
+import os
+import signal
+from asyncio.subprocess import PIPE, Process
+from collections import deque
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+from deerflow.domain import new_id
+from deerflow.errors import AcpError
+
+USUAL_VARIABLES = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER")
+"""What every agent gets of our environment; keys and tokens are not among them."""
+
+MARK = "DEERFLOW_ACP_CALL"
+GRACE_SECONDS = 0.3
+"""How long an agent that is told to stop may take."""
+REMAINS_SECONDS = 2.0
+MAX_ERROR_CHARS = 2000
+_CHUNK_BYTES = 65_536
+_ROUNDS = 5
+
+
+class AgentProcess:
+    """A running agent with its last words on standard error."""
+
+    def __init__(self, process: Process, mark: str) -> None:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        self.stdin = process.stdin
+        self.stdout = process.stdout
+        self._process = process
+        self._mark = mark
+        self._errors: deque[str] = deque(maxlen=8)
+        self._listening = asyncio.create_task(self._listen(process.stderr))
+
+    @property
+    def last_words(self) -> str:
+        """The end of what it wrote to standard error."""
+        return "".join(self._errors)[-MAX_ERROR_CHARS:].strip()
+
+    async def exit_code(self) -> int | None:
+        """Return how it ended; None when it has closed its output but still runs."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(GRACE_SECONDS):
+                await asyncio.shield(self._listening)
+                return await self._process.wait()
+        return self._process.returncode
+
+    async def end(self) -> None:
+        """Stop it and everything it started: politely, and a moment later for good."""
+        try:
+            with suppress(OSError, RuntimeError):
+                self.stdin.close()
+            if self._process.returncode is None:
+                self._signal(signal.SIGTERM)
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(GRACE_SECONDS):
+                        await asyncio.gather(_drain(self.stdout), self._process.wait())
+        finally:
+            self._signal(signal.SIGKILL)
+            kill_marked(self._mark)
+            await asyncio.shield(asyncio.ensure_future(self._remains()))
+
+    async def _remains(self) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(REMAINS_SECONDS):
+                await asyncio.gather(_drain(self.stdout), self._process.wait(), self._listening)
+        self._listening.cancel()
+
+    def _signal(self, number: signal.Signals) -> None:
+        # Only while we have not reaped it: after that the number may name somebody else's group.
+        if self._process.returncode is None:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, number)
+
+    async def _listen(self, stderr: asyncio.StreamReader) -> None:
+        while block := await stderr.read(_CHUNK_BYTES):
+            self._errors.append(block.decode(errors="replace")[-MAX_ERROR_CHARS:])
+
+
+@asynccontextmanager
+async def running_agent(
+    command: Sequence[str], *, env: Mapping[str, str], cwd: Path
+) -> AsyncIterator[AgentProcess]:
+    """Run an agent for the length of a block; nothing of it is left afterwards."""
+    mark = new_id()
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            stdin=PIPE,
+            stdout=PIPE,
+            stderr=PIPE,
+            cwd=cwd,
+            env={**env, MARK: mark},
+            start_new_session=True,
+        )
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise AcpError(f"the program '{command[0]}' cannot be started: {reason}") from error
+    agent = AgentProcess(process, mark)
+    try:
+        yield agent
+    finally:
+        await agent.end()
+
+
+def declared_environment(env: Mapping[str, str], declared: Mapping[str, str]) -> dict[str, str]:
+    """Return the usual variables of `env` and those that the settings declare."""
+    return {**{name: env[name] for name in USUAL_VARIABLES if name in env}, **declared}
+
+
+def kill_marked(mark: str) -> None:
+    """Kill every process that has our mark in its environment, also those that it starts meanwhile."""
+    wanted = f"{MARK}={mark}".encode()
+    for _ in range(_ROUNDS):
+        if not sum(_kill_if_marked(entry, wanted) for entry in _process_folders()):
+            return
+
+
+def _process_folders() -> list[Path]:
+    try:
+        return [entry for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+    except OSError:  # no such folder on this system: the group is all we know of
+        return []
+
+
+def _kill_if_marked(entry: Path, wanted: bytes) -> bool:
+    """Kill a process by a descriptor that was opened before the look, so that it cannot be another one."""
+    try:
+        descriptor = os.pidfd_open(int(entry.name))
+    except (AttributeError, OSError):
+        return False
+    try:
+        if wanted not in (entry / "environ").read_bytes().split(b"\0"):
+            return False
+        signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+        return True
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+
+
+async def _drain(stream: asyncio.StreamReader) -> None:
+    with suppress(OSError):
+        while await stream.read(_CHUNK_BYTES):
+            pass

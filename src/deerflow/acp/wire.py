@@ -1,0 +1,117 @@
+"""JSON messages over the pipes of an agent, with a limit on everything it may send.
+
+It is the transport under the SDK's connection. A broken or flooding agent is the end of the stream here, and
+`problem` says why, so that the caller tells it in one sentence.
+"""
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+_CHUNK_BYTES = 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class WireLimits:
+    """What one agent may send in one call."""
+
+    line_bytes: int = 16 * 1024 * 1024
+    burst_messages: int = 20_000
+    """The most messages within `burst_seconds`."""
+    burst_seconds: float = 10
+    stray_lines: int = 100
+    """Lines that are no messages; programs print a greeting now and then."""
+
+
+class AgentWire:
+    """Sends messages to an agent and receives its own, one JSON object a line."""
+
+    def __init__(
+        self, stdin: asyncio.StreamWriter, stdout: asyncio.StreamReader, limits: WireLimits | None = None
+    ) -> None:
+        self._stdin = stdin
+        self._stdout = stdout
+        self._limits = limits or WireLimits()
+        self._buffer = bytearray()
+        self._searched = 0
+        self._strays = 0
+        self._burst_began = 0.0
+        self._burst = 0
+        self.problem: str | None = None
+        """Why nothing more is read, where that is the agent's fault."""
+
+    async def send(self, message: dict[str, Any]) -> None:
+        """Write one message; waits while the agent does not read."""
+        self._stdin.write(orjson.dumps(message) + b"\n")
+        await self._stdin.drain()
+
+    async def receive(self) -> dict[str, Any] | None:
+        """Return the next message; None when the agent has ended or is not worth listening to."""
+        while self.problem is None:
+            line = await self._line()
+            if line is None:
+                return None
+            message = parse_message(line)
+            if message is not None:
+                self._count()
+                await asyncio.sleep(0)  # what came before is handled before the next one is taken
+                return message if self.problem is None else None
+            self._stray(line)
+        return None
+
+    async def close(self) -> None:
+        """Tell the agent that nothing more will come."""
+        self._stdin.close()
+
+    async def _line(self) -> bytes | None:
+        while (end := self._buffer.find(b"\n", self._searched)) < 0:
+            self._searched = len(self._buffer)
+            if self._searched > self._limits.line_bytes:
+                self.problem = f"it sent a line of more than {self._limits.line_bytes} bytes"
+                return None
+            block = await self._stdout.read(_CHUNK_BYTES)
+            if not block:
+                if self._buffer.strip():
+                    self.problem = "it ended in the middle of a message"
+                return None
+            self._buffer += block
+        line = bytes(self._buffer[:end])
+        del self._buffer[: end + 1]
+        self._searched = 0
+        return line
+
+    def _count(self) -> None:
+        now = asyncio.get_running_loop().time()
+        if now - self._burst_began > self._limits.burst_seconds:
+            self._burst_began, self._burst = now, 0
+        self._burst += 1
+        if self._burst > self._limits.burst_messages:
+            self.problem = (
+                f"it floods: more than {self._limits.burst_messages} messages "
+                f"within {self._limits.burst_seconds:g} seconds"
+            )
+
+    def _stray(self, line: bytes) -> None:
+        self._strays += bool(line.strip())
+        if self._strays > self._limits.stray_lines:
+            start = line[:80].decode(errors="replace")
+            self.problem = f"its output is not the protocol's, such as {start!r}"
+
+
+def parse_message(line: bytes) -> dict[str, Any] | None:
+    """Return the request, notification or response on a line; None when it is none of them."""
+    try:
+        message = orjson.loads(line)
+    except orjson.JSONDecodeError:
+        return None
+    if not isinstance(message, dict):
+        return None
+    if "method" in message:
+        return message if isinstance(message["method"], str) else None
+    return message if isinstance(message.get("id"), int) and _is_answer(message) else None
+
+
+def _is_answer(message: dict[str, Any]) -> bool:
+    return isinstance(message.get("error"), dict) or "result" in message

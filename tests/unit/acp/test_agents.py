@@ -1,0 +1,196 @@
+"""Agents of other programs, as real processes: what they answer, and every way they misbehave."""
+
+import asyncio
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deerflow.acp.agents import AcpAgents
+from deerflow.acp.base import AcpAnswer, AcpProgress
+from deerflow.acp.wire import WireLimits
+from deerflow.config.subagents import AcpAgentSettings
+from deerflow.errors import AcpError, NotFoundError
+
+SUPPORT = Path(__file__).parents[2] / "support"
+GOOD = ("echo", "work", "outside", "environment", "model", "beg")
+LIMITS = WireLimits(line_bytes=1_000_000, burst_messages=3000)
+
+
+def agents(mode: str, **settings: Any) -> AcpAgents:
+    script = "acp_agent.py" if mode in GOOD else "acp_broken.py"
+    agent = AcpAgentSettings.model_validate(
+        {"command": sys.executable, "args": (str(SUPPORT / script), mode), "description": "helps", **settings}
+    )
+    env = {"PATH": os.environ["PATH"], "OPENAI_API_KEY": "sk-secret", "HOME": "/nowhere"}
+    return AcpAgents({"helper": agent}, env=env, limits=LIMITS)
+
+
+@pytest.fixture
+def seen() -> list[AcpProgress]:
+    return []
+
+
+@pytest.fixture
+def ask(tmp_path: Path, seen: list[AcpProgress]) -> Callable[..., Any]:
+    async def asking(mode: str, prompt: str = "hello", **settings: Any) -> AcpAnswer:
+        return await agents(mode, **settings).ask(
+            "helper", prompt, workspace=tmp_path / "acp-workspace", watch=seen.append
+        )
+
+    return asking
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+async def test_an_agent_answers_and_its_words_are_heard_as_they_come(
+    ask: Any, seen: list[AcpProgress]
+) -> None:
+    answer = await ask("echo", "count to three\n三")
+
+    assert answer == AcpAnswer("you said: count to three\n三", "end_turn")
+    assert [(each.kind, each.text) for each in seen] == [
+        ("message", "you said: "),
+        ("message", "count to three\n三"),
+    ]
+
+
+async def test_an_agent_works_on_files_of_its_workspace_and_is_refused_what_it_may_not_do(
+    ask: Any, seen: list[AcpProgress], tmp_path: Path
+) -> None:
+    answer = await ask("work", "Title")
+
+    report = tmp_path / "acp-workspace" / "notes" / "report.md"
+    assert report.read_text() == "# Title\nsecond\n"
+    assert answer.text == f"{report} has 'second', permission: no"
+    assert answer.refused == ("rm -rf /",)
+    assert [(each.kind, each.text, each.status) for each in seen][:-1] == [
+        ("plan", "[in_progress] write it down", None),
+        ("tool_call", "write report", "pending"),
+        ("tool_call", "write report", "completed"),
+        ("permission", "rm -rf /", "refused"),
+    ]
+
+
+async def test_with_auto_approval_the_narrowest_permission_is_given(ask: Any) -> None:
+    answer = await ask("work", auto_approve_permissions=True)
+
+    assert answer.text.endswith("permission: once")
+    assert answer.refused == ()
+
+
+async def test_files_outside_the_workspace_are_refused(ask: Any) -> None:
+    answer = await ask("outside")
+
+    assert answer.text == ", ".join(["Invalid params"] * 5)
+
+
+async def test_only_usual_and_declared_variables_reach_the_agent(ask: Any) -> None:
+    answer = await ask("environment", env={"TOKEN": "t-1"})
+
+    variables = dict(line.split("=", 1) for line in answer.text.splitlines())
+    variables.pop("LC_CTYPE", None)  # Python sets it for itself
+    assert variables.pop("DEERFLOW_ACP_CALL")
+    assert variables == {"PATH": os.environ["PATH"], "HOME": "/nowhere", "TOKEN": "t-1"}
+
+
+async def test_the_model_of_the_settings_is_chosen(ask: Any) -> None:
+    assert (await ask("model", model="large")).text == "large"
+
+
+@pytest.mark.parametrize("mode", ["banner", "noise"])
+async def test_a_greeting_or_noise_beside_the_messages_does_no_harm(ask: Any, mode: str) -> None:
+    assert (await ask(mode)).text == "hello" * (mode == "banner")
+
+
+async def test_messages_that_make_no_sense_are_refused_or_passed_over(
+    ask: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    answer = await ask("nonsense")
+
+    assert sorted(answer.text.rstrip("; ").split("; ")) == ["90: -32601", "91: -32601", "92: -32602"]
+    assert caplog.records == []
+
+
+async def test_an_agent_that_hangs_is_stopped_in_time_with_its_helpers(ask: Any) -> None:
+    with pytest.raises(AcpError, match=r"'helper' failed: still working after 1\.5 seconds") as caught:
+        await ask("hang", timeout_seconds=1.5)
+
+    helper = int(str(caught.value).split("helper ")[-1])
+    assert not is_alive(helper)
+
+
+async def test_an_agent_that_never_greets_is_stopped_in_time(ask: Any) -> None:
+    with pytest.raises(AcpError, match="still working after 1 seconds"):
+        await ask("deaf", timeout_seconds=1)
+
+
+async def test_cancelling_the_caller_ends_the_whole_tree_within_a_second(tmp_path: Path) -> None:
+    heard: asyncio.Queue[AcpProgress] = asyncio.Queue()
+    asking = asyncio.create_task(
+        agents("hang").ask("helper", "go", workspace=tmp_path, watch=heard.put_nowait)
+    )
+    async with asyncio.timeout(20):
+        helper = int((await heard.get()).text.split()[1])
+    assert is_alive(helper)
+
+    asking.cancel()
+    async with asyncio.timeout(1):
+        await asyncio.wait([asking])
+
+    assert asking.cancelled()
+    assert not is_alive(helper)
+
+
+async def test_an_agent_that_dies_is_reported_with_exit_code_last_words_and_what_it_said(ask: Any) -> None:
+    with pytest.raises(AcpError) as caught:
+        await ask("die")
+
+    text = str(caught.value)
+    assert "it ended with exit code 3; its last words: out of luck" in text
+    assert text.endswith("It said so far:\nhalf of the work is done")
+
+
+@pytest.mark.parametrize(
+    ("mode", "reason"),
+    [
+        ("partial", "it ended in the middle of a message"),
+        ("flood", "it floods: more than 3000 messages within 10 seconds"),
+        ("long", "it sent a line of more than 1000000 bytes"),
+        ("garbage", "its output is not the protocol's, such as '"),
+        ("refuse", r"it answered session/prompt with an error: Authentication required \(log in first\)"),
+        ("wrong", "its answer to initialize is not the protocol's"),
+        ("old", "it speaks version 0 of ACP, we speak 1"),
+    ],
+)
+async def test_a_broken_agent_gets_a_clear_error(ask: Any, mode: str, reason: str) -> None:
+    async with asyncio.timeout(20):
+        with pytest.raises(AcpError, match=f"agent 'helper' failed: {reason}"):
+            await ask(mode)
+
+
+async def test_an_agent_that_asks_without_end_is_granted_no_more_at_some_point(
+    ask: Any, seen: list[AcpProgress]
+) -> None:
+    answer = await ask("beg", auto_approve_permissions=True)
+
+    assert answer.text == "1000 granted"
+    assert len(seen) == 1001
+
+
+async def test_a_program_that_is_not_there_is_named(ask: Any) -> None:
+    with pytest.raises(AcpError, match="'/no/such/agent' cannot be started: No such file or directory"):
+        await ask("echo", command="/no/such/agent")
+
+
+async def test_an_unknown_agent_is_answered_with_those_there_are(tmp_path: Path) -> None:
+    with pytest.raises(NotFoundError, match="ACP agent 'nobody' not found; there are: helper"):
+        await agents("echo").ask("nobody", "hi", workspace=tmp_path, watch=lambda progress: None)
