@@ -15,9 +15,8 @@ from deerflow.sandbox.handshake import Handshake
 from deerflow.sandbox.inner import InnerProcess
 from deerflow.sandbox.limits import ulimits, watcher
 from deerflow.sandbox.network import NetworkPolicy
-from deerflow.sandbox.output import OutputBuffer
 from deerflow.sandbox.paths import WORKSPACE, PathTable
-from deerflow.sandbox.process import Ending, Launch, Watch, run
+from deerflow.sandbox.process import Ending, Launch, Sink, Watch, run
 from deerflow.sandbox.users import sandbox_uid
 
 SHELL = "/bin/bash"
@@ -56,7 +55,7 @@ class Bubblewrap:
         table: PathTable,
         script: str,
         arguments: Sequence[str],
-        output: OutputBuffer,
+        output: Sink,
         *,
         environment: Mapping[str, str],
         timeout: float,

@@ -91,7 +91,7 @@ async def _ask(request: dict[str, Any], folders: list[int], seconds: float) -> t
     )
     answer: list[bytes] = []
     try:
-        async with asyncio.timeout(seconds + 2):
+        async with asyncio.timeout(seconds + 1):
             await _converse(worker, request, answer)
     except TimeoutError:
         pass  # what was found so far is kept

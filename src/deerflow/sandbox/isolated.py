@@ -12,15 +12,17 @@ from typing_extensions import override
 from deerflow.config import SandboxSettings
 from deerflow.domain import ThreadFolders
 from deerflow.errors import SandboxUnavailableError
-from deerflow.sandbox.base import CommandResult, OutputListener
+from deerflow.sandbox.base import CommandResult, Match, OutputListener
 from deerflow.sandbox.bubblewrap import Bubblewrap
 from deerflow.sandbox.diagnosis import diagnose
 from deerflow.sandbox.files import ThreadFiles
 from deerflow.sandbox.gate import TestGate
+from deerflow.sandbox.grep import GREP_SECONDS, Query
 from deerflow.sandbox.hosted import HostedSandbox
 from deerflow.sandbox.output import OutputBuffer
-from deerflow.sandbox.paths import WORKSPACE, thread_paths
+from deerflow.sandbox.paths import WORKSPACE, Place, thread_paths
 from deerflow.sandbox.pool import ThreadSandboxProvider
+from deerflow.sandbox.ripgrep import RgOutput, find_rg, is_answer, rg_argv
 from deerflow.sandbox.selftest import PROBES, Probe, SelfTest, daemon_name, is_running, judge, parse_probes
 from deerflow.sandbox.shell import SCRIPT, ShellState, StateFile, check_command, result_of
 from deerflow.sandbox.users import hand_over, scratch_folders
@@ -65,6 +67,34 @@ class IsolatedSandbox(HostedSandbox):
                 raise self._provider.failed(str(error)) from error
             self._state = state.read(self._state, base)
         return result_of(command, ending, output, seconds)
+
+    @override
+    async def search(self, path: str, query: Query) -> tuple[list[Match], bool]:
+        rg = find_rg()
+        places = self.files.table.places_below(path)
+        if rg is None or len(places) > 1 or self._provider.refusal:
+            return await super().search(path, query)
+        found = await self._ask_ripgrep(rg, places[0], query.checked())
+        return await super().search(path, query) if found is None else found
+
+    async def _ask_ripgrep(self, rg: Path, place: Place, query: Query) -> tuple[list[Match], bool] | None:
+        """Search inside a sandbox, where no link can lead out; None when our own search should."""
+        output = RgOutput(query)
+        try:
+            bubblewrap = await self._provider.tested()
+            ending = await bubblewrap.run(
+                self.files.table,
+                'cd -- "$1" && shift && exec "$@"',
+                (place.virtual, *rg_argv(rg, query)),
+                output,
+                environment=bubblewrap.environment(),
+                timeout=GREP_SECONDS,
+            )
+        except SandboxUnavailableError:
+            return None
+        if not is_answer(ending.exit_code, output):
+            return None
+        return await asyncio.to_thread(output.matches, self.files, place)
 
 
 class IsolatedSandboxProvider(ThreadSandboxProvider):

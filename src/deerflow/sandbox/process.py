@@ -6,8 +6,7 @@ import subprocess
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-
-from deerflow.sandbox.output import OutputBuffer
+from typing import Protocol
 
 CHUNK_BYTES = 65_536
 CHUNKS_AT_ONCE = 16
@@ -35,6 +34,20 @@ class Launch:
     """Returns when all that the process started has ended, which may be shortly after itself."""
 
 
+class Sink(Protocol):
+    """Takes what a program prints."""
+
+    @property
+    def is_too_much(self) -> bool:
+        """Tell whether the program may stop."""
+
+    def feed(self, data: bytes) -> None:
+        """Take the next piece."""
+
+    def text(self) -> str:
+        """Return what it was, for a person."""
+
+
 @dataclass(frozen=True, slots=True)
 class Ending:
     """How it ended."""
@@ -45,7 +58,7 @@ class Ending:
     timed_out: bool = False
 
 
-async def run(launch: Launch, output: OutputBuffer, *, timeout: float) -> Ending:
+async def run(launch: Launch, output: Sink, *, timeout: float) -> Ending:
     """Run a program to its end, which is at the latest when `timeout` is over or the caller is cancelled."""
     reader, writer = os.pipe()
     try:
@@ -156,7 +169,7 @@ async def readable(fd: int) -> None:
 class _Pump:
     """Reads a pipe whenever there is something, up to what the buffer allows."""
 
-    def __init__(self, reader: int, output: OutputBuffer) -> None:
+    def __init__(self, reader: int, output: Sink) -> None:
         loop = asyncio.get_running_loop()
         self.closed: asyncio.Future[None] = loop.create_future()
         self.too_much: asyncio.Future[None] = loop.create_future()
