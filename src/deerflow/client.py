@@ -283,7 +283,8 @@ def _running_loop() -> Iterator[asyncio.AbstractEventLoop]:
     try:
         yield loop
     finally:
-        asyncio.run_coroutine_threadsafe(loop.shutdown_asyncgens(), loop).result()
+        for rest in (loop.shutdown_asyncgens(), loop.shutdown_default_executor()):
+            asyncio.run_coroutine_threadsafe(rest, loop).result()
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
         loop.close()

@@ -1,0 +1,85 @@
+"""An edit of config.yaml counts from the next run; a broken one is reported and changes nothing."""
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import yaml
+from support.gateway import Gateway, running_gateway
+from support.model_server import ScriptedModel, text
+
+
+@pytest.fixture
+def site(tmp_path: Path, model: ScriptedModel) -> Iterator[Gateway]:
+    with running_gateway(tmp_path, model.base_url) as running:
+        yield running
+
+
+@pytest.fixture
+async def api(site: Gateway) -> AsyncIterator[httpx.AsyncClient]:
+    async with site.client() as client:
+        yield client
+
+
+async def run(api: httpx.AsyncClient, thread: str, **context: Any) -> dict[str, Any]:
+    body = {"input": {"messages": ["hello"]}, "context": context}
+    answer: dict[str, Any] = (await api.post(f"/threads/{thread}/runs/wait", json=body)).json()
+    return answer
+
+
+async def test_an_edit_counts_from_the_next_run_and_a_broken_one_keeps_the_last(
+    site: Gateway, api: httpx.AsyncClient, model: ScriptedModel
+) -> None:
+    async def names() -> list[str]:
+        return [entry["name"] for entry in (await api.get("/models")).json()["models"]]
+
+    async def config() -> dict[str, Any]:
+        shown: dict[str, Any] = (await api.get(f"{site.url}/health")).json()["config"]
+        return shown
+
+    file = site.home / "config.yaml"
+    settings = yaml.safe_load(file.read_text())
+    assert await names() == ["scripted"]
+
+    settings["models"].append({**settings["models"][0], "name": "second", "model": "other-model"})
+    file.write_text(yaml.safe_dump(settings))
+    assert await names() == ["scripted", "second"]
+    model.will_say(text("from the second"))
+    answer = await run(api, "t1", model_name="second")
+    assert answer["messages"][-1]["content"] == "from the second"
+    assert model.requests[-1].body["model"] == "other-model"
+
+    file.write_text("models: [{name: 7, use: 1}]\nsandbox: {use: local}\n")
+    problem = (await config())["problem"]
+    assert "last good settings stay in force" in problem
+    assert "models" in problem
+    model.will_say(text("still here"))
+    assert (await run(api, "t1"))["messages"][-1]["content"] == "still here"
+    assert await names() == ["scripted", "second"]
+
+    del settings["models"][1]
+    settings["sandbox"] = {"use": "local", "bash_output_max_chars": 4000}
+    file.write_text(yaml.safe_dump(settings))
+    assert (await config())["problem"] is None
+    assert (await config())["restart_needed"] == ["sandbox"]
+    assert await names() == ["scripted"]
+    refused = await api.post("/threads/t1/runs", json={"context": {"model_name": "second"}})
+    assert (refused.status_code, "second" in refused.text) == (404, True)
+
+
+async def test_a_model_that_cannot_be_built_fails_its_runs_and_nothing_else(
+    site: Gateway, api: httpx.AsyncClient, model: ScriptedModel
+) -> None:
+    file = site.home / "config.yaml"
+    settings = yaml.safe_load(file.read_text())
+    settings["models"].append({"name": "broken", "use": "no_such_package:Model", "model": "x"})
+    file.write_text(yaml.safe_dump(settings))
+
+    failed = await run(api, "t1", model_name="broken")
+    model.will_say(text("fine"))
+    worked = await run(api, "t2")
+
+    assert (failed.get("status"), "no_such_package" in str(failed)) == ("error", True), failed
+    assert worked["messages"][-1]["content"] == "fine"
