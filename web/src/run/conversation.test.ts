@@ -30,7 +30,16 @@ function serve(routes: Record<string, Handler | Handler[]>): string[] {
   return asked;
 }
 
-beforeEach(() => vi.useFakeTimers({ shouldAdvanceTime: true, advanceTimeDelta: 200 }));
+/** Let time pass until `work` is done. */
+async function through<T>(work: Promise<T>): Promise<T> {
+  let isDone = false;
+  const settled = work.finally(() => (isDone = true));
+  settled.catch(() => undefined);
+  while (!isDone) await vi.advanceTimersByTimeAsync(250);
+  return settled;
+}
+
+beforeEach(() => vi.useFakeTimers());
 afterEach(() => {
   vi.useRealTimers();
   vi.unstubAllGlobals();
@@ -47,7 +56,7 @@ describe("a conversation", () => {
     });
     const conversation = new Conversation("t");
 
-    await conversation.send(MESSAGE, CONTEXT);
+    await through(conversation.send(MESSAGE, CONTEXT));
 
     expect(conversation.read().messages.map(textOf)).toEqual(["Hello?", "one two"]);
     expect(conversation.read().status).toBe("idle");
@@ -65,7 +74,7 @@ describe("a conversation", () => {
     });
     const conversation = new Conversation("t");
 
-    await conversation.send(MESSAGE, CONTEXT);
+    await through(conversation.send(MESSAGE, CONTEXT));
 
     expect(conversation.read().messages.map(textOf)).toEqual(["Hello?", "so far"]);
     expect(asked.at(-1)).toBe("GET /threads/t/runs/r1/stream 1-7");
@@ -81,7 +90,7 @@ describe("a conversation", () => {
     });
     const conversation = new Conversation("t");
 
-    await conversation.send(MESSAGE, CONTEXT);
+    await through(conversation.send(MESSAGE, CONTEXT));
 
     expect(conversation.read().messages.map(textOf)).toEqual(["Hello?", "whole"]);
     expect(conversation.read().status).toBe("idle");
@@ -96,10 +105,10 @@ describe("a conversation", () => {
       ],
     });
     const conversation = new Conversation("t");
-    await conversation.send(MESSAGE, CONTEXT);
+    await through(conversation.send(MESSAGE, CONTEXT));
     expect(conversation.read()).toMatchObject({ status: "failed", failure: { name: "http_404", message: "model 'x' not found" } });
 
-    await conversation.retry(CONTEXT);
+    await through(conversation.retry(CONTEXT));
 
     expect(conversation.read().failure).toBeNull();
     expect(conversation.read().messages.map(textOf)).toEqual(["Hello?", "yes"]);
@@ -118,7 +127,7 @@ describe("a conversation", () => {
 
     await conversation.stop();
     open(stream(start, frame("end", null, 1)));
-    await sending;
+    await through(sending);
 
     expect(asked).toContain("POST /threads/t/runs/r1/cancel");
     expect(conversation.read().status).toBe("stopped");
@@ -135,7 +144,7 @@ describe("a conversation", () => {
     });
     const conversation = new Conversation("t");
 
-    await conversation.open();
+    await through(conversation.open());
 
     expect(conversation.read().messages.map(textOf)).toEqual(["Hello?", "done"]);
   });
