@@ -30,6 +30,8 @@ class RunContext:
     attempt: int = 1
     task_id: str | None = None
     """The task this context belongs to; None for the lead agent."""
+    depth: int = 0
+    """How many tasks are above: 0 for the lead agent, 1 for its sub-agents."""
     trace_id: str = ""
     is_interactive: bool = True
     publish: Publish = _nobody

@@ -57,8 +57,6 @@ WAITING = frozenset(
         "skill_scan",
         "skills.deferred_discovery",
         "stream_bridge",
-        "subagents.overflow",
-        "subagents.token_budget",
         "suggestions",
         "summarization",
         "title.prompt_template",

@@ -28,6 +28,7 @@ class CustomSubagent(Section):
         ("task", "ask_clarification", "present_files"), description="Tools it may not use; this list wins."
     )
     skills: tuple[str, ...] | None = Field(None, description="Skills it may use; absent: all.")
+    token_budget: TokenBudgetSettings | None = Field(None, description="How many tokens it may spend.")
     model: str = Field("inherit", min_length=1, description="The model's name, or `inherit` for the lead's.")
     max_turns: int = Field(50, ge=1, description="Model calls of one task.")
     timeout_seconds: float = Field(900, ge=1, description="Seconds that one task may take.")
@@ -39,6 +40,12 @@ class SubagentsSettings(Section):
     timeout_seconds: float = Field(900, ge=1, description="Seconds that one task may take.")
     max_turns: int | None = Field(None, ge=1, description="Model calls of one task, for every sub-agent.")
     max_running: int = Field(64, ge=1, description="Tasks running at once in this process.")
+    max_running_per_user: int | None = Field(
+        None, ge=1, description="Tasks of one user running at once; absent: only `max_running` counts."
+    )
+    max_running_per_run: int | None = Field(
+        None, ge=1, description="Tasks of one run running at once; absent: only `max_running` counts."
+    )
     concurrency_range: tuple[int, int] = Field(
         (2, 4), description="Least and most tasks that a run may have the lead start in one step."
     )
@@ -48,6 +55,9 @@ class SubagentsSettings(Section):
     max_depth: int = Field(1, ge=1, description="1: sub-agents delegate no further; 2: once more; and so on.")
     max_total_per_run: int | None = Field(None, ge=1, description="Tasks of one run; absent: no limit.")
     token_budget: TokenBudgetSettings | None = Field(None, description="How many tokens one task may spend.")
+    max_result_tokens: int = Field(
+        4000, ge=200, description="Longer results are summed up for the lead; the whole text goes to a file."
+    )
     agents: dict[str, SubagentOverride] = Field({}, description="Overrides by sub-agent's name.")
     custom_agents: dict[str, CustomSubagent] = Field({}, description="Sub-agents of your own, by name.")
 

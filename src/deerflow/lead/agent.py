@@ -3,13 +3,14 @@
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from langchain_core.tools import BaseTool
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.store.base import BaseStore
 
-from deerflow.agents import Agent, AgentCache, build_agent
+from deerflow.agents import Agent, AgentCache, Middleware, build_agent
 from deerflow.agents.middlewares import Audience
 from deerflow.config import Settings
 from deerflow.domain import LEAD_AGENT, RunOptions
@@ -17,7 +18,19 @@ from deerflow.lead.chain import build_chain
 from deerflow.lead.prompt import lead_prompt
 from deerflow.models import ModelFactory
 from deerflow.skills import Skill, Skills
-from deerflow.subagents import SubagentBuilder, SubagentExecutor, SubagentRegistry, make_task_tool
+from deerflow.subagents import (
+    Background,
+    BackgroundMiddleware,
+    Delegation,
+    InboxMiddleware,
+    MarkdownSubagents,
+    SubagentBuilder,
+    SubagentExecutor,
+    SubagentRegistry,
+    make_background_tools,
+    make_task_tool,
+    subagent_limit,
+)
 from deerflow.tools.catalog import get_available_tools
 
 
@@ -34,38 +47,73 @@ class LeadRooms:
     store: BaseStore | None = None
     extra_tools: Sequence[BaseTool] = ()
     """Tools from elsewhere, such as MCP servers."""
+    agent_folders: Sequence[Path] = ()
+    """Where Markdown files describe sub-agents; a later folder's count before an earlier one's."""
     cache: AgentCache = field(default_factory=AgentCache)
 
-    def tools(self, model_name: str, *, task_tool: BaseTool | None = None) -> list[BaseTool]:
-        """Return the tools of an agent with this model; with `task_tool` it may delegate."""
+    def tools(self, model_name: str, *, delegates: bool = False, is_lead: bool = True) -> list[BaseTool]:
+        """Return the tools of an agent with this model; one that delegates has those for it too."""
+        beside = self.background_tools if delegates and is_lead else ()
         return get_available_tools(
             self.settings,
             model=self.models.get(model_name),
-            subagent_enabled=task_tool is not None,
-            task_tool=task_tool,
-            extra=self.extra_tools,
+            subagent_enabled=delegates,
+            task_tool=self.task_tool if delegates else None,
+            extra=[*self.extra_tools, *beside],
         )
 
     @cached_property
     def subagents(self) -> SubagentRegistry:
         """The sub-agents that these agents may start."""
-        return SubagentRegistry(self.settings.subagents)
+        return SubagentRegistry(self.settings.subagents, MarkdownSubagents(self.agent_folders))
 
     @cached_property
-    def task_tool(self) -> BaseTool:
-        """The tool through which these agents delegate."""
+    def delegation(self) -> Delegation:
+        """How these agents hand work on."""
         builder = SubagentBuilder(
             models=self.models,
-            tools=self.tools,
-            middlewares=lambda: build_chain(
-                self.settings, audience=Audience.SUBAGENT, model=self.models.create
-            ),
+            outfit=_Outfit(self),
             skills=self.skills,
             cache=self.cache,
             checkpointer=self.checkpointer,
             store=self.store,
         )
-        return make_task_tool(self.executor, builder, self.subagents)
+        return Delegation(self.executor, builder, self.subagents)
+
+    @cached_property
+    def task_tool(self) -> BaseTool:
+        """The tool through which these agents delegate."""
+        return make_task_tool(self.delegation)
+
+    @cached_property
+    def background(self) -> Background:
+        """The tasks that work while their lead agent goes on."""
+        return Background(self.delegation)
+
+    @cached_property
+    def background_tools(self) -> Sequence[BaseTool]:
+        """What a lead agent can do about them."""
+        return make_background_tools(self.background)
+
+
+class _Outfit:
+    """What sub-agents get from the rooms of their lead agent."""
+
+    def __init__(self, rooms: LeadRooms) -> None:
+        self._rooms = rooms
+
+    def tools(self, model_name: str, *, may_delegate: bool) -> list[BaseTool]:
+        return self._rooms.tools(model_name, delegates=may_delegate, is_lead=False)
+
+    def middlewares(self, options: RunOptions, *, may_delegate: bool) -> Sequence[Middleware]:
+        rooms = self._rooms
+        return build_chain(
+            rooms.settings,
+            audience=Audience.SUBAGENT,
+            model=rooms.models.create,
+            subagent_limit=subagent_limit(options, rooms.settings) if may_delegate else 0,
+            notes=InboxMiddleware(rooms.executor),
+        )
 
 
 class LeadAgents:
@@ -78,7 +126,8 @@ class LeadAgents:
         """Return the agent for a run with these options."""
         rooms = self._rooms
         skills = rooms.skills.enabled()
-        key = ("lead", build_key(options, rooms.settings), skills)
+        types = tuple(rooms.subagents) if options.subagent_enabled else ()
+        key = ("lead", build_key(options, rooms.settings), skills, types)
         return rooms.cache.get(key, of=[rooms], build=lambda: make_lead_agent(options, rooms, skills=skills))
 
 
@@ -97,22 +146,19 @@ def make_lead_agent(options: RunOptions, rooms: LeadRooms, *, skills: Sequence[S
             skills=known,
             subagents=tuple(rooms.subagents) if limit else (),
             subagent_limit=limit,
+            overflow=rooms.settings.subagents.overflow,
         ),
-        tools=rooms.tools(
-            options.model_name or rooms.models.default_name, task_tool=rooms.task_tool if limit else None
-        ),
+        tools=rooms.tools(options.model_name or rooms.models.default_name, delegates=limit > 0),
         middlewares=build_chain(
-            rooms.settings, audience=Audience.LEAD, model=rooms.models.create, subagent_limit=limit
+            rooms.settings,
+            audience=Audience.LEAD,
+            model=rooms.models.create,
+            subagent_limit=limit,
+            notes=BackgroundMiddleware(rooms.background) if limit else None,
         ),
         checkpointer=rooms.checkpointer,
         store=rooms.store,
     )
-
-
-def subagent_limit(options: RunOptions, settings: Settings) -> int:
-    """Return how many tasks one reply may start, within what the settings allow; 0 when they are off."""
-    least, most = settings.subagents.concurrency_range
-    return max(least, min(options.max_concurrent_subagents, most)) if options.subagent_enabled else 0
 
 
 def build_key(options: RunOptions, settings: Settings) -> Hashable:

@@ -28,17 +28,24 @@ ModelByName = Callable[[str], BaseChatModel]
 
 
 def build_chain(
-    settings: Settings, *, audience: Audience, model: ModelByName, subagent_limit: int = 0
+    settings: Settings,
+    *,
+    audience: Audience,
+    model: ModelByName,
+    subagent_limit: int = 0,
+    notes: HouseMiddleware | None = None,
 ) -> list[HouseMiddleware]:
     """Return the middlewares of one kind of agent.
 
     Args:
         model: Returns a chat model for the middlewares that need one of their own.
         subagent_limit: How many tasks one answer may start; 0 when sub-agents are off.
+        notes: How this agent hears from its tasks, or from those who gave it one.
     """
     chain: list[HouseMiddleware] = [
         TurnStartMiddleware(title=settings.title),  # lead: folders, uploads and title before all else
         *_title_by_model(settings, model),  # lead: outside the rest, it only watches the first call
+        *([notes] if notes else []),  # both: news may ask the model again, which goes through all below
         InputSanitizingMiddleware(),  # both: before anything of ours stands beside the user's words
         UploadsMiddleware(),  # lead: files are named before anything counts or repairs
         DanglingToolCallMiddleware(),  # both: after whatever changes the history, before the model sees it
@@ -46,7 +53,7 @@ def build_chain(
         ViewImageMiddleware(),  # both: behind the repaired history, as the newest thing the model sees
         ToolErrorMiddleware(),  # both: outermost around tools, so that nothing a tool does ends the run
         ToolOfferMiddleware(),  # both: what is on offer is settled just before the call
-        *_limit(subagent_limit),  # lead: trims what is left of an answer before any tool runs
+        *_limit(settings, subagent_limit),  # who delegates: trims an answer before any tool runs
         ClarificationMiddleware(),  # lead: a question stands alone before anybody counts the calls beside it
         MalformedCallMiddleware(),  # both: all above see only calls they can count
         ReadyToolsMiddleware(),  # both, innermost: nobody looks at a tool after this
@@ -63,5 +70,7 @@ def _title_by_model(settings: Settings, model: ModelByName) -> list[HouseMiddlew
     return [TitleMiddleware(lambda: model(name), settings=settings.title)]
 
 
-def _limit(subagent_limit: int) -> list[HouseMiddleware]:
-    return [SubagentLimitMiddleware(limit=subagent_limit)] if subagent_limit else []
+def _limit(settings: Settings, subagent_limit: int) -> list[HouseMiddleware]:
+    if not subagent_limit or settings.subagents.overflow == "queue":
+        return []  # where the excess queues, the executor holds it back
+    return [SubagentLimitMiddleware(limit=subagent_limit)]

@@ -5,6 +5,7 @@ keep the whole prefix in their cache.
 """
 
 from collections.abc import Iterable, Sequence
+from typing import Literal
 
 from deerflow.agents.prompts import CITATIONS, WORKING_DIRECTORY, join_parts, skills_section
 from deerflow.skills import Skill
@@ -49,15 +50,23 @@ Types:
 {types}
 
 Rules:
-- At most {limit} task calls in one reply. Calls beyond {limit} are dropped and their work is lost.
+- At most {limit} task calls in one reply. {excess}
 - More than {limit} parts: plan the batches first, start {limit}, wait for all results, start the next.
-  After the last batch, write one answer from all results.
+  Five parts at {limit} a reply are {example}. After the last batch, write one answer from all results.
 - A sub-agent knows only its prompt: give it the goal, the paths, the limits and the form of the answer.
 - Delegate what has two or more independent parts: comparisons, several sources or files, broad research.
 - Do not delegate one step, steps in sequence, questions to the user, or what takes you a call or two.
 - A task that failed or timed out returns what it found. Use it, and close the gap yourself or in a new task.
+- background: true is for long work beside your own. You are told when it ends; answer after that.
 - Join the results: remove repetition, settle contradictions by evidence, keep every source.
 </subagent_system>"""
+
+EXCESS = {
+    "drop": "Calls beyond {limit} are dropped and their work is lost.",
+    "queue": "Calls beyond {limit} wait until one of the first has ended.",
+}
+
+EXAMPLE_PARTS = 5
 
 RESPONSE_STYLE = """\
 <response_style>
@@ -85,12 +94,14 @@ def lead_prompt(
     skills: Iterable[Skill] = (),
     subagents: Sequence[SubagentConfig] = (),
     subagent_limit: int = 0,
+    overflow: Literal["drop", "queue"] = "drop",
 ) -> str:
     """Return the whole prompt.
 
     Args:
         subagents: The types that tasks may name; none means that sub-agents are off.
         subagent_limit: How many tasks one reply may start; every part says the same number.
+        overflow: What happens to calls beyond it.
     """
     limit = subagent_limit if subagents else 0
     return join_parts(
@@ -99,7 +110,7 @@ def lead_prompt(
             THINKING_STYLE.format(delegation_hint=DELEGATION_HINT.format(limit=limit) if limit else ""),
             CLARIFICATION,
             skills_section(skills),
-            _subagents_section(subagents, limit),
+            _subagents_section(subagents, limit, overflow),
             WORKING_DIRECTORY,
             RESPONSE_STYLE,
             CITATIONS,
@@ -108,8 +119,17 @@ def lead_prompt(
     )
 
 
-def _subagents_section(subagents: Sequence[SubagentConfig], limit: int) -> str:
+def _subagents_section(subagents: Sequence[SubagentConfig], limit: int, overflow: str) -> str:
     if not limit:
         return ""
-    types = "\n".join(f"- {config.name}: {config.description}" for config in subagents)
-    return SUBAGENTS.format(limit=limit, types=types)
+    return SUBAGENTS.format(
+        limit=limit,
+        types="\n".join(f"- {config.name}: {config.description}" for config in subagents),
+        excess=EXCESS[overflow].format(limit=limit),
+        example=_batches(EXAMPLE_PARTS, limit),
+    )
+
+
+def _batches(parts: int, limit: int) -> str:
+    """Return how many parts each batch has: five parts at three a reply are "3, then 2"."""
+    return ", then ".join(str(min(limit, parts - start)) for start in range(0, parts, limit))

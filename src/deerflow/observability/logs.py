@@ -5,6 +5,7 @@ import logging
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import IO, Any, Literal
 
@@ -16,6 +17,9 @@ from deerflow.config.secrets import HIDDEN, SECRET_WORDS, is_secret_key, secret_
 logger = logging.getLogger(__name__)
 
 LogFormat = Literal["text", "json"]
+
+TRACE_ID: ContextVar[str | None] = ContextVar("trace_id", default=None)
+"""The trace that what happens now belongs to; every log line carries it as `trace_id`."""
 
 _CHATTY = ("aiohttp.access", "asyncio", "httpcore", "httpx", "openai", "urllib3")
 """Libraries that tell every request at `info`."""
@@ -50,6 +54,7 @@ def configure_logging(
     """
     redact = Redactor(secrets)
     handler = _OurHandler(stream or sys.stderr)
+    handler.addFilter(_with_trace)
     handler.setFormatter(JsonFormatter(redact) if format == "json" else TextFormatter(redact))
     root = logging.getLogger()
     for old in [other for other in root.handlers if isinstance(other, _OurHandler)]:
@@ -136,6 +141,13 @@ class JsonFormatter(logging.Formatter):
 
 class _OurHandler(logging.StreamHandler[IO[str]]):
     """The handler that `configure_logging` put in place; handlers of embedders are left alone."""
+
+
+def _with_trace(record: logging.LogRecord) -> bool:
+    trace_id = TRACE_ID.get()
+    if trace_id is not None and not hasattr(record, "trace_id"):
+        record.trace_id = trace_id
+    return True
 
 
 def _extra(record: logging.LogRecord) -> dict[str, Any]:

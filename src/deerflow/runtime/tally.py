@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage
 
 from deerflow.domain import TokenUse
 
@@ -44,7 +44,7 @@ class Tally:
             self._calls += 1
             if message.usage_metadata:
                 self._lead += self._spend(message.usage_metadata)
-        elif isinstance(message, ToolMessage):
+        else:  # a result, or the news of a background task
             usage = message.additional_kwargs.get("subagent_token_usage")
             if isinstance(usage, Mapping):
                 self._subagents += self._spend(usage)

@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, cast
@@ -17,7 +18,7 @@ from deerflow.context import RunContext
 from deerflow.domain import RunRecord, RunStatus, ThreadStatus
 from deerflow.errors import DeerFlowError, StaleAttemptError
 from deerflow.models import explain
-from deerflow.observability.logs import Redactor
+from deerflow.observability.logs import TRACE_ID, Redactor
 from deerflow.runtime.inputs import graph_input
 from deerflow.runtime.run_log import RunLog
 from deerflow.runtime.stream_bridge import StreamBridge
@@ -52,6 +53,8 @@ class Crew:
     settings: Settings
     agent: Graph
     sandboxes: SandboxProvider
+    finish: Callable[[str], Awaitable[None]]
+    """Ends what the run may have left at work, given its id; called before the sandbox goes back."""
 
 
 class Worker:
@@ -68,6 +71,7 @@ class Worker:
     async def execute(self, run: RunRecord, log: RunLog, why_stopped: Callable[[], Stop | None]) -> None:
         """Drive a claimed `run` to its end; whatever happens, it is settled and its log ends."""
         tally = Tally()
+        TRACE_ID.set(run.id[:8])
         try:
             await self._bridge.begin(log, run)
             await self._drive(run, log, tally)
@@ -95,6 +99,7 @@ class Worker:
         async with (
             asyncio.timeout(crew.settings.runs.timeout_seconds),
             crew.sandboxes.lend(folders) as sandbox,
+            _finished(crew, run),
         ):
             context = RunContext(
                 run_id=run.id,
@@ -156,6 +161,14 @@ class Worker:
             # The run stays active in the database, so the next start takes it up and ends it.
             logger.exception("run %s could not be settled", run.id)
             await self._bridge.abandon(log)
+
+
+@asynccontextmanager
+async def _finished(crew: Crew, run: RunRecord) -> AsyncIterator[None]:
+    try:
+        yield
+    finally:
+        await crew.finish(run.id)
 
 
 def _publish(log: RunLog, namespace: tuple[str, ...], mode: str, chunk: Any) -> None:

@@ -1,9 +1,11 @@
 """Builds the agent behind a type of sub-agent, once per set of options."""
 
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
+from langchain_core.language_models import BaseChatModel
 from langchain_core.tools import BaseTool
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.store.base import BaseStore
@@ -13,7 +15,19 @@ from deerflow.agents.prompts import join_parts, skills_section
 from deerflow.domain import RunOptions
 from deerflow.models import ModelFactory
 from deerflow.skills import Skill, Skills
-from deerflow.subagents.config import INHERIT, NEVER_FOR_SUBAGENTS, SubagentConfig
+from deerflow.subagents.config import INHERIT, NEVER_FOR_SUBAGENTS, TASK, SubagentConfig
+
+logger = logging.getLogger(__name__)
+
+
+class Outfit(Protocol):
+    """What a house gives its sub-agents, before their types narrow it."""
+
+    def tools(self, model_name: str, *, may_delegate: bool) -> Sequence[BaseTool]:
+        """Return the tools of a lead agent with this model; a sub-agent gets those its type allows."""
+
+    def middlewares(self, options: RunOptions, *, may_delegate: bool) -> Sequence[Middleware]:
+        """Return the middlewares of a sub-agent."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -21,37 +35,55 @@ class SubagentBuilder:
     """Everything a sub-agent is made of, for one value of the settings."""
 
     models: ModelFactory
-    tools: Callable[[str], Sequence[BaseTool]]
-    """Returns the tools of a lead agent with this model; a sub-agent gets those its type allows."""
-    middlewares: Callable[[], Sequence[Middleware]]
+    outfit: Outfit
     skills: Skills
     cache: AgentCache
     checkpointer: BaseCheckpointSaver[Any] | None = None
     store: BaseStore | None = None
 
-    def agent(self, config: SubagentConfig, options: RunOptions) -> Agent:
+    def agent(self, config: SubagentConfig, options: RunOptions, *, may_delegate: bool = False) -> Agent:
         """Return the compiled agent of a type for a run with these options."""
         skills = self._skills(config)
         # Limits on turns and time are the executor's business and need no agent of their own.
         look = (config.name, config.system_prompt, config.tools, config.disallowed_tools)
-        key = ("subagent", look, _model_key(config, options), skills)
-        return self.cache.get(key, of=[self], build=lambda: self._build(config, options, skills))
+        nesting = options.max_concurrent_subagents if may_delegate else None
+        key = ("subagent", look, self._model_key(config, options), skills, nesting)
+        return self.cache.get(
+            key, of=[self], build=lambda: self._build(config, options, skills, may_delegate=may_delegate)
+        )
 
     def model_name(self, config: SubagentConfig, options: RunOptions) -> str:
         """Return the name of the model that a sub-agent uses."""
-        return _model_key(config, options)[0] or self.models.default_name
+        return self._model_key(config, options)[0] or self.models.default_name
 
-    def _build(self, config: SubagentConfig, options: RunOptions, skills: tuple[Skill, ...]) -> Agent:
-        name, thinking_enabled, reasoning_effort = _model_key(config, options)
+    def model(self, config: SubagentConfig, options: RunOptions) -> BaseChatModel:
+        """Return the model that a sub-agent uses."""
+        name, thinking_enabled, reasoning_effort = self._model_key(config, options)
+        return self.models.create(name, thinking_enabled=thinking_enabled, reasoning_effort=reasoning_effort)
+
+    def _build(
+        self, config: SubagentConfig, options: RunOptions, skills: tuple[Skill, ...], *, may_delegate: bool
+    ) -> Agent:
+        tools = self.outfit.tools(self.model_name(config, options), may_delegate=may_delegate)
         return build_agent(
-            self.models.create(name, thinking_enabled=thinking_enabled, reasoning_effort=reasoning_effort),
+            self.model(config, options),
             name=config.name,
             system_prompt=join_parts([config.system_prompt.strip(), skills_section(skills)]),
-            tools=allowed_tools(config, self.tools(self.model_name(config, options))),
-            middlewares=self.middlewares(),
+            tools=allowed_tools(config, tools, may_delegate=may_delegate),
+            middlewares=self.outfit.middlewares(options, may_delegate=may_delegate),
             checkpointer=self.checkpointer,
             store=self.store,
         )
+
+    def _model_key(self, config: SubagentConfig, options: RunOptions) -> tuple[str | None, bool, str | None]:
+        name = options.model_name if config.model == INHERIT else config.model
+        if config.model != INHERIT and config.model not in self.models.names:
+            # Files written for other programs name models that are not there; the work counts more.
+            logger.warning(
+                "sub-agent %s wants model %s, which is not configured; it gets the run's", config.name, name
+            )
+            name = options.model_name
+        return name, options.thinking_enabled, options.reasoning_effort
 
     def _skills(self, config: SubagentConfig) -> tuple[Skill, ...]:
         enabled = self.skills.enabled()
@@ -60,16 +92,13 @@ class SubagentBuilder:
         return tuple(skill for skill in enabled if skill.name in config.skills)
 
 
-def allowed_tools(config: SubagentConfig, tools: Sequence[BaseTool]) -> list[BaseTool]:
+def allowed_tools(
+    config: SubagentConfig, tools: Sequence[BaseTool], *, may_delegate: bool = False
+) -> list[BaseTool]:
     """Return the tools a type may use: first its allow-list, then its deny-list, which wins."""
-    denied = NEVER_FOR_SUBAGENTS | set(config.disallowed_tools)
+    denied = NEVER_FOR_SUBAGENTS | set(config.disallowed_tools) | (set() if may_delegate else {TASK})
     return [
         tool
         for tool in tools
         if (config.tools is None or tool.name in config.tools) and tool.name not in denied
     ]
-
-
-def _model_key(config: SubagentConfig, options: RunOptions) -> tuple[str | None, bool, str | None]:
-    name = options.model_name if config.model == INHERIT else config.model
-    return name, options.thinking_enabled, options.reasoning_effort

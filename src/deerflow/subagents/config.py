@@ -8,11 +8,13 @@ from typing import Any, Literal, Self
 
 from langchain_core.messages import BaseMessage
 
+from deerflow.config.tokens import TokenBudgetSettings
 from deerflow.errors import ConflictError
 
 INHERIT = "inherit"
-NEVER_FOR_SUBAGENTS = frozenset({"task", "ask_clarification", "present_files"})
-"""Tools that belong to the lead agent: delegating, asking the user, handing over."""
+TASK = "task"
+NEVER_FOR_SUBAGENTS = frozenset({"ask_clarification", "present_files"})
+"""Tools that belong to the lead agent: asking the user, handing over."""
 
 StopReason = Literal["turn_capped", "token_capped", "loop_capped"]
 
@@ -36,6 +38,8 @@ class SubagentConfig:
     max_turns: int = 50
     """How often its model may answer."""
     timeout_seconds: float = 900
+    token_budget: TokenBudgetSettings | None = None
+    """What its models may read and write; None or a disabled budget: no limit."""
     needs_shell: bool = False
     """It is of no use where commands cannot run."""
 
@@ -67,6 +71,16 @@ class SubagentStatus(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Question:
+    """Something a sub-agent's tool asked and that only a person can answer."""
+
+    value: Any
+    """What was asked, in the tool's own words."""
+    number: int
+    """How many questions of this task were answered before."""
+
+
+@dataclass(frozen=True, slots=True)
 class SubagentResult:
     """What is known of one task."""
 
@@ -85,7 +99,16 @@ class SubagentResult:
     started_at: datetime | None = None
     completed_at: datetime | None = None
     ai_messages: tuple[BaseMessage, ...] = ()
+    """What its model said, each answer once."""
     token_usage: Mapping[str, int] = field(default_factory=dict)
+    result_file: str | None = None
+    """Where the whole text is when `result` is a summary of it."""
+    parent_task_id: str | None = None
+    """The task that started this one; None for tasks of the lead agent."""
+    is_background: bool = False
+    """The lead agent goes on while it works."""
+    question: Question | None = None
+    """It stopped to ask; the answer lets it go on."""
 
     def becoming(self, status: SubagentStatus, **changes: Any) -> Self:
         """Return the result in its next status; a step that cannot be is refused."""

@@ -2,16 +2,19 @@
 
 import asyncio
 import contextvars
-from collections import OrderedDict
+import threading
+from collections import OrderedDict, defaultdict
 
-from deerflow.subagents.attempt import Attempt, SubagentTask
-from deerflow.subagents.config import SubagentResult, SubagentStatus
-from deerflow.subagents.gate import FairGate
+from deerflow.errors import ConflictError, NotFoundError
+from deerflow.subagents.attempt import Attempt
+from deerflow.subagents.config import SubagentResult
+from deerflow.subagents.gate import FairGate, Place
+from deerflow.subagents.task import SubagentTask
 
 TaskKey = tuple[str, str]
 """Run and task: some models count their calls anew in every conversation."""
 
-MAX_KEPT_RESULTS = 256
+MAX_KEPT_RESULTS = 1024
 
 
 class SubagentExecutor:
@@ -19,30 +22,89 @@ class SubagentExecutor:
 
     def __init__(self, *, max_running: int) -> None:
         self._gate = FairGate(max_running)
+        self._attempts: dict[TaskKey, Attempt] = {}
         self._jobs: dict[TaskKey, asyncio.Task[None]] = {}
         self._cancel_wishes: set[TaskKey] = set()
         self._results: OrderedDict[TaskKey, SubagentResult] = OrderedDict()
+        self._started: defaultdict[str, set[str]] = defaultdict(set)
+        self._background: dict[TaskKey, asyncio.Task[SubagentResult]] = {}
+        self._news: defaultdict[str, list[str]] = defaultdict(list)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._alone = threading.Lock()
 
     async def execute(self, task: SubagentTask) -> SubagentResult:
         """Run a task to its end, whatever the end is; only cancelling the caller raises."""
-        key = (task.context.run_id, task.task_id)
-        attempt = Attempt(task, self._remember)
-        job = asyncio.create_task(attempt.run(self._gate), context=contextvars.Context())
-        self._jobs[key] = job
-        try:
-            await job
-        except asyncio.CancelledError:
-            caller = asyncio.current_task()
-            is_wish = key in self._cancel_wishes and not (caller and caller.cancelling())
-            attempt.settle(
-                SubagentStatus.CANCELLED, error="cancelled by user" if is_wish else "the run was stopped"
-            )
-            if not is_wish:
-                raise
-        finally:
-            self._jobs.pop(key, None)
-            self._cancel_wishes.discard(key)
-        return attempt.result
+        self._loop = asyncio.get_running_loop()
+        parent = self._place_of(task)
+        if parent is None:
+            return await self._see_through(self._begin(task))
+        async with parent.lent():
+            return await self._see_through(self._begin(task))
+
+    def execute_sync(self, task: SubagentTask) -> SubagentResult:
+        """Run a task to its end and wait for it, from code that cannot await.
+
+        Works without a running loop, and in a thread beside the one whose loop runs the other tasks. On that
+        loop itself it would wait for ever, so there it is refused.
+        """
+        loop, here = self._loop, _running_loop()
+        if loop is not None and loop.is_running():
+            if here is loop:
+                raise ConflictError("this thread runs the tasks' loop; use 'await executor.execute(task)'")
+            return asyncio.run_coroutine_threadsafe(self.execute(task), loop).result()
+        with self._alone:  # one loop at a time: those who wait for a place belong to one
+            if here is None:
+                return asyncio.run(self.execute(task))
+            found: list[SubagentResult] = []
+            thread = threading.Thread(target=lambda: found.append(asyncio.run(self.execute(task))))
+            thread.start()
+            thread.join()
+            return found[0]
+
+    def execute_async(self, task: SubagentTask) -> str:
+        """Start a task in the background and return its id at once; `wait` returns its result."""
+        self._loop = asyncio.get_running_loop()
+        attempt = self._begin(task)
+        job = asyncio.create_task(self._see_through(attempt), context=contextvars.Context())
+        self._background[task.key] = job
+        job.add_done_callback(lambda _: self._tell_later(task.key))
+        return task.task_id
+
+    async def wait(self, run_id: str, task_id: str) -> SubagentResult:
+        """Return the result of a background task once it has ended; stopping to wait does not stop it."""
+        job = self._background.get((run_id, task_id))
+        if job is not None:
+            await asyncio.wait([job])
+        return self._known(run_id, task_id)
+
+    def background(self, run_id: str) -> list[SubagentResult]:
+        """Return the background tasks of a run that have not ended."""
+        return [each for each in self.list(run_id) if each.is_background and not each.status.is_terminal]
+
+    def take_news(self, run_id: str, task_id: str | None = None) -> list[SubagentResult]:
+        """Return the background tasks that ended and that nobody was told about yet; each comes once."""
+        ended = [each for each in self._news.get(run_id, ()) if task_id in (None, each)]
+        left = [each for each in self._news.pop(run_id, ()) if each not in ended]
+        if left:
+            self._news[run_id] = left
+        return [self._known(run_id, each) for each in ended]
+
+    def send(self, run_id: str, task_id: str, text: str) -> bool:
+        """Tell a running task something before its next step; tells whether there was one to tell."""
+        attempt = self._attempts.get((run_id, task_id))
+        if attempt is None or attempt.result.status.is_terminal:
+            return False
+        attempt.inbox.append(text)
+        return True
+
+    def take_messages(self, run_id: str, task_id: str) -> list[str]:
+        """Return what a task is to be told; each message comes once."""
+        attempt = self._attempts.get((run_id, task_id))
+        if attempt is None or not attempt.inbox:
+            return []
+        taken = list(attempt.inbox)
+        attempt.inbox.clear()
+        return taken
 
     def request_cancel(self, run_id: str, task_id: str) -> bool:
         """Stop a task at once, with the tool it is in; tells whether there was one to stop."""
@@ -61,11 +123,65 @@ class SubagentExecutor:
         """Return the tasks of one run, or all, oldest first."""
         return [each for each in self._results.values() if run_id is None or each.run_id == run_id]
 
+    def started(self, run_id: str) -> frozenset[str]:
+        """Return the ids of all tasks that a run has started here."""
+        return frozenset(self._started.get(run_id, ()))
+
     def cleanup(self, run_id: str) -> None:
         """Forget the tasks of a run that have ended."""
         for result in self.list(run_id):
-            if result.status.is_terminal:
+            if result.status.is_terminal or result.question is not None:
                 del self._results[run_id, result.task_id]
+        if not self.list(run_id):
+            self._started.pop(run_id, None)
+            self._news.pop(run_id, None)
+
+    async def finish(self, run_id: str) -> None:
+        """Stop what a run left in the background and forget its tasks; called when the run ends."""
+        left = [job for key, job in self._background.items() if key[0] == run_id]
+        for job in left:
+            job.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+        self.cleanup(run_id)
+
+    def _begin(self, task: SubagentTask) -> Attempt:
+        if task.key in self._jobs:
+            raise ConflictError(f"task {task.task_id} is at work already")
+        self._started[task.context.run_id].add(task.task_id)
+        attempt = self._attempts[task.key] = Attempt(task, self._remember)
+        self._jobs[task.key] = asyncio.create_task(attempt.run(self._gate), context=contextvars.Context())
+        return attempt
+
+    async def _see_through(self, attempt: Attempt) -> SubagentResult:
+        key = attempt.task.key
+        try:
+            await self._jobs[key]
+        except asyncio.CancelledError:
+            caller = asyncio.current_task()
+            is_wish = key in self._cancel_wishes and not (caller and caller.cancelling())
+            attempt.cancel("cancelled by user" if is_wish else "the run was stopped")
+            if not is_wish:
+                raise
+        finally:
+            self._jobs.pop(key, None)
+            self._attempts.pop(key, None)
+            self._cancel_wishes.discard(key)
+        return attempt.result
+
+    def _place_of(self, task: SubagentTask) -> Place | None:
+        """Return the place of the task that delegates, which it does not need while it waits."""
+        attempt = self._attempts.get(task.parent_key) if task.parent_key else None
+        return attempt.place if attempt is not None else None
+
+    def _tell_later(self, key: TaskKey) -> None:
+        if self._background.pop(key, None) is not None and key in self._results:
+            self._news[key[0]].append(key[1])
+
+    def _known(self, run_id: str, task_id: str) -> SubagentResult:
+        result = self.get(run_id, task_id)
+        if result is None:
+            raise NotFoundError("task", task_id, known=[each.task_id for each in self.list(run_id)])
+        return result
 
     def _remember(self, result: SubagentResult) -> None:
         """Keep the latest word on a task; the oldest ended ones go first when there are too many."""
@@ -74,3 +190,10 @@ class SubagentExecutor:
             ended = next((each for each in self._results.values() if each.status.is_terminal), None)
             if ended is not None:
                 del self._results[ended.run_id, ended.task_id]
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None

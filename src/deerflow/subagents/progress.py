@@ -1,11 +1,14 @@
 """Gathers what a sub-agent says while it works, so that nothing is lost when it stops early."""
 
-from collections.abc import Iterable
+import hashlib
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
 
 MAX_TOOL_CHARS = 2000
 MAX_TOOL_RESULTS = 5
+COUNTED = ("input_tokens", "output_tokens", "total_tokens")
 
 
 class Progress:
@@ -13,7 +16,9 @@ class Progress:
 
     def __init__(self, messages: Iterable[AnyMessage] = ()) -> None:
         self._messages: dict[str, AIMessage | ToolMessage] = {}
-        self._draft = ""
+        self._answers: dict[str, AIMessage] = {}
+        self._draft: list[str] = []
+        self._beside: list[Mapping[str, Any]] = []
         for message in messages:
             self.add(message)
 
@@ -21,16 +26,21 @@ class Progress:
         """Take a message up; tells whether it was a new one of the sub-agent or its tools."""
         if not isinstance(message, AIMessage | ToolMessage):
             return False
-        key = message.id or f"#{len(self._messages)}"
+        key = _key(message)
         is_new = key not in self._messages
         self._messages[key] = message
         if isinstance(message, AIMessage):
-            self._draft = ""
+            self._answers[key] = message
+            self._draft.clear()
         return is_new
 
     def hear(self, words: str) -> None:
         """Take up words of an answer that is not complete yet."""
-        self._draft += words
+        self._draft.append(words)
+
+    def spend(self, usage: Mapping[str, Any]) -> None:
+        """Count tokens that were spent beside the conversation, such as on a summary."""
+        self._beside.append(usage)
 
     @property
     def count(self) -> int:
@@ -40,30 +50,26 @@ class Progress:
     @property
     def answers(self) -> tuple[AIMessage, ...]:
         """What the model said."""
-        return tuple(message for message in self._messages.values() if isinstance(message, AIMessage))
+        return tuple(self._answers.values())
 
     @property
     def turns(self) -> int:
         """How often the model has answered."""
-        return len(self.answers)
+        return len(self._answers)
 
     @property
     def wants_tools(self) -> bool:
         """Whether the last answer asks for tools, so that the work is not done."""
-        answers = self.answers
-        return bool(answers and answers[-1].tool_calls)
+        return bool(self._answers and next(reversed(self._answers.values())).tool_calls)
 
     @property
     def usage(self) -> dict[str, int] | None:
         """The tokens spent so far; None when the provider does not say."""
-        counted = [answer.usage_metadata for answer in self.answers if answer.usage_metadata]
-        if not counted:
+        counted = [answer.usage_metadata for answer in self._answers.values() if answer.usage_metadata]
+        spent: list[Mapping[str, Any]] = [*counted, *self._beside]
+        if not spent:
             return None
-        return {
-            "input_tokens": sum(usage["input_tokens"] for usage in counted),
-            "output_tokens": sum(usage["output_tokens"] for usage in counted),
-            "total_tokens": sum(usage["total_tokens"] for usage in counted),
-        }
+        return {name: sum(usage.get(name) or 0 for usage in spent) for name in COUNTED}
 
     def final_text(self) -> str:
         """Return the last answer, or all there is when it has no words."""
@@ -72,7 +78,7 @@ class Progress:
 
     def findings(self) -> str:
         """Return what was found so far: the model's words, or the last tool results when it said none."""
-        texts = [*(answer.text for answer in self.answers), self._draft]
+        texts = [*(answer.text for answer in self.answers), "".join(self._draft)]
         said = [text.strip() for text in texts if text.strip()]
         if said:
             return "\n\n".join(said)
@@ -82,3 +88,13 @@ class Progress:
             for result in results[-MAX_TOOL_RESULTS:]
             if result.text.strip()
         )
+
+
+def _key(message: AIMessage | ToolMessage) -> str:
+    """Return what makes a message the same one when it comes by again."""
+    if message.id:
+        return message.id
+    if isinstance(message, ToolMessage):
+        return f"result {message.tool_call_id}"
+    calls = [call["id"] for call in message.tool_calls]
+    return hashlib.sha256(f"{message.text}{calls}".encode()).hexdigest()

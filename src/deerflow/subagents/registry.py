@@ -8,37 +8,58 @@ from deerflow.config import SubagentsSettings
 from deerflow.config.subagents import CustomSubagent, SubagentOverride
 from deerflow.errors import NotFoundError
 from deerflow.subagents.builtins import BUILTINS
-from deerflow.subagents.config import SubagentConfig
+from deerflow.subagents.config import TASK, SubagentConfig
+from deerflow.subagents.markdown import MarkdownSubagent, MarkdownSubagents
 
 logger = logging.getLogger(__name__)
 
 
 class SubagentRegistry:
-    """The types that tasks may name."""
+    """The types that tasks may name.
 
-    def __init__(self, settings: SubagentsSettings) -> None:
-        configs = {config.name: _with_globals(config, settings) for config in BUILTINS}
-        for name, custom in settings.custom_agents.items():
-            configs[name] = _custom(name, custom, settings)
-        for name, override in settings.agents.items():
-            if name in configs:
-                configs[name] = _with_override(configs[name], override)
-            else:
-                logger.warning("subagents.agents.%s names no sub-agent; known: %s", name, ", ".join(configs))
-        self._configs: Mapping[str, SubagentConfig] = configs
+    Of two with one name the one that is nearer to you counts: settings before files, files before built-ins.
+    """
+
+    def __init__(self, settings: SubagentsSettings, files: MarkdownSubagents | None = None) -> None:
+        self._settings = settings
+        self._files = files or MarkdownSubagents(())
+        self._read: tuple[MarkdownSubagent, ...] = self._files.all()
+        self._configs = _configs(settings, self._read)
 
     def __iter__(self) -> Iterator[SubagentConfig]:
-        return iter(self._configs.values())
+        return iter(tuple(self._known().values()))
 
     def get(self, name: str, *, has_shell: bool = True) -> SubagentConfig:
         """Return the type called `name`; where no commands can run, those that need a shell are unknown."""
-        known = [config.name for config in self if has_shell or not config.needs_shell]
+        configs = self._known()
+        known = [config.name for config in configs.values() if has_shell or not config.needs_shell]
         # Models write the same name in several ways.
         wanted = name.strip().lower().replace("_", "-").replace(" ", "-")
         found = next((each for each in known if each.lower().replace("_", "-") == wanted), None)
         if found is None:
             raise NotFoundError("sub-agent", name, known=known)
-        return self._configs[found]
+        return configs[found]
+
+    def _known(self) -> Mapping[str, SubagentConfig]:
+        files = self._files.all()
+        if files is not self._read:
+            self._read = files
+            self._configs = _configs(self._settings, files)
+        return self._configs
+
+
+def _configs(settings: SubagentsSettings, files: tuple[MarkdownSubagent, ...]) -> dict[str, SubagentConfig]:
+    configs = {config.name: _with_globals(config, settings) for config in BUILTINS}
+    for file in files:
+        configs[file.name] = _from_file(file, settings)
+    for name, custom in settings.custom_agents.items():
+        configs[name] = _custom(name, custom, settings)
+    for name, override in settings.agents.items():
+        if name in configs:
+            configs[name] = _with_override(configs[name], override)
+        else:
+            logger.warning("subagents.agents.%s names no sub-agent; known: %s", name, ", ".join(configs))
+    return configs
 
 
 def _with_globals(config: SubagentConfig, settings: SubagentsSettings) -> SubagentConfig:
@@ -46,24 +67,51 @@ def _with_globals(config: SubagentConfig, settings: SubagentsSettings) -> Subage
         config,
         timeout_seconds=settings.timeout_seconds,
         max_turns=settings.max_turns or config.max_turns,
+        token_budget=settings.token_budget,
+        disallowed_tools=_by_default(config.disallowed_tools, settings),
+    )
+
+
+def _from_file(file: MarkdownSubagent, settings: SubagentsSettings) -> SubagentConfig:
+    config = SubagentConfig(name=file.name, description=file.description, system_prompt=file.system_prompt)
+    return replace(
+        _with_globals(config, settings),
+        tools=file.tools,
+        disallowed_tools=_by_default((TASK,), settings)
+        if file.disallowed_tools is None
+        else file.disallowed_tools,
+        skills=file.skills,
+        model=file.model,
+        max_turns=file.max_turns or settings.max_turns or config.max_turns,
+        timeout_seconds=file.timeout_seconds or settings.timeout_seconds,
+        needs_shell=file.tools == ("bash",),
     )
 
 
 def _custom(name: str, custom: CustomSubagent, settings: SubagentsSettings) -> SubagentConfig:
     """Return one of the user's own; what it says itself stands before what is said for all."""
     said = custom.model_fields_set
+    denied = custom.disallowed_tools or ()
     return SubagentConfig(
         name=name,
         description=custom.description,
         system_prompt=custom.system_prompt,
         tools=custom.tools,
-        disallowed_tools=custom.disallowed_tools or (),
+        disallowed_tools=denied if "disallowed_tools" in said else _by_default(denied, settings),
         skills=custom.skills,
         model=custom.model,
         max_turns=custom.max_turns if "max_turns" in said else settings.max_turns or custom.max_turns,
         timeout_seconds=custom.timeout_seconds if "timeout_seconds" in said else settings.timeout_seconds,
+        token_budget=custom.token_budget or settings.token_budget,
         needs_shell=custom.tools == ("bash",),
     )
+
+
+def _by_default(denied: tuple[str, ...], settings: SubagentsSettings) -> tuple[str, ...]:
+    """Return what is denied when nobody said so: delegating further is, unless the settings allow it."""
+    if settings.max_depth == 1:
+        return denied
+    return tuple(name for name in denied if name != TASK)
 
 
 def _with_override(config: SubagentConfig, override: SubagentOverride) -> SubagentConfig:
@@ -73,4 +121,5 @@ def _with_override(config: SubagentConfig, override: SubagentOverride) -> Subage
         max_turns=override.max_turns or config.max_turns,
         model=override.model or config.model,
         skills=config.skills if override.skills is None else override.skills,
+        token_budget=override.token_budget or config.token_budget,
     )

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
-from deerflow.subagents.gate import FairGate
+from deerflow.subagents.gate import FairGate, Holder
 
 
 async def settle() -> None:
@@ -17,7 +17,7 @@ async def test_no_more_than_the_limit_run_at_once() -> None:
 
     async def work(number: int) -> None:
         nonlocal running, most
-        async with gate.place(f"run {number % 4}"):
+        async with gate.place(Holder(f"run {number % 4}")):
             running += 1
             most = max(most, running)
             await settle()
@@ -30,7 +30,7 @@ async def test_no_more_than_the_limit_run_at_once() -> None:
 
 def holder(gate: FairGate, order: list[str]) -> Callable[[str], "asyncio.Task[None]"]:
     async def hold(owner: str) -> None:
-        async with gate.place(owner):
+        async with gate.place(Holder(owner)):
             order.append(owner)
 
     return lambda owner: asyncio.create_task(hold(owner))
@@ -40,7 +40,7 @@ async def test_a_wide_run_does_not_starve_a_narrow_one() -> None:
     gate = FairGate(1)
     order: list[str] = []
     start = holder(gate, order)
-    async with gate.place("first"):
+    async with gate.place(Holder("first")):
         tasks = [start("wide") for _ in range(5)]
         await settle()
         tasks += [start("narrow"), start("narrow")]
@@ -55,7 +55,7 @@ async def test_those_who_leave_the_line_take_no_place_with_them() -> None:
     gate = FairGate(1)
     order: list[str] = []
     start = holder(gate, order)
-    async with gate.place("first"):
+    async with gate.place(Holder("first")):
         gone, stays = start("a"), start("b")
         await settle()
         gone.cancel()
@@ -66,7 +66,7 @@ async def test_those_who_leave_the_line_take_no_place_with_them() -> None:
 
     also_gone.cancel()
     await asyncio.gather(stays, also_gone, return_exceptions=True)
-    async with asyncio.timeout(1), gate.place("last"):
+    async with asyncio.timeout(1), gate.place(Holder("last")):
         assert "b" in order
 
 
@@ -74,7 +74,7 @@ async def test_a_place_that_comes_with_the_cancellation_is_given_on() -> None:
     gate = FairGate(1)
     order: list[str] = []
     start = holder(gate, order)
-    async with gate.place("first"):
+    async with gate.place(Holder("first")):
         loser, winner = start("a"), start("b")
         await settle()
     loser.cancel()  # its turn has come, but it has not run yet

@@ -16,7 +16,8 @@ from deerflow.config import Settings, SubagentsSettings
 from deerflow.config.subagents import CustomSubagent, SubagentOverride
 from deerflow.domain import RunOptions
 from deerflow.subagents import SubagentResult, SubagentStatus
-from deerflow.subagents.task_tool import TaskArguments, answer, task_thread
+from deerflow.subagents.delegation import TaskArguments, task_thread
+from deerflow.subagents.task_tool import answer
 
 LS = call("ls", path="/mnt/user-data/workspace")
 

@@ -5,13 +5,12 @@ the stored answer never has a call that was not run.
 """
 
 import logging
-from typing import ClassVar
 
 from langchain.agents.middleware import ModelResponse
 from langchain_core.messages import AIMessage
 from typing_extensions import override
 
-from deerflow.agents.middlewares.base import Audience, HouseMiddleware
+from deerflow.agents.middlewares.base import HouseMiddleware
 from deerflow.agents.middlewares.calls import without_calls
 from deerflow.agents.types import ModelAnswer, ModelCall, ModelHandler
 
@@ -21,9 +20,7 @@ TASK = "task"
 
 
 class SubagentLimitMiddleware(HouseMiddleware):
-    """Drops the `task` calls of one answer beyond `limit`."""
-
-    audience: ClassVar[Audience] = Audience.LEAD
+    """Drops the `task` calls of one answer beyond `limit`; for every agent that may delegate."""
 
     def __init__(self, *, limit: int) -> None:
         super().__init__()
@@ -36,10 +33,11 @@ class SubagentLimitMiddleware(HouseMiddleware):
         if not excess:
             return response
         logger.warning(
-            "run %s: %d task calls dropped, at most %d may run at once",
+            "run %s: %d task calls dropped, one reply may start %d, trace %s",
             request.runtime.context.run_id,
             len(excess),
             self._limit,
+            request.runtime.context.trace_id,
         )
         return without_calls(response, excess)
 

@@ -1,0 +1,96 @@
+"""What the lead agent can do about its background tasks: see, read, steer and stop them."""
+
+from langchain_core.messages import ToolMessage
+from langchain_core.tools import BaseTool
+from pydantic import BaseModel, Field
+
+from deerflow.errors import NotFoundError
+from deerflow.subagents.background import Background, told_fields
+from deerflow.subagents.config import SubagentResult
+from deerflow.subagents.task_tool import result_text
+from deerflow.tools.define import PlainText, Runtime, tool_of
+
+TASK_TOOLS = frozenset({"task_status", "task_result", "task_message", "task_cancel"})
+
+
+class StatusArguments(BaseModel):
+    """What `task_status` takes."""
+
+    task_id: str | None = Field(None, description="One task; without it, all background tasks.")
+
+
+class TaskId(BaseModel):
+    """What `task_cancel` takes."""
+
+    task_id: str = Field(min_length=1, description="The id that task returned.")
+
+
+class ResultArguments(TaskId):
+    """What `task_result` takes."""
+
+    wait: bool = Field(True, description="Wait until it has ended; false: say how it stands now.")
+
+
+class MessageArguments(TaskId):
+    """What `task_message` takes."""
+
+    message: PlainText = Field(min_length=1, max_length=20_000, description="What it should know or change.")
+
+
+def make_background_tools(background: Background) -> list[BaseTool]:
+    """Return the four tools; an agent is offered them once it has a background task."""
+    executor = background.executor
+
+    def known(runtime: Runtime, task_id: str) -> SubagentResult:
+        background.revive(runtime.context, runtime.state.get("messages", ()))
+        found = executor.get(runtime.context.run_id, task_id)
+        if found is None:
+            ids = [each.task_id for each in executor.list(runtime.context.run_id) if each.is_background]
+            raise NotFoundError("background task", task_id, known=ids)
+        return found
+
+    @tool_of("task_status", StatusArguments)
+    async def task_status(*, task_id: str | None, runtime: Runtime) -> str:
+        """Say how background tasks stand."""
+        if task_id is not None:
+            return _line(known(runtime, task_id))
+        background.revive(runtime.context, runtime.state.get("messages", ()))
+        tasks = [each for each in executor.list(runtime.context.run_id) if each.is_background]
+        return "\n".join(map(_line, tasks)) or "There are no background tasks."
+
+    @tool_of("task_result", ResultArguments)
+    async def task_result(*, task_id: str, wait: bool, runtime: Runtime) -> ToolMessage:
+        """Return what a background task found, once it has ended."""
+        result = known(runtime, task_id)
+        if wait and not result.status.is_terminal:
+            result = await executor.wait(runtime.context.run_id, task_id)
+        told: dict[str, object] = {}
+        text = _line(result)
+        if result.status.is_terminal:
+            executor.take_news(runtime.context.run_id, task_id)  # the lead agent knows by this answer
+            text, told = result_text(result), told_fields([result])
+        return ToolMessage(
+            text, tool_call_id=runtime.tool_call_id or "", name="task_result", additional_kwargs=told
+        )
+
+    @tool_of("task_message", MessageArguments)
+    async def task_message(*, task_id: str, message: str, runtime: Runtime) -> str:
+        """Tell a running background task something; it reads it before its next step."""
+        result = known(runtime, task_id)
+        if not executor.send(runtime.context.run_id, task_id, message):
+            return f"Not told: {_line(result)}"
+        return f"Task {task_id} reads it before its next step."
+
+    @tool_of("task_cancel", TaskId)
+    async def task_cancel(*, task_id: str, runtime: Runtime) -> str:
+        """Stop a background task; what it has found so far is kept."""
+        result = known(runtime, task_id)
+        if not executor.request_cancel(runtime.context.run_id, task_id):
+            return f"Not stopped: {_line(result)}"
+        return result_text(await executor.wait(runtime.context.run_id, task_id))
+
+    return [task_status, task_result, task_message, task_cancel]
+
+
+def _line(result: SubagentResult) -> str:
+    return f"{result.task_id}  {result.status}  {result.description}"

@@ -1,0 +1,140 @@
+"""Turns what a model asks for into a task: the right type, the right limits, the right agent."""
+
+import hashlib
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
+from pydantic import BaseModel, Field, model_validator
+
+from deerflow.context import RunContext
+from deerflow.errors import InvalidInputError
+from deerflow.subagents.builder import SubagentBuilder
+from deerflow.subagents.config import TASK
+from deerflow.subagents.executor import SubagentExecutor
+from deerflow.subagents.limits import total_limit
+from deerflow.subagents.registry import SubagentRegistry
+from deerflow.subagents.task import SubagentTask
+
+MAX_LABEL_WORDS = 5
+OTHER_SPELLINGS = {
+    "agent": "subagent_type",
+    "agent_type": "subagent_type",
+    "task": "prompt",
+    "run_in_background": "background",
+}
+NOTE = "deerflow_note"
+"""Marks messages that the house wrote into a conversation, so that nobody takes them for the user's."""
+
+
+class TaskArguments(BaseModel):
+    """What `task` takes."""
+
+    description: str = Field(description="Three to five words that name the task; people see them.")
+    prompt: str = Field(
+        min_length=1,
+        description="All that it needs: goal, paths, limits, form of the answer. It sees nothing else.",
+    )
+    subagent_type: str = Field("general-purpose", description="Which sub-agent, by name.")
+    max_turns: int | None = Field(None, ge=1, description="A lower limit on its turns, if you want one.")
+    context: str | None = Field(None, description="Findings so far that it should build on.")
+    background: bool = Field(
+        False, description="Go on at once and hear of the result later; for long work beside your own."
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_other_spellings(cls, values: Any) -> Any:
+        """Accept `agent` and `task` for what we call `subagent_type` and `prompt`."""
+        if not isinstance(values, dict):
+            return values
+        read = {OTHER_SPELLINGS.get(key, key): value for key, value in values.items()}
+        if not read.get("description") and isinstance(read.get("prompt"), str):
+            read["description"] = " ".join(read["prompt"].split()[:MAX_LABEL_WORDS])
+        if isinstance(read.get("context"), Mapping | list):
+            read["context"] = str(read["context"])
+        return read
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Delegation:
+    """Everything that delegating takes, for one value of the settings."""
+
+    executor: SubagentExecutor
+    builder: SubagentBuilder
+    registry: SubagentRegistry
+
+    def prepare(
+        self, wanted: TaskArguments, *, task_id: str, context: RunContext, messages: Sequence[AnyMessage]
+    ) -> SubagentTask:
+        """Return the task that a call asks for; what cannot be is refused with what to do instead.
+
+        Args:
+            context: That of the agent which delegates.
+            messages: Its conversation, with the call in it.
+        """
+        self._refuse_beyond_total(context, messages, task_id)
+        config = self.registry.get(wanted.subagent_type, has_shell=context.sandbox.refusal is None)
+        if wanted.max_turns is not None:
+            config = replace(config, max_turns=min(config.max_turns, wanted.max_turns))
+        may_delegate = context.depth + 1 < context.settings.subagents.max_depth
+        return SubagentTask(
+            task_id=task_id,
+            thread_id=task_thread(context.thread_id, task_id, messages),
+            config=config,
+            description=wanted.description,
+            prompt=with_context(wanted.prompt, wanted.context),
+            model_name=self.builder.model_name(config, context.options),
+            agent=self.builder.agent(config, context.options, may_delegate=may_delegate),
+            context=context,
+            model=lambda: self.builder.model(config, context.options),
+            # A sub-agent waits for its own tasks: nobody would hear of one that outlives it.
+            is_background=wanted.background and context.depth == 0,
+        )
+
+    def _refuse_beyond_total(self, run: RunContext, messages: Sequence[AnyMessage], task_id: str) -> None:
+        """Refuse a task beyond the number that one run may start, those of sub-agents included.
+
+        The conversation counts, since it outlives the process; what it cannot know, the executor does.
+        """
+        total = total_limit(run.options, run.settings.subagents)
+        if total is None:
+            return
+        called = [each for message in this_turn(messages) for each in task_ids(message)]
+        started = self.executor.started(run.run_id)
+        is_late = task_id in called[total:] if run.depth == 0 else False
+        if is_late or (task_id not in started and len(started) >= total):
+            raise InvalidInputError(
+                f"this run may start {total} tasks and has done so; go on with what they found"
+            )
+
+
+def this_turn(messages: Sequence[AnyMessage]) -> list[AnyMessage]:
+    """Return what was said since the user last spoke, oldest first."""
+    return list(itertools.takewhile(lambda message: not _is_users(message), reversed(messages)))[::-1]
+
+
+def task_thread(thread_id: str, task_id: str, messages: Sequence[AnyMessage]) -> str:
+    """Return the checkpoint thread of a task: the same after a restart, another one for every call.
+
+    The message with the call is part of the name, since some models count their calls anew each turn.
+    """
+    asked_in = next((message.id or "" for message in reversed(messages) if task_id in task_ids(message)), "")
+    return f"{thread_id}/{task_id}-{hashlib.sha256(asked_in.encode()).hexdigest()[:8]}"
+
+
+def task_ids(message: AnyMessage) -> list[str | None]:
+    """Return the ids of the tasks that a message starts."""
+    calls = message.tool_calls if isinstance(message, AIMessage) else []
+    return [call["id"] for call in calls if call["name"] == TASK]
+
+
+def with_context(prompt: str, context: str | None) -> str:
+    """Return the prompt with what is already known behind it."""
+    return f"{prompt}\n\n<context>\n{context.strip()}\n</context>" if context and context.strip() else prompt
+
+
+def _is_users(message: AnyMessage) -> bool:
+    return isinstance(message, HumanMessage) and NOTE not in message.additional_kwargs

@@ -1,0 +1,182 @@
+"""Drives the agent of one task from its input, or from where an earlier attempt stopped, to an end.
+
+A task is an agent on a checkpoint thread of its own, `{thread}/{task}`. When the process dies, the lead
+agent's call is made again and the task goes on from its last checkpoint; a finished one answers at once.
+"""
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+from langchain_core.messages import AIMessageChunk, AnyMessage, HumanMessage
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
+from langgraph.types import Command, Interrupt
+
+from deerflow.config.tokens import TokenBudgetSettings
+from deerflow.domain import new_id
+from deerflow.subagents.config import Question, StopReason, SubagentStatus
+from deerflow.subagents.progress import Progress
+from deerflow.subagents.task import SubagentTask
+
+RESUMED = "__resume__"
+"""The channel in which LangGraph keeps the answers that a step was given."""
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """How a task stopped."""
+
+    status: SubagentStatus
+    error: str | None = None
+    stop_reason: StopReason | None = None
+    question: Question | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        """The work was done, so that the last answer is the result."""
+        return self.status is SubagentStatus.COMPLETED and self.error is None
+
+
+class Drive:
+    """One trip of a task's agent."""
+
+    def __init__(
+        self, task: SubagentTask, *, trace_id: str, on_message: Callable[[AnyMessage], None]
+    ) -> None:
+        self._task = task
+        self._trace_id = trace_id
+        self._on_message = on_message
+        self._answers = 0
+        self._asked: tuple[Interrupt, ...] = ()
+        self._is_warned = False
+        self.progress = Progress()
+        self.inbox: list[str] = []
+        """What the sub-agent is to be told before its next step."""
+
+    async def run(self) -> End:
+        """Go to the end of the work, or to a limit, or to a question."""
+        values: Any = {"messages": [HumanMessage(self._task.prompt, id=new_id())]}
+        saved = await self._saved()
+        if saved is not None:
+            head = await self._task.agent.aget_state(self._config())
+            self.progress = Progress(head.values.get("messages", ()))
+            self._answers = _answers(saved)
+            self._asked = head.interrupts
+            if self._asked and self._task.resume is None:
+                return self._question()
+            if not head.next:
+                return self.ended(None)
+            values = self._resumed()
+        return await self._stream(values)
+
+    def ended(self, capped: StopReason | None) -> End:
+        """Return how a trip ended that was stopped by a limit, or by nothing."""
+        if capped is None and not self.progress.wants_tools:
+            return End(SubagentStatus.COMPLETED)
+        if capped is None:
+            return End(SubagentStatus.FAILED, "stopped before its work was done")
+        limit = f"{self._task.config.max_turns} turns" if capped == "turn_capped" else "tokens"
+        # What a capped task found still counts as a result; one that found nothing has failed.
+        found = self.progress.final_text()
+        status = SubagentStatus.COMPLETED if found else SubagentStatus.FAILED
+        return End(status, f"stopped at its limit of {limit}", capped)
+
+    async def _stream(self, values: Any) -> End:
+        task = self._task
+        inside = replace(
+            task.context, task_id=task.task_id, depth=task.context.depth + 1, trace_id=self._trace_id
+        )
+        stream = task.agent.astream(
+            values,
+            self._config(),
+            context=inside,
+            stream_mode=["updates", "messages"],  # with tokens, a cut answer is kept as far as it went
+        )
+        capped: StopReason | None = None
+        async with aclosing(cast("AsyncGenerator[tuple[str, Any]]", stream)) as chunks:
+            async for mode, chunk in chunks:
+                self._take(mode, chunk)
+                capped = self._limit_reached() if mode == "updates" else None
+                if capped is not None:
+                    break
+        return self._question() if self._asked else self.ended(capped)
+
+    def _take(self, mode: str, chunk: Any) -> None:
+        """Pass on each new message; what a restart repeats from the checkpoint is known already."""
+        if mode == "messages":
+            message, _ = chunk
+            if isinstance(message, AIMessageChunk):
+                self.progress.hear(message.text)
+            return
+        self._asked = chunk.get("__interrupt__", ())
+        for message in _written(chunk):
+            if self.progress.add(message):
+                self._on_message(message)
+
+    def _limit_reached(self) -> StopReason | None:
+        if not self.progress.wants_tools:
+            return None
+        if self.progress.turns >= self._task.config.max_turns:
+            return "turn_capped"
+        budget = self._task.config.token_budget
+        share = spent_share(self.progress.usage, budget) if budget is not None and budget.enabled else 0.0
+        if budget is not None and share >= budget.hard_stop_threshold:
+            return "token_capped"
+        if budget is not None and share >= budget.warn_threshold and not self._is_warned:
+            self._is_warned = True
+            self.inbox.append(
+                f"You have used {share:.0%} of your tokens. Finish now: report what you have found."
+            )
+        return None
+
+    def _question(self) -> End:
+        values = [asked.value for asked in self._asked]
+        question = Question(values[0] if len(values) == 1 else values, self._answers)
+        return End(SubagentStatus.RUNNING, question=question)
+
+    def _resumed(self) -> Command[Any] | None:
+        """Return the answers for those who asked: a list answers them one by one, all else all of them."""
+        if self._task.resume is None or not self._asked:
+            return None
+        answer = self._task.resume.answer
+        is_each = isinstance(answer, list) and len(answer) == len(self._asked) > 1
+        answers = answer if is_each and isinstance(answer, list) else [answer] * len(self._asked)
+        self._answers += 1
+        return Command(resume={asked.id: given for asked, given in zip(self._asked, answers, strict=True)})
+
+    async def _saved(self) -> CheckpointTuple | None:
+        """Return where an earlier attempt at the task stopped; None when there was none."""
+        saver = self._task.agent.checkpointer
+        return await saver.aget_tuple(self._config()) if isinstance(saver, BaseCheckpointSaver) else None
+
+    def _config(self) -> RunnableConfig:
+        return self._task.run_config(trace_id=self._trace_id, answers=self._answers)
+
+
+def spent_share(usage: dict[str, int] | None, budget: TokenBudgetSettings) -> float:
+    """Return how much of a budget is spent: the part of it that is nearest to its end."""
+    if not usage:
+        return 0.0
+    parts = (
+        (usage["total_tokens"], budget.max_tokens),
+        (usage["input_tokens"], budget.max_input_tokens),
+        (usage["output_tokens"], budget.max_output_tokens),
+    )
+    return max(spent / most for spent, most in parts if most is not None)
+
+
+def _answers(saved: CheckpointTuple) -> int:
+    """Return how many questions were answered: before this checkpoint, and in the step behind it."""
+    given = [len(value) for _, channel, value in saved.pending_writes or () if channel == RESUMED and value]
+    metadata = cast("dict[str, Any]", saved.metadata)
+    return int(metadata.get("answers") or 0) + max(given, default=0)
+
+
+def _written(update: dict[str, Any]) -> list[AnyMessage]:
+    """Return the messages that a step wrote."""
+    parts = (
+        part for written in update.values() for part in (written if isinstance(written, list) else [written])
+    )
+    return [message for part in parts if isinstance(part, dict) for message in part.get("messages", ())]

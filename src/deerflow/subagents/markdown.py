@@ -1,0 +1,143 @@
+"""Reads sub-agents from Markdown files: front matter says what they are, the body is their prompt.
+
+The form is that of Claude Code, so that files written for it work here: their names of tools are
+understood, and keys that we have no use for are passed over. A file that cannot be read is left out with a
+line in the log.
+"""
+
+import logging
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from deerflow.skills.loader import FRONT_MATTER, front_matter
+from deerflow.subagents.config import INHERIT
+
+logger = logging.getLogger(__name__)
+
+RESCAN_SECONDS = 2.0
+MAX_FILE_BYTES = 200_000
+MAX_DESCRIPTION_CHARS = 1024
+OTHER_NAMES = {
+    "bash": "bash",
+    "edit": "str_replace",
+    "glob": "glob",
+    "grep": "grep",
+    "ls": "ls",
+    "multiedit": "str_replace",
+    "read": "read_file",
+    "task": "task",
+    "webfetch": "web_fetch",
+    "websearch": "web_search",
+    "write": "write_file",
+}
+
+
+def _names(value: Any) -> Any:
+    """Read names however they are listed: a list, or separated by commas."""
+    if isinstance(value, str):
+        value = re.split(r",(?![^(]*\))", value)
+    if not isinstance(value, list):
+        return value
+    return tuple(str(name).strip() for name in value if str(name).strip())
+
+
+def _tool_names(value: Any) -> Any:
+    names = _names(value)
+    if not isinstance(names, tuple):
+        return names
+    plain = [name.partition("(")[0].strip() for name in names]  # `Bash(git:*)`: the tool without its pattern
+    return tuple(dict.fromkeys(OTHER_NAMES.get(name.lower(), name) for name in plain))
+
+
+def _one_line(value: Any) -> Any:
+    # One line and no angle brackets: it becomes part of the system prompt.
+    if not isinstance(value, str):
+        return value
+    return " ".join(value.replace("<", "‹").replace(">", "›").split())[:MAX_DESCRIPTION_CHARS]
+
+
+Tools = Annotated[tuple[str, ...] | None, BeforeValidator(_tool_names)]
+
+
+class MarkdownSubagent(BaseModel):
+    """A sub-agent as a file describes it."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True)
+
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")
+    description: Annotated[str, BeforeValidator(_one_line)] = Field(min_length=1)
+    system_prompt: str = Field(min_length=1)
+    tools: Tools = None
+    disallowed_tools: Tools = Field(
+        None, validation_alias=AliasChoices("disallowed_tools", "disallowedTools", "disallowed-tools")
+    )
+    skills: Annotated[tuple[str, ...] | None, BeforeValidator(_names)] = None
+    model: str = INHERIT
+    max_turns: int | None = Field(
+        None, ge=1, validation_alias=AliasChoices("max_turns", "maxTurns", "max-turns")
+    )
+    timeout_seconds: float | None = Field(None, ge=1)
+
+
+class MarkdownSubagents:
+    """The sub-agents in some folders; of two with one name the later folder's counts. Changes are seen."""
+
+    def __init__(self, folders: Sequence[Path], *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._folders = tuple(folders)
+        self._clock = clock
+        self._looked_at = float("-inf")
+        self._stamps: Mapping[Path, tuple[int, int]] = {}
+        self._found: tuple[MarkdownSubagent, ...] = ()
+
+    def all(self) -> tuple[MarkdownSubagent, ...]:
+        """Return them, read again when a file has changed; the same value as before when none has."""
+        now = self._clock()
+        if self._folders and now - self._looked_at >= RESCAN_SECONDS:
+            self._looked_at = now
+            stamps = {file: stamp for folder in self._folders for file, stamp in _files(folder)}
+            if stamps != self._stamps:
+                self._stamps = stamps
+                self._found = _read_all(stamps)
+        return self._found
+
+
+def read_subagent(file: Path) -> MarkdownSubagent:
+    """Return the sub-agent that a file describes; `ValueError` says what is wrong with it."""
+    if file.stat().st_size > MAX_FILE_BYTES:
+        raise ValueError(f"larger than {MAX_FILE_BYTES} bytes")
+    text = file.read_text(encoding="utf-8")
+    matter = front_matter(text)
+    found = FRONT_MATTER.match(text)
+    body = text[found.end() :].strip() if found else ""
+    try:
+        return MarkdownSubagent.model_validate({"name": file.stem, **matter, "system_prompt": body})
+    except ValidationError as error:
+        faults = [f"'{fault['loc'][0]}': {fault['msg']}" for fault in error.errors()]
+        raise ValueError("; ".join(faults)) from error
+
+
+def _read_all(files: Mapping[Path, object]) -> tuple[MarkdownSubagent, ...]:
+    found: dict[str, MarkdownSubagent] = {}
+    for file in files:
+        try:
+            subagent = read_subagent(file)
+        except (OSError, ValueError) as error:
+            logger.warning("sub-agent %s left out: %s", file, error)
+            continue
+        found[subagent.name] = subagent
+    return tuple(found[name] for name in sorted(found))
+
+
+def _files(folder: Path) -> list[tuple[Path, tuple[int, int]]]:
+    """Return the Markdown files of a folder with their stamps; links are not followed."""
+    try:
+        files = sorted(file for file in folder.glob("*.md") if file.is_file() and not file.is_symlink())
+    except OSError:
+        return []
+    stats = [(file, file.stat()) for file in files if file.stem.lower() != "readme"]
+    return [(file, (stat.st_mtime_ns, stat.st_size)) for file, stat in stats]

@@ -1,0 +1,100 @@
+"""Lets the house speak to an agent between its steps, in messages that stay in the conversation.
+
+The lead agent hears of background tasks that have ended; a sub-agent hears what it is told while it works.
+An answer that would end the work is not the last one when there is news.
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Any, ClassVar, cast
+
+from langchain.agents.middleware import ModelResponse
+from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
+from langchain_core.tools import BaseTool
+from typing_extensions import override
+
+from deerflow.agents.middlewares import Audience, HouseMiddleware
+from deerflow.agents.state import ThreadState
+from deerflow.agents.types import ModelAnswer, ModelCall, ModelHandler
+from deerflow.context import RunContext
+from deerflow.subagents.background import Background, has_background, note
+from deerflow.subagents.background_tools import TASK_TOOLS
+from deerflow.subagents.executor import SubagentExecutor
+
+News = Callable[[], Awaitable[list[AnyMessage]]]
+"""Returns what there is to say now."""
+
+
+class BackgroundMiddleware(HouseMiddleware):
+    """Tells the lead agent what its background tasks found, and ends no turn before they have ended."""
+
+    audience: ClassVar[Audience] = Audience.LEAD
+
+    def __init__(self, background: Background) -> None:
+        super().__init__()
+        self._background = background
+
+    @override
+    async def awrap_model_call(self, request: ModelCall, handler: ModelHandler) -> ModelAnswer:
+        context = request.runtime.context
+        messages = cast("ThreadState", request.state)["messages"]
+        if not has_background(messages):
+            return await handler(request.override(tools=_without_task_tools(request)))
+        self._background.revive(context, messages)
+        return await with_news(
+            request, handler, before=lambda: self._news(context), after=lambda: self._rest(context)
+        )
+
+    async def _news(self, context: RunContext) -> list[AnyMessage]:
+        told = self._background.news(context)
+        return [] if told is None else [told]
+
+    async def _rest(self, context: RunContext) -> list[AnyMessage]:
+        await self._background.all_ended(context)
+        return await self._news(context)
+
+
+class InboxMiddleware(HouseMiddleware):
+    """Hands a sub-agent what it is told while it works."""
+
+    audience: ClassVar[Audience] = Audience.SUBAGENT
+
+    def __init__(self, executor: SubagentExecutor) -> None:
+        super().__init__()
+        self._executor = executor
+
+    @override
+    async def awrap_model_call(self, request: ModelCall, handler: ModelHandler) -> ModelAnswer:
+        context = request.runtime.context
+
+        async def told() -> list[AnyMessage]:
+            taken = self._executor.take_messages(context.run_id, context.task_id or "")
+            return [note(text) for text in taken]
+
+        return await with_news(request, handler, before=told, after=told)
+
+
+async def with_news(
+    request: ModelCall, handler: ModelHandler, *, before: News, after: News
+) -> ModelResponse[Any]:
+    """Ask the model with the news in front of the answer, and again while an ending meets more news.
+
+    Args:
+        after: Called when the answer asks for no tools, so that it would be the last one.
+    """
+    said: list[BaseMessage] = list(await before())
+    while True:
+        asked = request.override(messages=[*request.messages, *cast("list[AnyMessage]", said)])
+        response = await handler(asked if said else request)
+        said += response.result
+        if any(isinstance(each, AIMessage) and each.tool_calls for each in response.result):
+            break
+        more = await after()
+        if not more:
+            break
+        said += more
+    return response if len(said) == len(response.result) else replace(response, result=said)
+
+
+def _without_task_tools(request: ModelCall) -> list[BaseTool | dict[str, Any]]:
+    return [tool for tool in request.tools if not (isinstance(tool, BaseTool) and tool.name in TASK_TOOLS)]
