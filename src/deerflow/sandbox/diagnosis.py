@@ -41,7 +41,7 @@ _KNOWN = (
         _NAMESPACES,
     ),
     (
-        ("source path", "Can't open", "bind mount"),
+        ("source path", "Can't open", "bind mount", "mount: ", "unshare: "),
         Diagnosis(
             "a folder of this thread cannot be reached by the user who runs commands",
             "keep DEER_FLOW_HOME where every folder above it may be entered by others (chmod o+x), "

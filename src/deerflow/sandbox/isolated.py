@@ -20,7 +20,7 @@ from deerflow.sandbox.gate import TestGate
 from deerflow.sandbox.grep import GREP_SECONDS, Query
 from deerflow.sandbox.hosted import HostedSandbox
 from deerflow.sandbox.output import OutputBuffer
-from deerflow.sandbox.paths import WORKSPACE, Place, thread_paths
+from deerflow.sandbox.paths import WORKSPACE, PathTable, Place, shell_paths, thread_paths
 from deerflow.sandbox.pool import ThreadSandboxProvider
 from deerflow.sandbox.ripgrep import RgOutput, find_rg, is_answer, rg_argv
 from deerflow.sandbox.selftest import PROBES, Probe, SelfTest, daemon_name, is_running, judge, parse_probes
@@ -33,8 +33,9 @@ PROBE_SECONDS = 20.0
 class IsolatedSandbox(HostedSandbox):
     """A thread's folders on this host, and a shell that sees nothing else of it."""
 
-    def __init__(self, files: ThreadFiles, provider: "IsolatedSandboxProvider") -> None:
+    def __init__(self, files: ThreadFiles, inside: PathTable, provider: "IsolatedSandboxProvider") -> None:
         super().__init__(files)
+        self._inside = inside
         self._provider = provider
         self._state = ShellState(WORKSPACE)
 
@@ -55,7 +56,7 @@ class IsolatedSandbox(HostedSandbox):
         with StateFile() as state:
             try:
                 ending = await bubblewrap.run(
-                    self.files.table,
+                    self._inside,
                     SCRIPT,
                     (command, self._state.cwd, WORKSPACE, str(state.fd)),
                     output,
@@ -83,7 +84,7 @@ class IsolatedSandbox(HostedSandbox):
         try:
             bubblewrap = await self._provider.tested()
             ending = await bubblewrap.run(
-                self.files.table,
+                self._inside,
                 'cd -- "$1" && shift && exec "$@"',
                 (place.virtual, *rg_argv(rg, query)),
                 output,
@@ -115,10 +116,9 @@ class IsolatedSandboxProvider(ThreadSandboxProvider):
     @override
     def make(self, folders: ThreadFolders) -> IsolatedSandbox:
         uid = self._bubblewrap.uid
-        if uid is not None:
-            hand_over(folders, uid)
+        hand_over(folders, uid)
         table = thread_paths(folders, skills_root=self._skills_root, mounts=self._settings.mounts)
-        return IsolatedSandbox(ThreadFiles(table, owner=uid), self)
+        return IsolatedSandbox(ThreadFiles(table, owner=uid), shell_paths(folders, table), self)
 
     async def tested(self) -> Bubblewrap:
         """Return what starts sandboxes once it has passed its test; raises when it has not."""

@@ -10,6 +10,7 @@ import ctypes
 import os
 import platform
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +22,11 @@ from deerflow.errors import SandboxTimeoutError, SandboxUnavailableError
 from deerflow.sandbox import seccomp
 from deerflow.sandbox.base import CommandResult, OutputListener
 from deerflow.sandbox.bwrap import SHOWN_OF_ETC, SYSTEM_PATH
+from deerflow.sandbox.diagnosis import diagnose
 from deerflow.sandbox.files import ThreadFiles
 from deerflow.sandbox.gate import TestGate
 from deerflow.sandbox.hosted import HostedSandbox
-from deerflow.sandbox.paths import PathMapping, PathTable, thread_paths
+from deerflow.sandbox.paths import PathMapping, PathTable, shell_paths, temporary_folder, thread_paths
 from deerflow.sandbox.pool import ThreadSandboxProvider
 from deerflow.sandbox.selftest import (
     LANDLOCK_PROBES,
@@ -36,7 +38,7 @@ from deerflow.sandbox.selftest import (
     parse_probes,
 )
 from deerflow.sandbox.supervised import Confinement, SupervisedShell
-from deerflow.sandbox.users import hand_over, sandbox_uid, scratch_folders
+from deerflow.sandbox.users import hand_over, sandbox_uid, scratch_folders, unreachable
 
 NEEDED_ABI = 6
 """The first version that keeps signals in; without it a command could end the server."""
@@ -84,8 +86,16 @@ def _fitting(path: Path, rights: int) -> int:
 class LandlockSandbox(HostedSandbox):
     """A thread's folders on this host, and a shell that can open nothing else of it."""
 
-    def __init__(self, files: ThreadFiles, shell: SupervisedShell, gate: TestGate) -> None:
+    def __init__(
+        self,
+        files: ThreadFiles,
+        shell: SupervisedShell,
+        gate: TestGate,
+        *,
+        closed: Sequence[PathMapping] = (),
+    ) -> None:
         super().__init__(files)
+        self._closed = ", ".join(mapping.virtual for mapping in closed)
         self._shell = shell
         self._gate = gate
 
@@ -99,6 +109,9 @@ class LandlockSandbox(HostedSandbox):
         self, command: str, *, timeout: float | None = None, on_output: OutputListener | None = None
     ) -> CommandResult:
         await self._gate.require()
+        if self._closed:
+            found = diagnose(f"source path {self._closed}")
+            raise SandboxUnavailableError(SelfTest(False, (), found.reason, found.fix).refusal or "")
         return await self._shell.execute(command, timeout=timeout, on_output=on_output)
 
 
@@ -118,25 +131,22 @@ class LandlockSandboxProvider(ThreadSandboxProvider):
     def make(self, folders: ThreadFolders) -> LandlockSandbox:
         table = thread_paths(folders, skills_root=self._skills_root, mounts=self._settings.mounts)
         files = ThreadFiles(table, owner=self._uid)
-        return LandlockSandbox(files, self._shell(folders, table), self._gate)
+        shell = self._shell(folders, table)
+        return LandlockSandbox(files, shell, self._gate, closed=unreachable(table, self._uid))
 
     @override
     async def self_test(self) -> SelfTest:
         return await self._gate.test()
 
     def _shell(self, folders: ThreadFolders, table: PathTable) -> SupervisedShell:
-        temporary = folders.root / "tmp"
-        temporary.mkdir(exist_ok=True)
-        if self._uid is not None:
-            hand_over(folders, self._uid, also=[temporary])
-        # the shell sees a /tmp of its own, which is no place for the file tools
-        table = PathTable([*table.mappings, PathMapping("/tmp", temporary)])
+        hand_over(folders, self._uid)
+        table = shell_paths(folders, table)
         environment = {
             "PATH": SYSTEM_PATH,
             "HOME": str(folders.workspace),
             "LANG": "C.UTF-8",
             "TERM": "dumb",
-            "TMPDIR": str(temporary),
+            "TMPDIR": str(temporary_folder(folders)),
             "GIT_CONFIG_NOSYSTEM": "1",  # git gives up on a file that it may not open
             **self._settings.environment,
         }

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from deerflow.config.sandbox import LimitSettings
-from deerflow.sandbox.paths import PathTable
+from deerflow.sandbox.paths import TEMPORARY, USER_DATA, PathTable
 from deerflow.sandbox.process import Watch
 from deerflow.sandbox.supervisor import descendants
 
@@ -58,14 +58,15 @@ def ulimits(limits: LimitSettings) -> str:
 
 def watcher(limits: LimitSettings, table: PathTable) -> Watch:
     """Return a watch over what no kernel limit covers: memory of all processes, disk of all folders."""
-    folders = [mapping.host for mapping in table.mappings if not mapping.read_only]
+    folders = [found.host for found in table.mappings if found.virtual.startswith(f"{USER_DATA}/")]
+    temporary = [found.host for found in table.mappings if found.virtual == TEMPORARY]
 
     async def watch(pid: int) -> str:
         pause = WATCH_SECONDS
         while True:
             await asyncio.sleep(pause)
             started = time.monotonic()
-            reason = await asyncio.to_thread(_overuse, pid, limits, folders)
+            reason = await asyncio.to_thread(_overuse, pid, limits, folders, temporary)
             if reason:
                 return reason
             # a large tree takes long to measure: look less often rather than be busy with looking
@@ -74,13 +75,16 @@ def watcher(limits: LimitSettings, table: PathTable) -> Watch:
     return watch
 
 
-def _overuse(pid: int, limits: LimitSettings, folders: list[Path]) -> str | None:
+def _overuse(pid: int, limits: LimitSettings, folders: list[Path], temporary: list[Path]) -> str | None:
     if _resident_bytes(pid) > limits.memory_mb * MEGABYTE:
         return f"it used more than {limits.memory_mb} MB of memory"
     used, count = disk_use(folders, max_files=limits.max_files)
     if used > limits.disk_mb * MEGABYTE:
         return f"the thread's folders grew above {limits.disk_mb} MB; remove what is not needed"
-    if count > limits.max_files:
+    kept, more = disk_use(temporary, max_files=limits.max_files)
+    if kept > limits.tmp_mb * MEGABYTE:
+        return f"/tmp grew above {limits.tmp_mb} MB; remove what is not needed"
+    if count + more > limits.max_files:
         return f"the thread's folders have more than {limits.max_files} files; remove what is not needed"
     return None
 

@@ -14,6 +14,7 @@ from deerflow.sandbox.files import ThreadFiles
 from deerflow.sandbox.hosted import HostedSandbox
 from deerflow.sandbox.paths import thread_paths
 from deerflow.sandbox.pool import ThreadSandboxProvider
+from deerflow.sandbox.selftest import Probe, SelfTest
 from deerflow.sandbox.supervised import Confinement, SupervisedShell
 
 PASSED_ON = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "LC_CTYPE", "TERM", "TZ", "TMPDIR")
@@ -35,12 +36,11 @@ class LocalSandbox(HostedSandbox):
 
     def __init__(self, files: ThreadFiles, settings: SandboxSettings) -> None:
         super().__init__(files)
-        shell = shutil.which("bash") if os.name == "posix" else None
-        self._refusal = HOST_BASH_OFF if not settings.allow_host_bash else None if shell else NO_SHELL
+        self._refusal = _refusal(settings)
         self._shell = SupervisedShell(
             files.table,
             settings,
-            shell=shell or "",
+            shell=_host_bash() or "",
             environment=host_environment(os.environ) | settings.environment,
             confinement=Confinement(),
         )
@@ -65,9 +65,24 @@ class LocalSandboxProvider(ThreadSandboxProvider):
     tier = "local"
 
     @override
+    async def self_test(self) -> SelfTest:
+        reason = _refusal(self._settings)
+        return SelfTest(reason is None, (Probe("host bash", reason is None),), reason)
+
+    @override
     def make(self, folders: ThreadFolders) -> LocalSandbox:
         table = thread_paths(folders, skills_root=self._skills_root, mounts=self._settings.mounts)
         return LocalSandbox(ThreadFiles(table), self._settings)
+
+
+def _refusal(settings: SandboxSettings) -> str | None:
+    if not settings.allow_host_bash:
+        return HOST_BASH_OFF
+    return None if _host_bash() else NO_SHELL
+
+
+def _host_bash() -> str | None:
+    return shutil.which("bash") if os.name == "posix" else None
 
 
 def host_environment(environment: Mapping[str, str]) -> dict[str, str]:

@@ -15,6 +15,7 @@ UPLOADS = f"{USER_DATA}/uploads"
 OUTPUTS = f"{USER_DATA}/outputs"
 SKILLS = "/mnt/skills"
 ACP_WORKSPACE = "/mnt/acp-workspace"
+TEMPORARY = "/tmp"
 
 MAX_PATH_BYTES = 4095
 MAX_NAME_BYTES = 255
@@ -101,6 +102,16 @@ def thread_paths(
         mappings.append(PathMapping(ACP_WORKSPACE, acp, read_only=True))
     mappings += [checked_mount(mount) for mount in mounts]
     return PathTable(mappings)
+
+
+def shell_paths(folders: ThreadFolders, table: PathTable) -> PathTable:
+    """Return what a thread's commands see: all of `table`, and a `/tmp` that lasts from call to call."""
+    return PathTable([*table.mappings, PathMapping(TEMPORARY, temporary_folder(folders))])
+
+
+def temporary_folder(folders: ThreadFolders) -> Path:
+    """Return where a thread's `/tmp` lies; it goes with the thread."""
+    return folders.root / "tmp"
 
 
 def checked_mount(mount: MountSettings) -> PathMapping:

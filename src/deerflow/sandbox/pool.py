@@ -11,6 +11,7 @@ from typing_extensions import override
 from deerflow.config import SandboxSettings
 from deerflow.domain import ThreadFolders
 from deerflow.sandbox.base import Sandbox, SandboxProvider
+from deerflow.sandbox.shell import check_environment
 
 MAX_IDLE = 1024
 """How many threads' working directories and exports are remembered beyond those in use."""
@@ -20,6 +21,7 @@ class ThreadSandboxProvider(SandboxProvider):
     """Lends sandboxes that cost nothing while idle: a few objects, no process."""
 
     def __init__(self, settings: SandboxSettings, *, skills_root: Path | None = None) -> None:
+        check_environment(settings.environment)
         self._settings = settings
         self._skills_root = skills_root
         self._sandboxes: OrderedDict[Path, Sandbox] = OrderedDict()

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Self
 
-from deerflow.errors import SandboxError, SandboxTimeoutError
+from deerflow.errors import ConfigError, SandboxError, SandboxTimeoutError
 from deerflow.sandbox.base import CommandResult
 from deerflow.sandbox.output import OutputBuffer
 from deerflow.sandbox.process import Ending
@@ -121,6 +121,15 @@ def parse_state(data: bytes, before: ShellState, base: Mapping[str, str]) -> She
         if equals and name not in NOT_KEPT and _NAME.fullmatch(name) and base.get(name) != value:
             exports[name] = value
     return ShellState(cwd, exports)
+
+
+def check_environment(environment: Mapping[str, str]) -> None:
+    """Raise `ConfigError` for a variable that no shell could have."""
+    for name, value in environment.items():
+        if not _NAME.fullmatch(name) or "\0" in value:
+            raise ConfigError(
+                f"sandbox.environment: {name!r} is no variable; names have letters, digits and _"
+            )
 
 
 def check_command(command: str, timeout: float) -> float:

@@ -5,13 +5,14 @@ import os
 import stat
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from deerflow.config import Paths, SandboxSettings
 from deerflow.domain import ThreadFolders
 from deerflow.sandbox.beneath import O_DIRECTORY
+from deerflow.sandbox.paths import PathMapping, PathTable, temporary_folder
 from deerflow.sandbox.tiers import tier_of
 
 SANDBOX_UID = 65531
@@ -72,6 +73,11 @@ def can_enter(path: Path, uid: int) -> bool:
     return True
 
 
+def unreachable(table: PathTable, uid: int | None) -> list[PathMapping]:
+    """Return the mappings whose folders the commands' user cannot get to."""
+    return [mapping for mapping in table.mappings if uid is not None and not can_enter(mapping.host, uid)]
+
+
 @contextmanager
 def scratch_folders(uid: int | None) -> Iterator[ThreadFolders]:
     """Make folders for a trial that the commands' user can reach, and remove them with the block."""
@@ -79,20 +85,29 @@ def scratch_folders(uid: int | None) -> Iterator[ThreadFolders]:
     with tempfile.TemporaryDirectory(dir=parent, prefix="deerflow-", ignore_cleanup_errors=True) as name:
         folders = ThreadFolders("scratch", Path(name))
         folders.create()
-        if uid is not None:
-            hand_over(folders, uid)
+        hand_over(folders, uid)
         yield folders
 
 
-def hand_over(folders: ThreadFolders, uid: int, *, also: Sequence[Path] = ()) -> None:
-    """Give a thread's folders to the commands' user, and let that user pass the folders above."""
-    above = [folders.user_data, folders.root, *list(folders.root.parents)[:3]]
-    for folder in above:  # the thread, `threads`, the user and `users`: all of them ours
+def hand_over(folders: ThreadFolders, uid: int | None) -> None:
+    """Give a thread's folders to the commands' user, and let that user pass the folders above.
+
+    Without such a user there is only the thread's `/tmp` to make.
+    """
+    temporary = temporary_folder(folders)
+    temporary.mkdir(mode=0o700, exist_ok=True)
+    if uid is None:
+        return
+    above = [folders.user_data, folders.root]
+    parents = list(folders.root.parents)[:3]
+    if [folder.name for folder in parents[::2]] == ["threads", "users"]:
+        above += parents  # all of them ours, down from `users`
+    for folder in above:
         with suppress(OSError):
             about = folder.lstat()
             if stat.S_ISDIR(about.st_mode) and about.st_uid == os.geteuid():
                 folder.chmod(stat.S_IMODE(about.st_mode) | _ENTER_ALL)
-    for folder in (folders.workspace, folders.uploads, folders.outputs, *also):
+    for folder in (folders.workspace, folders.uploads, folders.outputs, temporary):
         fd = os.open(folder, os.O_RDONLY | O_DIRECTORY | os.O_NOFOLLOW)
         try:
             if os.fstat(fd).st_uid != uid:

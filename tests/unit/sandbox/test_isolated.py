@@ -11,7 +11,7 @@ from contracts.sandbox_contract import SandboxContract
 from deerflow.config import Paths, SandboxSettings
 from deerflow.domain import ThreadFolders
 from deerflow.errors import SandboxUnavailableError
-from deerflow.sandbox import Sandbox, bwrap, choose_users_root, users
+from deerflow.sandbox import Sandbox, bwrap, choose_users_root, staging, users
 from deerflow.sandbox.isolated import IsolatedSandboxProvider
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only a root server gives up root")
@@ -187,15 +187,33 @@ async def test_a_thread_in_a_closed_home_works_from_its_chosen_place(
 
 
 @needs_root
-async def test_a_folder_out_of_reach_is_a_refusal_with_its_fix(
-    provider: IsolatedSandboxProvider, tmp_path: Path
+async def test_folders_out_of_reach_are_shown_all_the_same(
+    tmp_path: Path, reachable: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(users, "STATE_ROOT", reachable / "state")
+    monkeypatch.setattr(staging, "STATE_ROOT", reachable / "state")
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o700)
+    skills = closed / "skills"
+    skills.mkdir()
+    (skills / "SKILL.md").write_text("skill")
+    provider = IsolatedSandboxProvider(SandboxSettings(), skills_root=skills)
 
-    async with provider.lend(ThreadFolders("t1", closed / "a" / "b" / "c" / "d" / "t1")) as sandbox:
-        with pytest.raises(SandboxUnavailableError, match="DEER_FLOW_HOME"):
-            await sandbox.execute_command("true")
+    async with provider.lend(ThreadFolders("t1", closed / "some" / "where" / "t1")) as sandbox:
+        result = await sandbox.execute_command(
+            "cat /mnt/skills/SKILL.md; echo x > a; cat a; echo y > /mnt/skills/b"
+        )
+
+    assert result.output.startswith("skillx\n")
+    assert [path.name for path in skills.iterdir()] == ["SKILL.md"]
+    assert stat.S_IMODE(closed.stat().st_mode) == 0o700
+    await provider.aclose()
+
+
+async def test_the_temporary_folder_lasts_from_call_to_call(sandbox: Sandbox) -> None:
+    await sandbox.execute_command("echo kept > /tmp/a")
+
+    assert (await sandbox.execute_command("cat /tmp/a")).output == "kept\n"
 
 
 @needs_root

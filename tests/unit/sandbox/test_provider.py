@@ -1,0 +1,155 @@
+"""Choosing, lending and keeping sandboxes."""
+
+import asyncio
+import sys
+from pathlib import Path
+
+import pytest
+
+from deerflow.config import SandboxSettings
+from deerflow.domain import ThreadFolders
+from deerflow.errors import ConfigError
+from deerflow.sandbox import create_sandbox_provider, pool, tier_of
+from deerflow.sandbox.diagnosis import diagnose
+from deerflow.sandbox.gate import RETRY_SECONDS, TestGate
+from deerflow.sandbox.local import LocalSandboxProvider
+from deerflow.sandbox.locks import FileLocks
+from deerflow.sandbox.seccomp import build_filter
+from deerflow.sandbox.selftest import SelfTest, judge, parse_probes
+
+
+def provider() -> LocalSandboxProvider:
+    return LocalSandboxProvider(SandboxSettings(use="local"))
+
+
+def test_absent_means_the_best_of_the_system() -> None:
+    assert tier_of(SandboxSettings()) == ("isolated" if sys.platform == "linux" else "local")
+
+
+@pytest.mark.parametrize(
+    ("use", "tier"),
+    [
+        ("local", "local"),
+        ("deerflow.sandbox.local:LocalSandboxProvider", "local"),
+        ("isolated", "isolated"),
+        ("landlock", "landlock"),
+    ],
+)
+def test_names_of_today_and_yesterday_choose_a_tier(use: str, tier: str) -> None:
+    assert create_sandbox_provider(SandboxSettings(use=use)).tier == tier
+
+
+@pytest.mark.parametrize("use", ["nonsense", "no.such.module:Thing", "os:getcwd", "pathlib:Path"])
+def test_an_unusable_choice_is_an_error_at_start(use: str) -> None:
+    with pytest.raises(ConfigError):
+        create_sandbox_provider(SandboxSettings(use=use))
+
+
+def test_a_class_can_be_named_by_its_module() -> None:
+    chosen = create_sandbox_provider(SandboxSettings(use="deerflow.sandbox.landlock:LandlockSandboxProvider"))
+
+    assert chosen.tier == "landlock"
+
+
+async def test_a_thread_keeps_its_sandbox(tmp_path: Path) -> None:
+    lender = provider()
+    folders = ThreadFolders("t1", tmp_path / "t1")
+
+    async with lender.lend(folders) as first, lender.lend(folders) as second:
+        assert first is second
+    async with lender.lend(folders) as third:
+        assert third is first
+    assert lender.get(folders) is first
+    lender.reset()
+    assert lender.get(folders) is None
+
+
+async def test_idle_sandboxes_are_forgotten_and_lent_ones_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool, "MAX_IDLE", 2)
+    lender = provider()
+    kept = ThreadFolders("kept", tmp_path / "kept")
+
+    async with lender.lend(kept) as sandbox:
+        for number in range(5):
+            async with lender.lend(ThreadFolders(str(number), tmp_path / str(number))):
+                pass
+        assert lender.get(kept) is sandbox
+        assert lender.get(ThreadFolders("0", tmp_path / "0")) is None
+        assert lender.get(ThreadFolders("4", tmp_path / "4")) is not None
+
+
+async def test_a_sandbox_is_given_back_when_its_run_fails(tmp_path: Path) -> None:
+    lender = provider()
+    folders = ThreadFolders("t1", tmp_path / "t1")
+
+    with pytest.raises(RuntimeError):
+        async with lender.lend(folders):
+            raise RuntimeError
+
+    lender.reset()
+    assert lender.get(folders) is None
+
+
+async def test_a_failed_test_is_believed_for_a_while_and_then_tried_again() -> None:
+    now = 0.0
+    results = [SelfTest(False, reason="broken"), SelfTest(True)]
+
+    async def probe() -> SelfTest:
+        return results.pop(0)
+
+    gate = TestGate(probe, clock=lambda: now)
+
+    for _ in range(3):
+        with pytest.raises(Exception, match="broken"):
+            await gate.require()
+    now += RETRY_SECONDS
+    await gate.require()
+    assert gate.refusal is None
+
+
+def test_silence_of_a_probe_is_a_failure() -> None:
+    tested = judge(parse_probes("user\tok\nfinished\tok\n"))
+
+    assert not tested.ok
+    assert "own network (no answer)" in (tested.reason or "")
+
+
+@pytest.mark.parametrize(
+    ("said", "fix"),
+    [
+        ("bwrap: setting up uid map: Permission denied", "apparmor_restrict_unprivileged_userns"),
+        ("bwrap: loopback: Failed RTM_NEWADDR: Operation not permitted", "apparmor"),
+        ("bwrap: No permissions to create new namespace", "user.max_user_namespaces"),
+        ("bwrap: Can't find source path /root/x: Permission denied", "DEER_FLOW_HOME"),
+        ("bwrap: Can't mount proc on /newroot/proc: Operation not permitted", "systempaths=unconfined"),
+        ("bubblewrap (bwrap) was not found", "apt install bubblewrap"),
+        ("something new", "deerflow doctor"),
+    ],
+)
+def test_every_failure_has_a_fix(said: str, fix: str) -> None:
+    assert fix in diagnose(said).fix
+
+
+def test_the_filter_is_a_whole_program_for_both_processors() -> None:
+    for machine in ("x86_64", "aarch64"):
+        for has_namespaces in (True, False):
+            program = build_filter((1, 2, 10), has_namespaces=has_namespaces, machine=machine)
+            assert len(program) % 8 == 0
+            assert len(program) // 8 < 4096
+
+
+async def test_a_file_lock_serves_one_task_at_a_time_and_its_owner_again() -> None:
+    locks, order = FileLocks(), []
+
+    async def work(name: str) -> None:
+        async with locks.hold("file"):
+            async with locks.hold("file"):
+                order.append(f"{name} in")
+            await asyncio.sleep(0)
+            order.append(f"{name} out")
+
+    await asyncio.gather(work("a"), work("b"))
+
+    assert order == ["a in", "a out", "b in", "b out"]
