@@ -6,12 +6,11 @@ import { createThread, readValues } from "../api/threads.ts";
 import type { Message, Run, RunContext, StreamEvent } from "../api/types.ts";
 import { isHuman } from "./messages.ts";
 import { onNextFrame } from "./frames.ts";
+import { failureOf, isLoss, pause } from "./losses.ts";
 import { forgetRun, recallRun, rememberRun } from "./memory.ts";
 import { reduce, withValues } from "./reduce.ts";
 import { EMPTY_VIEW, isBusy, NO_THREAD, type Failure, type View } from "./view.ts";
 
-const FIRST_WAIT_MS = 500;
-const LONGEST_WAIT_MS = 10_000;
 const REPLAY_ALL = "-1";
 const MOST_GAPS = 5;
 
@@ -145,7 +144,7 @@ export class Conversation {
       }
       if (seen !== this.#view.lastEventId) losses = 0;
       this.#set({ ...this.#view, status: this.#wantsStop ? "stopping" : "reconnecting" });
-      await pause(Math.min(LONGEST_WAIT_MS, FIRST_WAIT_MS * 2 ** losses), signal);
+      await pause(losses, signal);
       open = (again) => joinRun(this.threadId, this.#view.runId ?? "", this.#view.lastEventId ?? REPLAY_ALL, again);
     }
   }
@@ -234,29 +233,4 @@ export class Conversation {
     this.#view = view;
     for (const listener of this.#listeners) listener();
   }
-}
-
-/** Tell a lost line (try again) from a refusal (say so). */
-function isLoss(error: unknown): boolean {
-  if (error instanceof ApiError) return error.status === 0 || error.status === 429 || error.status >= 500;
-  return error instanceof TypeError || error instanceof DOMException; // how browsers report a cut stream
-}
-
-function failureOf(error: unknown): Failure {
-  if (error instanceof ApiError) return { name: error.status === 0 ? "offline" : `http_${error.status}`, message: error.message };
-  return { name: "page", message: error instanceof Error ? error.message : String(error) };
-}
-
-function pause(milliseconds: number, signal: AbortSignal): Promise<void> {
-  return new Promise((resolve) => {
-    const done = () => {
-      clearTimeout(timer);
-      globalThis.removeEventListener?.("online", done);
-      signal.removeEventListener("abort", done);
-      resolve();
-    };
-    const timer = setTimeout(done, milliseconds);
-    globalThis.addEventListener?.("online", done);
-    signal.addEventListener("abort", done);
-  });
 }

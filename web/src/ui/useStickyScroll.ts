@@ -4,7 +4,7 @@ import { useCallback, useEffect, useRef, useState, type RefObject } from "react"
 
 const NEAR_PIXELS = 80;
 
-interface StickyScroll {
+export interface StickyScroll {
   /** The element that scrolls. */
   readonly box: RefObject<HTMLDivElement | null>;
   /** The element in it that grows. */
