@@ -66,6 +66,12 @@ class StaleAttemptError(ConflictError):
     code = "stale_attempt"
 
 
+class RollbackWantedError(ConflictError):
+    """Somebody asked for the run to be rolled back while it was ending in another way."""
+
+    code = "rollback_wanted"
+
+
 class ModelError(DeerFlowError):
     """A model could not be reached or refused; the message says which one and why."""
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from contracts.queue_contract import QueueContract
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.conformance import validate
 from langgraph.checkpoint.conformance.initializer import RegisteredCheckpointer
@@ -33,12 +34,14 @@ from deerflow.errors import (
     ConflictError,
     InvalidInputError,
     NotFoundError,
+    RollbackWantedError,
     StaleAttemptError,
     ThreadBusyError,
 )
 from deerflow.storage import LogBatch, LogEntry, OwnerLock, RunEnd, Storage, ThreadQuery, fence
 
 DONE = RunEnd(RunStatus.SUCCESS)
+ROLLED_BACK = RunEnd(RunStatus.INTERRUPTED, rolls_back=True)
 
 
 def entries(*numbers: int, size: int = 10) -> list[LogEntry]:
@@ -394,7 +397,11 @@ class RunContract:
 
         assert await storage.runs.cancel_requests("me") == {"r1": CancelAction.ROLLBACK}
         assert await storage.runs.cancel_requests("you") == {}
-        await storage.runs.settle("r1", attempt=1, end=DONE)
+        with pytest.raises(RollbackWantedError):
+            await storage.runs.settle("r1", attempt=1, end=DONE)
+        await storage.runs.request_cancel("r1", CancelAction.INTERRUPT)
+        assert await storage.runs.cancel_requests("me") == {"r1": CancelAction.ROLLBACK}
+        await storage.runs.settle("r1", attempt=1, end=ROLLED_BACK)
         await storage.runs.request_cancel("r1", CancelAction.INTERRUPT)
         assert await storage.runs.cancel_requests("me") == {}
         with pytest.raises(NotFoundError):
@@ -732,5 +739,7 @@ class ItemContract:
             await storage.store.asearch(("a",), filter={"v": {"$like": 1}})
 
 
-class StorageContract(ThreadContract, RunContract, EventContract, CheckpointContract, ItemContract):
+class StorageContract(
+    ThreadContract, RunContract, QueueContract, EventContract, CheckpointContract, ItemContract
+):
     """All of it."""

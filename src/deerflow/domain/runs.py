@@ -90,6 +90,14 @@ class RunRequest:
     interrupt_after: tuple[str, ...] | Literal["*"] = ()
     is_interactive: bool = True
     """False where nobody can answer a question (schedules, batch jobs)."""
+    durability: Literal["sync", "async", "exit"] = "async"
+    """When checkpoints are stored: before the next step, beside it, or only at the end."""
+    after_seconds: float | None = None
+    """How long the run waits before it starts."""
+    idempotency_key: str | None = None
+    """A user's second request with the same key is answered with the first one's run."""
+    deletes_thread: bool = False
+    """The thread goes with the end of the run: for runs that nobody gave a thread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +131,10 @@ class RunRecord:
     stop_reason: str | None = None
     usage: TokenUse = TokenUse()
     message_count: int = 0
+    cancel: CancelAction | None = None
+    """The wish to stop that the run has not followed yet."""
+    spared: int = 0
+    """How many of the attempts ended because their process was told to stop."""
 
     @property
     def thread_id(self) -> str:

@@ -2,6 +2,8 @@
 
 from deerflow.storage.base import (
     FENCE,
+    EffectLog,
+    EffectState,
     EventLog,
     LogBatch,
     LogEntry,
@@ -18,6 +20,8 @@ from deerflow.storage.owners import LEASE_SECONDS, OwnerLock
 __all__ = [
     "FENCE",
     "LEASE_SECONDS",
+    "EffectLog",
+    "EffectState",
     "EventLog",
     "LogBatch",
     "LogEntry",

@@ -9,6 +9,7 @@ often `values` events repeat them.
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any, Literal
 
 from langgraph.checkpoint.base import BaseCheckpointSaver
@@ -75,6 +76,8 @@ class RunEnd:
     stop_reason: str | None = None
     usage: TokenUse = TokenUse()
     message_count: int = 0
+    rolls_back: bool = False
+    """The thread's checkpoints, title and status become what they were before the run."""
 
 
 class ThreadStore(ABC):
@@ -118,10 +121,17 @@ class RunStore(ABC):
     async def create(self, run_id: str, request: RunRequest, *, owner: str | None = None) -> RunRecord:
         """Admit a run in one transaction: make the thread if needed, mark it busy, store the row.
 
-        With an `owner` the run is claimed at once: it comes back `running` with attempt 1.
+        With an `owner` a run whose thread is free is claimed at once: it comes back `running` with
+        attempt 1. Otherwise it comes back `pending` and waits for its turn. A thread with runs in flight
+        answers by strategy:
 
-        With strategy `reject` a thread that has a pending or running run raises `ThreadBusyError`;
-        the other strategies are the caller's business and always admit.
+        - `reject` raises `ThreadBusyError`;
+        - `enqueue` puts the run behind them;
+        - `interrupt` and `rollback` leave the running one that wish, end those that only wait, and put
+          the run behind.
+
+        A run with `after_seconds` is in nobody's way before its time. An `idempotency_key` that the user
+        sent before brings back the run of that time, whose id is then another one than `run_id`.
         """
 
     @abstractmethod
@@ -141,8 +151,17 @@ class RunStore(ABC):
     async def claim(self, run_id: str, *, owner: str, attempt: int) -> RunRecord:
         """Take up a run that is still at `attempt`: sets owner, `running` and `attempt + 1`.
 
-        `StaleAttemptError` when somebody else was quicker or the run has ended.
+        `StaleAttemptError` when somebody else was quicker, another run of the thread is running, or the
+        run has ended. The first claim remembers what a rollback puts back.
         """
+
+    @abstractmethod
+    async def claim_next(self, thread_id: str, *, owner: str) -> RunRecord | None:
+        """Take up the run whose turn it is in a thread; None when there is none or one is running."""
+
+    @abstractmethod
+    async def release(self, run_id: str, *, attempt: int) -> None:
+        """Give a running run back, so that anybody may take it up; a stale attempt changes nothing."""
 
     @abstractmethod
     async def settle(
@@ -151,7 +170,8 @@ class RunStore(ABC):
         """Write the final state and free the thread; `StaleAttemptError` when not the owner any more.
 
         `last` are the run's last events, stored in the same transaction, so that a log ends if and
-        only if its run has ended.
+        only if its run has ended. A run that is to be rolled back ends in no other way:
+        `RollbackWantedError`.
         """
 
     @abstractmethod
@@ -162,13 +182,13 @@ class RunStore(ABC):
     async def orphans(self, lock: OwnerLock) -> list[RunRecord]:
         """Return the runs in flight that nobody works on, oldest first.
 
-        That is: no owner, an owner of this machine whose lock can be taken, or an owner of another
-        machine whose lease ran out.
+        That is: a waiting run whose turn it is, or a running one without owner, with an owner of this
+        machine whose lock can be taken, or with one of another machine whose lease ran out.
         """
 
     @abstractmethod
-    async def request_cancel(self, run_id: str, action: CancelAction) -> None:
-        """Leave a wish to stop for the owner, wherever it is."""
+    async def request_cancel(self, run_id: str, action: CancelAction) -> RunRecord:
+        """Leave a wish to stop for the owner, wherever it is; a run that only waits ends at once."""
 
     @abstractmethod
     async def cancel_requests(self, owner: str) -> dict[str, CancelAction]:
@@ -177,6 +197,29 @@ class RunStore(ABC):
     @abstractmethod
     async def delete(self, run_id: str) -> None:
         """Delete a run that has ended, with its events."""
+
+
+class EffectState(StrEnum):
+    """What is known of a tool call of an earlier attempt."""
+
+    STARTED = "started"
+    FINISHED = "finished"
+
+
+class EffectLog(ABC):
+    """Which tool calls of runs in flight were begun and done."""
+
+    @abstractmethod
+    async def start(self, run_id: str, *, attempt: int, call: bytes) -> EffectState | None:
+        """Note that a call begins; return what an earlier attempt left of the same call.
+
+        `StaleAttemptError` when another attempt owns the run. A second start in the same attempt knows
+        nothing of an earlier one: what is asked for again after an answer is meant.
+        """
+
+    @abstractmethod
+    def finish(self, run_id: str, *, attempt: int, call: bytes) -> None:
+        """Note that a call is done, without waiting for it to be stored."""
 
 
 class EventLog(ABC):
@@ -214,5 +257,6 @@ class Storage:
     threads: ThreadStore
     runs: RunStore
     events: EventLog
+    effects: EffectLog
     checkpoints: BaseCheckpointSaver[Any]
     store: BaseStore

@@ -7,6 +7,7 @@ from pathlib import Path
 from deerflow.config import DatabaseSettings, Paths
 from deerflow.errors import ConfigError
 from deerflow.storage.base import Storage
+from deerflow.storage.sqlite.effects import SqliteEffectLog
 from deerflow.storage.sqlite.engine import Engine
 from deerflow.storage.sqlite.events import SqliteEventLog
 from deerflow.storage.sqlite.runs import SqliteRunStore
@@ -24,6 +25,7 @@ async def open_storage(settings: DatabaseSettings, paths: Paths) -> AsyncIterato
             threads=SqliteThreadStore(engine),
             runs=SqliteRunStore(engine),
             events=SqliteEventLog(engine),
+            effects=SqliteEffectLog(engine),
             checkpoints=SqliteSaver(engine),
             store=SqliteStore(engine),
         )

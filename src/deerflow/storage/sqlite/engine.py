@@ -80,6 +80,10 @@ class Engine:
         self._writer.put(Unit(work, None, future))
         return cast(T, future.result())
 
+    def post(self, work: Callable[[sqlite3.Connection], object]) -> None:
+        """Queue a write that nobody waits for; it is stored before every write that comes after it."""
+        self._writer.put(Unit(work, None, Future()))
+
     async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Run a read that may take long in a reader thread."""
         return await asyncio.wrap_future(self._far(work))

@@ -114,7 +114,27 @@ CREATE UNIQUE INDEX items_by_name ON items (namespace, name);
 CREATE INDEX items_by_expiry ON items (expires_at) WHERE expires_at IS NOT NULL;
 """
 
-MIGRATIONS: tuple[str, ...] = (_V1,)
+_V2 = """
+-- When a run may start, when not at once: microseconds.
+ALTER TABLE runs ADD COLUMN start_at INTEGER;
+-- user and key of a request that must not be followed twice.
+ALTER TABLE runs ADD COLUMN idempotency TEXT;
+-- What a rollback puts back, while the run is in flight.
+ALTER TABLE runs ADD COLUMN before BLOB;
+ALTER TABLE runs ADD COLUMN spared INTEGER NOT NULL DEFAULT 0;
+CREATE UNIQUE INDEX runs_by_idempotency ON runs (idempotency) WHERE idempotency IS NOT NULL;
+
+-- Tool calls of runs in flight.
+CREATE TABLE effects (
+    run INTEGER NOT NULL,
+    call BLOB NOT NULL,
+    attempt INTEGER NOT NULL,
+    is_finished INTEGER NOT NULL,
+    PRIMARY KEY (run, call)
+) WITHOUT ROWID;
+"""
+
+MIGRATIONS: tuple[str, ...] = (_V1, _V2)
 """What leads from version n to n + 1, in order."""
 
 

@@ -1,0 +1,194 @@
+"""The order of a thread's runs: who is admitted, who waits, whose turn it is.
+
+One run of a thread is running at a time. The others wait in the order in which they were admitted, or,
+when they are to start later, in the order of their times.
+"""
+
+import sqlite3
+
+from deerflow.domain import CancelAction, MultitaskStrategy, RunRecord, RunRequest, RunStatus, ThreadStatus
+from deerflow.errors import ConflictError, NotFoundError, ThreadBusyError
+from deerflow.storage.owners import LEASE_SECONDS, OwnerLock
+from deerflow.storage.sqlite.codec import now_us, pack, time_of
+from deerflow.storage.sqlite.run_ends import before_image, end_waiting
+from deerflow.storage.sqlite.run_rows import CLOCK, COLUMNS, IN_FLIGHT, find, mark_thread, record, stale
+from deerflow.storage.sqlite.threads import ensure_thread
+
+_ORDER = "coalesce(start_at, created_at), key"
+
+
+def create(
+    db: sqlite3.Connection, run_id: str, request: RunRequest, body: bytes, owner: str | None
+) -> RunRecord:
+    """Admit a run as its strategy says."""
+    token = _token(request)
+    if token is not None and (known := _run_of(db, token)):
+        return known
+    thread, user_id = ensure_thread(db, request.thread_id, request.user_id, "{}")
+    if user_id != request.user_id:
+        raise NotFoundError("thread", request.thread_id)
+    is_free = _make_room(db, thread, request)
+    now = now_us()
+    start_at = now + int(request.after_seconds * 1_000_000) if request.after_seconds else None
+    starts_now = owner is not None and is_free and start_at is None
+    status, attempt = (RunStatus.RUNNING, 1) if starts_now else (RunStatus.PENDING, 0)
+    owner = owner if starts_now else None
+    before = before_image(db, thread, request.thread_id) if starts_now else None
+    try:
+        db.execute(
+            "INSERT INTO runs (id, thread, status, attempt, owner, lease_until, message_count, created_at, "
+            "updated_at, start_at, idempotency, before, request) "
+            f"VALUES (?, ?, ?, ?, ?, {CLOCK} + {LEASE_SECONDS}, 0, ?, ?, ?, ?, ?, ?)",
+            (run_id, thread, status, attempt, owner, now, now, start_at, token, before, pack(body)),
+        )
+    except sqlite3.IntegrityError as error:
+        raise ConflictError(f"run id '{run_id}' is taken") from error
+    if start_at is None:
+        mark_thread(db, thread, ThreadStatus.BUSY)
+    return RunRecord(run_id, request, status, time_of(now), time_of(now), attempt, owner)
+
+
+def claim(db: sqlite3.Connection, run_id: str, owner: str, attempt: int) -> RunRecord:
+    """Take up a run that is still at `attempt`, unless another one of its thread is running."""
+    changed = db.execute(
+        f"UPDATE runs SET owner = ?, status = 'running', attempt = attempt + 1, "
+        f"lease_until = {CLOCK} + {LEASE_SECONDS}, updated_at = ? WHERE id = ? AND attempt = ? "
+        f"AND {IN_FLIGHT} AND NOT EXISTS (SELECT 1 FROM runs AS other WHERE other.thread = runs.thread "
+        "AND other.status = 'running' AND other.key != runs.key)",
+        (owner, now_us(), run_id, attempt),
+    ).rowcount
+    run = find(db, run_id)
+    if not changed:
+        raise stale(run, attempt)
+    if attempt == 0:
+        (thread,) = db.execute("SELECT thread FROM runs WHERE id = ?", (run_id,)).fetchone()
+        before = before_image(db, thread, run.thread_id)
+        db.execute("UPDATE runs SET before = ? WHERE id = ?", (before, run_id))
+        mark_thread(db, thread, ThreadStatus.BUSY)
+    return run
+
+
+def next_of(db: sqlite3.Connection, thread_id: str) -> tuple[str, int] | None:
+    """Return id and attempt of the run whose turn it is in a thread."""
+    row = db.execute("SELECT key FROM threads WHERE id = ?", (thread_id,)).fetchone()
+    if row is None:
+        return None
+    waiting: list[tuple[str, int]] = []
+    for run_id, attempt, status, is_due in db.execute(
+        f"SELECT id, attempt, status, coalesce(start_at, 0) <= ? FROM runs INDEXED BY runs_in_flight "
+        f"WHERE {IN_FLIGHT} AND thread = ? ORDER BY {_ORDER}",
+        (now_us(), row[0]),
+    ):
+        if status == RunStatus.RUNNING:
+            return None
+        if is_due:
+            waiting.append((run_id, attempt))
+    return waiting[0] if waiting else None
+
+
+def claim_next(db: sqlite3.Connection, thread_id: str, owner: str) -> RunRecord | None:
+    """Take up the run whose turn it is, looking and taking in one transaction."""
+    found = next_of(db, thread_id)
+    return None if found is None else claim(db, found[0], owner, found[1])
+
+
+def orphans(db: sqlite3.Connection, lock: OwnerLock) -> list[RunRecord]:
+    """Return the runs that somebody should take up, oldest first."""
+    rows = db.execute(
+        f"SELECT {COLUMNS}, thread, coalesce(start_at, 0) <= ?, coalesce(lease_until, 0) < {CLOCK} "
+        f"FROM runs WHERE {IN_FLIGHT} ORDER BY {_ORDER}",
+        (now_us(),),
+    ).fetchall()
+    taken = {row[-3] for row in rows if row[1] == RunStatus.RUNNING}
+    found = []
+    for row in rows:
+        status, owner = row[1], row[3]
+        thread, is_due, has_expired = row[-3:]
+        if status == RunStatus.RUNNING:
+            if _is_orphaned(owner, bool(has_expired), lock):
+                found.append(record(row[:-3]))
+        elif is_due and thread not in taken:
+            taken.add(thread)
+            found.append(record(row[:-3]))
+    return found
+
+
+def request_cancel(db: sqlite3.Connection, run_id: str, action: CancelAction) -> RunRecord:
+    """Leave a wish to stop; end a run that only waits."""
+    run = find(db, run_id)
+    if run.status.is_terminal:
+        return run
+    key, thread = db.execute("SELECT key, thread FROM runs WHERE id = ?", (run_id,)).fetchone()
+    if run.status is RunStatus.PENDING:
+        end_waiting(db, key)
+        if _blocking(db, thread) is None:
+            mark_thread(db, thread, ThreadStatus.IDLE)
+    else:
+        _wish(db, key, action)
+    return find(db, run_id)
+
+
+def _make_room(db: sqlite3.Connection, thread: int, request: RunRequest) -> bool:
+    """Apply the request's strategy to the runs in flight; tell whether there are none."""
+    if request.after_seconds:
+        return False  # it joins the queue when its time has come
+    blocking = _blocking(db, thread)
+    if blocking is None:
+        return True
+    match request.multitask_strategy:
+        case MultitaskStrategy.REJECT:
+            raise ThreadBusyError(request.thread_id, blocking)
+        case MultitaskStrategy.INTERRUPT:
+            return _stop_all(db, thread, CancelAction.INTERRUPT)
+        case MultitaskStrategy.ROLLBACK:
+            return _stop_all(db, thread, CancelAction.ROLLBACK)
+        case MultitaskStrategy.ENQUEUE:
+            return False
+
+
+def _stop_all(db: sqlite3.Connection, thread: int, action: CancelAction) -> bool:
+    """End what waits and ask what runs to stop; tell whether nothing is left to wait for."""
+    is_free = True
+    for key, status in db.execute(
+        f"SELECT key, status FROM runs INDEXED BY runs_in_flight WHERE {IN_FLIGHT} AND thread = ? "
+        "AND coalesce(start_at, 0) <= ?",
+        (thread, now_us()),
+    ).fetchall():
+        if status == RunStatus.RUNNING:
+            _wish(db, key, action)
+            is_free = False
+        else:
+            end_waiting(db, key)
+    return is_free
+
+
+def _wish(db: sqlite3.Connection, key: int, action: CancelAction) -> None:
+    # Who asked for a rollback keeps it, whatever others ask for afterwards.
+    db.execute("UPDATE runs SET cancel = iif(cancel = 'rollback', cancel, ?) WHERE key = ?", (action, key))
+
+
+def _blocking(db: sqlite3.Connection, thread: int) -> str | None:
+    """Return the run that a new one has to wait for, if there is one."""
+    row = db.execute(
+        f"SELECT id FROM runs INDEXED BY runs_in_flight WHERE {IN_FLIGHT} AND thread = ? "
+        "AND coalesce(start_at, 0) <= ? ORDER BY key LIMIT 1",
+        (thread, now_us()),
+    ).fetchone()
+    return None if row is None else str(row[0])
+
+
+def _token(request: RunRequest) -> str | None:
+    if request.idempotency_key is None:
+        return None
+    return f"{request.user_id}\n{request.idempotency_key}"
+
+
+def _run_of(db: sqlite3.Connection, token: str) -> RunRecord | None:
+    row = db.execute(f"SELECT {COLUMNS} FROM runs WHERE idempotency = ?", (token,)).fetchone()
+    return None if row is None else record(row)
+
+
+def _is_orphaned(owner: str | None, has_expired: bool, lock: OwnerLock) -> bool:
+    if owner is None or not lock.is_alive(owner):
+        return True
+    return has_expired and not lock.is_local(owner)

@@ -1,0 +1,206 @@
+"""How the runs of one thread wait for each other, and what is put back: the same for every database."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from langgraph.checkpoint.conformance.test_utils import (
+    generate_checkpoint,
+    generate_config,
+    generate_metadata,
+)
+
+from deerflow.domain import CancelAction, MultitaskStrategy, RunRecord, RunRequest, RunStatus, ThreadStatus
+from deerflow.errors import NotFoundError, StaleAttemptError, ThreadBusyError
+from deerflow.storage import EffectState, OwnerLock, RunEnd, Storage
+
+DONE = RunEnd(RunStatus.SUCCESS)
+ENQUEUE, INTERRUPT, ROLLBACK = (
+    MultitaskStrategy.ENQUEUE,
+    MultitaskStrategy.INTERRUPT,
+    MultitaskStrategy.ROLLBACK,
+)
+
+
+async def admit(
+    storage: Storage,
+    run: str,
+    strategy: MultitaskStrategy = MultitaskStrategy.REJECT,
+    *,
+    thread: str = "t1",
+    after_seconds: float | None = None,
+    key: str | None = None,
+    user: str = "ann",
+) -> RunRecord:
+    request = RunRequest(
+        thread,
+        user_id=user,
+        multitask_strategy=strategy,
+        after_seconds=after_seconds,
+        idempotency_key=key,
+    )
+    return await storage.runs.create(run, request, owner="me")
+
+
+class QueueContract:
+    """Strategies, order, delays, retries and rollback."""
+
+    async def test_enqueued_runs_start_one_at_a_time_in_the_order_of_their_admission(
+        self, storage: Storage
+    ) -> None:
+        await admit(storage, "r0")
+        waiting = await asyncio.gather(*(admit(storage, f"r{number}", ENQUEUE) for number in range(1, 51)))
+        assert {run.status for run in waiting} == {RunStatus.PENDING}
+        assert await storage.runs.claim_next("t1", owner="me") is None
+        admitted = [run.id for run in reversed(await storage.runs.of_thread("t1"))]
+
+        order = ["r0"]
+        for _ in range(50):
+            await storage.runs.settle(order[-1], attempt=1, end=DONE)
+            claimed = await storage.runs.claim_next("t1", owner="me")
+            assert claimed is not None
+            assert (claimed.status, claimed.attempt) == (RunStatus.RUNNING, 1)
+            order.append(claimed.id)
+
+        assert order == admitted
+        await storage.runs.settle(order[-1], attempt=1, end=DONE)
+        assert await storage.runs.claim_next("t1", owner="me") is None
+        assert (await storage.threads.get("t1")).status is ThreadStatus.IDLE
+
+    async def test_a_waiting_run_cannot_be_claimed_past_a_running_one(self, storage: Storage) -> None:
+        await admit(storage, "r1")
+        await admit(storage, "r2", ENQUEUE)
+
+        with pytest.raises(StaleAttemptError):
+            await storage.runs.claim("r2", owner="me", attempt=0)
+
+    async def test_only_the_first_of_a_free_thread_waits_for_anybody_to_take_it_up(
+        self, storage: Storage, tmp_path: Path
+    ) -> None:
+        lock = OwnerLock(tmp_path / "owners")
+        await storage.runs.create("r1", RunRequest("t1"), owner=lock.id)
+        for run in ("r2", "r3"):
+            await storage.runs.create(run, RunRequest("t1", multitask_strategy=ENQUEUE), owner=lock.id)
+        assert await storage.runs.orphans(lock) == []
+
+        await storage.runs.settle("r1", attempt=1, end=DONE)
+
+        assert [run.id for run in await storage.runs.orphans(lock)] == ["r2"]
+        lock.close()
+
+    @pytest.mark.parametrize("strategy", [INTERRUPT, ROLLBACK])
+    async def test_a_newcomer_stops_what_runs_and_ends_what_waits(
+        self, storage: Storage, strategy: MultitaskStrategy
+    ) -> None:
+        await admit(storage, "r1")
+        await admit(storage, "r2", ENQUEUE)
+
+        newcomer = await admit(storage, "r3", strategy)
+
+        assert newcomer.status is RunStatus.PENDING
+        assert await storage.runs.cancel_requests("me") == {"r1": CancelAction(strategy)}
+        ended = await storage.runs.get("r2")
+        assert (ended.status, ended.stop_reason) == (RunStatus.INTERRUPTED, "cancelled_before_start")
+        await storage.runs.settle("r1", attempt=1, end=RunEnd(RunStatus.INTERRUPTED, rolls_back=True))
+        claimed = await storage.runs.claim_next("t1", owner="me")
+        assert claimed is not None
+        assert claimed.id == "r3"
+
+    async def test_a_delayed_run_is_in_nobodys_way_before_its_time(self, storage: Storage) -> None:
+        delayed = await admit(storage, "later", after_seconds=3600)
+        soon = await admit(storage, "soon", ENQUEUE, after_seconds=0.001)
+        assert (delayed.status, soon.status) == (RunStatus.PENDING, RunStatus.PENDING)
+        assert (await storage.threads.get("t1")).status is ThreadStatus.IDLE
+        await asyncio.sleep(0.002)
+
+        with pytest.raises(ThreadBusyError) as caught:
+            await admit(storage, "now")
+        claimed = await storage.runs.claim_next("t1", owner="me")
+        await storage.runs.settle("soon", attempt=1, end=DONE)
+
+        assert caught.value.run_id == "soon"
+        assert claimed is not None
+        assert claimed.id == "soon"
+        assert (await storage.threads.get("t1")).status is ThreadStatus.IDLE
+        assert await storage.runs.claim_next("t1", owner="me") is None
+        assert (await admit(storage, "now")).status is RunStatus.RUNNING
+
+    async def test_a_run_that_waits_is_cancelled_at_once(self, storage: Storage) -> None:
+        await admit(storage, "r1")
+        await admit(storage, "r2", ENQUEUE)
+
+        cancelled = await storage.runs.request_cancel("r2", CancelAction.ROLLBACK)
+        later = await admit(storage, "r3", thread="t2", after_seconds=60)
+        await storage.runs.request_cancel(later.id, CancelAction.INTERRUPT)
+
+        assert cancelled.status is RunStatus.INTERRUPTED
+        assert (await storage.threads.get("t1")).status is ThreadStatus.BUSY
+        assert (await storage.threads.get("t2")).status is ThreadStatus.IDLE
+
+    async def test_a_key_that_was_sent_before_brings_back_its_run(self, storage: Storage) -> None:
+        first, *others = await asyncio.gather(
+            *(admit(storage, f"r{number}", thread=f"t{number}", key="k") for number in range(20))
+        )
+        stranger = await admit(storage, "s1", thread="s", key="k", user="bob")
+        await storage.runs.settle(first.id, attempt=1, end=DONE)
+        late = await admit(storage, "r99", thread="t99", key="k")
+
+        assert {run.id for run in others} == {first.id}
+        assert stranger.id == "s1"
+        assert (late.id, late.status) == (first.id, RunStatus.SUCCESS)
+        with pytest.raises(NotFoundError):
+            await storage.threads.get("t99")
+
+    async def test_a_rollback_puts_checkpoints_and_title_back(self, storage: Storage) -> None:
+        await admit(storage, "r1")
+        config = generate_config("t1")
+        await storage.checkpoints.aput(config, generate_checkpoint(), generate_metadata(), {})
+        await storage.threads.update("t1", title="Before")
+        end = RunEnd(RunStatus.ERROR, ThreadStatus.ERROR)
+        await storage.runs.settle("r1", attempt=1, end=end)
+        head = await storage.checkpoints.aget_tuple(config)
+        await admit(storage, "r2")
+        await storage.checkpoints.aput(config, generate_checkpoint(), generate_metadata(), {})
+        await storage.checkpoints.aput(
+            generate_config("t1/call"), generate_checkpoint(), generate_metadata(), {}
+        )
+        await storage.threads.update("t1", title="After")
+
+        await storage.runs.settle("r2", attempt=1, end=RunEnd(RunStatus.INTERRUPTED, rolls_back=True))
+
+        thread = await storage.threads.get("t1")
+        assert (thread.title, thread.status) == ("Before", ThreadStatus.ERROR)
+        assert await storage.checkpoints.aget_tuple(config) == head
+        assert await storage.checkpoints.aget_tuple(generate_config("t1/call")) is None
+
+    async def test_a_released_run_may_be_taken_up_and_is_spared_the_attempt(
+        self, storage: Storage, tmp_path: Path
+    ) -> None:
+        lock = OwnerLock(tmp_path / "owners")
+        await storage.runs.create("r1", RunRequest("t1"), owner=lock.id)
+
+        await storage.runs.release("r1", attempt=7)
+        assert await storage.runs.orphans(lock) == []
+        await storage.runs.release("r1", attempt=1)
+
+        (orphan,) = await storage.runs.orphans(lock)
+        claimed = await storage.runs.claim("r1", owner="you", attempt=1)
+        assert (orphan.id, claimed.attempt, claimed.spared) == ("r1", 2, 1)
+        lock.close()
+
+    async def test_a_tool_call_of_an_earlier_attempt_is_known_once(self, storage: Storage) -> None:
+        await admit(storage, "r1")
+        for call in (b"begun", b"done"):
+            assert await storage.effects.start("r1", attempt=1, call=call) is None
+        storage.effects.finish("r1", attempt=1, call=b"done")
+        assert await storage.effects.start("r1", attempt=1, call=b"done") is None
+        storage.effects.finish("r1", attempt=1, call=b"done")
+        await storage.runs.claim("r1", owner="you", attempt=1)
+
+        found = [await storage.effects.start("r1", attempt=2, call=call) for call in (b"begun", b"done")]
+
+        assert found == [EffectState.STARTED, EffectState.FINISHED]
+        assert await storage.effects.start("r1", attempt=2, call=b"begun") is None
+        assert await storage.effects.start("r1", attempt=2, call=b"new") is None
+        with pytest.raises(StaleAttemptError):
+            await storage.effects.start("r1", attempt=1, call=b"zombie")
