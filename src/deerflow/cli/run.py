@@ -20,6 +20,7 @@ from deerflow.errors import InvalidInputError
 from deerflow.observability import configure_logging, secrets_of
 
 INTERRUPTED = 130
+_WORKSPACE = "/mnt/user-data/workspace"
 _MOST_FILES = 5000
 _MOST_BYTES = 500 * 1024 * 1024
 _SKIPPED = frozenset({".git", "node_modules", ".venv", "venv", "__pycache__", ".mypy_cache", ".deer-flow"})
@@ -88,14 +89,13 @@ class _Job:
         """Put the files into the thread and return the task, told where its folders are."""
         plain = [file for file in self._files if file.is_file()]
         folders = [file.resolve() for file in self._files if file.is_dir()]
-        if plain:
-            await client.upload(self._thread_id, plain)
+        uploaded = await client.upload(self._thread_id, plain) if plain else []
         workspace = client.deerflow.folders(DEFAULT_USER, self._thread_id).workspace
         copied = [await asyncio.to_thread(_copy_folder, folder, workspace) for folder in folders]
-        if not copied:
+        if not copied:  # uploads are named to the agent anyway
             return self._task
-        places = "\n".join(f"- /mnt/user-data/workspace/{name}/" for name in copied)
-        return f"{self._task}\n\nThe files are in:\n{places}"
+        places = [upload["path"] for upload in uploaded] + [f"{_WORKSPACE}/{name}/" for name in copied]
+        return "\n".join([self._task, "", "The files are:", *(f"- {place}" for place in places)])
 
     async def _follow(self, client: AsyncDeerFlowClient, task: str, progress: Progress) -> None:
         if not self._as_json:

@@ -3,7 +3,8 @@
 import logging
 import re
 import socket
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, closing
 from importlib.metadata import version
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import uvicorn
 
 from deerflow.app import DeerFlow
 from deerflow.config import SettingsSource
-from deerflow.errors import ConfigError
+from deerflow.errors import ConfigError, DeerFlowError
 from deerflow.gateway.app import GatewayOptions, create_app
 from deerflow.gateway.guard import is_loopback
 from deerflow.observability import configure_logging, log_settings, secrets_of
@@ -30,20 +31,44 @@ def execute(*, host: str, port: int, config: Path | None) -> int:
     configure_logging(loaded.settings.log_level, loaded.settings.logging.format, secrets=secrets_of(loaded))
     log_settings(loaded)
     options = gateway_options(host, loaded.env)
-    listener = _listen(host, port)
-    app = create_app(lambda: DeerFlow.open(source, takes_over=True), options)
+    with closing(_listen(host, port)) as listener:
+        address = f"http://{'[' + host + ']' if ':' in host else host}:{listener.getsockname()[1]}"
+        print(f"DeerFlow {version('deerflow')} on {address} (stop with Ctrl-C)", flush=True)
+        return _serve(source, options, listener)
+
+
+def _serve(source: SettingsSource, options: GatewayOptions, listener: socket.socket) -> int:
+    failures: list[DeerFlowError] = []
+
+    @asynccontextmanager
+    async def opening() -> AsyncIterator[DeerFlow]:
+        try:
+            async with DeerFlow.open(source, takes_over=True) as deerflow:
+                yield deerflow
+        except DeerFlowError as error:
+            failures.append(error)
+            raise
+
     server = uvicorn.Server(
         uvicorn.Config(
-            app,
+            create_app(opening, options),
             log_config=None,
             access_log=False,
             timeout_graceful_shutdown=_GRACE_SECONDS,
             timeout_keep_alive=75,
         )
     )
-    address = f"http://{'[' + host + ']' if ':' in host else host}:{listener.getsockname()[1]}"
-    print(f"DeerFlow {version('deerflow')} on {address} (stop with Ctrl-C)", flush=True)
-    server.run(sockets=[listener])
+    # What people can act on is said in one sentence; the server's own account of it is a traceback.
+    logging.getLogger("uvicorn.error").addFilter(lambda _: not failures)
+    try:
+        server.run(sockets=[listener])
+    except KeyboardInterrupt:  # the server has stopped in order, and passes the signal on
+        return 0
+    except SystemExit:
+        if not failures:
+            raise
+    if failures:
+        raise failures[0]
     return 0 if server.started else 1
 
 

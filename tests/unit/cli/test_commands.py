@@ -1,0 +1,181 @@
+"""The commands: what they say when all is well, and what to do when it is not."""
+
+import json
+import os
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.gateway import write_config
+from support.model_server import ScriptedModel, call, status, text
+
+REPORT = "/mnt/user-data/outputs/[red]report.md"
+
+
+@pytest.fixture
+def config(home: Path, model: ScriptedModel) -> Path:
+    return write_config(home, model.base_url)
+
+
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        (("--help",), ["run", "serve", "doctor"]),
+        (
+            ("run", "--help"),
+            ["--file", "--model", "--thread", "--no-subagents", "--plan", "--json", "Ctrl-C"],
+        ),
+        (("serve", "-h"), ["--host", "--port", "GATEWAY_PORT"]),
+        (("doctor", "--help"), ["--config"]),
+        (("--version",), ["deerflow 3."]),
+    ],
+)
+def test_help_names_everything(deerflow: Any, words: tuple[str, ...], shown: list[str]) -> None:
+    result = deerflow(*words)
+
+    assert result.exit_code == 0
+    assert [word for word in shown if word not in result.stdout] == []
+
+
+def test_no_command_is_a_wish_for_help(deerflow: Any) -> None:
+    assert "doctor" in deerflow().output
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("run", ""), "the task is empty"),
+        (("run", "  \n"), "the task is empty"),
+        (("run", "x", "--file", "missing.md"), "no such file or folder: missing.md"),
+        (("run", "x", "gone-1", "gone-2"), "gone-1, gone-2"),
+        (("run", "x", "--file", "pipe"), "no such file or folder: pipe"),
+        (("run", "x", "--thread", "../up"), "thread id '../up' may only have"),
+        (("run", "x", "--config", "missing.yaml"), "missing.yaml"),
+        (("run", "x", "--model", "nope"), "model 'nope' not found; there are: scripted"),
+        (("doctor", "--config", "missing.yaml"), "missing.yaml"),
+        (("serve", "--host", "0.0.0.0"), "DEER_FLOW_AUTH_DISABLED=1"),
+        (("serve", "--config", "broken.yaml"), "sandbox.use"),
+    ],
+)
+def test_a_mistake_gets_one_sentence_and_exit_code_1(
+    deerflow: Any, home: Path, config: Path, words: tuple[str, ...], said: str
+) -> None:
+    os.mkfifo(home / "pipe")
+    (home / "broken.yaml").write_text("sandbox: {use: 7}")
+
+    result = deerflow(*words)
+
+    assert (result.exit_code, said in result.output) == (1, True), result.output
+    assert "Traceback" not in result.output
+
+
+def test_a_job_prints_the_answer_the_use_and_the_artifacts(
+    deerflow: Any, model: ScriptedModel, config: Path, home: Path
+) -> None:
+    model.will_say(
+        call("write_file", description="w", path=REPORT, content="x"),
+        call("present_files", filepaths=[REPORT]),
+        text("All **done**."),
+    )
+
+    result = deerflow("run", "Write a report", "--thread", "t1")
+
+    assert result.exit_code == 0, result.output
+    assert result.stdout == "All **done**.\n"
+    path = home / ".deer-flow/users/default/threads/t1/user-data/outputs/[red]report.md"
+    assert f"artifact  {path}" in result.stderr
+    assert "tokens" in result.stderr
+    assert "thread    t1" in result.stderr
+
+
+def test_every_event_is_a_line_of_json(deerflow: Any, model: ScriptedModel, config: Path) -> None:
+    model.will_say(text("Hello there."))
+
+    result = deerflow("run", "-", "--json", input="Say hello")
+
+    events = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [event["event"] for event in events][:1] + [event["event"] for event in events][-1:] == [
+        "metadata",
+        "end",
+    ]
+    assert model.requests[0].asked == "Say hello"
+    said = "".join(e["data"][0]["content"] for e in events if e["event"] == "messages")
+    assert said == "Hello there."
+
+
+def test_a_run_that_fails_says_why_even_in_brackets(
+    deerflow: Any, model: ScriptedModel, config: Path
+) -> None:
+    model.will_say(status(400, message="bad tag [/INST] in [bold]prompt"))
+
+    result = deerflow("run", "go")
+
+    assert result.exit_code == 1
+    assert "The run failed: " in result.stderr
+    assert "[/INST] in [bold]prompt" in result.stderr
+
+
+def test_a_thread_goes_on_and_flags_reach_the_agent(
+    deerflow: Any, model: ScriptedModel, config: Path, home: Path
+) -> None:
+    (home / "folder").mkdir()
+    (home / "folder/a.md").write_text("in the folder")
+    (home / "folder/link").symlink_to("/etc/passwd")
+    (home / "b.md").write_text("a file")
+    model.will_say(text("one"), text("two"))
+
+    first = deerflow("run", "first", "--thread", "t1", "--file", "folder", "b.md")
+    second = deerflow("run", "second", "--thread", "t1", "--no-subagents")
+
+    assert (first.exit_code, second.exit_code) == (0, 0), first.output + second.output
+    assert "/mnt/user-data/workspace/folder/" in model.requests[0].asked
+    assert "b.md" in json.dumps(model.requests[0].body)
+    assert ["task" in request.tools for request in model.requests] == [True, False]
+    data = home / ".deer-flow/users/default/threads/t1/user-data"
+    assert sorted(path.name for path in (data / "workspace/folder").iterdir()) == ["a.md"]
+    assert [path.name for path in (data / "uploads").iterdir()] == ["b.md"]
+
+
+def test_a_port_in_use_is_named_with_the_way_out(deerflow: Any, config: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        result = deerflow("serve", "--port", port)
+
+    assert result.exit_code == 1
+    assert f"127.0.0.1:{port}" in result.output
+    assert "--port" in result.output
+
+
+def test_the_doctor_is_content_with_good_settings(deerflow: Any, config: Path, home: Path) -> None:
+    result = deerflow("doctor")
+
+    assert result.exit_code == 0, result.output
+    assert "Everything that is needed works." in result.output
+    for word in (str(config), "scripted (langchain_openai:ChatOpenAI)", "database", "GB free"):
+        assert word in result.output
+    assert "sk-test" not in result.output
+
+
+def test_the_doctor_names_what_is_broken(deerflow: Any, home: Path) -> None:
+    write_config(home, None, models=[{"name": "x", "use": "no_such_package:Model", "model": "m"}])
+    unbuildable = deerflow("doctor")
+    (home / "config.yaml").write_text("sandbox: {use: local}\nmodels: [{name: x}]\n")
+    invalid = deerflow("doctor")
+    (home / "config.yaml").write_text("sandbox: {use: local}\nsandboxes: 1\n")
+    odd = deerflow("doctor")
+
+    assert (unbuildable.exit_code, "no_such_package" in unbuildable.output) == (1, True), unbuildable.output
+    assert (invalid.exit_code, "models[0]" in invalid.output or "models.0" in invalid.output) == (1, True)
+    assert "thing(s) to fix" in invalid.output
+    assert (odd.exit_code, "did you mean sandbox" in odd.output) == (0, True), odd.output
+
+
+def test_the_doctor_finds_a_database_that_is_none(deerflow: Any, config: Path, home: Path) -> None:
+    (home / ".deer-flow/data").mkdir(parents=True)
+    (home / ".deer-flow/data/deerflow.db").write_bytes(b"this is no database at all" * 100)
+
+    result = deerflow("doctor")
+
+    assert (result.exit_code, "✗" in result.output) == (1, True), result.output
+    assert "Traceback" not in result.output
