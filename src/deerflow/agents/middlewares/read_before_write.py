@@ -1,0 +1,122 @@
+"""Keeps an agent from overwriting what it has not seen.
+
+Reading a file, or writing it, leaves a mark with the file's hash on the tool's result. A later write must
+find the same hash, else somebody (the user, a command, another agent) changed the file in between.
+The marks are part of the messages, so they survive a restart, and a summary that drops the reading makes
+the agent read again. Appending and new files need no mark.
+"""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
+from typing_extensions import override
+
+from deerflow.agents.middlewares.base import HouseMiddleware
+from deerflow.agents.types import ToolCall, ToolHandler, ToolResult
+from deerflow.context import RunContext
+from deerflow.errors import SandboxError
+
+READ = "read_file"
+WRITE = "write_file"
+REPLACE = "str_replace"
+MARK = "file_mark"
+NOT_READ = (
+    "Error: {path} exists and you have not read it. Nothing was written. Read it with read_file first, then "
+    "write; or choose another name."
+)
+CHANGED = (
+    "Error: {path} has changed since you last read or wrote it. Nothing was written. Read it again with "
+    "read_file, then make your change."
+)
+
+
+class ReadBeforeWriteMiddleware(HouseMiddleware):
+    """Refuses `write_file` and `str_replace` on files whose content the agent does not know."""
+
+    after = ("ToolErrorMiddleware",)
+
+    @override
+    async def awrap_tool_call(self, request: ToolCall, handler: ToolHandler) -> ToolResult:
+        call = request.tool_call
+        path = call["args"].get("path")
+        if call["name"] not in (READ, WRITE, REPLACE) or not isinstance(path, str):
+            return await handler(request)
+        context = cast("RunContext", request.runtime.context)
+        is_new = False
+        if call["name"] != READ:
+            present = await _hash(context, path)
+            is_new = present is None
+            refusal = refusal_of(call["name"], call["args"], present, request.state["messages"])
+            if refusal is not None:
+                return ToolMessage(refusal, tool_call_id=call["id"] or "", name=call["name"], status="error")
+        result = await handler(request)
+        if not isinstance(result, ToolMessage) or result.status == "error":
+            return result
+        if call["args"].get("append") and not is_new:
+            return result  # it has added to the file without knowing what else is in it
+        return _marked(result, path, await _hash_after(context, call["name"], call["args"], path))
+
+
+def refusal_of(
+    tool: str, arguments: Mapping[str, Any], present: str | None, messages: Sequence[AnyMessage]
+) -> str | None:
+    """Return why a write must not happen; None when it may.
+
+    Args:
+        present: The hash of the file as it is; None when there is no such file.
+    """
+    if present is None or (tool == WRITE and arguments.get("append")):
+        return None
+    path = arguments["path"]
+    known = last_mark(messages, path)
+    if known is None:
+        return NOT_READ.format(path=path)
+    # Edits of one file in one answer run side by side: each changes what the others were compared with.
+    if known != present and not (tool == REPLACE and _is_edited_beside(messages, path)):
+        return CHANGED.format(path=path)
+    return None
+
+
+def last_mark(messages: Sequence[AnyMessage], path: str) -> str | None:
+    """Return the hash with which the agent last saw the file."""
+    for message in reversed(messages):
+        if isinstance(message, ToolMessage):
+            mark = message.additional_kwargs.get(MARK)
+            if isinstance(mark, Mapping) and mark.get("path") == path:
+                found = mark.get("hash")
+                return found if isinstance(found, str) else None
+    return None
+
+
+def _is_edited_beside(messages: Sequence[AnyMessage], path: str) -> bool:
+    last = next((message for message in reversed(messages) if isinstance(message, AIMessage)), None)
+    calls = last.tool_calls if last is not None else []
+    return len([call for call in calls if call["name"] == REPLACE and call["args"].get("path") == path]) > 1
+
+
+def _marked(message: ToolMessage, path: str, hashed: str | None) -> ToolMessage:
+    if hashed is None:
+        return message
+    kwargs = {**message.additional_kwargs, MARK: {"path": path, "hash": hashed}}
+    return message.model_copy(update={"additional_kwargs": kwargs})
+
+
+async def _hash_after(context: RunContext, tool: str, arguments: Mapping[str, Any], path: str) -> str | None:
+    content = arguments.get("content")
+    if tool == WRITE and isinstance(content, str) and not arguments.get("append"):
+        return digest(content.encode())
+    return await _hash(context, path)
+
+
+async def _hash(context: RunContext, path: str) -> str | None:
+    try:
+        return digest(await context.sandbox.download_file(path))
+    except SandboxError:  # no such file, or none that may be touched: the tool itself says so
+        return None
+
+
+def digest(content: bytes) -> str:
+    """Return a short hash: it tells versions of a file apart, nothing more."""
+    return hashlib.blake2b(content, digest_size=12).hexdigest()
