@@ -1,0 +1,161 @@
+"""Stops an agent that repeats itself.
+
+A call counts as repeated when its name, its arguments and its result were all seen before in this turn.
+So polling (the result changes), paging (the arguments change) and batch edits pass. The guard reads the
+messages and keeps nothing of its own: it sees the same after a restart. It warns first; then the model
+must answer without tools, and an answer that still calls some is replaced by what was done.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import orjson
+from langchain.agents.middleware import ModelResponse
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
+from typing_extensions import override
+
+from deerflow.agents.middlewares.base import HouseMiddleware
+from deerflow.agents.middlewares.stopping import stopped_answer
+from deerflow.agents.middlewares.tags import reminder
+from deerflow.agents.types import ModelAnswer, ModelCall, ModelHandler
+from deerflow.config import LoopDetectionSettings
+
+WRITERS = frozenset({"write_file", "str_replace", "present_files", "write_todos", "task"})
+"""Tools whose short confirmations say nothing about whether something new came of them."""
+WARNING = (
+    "You have made the same call {count} times and got the same result each time{what}. Making it again will "
+    "not change anything. Use what you have, try something different, or tell the user what is in the way."
+)
+STOP = (
+    "You are going round in circles{what}, so tools are off for the rest of this turn. Answer now: say what "
+    "was done, what was found, and what is missing."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One finished call: what was asked, what came back."""
+
+    name: str
+    arguments: bytes
+    result: str
+    failed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the guard makes of a turn."""
+
+    action: Literal["warn", "stop"]
+    count: int
+    tool: str
+
+    @property
+    def text(self) -> str:
+        """What the model is told."""
+        words = STOP if self.action == "stop" else WARNING
+        return words.format(count=self.count, what=f" with {self.tool}")
+
+
+class LoopDetectionMiddleware(HouseMiddleware):
+    """Warns an agent that repeats itself, then makes it answer."""
+
+    after = ("ToolOfferMiddleware", "TodoMiddleware", "DanglingToolCallMiddleware")
+
+    def __init__(self, *, settings: LoopDetectionSettings) -> None:
+        super().__init__()
+        self._settings = settings
+
+    @override
+    async def awrap_model_call(self, request: ModelCall, handler: ModelHandler) -> ModelAnswer:
+        verdict = judge(request.state["messages"], self._settings)
+        if verdict is None:
+            return await handler(request)
+        told = request.override(messages=[*request.messages, reminder(verdict.text)])
+        if verdict.action == "warn":
+            return await handler(told)
+        response = await handler(told.override(tools=[], tool_choice=None))
+        return without_further_calls(response, request.state["messages"], verdict)
+
+
+def judge(messages: Sequence[AnyMessage], settings: LoopDetectionSettings) -> Verdict | None:
+    """Return what to do about the turn that `messages` end with; None when it makes headway."""
+    if not messages or not isinstance(messages[-1], ToolMessage):
+        return None
+    steps = steps_of_turn(messages)
+    if len(steps) < settings.warn_threshold:
+        return None
+    repeated = _repeated(steps[-settings.window_size :])
+    if repeated[0] >= settings.hard_limit:
+        return Verdict("stop", *repeated)
+    frequent = _fruitless(steps, settings)
+    if frequent is not None and frequent.action == "stop":
+        return frequent
+    if repeated[0] >= settings.warn_threshold:
+        return Verdict("warn", *repeated)
+    return frequent
+
+
+def steps_of_turn(messages: Sequence[AnyMessage]) -> list[tuple[Call, ...]]:
+    """Return the finished calls since the user last spoke, answer by answer."""
+    steps: list[tuple[Call, ...]] = []
+    results: dict[str, ToolMessage] = {}
+    for message in reversed(messages):
+        if isinstance(message, HumanMessage):
+            break
+        if isinstance(message, ToolMessage):
+            results[message.tool_call_id] = message
+        elif isinstance(message, AIMessage) and message.tool_calls:
+            calls = [
+                _call(call["name"], call["args"], results[call["id"]])
+                for call in message.tool_calls
+                if call["id"] in results
+            ]
+            steps.append(tuple(calls))
+    return steps[::-1]
+
+
+def _call(name: str, arguments: Mapping[str, Any], result: ToolMessage) -> Call:
+    # The label of a step may be worded anew each time; it changes nothing.
+    meant = {key: value for key, value in arguments.items() if key != "description"}
+    content = result.content if isinstance(result.content, str) else result.text
+    key = orjson.dumps(meant, option=orjson.OPT_SORT_KEYS, default=repr)
+    return Call(name, key, content, result.status == "error")
+
+
+def _repeated(steps: Sequence[tuple[Call, ...]]) -> tuple[int, str]:
+    """Return how often the last answer's calls were made, all of them, and the tool of the first."""
+    if not steps or not steps[-1]:
+        return 0, ""
+    seen = Counter(call for step in steps for call in set(step))
+    return min(seen[call] for call in steps[-1]), steps[-1][0].name
+
+
+def _fruitless(steps: Sequence[tuple[Call, ...]], settings: LoopDetectionSettings) -> Verdict | None:
+    """Judge a tool that is called again and again, however its arguments vary, with nothing new in return."""
+    name = steps[-1][0].name if steps[-1] else ""
+    limits = settings.tool_freq_overrides.get(name)
+    warn = limits.warn if limits else settings.tool_freq_warn
+    stop = limits.hard_limit if limits else settings.tool_freq_hard_limit
+    calls = [call for step in steps for call in step if call.name == name]
+    if len(calls) < min(warn, stop):
+        return None
+    counted = [call for call in calls if call.failed or name not in WRITERS]
+    fruitless = len(counted) - len({call.result for call in counted})
+    if fruitless >= stop:
+        return Verdict("stop", fruitless, name)
+    return Verdict("warn", fruitless, name) if fruitless >= warn else None
+
+
+def without_further_calls(
+    response: ModelResponse[Any], messages: Sequence[AnyMessage], verdict: Verdict
+) -> ModelResponse[Any]:
+    """Return the last answer of a stopped turn: the model's words, or ours where it called a tool again."""
+    if not any(isinstance(message, AIMessage) and message.tool_calls for message in response.result):
+        return response
+    reason = f"I stopped because the same work was repeated {verdict.count} times with {verdict.tool}."
+    done = [(call.name, call.result) for step in steps_of_turn(messages) for call in step]
+    result = [stopped_answer(message, code="loop", reason=reason, done=done) for message in response.result]
+    return replace(response, result=result)
