@@ -1,0 +1,99 @@
+"""Which failures of a model are tried again, how long that takes, and when it is left alone."""
+
+import httpx
+import openai
+import pytest
+from langchain_core.exceptions import (
+    ContextOverflowError,
+    ModelAPIError,
+    ModelAuthenticationError,
+    ModelRateLimitError,
+)
+
+from deerflow.agents.middlewares.breaker import CircuitBreaker
+from deerflow.agents.middlewares.model_errors import delay_seconds, is_overflow, is_retryable, retry_event
+from deerflow.config import LlmCallSettings
+from deerflow.errors import ModelError
+
+SETTINGS = LlmCallSettings()
+
+
+class RefusedError(Exception):
+    """What some other provider's SDK raises."""
+
+    def __init__(self, status_code: int, words: str = "no") -> None:
+        super().__init__(words)
+        self.status_code = status_code
+
+
+@pytest.mark.parametrize(
+    ("error", "again"),
+    [
+        (ModelAPIError("down"), True),
+        (ModelRateLimitError("slow"), True),
+        (ModelAuthenticationError("key"), False),
+        (RefusedError(503), True),
+        (RefusedError(429), True),
+        (RefusedError(404), False),
+        (ValueError("ours"), False),
+    ],
+)
+def test_only_failures_that_may_pass_are_tried_again(error: Exception, again: bool) -> None:
+    assert is_retryable(error) is again
+
+
+def test_an_empty_account_is_not_tried_again() -> None:
+    response = httpx.Response(429, request=httpx.Request("POST", "http://x"))
+    error = openai.RateLimitError("no", response=response, body={"code": "insufficient_quota"})  # type: ignore[arg-type]
+
+    assert not is_retryable(error)
+
+
+@pytest.mark.parametrize(
+    ("error", "overflow"),
+    [
+        (ContextOverflowError("x"), True),
+        (RefusedError(400, "This model's maximum context length is 8192 tokens"), True),
+        (RefusedError(413, "prompt is too long: 250000 tokens"), True),
+        (RefusedError(400, "unknown parameter"), False),
+        (RefusedError(500, "context length"), False),
+    ],
+)
+def test_an_overflow_is_known_in_any_providers_words(error: Exception, overflow: bool) -> None:
+    assert is_overflow(error) is overflow
+
+
+def test_waits_grow_stay_below_the_cap_and_leave_something_to_chance() -> None:
+    waits = [delay_seconds(ModelAPIError("x"), attempt, SETTINGS) for attempt in (1, 2, 3, 9)]
+    burst = delay_seconds(ModelRateLimitError("x"), 1, SETTINGS)
+
+    assert 0.5 <= waits[0] <= 1 <= waits[1] <= 2 <= waits[2] <= 4 <= waits[3] <= 8
+    assert 2.5 <= burst <= 5
+
+
+def test_people_are_told_what_is_tried_again_and_when() -> None:
+    event = retry_event(ModelRateLimitError("x"), 1, 1.5, SETTINGS, ModelError("too many calls"))
+
+    assert event == {
+        "type": "llm_retry",
+        "attempt": 1,
+        "max_attempts": 3,
+        "wait_ms": 1500,
+        "reason": "rate_limited",
+        "message": "too many calls",
+    }
+
+
+def test_a_model_that_keeps_failing_is_left_alone_then_tried_by_one() -> None:
+    now = [100.0]
+    breaker = CircuitBreaker(failure_threshold=2, recovery_seconds=60, clock=lambda: now[0])
+
+    breaker.failed()
+    assert breaker.seconds_left() == 0
+    breaker.failed()
+    assert breaker.seconds_left() == 60
+    now[0] += 61
+    assert breaker.seconds_left() == 0
+    assert breaker.seconds_left() == 60, "the second caller waits for what the first finds"
+    breaker.succeeded()
+    assert breaker.seconds_left() == 0
