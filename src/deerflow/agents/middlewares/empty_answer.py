@@ -1,0 +1,58 @@
+"""Sees to it that every turn ends with words.
+
+Models sometimes end on a thought, or on nothing. They are asked once more; if that brings nothing either,
+the user is told so instead of looking at an empty bubble.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+from langchain.agents.middleware import ModelResponse
+from langchain_core.messages import AIMessage, BaseMessage
+from typing_extensions import override
+
+from deerflow.agents.middlewares.base import HouseMiddleware
+from deerflow.agents.middlewares.stopping import stopped_answer
+from deerflow.agents.middlewares.tags import reminder
+from deerflow.agents.types import ModelAnswer, ModelCall, ModelHandler
+
+AGAIN = (
+    "Your last reply had no text and no tool call, so the user saw nothing. Give your answer now, as visible "
+    "text, or make the call you meant to make."
+)
+NOTHING = "The model gave no answer, also when asked again. Ask again, or choose another model."
+
+
+class EmptyAnswerMiddleware(HouseMiddleware):
+    """Asks once more after an empty answer."""
+
+    before = ("MalformedCallMiddleware",)
+
+    @override
+    async def awrap_model_call(self, request: ModelCall, handler: ModelHandler) -> ModelAnswer:
+        response = await handler(request)
+        if not is_empty(response):
+            return response
+        second = await handler(request.override(messages=[*request.messages, reminder(AGAIN)]))
+        if not is_empty(second):
+            return second
+        result = [_spoken(message) for message in second.result]
+        return replace(second, result=result)
+
+
+def is_empty(response: ModelResponse[Any]) -> bool:
+    """Tell whether nobody would see anything of an answer."""
+    answers = [message for message in response.result if isinstance(message, AIMessage)]
+    return bool(answers) and not any(_says_something(message) for message in answers)
+
+
+def _says_something(message: AIMessage) -> bool:
+    if message.tool_calls or message.invalid_tool_calls or message.text.strip():
+        return True
+    blocks = message.content if isinstance(message.content, list) else []
+    silent = ("text", "thinking", "reasoning", "redacted_thinking")
+    return any(isinstance(block, dict) and block.get("type") not in silent for block in blocks)
+
+
+def _spoken(message: BaseMessage) -> BaseMessage:
+    return stopped_answer(message, code="empty_answer", reason=NOTHING)
