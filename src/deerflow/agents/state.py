@@ -47,6 +47,14 @@ class Todo(TypedDict):
     status: str
 
 
+class Spent(TypedDict):
+    """What one run has spent so far."""
+
+    run_id: str
+    input_tokens: int
+    output_tokens: int
+
+
 def merge_artifacts(known: Sequence[str] | None, new: Sequence[str] | None) -> list[str]:
     """Return `known` and then what is new in `new`, each path once."""
     return list(dict.fromkeys([*(known or ()), *(new or ())]))
@@ -70,6 +78,11 @@ def merge_images(
     return {**(known or {}), **new} if new else {}
 
 
+def merge_notes(known: Mapping[str, str] | None, new: Mapping[str, str] | None) -> dict[str, str]:
+    """Return both together, in the order in which they were noted."""
+    return {**(known or {}), **(new or {})}
+
+
 def keep_latest(known: Any, new: Any) -> Any:
     """Return `new` unless it says nothing."""
     return known if new is None else new
@@ -86,3 +99,10 @@ class ThreadState(AgentState[Any]):
     todos: NotRequired[Annotated[list[Todo] | None, keep_latest]]
     uploaded_files: NotRequired[Annotated[list[UploadedFile], merge_uploads]]
     viewed_images: NotRequired[Annotated[dict[str, ViewedImage], merge_images]]
+    reminders: NotRequired[Annotated[dict[str, str], merge_notes]]
+    """What the harness says in front of a message, by the message's id."""
+    tokens_spent: NotRequired[Annotated[Spent | None, keep_latest]]
+    summary_text: NotRequired[Annotated[str | None, keep_latest]]
+    """What was said in messages that are no longer there."""
+    dropped_results: NotRequired[Annotated[list[str], merge_artifacts]]
+    """Ids of the tool results of which the model sees only a line any more."""

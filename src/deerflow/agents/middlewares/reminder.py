@@ -1,0 +1,67 @@
+"""Tells the model what day it is without touching the prompt.
+
+The system prompt has no date in it, so that providers can cache it. The date stands in front of the message
+with which it was first true, noted in the state at the start of that turn: every later call finds it at
+the same place, and a thread that goes on past midnight gets a second note instead of another first one.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import date, datetime
+from typing import Any, cast
+
+from langchain_core.messages import AnyMessage, HumanMessage
+from typing_extensions import override
+
+from deerflow.agents.middlewares.base import HouseMiddleware
+from deerflow.agents.middlewares.tags import reminder
+from deerflow.agents.state import ThreadState
+from deerflow.agents.types import ModelAnswer, ModelCall, ModelHandler
+
+Clock = Callable[[], datetime]
+
+
+def local_time() -> datetime:
+    """Return the time on this host."""
+    return datetime.now().astimezone()
+
+
+class ReminderMiddleware(HouseMiddleware):
+    """Puts the noted dates in front of the messages they belong to."""
+
+    after = ("UploadsMiddleware",)
+
+    def __init__(self, *, clock: Clock = local_time) -> None:
+        super().__init__()
+        self._clock = clock
+
+    @override
+    async def awrap_model_call(self, request: ModelCall, handler: ModelHandler) -> ModelAnswer:
+        state = cast("ThreadState", request.state)
+        noted = state.get("reminders") or first_note(request.messages, self._clock().date())
+        return await handler(request.override(messages=with_reminders(request.messages, noted)))
+
+
+def new_note(question: HumanMessage | None, known: Mapping[str, str] | None, today: date) -> dict[str, str]:
+    """Return what a turn has to note: today's date, unless the last note says it already."""
+    text = f"Today is {today:%A}, {today.isoformat()}."
+    if question is None or question.id is None or text in list((known or {}).values())[-1:]:
+        return {}
+    return {question.id: text}
+
+
+def first_note(messages: Sequence[AnyMessage], today: date) -> dict[str, str]:
+    """Return the note of agents whose turn nobody prepared, such as sub-agents."""
+    return new_note(next((m for m in messages if isinstance(m, HumanMessage)), None), None, today)
+
+
+def with_reminders(messages: Sequence[AnyMessage], notes: Mapping[str, str]) -> list[AnyMessage]:
+    """Return `messages` with each note in front of its own; of those whose message is gone, the last."""
+    present = {message.id for message in messages}
+    gone = [text for message_id, text in notes.items() if message_id not in present]
+    found: list[AnyMessage] = [reminder(gone[-1])] if gone else []
+    for message in messages:
+        note: Any = notes.get(message.id or "") if isinstance(message, HumanMessage) else None
+        if note:
+            found.append(reminder(note))
+        found.append(message)
+    return found
