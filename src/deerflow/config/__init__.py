@@ -1,12 +1,19 @@
 """Settings as values: read once, validated, handed out by section."""
 
-from deerflow.config.agents import SummarizationSettings, TitleSettings
+from deerflow.config.agents import (
+    ContextSize,
+    LoopDetectionSettings,
+    SafetyDetector,
+    SummarizationSettings,
+    TitleSettings,
+    ToolFrequency,
+)
 from deerflow.config.aliases import canonical_use, install_hint, resolve_use
 from deerflow.config.extensions import ExtensionsSettings, McpServerSettings
 from deerflow.config.extensions_file import save_extensions
 from deerflow.config.guardrails import GuardrailRule, GuardrailsSettings
 from deerflow.config.load import LoadedSettings, load_settings
-from deerflow.config.models import LlmCallSettings, ModelSettings, PricingSettings
+from deerflow.config.models import CircuitBreakerSettings, LlmCallSettings, ModelSettings, PricingSettings
 from deerflow.config.parts import Problem
 from deerflow.config.paths import Paths
 from deerflow.config.sandbox import LimitSettings, MountSettings, NetworkSettings, SandboxSettings
@@ -15,11 +22,14 @@ from deerflow.config.settings import Settings
 from deerflow.config.source import SettingsSource
 from deerflow.config.storage import DatabaseSettings, RunOwnershipSettings, RunSettings, StreamBridgeSettings
 from deerflow.config.subagents import AcpAgentSettings, CustomSubagent, SubagentOverride, SubagentsSettings
-from deerflow.config.tools import ToolGroupSettings, ToolSettings
+from deerflow.config.tokens import TokenBudgetSettings
+from deerflow.config.tools import ToolGroupSettings, ToolOutputSettings, ToolSettings
 from deerflow.config.uploads import UploadSettings
 
 __all__ = [
     "AcpAgentSettings",
+    "CircuitBreakerSettings",
+    "ContextSize",
     "CustomSubagent",
     "DatabaseSettings",
     "ExtensionsSettings",
@@ -28,6 +38,7 @@ __all__ = [
     "LimitSettings",
     "LlmCallSettings",
     "LoadedSettings",
+    "LoopDetectionSettings",
     "McpServerSettings",
     "ModelSettings",
     "MountSettings",
@@ -38,6 +49,7 @@ __all__ = [
     "Problem",
     "RunOwnershipSettings",
     "RunSettings",
+    "SafetyDetector",
     "SandboxSettings",
     "Section",
     "Settings",
@@ -47,7 +59,10 @@ __all__ = [
     "SubagentsSettings",
     "SummarizationSettings",
     "TitleSettings",
+    "TokenBudgetSettings",
+    "ToolFrequency",
     "ToolGroupSettings",
+    "ToolOutputSettings",
     "ToolSettings",
     "UploadSettings",
     "canonical_use",

@@ -1,28 +1,41 @@
 """The middleware chain: one list, outermost first, for the lead agent and its sub-agents alike."""
 
 from collections.abc import Callable
+from typing import cast
 
 from langchain_core.language_models import BaseChatModel
 
 from deerflow.agents.middlewares import (
     Audience,
     ClarificationMiddleware,
+    CutOffMiddleware,
     DanglingToolCallMiddleware,
+    EmptyAnswerMiddleware,
     HouseMiddleware,
     InputSanitizingMiddleware,
+    LoopDetectionMiddleware,
     MalformedCallMiddleware,
+    ModelErrorMiddleware,
+    ReadBeforeWriteMiddleware,
     ReadyToolsMiddleware,
+    ReminderMiddleware,
+    SafetyStopMiddleware,
     SubagentLimitMiddleware,
     TitleMiddleware,
+    TodoMiddleware,
+    TokenBudgetMiddleware,
     ToolErrorMiddleware,
     ToolOfferMiddleware,
+    ToolOutputBudgetMiddleware,
     ToolResultLabelMiddleware,
     TurnStartMiddleware,
     UploadsMiddleware,
     ViewImageMiddleware,
     check_order,
 )
-from deerflow.config import Settings
+from deerflow.agents.middlewares.finish import Detector
+from deerflow.config import SafetyDetector, Settings, resolve_use
+from deerflow.errors import ConfigError
 
 ModelByName = Callable[[str], BaseChatModel]
 
@@ -48,14 +61,25 @@ def build_chain(
         *([notes] if notes else []),  # both: news may ask the model again, which goes through all below
         InputSanitizingMiddleware(),  # both: before anything of ours stands beside the user's words
         UploadsMiddleware(),  # lead: files are named before anything counts or repairs
+        ReminderMiddleware(),  # both: the date stands in front of what it was noted for
         DanglingToolCallMiddleware(),  # both: after whatever changes the history, before the model sees it
         ToolResultLabelMiddleware(),  # both: every result that goes out is framed, whoever put it there
         ViewImageMiddleware(),  # both: behind the repaired history, as the newest thing the model sees
         ToolErrorMiddleware(),  # both: outermost around tools, so that nothing a tool does ends the run
+        *_read_before_write(settings),  # both: a refused write is no result that could be long
+        *_tool_output(settings),  # both: what tools return is measured before anybody stores it
+        TodoMiddleware(),  # lead: plan mode decides about one more tool
         ToolOfferMiddleware(),  # both: what is on offer is settled just before the call
+        *_loop_detection(settings),  # both: takes the tools away that were just offered
+        *_token_budget(settings),  # lead: an answer that reaches the limit loses its calls
         *_limit(settings, subagent_limit),  # who delegates: trims an answer before any tool runs
         ClarificationMiddleware(),  # lead: a question stands alone before anybody counts the calls beside it
+        EmptyAnswerMiddleware(),  # both: asks again only when nothing is left to say or do
+        *_safety_stop(settings),  # both: says why before anybody takes it for an empty answer
+        CutOffMiddleware(),  # both: takes the last call of a cut answer for malformed, like those below
         MalformedCallMiddleware(),  # both: all above see only calls they can count
+        # both: repeats the call itself and nothing around it
+        ModelErrorMiddleware(settings=settings.llm_call, breaker=settings.circuit_breaker),
         ReadyToolsMiddleware(),  # both, innermost: nobody looks at a tool after this
     ]
     chain = [middleware for middleware in chain if audience in middleware.audience]
@@ -74,3 +98,38 @@ def _limit(settings: Settings, subagent_limit: int) -> list[HouseMiddleware]:
     if not subagent_limit or settings.subagents.overflow == "queue":
         return []  # where the excess queues, the executor holds it back
     return [SubagentLimitMiddleware(limit=subagent_limit)]
+
+
+def _read_before_write(settings: Settings) -> list[HouseMiddleware]:
+    return [ReadBeforeWriteMiddleware()] if settings.read_before_write.enabled else []
+
+
+def _tool_output(settings: Settings) -> list[HouseMiddleware]:
+    budget = settings.tool_output
+    return [ToolOutputBudgetMiddleware(settings=budget)] if budget.enabled else []
+
+
+def _loop_detection(settings: Settings) -> list[HouseMiddleware]:
+    loops = settings.loop_detection
+    return [LoopDetectionMiddleware(settings=loops)] if loops.enabled else []
+
+
+def _token_budget(settings: Settings) -> list[HouseMiddleware]:
+    budget = settings.token_budget
+    return [TokenBudgetMiddleware(settings=budget)] if budget.enabled else []
+
+
+def _safety_stop(settings: Settings) -> list[HouseMiddleware]:
+    safety = settings.safety_finish_reason
+    if not safety.enabled:
+        return []
+    return [SafetyStopMiddleware(detectors=[_detector(entry) for entry in safety.detectors or ()])]
+
+
+def _detector(entry: SafetyDetector) -> Detector:
+    """Return a detector of the settings: a class whose objects have `detect`, or are called themselves."""
+    made = cast("Callable[..., object]", resolve_use(entry.use))(**entry.config)
+    detect = getattr(made, "detect", made)
+    if not callable(detect):
+        raise ConfigError(f"safety_finish_reason.detectors: {entry.use} has no method `detect`")
+    return cast("Detector", detect)

@@ -128,10 +128,10 @@ async def test_the_model_is_told_of_new_uploads_once_and_the_prefix_stays(
 
     first, second = ([m["content"] for m in request.messages] for request in model.requests)
     listed = "<uploaded_files>\n- /mnt/user-data/uploads/a.md (2.0 KB)\n</uploaded_files>\n\nRead it."
-    assert first[1] == listed
-    assert second[:2] == first
+    assert first[2] == listed
+    assert second[:3] == first
     assert (
-        second[3] == "<uploaded_files>\n- /mnt/user-data/uploads/c.md (1 B)\n</uploaded_files>\n\nAnd this."
+        second[4] == "<uploaded_files>\n- /mnt/user-data/uploads/c.md (1 B)\n</uploaded_files>\n\nAnd this."
     )
     assert messages[0].text == "Read it."
 
@@ -173,8 +173,8 @@ async def test_a_stopped_turn_can_be_followed_by_another(lead: Lead, model: Scri
 
     assert [m.type for m in messages] == ["human", "ai", "human", "ai"]
     sent = model.requests[-1].messages
-    assert [m["role"] for m in sent] == ["system", "user", "assistant", "tool", "user"]
-    assert "interrupted" in sent[3]["content"]
+    assert [m["role"] for m in sent] == ["system", "user", "user", "assistant", "tool", "user"]
+    assert "interrupted" in sent[4]["content"]
 
 
 async def test_a_tool_that_fails_is_news_for_the_model_and_not_the_end(

@@ -8,11 +8,11 @@ provider's cache holds.
 
 from typing import Any
 
-from langchain_core.messages import AnyMessage, SystemMessage, ToolMessage
+from langchain_core.messages import AnyMessage, ToolMessage
 from typing_extensions import override
 
 from deerflow.agents.middlewares.base import HouseMiddleware
-from deerflow.agents.middlewares.tags import neutralise
+from deerflow.agents.middlewares.tags import extended, neutralise
 from deerflow.agents.types import ModelAnswer, ModelCall, ModelHandler
 
 RULE = """\
@@ -31,7 +31,7 @@ class ToolResultLabelMiddleware(HouseMiddleware):
     async def awrap_model_call(self, request: ModelCall, handler: ModelHandler) -> ModelAnswer:
         return await handler(
             request.override(
-                messages=labelled(request.messages), system_message=with_rule(request.system_message)
+                messages=labelled(request.messages), system_message=extended(request.system_message, RULE)
             )
         )
 
@@ -39,15 +39,6 @@ class ToolResultLabelMiddleware(HouseMiddleware):
 def labelled(messages: list[AnyMessage]) -> list[AnyMessage]:
     """Return `messages` with each tool result in its frame."""
     return [_label(message) if isinstance(message, ToolMessage) else message for message in messages]
-
-
-def with_rule(prompt: SystemMessage | None) -> SystemMessage:
-    """Return the system prompt with what the frames mean at its end."""
-    if prompt is None:
-        return SystemMessage(RULE)
-    if isinstance(prompt.content, str):
-        return SystemMessage(f"{prompt.content}\n\n{RULE}")
-    return SystemMessage([*prompt.content, {"type": "text", "text": RULE}])
 
 
 def _label(message: ToolMessage) -> ToolMessage:

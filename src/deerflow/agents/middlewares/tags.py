@@ -2,7 +2,7 @@
 
 import re
 
-from langchain_core.messages import HumanMessage
+from langchain_core.messages import HumanMessage, SystemMessage
 
 FRAMEWORK_TAGS = (
     "system-reminder",
@@ -39,3 +39,12 @@ def reminder(text: str) -> HumanMessage:
     return HumanMessage(
         f"<system-reminder>\n{text}\n</system-reminder>", additional_kwargs={"hide_from_ui": True}
     )
+
+
+def extended(prompt: SystemMessage | None, text: str) -> SystemMessage:
+    """Return the system prompt with `text` at its end."""
+    if prompt is None:
+        return SystemMessage(text)
+    if isinstance(prompt.content, str):
+        return SystemMessage(f"{prompt.content}\n\n{text}")
+    return SystemMessage([*prompt.content, {"type": "text", "text": text}])
