@@ -35,6 +35,8 @@ _ASSIGNMENT = re.compile(
     rf"(?i)(?<![\w-])(?P<name>[\w-]*?(?:{'|'.join(sorted(SECRET_WORDS, key=len, reverse=True))}))"
     r"(?P<sign>[\"']?\s{0,3}[=:]\s{0,3}[\"']?)(?P<value>[^\s\"',;&}]{6,})"
 )
+_FOLDERS = frozenset({"PWD", "OLDPWD"})
+"""Variables whose name sounds like a password and which hold the working folder, part of many lines."""
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029]")
 _STANDARD_FIELDS = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
 
@@ -77,7 +79,7 @@ def secrets_of(loaded: LoadedSettings) -> Iterator[str]:
     """Yield the secrets that these settings and this environment hold, for `configure_logging`."""
     yield from secret_values(loaded.settings.model_dump())
     yield from secret_values(loaded.extensions.model_dump())
-    yield from secret_values(dict(loaded.env))
+    yield from secret_values({name: value for name, value in loaded.env.items() if name not in _FOLDERS})
 
 
 class Redactor:

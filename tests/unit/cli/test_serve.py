@@ -2,11 +2,14 @@
 
 import logging
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 
 from deerflow.cli.serve import auth_disabled, gateway_options
+from deerflow.config import load_settings
 from deerflow.errors import ConfigError
+from deerflow.observability import secrets_of
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::1", "127.0.0.9"])
@@ -63,3 +66,9 @@ def test_pages_elsewhere_are_listed_by_origin() -> None:
 def test_an_origin_that_would_let_everybody_in_is_refused(origins: str) -> None:
     with pytest.raises(ConfigError, match="GATEWAY_CORS_ORIGINS"):
         gateway_options("127.0.0.1", {"GATEWAY_CORS_ORIGINS": origins})
+
+
+def test_the_working_folder_is_no_secret(tmp_path: Path) -> None:
+    env = {"PWD": str(tmp_path), "OLDPWD": "/somewhere", "DB_PWD": "hunter2-hunter2"}
+
+    assert list(secrets_of(load_settings(env=env, cwd=tmp_path))) == ["hunter2-hunter2"]
