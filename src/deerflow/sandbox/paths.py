@@ -96,7 +96,7 @@ def thread_paths(
         PathMapping(UPLOADS, folders.uploads),
         PathMapping(OUTPUTS, folders.outputs),
     ]
-    if skills_root is not None:
+    if skills_root is not None and skills_root.is_dir():
         mappings.append(PathMapping(SKILLS, skills_root.absolute(), read_only=True))
     if (acp := folders.acp_workspace).is_dir():
         mappings.append(PathMapping(ACP_WORKSPACE, acp, read_only=True))
