@@ -1,10 +1,10 @@
 """Asks an agent of another program: starts it, lets it work, and ends it."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 from deerflow.acp.base import AcpAnswer, AcpProgress, Watch
 from deerflow.acp.process import AgentProcess, declared_environment, running_agent
@@ -99,7 +99,7 @@ def missing_package() -> str | None:
     return None if find_spec("acp") else install_hint("acp")
 
 
-Converse = Callable[[AgentProcess, AcpAgentSettings, str, Path, Watch, WireLimits], Any]
+Converse = Callable[[AgentProcess, AcpAgentSettings, str, Path, Watch, WireLimits], Awaitable[AcpAnswer]]
 
 
 async def _conversation() -> Converse:

@@ -18,6 +18,7 @@ _ENTRIES: tuple[KeyPath, ...] = (
     ("sandbox", "environment"),
     ("sandbox", "mounts"),
     ("subagents", "custom_agents"),
+    ("teams", "roles"),
     ("extensions", "mcpServers"),
     ("auth", "oidc", "providers"),
 )

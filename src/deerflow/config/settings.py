@@ -39,6 +39,7 @@ from deerflow.config.storage import (
     database_from,
 )
 from deerflow.config.subagents import AcpAgentSettings, SubagentsSettings
+from deerflow.config.teams import TeamsSettings
 from deerflow.config.tokens import TokenBudgetSettings, TokenUsageSettings
 from deerflow.config.tools import (
     ReadBeforeWriteSettings,
@@ -98,6 +99,9 @@ class Settings(Section):
 
     subagents: SubagentsSettings = Field(
         SubagentsSettings.model_construct(), description="How work is delegated."
+    )
+    teams: TeamsSettings = Field(
+        TeamsSettings.model_construct(), description="How several roles work on one goal."
     )
     acp_agents: dict[str, AcpAgentSettings] = Field({}, description="Agents of other programs, by name.")
     skills: SkillsSettings = Field(SkillsSettings.model_construct(), description="Where skills are found.")

@@ -31,6 +31,7 @@ from deerflow.subagents import (
     make_task_tool,
     subagent_limit,
 )
+from deerflow.subagents.teams import Office, RoleRegistry, make_team_tool
 from deerflow.tools.catalog import get_available_tools
 
 
@@ -53,7 +54,7 @@ class LeadRooms:
 
     def tools(self, model_name: str, *, delegates: bool = False, is_lead: bool = True) -> list[BaseTool]:
         """Return the tools of an agent with this model; one that delegates has those for it too."""
-        beside = self.background_tools if delegates and is_lead else ()
+        beside = [*self.background_tools, *self.team_tools] if delegates and is_lead else []
         return get_available_tools(
             self.settings,
             model=self.models.get(model_name),
@@ -94,6 +95,18 @@ class LeadRooms:
     def background_tools(self) -> Sequence[BaseTool]:
         """What a lead agent can do about them."""
         return make_background_tools(self.background)
+
+    @cached_property
+    def roles(self) -> RoleRegistry:
+        """The roles that teams may have."""
+        return RoleRegistry(self.settings.teams, self.settings.subagents)
+
+    @cached_property
+    def team_tools(self) -> Sequence[BaseTool]:
+        """How a lead agent lets a team work."""
+        if not self.settings.teams.enabled:
+            return ()
+        return [make_team_tool(Office.open(self.settings.teams, self.roles, self.delegation))]
 
 
 class _Outfit:

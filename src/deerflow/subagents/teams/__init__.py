@@ -1,0 +1,27 @@
+"""Teams: several roles that plan, work, check and answer together."""
+
+from deerflow.subagents.teams.middleware import TEAM_REQUEST, TeamRequestMiddleware
+from deerflow.subagents.teams.office import Office, TeamCall
+from deerflow.subagents.teams.plan import TeamPlan, TeamStep
+from deerflow.subagents.teams.request import TeamRequest
+from deerflow.subagents.teams.result import StepOutcome, TeamResult
+from deerflow.subagents.teams.roles import RoleRegistry, TeamRole
+from deerflow.subagents.teams.team import ProjectAgentTeam
+from deerflow.subagents.teams.tool import RUN_TEAM, make_team_tool
+
+__all__ = [
+    "RUN_TEAM",
+    "TEAM_REQUEST",
+    "Office",
+    "ProjectAgentTeam",
+    "RoleRegistry",
+    "StepOutcome",
+    "TeamCall",
+    "TeamPlan",
+    "TeamRequest",
+    "TeamRequestMiddleware",
+    "TeamResult",
+    "TeamRole",
+    "TeamStep",
+    "make_team_tool",
+]

@@ -1,0 +1,108 @@
+"""Builds what each member is told: task, constraints, project, documents, experience, findings, tools."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from deerflow.errors import SandboxError
+from deerflow.sandbox import Sandbox
+from deerflow.subagents.config import SubagentConfig
+from deerflow.subagents.teams.findings import FindingsGraph
+from deerflow.subagents.teams.plan import TeamPlan, TeamStep
+from deerflow.subagents.teams.request import TeamRequest
+from deerflow.subagents.teams.roles import TeamRole
+from deerflow.tools.define import clip_middle
+
+MAX_REPORT_CHARS = 12_000
+MAX_REPORTS_CHARS = 60_000
+MAX_FILES = 60
+FOLDERS = ("/mnt/user-data/uploads", "/mnt/user-data/workspace")
+
+PLAN_FORM = """\
+Answer with one JSON object and nothing else:
+{"steps": [{"id": "short-name", "role": "one of the roles", "task": "all that this member has to do",
+"needs": ["ids of steps whose results it builds on"]}], "aggregate": "how the results become one answer"}
+Steps that do not need each other run at the same time, so give `needs` only where it is true. Use as few
+steps as the goal allows, at most %d. A checker needs the steps that it checks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Briefing:
+    """What all members of one team are told."""
+
+    request: TeamRequest
+    files: Sequence[str] = ()
+    experience: Sequence[str] = ()
+
+    def for_planner(self, roles: Sequence[TeamRole], max_steps: int) -> str:
+        """Return the words that ask for a plan."""
+        known = "\n".join(f"- {role.name}: {role.description}" for role in roles)
+        return _joined(
+            ("goal", self.request.goal),
+            *self._shared(),
+            ("roles", known),
+            ("form", PLAN_FORM % max_steps),
+        )
+
+    def for_member(
+        self, step: TeamStep, config: SubagentConfig, reports: Mapping[str, str], findings: FindingsGraph
+    ) -> str:
+        """Return the brief of one step, with the reports of the steps it needs."""
+        needed = {name: reports[name] for name in step.needs if name in reports}
+        tools = ", ".join(config.tools) if config.tools is not None else "all that you have"
+        return _joined(
+            ("task", step.task),
+            ("goal_of_the_team", self.request.goal),
+            *self._shared(),
+            ("reports", _reports(needed)),
+            ("findings", findings.render()),
+            ("tools", tools),
+        )
+
+    def for_editor(self, plan: TeamPlan, reports: Mapping[str, str], findings: FindingsGraph) -> str:
+        """Return the words that ask for one answer from all reports."""
+        disputes = "\n".join(f"- {each}" for each in findings.contradictions())
+        terms = "\n".join(f"- {term} (not: {', '.join(others)})" for term, others in findings.terms().items())
+        return _joined(
+            ("goal", self.request.goal),
+            ("constraints", _lines(self.request.constraints)),
+            ("how", plan.aggregate),
+            ("reports", _reports(reports)),
+            ("findings", findings.render()),
+            ("contradictions", disputes),
+            ("terms", terms),
+        )
+
+    def _shared(self) -> tuple[tuple[str, str], ...]:
+        return (
+            ("constraints", _lines(self.request.constraints)),
+            ("project", self.request.project_info),
+            ("documents", _lines(self.request.documents)),
+            ("files", _lines(self.files)),
+            ("experience", _lines(self.experience)),
+        )
+
+
+async def files_of(sandbox: Sandbox) -> list[str]:
+    """Return the thread's files, as far as they fit a brief."""
+    found: list[str] = []
+    for folder in FOLDERS:
+        try:
+            entries = await sandbox.list_dir(folder, max_depth=2)
+        except SandboxError:
+            continue
+        found += [entry if entry.startswith("/") else f"{folder}/{entry}" for entry in entries]
+    files = [each for each in found if not each.endswith("/")]
+    return [*files[:MAX_FILES], *([f"({len(files) - MAX_FILES} more)"] if len(files) > MAX_FILES else [])]
+
+
+def _joined(*parts: tuple[str, str]) -> str:
+    return "\n\n".join(f"<{name}>\n{text.strip()}\n</{name}>" for name, text in parts if text.strip())
+
+
+def _lines(items: Sequence[str]) -> str:
+    return "\n".join(f"- {item}" for item in items)
+
+
+def _reports(reports: Mapping[str, str]) -> str:
+    limit = min(MAX_REPORT_CHARS, MAX_REPORTS_CHARS // max(1, len(reports)))
+    return "\n\n".join(f"## {name}\n{clip_middle(text, limit)}" for name, text in reports.items())

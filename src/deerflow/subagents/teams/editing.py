@@ -1,0 +1,35 @@
+"""Makes one answer of several reports, by a task of its own."""
+
+from deerflow.subagents.config import SubagentConfig, SubagentStatus
+from deerflow.subagents.teams.office import Office, TeamCall
+
+EDITOR_PROMPT = """\
+<role>
+You make one answer of the reports of a team. It reads as if one person had written it.
+</role>
+<way_of_working>
+- Answer the goal first; then what supports it. Follow <how> where it is given.
+- Settle every point in <contradictions>, and any that you notice, by the better evidence: say which statement
+  you take and why. What the evidence cannot settle, name as open; never state both as true.
+- Use one name for one thing, as <terms> says, throughout.
+- Say each thing once. Keep every source and every path of a file. Add nothing that no report supports.
+- Say which steps are not done and what that leaves open.
+- Write in the language of the goal.
+</way_of_working>"""
+
+
+async def edit(office: Office, call: TeamCall, prompt: str) -> tuple[str, str]:
+    """Return the joined answer, or an empty one and a note on why there is none."""
+    config = SubagentConfig(
+        name="team_editor",
+        description="joins a team's results",
+        system_prompt=EDITOR_PROMPT,
+        tools=(),
+        skills=(),
+        max_turns=2,
+        timeout_seconds=office.settings.planning_seconds,
+    )
+    result = await office.execute(call, "join", config, description="Join the results", prompt=prompt)
+    if result.status is SubagentStatus.COMPLETED and result.result:
+        return result.result, ""
+    return "", f"The results stand side by side: {result.error or 'the editor said nothing'}"

@@ -1,0 +1,93 @@
+"""What every team of one house shares: roles, findings, experience, and how its tasks are run."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from langchain_core.tools import BaseTool
+
+from deerflow.agents import Middleware
+from deerflow.config.teams import TeamsSettings
+from deerflow.context import RunContext
+from deerflow.domain import RunOptions
+from deerflow.errors import DeerFlowError
+from deerflow.subagents.builder import Outfit, SubagentBuilder
+from deerflow.subagents.config import SubagentConfig, SubagentResult, SubagentStatus
+from deerflow.subagents.delegation import Delegation
+from deerflow.subagents.executor import SubagentExecutor
+from deerflow.subagents.limits import total_limit
+from deerflow.subagents.task import SubagentTask
+from deerflow.subagents.teams.board import BETWEEN, Boards, make_board_tools
+from deerflow.subagents.teams.experience import Experience
+from deerflow.subagents.teams.roles import RoleRegistry
+
+
+@dataclass(frozen=True, slots=True)
+class TeamCall:
+    """Which team this is, the same after a restart, and the run that it works in."""
+
+    team_id: str
+    thread_id: str
+    """The checkpoint thread that those of its tasks are named after."""
+    context: RunContext
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Office:
+    """Everything that teams are made of, for one value of the settings."""
+
+    settings: TeamsSettings
+    roles: RoleRegistry
+    executor: SubagentExecutor
+    builder: SubagentBuilder
+    boards: Boards
+    experience: Experience
+
+    @classmethod
+    def open(cls, settings: TeamsSettings, roles: RoleRegistry, delegation: Delegation) -> "Office":
+        """Return an office whose members have the tools of sub-agents and those of the board."""
+        boards = Boards()
+        outfit = _TeamOutfit(delegation.builder.outfit, make_board_tools(boards))
+        builder = replace(delegation.builder, outfit=outfit)
+        experience = Experience(delegation.builder.store)
+        return cls(settings, roles, delegation.executor, builder, boards, experience)
+
+    async def execute(
+        self, call: TeamCall, name: str, config: SubagentConfig, *, description: str, prompt: str
+    ) -> SubagentResult:
+        """Run one task of a team to its end; what cannot be started has failed."""
+        task_id = f"{call.team_id}{BETWEEN}{name}"
+        failed = SubagentResult(task_id, call.context.trace_id, status=SubagentStatus.FAILED)
+        context = call.context
+        total = total_limit(context.options, context.settings.subagents)
+        started = self.executor.started(context.run_id)
+        if total is not None and task_id not in started and len(started) >= total:
+            return replace(failed, error=f"this run may start {total} tasks and has done so")
+        try:
+            task = SubagentTask(
+                task_id=task_id,
+                thread_id=f"{call.thread_id}{BETWEEN}{name}",
+                config=config,
+                description=description,
+                prompt=prompt,
+                model_name=self.builder.model_name(config, context.options),
+                agent=self.builder.agent(config, context.options),
+                context=context,
+                model=lambda: self.builder.model(config, context.options),
+            )
+            return await self.executor.execute(task)
+        except DeerFlowError as error:
+            return replace(failed, error=str(error))
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _TeamOutfit:
+    """The outfit of sub-agents, with the tools of the board beside it."""
+
+    inner: Outfit
+    board_tools: Sequence[BaseTool]
+
+    def tools(self, model_name: str, *, may_delegate: bool) -> Sequence[BaseTool]:
+        return [*self.inner.tools(model_name, may_delegate=may_delegate), *self.board_tools]
+
+    def middlewares(self, options: RunOptions, *, may_delegate: bool) -> Sequence[Middleware]:
+        return self.inner.middlewares(options, may_delegate=may_delegate)

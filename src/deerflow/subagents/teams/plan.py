@@ -1,0 +1,137 @@
+"""A team's plan: who does what, in which order, and how the results become one."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import orjson
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from deerflow.errors import InvalidInputError
+from deerflow.subagents.teams.roles import RoleRegistry, TeamRole
+
+MAX_TASK_CHARS = 20_000
+_SPELLINGS = {"depends_on": "needs", "dependencies": "needs", "agent": "role", "prompt": "task"}
+_WORDS = re.compile(r"[^\W_]+")
+
+
+class TeamStep(BaseModel):
+    """One member's part."""
+
+    model_config = ConfigDict(extra="ignore", coerce_numbers_to_str=True)
+
+    id: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,31}$", description="A short name of its own.")
+    role: str = Field(min_length=1, max_length=100, description="Who does it.")
+    task: str = Field(min_length=1, max_length=MAX_TASK_CHARS, description="What to do.")
+    needs: list[str] = Field([], max_length=50, description="Ids of the steps whose results it builds on.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_other_spellings(cls, values: Any) -> Any:
+        if not isinstance(values, Mapping):
+            return values
+        read = {_SPELLINGS.get(key, key): value for key, value in values.items()}
+        return {**read, "needs": read.get("needs") or []}
+
+    @field_validator("id", mode="before")
+    @classmethod
+    def _tidy(cls, name: Any) -> Any:
+        return tidy_id(name) if isinstance(name, str | int) else name
+
+    @field_validator("needs", mode="before")
+    @classmethod
+    def _tidy_all(cls, names: Any) -> Any:
+        return [tidy_id(name) for name in names] if isinstance(names, list) else names
+
+
+class TeamPlan(BaseModel):
+    """All steps, and how their results are joined."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    steps: list[TeamStep] = Field(min_length=1, max_length=50)
+    aggregate: str = Field("", max_length=MAX_TASK_CHARS, description="How the results become one answer.")
+
+
+def tidy_id(name: str | int) -> str:
+    """Return an id in the one form that we use."""
+    return re.sub(r"[^a-z0-9_-]+", "-", str(name).strip().lower()).strip("-_")[:32]
+
+
+def read_plan(text: str, roles: RoleRegistry, *, members: Sequence[str], max_steps: int) -> TeamPlan:
+    """Return the plan in a model's answer; one that cannot be used is an `InvalidInputError`."""
+    start, end = text.find("{"), text.rfind("}")
+    if start < 0 or end < start:
+        raise InvalidInputError("the answer has no JSON object")
+    try:
+        plan = TeamPlan.model_validate(orjson.loads(text[start : end + 1]))
+    except (orjson.JSONDecodeError, ValidationError) as error:
+        raise InvalidInputError(f"the plan is not of the right form: {str(error)[:300]}") from error
+    return checked_plan(plan, roles, members=members, max_steps=max_steps)
+
+
+def checked_plan(
+    plan: TeamPlan, roles: RoleRegistry, *, members: Sequence[str] = (), max_steps: int
+) -> TeamPlan:
+    """Return a plan that can be carried out, with roles by their own names; else say what is wrong."""
+    if len(plan.steps) > max_steps:
+        raise InvalidInputError(f"the plan has {len(plan.steps)} steps; teams.max_steps allows {max_steps}")
+    allowed = [role.name for role in roles.among(members)]
+    steps = [step.model_copy(update={"role": roles.get(step.role).name}) for step in plan.steps]
+    ids = [step.id for step in steps]
+    for step in steps:
+        if step.role not in allowed:
+            raise InvalidInputError(
+                f"step {step.id}: {step.role} is no member; there are: {', '.join(allowed)}"
+            )
+        if unknown := sorted(set(step.needs) - set(ids)):
+            raise InvalidInputError(f"step {step.id} needs {', '.join(unknown)}, which is no step")
+    if len(set(ids)) < len(ids):
+        raise InvalidInputError("every step needs an id of its own")
+    _refuse_circles(steps)
+    return plan.model_copy(update={"steps": steps})
+
+
+def _refuse_circles(steps: Sequence[TeamStep]) -> None:
+    done: set[str] = set()
+    while ready := [step.id for step in steps if step.id not in done and done.issuperset(step.needs)]:
+        done.update(ready)
+    if stuck := [step.id for step in steps if step.id not in done]:
+        raise InvalidInputError(f"the steps {', '.join(stuck)} wait for each other")
+
+
+def fallback_plan(goal: str, roles: Sequence[TeamRole], *, named: bool, has_documents: bool) -> TeamPlan:
+    """Return a plan by fixed rules: who fits works side by side, then who checks, then who approves.
+
+    Args:
+        roles: who may be in the team.
+        named: the caller chose them, so that all of them take part.
+    """
+    chosen = list(roles) if named else _fitting(goal, roles, has_documents=has_documents)
+    steps: list[TeamStep] = []
+    for stage in ("work", "check", "approve"):
+        before = [step.id for step in steps]
+        steps += [_step(role, goal, before) for role in chosen if role.stage == stage]
+    return TeamPlan(steps=steps)
+
+
+def _step(role: TeamRole, goal: str, before: list[str]) -> TeamStep:
+    if role.stage == "work":
+        before = []
+    part = {"work": "Your part", "check": "Check the work so far", "approve": "Is this right?"}[role.stage]
+    return TeamStep(id=tidy_id(role.name), role=role.name, task=f"{part}: {role.description}", needs=before)
+
+
+def _fitting(goal: str, roles: Sequence[TeamRole], *, has_documents: bool) -> list[TeamRole]:
+    words = _WORDS.findall(goal.lower())
+    fitting = [
+        role
+        for role in roles
+        if role.stage != "approve" and any(word.startswith(topic) for word in words for topic in role.topics)
+    ]
+    if any(role.stage == "work" for role in fitting):
+        return fitting
+    usual = "document_review" if has_documents else "market_researcher"
+    workers = [role for role in roles if role.stage == "work"]
+    preferred = [role for role in workers if role.name == usual] or workers[:1]
+    return [*preferred, *fitting]

@@ -1,0 +1,197 @@
+"""A team: plans, lets its members work side by side where it can, and makes one answer of what they found.
+
+Planner, members and editor are tasks of the executor. So limits, time-outs and cancelling are the same as
+everywhere, and when the call is made again (after a crash, or with a person's decision) what is done
+answers at once. People are asked only when no member is at work, in the order of the plan: LangGraph tells
+the answers apart by their order.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from deerflow.errors import DeerFlowError, InvalidInputError
+from deerflow.subagents.config import SubagentStatus
+from deerflow.subagents.teams.approval import NOBODY, Ask, Decision, ask_person, decide
+from deerflow.subagents.teams.brief import Briefing, files_of
+from deerflow.subagents.teams.editing import edit
+from deerflow.subagents.teams.findings import FindingsGraph
+from deerflow.subagents.teams.office import Office, TeamCall
+from deerflow.subagents.teams.plan import TeamPlan, TeamStep, checked_plan
+from deerflow.subagents.teams.planning import make_plan
+from deerflow.subagents.teams.request import TeamRequest
+from deerflow.subagents.teams.result import StepOutcome, TeamResult, TeamStatus, joined_reports, reports_of
+
+NEEDS_A_PERSON = "one of its tools needs a person's answer, which members of a team cannot get"
+
+
+class RejectedError(DeerFlowError):
+    """A person said no; the team stops with what it has."""
+
+    code = "rejected"
+
+
+class ProjectAgentTeam:
+    """One goal and the members who work on it: `plan`, `execute`, `aggregate`, or all of it with `run`."""
+
+    def __init__(
+        self,
+        office: Office,
+        request: TeamRequest,
+        *,
+        call: TeamCall,
+        findings: FindingsGraph,
+        ask: Ask = ask_person,
+    ) -> None:
+        """Args: `findings` is what the members share; `ask` puts a question to a person."""
+        self._office = office
+        self._request = request
+        self._call = call
+        self._ask = ask
+        self._findings = findings
+        self._briefing = Briefing(request)
+        self._outcomes: dict[str, StepOutcome] = {}
+        self._notes: list[str] = []
+
+    @property
+    def project_id(self) -> str:
+        """Teams with the same one learn from each other."""
+        return self._request.project_id or self._call.context.thread_id
+
+    async def run(self) -> TeamResult:
+        """Plan, work, join; every end is a result, and only cancelling and questions to people raise."""
+        self._publish("team_started", goal=self._request.goal)
+        outcomes: Sequence[StepOutcome] = ()
+        try:
+            plan = await self.plan()
+            outcomes = await self.execute(plan)
+            answer, status = await self.aggregate(plan, outcomes)
+        except RejectedError as error:
+            outcomes = list(self._outcomes.values())
+            self._notes.append(f"A person did not approve: {error}")
+            answer, status = joined_reports(outcomes, self._findings), "rejected"
+        result = TeamResult(self._call.team_id, status, answer, outcomes, self._findings, tuple(self._notes))
+        await self._remember(result)
+        self._publish("team_ended", status=status, findings=len(self._findings), notes=list(self._notes))
+        return result
+
+    async def plan(self) -> TeamPlan:
+        """Return who does what; with `approve: ["plan"]` after a person has said yes to it."""
+        context = self._call.context
+        experience = await self._office.experience.recall(
+            user_id=context.user_id, project_id=self.project_id, goal=self._request.goal
+        )
+        self._briefing = Briefing(self._request, await files_of(context.sandbox), experience)
+        plan, source = await make_plan(self._office, self._call, self._briefing)
+        self._publish("team_planned", source=source, steps=[step.model_dump() for step in plan.steps])
+        if "plan" not in self._request.approve:
+            return plan
+        decision = self._decide(
+            "approve_plan", plan.model_dump(), "Shall the team work by this plan?", check=self._plan_in
+        )
+        return self._plan_in(decision.args) if decision.is_edited else plan
+
+    async def execute(self, plan: TeamPlan) -> Sequence[StepOutcome]:
+        """Carry out every step, as soon as what it needs is there."""
+        while len(self._outcomes) < len(plan.steps):
+            await self._work(plan)
+            waiting = next((step for step in self._ready(plan) if self._is_for_person(step)), None)
+            if waiting is not None:
+                self._outcomes[waiting.id] = self._approve_step(waiting)
+        return [self._outcomes[step.id] for step in plan.steps]
+
+    async def aggregate(self, plan: TeamPlan, outcomes: Sequence[StepOutcome]) -> tuple[str, TeamStatus]:
+        """Return one answer from all reports, free of contradictions and with the same terms throughout."""
+        failed = [each for each in outcomes if each.error is not None]
+        self._notes += [f"Step {each.step.id} is not done: {each.error}" for each in failed]
+        reports = [each for each in outcomes if each.text and not self._is_for_person(each.step)]
+        if not reports:
+            return "", "failed"
+        if len(reports) == 1:
+            answer = reports[0].text
+        else:
+            answer, note = await edit(
+                self._office,
+                self._call,
+                self._briefing.for_editor(plan, reports_of(outcomes), self._findings),
+            )
+            answer = answer or joined_reports(outcomes, self._findings)
+            self._notes += [note] if note else []
+        if "result" in self._request.approve:
+            decision = self._decide("approve_result", {"answer": answer}, "Is this the team's answer?")
+            answer = str(decision.args.get("answer"))
+        return answer, "partial" if failed else "completed"
+
+    async def _work(self, plan: TeamPlan) -> None:
+        """Let members work until only people can go on; each end may let others begin."""
+        started: set[str] = set()
+        async with asyncio.TaskGroup() as group:
+
+            def begin() -> None:
+                for step in self._ready(plan):
+                    if step.id not in started and not self._is_for_person(step):
+                        started.add(step.id)
+                        group.create_task(finish(step))
+
+            async def finish(step: TeamStep) -> None:
+                self._outcomes[step.id] = await self._member(step)
+                begin()
+
+            begin()
+
+    async def _member(self, step: TeamStep) -> StepOutcome:
+        config = self._office.roles.get(step.role).config
+        assert config is not None, "people are asked elsewhere"
+        reports = reports_of(list(self._outcomes.values()))
+        prompt = self._briefing.for_member(step, config, reports, self._findings)
+        label = f"{step.role}: {step.id}"
+        result = await self._office.execute(self._call, step.id, config, description=label, prompt=prompt)
+        self._findings.learn(step.id, result.ai_messages)
+        error = NEEDS_A_PERSON if result.question is not None else result.error
+        if result.status is not SubagentStatus.COMPLETED:
+            error = error or str(result.status)
+        return StepOutcome(step, result.result or "", error)
+
+    def _approve_step(self, step: TeamStep) -> StepOutcome:
+        reports = reports_of(list(self._outcomes.values()))
+        seen = {name: reports.get(name, "") for name in step.needs} or reports
+        decision = self._decide("approve_step", {"step": step.id, "comment": "", "reports": seen}, step.task)
+        comment = str(decision.args.get("comment") or "")
+        return StepOutcome(step, f"A person approved this. {comment}".strip())
+
+    def _decide(self, name: str, args: Mapping[str, Any], description: str, **more: Any) -> Decision:
+        decision = Decision(False, args, NOBODY)
+        if self._call.context.is_interactive:
+            decision = decide(self._ask, name, args, description, **more)
+        self._publish("team_decision", about=name, approved=decision.is_approved, edited=decision.is_edited)
+        if not decision.is_approved:
+            raise RejectedError(decision.message)
+        return decision
+
+    def _plan_in(self, args: Mapping[str, Any]) -> TeamPlan:
+        try:
+            plan = TeamPlan.model_validate(dict(args))
+        except ValueError as error:
+            raise InvalidInputError(f"the plan is not of the right form: {str(error)[:300]}") from error
+        return checked_plan(plan, self._office.roles, max_steps=self._office.settings.max_steps)
+
+    def _ready(self, plan: TeamPlan) -> list[TeamStep]:
+        done = self._outcomes.keys()
+        return [step for step in plan.steps if step.id not in done and done >= set(step.needs)]
+
+    def _is_for_person(self, step: TeamStep) -> bool:
+        return self._office.roles.get(step.role).is_person
+
+    async def _remember(self, result: TeamResult) -> None:
+        if result.status in ("completed", "partial"):
+            await self._office.experience.save(
+                self._call.thread_id.rpartition("/")[2],
+                user_id=self._call.context.user_id,
+                project_id=self.project_id,
+                goal=self._request.goal,
+                outcome=result.answer,
+                findings=self._findings,
+            )
+
+    def _publish(self, kind: str, **payload: Any) -> None:
+        self._call.context.publish({"type": kind, "team_id": self._call.team_id, **payload})

@@ -1,0 +1,73 @@
+"""The shared graph: what is the same, what contradicts, and how names are kept alike."""
+
+from langchain_core.messages import AIMessage
+
+from deerflow.subagents.teams.findings import MAX_FINDINGS, Finding, FindingsGraph
+
+
+def graph(*triples: tuple[str, str, str, str]) -> FindingsGraph:
+    made = FindingsGraph()
+    for triple in triples:
+        made.add(Finding(*triple))
+    return made
+
+
+def test_the_same_finding_twice_is_one() -> None:
+    made = graph(("Acme", "revenue", "5 M", "a"))
+
+    assert not made.add(Finding("ACME", "Revenue", "5  m", "a"))
+    assert made.add(Finding("Acme", "revenue", "5 M", "b"))
+    assert len(made) == 2
+
+
+def test_members_who_differ_contradict_each_other() -> None:
+    made = graph(
+        ("Acme", "revenue", "5 M", "a"),
+        ("acme", "Revenue", "-5 M", "b"),
+        ("Acme", "products", "rockets", "a"),
+        ("Acme", "products", "anvils", "a"),
+        ("Acme", "seat", "Oslo", "a"),
+        ("Acme", "seat", "oslo", "b"),
+    )
+
+    assert [str(each) for each in made.contradictions()] == ["Acme — revenue: 5 M (by a); -5 M (by b)"]
+
+
+def test_the_most_used_spelling_is_the_term_to_use() -> None:
+    made = graph(
+        ("AWS Lambda", "price", "1", "a"),
+        ("aws-lambda", "limit", "2", "b"),
+        ("AWS Lambda", "region", "3", "b"),
+    )
+
+    assert made.terms() == {"AWS Lambda": ["aws-lambda"]}
+
+
+def test_findings_come_back_from_a_members_messages() -> None:
+    shared = {"subject": "Acme", "predicate": "seat", "object": "Oslo", "source": "a.md"}
+    calls = [
+        {"name": "share_finding", "args": shared, "id": "1"},
+        {"name": "share_finding", "args": {"subject": "half"}, "id": "2"},
+        {"name": "bash", "args": shared, "id": "3"},
+    ]
+    made = FindingsGraph()
+
+    made.learn("a", [AIMessage("", tool_calls=calls), AIMessage("done")])
+    made.learn("a", [AIMessage("", tool_calls=calls)])
+
+    assert made.render() == "- Acme — seat: Oslo (by a) [a.md]"
+
+
+def test_a_flood_of_findings_is_bounded_in_number_and_size() -> None:
+    made = FindingsGraph()
+    words = {"subject": "s" * 9999, "predicate": "p", "object": "o"}
+    calls = [{"name": "share_finding", "args": words, "id": "1"}]
+    made.learn("a", [AIMessage("", tool_calls=calls)])
+
+    for number in range(2 * MAX_FINDINGS):
+        made.add(Finding(f"s{number}", "p", "o", "a"))
+
+    assert len(made) == MAX_FINDINGS
+    assert len(made.about()[0].subject) == 500
+    assert "older ones left out" in made.render()
+    assert len(made.about("s77")) == 1
