@@ -1,45 +1,26 @@
-"""DeerFlow inside your own program, without a server: async, and sync around it."""
+"""DeerFlow inside your own program, without a server, for programs that run on asyncio."""
 
 import asyncio
-import queue
-import threading
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import ExitStack, aclosing, asynccontextmanager, closing, contextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, closing, suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import orjson
 
 from deerflow.app import DeerFlow
+from deerflow.client.events import ClientEvent, RunFailedError, answer_of
 from deerflow.config import SettingsSource
 from deerflow.domain import DEFAULT_USER, RunOptions, RunRequest, StreamEvent, ThreadFolders, new_id
-from deerflow.errors import ConflictError, DeerFlowError, InvalidInputError
+from deerflow.errors import ConflictError, InvalidInputError
 from deerflow.runtime import is_wanted, to_json
 from deerflow.runtime.artifacts import open_artifact
 from deerflow.runtime.shapes import empty_state, model_out, run_out, state_out, thread_out
 from deerflow.runtime.uploads import delete_upload, list_uploads, save_upload
 from deerflow.storage.base import ThreadQuery
 
-T = TypeVar("T")
-
 DEFAULT_MODES = ("values", "messages-tuple", "updates", "custom")
 _BLOCK = 1 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class ClientEvent:
-    """One event of a run: the same name and data as over HTTP."""
-
-    id: str
-    event: str
-    data: Any
-
-
-class RunFailedError(DeerFlowError):
-    """The run ended in an error; the message is the run's own."""
-
-    code = "run_failed"
 
 
 class AsyncDeerFlowClient:
@@ -160,151 +141,6 @@ class AsyncDeerFlowClient:
         """Return the folders of a thread of this user; everybody else's does not exist."""
         await self.deerflow.storage.threads.get(thread_id, self._user_id)
         return self.deerflow.folders(self._user_id, thread_id)
-
-
-class DeerFlowClient:
-    """The same for programs without asyncio: `with DeerFlowClient() as client: client.chat("…")`."""
-
-    def __init__(self, config: Path | str | None = None) -> None:
-        self._config = config
-        self._stack = ExitStack()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._client: AsyncDeerFlowClient | None = None
-
-    def __enter__(self) -> "DeerFlowClient":
-        if self._loop is not None:
-            raise DeerFlowError("the client is open already; make another one, or leave its `with` block")
-        with ExitStack() as stack:
-            self._loop = stack.enter_context(_running_loop())
-            stack.callback(self._forget)
-            opening = AsyncDeerFlowClient.open(self._config)
-            self._client = self._run(opening.__aenter__())
-            stack.callback(lambda: self._run(opening.__aexit__(None, None, None)))
-            self._stack = stack.pop_all()
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self._stack.close()
-
-    def chat(self, message: str, *, thread_id: str | None = None, **options: Any) -> str:
-        """Run `message` to its end and return the answer's text."""
-        return self._do(lambda client: client.chat(message, thread_id=thread_id, **options))
-
-    def stream(self, message: str, **options: Any) -> Iterator[ClientEvent]:
-        """Yield a run's events as they happen; leaving the loop early stops the run."""
-        client, loop = self._open()
-        events: queue.Queue[ClientEvent | BaseException | None] = queue.Queue()
-
-        async def follow() -> None:
-            try:
-                async with aclosing(client.stream(message, **options)) as stream:
-                    async for event in stream:
-                        events.put(event)
-                events.put(None)
-            except BaseException as error:
-                events.put(error)
-                if not isinstance(error, Exception):
-                    raise
-
-        following = asyncio.run_coroutine_threadsafe(follow(), loop)
-        is_over = False
-        try:
-            while not is_over:
-                event = events.get()
-                is_over = not isinstance(event, ClientEvent)
-                if isinstance(event, BaseException):
-                    raise event
-                if event is not None:
-                    yield event
-        finally:
-            following.cancel()
-            while not is_over:  # until the run has stopped
-                is_over = not isinstance(events.get(), ClientEvent)
-
-    def models(self) -> list[dict[str, Any]]:
-        """List the chat models."""
-        return self._do(lambda client: client.models())
-
-    def threads(self, *, limit: int = 100, offset: int = 0) -> list[dict[str, Any]]:
-        """List threads, last used first."""
-        return self._do(lambda client: client.threads(limit=limit, offset=offset))
-
-    def state(self, thread_id: str) -> dict[str, Any]:
-        """Return a thread's state."""
-        return self._do(lambda client: client.state(thread_id))
-
-    def runs(self, thread_id: str) -> list[dict[str, Any]]:
-        """List a thread's runs, newest first."""
-        return self._do(lambda client: client.runs(thread_id))
-
-    def upload(self, thread_id: str, files: Sequence[Path | str]) -> list[dict[str, Any]]:
-        """Copy files of this host into a thread's uploads."""
-        return self._do(lambda client: client.upload(thread_id, files))
-
-    def uploads(self, thread_id: str) -> list[dict[str, Any]]:
-        """List a thread's uploads."""
-        return self._do(lambda client: client.uploads(thread_id))
-
-    def delete_upload(self, thread_id: str, filename: str) -> None:
-        """Delete one upload."""
-        self._do(lambda client: client.delete_upload(thread_id, filename))
-
-    def artifact(self, thread_id: str, path: str) -> bytes:
-        """Return the bytes of a file that the agent made."""
-        return self._do(lambda client: client.artifact(thread_id, path))
-
-    def delete_thread(self, thread_id: str) -> None:
-        """Delete a thread with everything that belongs to it."""
-        self._do(lambda client: client.delete_thread(thread_id))
-
-    def _open(self) -> tuple[AsyncDeerFlowClient, asyncio.AbstractEventLoop]:
-        if self._client is None or self._loop is None:
-            raise DeerFlowError("the client is closed; use it as `with DeerFlowClient() as client:`")
-        return self._client, self._loop
-
-    def _do(self, work: Callable[[AsyncDeerFlowClient], Coroutine[Any, Any, T]]) -> T:
-        client, _ = self._open()
-        return self._run(work(client))
-
-    def _run(self, work: Coroutine[Any, Any, T]) -> T:
-        assert self._loop is not None
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
-
-    def _forget(self) -> None:
-        self._client = self._loop = None
-
-
-@contextmanager
-def _running_loop() -> Iterator[asyncio.AbstractEventLoop]:
-    """Run an event loop in a thread of its own for the length of a block."""
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever, name="deerflow", daemon=True)
-    thread.start()
-    try:
-        yield loop
-    finally:
-        for rest in (loop.shutdown_asyncgens(), loop.shutdown_default_executor()):
-            asyncio.run_coroutine_threadsafe(rest, loop).result()
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
-        loop.close()
-
-
-def answer_of(values: Mapping[str, Any]) -> str:
-    """Return the text of the last answer in a thread's values."""
-    for message in reversed(values.get("messages", [])):
-        if message["type"] == "ai":
-            return text_of(message["content"])
-    return ""
-
-
-def text_of(content: Any) -> str:
-    """Return the text of a message's content, whichever of its forms it has."""
-    if isinstance(content, str):
-        return content
-    blocks = content if isinstance(content, list) else []
-    texts = [block.get("text", "") if isinstance(block, dict) else block for block in blocks]
-    return "".join(text for text in texts if isinstance(text, str))
 
 
 def _client_event(event: StreamEvent) -> ClientEvent:

@@ -1,0 +1,7 @@
+"""DeerFlow inside your own program, without a server: async, and sync around it."""
+
+from deerflow.client.blocking import DeerFlowClient
+from deerflow.client.embedded import AsyncDeerFlowClient
+from deerflow.client.events import ClientEvent, RunFailedError, answer_of, text_of
+
+__all__ = ["AsyncDeerFlowClient", "ClientEvent", "DeerFlowClient", "RunFailedError", "answer_of", "text_of"]

@@ -1,0 +1,39 @@
+"""What an embedded run tells: its events, its answer, its failure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from deerflow.errors import DeerFlowError
+
+
+@dataclass(frozen=True, slots=True)
+class ClientEvent:
+    """One event of a run: the same name and data as over HTTP."""
+
+    id: str
+    event: str
+    data: Any
+
+
+class RunFailedError(DeerFlowError):
+    """The run ended in an error; the message is the run's own."""
+
+    code = "run_failed"
+
+
+def answer_of(values: Mapping[str, Any]) -> str:
+    """Return the text of the last answer in a thread's values."""
+    for message in reversed(values.get("messages", [])):
+        if message["type"] == "ai":
+            return text_of(message["content"])
+    return ""
+
+
+def text_of(content: Any) -> str:
+    """Return the text of a message's content, whichever of its forms it has."""
+    if isinstance(content, str):
+        return content
+    blocks = content if isinstance(content, list) else []
+    texts = [block.get("text", "") if isinstance(block, dict) else block for block in blocks]
+    return "".join(text for text in texts if isinstance(text, str))
