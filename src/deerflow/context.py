@@ -35,5 +35,7 @@ class RunContext:
     trace_id: str = ""
     is_interactive: bool = True
     publish: Publish = _nobody
+    publish_update: Publish = _nobody
+    """Sends an `updates` event, as if a node of the graph had reported it."""
     extra: Mapping[str, Any] = field(default_factory=dict)
     """Context keys of the client that the house has no word for."""

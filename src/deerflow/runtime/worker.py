@@ -113,6 +113,7 @@ class Worker:
                 trace_id=run.id[:8],
                 is_interactive=request.is_interactive,
                 publish=lambda event: log.publish("custom", event),
+                publish_update=lambda update: log.publish("updates", update),
                 extra=request.context,
             )
             config = _config(run)
