@@ -60,6 +60,8 @@ class Reply:
     """Nothing more is sent until this is set."""
     gate_after: int = 0
     fault: Fault | None = None
+    finish: str | None = None
+    """Why the answer ended, where it is not what the parts say."""
 
     def __add__(self, other: "Reply") -> "Reply":
         """Return one reply with the parts of both."""
@@ -73,6 +75,7 @@ class Reply:
             gate=self.gate or other.gate,
             gate_after=self.gate_after or other.gate_after,
             fault=self.fault or other.fault,
+            finish=self.finish or other.finish,
         )
 
     def held(self, gate: threading.Event, *, after: int = 0) -> "Reply":
@@ -109,6 +112,11 @@ def usage(prompt: int, completion: int, **details: Json) -> Reply:
     """Report these token counts: `text("yes") + usage(10, 2)`."""
     counts = {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
     return Reply(usage={**counts, **details})
+
+
+def finished(reason: str) -> Reply:
+    """End for this reason: `text("Once upon") + finished("length")`."""
+    return Reply(finish=reason)
 
 
 def status(code: int, *, retry_after: float | str | None = None, message: str = "") -> Reply:
@@ -445,7 +453,7 @@ class _Connection(asyncio.Protocol):
             message["tool_calls"] = [
                 _tool_call(self._model.next_call_id(), *made) for made in reply.tool_calls
             ]
-        finish = "tool_calls" if reply.tool_calls else "stop"
+        finish = reply.finish or ("tool_calls" if reply.tool_calls else "stop")
         choice = {"index": 0, "message": message, "finish_reason": finish}
         counts = _usage(request, reply)
         self._json(200, {**_envelope("chat.completion", request), "choices": [choice], "usage": counts})
@@ -465,7 +473,7 @@ class _Connection(asyncio.Protocol):
         for index, made in enumerate(reply.tool_calls):
             for delta in _call_deltas(index, self._model.next_call_id(), *made):
                 self.transport.write(_chunk(request, delta))
-        tail = _chunk(request, {}, finish="tool_calls" if reply.tool_calls else "stop")
+        tail = _chunk(request, {}, finish=reply.finish or ("tool_calls" if reply.tool_calls else "stop"))
         if (request.body.get("stream_options") or {}).get("include_usage"):
             tail += _frame({**_chunk_envelope(request), "choices": [], "usage": _usage(request, reply)})
         self.transport.write(tail + DONE)

@@ -55,6 +55,13 @@ class Spent(TypedDict):
     output_tokens: int
 
 
+class Delegation(TypedDict):
+    """A task that was given to a sub-agent, and what came of it, in a line each."""
+
+    description: str
+    result: str
+
+
 def merge_artifacts(known: Sequence[str] | None, new: Sequence[str] | None) -> list[str]:
     """Return `known` and then what is new in `new`, each path once."""
     return list(dict.fromkeys([*(known or ()), *(new or ())]))
@@ -104,5 +111,9 @@ class ThreadState(AgentState[Any]):
     tokens_spent: NotRequired[Annotated[Spent | None, keep_latest]]
     summary_text: NotRequired[Annotated[str | None, keep_latest]]
     """What was said in messages that are no longer there."""
-    dropped_results: NotRequired[Annotated[list[str], merge_artifacts]]
+    skill_context: NotRequired[Annotated[list[str] | None, keep_latest]]
+    """Skills that were read in such messages."""
+    delegations: NotRequired[Annotated[list[Delegation] | None, keep_latest]]
+    """Tasks that were given in such messages."""
+    dropped_results: NotRequired[Annotated[list[str] | None, keep_latest]]
     """Ids of the tool results of which the model sees only a line any more."""

@@ -21,6 +21,7 @@ from deerflow.agents.middlewares import (
     ReminderMiddleware,
     SafetyStopMiddleware,
     SubagentLimitMiddleware,
+    SummarizationMiddleware,
     TitleMiddleware,
     TodoMiddleware,
     TokenBudgetMiddleware,
@@ -33,9 +34,11 @@ from deerflow.agents.middlewares import (
     ViewImageMiddleware,
     check_order,
 )
+from deerflow.agents.middlewares.effects import EffectsMiddleware
 from deerflow.agents.middlewares.finish import Detector
 from deerflow.config import SafetyDetector, Settings, resolve_use
 from deerflow.errors import ConfigError
+from deerflow.subagents.teams import TeamRequestMiddleware
 
 ModelByName = Callable[[str], BaseChatModel]
 
@@ -60,7 +63,8 @@ def build_chain(
         *_title_by_model(settings, model),  # lead: outside the rest, it only watches the first call
         *([notes] if notes else []),  # both: news may ask the model again, which goes through all below
         InputSanitizingMiddleware(),  # both: before anything of ours stands beside the user's words
-        UploadsMiddleware(),  # lead: files are named before anything counts or repairs
+        *_summarization(settings, model),  # both: sees what is stored, before anything is added to it
+        UploadsMiddleware(),  # lead: files are named before anything repairs
         ReminderMiddleware(),  # both: the date stands in front of what it was noted for
         DanglingToolCallMiddleware(),  # both: after whatever changes the history, before the model sees it
         ToolResultLabelMiddleware(),  # both: every result that goes out is framed, whoever put it there
@@ -78,8 +82,10 @@ def build_chain(
         *_safety_stop(settings),  # both: says why before anybody takes it for an empty answer
         CutOffMiddleware(),  # both: takes the last call of a cut answer for malformed, like those below
         MalformedCallMiddleware(),  # both: all above see only calls they can count
+        *_teams(settings, subagent_limit),  # lead: a run for a team needs no model to call it
         # both: repeats the call itself and nothing around it
         ModelErrorMiddleware(settings=settings.llm_call, breaker=settings.circuit_breaker),
+        EffectsMiddleware(),  # both: innermost around tools, only a call that really runs is noted
         ReadyToolsMiddleware(),  # both, innermost: nobody looks at a tool after this
     ]
     chain = [middleware for middleware in chain if audience in middleware.audience]
@@ -98,6 +104,15 @@ def _limit(settings: Settings, subagent_limit: int) -> list[HouseMiddleware]:
     if not subagent_limit or settings.subagents.overflow == "queue":
         return []  # where the excess queues, the executor holds it back
     return [SubagentLimitMiddleware(limit=subagent_limit)]
+
+
+def _teams(settings: Settings, subagent_limit: int) -> list[HouseMiddleware]:
+    return [TeamRequestMiddleware()] if subagent_limit and settings.teams.enabled else []
+
+
+def _summarization(settings: Settings, model: ModelByName) -> list[HouseMiddleware]:
+    summaries = settings.summarization
+    return [SummarizationMiddleware(settings=summaries, model=model)] if summaries.enabled else []
 
 
 def _read_before_write(settings: Settings) -> list[HouseMiddleware]:

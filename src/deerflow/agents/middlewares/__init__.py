@@ -14,6 +14,7 @@ from deerflow.agents.middlewares.ready_tools import ReadyToolsMiddleware
 from deerflow.agents.middlewares.reminder import ReminderMiddleware
 from deerflow.agents.middlewares.result_labels import ToolResultLabelMiddleware
 from deerflow.agents.middlewares.subagent_limit import SubagentLimitMiddleware
+from deerflow.agents.middlewares.summarization import SummarizationMiddleware
 from deerflow.agents.middlewares.title import TitleMiddleware
 from deerflow.agents.middlewares.todo import TodoMiddleware
 from deerflow.agents.middlewares.token_budget import TokenBudgetMiddleware
@@ -40,6 +41,7 @@ __all__ = [
     "ReminderMiddleware",
     "SafetyStopMiddleware",
     "SubagentLimitMiddleware",
+    "SummarizationMiddleware",
     "TitleMiddleware",
     "TodoMiddleware",
     "TokenBudgetMiddleware",

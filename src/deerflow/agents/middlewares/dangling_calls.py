@@ -19,7 +19,7 @@ INTERRUPTED = "This call was interrupted and has no result. Make it again if you
 class DanglingToolCallMiddleware(HouseMiddleware):
     """Answers every unanswered tool call in the request."""
 
-    after = ("UploadsMiddleware", "ReminderMiddleware")
+    after = ("SummarizationMiddleware", "UploadsMiddleware", "ReminderMiddleware")
 
     @override
     async def awrap_model_call(self, request: ModelCall, handler: ModelHandler) -> ModelAnswer:

@@ -18,7 +18,7 @@ class InputSanitizingMiddleware(HouseMiddleware):
     """Neutralises framework tags in user messages."""
 
     # All of these add tags of our own to the request, which must stay.
-    before = ("UploadsMiddleware", "ReminderMiddleware", "LoopDetectionMiddleware")
+    before = ("SummarizationMiddleware", "UploadsMiddleware", "ReminderMiddleware", "LoopDetectionMiddleware")
 
     @override
     async def awrap_model_call(self, request: ModelCall, handler: ModelHandler) -> ModelAnswer:

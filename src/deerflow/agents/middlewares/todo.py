@@ -42,7 +42,7 @@ class TodoArguments(BaseModel):
     todos: list[TodoItem] = Field(max_length=MAX_TODOS, description="The whole plan, in order.")
 
 
-@tool_of(WRITE_TODOS, TodoArguments)
+@tool_of(WRITE_TODOS, TodoArguments, is_safe_to_repeat=True)
 async def write_todos_tool(*, todos: list[TodoItem], runtime: Runtime) -> Command[Any]:
     """Write your plan: the whole list each time, with at most one item in progress.
 

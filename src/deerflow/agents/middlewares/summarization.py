@@ -1,0 +1,234 @@
+"""Keeps a conversation of any length within what the model can read.
+
+Before each call the request is measured: by length, and exactly once that comes near the limit. Above it,
+old tool results shrink to a line, then old messages give way to a summary in the state. Both are written
+once, at the limit, and not anew before each call, so that the provider's cache holds in between. When
+a provider finds a request too long all the same, it is made shorter and sent again.
+"""
+
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
+
+from langchain.agents.middleware.types import ExtendedModelResponse
+from langchain_core.exceptions import ContextOverflowError
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AnyMessage, HumanMessage, RemoveMessage
+from langchain_core.tools import BaseTool
+from langgraph.graph.message import REMOVE_ALL_MESSAGES
+from langgraph.types import Command
+from typing_extensions import override
+
+from deerflow.agents.middlewares.base import HouseMiddleware
+from deerflow.agents.middlewares.compaction import (
+    clipped,
+    durable_state,
+    smaller,
+    split,
+    stale_results,
+    summary_message,
+    without_results,
+)
+from deerflow.agents.middlewares.summarizer import summarise
+from deerflow.agents.middlewares.tokens import TokenCounter, estimate
+from deerflow.agents.state import ThreadState
+from deerflow.agents.types import ModelAnswer, ModelCall, ModelHandler
+from deerflow.config import ContextSize, SummarizationSettings
+from deerflow.context import RunContext
+from deerflow.domain import new_id
+from deerflow.models import explain
+
+logger = logging.getLogger(__name__)
+
+UPDATE_KEY = "SummarizationMiddleware.before_model"
+"""The node that DeerFlow 2's page watches; ours is no node, so the update is published by hand."""
+WINDOW_SHARE = 0.9
+"""How much of a model's window a request may fill: the answer needs room too, and counts differ a little."""
+ENOUGH_SHARE = 0.7
+"""Dropping results alone is enough when it frees this much; else the next call would be at it again."""
+LEAST_TOKENS = 500
+TOOL_TOKENS = 150
+MAX_RETRIES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Compacted:
+    """A conversation after compaction: what the model sees, and what the state learns."""
+
+    messages: list[AnyMessage]
+    removed: list[AnyMessage] = field(default_factory=list)
+    update: dict[str, Any] = field(default_factory=dict)
+
+
+class SummarizationMiddleware(HouseMiddleware):
+    """Compacts the conversation when it comes near its limit."""
+
+    before = ("UploadsMiddleware", "ReminderMiddleware", "DanglingToolCallMiddleware", "ModelErrorMiddleware")
+
+    def __init__(
+        self, *, settings: SummarizationSettings, model: Callable[[str], BaseChatModel] | None = None
+    ) -> None:
+        super().__init__()
+        self._settings = settings
+        self._model = model
+        self._counter = TokenCounter()
+
+    @override
+    async def awrap_model_call(self, request: ModelCall, handler: ModelHandler) -> ModelAnswer:
+        state = cast("ThreadState", request.state)
+        seen = without_results(request.messages, set(state.get("dropped_results") or ()))
+        limit = token_limit(self._settings, request.model, overhead=_overhead(request))
+        compacted = Compacted(seen)
+        if await self._is_due(seen, limit):
+            compacted = await self.compact(state, seen, model=request.model, limit=limit)
+            _tell(request.runtime.context, compacted, state)
+        for attempt in range(MAX_RETRIES):
+            try:
+                response = await handler(request.override(messages=_told(compacted, state)))
+            except ContextOverflowError as error:
+                if attempt == MAX_RETRIES - 1:
+                    raise explain(error) or error from error
+                limit = max(min(limit, estimate(compacted.messages)) // 2, LEAST_TOKENS)
+                logger.warning("run %s: context overflowed, again with less", request.runtime.context.run_id)
+                compacted = await self._shorter(state, compacted, request, limit)
+            else:
+                return _answer(response, compacted)
+        raise AssertionError("the last attempt returns or raises")
+
+    async def compact(
+        self,
+        state: ThreadState,
+        messages: list[AnyMessage],
+        *,
+        model: BaseChatModel,
+        limit: int,
+        keep: ContextSize | None = None,
+        is_forced: bool = False,
+    ) -> Compacted:
+        """Return the conversation made to fit into `limit` tokens.
+
+        Args:
+            is_forced: Summarise even where dropping old results would do.
+        """
+        parted = split(messages, keep or self._settings.keep, window=window_of(model))
+        dropped = stale_results(messages, {message.id for message in parted.kept})
+        lighter = without_results(messages, set(dropped))
+        if not is_forced and dropped and await self._fits(lighter, int(limit * ENOUGH_SHARE)):
+            return Compacted(lighter, update={"dropped_results": _joined(state, dropped)})
+        dropped = []
+        if not await self._fits(parted.kept, int(limit * ENOUGH_SHARE)):
+            # What should stay is itself too much: its results go too, and then its older half.
+            dropped = stale_results(messages, {message.id for message in messages[-2:]})
+            lighter = without_results(messages, set(dropped))
+            parted = smaller(parted, split(lighter, ContextSize(type="tokens", value=max(limit // 2, 1))))
+        shown = await self._fitted(parted.kept, limit)
+        update: dict[str, Any] = {"dropped_results": _joined(state, dropped)} if dropped else {}
+        if parted.removed:
+            update |= await self._summary(state, parted.removed, model)
+        return Compacted(shown, parted.removed, update)
+
+    async def _summary(
+        self, state: ThreadState, removed: list[AnyMessage], model: BaseChatModel
+    ) -> dict[str, Any]:
+        name = self._settings.model_name
+        text = await summarise(
+            removed,
+            previous=state.get("summary_text") or "",
+            model=self._model(name) if self._model and name else model,
+            settings=self._settings,
+        )
+        readers = self._settings.skill_file_read_tool_names
+        return {"summary_text": text, **durable_state(removed, state, readers=readers)}
+
+    async def _shorter(
+        self, state: ThreadState, before: Compacted, request: ModelCall, limit: int
+    ) -> Compacted:
+        if before.removed:  # there is a summary already; only cutting is left
+            return replace(before, messages=clipped(before.messages, limit))
+        compacted = await self.compact(
+            state, before.messages, model=request.model, limit=limit, is_forced=True
+        )
+        _tell(request.runtime.context, compacted, state)
+        return compacted
+
+    async def _is_due(self, messages: list[AnyMessage], limit: int) -> bool:
+        most = [size.value for size in self._settings.trigger if size.type == "messages"]
+        if most and len(messages) >= min(most):
+            return True
+        return not await self._fits(messages, limit)
+
+    async def _fits(self, messages: list[AnyMessage], limit: int) -> bool:
+        return estimate(messages) <= limit or await self._counter.count(messages) <= limit
+
+    async def _fitted(self, messages: list[AnyMessage], limit: int) -> list[AnyMessage]:
+        return messages if await self._fits(messages, limit) else clipped(messages, limit)
+
+
+def token_limit(settings: SummarizationSettings, model: BaseChatModel, *, overhead: int) -> int:
+    """Return how many tokens the messages of a request may have before they are compacted.
+
+    Args:
+        overhead: What else is in the request; it fills a part of the model's window.
+    """
+    window = window_of(model)
+    limits = [size.value for size in settings.trigger if size.type == "tokens"]
+    if window is not None:
+        limits += [size.value * window for size in settings.trigger if size.type == "fraction"]
+        limits.append(WINDOW_SHARE * window - overhead)
+    return max(int(min(limits, default=1 << 40)), LEAST_TOKENS)
+
+
+def window_of(model: BaseChatModel) -> int | None:
+    """Return how many tokens the model can read, where that is known."""
+    profile: Any = model.profile or {}
+    found = profile.get("max_input_tokens")
+    return found if isinstance(found, int) and found > 0 else None
+
+
+def _overhead(request: ModelCall) -> int:
+    """Return about what prompt and tools take."""
+    prompt = request.system_message
+    tools = sum(
+        TOOL_TOKENS + len(tool.description) // 4 for tool in request.tools if isinstance(tool, BaseTool)
+    )
+    return tools + (len(prompt.text) // 4 if prompt is not None else 0)
+
+
+def _joined(state: ThreadState, dropped: list[str]) -> list[str]:
+    """Return all dropped results that may still be there; those that are gone do not matter."""
+    present = {message.id for message in state["messages"]}
+    return [one for one in dict.fromkeys([*(state.get("dropped_results") or ()), *dropped]) if one in present]
+
+
+def _told(compacted: Compacted, state: ThreadState) -> list[AnyMessage]:
+    told = summary_message({**state, **compacted.update}, {message.id for message in compacted.messages})
+    return compacted.messages if told is None else [told, *compacted.messages]
+
+
+def _answer(response: Any, compacted: Compacted) -> ModelAnswer:
+    if not compacted.update:
+        return cast("ModelAnswer", response)
+    # In the same list as the answer: two writes to one channel would reach clients as two updates.
+    gone = [RemoveMessage(id=message.id) for message in compacted.removed if message.id]
+    with_removals = replace(response, result=[*gone, *response.result])
+    return ExtendedModelResponse(model_response=with_removals, command=Command(update=compacted.update))
+
+
+def _tell(context: RunContext, compacted: Compacted, state: ThreadState) -> None:
+    """Tell the people watching which messages stay, before the others vanish from the state."""
+    if compacted.removed and context.task_id is None:
+        context.publish_update({UPDATE_KEY: {"messages": shown_update(compacted, state["messages"])}})
+
+
+def shown_update(compacted: Compacted, messages: Iterable[AnyMessage]) -> list[AnyMessage]:
+    """Return the update as a node would have reported it: all removed, the summary, what stays."""
+    gone = {message.id for message in compacted.removed}
+    summary = HumanMessage(
+        compacted.update["summary_text"],
+        id=new_id(),
+        name="summary",
+        additional_kwargs={"hide_from_ui": True},
+    )
+    kept = [message for message in messages if message.id not in gone]
+    return [cast("AnyMessage", RemoveMessage(id=REMOVE_ALL_MESSAGES)), summary, *kept]
