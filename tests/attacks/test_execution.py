@@ -3,6 +3,7 @@
 import asyncio
 import os
 import re
+import resource
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -410,6 +411,37 @@ async def test_deep_calls_into_the_kernel(ground: Ground) -> None:
     )
 
     assert result.output == "end\n"
+
+
+async def test_modes_owners_and_times_of_files_outside(ground: Ground) -> None:
+    before = ground.canary.stat()
+    canary, outside = ground.canary, ground.outside
+
+    await ground.run(
+        f"chmod 000 {canary} {outside}; chown 1 {canary}; touch -d 2001-01-01 {canary};"
+        f"setfattr -n user.x -v y {canary}; truncate -s 0 {canary}; mv {canary} moved;"
+        f"ln {canary} linked; rm -rf {outside}; true"
+    )
+
+    after = ground.canary.stat()
+    assert (after.st_mode, after.st_uid, after.st_mtime) == (before.st_mode, before.st_uid, before.st_mtime)
+    assert sorted(path.name for path in ground.folders.workspace.iterdir()) == []
+
+
+async def test_limits_and_priorities_of_the_server(ground: Ground) -> None:
+    limits, affinity = resource.getrlimit(resource.RLIMIT_NOFILE), os.sched_getaffinity(0)
+
+    await ground.python(
+        f"import os, resource\npid = {os.getpid()}\n"
+        "for attempt in (lambda: resource.prlimit(pid, resource.RLIMIT_NOFILE, (3, 3)),\n"
+        " lambda: os.sched_setaffinity(pid, {0}), lambda: os.setpriority(os.PRIO_USER, 0, 19),\n"
+        " lambda: os.setpriority(os.PRIO_PROCESS, pid, 19)):\n"
+        " try: attempt()\n except OSError: pass\n"
+    )
+
+    assert resource.getrlimit(resource.RLIMIT_NOFILE) == limits
+    assert os.sched_getaffinity(0) == affinity
+    assert os.getpriority(os.PRIO_PROCESS, 0) < 19
 
 
 async def test_a_forged_state_changes_nothing_but_itself(ground: Ground) -> None:

@@ -95,5 +95,5 @@ def _has_openat2() -> bool:
     return True
 
 
-_LIBC = ctypes.CDLL(None, use_errno=True)
+_LIBC = ctypes.CDLL(None if sys.platform != "win32" else "msvcrt", use_errno=True)
 HAS_OPENAT2 = _has_openat2()

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from deerflow.errors import PathRefusedError, SandboxError
 from deerflow.sandbox.beneath import O_DIRECTORY, O_PATH, make_folders, open_beneath
 from deerflow.sandbox.paths import PathMapping, PathTable, Place, shown
-from deerflow.sandbox.searching import Entry, path_filter, walk
+from deerflow.sandbox.searching import Entry, Folder, path_filter, walk
 
 TEXT_MAX_BYTES = 8 * 1024 * 1024
 BYTES_MAX = 256 * 1024 * 1024
@@ -54,8 +54,8 @@ class ThreadFiles:
                     "look at parts of it with bash (head, tail, sed -n) or search it with grep"
                 )
             if file.size <= INLINE_BYTES:
-                return _read_all(file.fd, max_bytes)
-            return await asyncio.to_thread(_read_all, file.fd, max_bytes)
+                return read_all(file.fd, max_bytes)
+            return await asyncio.to_thread(read_all, file.fd, max_bytes)
 
     async def read_text(self, path: str) -> str:
         """Return a file's text; a binary or huge file is refused with a sentence."""
@@ -95,9 +95,9 @@ class ThreadFiles:
         return await asyncio.to_thread(self._glob, path, pattern, include_dirs, limit)
 
     @contextmanager
-    def open_folder(self, place: Place) -> Iterator[int]:
+    def open_folder(self, place: Place) -> Iterator[Folder]:
         """Open a folder for walking."""
-        with _explained(place.virtual), self._root(place.mapping) as root:
+        with explained(place.virtual), self._root(place.mapping) as root:
             folder = open_beneath(root, place.parts, os.O_RDONLY | O_DIRECTORY)
         try:
             yield folder
@@ -107,11 +107,11 @@ class ThreadFiles:
     @contextmanager
     def _opened(self, path: str) -> Iterator[OpenFile]:
         place = self.table.locate(path)
-        with _explained(path), self._root(place.mapping) as root:
+        with explained(path), self._root(place.mapping) as root:
             fd = open_beneath(root, place.parts, os.O_RDONLY)
         try:
             about = os.fstat(fd)
-            _refuse_special(about, path)
+            refuse_special(about, path)
             yield OpenFile(fd, about.st_size)
         finally:
             os.close(fd)
@@ -135,13 +135,13 @@ class ThreadFiles:
 
     def _replace(self, place: Place, data: bytes) -> None:
         name = place.parts[-1]
-        with _explained(place.virtual), self._parent(place) as parent:
+        with explained(place.virtual), self._parent(place) as parent:
             mode = _mode_of_present(parent, name, place.virtual)
             draft = f".{secrets.token_hex(8)}.part"
             fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600, dir_fd=parent)
             try:
                 self._hand_over(fd, mode)
-                _write_all(fd, data)
+                write_all(fd, data)
                 os.rename(draft, name, src_dir_fd=parent, dst_dir_fd=parent)
             except BaseException:
                 with suppress(OSError):
@@ -151,7 +151,7 @@ class ThreadFiles:
                 os.close(fd)
 
     def _append(self, place: Place, data: bytes) -> None:
-        with _explained(place.virtual), self._parent(place) as parent:
+        with explained(place.virtual), self._parent(place) as parent:
             flags = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW
             try:
                 fd = open_beneath(parent, place.parts[-1:], flags)
@@ -159,8 +159,8 @@ class ThreadFiles:
                 fd = open_beneath(parent, place.parts[-1:], flags | os.O_CREAT | os.O_EXCL, 0o600)
                 self._hand_over(fd, 0o644)
             try:
-                _refuse_special(os.fstat(fd), place.virtual)
-                _write_all(fd, data)
+                refuse_special(os.fstat(fd), place.virtual)
+                write_all(fd, data)
             finally:
                 os.close(fd)
 
@@ -234,11 +234,12 @@ def _mode_of_present(parent: int, name: str, path: str) -> int:
         raise PathRefusedError(
             f"{shown(path)} is a link; write to the file it stands for, or remove it first"
         )
-    _refuse_special(about, path)
+    refuse_special(about, path)
     return stat.S_IMODE(about.st_mode) & 0o777
 
 
-def _refuse_special(about: os.stat_result, path: str) -> None:
+def refuse_special(about: os.stat_result, path: str) -> None:
+    """Raise unless it is a regular file with one name."""
     if stat.S_ISDIR(about.st_mode):
         raise PathRefusedError(f"{shown(path)} is a folder; name a file, or list it with ls")
     if not stat.S_ISREG(about.st_mode):
@@ -250,7 +251,7 @@ def _refuse_special(about: os.stat_result, path: str) -> None:
 
 
 @contextmanager
-def _explained(path: str) -> Iterator[None]:
+def explained(path: str) -> Iterator[None]:
     """Turn the system's errors into sentences for the model."""
     try:
         yield
@@ -266,7 +267,7 @@ def _explanation(error: OSError, path: str) -> SandboxError:
         case errno.ELOOP | errno.EXDEV:
             return PathRefusedError(f"{name} goes through a link that is not followed; name the real file")
         case errno.ENOTDIR:
-            return SandboxError(f"{name} is not a folder, or goes through something that is none")
+            return PathRefusedError(f"{name} is not a folder, or goes through something that is none")
         case errno.EISDIR | errno.ENOTEMPTY:
             return PathRefusedError(f"{name} is a folder; name a file below it")
         case errno.ENXIO | errno.ENODEV:
@@ -283,7 +284,8 @@ def _explanation(error: OSError, path: str) -> SandboxError:
             return SandboxError(f"{name} could not be used: {error.strerror}")
 
 
-def _read_all(fd: int, max_bytes: int) -> bytes:
+def read_all(fd: int, max_bytes: int) -> bytes:
+    """Read an open file to its end, or to the limit should it grow meanwhile."""
     chunks = []
     left = max_bytes
     while left > 0 and (chunk := os.read(fd, min(left, 1 << 20))):
@@ -292,7 +294,8 @@ def _read_all(fd: int, max_bytes: int) -> bytes:
     return b"".join(chunks)
 
 
-def _write_all(fd: int, data: bytes) -> None:
+def write_all(fd: int, data: bytes) -> None:
+    """Write all of `data`, however many calls that takes."""
     view = memoryview(data)
     while view:
         view = view[os.write(fd, view) :]

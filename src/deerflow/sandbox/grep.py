@@ -14,6 +14,7 @@ from deerflow.sandbox import searching
 from deerflow.sandbox.base import Match
 from deerflow.sandbox.files import ThreadFiles
 from deerflow.sandbox.paths import Place, shown
+from deerflow.sandbox.searching import Folder
 
 GREP_MAX_RESULTS = 500
 GREP_SECONDS = 20.0
@@ -76,7 +77,7 @@ async def _grep_one(
     return [Match(shown(place.virtual), line, text) for _, _, line, text in rows], more
 
 
-async def _ask(request: dict[str, Any], folders: list[int], seconds: float) -> tuple[list[Any], bool]:
+async def _ask(request: dict[str, Any], folders: list[Folder], seconds: float) -> tuple[list[Any], bool]:
     worker = await asyncio.create_subprocess_exec(
         sys.executable,
         "-I",
@@ -85,7 +86,7 @@ async def _ask(request: dict[str, Any], folders: list[int], seconds: float) -> t
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.DEVNULL,
-        pass_fds=folders,
+        pass_fds=[folder for folder in folders if isinstance(folder, int)],
         env={},
         limit=1 << 22,
     )

@@ -12,8 +12,9 @@ from deerflow.errors import SandboxUnavailableError
 from deerflow.sandbox.base import CommandResult, OutputListener
 from deerflow.sandbox.files import ThreadFiles
 from deerflow.sandbox.hosted import HostedSandbox
-from deerflow.sandbox.paths import thread_paths
+from deerflow.sandbox.paths import PathTable, thread_paths
 from deerflow.sandbox.pool import ThreadSandboxProvider
+from deerflow.sandbox.portable import PortableThreadFiles
 from deerflow.sandbox.selftest import Probe, SelfTest
 from deerflow.sandbox.supervised import Confinement, SupervisedShell
 
@@ -72,7 +73,12 @@ class LocalSandboxProvider(ThreadSandboxProvider):
     @override
     def make(self, folders: ThreadFolders) -> LocalSandbox:
         table = thread_paths(folders, skills_root=self._skills_root, mounts=self._settings.mounts)
-        return LocalSandbox(ThreadFiles(table), self._settings)
+        return LocalSandbox(files_of(table), self._settings)
+
+
+def files_of(table: PathTable) -> ThreadFiles:
+    """Return the file operations for this system."""
+    return ThreadFiles(table) if os.open in os.supports_dir_fd else PortableThreadFiles(table)
 
 
 def _refusal(settings: SandboxSettings) -> str | None:

@@ -87,6 +87,7 @@ def is_answer(exit_code: int, output: RgOutput) -> bool:
 def _is_plain(files: ThreadFiles, place: Place, name: str) -> bool:
     try:
         with files.open_folder(place) as folder:
+            assert isinstance(folder, int)
             fd = open_beneath(folder, name.split("/"), os.O_RDONLY | os.O_NOFOLLOW)
     except (OSError, SandboxError):
         return False

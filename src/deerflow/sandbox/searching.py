@@ -34,6 +34,9 @@ _OPEN_FOLDER = (
     os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXEC", 0)
 )
 
+Folder = int | str
+"""An open folder, or its path on systems that cannot open files relative to one."""
+
 PathFilter = Callable[[str], bool]
 """Tells whether a path relative to the searched folder is wanted."""
 
@@ -44,11 +47,11 @@ class Entry:
 
     path: str
     name: str
-    folder: int
+    folder: Folder
     is_dir: bool
 
 
-def walk(folder: int, *, prefix: str = "", depth: int = MAX_DEPTH) -> Iterator[Entry]:
+def walk(folder: Folder, *, prefix: str = "", depth: int = MAX_DEPTH) -> Iterator[Entry]:
     """Yield what is below the open `folder`, sorted, without ignored names; links are not entered."""
     with os.scandir(folder) as found:
         # a link is shown by its name and never entered: scandir's is_dir does not follow here
@@ -60,13 +63,26 @@ def walk(folder: int, *, prefix: str = "", depth: int = MAX_DEPTH) -> Iterator[E
         yield Entry(path, name, folder, is_dir)
         if is_dir and depth > 1:
             try:
-                deeper = os.open(name, _OPEN_FOLDER, dir_fd=folder)
+                deeper = enter(folder, name)
             except OSError:
                 continue  # gone, replaced by a link, or not ours to read
             try:
                 yield from walk(deeper, prefix=f"{path}/", depth=depth - 1)
             finally:
-                os.close(deeper)
+                leave(deeper)
+
+
+def enter(folder: Folder, name: str) -> Folder:
+    """Open a folder in `folder`, no link; close it with `leave`."""
+    if isinstance(folder, int):
+        return os.open(name, _OPEN_FOLDER, dir_fd=folder)
+    return os.path.join(folder, name)  # noqa: PTH118 - entries come as text, a million at a time
+
+
+def leave(folder: Folder) -> None:
+    """Close what `enter` opened."""
+    if isinstance(folder, int):
+        os.close(folder)
 
 
 def path_filter(pattern: str) -> PathFilter:
@@ -153,10 +169,13 @@ def summary(line: str, start: int) -> str:
     return f"{'…' if begin else ''}{line[begin : begin + MAX_LINE_CHARS]}…"
 
 
-def read_small(name: str, folder: int) -> bytes | None:
+def read_small(name: str, folder: Folder) -> bytes | None:
     """Return the bytes of a regular file with one name and at most 1 MB, else None."""
     try:
-        file = os.open(name, _OPEN_FILE, dir_fd=folder)
+        if isinstance(folder, int):
+            file = os.open(name, _OPEN_FILE, dir_fd=folder)
+        else:
+            file = os.open(enter(folder, name), _OPEN_FILE)  # type: ignore[arg-type]
     except OSError:
         return None
     try:
@@ -171,7 +190,7 @@ def read_small(name: str, folder: int) -> bytes | None:
 
 
 def search_folder(
-    folder: int, search: LineSearch, *, fits: PathFilter | None, until: float
+    folder: Folder, search: LineSearch, *, fits: PathFilter | None, until: float
 ) -> Iterator[tuple[str, int, str]]:
     """Yield path, line number and summary of each match below the open `folder`."""
     for count, entry in enumerate(walk(folder)):
@@ -185,7 +204,7 @@ def search_folder(
                 yield entry.path, number, text
 
 
-def search_file(folder: int, name: str, search: LineSearch) -> Iterator[tuple[str, int, str]]:
+def search_file(folder: Folder, name: str, search: LineSearch) -> Iterator[tuple[str, int, str]]:
     """Yield name, line number and summary of each match in one file of the open `folder`."""
     for number, text in search.lines(read_small(name, folder) or b""):
         yield name, number, text

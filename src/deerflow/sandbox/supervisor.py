@@ -9,7 +9,6 @@ import base64
 import ctypes
 import json
 import os
-import resource
 import signal
 import struct
 import sys
@@ -18,6 +17,9 @@ from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any
+
+if sys.platform != "win32":
+    import resource
 
 PR_SET_PDEATHSIG = 1
 PR_SET_SECCOMP = 22

@@ -1,0 +1,150 @@
+"""The file operations of both kinds of systems."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from deerflow.domain import ThreadFolders
+from deerflow.errors import PathRefusedError, SandboxError
+from deerflow.sandbox import beneath, thread_paths
+from deerflow.sandbox.files import LISTING_MAX_ENTRIES, ThreadFiles
+from deerflow.sandbox.grep import Query, grep
+from deerflow.sandbox.portable import PortableThreadFiles
+
+WORKSPACE = "/mnt/user-data/workspace"
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    folders = ThreadFolders("t1", tmp_path / "t1")
+    folders.create()
+    (tmp_path / "canary.txt").write_text("canary")
+    return folders.workspace
+
+
+@pytest.fixture(params=["openat2", "walking", "portable"])
+def files(workspace: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> ThreadFiles:
+    table = thread_paths(ThreadFolders("t1", workspace.parent.parent))
+    if request.param == "portable":
+        return PortableThreadFiles(table)
+    monkeypatch.setattr(beneath, "HAS_OPENAT2", request.param == "openat2")
+    return ThreadFiles(table)
+
+
+async def test_files_are_written_read_listed_and_found(files: ThreadFiles) -> None:
+    await files.write("a/b.txt", b"one\n")
+    await files.write("a/b.txt", b"two\n", append=True)
+    await files.write("a/new.txt", b"x" * 200_000, append=True)
+
+    assert await files.read_text("a/b.txt") == "one\ntwo\n"
+    assert len(await files.read("a/new.txt")) == 200_000
+    assert await files.list_dir(WORKSPACE, max_depth=2) == [
+        *(f"{WORKSPACE}/a/", f"{WORKSPACE}/a/b.txt", f"{WORKSPACE}/a/new.txt")
+    ]
+    assert await files.glob(WORKSPACE, "**/b.*", include_dirs=False, limit=5) == (
+        [f"{WORKSPACE}/a/b.txt"],
+        False,
+    )
+    matches, _ = await grep(files, WORKSPACE, Query("two", None, False, False, 10))
+    assert [(match.path, match.line) for match in matches] == [(f"{WORKSPACE}/a/b.txt", 2)]
+
+
+async def test_links_lead_nowhere(files: ThreadFiles, workspace: Path, tmp_path: Path) -> None:
+    (workspace / "file").symlink_to(tmp_path / "canary.txt")
+    (workspace / "folder").symlink_to(tmp_path)
+    (workspace / "hard").hardlink_to(tmp_path / "canary.txt")
+
+    for path in ("file", "folder/canary.txt", "folder/new.txt", "hard"):
+        with pytest.raises(PathRefusedError):
+            await files.read(path)
+        with pytest.raises(PathRefusedError):
+            await files.write(path, b"bad")
+        with pytest.raises(PathRefusedError):
+            await files.write(path, b"bad", append=True)
+    assert (await grep(files, WORKSPACE, Query("canary", None, False, False, 10)))[0] == []
+    assert (tmp_path / "canary.txt").read_text() == "canary"
+    assert not (tmp_path / "new.txt").exists()
+
+
+async def test_a_link_within_the_folder_may_be_read(workspace: Path) -> None:
+    if not beneath.HAS_OPENAT2:
+        pytest.skip("without openat2 no link is followed at all")
+    files = ThreadFiles(thread_paths(ThreadFolders("t1", workspace.parent.parent)))
+    (workspace / "real.txt").write_text("real")
+    (workspace / "link.txt").symlink_to("real.txt")
+
+    assert await files.read_text("link.txt") == "real"
+
+
+async def test_things_that_are_no_files_are_refused_at_once(files: ThreadFiles, workspace: Path) -> None:
+    os.mkfifo(workspace / "pipe")
+    (workspace / "folder").mkdir()
+
+    for path in ("pipe", "folder"):
+        with pytest.raises(PathRefusedError):
+            await files.read(path)
+        with pytest.raises(PathRefusedError):
+            await files.write(path, b"x")
+
+
+async def test_a_replaced_file_keeps_its_mode(workspace: Path) -> None:
+    files = ThreadFiles(thread_paths(ThreadFolders("t1", workspace.parent.parent)))
+    (workspace / "run.sh").write_text("old")
+    (workspace / "run.sh").chmod(0o755)
+
+    await files.write("run.sh", b"new")
+
+    assert (workspace / "run.sh").stat().st_mode & 0o777 == 0o755
+
+
+def contents(folder: Path) -> dict[str, str]:
+    return {path.name: path.read_text() for path in folder.iterdir()}
+
+
+async def test_a_failed_write_leaves_no_draft(
+    files: ThreadFiles, workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await files.write("a.txt", b"old")
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "rename", full)
+    monkeypatch.setattr("pathlib.Path.replace", full)
+    with pytest.raises(SandboxError, match="disk is full"):
+        await files.write("a.txt", b"new")
+
+    assert contents(workspace) == {"a.txt": "old"}
+
+
+async def test_a_text_of_another_encoding_is_readable(files: ThreadFiles) -> None:
+    await files.write("utf16.txt", "hello ü".encode("utf-16"))
+    await files.write("latin.txt", "ü".encode("latin-1"))
+
+    assert await files.read_text("utf16.txt") == "hello ü"
+    assert await files.read_text("latin.txt") == "\ufffd"
+
+
+async def test_a_huge_file_is_a_sentence(files: ThreadFiles, workspace: Path) -> None:
+    with (workspace / "huge.txt").open("wb") as file:
+        file.truncate(20_000_000)
+
+    with pytest.raises(SandboxError, match=r"19\.1 MB.*head, tail"):
+        await files.read_text("huge.txt")
+
+
+async def test_an_endless_folder_is_listed_in_part(files: ThreadFiles, workspace: Path) -> None:
+    for number in range(LISTING_MAX_ENTRIES + 10):
+        (workspace / str(number)).touch()
+
+    listed = await files.list_dir(WORKSPACE, max_depth=2)
+
+    assert len(listed) == LISTING_MAX_ENTRIES + 1
+    assert "more than" in listed[-1]
+
+
+@pytest.mark.parametrize("pattern", ["", "/etc/*", "../*", "a/../../*", "x" * 2000])
+async def test_patterns_that_cannot_be_used_are_explained(files: ThreadFiles, pattern: str) -> None:
+    with pytest.raises(SandboxError, match="pattern"):
+        await files.glob(WORKSPACE, pattern, include_dirs=False, limit=5)
