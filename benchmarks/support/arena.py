@@ -58,12 +58,12 @@ class Arena:
 
     async def _run(self, text: str, more: dict[str, Any]) -> Timing:
         thread = str(uuid.uuid4())
-        _, writer = await self._post("/api/threads", {"thread_id": thread})
+        _, writer = await self.post("/api/threads", {"thread_id": thread})
         writer.close()
         body = {"input": {"messages": [{"type": "human", "content": text}]}, "stream_mode": UI_MODES, **more}
         body["config"] = {"recursion_limit": 1000}
         started, first = time.perf_counter(), 0.0
-        reader, writer = await self._post(f"/api/threads/{thread}/runs/stream", body)
+        reader, writer = await self.post(f"/api/threads/{thread}/runs/stream", body)
         seen = b""
         while piece := await reader.read(1 << 16):
             seen = seen[-200:] + piece
@@ -74,7 +74,8 @@ class Arena:
         writer.close()
         return Timing(first, time.perf_counter() - started)
 
-    async def _post(self, path: str, body: Any) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    async def post(self, path: str, body: Any) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Send a request and return its connection, the head of the answer read."""
         reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
         raw = json.dumps(body).encode()
         head = (

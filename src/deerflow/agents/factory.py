@@ -10,6 +10,7 @@ from langchain_core.tools import BaseTool
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.store.base import BaseStore
 
+from deerflow.agents.fold import fold
 from deerflow.agents.state import ThreadState
 from deerflow.agents.types import Agent, Middleware
 from deerflow.context import RunContext
@@ -32,7 +33,7 @@ def build_agent(
         model,
         list(tools),
         system_prompt=system_prompt or None,
-        middleware=middlewares,
+        middleware=fold(middlewares),
         state_schema=ThreadState,
         context_schema=RunContext,
         checkpointer=checkpointer,

@@ -10,6 +10,8 @@ import typer
 
 from deerflow.errors import DeerFlowError
 
+DEFAULT_URL = "http://127.0.0.1:2026"
+
 app = typer.Typer(
     name="deerflow",
     help="DeerFlow gets long work done: a lead agent plans, delegates, acts in a sandbox and reports.",
@@ -102,6 +104,32 @@ def serve(
 def doctor(config: Config = None) -> None:
     """Check what works here, what does not, and how to fix it."""
     _exit_with("doctor", config=config)
+
+
+Url = Annotated[str, typer.Option("--url", help="Where the server is.")]
+OfThread = Annotated[str | None, typer.Option("--thread", "-t", help="Only this thread's latest run.")]
+OfRun = Annotated[str | None, typer.Option("--run", help="Only this run; needs --thread.")]
+tasks_app = typer.Typer(
+    help="See and stop the tasks of sub-agents on a running server.", no_args_is_help=True
+)
+app.add_typer(tasks_app, name="tasks")
+
+
+@tasks_app.command("list")
+def list_tasks(thread: OfThread = None, run: OfRun = None, url: Url = DEFAULT_URL) -> None:
+    """List the tasks of all runs in progress, or of one run."""
+    _exit_with("tasks", action="list", url=url, thread_id=thread, run_id=run)
+
+
+@tasks_app.command("cancel")
+def cancel_task(
+    task: Annotated[str, typer.Argument(help="The task's id; `deerflow tasks list` shows them.")],
+    thread: OfThread = None,
+    run: OfRun = None,
+    url: Url = DEFAULT_URL,
+) -> None:
+    """Stop one task; its run goes on with what the task had found."""
+    _exit_with("tasks", action="cancel", url=url, thread_id=thread, run_id=run, task_id=task)
 
 
 def main() -> None:

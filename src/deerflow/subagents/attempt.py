@@ -47,6 +47,10 @@ class Attempt:
         remember(self.result)
 
     @property
+    def _trace(self) -> dict[str, str]:
+        return {"trace_id": self.result.trace_id}
+
+    @property
     def inbox(self) -> list[str]:
         """What the sub-agent is to be told before its next step."""
         return self._drive.inbox
@@ -56,8 +60,13 @@ class Attempt:
         TRACE_ID.set(self.result.trace_id)
         async with gate.place(self.task.holder) as self.place:
             self._set(SubagentStatus.RUNNING, started_at=datetime.now(UTC))
-            logger.info("task %s started, trace %s", self.result.task_id, self.result.trace_id)
-            self._publish("task_started", description=self.task.description)
+            logger.debug("task %s started", self.result.task_id, extra=self._trace)
+            self._publish(
+                "task_started",
+                description=self.task.description,
+                subagent_type=self.task.config.name,
+                background=self.task.is_background,
+            )
             end = await self._driven()
             if end.question is not None and self.task.is_background:
                 end = End(SubagentStatus.FAILED, NEEDS_A_PERSON)
@@ -81,7 +90,7 @@ class Attempt:
         except DeerFlowError as error:
             return End(SubagentStatus.FAILED, str(error))
         except Exception as error:  # the task's root: the lead agent is told, whatever went wrong
-            logger.exception("task %s failed, trace %s", self.result.task_id, self.result.trace_id)
+            logger.exception("task %s failed", self.result.task_id, extra=self._trace)
             return End(SubagentStatus.FAILED, f"{type(error).__name__}: {error}")
 
     async def _settle_fitting(self, end: End) -> None:
@@ -138,7 +147,7 @@ class Attempt:
             token_usage=progress.usage or {},
             result_file=file,
         )
-        logger.info("task %s %s, trace %s", self.result.task_id, end.status, self.result.trace_id)
+        logger.info("task %s %s", self.result.task_id, end.status, extra=self._trace)
         outcome = {"result": text} if end.status is SubagentStatus.COMPLETED else {"error": end.error}
         self._publish(f"task_{end.status}", usage=progress.usage, **outcome)
 

@@ -33,11 +33,11 @@ class SubagentLimitMiddleware(HouseMiddleware):
         if not excess:
             return response
         logger.warning(
-            "run %s: %d task calls dropped, one reply may start %d, trace %s",
+            "run %s: %d task calls dropped, one reply may start %d",
             request.runtime.context.run_id,
             len(excess),
             self._limit,
-            request.runtime.context.trace_id,
+            extra={"trace_id": request.runtime.context.trace_id},
         )
         return without_calls(response, excess)
 

@@ -1,0 +1,144 @@
+"""Folds neighbouring middlewares into one, so that what the library does around each hook is paid once.
+
+The classes stay separate and so does their order; only the library sees one middleware where there were
+many. Those with a node of their own, or with tools, stay as they are.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from itertools import groupby
+from typing import Any
+
+from langchain.agents.middleware import AgentMiddleware, ModelResponse
+from langchain.agents.middleware.types import ExtendedModelResponse
+from langchain_core.messages import AIMessage
+from langgraph.types import Command
+from langsmith.utils import tracing_is_enabled
+from typing_extensions import override
+
+from deerflow.agents.types import (
+    Middleware,
+    ModelAnswer,
+    ModelCall,
+    ModelHandler,
+    ToolCall,
+    ToolHandler,
+    ToolResult,
+)
+
+NODE_HOOKS = ("before_agent", "before_model", "after_model", "after_agent")
+SYNC_HOOKS = ("wrap_model_call", "wrap_tool_call")
+
+
+def fold(middlewares: Sequence[Middleware]) -> list[Middleware]:
+    """Return a shorter chain that does the same; while tracing is on, each keeps its own span."""
+    if tracing_is_enabled():
+        return list(middlewares)
+    return list(_folded(middlewares))
+
+
+def _folded(middlewares: Sequence[Middleware]) -> Iterator[Middleware]:
+    for number, (can_fold, neighbours) in enumerate(groupby(middlewares, key=_only_wraps)):
+        group = list(neighbours)
+        if can_fold and len(group) > 1:
+            yield _fold_of(group, number)
+        else:
+            yield from group
+
+
+def _fold_of(group: Sequence[Middleware], number: int) -> "FoldedMiddleware":
+    """Return the fold with those hooks that somebody in it has: the library counts hooks by class."""
+    models = [each for each in group if _overrides(each, "awrap_model_call")]
+    tools = [each for each in group if _overrides(each, "awrap_tool_call")]
+    bases = [_FoldedModelCalls] * bool(models) + [_FoldedToolCalls] * bool(tools)
+    kind = type("FoldedMiddleware", (*bases, FoldedMiddleware), {})
+    folded: FoldedMiddleware = kind(models=models, tools=tools, number=number)
+    return folded
+
+
+class FoldedMiddleware(AgentMiddleware[Any, Any, Any]):
+    """Several middlewares in one; the first is the outermost."""
+
+    def __init__(self, *, models: Sequence[Middleware], tools: Sequence[Middleware], number: int) -> None:
+        super().__init__()
+        self._models = tuple(reversed(models))
+        self._tools = tuple(reversed(tools))
+        self._number = number
+
+    @property
+    @override
+    def name(self) -> str:
+        return f"Folded{self._number}"
+
+
+class _FoldedModelCalls(FoldedMiddleware):
+    @override
+    async def awrap_model_call(self, request: ModelCall, handler: ModelHandler) -> ModelAnswer:
+        updates: dict[int, dict[str, Any]] = {}
+        for level, middleware in enumerate(self._models):
+            handler = partial(_ask, middleware, level, handler, updates)
+        response = await handler(request)
+        if not updates:
+            return response
+        # The inner ones first, as the library would apply them.
+        merged = _merged(updates[level] for level in sorted(updates))
+        return ExtendedModelResponse(model_response=response, command=Command(update=merged))
+
+
+class _FoldedToolCalls(FoldedMiddleware):
+    @override
+    async def awrap_tool_call(self, request: ToolCall, handler: ToolHandler) -> ToolResult:
+        for middleware in self._tools:
+            handler = partial(_call, middleware, handler)
+        return await handler(request)
+
+
+async def _ask(
+    middleware: Middleware,
+    level: int,
+    handler: ModelHandler,
+    updates: dict[int, dict[str, Any]],
+    request: ModelCall,
+) -> ModelResponse[Any]:
+    """Let one middleware work; what it writes to the state waits in `updates` under its level."""
+    for inner in [known for known in updates if known <= level]:
+        del updates[inner]  # asked again: what the discarded answer brought does not count
+    answer = await middleware.awrap_model_call(request, handler)
+    if isinstance(answer, ExtendedModelResponse):
+        if answer.command is not None:
+            updates[level] = _update_of(answer.command)
+        return answer.model_response
+    return ModelResponse(result=[answer]) if isinstance(answer, AIMessage) else answer
+
+
+async def _call(middleware: Middleware, handler: ToolHandler, request: ToolCall) -> ToolResult:
+    return await middleware.awrap_tool_call(request, handler)
+
+
+def _update_of(command: Command[Any]) -> dict[str, Any]:
+    if command.goto or command.resume is not None or not isinstance(command.update, dict):
+        raise ValueError("a middleware around a model call may only update the state")
+    return command.update
+
+
+def _merged(updates: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    merged: dict[str, Any] = {}
+    for update in updates:
+        for key, value in update.items():
+            is_list = isinstance(value, list) and isinstance(merged.get(key), list)
+            merged[key] = [*merged[key], *value] if is_list else value
+    return merged
+
+
+def _only_wraps(middleware: Middleware) -> bool:
+    hooks = [name for hook in NODE_HOOKS for name in (hook, f"a{hook}")]
+    wraps = _overrides(middleware, "awrap_model_call") or _overrides(middleware, "awrap_tool_call")
+    return (
+        wraps
+        and not getattr(middleware, "tools", ())
+        and not any(_overrides(middleware, name) for name in (*hooks, *SYNC_HOOKS, "state_schema"))
+    )
+
+
+def _overrides(middleware: Middleware, hook: str) -> bool:
+    return getattr(type(middleware), hook, None) is not getattr(AgentMiddleware, hook, None)

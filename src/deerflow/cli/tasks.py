@@ -1,0 +1,126 @@
+"""`deerflow tasks`: lists and stops the tasks of a running server."""
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any, Literal
+from urllib.parse import quote
+
+import aiohttp
+from rich.console import Console
+from rich.table import Table
+
+from deerflow.errors import DeerFlowError, InvalidInputError, NotFoundError
+
+SECONDS = 30
+UNFINISHED = ("pending", "running")
+MAX_THREADS = 100
+
+
+def execute(
+    *,
+    action: Literal["list", "cancel"],
+    url: str,
+    thread_id: str | None,
+    run_id: str | None,
+    task_id: str | None = None,
+) -> int:
+    """Do what is asked of the server at `url`."""
+    return asyncio.run(_execute(action, url, thread_id, run_id, task_id))
+
+
+async def _execute(
+    action: str, url: str, thread_id: str | None, run_id: str | None, task_id: str | None
+) -> int:
+    if run_id is not None and thread_id is None:
+        raise InvalidInputError("--run needs the thread it belongs to; add --thread")
+    timeout = aiohttp.ClientTimeout(total=SECONDS)
+    async with aiohttp.ClientSession(timeout=timeout) as session:
+        server = _Server(session, url.rstrip("/"))
+        rows = [row async for row in server.tasks(thread_id, run_id)]
+        if action == "list":
+            _show(rows)
+            return 0
+        return await _cancel(server, rows, task_id or "")
+
+
+async def _cancel(server: "_Server", rows: list[dict[str, Any]], task_id: str) -> int:
+    found = next((row for row in rows if row["task_id"] == task_id), None)
+    if found is None:
+        running = [row["task_id"] for row in rows if row["status"] in UNFINISHED]
+        raise NotFoundError("task", task_id, known=running)
+    await server.post(f"{found['path']}/tasks/{quote(task_id, safe='')}/cancel")
+    Console().print(f"stopped   {task_id}  {found['description']}", highlight=False, markup=False)
+    return 0
+
+
+class _Server:
+    """The routes of a DeerFlow server that this command uses."""
+
+    def __init__(self, session: aiohttp.ClientSession, url: str) -> None:
+        self._session = session
+        self._url = url
+
+    async def tasks(self, thread_id: str | None, run_id: str | None) -> Any:
+        """Yield the tasks of a run, of a thread's latest run, or of all runs in progress."""
+        for path in [path async for path in self._runs(thread_id, run_id)]:
+            for row in await self._ask("GET", f"{path}/tasks"):
+                yield {**row, "path": path}
+
+    async def post(self, path: str) -> None:
+        """Ask for something to happen."""
+        await self._ask("POST", path)
+
+    async def _runs(self, thread_id: str | None, run_id: str | None) -> Any:
+        if thread_id is not None and run_id is not None:
+            yield _run_path(thread_id, run_id)
+            return
+        if thread_id is not None:
+            for run in await self._ask("GET", f"/threads/{quote(thread_id, safe='')}/runs?limit=1"):
+                yield _run_path(thread_id, run["run_id"])
+            return
+        busy = await self._ask("POST", "/threads/search", {"status": "busy", "limit": MAX_THREADS})
+        for thread in busy:
+            for run in await self._ask("GET", f"/threads/{thread['thread_id']}/runs?status=running"):
+                yield _run_path(thread["thread_id"], run["run_id"])
+
+    async def _ask(self, method: str, path: str, body: Any = None) -> Any:
+        try:
+            async with self._session.request(method, f"{self._url}/api{path}", json=body) as answer:
+                known = answer.content_type == "application/json"
+                data = await answer.json() if known else None
+                if answer.status >= 400:
+                    detail = data.get("detail") if isinstance(data, dict) else None
+                    raise InvalidInputError(str(detail or f"the server answered {answer.status}"))
+                return data
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise DeerFlowError(
+                f"no DeerFlow server answers at {self._url}: {error}. Start one with `deerflow serve`, "
+                "or name another with --url."
+            ) from error
+
+
+def _run_path(thread_id: str, run_id: str) -> str:
+    return f"/threads/{quote(thread_id, safe='')}/runs/{quote(run_id, safe='')}"
+
+
+def _show(rows: list[dict[str, Any]]) -> None:
+    console = Console()
+    if not rows:
+        console.print("No tasks.")
+        return
+    table = Table("task", "status", "sub-agent", "steps", "what it does", "thread", box=None, pad_edge=False)
+    for cells in _cells(rows):
+        table.add_row(*cells)
+    console.print(table)
+
+
+def _cells(rows: list[dict[str, Any]]) -> Iterator[tuple[str, ...]]:
+    for row in rows:
+        yield (
+            row["task_id"],
+            row["status"],
+            row["subagent_type"] or "",
+            str(row["message_count"]),
+            row["description"],
+            row["path"].split("/")[2],
+        )

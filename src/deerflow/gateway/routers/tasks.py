@@ -1,0 +1,46 @@
+"""The tasks of a run over HTTP: list them, read their steps, stop one."""
+
+from fastapi import APIRouter
+from starlette.responses import Response
+
+from deerflow.errors import ConflictError, NotFoundError
+from deerflow.gateway.deps import CurrentUser, House, ThreadPath, json_response, owned_run
+from deerflow.gateway.task_log import tasks_of
+
+router = APIRouter(tags=["tasks"])
+
+
+@router.get("/threads/{thread_id}/runs/{run_id}/tasks")
+async def list_tasks(thread_id: ThreadPath, run_id: str, user: CurrentUser, house: House) -> Response:
+    """List a run's tasks, oldest first; an ended run's come from its log."""
+    run = await owned_run(house, thread_id, run_id, user)
+    rows = await tasks_of(house.storage, run, house.subagents.list(run_id))
+    return json_response([row.out() for row in rows.values()])
+
+
+@router.get("/threads/{thread_id}/runs/{run_id}/tasks/{task_id}")
+async def get_task(
+    thread_id: ThreadPath, run_id: str, task_id: str, user: CurrentUser, house: House
+) -> Response:
+    """Return one task with its steps so far."""
+    run = await owned_run(house, thread_id, run_id, user)
+    rows = await tasks_of(house.storage, run, house.subagents.list(run_id))
+    if task_id not in rows:
+        raise NotFoundError("task", task_id, known=rows)
+    return json_response(rows[task_id].out(with_steps=True))
+
+
+@router.post("/threads/{thread_id}/runs/{run_id}/tasks/{task_id}/cancel")
+async def cancel_task(
+    thread_id: ThreadPath, run_id: str, task_id: str, user: CurrentUser, house: House
+) -> Response:
+    """Stop one task; the run goes on with what the task had found."""
+    run = await owned_run(house, thread_id, run_id, user)
+    if house.subagents.request_cancel(run_id, task_id):
+        return Response(status_code=202)
+    rows = await tasks_of(house.storage, run, house.subagents.list(run_id))
+    if task_id not in rows:
+        raise NotFoundError("task", task_id, known=rows)
+    if rows[task_id].status in ("running", "pending"):
+        raise ConflictError(f"task {task_id} runs in another process; cancel it there, or cancel the run")
+    raise ConflictError(f"task {task_id} is not cancellable: it is {rows[task_id].status}")
