@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from deerflow.errors import SandboxError, SandboxTimeoutError
-from deerflow.sandbox import OUTPUTS, WORKSPACE
+from deerflow.sandbox import OUTPUTS, WORKSPACE, remove_tree
 
 from .conftest import ALL, LIMITS, Ground, marked_processes
 
@@ -464,3 +464,31 @@ async def test_a_huge_environment_does_not_stop_the_next_command(ground: Ground)
     )
 
     assert (await ground.run("echo ${#BIG} alive")).output.endswith("alive\n")
+
+
+DEEP = "for i in $(seq 1500); do mkdir d && cd d || break; done; echo deep; sleep 8"
+
+
+async def test_folders_nested_without_end(ground: Ground) -> None:
+    result = await ground.run(DEEP, timeout=30)
+
+    assert "nested deeper than" in result.output
+    assert len(await ground.sandbox.list_dir(WORKSPACE)) == 2
+    assert (await ground.sandbox.glob(WORKSPACE, "**/nothing"))[0] == []
+    assert (await ground.sandbox.grep(WORKSPACE, "nothing"))[0] == []
+    remove_tree(ground.folders.workspace)
+    assert not ground.folders.workspace.exists()
+    ground.folders.create()
+
+
+async def test_locked_folders_and_links_are_removed_with_their_thread(ground: Ground) -> None:
+    await ground.run(
+        f"mkdir -p a/b/c; echo x > a/b/f; ln -s {ground.outside} a/link; touch \"$(printf 'a\\nb')\""
+    )
+    await ground.run("chmod 000 a/b; chmod 000 a")
+
+    remove_tree(ground.folders.workspace)
+
+    assert not ground.folders.workspace.exists()
+    assert ground.canary.read_text() == "canary"
+    ground.folders.create()

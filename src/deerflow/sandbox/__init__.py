@@ -15,6 +15,7 @@ from deerflow.sandbox.paths import (
 from deerflow.sandbox.provider import create_sandbox_provider
 from deerflow.sandbox.selftest import Probe, SelfTest
 from deerflow.sandbox.tiers import tier_of
+from deerflow.sandbox.trees import remove_tree
 from deerflow.sandbox.users import choose_users_root
 
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
     "SelfTest",
     "choose_users_root",
     "create_sandbox_provider",
+    "remove_tree",
     "thread_paths",
     "tier_of",
 ]

@@ -11,6 +11,7 @@ from deerflow.config.sandbox import LimitSettings
 from deerflow.sandbox.paths import TEMPORARY, USER_DATA, PathTable
 from deerflow.sandbox.process import Watch
 from deerflow.sandbox.supervisor import descendants
+from deerflow.sandbox.trees import MAX_DEPTH, MAX_LOCKED, measure
 
 MEGABYTE = 1_048_576
 MAX_OPEN_FILES = 1024
@@ -78,14 +79,20 @@ def watcher(limits: LimitSettings, table: PathTable) -> Watch:
 def _overuse(pid: int, limits: LimitSettings, folders: list[Path], temporary: list[Path]) -> str | None:
     if _resident_bytes(pid) > limits.memory_mb * MEGABYTE:
         return f"it used more than {limits.memory_mb} MB of memory"
-    used, count = disk_use(folders, max_files=limits.max_files)
-    if used > limits.disk_mb * MEGABYTE:
+    kept = measure(folders, max_files=limits.max_files)
+    passing = measure(temporary, max_files=limits.max_files)
+    if kept.used_bytes > limits.disk_mb * MEGABYTE:
         return f"the thread's folders grew above {limits.disk_mb} MB; remove what is not needed"
-    kept, more = disk_use(temporary, max_files=limits.max_files)
-    if kept > limits.tmp_mb * MEGABYTE:
+    if passing.used_bytes > limits.tmp_mb * MEGABYTE:
         return f"/tmp grew above {limits.tmp_mb} MB; remove what is not needed"
-    if count + more > limits.max_files:
+    if kept.files + passing.files > limits.max_files:
         return f"the thread's folders have more than {limits.max_files} files; remove what is not needed"
+    if kept.is_too_deep or passing.is_too_deep:
+        return f"folders are nested deeper than {MAX_DEPTH} levels; remove them"
+    if kept.locked + passing.locked > MAX_LOCKED:
+        return (
+            f"more than {MAX_LOCKED} folders cannot be read; make them readable (chmod u+rx) or remove them"
+        )
     return None
 
 
@@ -101,17 +108,3 @@ def _resident_bytes(pid: int) -> int:
 def _tree(pid: int) -> Iterator[int]:
     with suppress(FileNotFoundError):  # no /proc: no such watch
         yield from descendants(pid)
-
-
-def disk_use(folders: list[Path], *, max_files: int) -> tuple[int, int]:
-    """Return bytes and number of files below `folders`; counting stops above `max_files`."""
-    used = count = 0
-    for folder in folders:
-        for _, names, files, at in os.fwalk(folder, follow_symlinks=False):
-            for name in (*files, *names):
-                with suppress(OSError):
-                    used += os.stat(name, dir_fd=at, follow_symlinks=False).st_blocks * 512
-            count += len(files) + len(names)
-            if count > max_files:
-                return used, count
-    return used, count

@@ -106,13 +106,15 @@ async def _until_over(
 async def _settle(launch: Launch, exited: "asyncio.Future[None]", pump: "_Pump") -> None:
     """Wait until the process is reaped and its pipe read, even when the caller is cancelled meanwhile."""
     ending = asyncio.ensure_future(_reaped(launch, exited, pump))
+    is_cancelled = False
     while not ending.done():
         try:
             await asyncio.shield(ending)
         except asyncio.CancelledError:
-            if ending.cancelled():
-                raise
+            is_cancelled = True
     ending.result()
+    if is_cancelled:
+        raise asyncio.CancelledError
 
 
 async def _reaped(launch: Launch, exited: "asyncio.Future[None]", pump: "_Pump") -> None:

@@ -14,6 +14,7 @@ from deerflow.domain import ThreadFolders
 from deerflow.sandbox.beneath import O_DIRECTORY
 from deerflow.sandbox.paths import PathMapping, PathTable, temporary_folder
 from deerflow.sandbox.tiers import tier_of
+from deerflow.sandbox.trees import TreeUse, entries
 
 SANDBOX_UID = 65531
 """User and group of all commands of a server that runs as root.
@@ -118,10 +119,9 @@ def hand_over(folders: ThreadFolders, uid: int | None) -> None:
 
 def _give_tree(folder: int, uid: int) -> None:
     """Give away what an earlier, unconfined time left; a file with a second name may not be ours to give."""
-    for _, names, files, at in os.fwalk(".", dir_fd=folder, follow_symlinks=False):
-        for name in (*names, *files):
-            about = os.stat(name, dir_fd=at, follow_symlinks=False)
-            if stat.S_ISDIR(about.st_mode) or (stat.S_ISREG(about.st_mode) and about.st_nlink == 1):
-                os.chown(name, uid, uid, dir_fd=at, follow_symlinks=False)
+    for entry in entries(folder, TreeUse()):
+        mode = entry.about.st_mode
+        if stat.S_ISDIR(mode) or (stat.S_ISREG(mode) and entry.about.st_nlink == 1):
+            os.chown(entry.name, uid, uid, dir_fd=entry.folder, follow_symlinks=False)
     os.fchown(folder, uid, uid)
     os.fchmod(folder, 0o700)

@@ -1,0 +1,133 @@
+"""Measures and removes trees that a hostile command may have made: locked, deep, full of links."""
+
+import os
+import secrets
+import shutil
+import stat
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from deerflow.sandbox.beneath import O_DIRECTORY, O_PATH
+
+MAX_DEPTH = 100
+"""Each level costs a descriptor and a frame of the stack, so there is an end."""
+MAX_LOCKED = 16
+"""Folders that their owner may not read; what is in them cannot be counted."""
+_STEP = 32
+_FOLDER = os.O_RDONLY | O_DIRECTORY | getattr(os, "O_NOFOLLOW", 0)
+
+
+@dataclass(slots=True)
+class TreeUse:
+    """What a tree takes up."""
+
+    used_bytes: int = 0
+    files: int = 0
+    locked: int = 0
+    is_too_deep: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TreeEntry:
+    """Something in a tree; `folder` is open until the walk goes on."""
+
+    folder: int
+    name: str
+    about: os.stat_result
+
+
+def measure(folders: list[Path], *, max_files: int) -> TreeUse:
+    """Return what `folders` take up; counting stops above `max_files`."""
+    use = TreeUse()
+    for path in folders:
+        with suppress(FileNotFoundError):
+            folder = os.open(path, _FOLDER)
+            try:
+                for entry in entries(folder, use):
+                    use.used_bytes += entry.about.st_blocks * 512
+                    use.files += 1
+                    if use.files > max_files:
+                        return use
+            finally:
+                os.close(folder)
+    return use
+
+
+def entries(folder: int, use: TreeUse, *, depth: int = MAX_DEPTH) -> Iterator[TreeEntry]:
+    """Yield everything below the open `folder` without following links; `use` notes what stayed closed."""
+    with os.scandir(folder) as found:
+        names = [entry.name for entry in found]
+    for name in names:
+        try:
+            about = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        except OSError:
+            continue  # gone meanwhile
+        yield TreeEntry(folder, name, about)
+        if not stat.S_ISDIR(about.st_mode):
+            continue
+        if depth == 0:
+            use.is_too_deep = True
+            continue
+        try:
+            deeper = os.open(name, _FOLDER, dir_fd=folder)
+        except PermissionError:
+            use.locked += 1
+            continue
+        except OSError:
+            continue
+        try:
+            yield from entries(deeper, use, depth=depth - 1)
+        finally:
+            os.close(deeper)
+
+
+def remove_tree(root: Path) -> None:
+    """Remove a folder and all below it, whatever a command made of it; a missing one is fine."""
+    if os.open not in os.supports_dir_fd:
+        shutil.rmtree(root, ignore_errors=True)
+        return
+    try:
+        folder = os.open(root, _FOLDER)
+    except FileNotFoundError:
+        return
+    try:
+        while _empty(folder, folder, _STEP):
+            pass  # what lay too deep has been moved up, and is next
+    finally:
+        os.close(folder)
+    root.rmdir()
+
+
+def _empty(top: int, folder: int, depth: int) -> bool:
+    """Remove what is in `folder`; folders too deep are moved to `top`, which is told by True."""
+    has_moved = False
+    with os.scandir(folder) as found:
+        names = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in found]
+    for name, is_dir in names:
+        if not is_dir:
+            os.unlink(name, dir_fd=folder)
+        elif depth == 0:
+            os.rename(name, f".{secrets.token_hex(8)}", src_dir_fd=folder, dst_dir_fd=top)
+            has_moved = True
+        else:
+            deeper = _open_whatever(name, folder)
+            try:
+                has_moved |= _empty(top, deeper, depth - 1)
+            finally:
+                os.close(deeper)
+            os.rmdir(name, dir_fd=folder)
+    return has_moved
+
+
+def _open_whatever(name: str, folder: int) -> int:
+    """Open a folder that is ours, unlocking it when its mode forbids."""
+    about = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    if about.st_uid == os.geteuid() and about.st_mode & 0o700 != 0o700:
+        held = os.open(name, O_PATH | O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)
+        try:
+            Path(f"/proc/self/fd/{held}").chmod(0o700)
+        finally:
+            os.close(held)
+    return os.open(name, _FOLDER, dir_fd=folder)
