@@ -31,6 +31,7 @@ def execute(*, host: str, port: int, config: Path | None) -> int:
     configure_logging(loaded.settings.log_level, loaded.settings.logging.format, secrets=secrets_of(loaded))
     log_settings(loaded)
     options = gateway_options(host, loaded.env)
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)  # the line below says what there is to say
     with closing(_listen(host, port)) as listener:
         address = f"http://{'[' + host + ']' if ':' in host else host}:{listener.getsockname()[1]}"
         print(f"DeerFlow {version('deerflow')} on {address} (stop with Ctrl-C)", flush=True)
