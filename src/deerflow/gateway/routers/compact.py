@@ -1,0 +1,90 @@
+"""`/compact`: replaces a thread's older messages by a summary, when somebody asks for it."""
+
+from typing import Any, cast
+
+from fastapi import APIRouter
+from langchain_core.messages import AnyMessage
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.responses import Response
+
+from deerflow.agents import ThreadState
+from deerflow.agents.middlewares import SummarizationMiddleware
+from deerflow.agents.middlewares.summarization import Compacted, token_limit
+from deerflow.agents.middlewares.tokens import TokenCounter
+from deerflow.app import DeerFlow
+from deerflow.config import ContextSize
+from deerflow.errors import ConflictError
+from deerflow.gateway.deps import CurrentUser, House, ThreadPath, json_response, owned_thread
+
+router = APIRouter(tags=["state"])
+
+
+class CompactRequest(BaseModel):
+    """What a caller may say about it."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    force: bool = True
+    keep: ContextSize | None = None
+    agent_name: str | None = Field(None, max_length=128)
+    model_name: str | None = Field(None, max_length=128)
+
+
+@router.post("/threads/{thread_id}/compact")
+async def compact(
+    thread_id: ThreadPath, user: CurrentUser, house: House, body: CompactRequest | None = None
+) -> Response:
+    """Sum up the older messages of a thread; `force: false` only where it is due."""
+    body = body or CompactRequest()
+    await owned_thread(house, thread_id, user)
+    if not house.settings.summarization.enabled:
+        raise ConflictError("summarization.enabled is false in the settings; turn it on to compact threads")
+    if any(not run.status.is_terminal for run in await house.runs.of_thread(thread_id, limit=5)):
+        raise ConflictError(f"thread {thread_id} has a run in flight; wait for it or cancel it first")
+    snapshot = await house.state.latest(thread_id)
+    state = cast("ThreadState", snapshot.values if snapshot is not None else {})
+    messages: list[AnyMessage] = list(state.get("messages") or ())
+    compacted, reason = await _compacted(house, state, messages, body)
+    if compacted.removed:
+        await house.update_state(thread_id, _update(compacted))
+    return json_response(await _report(house, thread_id, compacted, reason, kept=len(messages)))
+
+
+async def _compacted(
+    house: DeerFlow, state: ThreadState, messages: list[AnyMessage], body: CompactRequest
+) -> tuple[Compacted, str | None]:
+    model = house.models.create(body.model_name)
+    settings = house.settings.summarization
+    limit = token_limit(settings, model, overhead=0)
+    if not messages:
+        return Compacted([]), "the thread has no messages"
+    if not body.force and await TokenCounter().count(messages) <= limit:
+        return Compacted(messages), "the conversation is below its limit"
+    writer = SummarizationMiddleware(settings=settings, model=house.models.create)
+    compacted = await writer.compact(
+        state, messages, model=model, limit=limit, keep=body.keep, is_forced=True
+    )
+    return compacted, None if compacted.removed else "there is nothing older than what is kept"
+
+
+def _update(compacted: Compacted) -> dict[str, Any]:
+    gone = [{"type": "remove", "id": message.id} for message in compacted.removed if message.id]
+    return {"messages": [{**one, "content": ""} for one in gone], **compacted.update}
+
+
+async def _report(
+    house: DeerFlow, thread_id: str, compacted: Compacted, reason: str | None, *, kept: int
+) -> dict[str, Any]:
+    snapshot = await house.state.latest(thread_id)
+    configurable = snapshot.config.get("configurable", {}) if snapshot is not None else {}
+    removed = len(compacted.removed)
+    return {
+        "thread_id": thread_id,
+        "compacted": bool(removed),
+        "reason": reason,
+        "removed_message_count": removed,
+        "preserved_message_count": kept - removed,
+        "summary_updated": bool(removed),
+        "checkpoint_id": configurable.get("checkpoint_id"),
+        "total_tokens": await TokenCounter().count(compacted.messages),
+    }
