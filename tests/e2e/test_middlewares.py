@@ -72,9 +72,11 @@ async def ask(api: httpx.AsyncClient, thread: str, question: str, **context: Any
 
 
 async def settled(api: httpx.AsyncClient, thread: str, run: str) -> None:
-    async with asyncio.timeout(20):
-        while (await api.get(f"/threads/{thread}/runs/{run}")).json()["status"] in ("pending", "running"):
-            await asyncio.sleep(0.05)
+    for _ in range(400):
+        found = (await api.get(f"/threads/{thread}/runs/{run}")).json()
+        if found["status"] not in ("pending", "running"):
+            return
+        await asyncio.sleep(0.05)
 
 
 def of_kind(events: Events, kind: str) -> list[Any]:
