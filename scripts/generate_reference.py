@@ -45,6 +45,11 @@ LEFT_OUT = ("config_version", "checkpointer", "extensions")
 """Settings that only older or unusual files have."""
 
 EXAMPLES: dict[str, str] = {
+    "guardrails.rules": """\
+- {tool: bash, pattern: "git (status|diff|log)( [a-z-]+)*", action: allow}
+- {tool: bash, pattern: "shutdown|reboot", action: deny}
+- {tool: "mail_*", action: ask}
+""",
     "models": """\
 - name: gpt-5
   use: langchain_openai:ChatOpenAI
@@ -120,20 +125,20 @@ def example() -> str:
     for name, field in Settings.model_fields.items():
         if name not in WAITING and name not in LEFT_OUT:
             restart = " Needs a restart." if name in RESTART_ONLY else ""
-            lines = [*_comment(f"{field.description}{restart}"), *_setting(name, field, name)]
+            lines = [*_comment(f"{field.description}{restart}"), *_setting(name, field.get_default(), name)]
             blocks.append("\n".join(lines) + "\n")
     return "\n".join(blocks)
 
 
-def _setting(name: str, field: FieldInfo, path: str) -> list[str]:
+def _setting(name: str, default: Any, path: str) -> list[str]:
     """Return the lines of one setting, without indentation."""
-    default = field.get_default()
     if isinstance(default, Section):
         lines = [f"{name}:"]
         for inner_name, inner in type(default).model_fields.items():
             inner_path = f"{path}.{inner_name}"
             if inner_path not in WAITING:
-                below = [*_comment(inner.description or ""), *_setting(inner_name, inner, inner_path)]
+                value = getattr(default, inner_name)
+                below = [*_comment(inner.description or ""), *_setting(inner_name, value, inner_path)]
                 lines += [f"  {line}" for line in below]
         return lines
     if path in EXAMPLES:

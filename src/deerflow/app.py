@@ -15,6 +15,7 @@ from deerflow.errors import ConflictError, NotFoundError
 from deerflow.lead import LeadAgents, LeadRooms
 from deerflow.models import ModelFactory, discover, quiet_tracing
 from deerflow.runtime import Crew, RunManager, StreamBridge, ThreadStates, Worker
+from deerflow.runtime.answers import fit_answer
 from deerflow.sandbox import SandboxProvider, SelfTest, choose_users_root, create_sandbox_provider
 from deerflow.sandbox.tiers import tier_of
 from deerflow.skills import Skills
@@ -138,7 +139,7 @@ class DeerFlow:
             raise NotFoundError("assistant", request.assistant_id)
         if request.options.model_name is not None:
             self.models.get(request.options.model_name)  # unknown: refused before anything is stored
-        return await self.runs.create_or_reject(request)
+        return await self.runs.create_or_reject(await fit_answer(self.state, request))
 
     async def refresh(self) -> None:
         """Take up an edit of the settings, if there is one; runs in progress keep theirs."""

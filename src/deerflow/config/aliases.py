@@ -13,6 +13,7 @@ ALIASES: dict[str, str] = {
     "deerflow.community.aio_sandbox:AioSandboxProvider": "aio",
     "deerflow.sandbox.tools:bash_tool": "deerflow.tools.shell:bash_tool",
     **{f"deerflow.sandbox.tools:{name}_tool": f"deerflow.tools.files:{name}_tool" for name in _FILE_TOOLS},
+    "deerflow.guardrails.builtin:AllowlistProvider": "deerflow.tools.policy_provider:AllowlistProvider",
     "deerflow.models.patched_openai:PatchedChatOpenAI": _COMPATIBLE,
     "deerflow.models.patched_deepseek:PatchedChatDeepSeek": _COMPATIBLE,
     "deerflow.models.patched_minimax:PatchedChatMiniMax": _COMPATIBLE,

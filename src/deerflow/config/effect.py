@@ -34,7 +34,6 @@ WAITING = frozenset(
         "database.postgres_schema",
         "database.postgres_url",
         "dedupe_storage",
-        "guardrails",
         "input_polish",
         "llm_call.max_concurrent_calls",
         "loop_detection.max_tracked_threads",

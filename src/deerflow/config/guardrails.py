@@ -20,7 +20,11 @@ class GuardrailRule(Section):
 
     tool: str = Field(min_length=1, description="The tool's name; `*` stands for any part of it.")
     pattern: str | None = Field(
-        None, description="A regular expression that the call's arguments must match; absent: any."
+        None,
+        description="A regular expression on the call's arguments; absent: any. To `allow`, it must match "
+        "all that the call says: its only argument where that is text (a `bash` command), else the arguments "
+        "as JSON with sorted keys. To `deny` or `ask`, it only has to be found in that, or in any text among "
+        "the arguments. The label `description` of our own tools does not count.",
     )
     action: Literal["allow", "deny", "ask"] = Field(description="What happens then; `ask` asks a person.")
 
@@ -42,10 +46,14 @@ class GuardrailsSettings(Section):
     passport: str | None = Field(None, description="A text handed to the provider: who the agent is.")
     provider: ProviderSettings | None = Field(None, description="A class that allows or denies tool calls.")
     rules: tuple[GuardrailRule, ...] = Field(
-        (), description="Rules by tool and arguments; they hold whether or not `enabled` is set."
+        (),
+        description="Rules by tool and arguments; they hold whether or not `enabled` is set. What no rule "
+        "fits is allowed, except that commands on the bare host and tools that act outside are asked about.",
     )
     ask_timeout_seconds: float = Field(
-        86_400, gt=0, description="Seconds that a question waits for a person."
+        86_400,
+        gt=0,
+        description="Seconds that a question waits for a person; an answer after that counts as a rejection.",
     )
 
 

@@ -36,6 +36,7 @@ from deerflow.agents.middlewares import (
 )
 from deerflow.agents.middlewares.effects import EffectsMiddleware
 from deerflow.agents.middlewares.finish import Detector
+from deerflow.agents.middlewares.guardrail import GuardrailMiddleware
 from deerflow.config import SafetyDetector, Settings, resolve_use
 from deerflow.errors import ConfigError
 from deerflow.subagents.teams import TeamRequestMiddleware
@@ -70,6 +71,7 @@ def build_chain(
         ToolResultLabelMiddleware(),  # both: every result that goes out is framed, whoever put it there
         ViewImageMiddleware(),  # both: behind the repaired history, as the newest thing the model sees
         ToolErrorMiddleware(),  # both: outermost around tools, so that nothing a tool does ends the run
+        GuardrailMiddleware(settings=settings.guardrails),  # both: all below see the call a person approved
         *_read_before_write(settings),  # both: a refused write is no result that could be long
         *_tool_output(settings),  # both: what tools return is measured before anybody stores it
         TodoMiddleware(),  # lead: plan mode decides about one more tool

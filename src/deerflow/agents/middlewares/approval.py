@@ -1,0 +1,136 @@
+"""The question whether a tool call may run, in the form of LangChain's human in the loop, and its answer."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal, TypedDict
+
+from langchain.agents.middleware.human_in_the_loop import ActionRequest, ReviewConfig
+from langchain_core.messages import AnyMessage, HumanMessage, ToolMessage
+from langgraph.checkpoint.base.id import UUID
+
+from deerflow.errors import InvalidInputError
+
+MARK = "approval"
+"""Where a tool's result says what a person decided about its call."""
+_HELP = (
+    'resume with {"decisions": [{"type": "approve"}]}, {"type": "edit", "edited_action": {"name": …, "args": '
+    '{…}}} or {"type": "reject", "message": …} in it'
+)
+_GREGORIAN = datetime(1582, 10, 15, tzinfo=UTC)
+
+
+class ApprovalRequest(TypedDict):
+    """What people are asked: LangChain's `HITLRequest` for one call, and what the call is bound to."""
+
+    action_requests: list[ActionRequest]
+    review_configs: list[ReviewConfig]
+    tool_call_id: str
+    hash: str
+    """Stands for exactly this call; an answer that carries another one is refused."""
+    reason: str
+    expires_at: str
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What a person decided about a call."""
+
+    kind: Literal["approve", "edit", "reject"]
+    args: Mapping[str, Any] | None = None
+    """The arguments as the person changed them."""
+    message: str = ""
+
+
+def approval_request(
+    name: str, args: Mapping[str, Any], *, call_id: str, call_hash: str, reason: str, expires_at: datetime
+) -> ApprovalRequest:
+    """Return the question about one call, with all that will run."""
+    words = f"May `{name}` run with these arguments? It is asked because {reason}."
+    return ApprovalRequest(
+        action_requests=[ActionRequest(name=name, args=dict(args), description=words)],
+        review_configs=[
+            ReviewConfig(action_name=name, allowed_decisions=["approve", "edit", "reject"]),
+        ],
+        tool_call_id=call_id,
+        hash=call_hash,
+        reason=reason,
+        expires_at=expires_at.isoformat(),
+    )
+
+
+def with_problem(request: ApprovalRequest, problem: str) -> ApprovalRequest:
+    """Return the same question, saying why the last answer to it did not count."""
+    action = request["action_requests"][0]
+    words = f"The last answer could not be used: {problem}\n{action.get('description', '')}"
+    return {
+        **request,
+        "action_requests": [{"name": action["name"], "args": action["args"], "description": words}],
+    }
+
+
+def read_answer(answer: Any, request: ApprovalRequest) -> Decision:
+    """Return the decision in an answer; raises when there is none, or when it is about another call."""
+    decision = _only_decision(answer)
+    for holder in (answer, decision):
+        given = holder.get("hash") if isinstance(holder, Mapping) else None
+        if given is not None and given != request["hash"]:
+            raise InvalidInputError(
+                f"it is about another call: its hash is not {request['hash'][:12]}…; look at the call again"
+            )
+    match decision.get("type"):
+        case "approve":
+            return Decision("approve")
+        case "reject":
+            return Decision("reject", message=str(decision.get("message") or "").strip())
+        case "edit":
+            return Decision("edit", _edited(decision.get("edited_action"), request))
+    raise InvalidInputError(f"its type must be approve, edit or reject; {_HELP}")
+
+
+def last_rejection(messages: Sequence[AnyMessage], call_hash: str) -> str | None:
+    """Return why a person rejected this very call since the user last spoke; None when nobody did."""
+    for message in reversed(messages):
+        if isinstance(message, HumanMessage) and _is_users(message):
+            return None
+        mark = message.additional_kwargs.get(MARK) if isinstance(message, ToolMessage) else None
+        if isinstance(mark, Mapping) and mark.get("decision") == "reject" and mark.get("hash") == call_hash:
+            return str(mark.get("reason") or "no reason given")
+    return None
+
+
+def deadline(checkpoint_id: str, seconds: float) -> datetime:
+    """Return until when an answer counts.
+
+    The checkpoint in front of the call knows when it was made, and it is the same one whenever the call is
+    taken up again, in whichever process.
+    """
+    asked_at = _GREGORIAN + timedelta(microseconds=UUID(checkpoint_id).time / 10)
+    return asked_at + timedelta(seconds=seconds)
+
+
+def _only_decision(answer: Any) -> Mapping[str, Any]:
+    decisions = answer.get("decisions", answer) if isinstance(answer, Mapping) else answer
+    if isinstance(decisions, list) and len(decisions) == 1:
+        decisions = decisions[0]
+    if isinstance(decisions, list) and decisions:
+        raise InvalidInputError("it has several decisions for one call; send one")
+    if not isinstance(decisions, Mapping):
+        raise InvalidInputError(f"it is no decision; {_HELP}")
+    return decisions
+
+
+def _edited(action: Any, request: ApprovalRequest) -> Mapping[str, Any]:
+    name = request["action_requests"][0]["name"]
+    args = action.get("args") if isinstance(action, Mapping) else None
+    if not isinstance(args, Mapping):
+        raise InvalidInputError(f"it has no edited_action with args; {_HELP}")
+    if action.get("name", name) != name:
+        raise InvalidInputError(f"an edit may change the arguments of {name}, not the tool; reject it")
+    return args
+
+
+def _is_users(message: HumanMessage) -> bool:
+    """Tell the user's words from notes of the house; answers to a form are hidden, but the user's."""
+    kwargs = message.additional_kwargs
+    return not kwargs.get("hide_from_ui") or "human_input_response" in kwargs

@@ -1,0 +1,218 @@
+"""Lets a tool call run, refuses it, or stops the run until a person has decided.
+
+The question is LangGraph's interrupt, raised where the call would run: the run ends there, its checkpoint
+waits, and the answer takes the call up again in whichever process gets it. What runs is what was shown.
+A rejected call leaves a mark on its result, so the same call is not asked about again in that turn.
+"""
+
+import logging
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, cast
+
+from langchain_core.messages import ToolMessage
+from langgraph.types import interrupt
+from typing_extensions import override
+
+from deerflow.agents.middlewares.approval import (
+    MARK,
+    Decision,
+    approval_request,
+    deadline,
+    last_rejection,
+    read_answer,
+    with_problem,
+)
+from deerflow.agents.middlewares.base import HouseMiddleware
+from deerflow.agents.types import ToolCall, ToolHandler, ToolResult
+from deerflow.config.guardrails import GuardrailsSettings
+from deerflow.context import RunContext
+from deerflow.errors import InvalidInputError
+from deerflow.tools.define import clip_middle
+from deerflow.tools.policy import Call, Policy, Verdict
+from deerflow.tools.policy_provider import GuardrailRequest, ask_provider, make_provider, words
+
+logger = logging.getLogger(__name__)
+
+MAX_QUESTIONS = 5
+"""How often the same is asked while the answers make no sense."""
+MAX_SHOWN_CHARS = 2000
+DENIED = "Error: {name} was not run: {reason}. This will not change: do not try again, find another way."
+REJECTED = (
+    "Error: {name} was not run: a person rejected this call ({reason}). Do not make the same call again; go "
+    "on without it, or ask what to do instead."
+)
+NOT_ASKED = (
+    "Error: {name} was not run: it needs a person's approval ({why}), and {reason}. Do not make the same "
+    "call again; go on without it and say in your answer what could not be done."
+)
+EDITED = "[A person changed this call before it ran. It ran with: {args}]\n\n"
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """One call that needs a person's word."""
+
+    request: ToolCall
+    call: Call
+    why: str
+
+    @property
+    def context(self) -> RunContext:
+        return cast("RunContext", self.request.runtime.context)
+
+
+class GuardrailMiddleware(HouseMiddleware):
+    """Holds every tool call against the provider and the rules of the settings."""
+
+    after = ("ToolErrorMiddleware",)
+    before = ("ReadBeforeWriteMiddleware", "ToolOutputBudgetMiddleware", "EffectsMiddleware")
+
+    def __init__(self, *, settings: GuardrailsSettings) -> None:
+        super().__init__()
+        self._settings = settings
+        self._policy = Policy(settings.rules)
+        self._provider = make_provider(settings)
+
+    @override
+    async def awrap_tool_call(self, request: ToolCall, handler: ToolHandler) -> ToolResult:
+        call = _call_of(request, request.tool_call["args"])
+        verdict = await self._verdict(request, call)
+        if verdict.action == "deny":
+            _log(request, call, "deny", verdict.reason)
+            return _answer(request, DENIED.format(name=call.name, reason=verdict.reason), call, "deny")
+        if verdict.action == "ask":
+            return await self._ask(_Asked(request, call, verdict.reason), handler)
+        return await handler(request)
+
+    async def _verdict(self, request: ToolCall, call: Call) -> Verdict:
+        """Return what is to happen; what the provider denies, no rule lets through."""
+        if self._provider is None:
+            return self._policy.decide(call)
+        context = cast("RunContext", request.runtime.context)
+        question = GuardrailRequest(
+            tool_name=call.name,
+            tool_input=request.tool_call["args"],
+            agent_id=self._settings.passport,
+            thread_id=context.thread_id,
+            is_subagent=context.task_id is not None,
+        )
+        try:
+            decision = await ask_provider(self._provider, question)
+        except Exception:  # whatever a provider of somebody else does, the settings say what follows
+            logger.exception("the guardrail provider failed on %s", call.name)
+            if self._settings.fail_closed:
+                return Verdict("deny", "the guardrail provider failed, and without it nothing may run")
+            return self._policy.decide(call)
+        return self._policy.decide(call) if decision.allow else Verdict("deny", words(decision))
+
+    async def _ask(self, asked: _Asked, handler: ToolHandler) -> ToolResult:
+        earlier = last_rejection(asked.request.state["messages"], asked.call.hash)
+        if earlier is not None:
+            return _rejected(asked, f"before, with the reason: {earlier}", REJECTED, by="earlier answer")
+        if not asked.context.is_interactive:
+            return _rejected(asked, "nobody can answer in this run", NOT_ASKED, by="nobody")
+        decision = await self._decided(asked)
+        if decision is None:
+            waited = f"nobody answered within {self._settings.ask_timeout_seconds:g} seconds"
+            return _rejected(asked, waited, NOT_ASKED, by="timeout")
+        if decision.kind == "reject":
+            return _rejected(asked, decision.message or "no reason given", REJECTED, by="person")
+        _log(asked.request, asked.call, decision.kind, asked.why)
+        if decision.args is None:
+            return _marked(await handler(asked.request), asked.call, "approve")
+        changed = {**asked.request.tool_call, "args": dict(decision.args)}
+        edited = asked.request.override(tool_call=cast("Any", changed))
+        return _told(await handler(edited), _call_of(edited, decision.args))
+
+    async def _decided(self, asked: _Asked) -> Decision | None:
+        """Return what a person decided; None when the answer came too late.
+
+        When an answer comes, the call is taken up from the start: each question meets its own answer again.
+        """
+        info = asked.request.runtime.execution_info
+        limit = deadline(info.checkpoint_id if info else "", self._settings.ask_timeout_seconds)
+        question = approval_request(
+            asked.call.name,
+            asked.request.tool_call["args"],
+            call_id=asked.request.tool_call["id"] or "",
+            call_hash=asked.call.hash,
+            reason=asked.why,
+            expires_at=limit,
+        )
+        for _ in range(MAX_QUESTIONS):
+            answer = interrupt(question)
+            if datetime.now(UTC) > limit:
+                return None
+            try:
+                return await self._usable(asked, read_answer(answer, question))
+            except InvalidInputError as error:
+                question = with_problem(question, str(error))
+        return Decision("reject", message=f"{MAX_QUESTIONS} answers in a row could not be used")
+
+    async def _usable(self, asked: _Asked, decision: Decision) -> Decision:
+        """Return the decision; an edit may not bring in what is denied."""
+        if decision.args is not None:
+            verdict = await self._verdict(asked.request, _call_of(asked.request, decision.args))
+            if verdict.action == "deny":
+                raise InvalidInputError(f"the edited call is denied: {verdict.reason}")
+        return decision
+
+
+def _call_of(request: ToolCall, args: Any) -> Call:
+    context = cast("RunContext", request.runtime.context)
+    return Call.of(request.tool_call["name"], args, request.tool, context.sandbox)
+
+
+def _rejected(asked: _Asked, reason: str, text: str, *, by: str) -> ToolMessage:
+    _log(asked.request, asked.call, "reject", f"{by}: {reason}")
+    told = text.format(name=asked.call.name, reason=reason, why=asked.why)
+    return _answer(asked.request, told, asked.call, "reject", reason)
+
+
+def _answer(request: ToolCall, text: str, call: Call, decision: str, reason: str = "") -> ToolMessage:
+    return ToolMessage(
+        text,
+        tool_call_id=request.tool_call["id"] or "",
+        name=call.name,
+        status="error",
+        additional_kwargs={MARK: {"decision": decision, "hash": call.hash, "reason": reason}},
+    )
+
+
+def _marked(result: ToolResult, call: Call, decision: str) -> ToolResult:
+    if not isinstance(result, ToolMessage):
+        return result
+    kwargs = {**result.additional_kwargs, MARK: {"decision": decision, "hash": call.hash}}
+    return result.model_copy(update={"additional_kwargs": kwargs})
+
+
+def _told(result: ToolResult, call: Call) -> ToolResult:
+    """Return the result of an edited call with what was changed in front, so that the model can tell."""
+    marked = _marked(result, call, "edit")
+    if not isinstance(marked, ToolMessage) or not isinstance(marked.content, str):
+        return marked
+    shown = EDITED.format(args=clip_middle(str(dict(call.args)), MAX_SHOWN_CHARS))
+    return marked.model_copy(update={"content": f"{shown}{marked.content}"})
+
+
+def _log(request: ToolCall, call: Call, decision: str, reason: str) -> None:
+    """Leave a trace of a decision in the server's log and in the run's events; arguments stay out of it."""
+    context = cast("RunContext", request.runtime.context)
+    logger.info(
+        "guardrail: %s of %s (call %s, hash %s) in run %s for user %s: %s",
+        *(decision, call.name, request.tool_call["id"], call.hash[:12]),
+        *(context.run_id, context.user_id, reason),
+    )
+    context.publish(
+        {
+            "type": "approval",
+            "decision": decision,
+            "tool_call_id": request.tool_call["id"],
+            "name": call.name,
+            "hash": call.hash,
+            "user_id": context.user_id,
+            "task_id": context.task_id,
+            "reason": reason,
+        }
+    )

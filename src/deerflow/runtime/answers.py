@@ -1,0 +1,96 @@
+"""Brings an answer to the question it is for, and refuses one that fits none.
+
+LangGraph wants answers by the ids of the interrupts as soon as more than one waits. Clients that were written
+for one question at a time send a list of decisions, or one decision with the hash of its call.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from langgraph.types import Interrupt
+
+from deerflow.domain import RunRequest
+from deerflow.errors import ConflictError
+from deerflow.runtime.states import ThreadStates
+
+
+async def fit_answer(states: ThreadStates, request: RunRequest) -> RunRequest:
+    """Return the request with its answers by interrupt id; a request that answers nothing stays as it is."""
+    command = request.command
+    if command is None or command.get("resume") is None or request.checkpoint_id is not None:
+        return request
+    snapshot = await states.latest(request.thread_id)
+    waiting = [asked for task in snapshot.tasks for asked in task.interrupts] if snapshot else []
+    if not waiting:
+        if snapshot is not None and snapshot.next:
+            return request  # it stopped at a breakpoint, which takes any word to go on
+        raise ConflictError(
+            f"nothing in thread {request.thread_id} waits for an answer; it may have been given already"
+        )
+    answers = by_question(command["resume"], waiting)
+    return replace(request, command={**command, "resume": answers})
+
+
+def by_question(resume: Any, waiting: Sequence[Interrupt]) -> dict[str, Any]:
+    """Return the answers by interrupt id; raises where one is for another question than those that wait."""
+    known = {asked.id: asked for asked in waiting}
+    answers = _addressed(resume, known)
+    if not answers:
+        answers = _matched(resume, waiting)
+    for interrupt_id, answer in answers.items():
+        _check_hash(answer, known[interrupt_id])
+    return answers
+
+
+def _addressed(resume: Any, known: Mapping[str, Interrupt]) -> dict[str, Any]:
+    if not isinstance(resume, Mapping) or not all(_is_id(key) for key in resume):
+        return {}
+    unknown = sorted(set(resume) - set(known))
+    if unknown:
+        raise ConflictError(
+            f"question {unknown[0]} does not wait for an answer any more; waiting: {', '.join(known)}"
+        )
+    return dict(resume)
+
+
+def _matched(resume: Any, waiting: Sequence[Interrupt]) -> dict[str, Any]:
+    if len(waiting) == 1:
+        return {waiting[0].id: resume}
+    decisions = resume.get("decisions") if isinstance(resume, Mapping) else resume
+    if isinstance(decisions, list) and len(decisions) == len(waiting):
+        return {asked.id: {"decisions": [each]} for asked, each in zip(waiting, decisions, strict=True)}
+    given = _hashes(resume)
+    found = [asked for asked in waiting if given and _hash_of(asked.value) in given]
+    if len(found) == 1 and len(given) == 1:
+        return {found[0].id: resume}
+    raise ConflictError(
+        f"{len(waiting)} questions wait for an answer; answer them by id: "
+        f'{{"resume": {{"{waiting[0].id}": …}}}}, or with as many decisions in their order'
+    )
+
+
+def _check_hash(answer: Any, asked: Interrupt) -> None:
+    wanted = _hash_of(asked.value)
+    if wanted is not None and any(given != wanted for given in _hashes(answer)):
+        raise ConflictError(
+            "the answer is about another call than the one that waits (the hash differs); nothing was run. "
+            "Look at the question again and answer what it shows"
+        )
+
+
+def _hashes(answer: Any) -> set[Any]:
+    """Return the hashes of calls that an answer names."""
+    decisions = answer.get("decisions") if isinstance(answer, Mapping) else answer
+    holders = [answer, *decisions] if isinstance(decisions, list) else [answer]
+    return {
+        holder["hash"] for holder in holders if isinstance(holder, Mapping) and holder.get("hash") is not None
+    }
+
+
+def _hash_of(question: Any) -> Any:
+    return question.get("hash") if isinstance(question, Mapping) else None
+
+
+def _is_id(key: Any) -> bool:
+    return isinstance(key, str) and len(key) == 32 and all(letter in "0123456789abcdef" for letter in key)

@@ -1,0 +1,314 @@
+"""A person decides about tool calls: over HTTP, after a restart, and for sub-agents."""
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from support.gateway import Gateway, GatewayProcess, parse_sse, running_gateway
+from support.model_server import ScriptedModel, call, calls, text
+
+HOST = {"use": "local", "allow_host_bash": True}
+
+
+@pytest.fixture
+def gateway(tmp_path: Path, model: ScriptedModel) -> Iterator[Gateway]:
+    rules = [
+        {"tool": "bash", "pattern": r"echo free \w+", "action": "allow"},
+        {"tool": "bash", "pattern": r"shutdown", "action": "deny"},
+    ]
+    with running_gateway(tmp_path, model.base_url, sandbox=HOST, guardrails={"rules": rules}) as running:
+        yield running
+
+
+@pytest.fixture
+async def api(gateway: Gateway) -> AsyncIterator[httpx.AsyncClient]:
+    async with gateway.client() as client:
+        yield client
+
+
+def bash(command: str) -> Any:
+    return call("bash", description="Step", command=command)
+
+
+async def say(api: httpx.AsyncClient, words: str, thread: str = "t1", **more: Any) -> dict[str, Any]:
+    body = {"input": {"messages": [{"role": "user", "content": words}]}, **more}
+    return await run(api, thread, body)
+
+
+async def resume(api: httpx.AsyncClient, answer: Any, thread: str = "t1") -> dict[str, Any]:
+    return await run(api, thread, {"command": {"resume": answer}})
+
+
+async def run(api: httpx.AsyncClient, thread: str, body: dict[str, Any]) -> dict[str, Any]:
+    await api.post("/threads", json={"thread_id": thread, "if_exists": "do_nothing"})
+    response = await api.post(f"/threads/{thread}/runs/wait", json=body)
+    assert response.status_code == 200, response.text
+    values: dict[str, Any] = response.json()
+    return values
+
+
+def decision(kind: str, **more: Any) -> dict[str, Any]:
+    return {"decisions": [{"type": kind, **more}]}
+
+
+def question(values: dict[str, Any]) -> dict[str, Any]:
+    (asked,) = values["__interrupt__"]
+    payload: dict[str, Any] = asked["value"]
+    return payload
+
+
+def results(values: dict[str, Any]) -> list[str]:
+    return [message["content"] for message in values["messages"] if message["type"] == "tool"]
+
+
+async def test_an_approved_command_runs_and_only_then(
+    api: httpx.AsyncClient, model: ScriptedModel, tmp_path: Path
+) -> None:
+    proof = tmp_path / "proof"
+    model.will_say(bash(f"echo ran >> {proof}"), text("Done."))
+
+    asked = await say(api, "go")
+    thread = (await api.get("/threads/t1")).json()
+    existed_before = proof.exists()
+    state = (await api.get("/threads/t1/state")).json()
+    ended = await resume(api, decision("approve", hash=question(asked)["hash"]))
+
+    assert question(asked)["action_requests"][0]["args"]["command"] == f"echo ran >> {proof}"
+    assert question(asked)["review_configs"] == [
+        {"action_name": "bash", "allowed_decisions": ["approve", "edit", "reject"]}
+    ]
+    assert thread["status"] == "interrupted"
+    assert state["interrupts"][0]["value"]["hash"] == question(asked)["hash"]
+    assert existed_before is False
+    assert proof.read_text() == "ran\n"
+    assert ended["messages"][-1]["content"] == "Done."
+    assert ended["messages"][-2]["additional_kwargs"]["approval"]["decision"] == "approve"
+    assert "__interrupt__" not in ended
+
+
+async def test_an_edited_command_runs_as_edited_and_the_model_is_told(
+    api: httpx.AsyncClient, model: ScriptedModel, tmp_path: Path
+) -> None:
+    model.will_say(bash("echo harm"), text("Fine."))
+    await say(api, "go")
+
+    ended = await resume(
+        api, decision("edit", edited_action={"name": "bash", "args": {"command": "echo good"}})
+    )
+
+    (result,) = results(ended)
+    assert "A person changed this call" in result
+    assert result.endswith("good\n")
+    assert "harm" not in result
+
+
+async def test_a_rejected_call_is_told_with_its_reason_and_not_asked_about_again(
+    api: httpx.AsyncClient, model: ScriptedModel, tmp_path: Path
+) -> None:
+    proof = tmp_path / "proof"
+    again = call("bash", description="Another label", command=f"touch {proof}")
+    model.will_say(bash(f"touch {proof}"), again, again, text("I give up."))
+    await say(api, "go")
+
+    ended = await resume(api, decision("reject", message="not on my machine"))
+
+    assert all("not on my machine" in result for result in results(ended))
+    assert len(results(ended)) == 3
+    assert ended["messages"][-1]["content"] == "I give up."
+    assert not proof.exists()
+
+
+async def test_a_new_word_of_the_user_makes_a_rejected_call_worth_asking_again(
+    api: httpx.AsyncClient, model: ScriptedModel
+) -> None:
+    model.will_say(bash("echo x"), text("Stopped."), bash("echo x"), text("Done."))
+    await say(api, "go")
+    await resume(api, decision("reject"))
+
+    asked = await say(api, "do it after all")
+    ended = await resume(api, decision("approve"))
+
+    assert question(asked)["action_requests"][0]["args"]["command"] == "echo x"
+    assert results(ended)[-1] == "x\n"
+
+
+async def test_an_answer_to_another_call_is_refused_and_the_question_still_waits(
+    api: httpx.AsyncClient, model: ScriptedModel
+) -> None:
+    model.will_say(bash("echo a"), text("Done."))
+    asked = await say(api, "go")
+
+    response = await api.post(
+        "/threads/t1/runs/wait", json={"command": {"resume": decision("approve", hash="0" * 64)}}
+    )
+    ended = await resume(api, decision("approve", hash=question(asked)["hash"]))
+    twice = await api.post("/threads/t1/runs/wait", json={"command": {"resume": decision("approve")}})
+
+    assert response.status_code == 409
+    assert "another call" in response.text
+    assert results(ended) == ["a\n"]
+    assert twice.status_code == 409
+    assert "waits for an answer" in twice.text
+
+
+@pytest.mark.parametrize(
+    "answer",
+    ["yes", 7, [], {"decisions": []}, {"decisions": [{"type": "obey"}]}, {"decisions": [{"type": "edit"}]}],
+)
+async def test_an_answer_that_is_no_decision_runs_nothing_and_is_asked_again(
+    api: httpx.AsyncClient, model: ScriptedModel, answer: Any
+) -> None:
+    model.will_say(bash("echo a"), text("Done."))
+    await say(api, "go")
+
+    asked = await resume(api, answer)
+    ended = await resume(api, decision("approve"))
+
+    assert "could not be used" in question(asked)["action_requests"][0]["description"]
+    assert results(ended) == ["a\n"]
+
+
+async def test_an_edit_cannot_bring_in_what_is_denied(api: httpx.AsyncClient, model: ScriptedModel) -> None:
+    model.will_say(bash("echo a"), text("Done."))
+    await say(api, "go")
+
+    asked = await resume(
+        api, decision("edit", edited_action={"name": "bash", "args": {"command": "shutdown now"}})
+    )
+
+    assert "denied" in question(asked)["action_requests"][0]["description"]
+
+
+async def test_rules_allow_and_deny_without_asking(api: httpx.AsyncClient, model: ScriptedModel) -> None:
+    model.will_say(
+        calls(bash("echo free lunch"), bash("echo `shutdown -h now`")),
+        bash("echo free lunch; id"),
+    )
+
+    asked = await say(api, "go")
+
+    assert question(asked)["action_requests"][0]["args"]["command"] == "echo free lunch; id"
+    allowed, denied = results(asked)
+    assert allowed == "free lunch\n"
+    assert "was not run: guardrails.rules, number 2" in denied
+
+
+async def test_two_questions_are_answered_by_id_or_in_order(
+    api: httpx.AsyncClient, model: ScriptedModel
+) -> None:
+    model.will_say(calls(bash("echo a"), bash("echo b")), text("Done."))
+    model.will_say(calls(bash("echo c"), bash("echo d")), text("Done."))
+
+    first = await say(api, "go")
+    ids = [asked["id"] for asked in first["__interrupt__"]]
+    unclear = await api.post("/threads/t1/runs/wait", json={"command": {"resume": decision("approve")}})
+    half = await resume(api, {ids[0]: decision("approve")})
+    whole = await resume(api, {ids[1]: decision("reject", message="enough")})
+    await say(api, "more")
+    ordered = await resume(api, {"decisions": [{"type": "approve"}, {"type": "reject", "message": "no"}]})
+
+    assert unclear.status_code == 409
+    assert [asked["id"] for asked in half["__interrupt__"]] == [ids[1]]
+    assert results(whole)[0] == "a\n"
+    assert "enough" in results(whole)[1]
+    assert results(ordered)[2] == "c\n"
+    assert "no" in results(ordered)[3]
+
+
+async def test_the_stream_shows_the_question_and_the_decision(
+    api: httpx.AsyncClient, model: ScriptedModel
+) -> None:
+    model.will_say(bash("echo a"), text("Done."))
+    await api.post("/threads", json={"thread_id": "t1"})
+    modes = ["values", "updates", "custom"]
+    body = {"input": {"messages": [{"role": "user", "content": "go"}]}, "stream_mode": modes}
+
+    asked = parse_sse((await api.post("/threads/t1/runs/stream", json=body)).text)
+    answer = {"command": {"resume": decision("approve")}, "stream_mode": modes}
+    ended = parse_sse((await api.post("/threads/t1/runs/stream", json=answer)).text)
+
+    updates = [
+        data["__interrupt__"] for kind, data, _ in asked if kind == "updates" and "__interrupt__" in data
+    ]
+    values = [
+        data["__interrupt__"] for kind, data, _ in asked if kind == "values" and "__interrupt__" in data
+    ]
+    assert updates[0][0]["value"]["action_requests"][0]["name"] == "bash"
+    assert values[-1][0]["id"] == updates[0][0]["id"]
+    (decided,) = [data for kind, data, _ in ended if kind == "custom" and data.get("type") == "approval"]
+    assert (decided["decision"], decided["name"], decided["user_id"]) == ("approve", "bash", "default")
+
+
+async def test_a_late_answer_is_a_rejection_and_says_so(tmp_path: Path, model: ScriptedModel) -> None:
+    model.will_say(bash("echo a"), text("Done."))
+    limits = {"ask_timeout_seconds": 0.01}
+    with running_gateway(tmp_path, model.base_url, sandbox=HOST, guardrails=limits) as gateway:
+        async with gateway.client() as api:
+            await say(api, "go")
+            ended = await resume(api, decision("approve"))
+
+    assert "nobody answered within 0.01 seconds" in results(ended)[0]
+
+
+async def test_a_sub_agents_question_reaches_the_same_place(
+    api: httpx.AsyncClient, model: ScriptedModel
+) -> None:
+    task = call("task", description="Look", prompt="inner work", subagent_type="general-purpose")
+    model.on("inner work", bash("echo inside"), text("The sub-agent saw it."))
+    model.on("outer", task, text("All done."))
+
+    asked = await say(api, "outer", context={"subagent_enabled": True})
+    ended = await run(
+        api,
+        "t1",
+        {
+            "command": {"resume": decision("approve", hash=question(asked)["hash"])},
+            "context": {"subagent_enabled": True},
+        },
+    )
+
+    assert question(asked)["action_requests"][0]["args"]["command"] == "echo inside"
+    assert question(asked)["task_id"]
+    assert "The sub-agent saw it." in results(ended)[0]
+    assert ended["messages"][-1]["content"] == "All done."
+
+
+def test_a_question_outlives_the_server(tmp_path: Path, model: ScriptedModel) -> None:
+    proof = tmp_path / "proof"
+    model.will_say(bash(f"echo ran >> {proof}"), text("Done."))
+    server = GatewayProcess(tmp_path / "home", model.base_url, sandbox=HOST).start()
+    try:
+        with httpx.Client(base_url=server.api, timeout=60, trust_env=False) as api:
+            api.post("/threads", json={"thread_id": "t1"})
+            body = {"input": {"messages": [{"role": "user", "content": "go"}]}}
+            asked = api.post("/threads/t1/runs/wait", json=body).json()
+            server.kill()
+            server.start()
+            waiting = api.get("/threads/t1/state").json()["interrupts"]
+            answer = {waiting[0]["id"]: decision("approve", hash=question(asked)["hash"])}
+            ended = api.post("/threads/t1/runs/wait", json={"command": {"resume": answer}}).json()
+    finally:
+        server.stop()
+
+    assert [each["value"] for each in waiting] == [question(asked)]
+    assert proof.read_text() == "ran\n"
+    assert ended["messages"][-1]["content"] == "Done."
+    assert "guardrail: approve of bash" in server.log
+
+
+async def test_a_provider_of_the_older_settings_denies_by_name(tmp_path: Path, model: ScriptedModel) -> None:
+    model.will_say(call("ls", description="Look", path="/mnt/user-data/workspace"), text("Done."))
+    provider = {
+        "enabled": True,
+        "provider": {
+            "use": "deerflow.guardrails.builtin:AllowlistProvider",
+            "config": {"denied_tools": ["ls"]},
+        },
+    }
+    with running_gateway(tmp_path, model.base_url, guardrails=provider) as gateway:
+        async with gateway.client() as api:
+            ended = await say(api, "go")
+
+    assert "ls is in denied_tools" in results(ended)[0]
