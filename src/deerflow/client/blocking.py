@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from deerflow.client.embedded import AsyncDeerFlowClient
 from deerflow.client.events import ClientEvent
 from deerflow.errors import DeerFlowError
+from deerflow.subagents.teams import TeamRequest
 
 T = TypeVar("T")
 
@@ -73,6 +74,10 @@ class DeerFlowClient:
             following.cancel()
             while not is_over:  # until the run has stopped
                 is_over = not isinstance(events.get(), ClientEvent)
+
+    def run_team(self, team: TeamRequest | str, *, thread_id: str | None = None, **options: Any) -> str:
+        """Let a team work on its goal and return the answer's text."""
+        return self._do(lambda client: client.run_team(team, thread_id=thread_id, **options))
 
     def models(self) -> list[dict[str, Any]]:
         """List the chat models."""

@@ -18,6 +18,7 @@ from deerflow.runtime.artifacts import open_artifact
 from deerflow.runtime.shapes import empty_state, model_out, run_out, state_out, thread_out
 from deerflow.runtime.uploads import delete_upload, list_uploads, save_upload
 from deerflow.storage.base import ThreadQuery
+from deerflow.subagents.teams import TEAM_REQUEST, TeamRequest
 
 DEFAULT_MODES = ("values", "messages-tuple", "updates", "custom")
 _BLOCK = 1 << 20
@@ -56,12 +57,14 @@ class AsyncDeerFlowClient:
         files: Sequence[Path | str] = (),
         modes: Sequence[str] = DEFAULT_MODES,
         recursion_limit: int = 1000,
+        team: TeamRequest | None = None,
         **options: Any,
     ) -> AsyncGenerator[ClientEvent, None]:
         """Yield a run's events as they happen; leaving the loop early stops the run.
 
         Args:
             files: files of this host to upload first.
+            team: what a team is asked for; the run then begins with that team.
             options: fields of `RunOptions`, such as `model_name` or `subagent_enabled`.
         """
         thread_id = thread_id or new_id()
@@ -71,7 +74,8 @@ class AsyncDeerFlowClient:
             thread_id=thread_id,
             user_id=self._user_id,
             input={"messages": [{"type": "human", "content": message}]},
-            options=_options(options),
+            options=_options(options if team is None else {**options, "subagent_enabled": True}),
+            context={} if team is None else {TEAM_REQUEST: team.model_dump(exclude_defaults=True)},
             stream_modes=tuple(modes),
             recursion_limit=recursion_limit,
         )
@@ -87,6 +91,11 @@ class AsyncDeerFlowClient:
             if not is_whole:
                 with suppress(ConflictError):  # it ended by itself at the same moment
                     await self.deerflow.runs.cancel(run.id, wait=True)
+
+    async def run_team(self, team: TeamRequest | str, *, thread_id: str | None = None, **options: Any) -> str:
+        """Let a team work on its goal and return the answer's text; options are those of `stream`."""
+        request = TeamRequest(goal=team) if isinstance(team, str) else team
+        return await self.chat(request.goal, thread_id=thread_id, team=request, **options)
 
     async def models(self) -> list[dict[str, Any]]:
         """List the chat models."""

@@ -77,6 +77,6 @@ def make_board_tools(boards: Boards) -> list[BaseTool]:
         return graph.render(about) or "Nothing yet."
 
     return [
-        tool_of(SHARE_FINDING, ShareArguments)(share),
-        tool_of(TEAM_FINDINGS, FindingsArguments)(show),
+        tool_of(SHARE_FINDING, ShareArguments, is_safe_to_repeat=True)(share),
+        tool_of(TEAM_FINDINGS, FindingsArguments, is_safe_to_repeat=True)(show),
     ]

@@ -49,14 +49,16 @@ class Briefing:
         """Return the brief of one step, with the reports of the steps it needs."""
         needed = {name: reports[name] for name in step.needs if name in reports}
         tools = ", ".join(config.tools) if config.tools is not None else "all that you have"
-        return _joined(
+        parts = _joined(
             ("task", step.task),
-            ("goal_of_the_team", self.request.goal),
-            *self._shared(),
+            ("constraints", _lines(self.request.constraints)),
+            ("project", self.request.project_info),
+            ("experience", _lines(self.experience)),
             ("reports", _reports(needed)),
             ("findings", findings.render()),
             ("tools", tools),
         )
+        return f"{self._question(step)}\n\n{parts}"
 
     def for_editor(self, plan: TeamPlan, reports: Mapping[str, str], findings: FindingsGraph) -> str:
         """Return the words that ask for one answer from all reports."""
@@ -71,6 +73,12 @@ class Briefing:
             ("contradictions", disputes),
             ("terms", terms),
         )
+
+    def _question(self, step: TeamStep) -> str:
+        """Return what it is about in the form that the offline model reads too."""
+        files = self.request.documents or self.files
+        lines = [f"Question: {_one_line(self.request.goal)}", f"Aspects: {_one_line(step.task)}"]
+        return "\n".join([*lines, *(["Files:", *(f"- {path}" for path in files)] if files else [])])
 
     def _shared(self) -> tuple[tuple[str, str], ...]:
         return (
@@ -93,6 +101,10 @@ async def files_of(sandbox: Sandbox) -> list[str]:
         found += [entry if entry.startswith("/") else f"{folder}/{entry}" for entry in entries]
     files = [each for each in found if not each.endswith("/")]
     return [*files[:MAX_FILES], *([f"({len(files) - MAX_FILES} more)"] if len(files) > MAX_FILES else [])]
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split("\n\n")[0].split()).replace(";", ",")
 
 
 def _joined(*parts: tuple[str, str]) -> str:

@@ -1,7 +1,7 @@
 """Makes one answer of several reports, by a task of its own."""
 
 from deerflow.subagents.config import SubagentConfig, SubagentStatus
-from deerflow.subagents.teams.office import Office, TeamCall
+from deerflow.subagents.teams.office import Office, TeamCall, ended_early
 
 EDITOR_PROMPT = """\
 <role>
@@ -20,6 +20,8 @@ You make one answer of the reports of a team. It reads as if one person had writ
 
 async def edit(office: Office, call: TeamCall, prompt: str) -> tuple[str, str]:
     """Return the joined answer, or an empty one and a note on why there is none."""
+    if office.works_by_rules(call):
+        return "", ""
     config = SubagentConfig(
         name="team_editor",
         description="joins a team's results",
@@ -30,6 +32,7 @@ async def edit(office: Office, call: TeamCall, prompt: str) -> tuple[str, str]:
         timeout_seconds=office.settings.planning_seconds,
     )
     result = await office.execute(call, "join", config, description="Join the results", prompt=prompt)
-    if result.status is SubagentStatus.COMPLETED and result.result:
-        return result.result, ""
+    early = ended_early(result)
+    if result.status is SubagentStatus.COMPLETED and result.result and early != "empty_answer":
+        return result.result, f"The joined answer ended early: {early}" if early else ""
     return "", f"The results stand side by side: {result.error or 'the editor said nothing'}"

@@ -10,6 +10,7 @@ from deerflow.config.teams import TeamsSettings
 from deerflow.context import RunContext
 from deerflow.domain import RunOptions
 from deerflow.errors import DeerFlowError
+from deerflow.models.offline import OfflineChatModel
 from deerflow.subagents.builder import Outfit, SubagentBuilder
 from deerflow.subagents.config import SubagentConfig, SubagentResult, SubagentStatus
 from deerflow.subagents.delegation import Delegation
@@ -51,6 +52,11 @@ class Office:
         experience = Experience(delegation.builder.store)
         return cls(settings, roles, delegation.executor, builder, boards, experience)
 
+    def works_by_rules(self, call: TeamCall) -> bool:
+        """Tell whether the run's model can neither plan nor write, so that fixed rules do both."""
+        name = call.context.options.model_name
+        return isinstance(self.builder.models.create(name), OfflineChatModel)
+
     async def execute(
         self, call: TeamCall, name: str, config: SubagentConfig, *, description: str, prompt: str
     ) -> SubagentResult:
@@ -91,3 +97,10 @@ class _TeamOutfit:
 
     def middlewares(self, options: RunOptions, *, may_delegate: bool) -> Sequence[Middleware]:
         return self.inner.middlewares(options, may_delegate=may_delegate)
+
+
+def ended_early(result: SubagentResult) -> str | None:
+    """Return what cut the last answer of a task short; None when nothing did."""
+    last = result.ai_messages[-1] if result.ai_messages else None
+    reason = last.additional_kwargs.get("stop_reason") if last is not None else None
+    return str(reason) if reason else None

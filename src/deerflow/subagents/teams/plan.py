@@ -11,6 +11,7 @@ from deerflow.errors import InvalidInputError
 from deerflow.subagents.teams.roles import RoleRegistry, TeamRole
 
 MAX_TASK_CHARS = 20_000
+MAX_GOAL_CHARS = 10_000
 _SPELLINGS = {"depends_on": "needs", "dependencies": "needs", "agent": "role", "prompt": "task"}
 _WORDS = re.compile(r"[^\W_]+")
 
@@ -119,7 +120,8 @@ def _step(role: TeamRole, goal: str, before: list[str]) -> TeamStep:
     if role.stage == "work":
         before = []
     part = {"work": "Your part", "check": "Check the work so far", "approve": "Is this right?"}[role.stage]
-    return TeamStep(id=tidy_id(role.name), role=role.name, task=f"{part}: {role.description}", needs=before)
+    task = f"{goal[:MAX_GOAL_CHARS]}\n\n{part}: {role.description}"
+    return TeamStep(id=tidy_id(role.name), role=role.name, task=task, needs=before)
 
 
 def _fitting(goal: str, roles: Sequence[TeamRole], *, has_documents: bool) -> list[TeamRole]:

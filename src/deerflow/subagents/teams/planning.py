@@ -27,7 +27,7 @@ async def make_plan(office: Office, call: TeamCall, briefing: Briefing) -> tuple
     if request.steps:
         return checked_plan(TeamPlan(steps=request.steps), roles, **limits), "given"
     allowed = roles.among(request.members)
-    if len(allowed) > 1:
+    if len(allowed) > 1 and not office.works_by_rules(call):
         config = SubagentConfig(
             name="team_planner",
             description="plans a team's work",

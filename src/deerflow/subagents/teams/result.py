@@ -46,7 +46,10 @@ def reports_of(outcomes: Sequence[StepOutcome]) -> dict[str, str]:
 
 def joined_reports(outcomes: Sequence[StepOutcome], findings: FindingsGraph) -> str:
     """Return the reports one after the other, with what is in dispute: the answer without an editor."""
-    parts = [f"## {outcome.step.id} ({outcome.step.role})\n\n{outcome.report}" for outcome in outcomes]
+    authors: dict[str, list[str]] = {}
+    for outcome in outcomes:
+        authors.setdefault(outcome.report, []).append(f"{outcome.step.id} ({outcome.step.role})")
+    parts = [f"## {', '.join(names)}\n\n{report}" for report, names in authors.items()]
     if disputes := findings.contradictions():
         parts.append("## Open contradictions\n\n" + "\n".join(f"- {each}" for each in disputes))
     return "\n\n".join(parts)

@@ -16,7 +16,7 @@ from deerflow.subagents.teams.approval import NOBODY, Ask, Decision, ask_person,
 from deerflow.subagents.teams.brief import Briefing, files_of
 from deerflow.subagents.teams.editing import edit
 from deerflow.subagents.teams.findings import FindingsGraph
-from deerflow.subagents.teams.office import Office, TeamCall
+from deerflow.subagents.teams.office import Office, TeamCall, ended_early
 from deerflow.subagents.teams.plan import TeamPlan, TeamStep, checked_plan
 from deerflow.subagents.teams.planning import make_plan
 from deerflow.subagents.teams.request import TeamRequest
@@ -150,6 +150,10 @@ class ProjectAgentTeam:
         error = NEEDS_A_PERSON if result.question is not None else result.error
         if result.status is not SubagentStatus.COMPLETED:
             error = error or str(result.status)
+        elif early := ended_early(result):
+            error = error or f"it ended early: {early}"
+        elif not result.result:
+            error = error or "it said nothing"
         return StepOutcome(step, result.result or "", error)
 
     def _approve_step(self, step: TeamStep) -> StepOutcome:

@@ -6,6 +6,7 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
 from langchain_core.tools import BaseTool
+from pydantic import ConfigDict
 
 from deerflow.subagents.teams.board import BETWEEN
 from deerflow.subagents.teams.office import Office, TeamCall
@@ -25,6 +26,12 @@ say everything.
 Roles: {roles}."""
 
 
+class TeamArguments(TeamRequest):
+    """What `run_team` takes; what models add to it does no harm."""
+
+    model_config = ConfigDict(extra="ignore")
+
+
 def make_team_tool(office: Office) -> BaseTool:
     """Return the `run_team` tool of the lead agents with these settings."""
 
@@ -39,7 +46,8 @@ def make_team_tool(office: Office) -> BaseTool:
         return answer(result, usage=usage_of(office, call))
 
     run_team.__doc__ = DESCRIPTION.format(roles=", ".join(role.name for role in office.roles))
-    return tool_of(RUN_TEAM, TeamRequest)(run_team)
+    # Its members go on from their own checkpoints, and their tools are asked about their effects.
+    return tool_of(RUN_TEAM, TeamArguments, is_safe_to_repeat=True)(run_team)
 
 
 def answer(result: TeamResult, *, usage: dict[str, int]) -> ToolMessage:

@@ -1,0 +1,83 @@
+"""Teams over HTTP: which roles there are, and runs that begin with a team.
+
+Such a run is a run like any other: it is followed, cancelled, resumed and listed through the routes of runs.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+from fastapi import APIRouter
+from starlette.responses import Response
+from typing_extensions import override
+
+from deerflow.app import DeerFlow
+from deerflow.domain import RunRequest
+from deerflow.errors import ConflictError, InvalidInputError, NotFoundError
+from deerflow.gateway.deps import House, ThreadPath, json_response
+from deerflow.gateway.routers.runs import CurrentCaller, create_run, stream_run
+from deerflow.gateway.wire import RunCreate
+from deerflow.subagents.teams import TEAM_REQUEST, RoleRegistry, TeamPlan, TeamRequest
+from deerflow.subagents.teams.plan import checked_plan
+
+router = APIRouter(tags=["teams"])
+
+
+class TeamRunCreate(RunCreate):
+    """The wish for a run that begins with a team; all fields of a run may stand beside `team`."""
+
+    team: TeamRequest
+
+    @override
+    def to_request(self, thread_id: str, user_id: str, **more: Any) -> RunRequest:
+        """Return the request as the house knows it: the goal as the message, the rest in the context."""
+        request = super().to_request(thread_id, user_id, **more)
+        wish = self.team.model_dump(exclude_defaults=True)
+        return replace(
+            request,
+            input=request.input or {"messages": [{"type": "human", "content": self.team.goal}]},
+            options=replace(request.options, subagent_enabled=True),
+            context={**request.context, TEAM_REQUEST: wish},
+        )
+
+
+@router.get("/teams/roles")
+async def list_roles(house: House) -> Response:
+    """List the roles that members of a team may have."""
+    await house.refresh()
+    roles = [
+        {"name": role.name, "description": role.description, "stage": role.stage} for role in _roles(house)
+    ]
+    return json_response({"roles": roles})
+
+
+@router.post("/threads/{thread_id}/teams/runs")
+async def create_team_run(thread_id: ThreadPath, body: TeamRunCreate, caller: CurrentCaller) -> Response:
+    """Start a run with a team in the background."""
+    await _check(caller.house, body.team)
+    return await create_run(thread_id, body, caller)
+
+
+@router.post("/threads/{thread_id}/teams/runs/stream")
+async def stream_team_run(thread_id: ThreadPath, body: TeamRunCreate, caller: CurrentCaller) -> Response:
+    """Start a run with a team and stream its events until it ends."""
+    await _check(caller.house, body.team)
+    return await stream_run(thread_id, body, caller)
+
+
+async def _check(house: DeerFlow, team: TeamRequest) -> None:
+    """Refuse what the team could only fail at, before anything is stored."""
+    await house.refresh()
+    settings = house.settings.teams
+    if not settings.enabled:
+        raise ConflictError("teams are switched off here; set teams.enabled to true")
+    try:
+        _roles(house).among(team.members)
+        if team.steps:
+            plan = TeamPlan(steps=team.steps)
+            checked_plan(plan, _roles(house), members=team.members, max_steps=settings.max_steps)
+    except NotFoundError as error:  # a role in the body, not the thing that the address names
+        raise InvalidInputError(str(error)) from error
+
+
+def _roles(house: DeerFlow) -> RoleRegistry:
+    return RoleRegistry(house.settings.teams, house.settings.subagents)
