@@ -61,6 +61,7 @@ def build_chain(
     """
     chain: list[HouseMiddleware] = [
         TurnStartMiddleware(title=settings.title),  # lead: folders, uploads and title before all else
+        TodoMiddleware(),  # lead: has a tool, like the one above a node, so both stand outside the fold
         *_title_by_model(settings, model),  # lead: outside the rest, it only watches the first call
         *([notes] if notes else []),  # both: news may ask the model again, which goes through all below
         InputSanitizingMiddleware(),  # both: before anything of ours stands beside the user's words
@@ -74,7 +75,6 @@ def build_chain(
         GuardrailMiddleware(settings=settings.guardrails),  # both: all below see the call a person approved
         *_read_before_write(settings),  # both: a refused write is no result that could be long
         *_tool_output(settings),  # both: what tools return is measured before anybody stores it
-        TodoMiddleware(),  # lead: plan mode decides about one more tool
         ToolOfferMiddleware(),  # both: what is on offer is settled just before the call
         *_loop_detection(settings),  # both: takes the tools away that were just offered
         *_token_budget(settings),  # lead: an answer that reaches the limit loses its calls

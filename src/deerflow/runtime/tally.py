@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages import AIMessage, BaseMessage, RemoveMessage
 
 from deerflow.domain import TokenUse
 
@@ -59,5 +59,5 @@ class Tally:
 def _messages(values: Mapping[str, Any]) -> Iterator[BaseMessage]:
     found = values.get("messages")
     for message in found if isinstance(found, list) else [found]:
-        if isinstance(message, BaseMessage):
+        if isinstance(message, BaseMessage) and not isinstance(message, RemoveMessage):
             yield message
