@@ -146,6 +146,7 @@ class Attempt:
             ai_messages=progress.answers,
             token_usage=progress.usage or {},
             result_file=file,
+            answered=self._drive.answered,
         )
         logger.info("task %s %s", self.result.task_id, end.status, extra=self._trace)
         outcome = {"result": text} if end.status is SubagentStatus.COMPLETED else {"error": end.error}

@@ -109,6 +109,8 @@ class SubagentResult:
     """The lead agent goes on while it works."""
     question: Question | None = None
     """It stopped to ask; the answer lets it go on."""
+    answered: int = 0
+    """How many of its questions people have answered."""
 
     def becoming(self, status: SubagentStatus, **changes: Any) -> Self:
         """Return the result in its next status; a step that cannot be is refused."""

@@ -55,6 +55,11 @@ class Drive:
         self.inbox: list[str] = []
         """What the sub-agent is to be told before its next step."""
 
+    @property
+    def answered(self) -> int:
+        """How many questions of the task people have answered."""
+        return self._answers
+
     async def run(self) -> End:
         """Go to the end of the work, or to a limit, or to a question."""
         values: Any = {"messages": [HumanMessage(self._task.prompt, id=new_id())]}

@@ -330,3 +330,50 @@ async def test_where_nobody_can_answer_nothing_is_approved(lead: Lead, model: Sc
 
     assert result.status == "error"
     assert "nobody can answer in this run" in result.content
+
+
+async def test_questions_of_members_reach_the_person_in_a_fixed_order_and_each_gets_its_own_answer(
+    new_lead: NewLead, model: ScriptedModel
+) -> None:
+    rules = [{"tool": "ls", "action": "ask"}]
+    lead = new_lead(settings=Settings.model_validate({"guardrails": {"rules": rules}}))
+    steps = [step("money", "financial_analyst"), step("market", "market_researcher")]
+    steps.append(step("boss", "human_approver", "money"))
+    look = call("ls", description="look", path="/mnt/user-data/workspace")
+    model.on(is_member("financial analyst"), look, text("money done"))
+    model.on(is_member("market researcher"), look, look, text("market done"))
+    model.on(is_editor, text("joined"))
+    model.will_say(call("run_team", goal=GOAL, steps=steps, approve=["result"]), text("ok"))
+
+    await lead.ask("go")
+    asked_about = [await interrupts(lead)]
+    await resume(lead, type="approve")
+    asked_about.append(await interrupts(lead))
+    await resume(lead, type="reject", message="not now")
+    asked_about.append(await interrupts(lead))
+    await resume(lead, type="approve")
+    asked_about.append(await interrupts(lead))
+    messages = await resume(
+        lead, type="edit", edited_action={"name": "approve_result", "args": {"answer": "in the end"}}
+    )
+
+    names = [each[0]["action_requests"][0]["name"] for each in asked_about]
+    tasks = [each[0].get("task_id", "").rpartition(".")[2] for each in asked_about]
+    assert list(zip(names, tasks, strict=True)) == [
+        ("ls", "money"),
+        ("ls", "market"),
+        ("approve_step", ""),
+        ("approve_result", ""),
+    ]
+    results = {
+        role: [
+            request.last_message
+            for request in model.requests
+            if is_member(role)(request) and request.messages[-1]["role"] == "tool"
+        ]
+        for role in ("financial analyst", "market researcher")
+    }
+    assert "rejected" not in results["financial analyst"][0]
+    assert "not now" in results["market researcher"][0]
+    assert team(messages).content == "The team is done.\n\nin the end"
+    assert len(asked(model, is_editor)) == 1

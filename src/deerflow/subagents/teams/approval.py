@@ -8,8 +8,9 @@ from langchain.agents.middleware.human_in_the_loop import ActionRequest, HITLReq
 from langgraph.types import interrupt
 
 from deerflow.errors import InvalidInputError
+from deerflow.subagents.config import SubagentResult
 
-Ask = Callable[[HITLRequest], Any]
+Ask = Callable[[Any], Any]
 """Puts a request to a person and returns the answer; inside a run that is LangGraph's `interrupt`."""
 
 NOBODY = "nobody can answer in this run"
@@ -28,7 +29,7 @@ class Decision:
     is_edited: bool = False
 
 
-def ask_person(request: HITLRequest) -> Any:
+def ask_person(request: Any) -> Any:
     """Stop the run until somebody answers."""
     return interrupt(request)
 
@@ -60,6 +61,12 @@ def decide(
         except InvalidInputError as error:
             problem = f"The last answer could not be used: {error}\n"
     return Decision(False, args, f"{MAX_QUESTIONS} answers in a row could not be used")
+
+
+def question_of(result: SubagentResult) -> Any:
+    """Return what a member's tool asks, in its own words, marked with the member's task."""
+    value = result.question.value if result.question is not None else None
+    return {**value, "task_id": result.task_id} if isinstance(value, Mapping) else value
 
 
 def read_decision(answer: Any, args: Mapping[str, Any]) -> Decision:

@@ -1,7 +1,8 @@
 """Makes one answer of several reports, by a task of its own."""
 
 from deerflow.subagents.config import SubagentConfig, SubagentStatus
-from deerflow.subagents.teams.office import Office, TeamCall, ended_early
+from deerflow.subagents.teams.office import Office, TeamCall
+from deerflow.subagents.teams.result import ended_early
 
 EDITOR_PROMPT = """\
 <role>

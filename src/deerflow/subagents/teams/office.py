@@ -16,7 +16,7 @@ from deerflow.subagents.config import SubagentConfig, SubagentResult, SubagentSt
 from deerflow.subagents.delegation import Delegation
 from deerflow.subagents.executor import SubagentExecutor
 from deerflow.subagents.limits import total_limit
-from deerflow.subagents.task import SubagentTask
+from deerflow.subagents.task import Resume, SubagentTask
 from deerflow.subagents.teams.board import BETWEEN, Boards, make_board_tools
 from deerflow.subagents.teams.experience import Experience
 from deerflow.subagents.teams.roles import RoleRegistry
@@ -58,9 +58,16 @@ class Office:
         return isinstance(self.builder.models.create(name), OfflineChatModel)
 
     async def execute(
-        self, call: TeamCall, name: str, config: SubagentConfig, *, description: str, prompt: str
+        self,
+        call: TeamCall,
+        name: str,
+        config: SubagentConfig,
+        *,
+        description: str,
+        prompt: str,
+        resume: Resume | None = None,
     ) -> SubagentResult:
-        """Run one task of a team to its end; what cannot be started has failed."""
+        """Run one task of a team to its end or to a question; what cannot be started has failed."""
         task_id = f"{call.team_id}{BETWEEN}{name}"
         failed = SubagentResult(task_id, call.context.trace_id, status=SubagentStatus.FAILED)
         context = call.context
@@ -79,6 +86,7 @@ class Office:
                 agent=self.builder.agent(config, context.options),
                 context=context,
                 model=lambda: self.builder.model(config, context.options),
+                resume=resume,
             )
             return await self.executor.execute(task)
         except DeerFlowError as error:
@@ -97,10 +105,3 @@ class _TeamOutfit:
 
     def middlewares(self, options: RunOptions, *, may_delegate: bool) -> Sequence[Middleware]:
         return self.inner.middlewares(options, may_delegate=may_delegate)
-
-
-def ended_early(result: SubagentResult) -> str | None:
-    """Return what cut the last answer of a task short; None when nothing did."""
-    last = result.ai_messages[-1] if result.ai_messages else None
-    reason = last.additional_kwargs.get("stop_reason") if last is not None else None
-    return str(reason) if reason else None

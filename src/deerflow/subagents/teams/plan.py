@@ -93,10 +93,18 @@ def checked_plan(
     return plan.model_copy(update={"steps": steps})
 
 
-def _refuse_circles(steps: Sequence[TeamStep]) -> None:
+def in_levels(steps: Sequence[TeamStep]) -> list[TeamStep]:
+    """Return the steps with each behind all it needs, level by level; circles are left out."""
+    ordered: list[TeamStep] = []
     done: set[str] = set()
-    while ready := [step.id for step in steps if step.id not in done and done.issuperset(step.needs)]:
-        done.update(ready)
+    while ready := [step for step in steps if step.id not in done and done.issuperset(step.needs)]:
+        ordered += ready
+        done.update(step.id for step in ready)
+    return ordered
+
+
+def _refuse_circles(steps: Sequence[TeamStep]) -> None:
+    done = {step.id for step in in_levels(steps)}
     if stuck := [step.id for step in steps if step.id not in done]:
         raise InvalidInputError(f"the steps {', '.join(stuck)} wait for each other")
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from deerflow.subagents.config import SubagentResult, SubagentStatus
 from deerflow.subagents.teams.findings import FindingsGraph
 from deerflow.subagents.teams.plan import TeamStep
 
@@ -19,6 +20,8 @@ class StepOutcome:
     text: str
     error: str | None = None
     """Why the step is not done; `text` is then what was found so far."""
+    answered: int = 0
+    """How many of the member's questions people answered."""
 
     @property
     def report(self) -> str:
@@ -37,6 +40,25 @@ class TeamResult:
     findings: FindingsGraph = field(default_factory=FindingsGraph)
     notes: Sequence[str] = ()
     """What a reader has to know beside the answer."""
+
+
+def outcome_of(step: TeamStep, result: SubagentResult) -> StepOutcome:
+    """Return what came out of a member's task."""
+    error = result.error
+    if result.status is not SubagentStatus.COMPLETED:
+        error = error or str(result.status)
+    elif early := ended_early(result):
+        error = error or f"it ended early: {early}"
+    elif not result.result:
+        error = error or "it said nothing"
+    return StepOutcome(step, result.result or "", error, result.answered)
+
+
+def ended_early(result: SubagentResult) -> str | None:
+    """Return what cut the last answer of a task short; None when nothing did."""
+    last = result.ai_messages[-1] if result.ai_messages else None
+    reason = last.additional_kwargs.get("stop_reason") if last is not None else None
+    return str(reason) if reason else None
 
 
 def reports_of(outcomes: Sequence[StepOutcome]) -> dict[str, str]:

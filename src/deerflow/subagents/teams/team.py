@@ -1,28 +1,35 @@
 """A team: plans, lets its members work side by side where it can, and makes one answer of what they found.
 
 Planner, members and editor are tasks of the executor. So limits, time-outs and cancelling are the same as
-everywhere, and when the call is made again (after a crash, or with a person's decision) what is done
-answers at once. People are asked only when no member is at work, in the order of the plan: LangGraph tells
-the answers apart by their order.
+everywhere, and when the call is made again (after a crash, or with a person's answer) what is done answers at
+once. LangGraph tells people's answers apart by the order of the questions. So they are asked only when no
+member is at work, level by level of the plan, and what was answered before is asked again first.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from deerflow.errors import DeerFlowError, InvalidInputError
-from deerflow.subagents.config import SubagentStatus
-from deerflow.subagents.teams.approval import NOBODY, Ask, Decision, ask_person, decide
+from deerflow.subagents.config import SubagentResult
+from deerflow.subagents.task import Resume
+from deerflow.subagents.teams.approval import NOBODY, Ask, Decision, ask_person, decide, question_of
 from deerflow.subagents.teams.brief import Briefing, files_of
 from deerflow.subagents.teams.editing import edit
 from deerflow.subagents.teams.findings import FindingsGraph
-from deerflow.subagents.teams.office import Office, TeamCall, ended_early
-from deerflow.subagents.teams.plan import TeamPlan, TeamStep, checked_plan
+from deerflow.subagents.teams.office import Office, TeamCall
+from deerflow.subagents.teams.plan import TeamPlan, TeamStep, checked_plan, in_levels
 from deerflow.subagents.teams.planning import make_plan
 from deerflow.subagents.teams.request import TeamRequest
-from deerflow.subagents.teams.result import StepOutcome, TeamResult, TeamStatus, joined_reports, reports_of
-
-NEEDS_A_PERSON = "one of its tools needs a person's answer, which members of a team cannot get"
+from deerflow.subagents.teams.result import (
+    StepOutcome,
+    TeamResult,
+    TeamStatus,
+    joined_reports,
+    outcome_of,
+    reports_of,
+)
 
 
 class RejectedError(DeerFlowError):
@@ -51,6 +58,9 @@ class ProjectAgentTeam:
         self._findings = findings
         self._briefing = Briefing(request)
         self._outcomes: dict[str, StepOutcome] = {}
+        self._asking: dict[str, SubagentResult] = {}
+        self._answers: dict[str, Resume] = {}
+        self._asked: Counter[str] = Counter()
         self._notes: list[str] = []
 
     @property
@@ -95,9 +105,7 @@ class ProjectAgentTeam:
         """Carry out every step, as soon as what it needs is there."""
         while len(self._outcomes) < len(plan.steps):
             await self._work(plan)
-            waiting = next((step for step in self._ready(plan) if self._is_for_person(step)), None)
-            if waiting is not None:
-                self._outcomes[waiting.id] = self._approve_step(waiting)
+            self._ask_next(plan)
         return [self._outcomes[step.id] for step in plan.steps]
 
     async def aggregate(self, plan: TeamPlan, outcomes: Sequence[StepOutcome]) -> tuple[str, TeamStatus]:
@@ -134,27 +142,53 @@ class ProjectAgentTeam:
                         group.create_task(finish(step))
 
             async def finish(step: TeamStep) -> None:
-                self._outcomes[step.id] = await self._member(step)
-                begin()
+                result = await self._member(step)
+                if result.question is not None:
+                    self._asking[step.id] = result
+                else:
+                    self._outcomes[step.id] = outcome_of(step, result)
+                    begin()
 
             begin()
 
-    async def _member(self, step: TeamStep) -> StepOutcome:
+    async def _member(self, step: TeamStep) -> SubagentResult:
         config = self._office.roles.get(step.role).config
         assert config is not None, "people are asked elsewhere"
         reports = reports_of(list(self._outcomes.values()))
-        prompt = self._briefing.for_member(step, config, reports, self._findings)
-        label = f"{step.role}: {step.id}"
-        result = await self._office.execute(self._call, step.id, config, description=label, prompt=prompt)
+        result = await self._office.execute(
+            self._call,
+            step.id,
+            config,
+            description=f"{step.role}: {step.id}",
+            prompt=self._briefing.for_member(step, config, reports, self._findings),
+            resume=self._answers.pop(step.id, None),
+        )
         self._findings.learn(step.id, result.ai_messages)
-        error = NEEDS_A_PERSON if result.question is not None else result.error
-        if result.status is not SubagentStatus.COMPLETED:
-            error = error or str(result.status)
-        elif early := ended_early(result):
-            error = error or f"it ended early: {early}"
-        elif not result.result:
-            error = error or "it said nothing"
-        return StepOutcome(step, result.result or "", error)
+        return result
+
+    def _ask_next(self, plan: TeamPlan) -> None:
+        """Put the next question to a person: a member's, or whether a step is approved."""
+        ready = [step.id for step in self._ready(plan)]
+        for step in in_levels(plan.steps):
+            if step.id in self._asking:
+                result = self._asking.pop(step.id)
+                answer = self._asked_again(step, result, result.question.number + 1 if result.question else 0)
+                self._answers[step.id] = Resume(answer)
+                return
+            if step.id in ready and self._is_for_person(step):
+                self._outcomes[step.id] = self._approve_step(step)
+                return
+            if step.id in self._outcomes:
+                self._asked_again(step, None, self._outcomes[step.id].answered)
+
+    def _asked_again(self, step: TeamStep, result: SubagentResult | None, times: int) -> object:
+        """Ask a member's question, after those that were answered before this call was made again."""
+        answer: object = None
+        question = question_of(result) if result is not None else {"answered_before": step.id}
+        while self._asked[step.id] < times:
+            answer = self._ask(question)
+            self._asked[step.id] += 1
+        return answer
 
     def _approve_step(self, step: TeamStep) -> StepOutcome:
         reports = reports_of(list(self._outcomes.values()))
@@ -181,7 +215,11 @@ class ProjectAgentTeam:
 
     def _ready(self, plan: TeamPlan) -> list[TeamStep]:
         done = self._outcomes.keys()
-        return [step for step in plan.steps if step.id not in done and done >= set(step.needs)]
+        return [
+            step
+            for step in plan.steps
+            if step.id not in done and step.id not in self._asking and done >= set(step.needs)
+        ]
 
     def _is_for_person(self, step: TeamStep) -> bool:
         return self._office.roles.get(step.role).is_person
