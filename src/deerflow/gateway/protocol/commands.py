@@ -1,0 +1,235 @@
+"""Commands of the thread protocol: read, carried out, and answered, errors included."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pydantic import ValidationError
+
+from deerflow.app import DeerFlow
+from deerflow.domain import LEAD_AGENT, MultitaskStrategy, RunRequest, is_thread_id, new_id
+from deerflow.errors import DeerFlowError, InvalidInputError, NotFoundError
+from deerflow.gateway.errors import STATUS
+from deerflow.gateway.protocol.events import run_base
+from deerflow.gateway.protocol.feed import Arrivals, oldest_open
+from deerflow.gateway.protocol.filters import parse_filter
+from deerflow.gateway.wire import RunCreate
+
+Json = dict[str, Any]
+
+_MODES = ["values", "messages", "updates", "custom", "tasks", "checkpoints"]
+"""What is logged of a run that is started here: all that the protocol's events are made of."""
+
+
+class CommandError(DeerFlowError):
+    """A command cannot be carried out; the code is one of the protocol's."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.protocol_code = code
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One well-formed command."""
+
+    id: int
+    method: str
+    params: Mapping[str, Any]
+
+
+def parse_command(body: Any) -> Command:
+    """Return the command in a request."""
+    given = body if isinstance(body, Mapping) else {}
+    command_id, method, params = given.get("id"), given.get("method"), given.get("params")
+    if not isinstance(command_id, int) or isinstance(command_id, bool) or not isinstance(method, str):
+        raise CommandError(
+            "invalid_argument", "Protocol commands must include an integer id and string method."
+        )
+    return Command(command_id, method, params if isinstance(params, Mapping) else {})
+
+
+def failure(command_id: Any, error: DeerFlowError) -> Json:
+    """Return the answer to a command that failed."""
+    if isinstance(error, CommandError):
+        code, message = error.protocol_code, str(error)
+    elif isinstance(error, InvalidInputError):
+        code, message = "invalid_argument", str(error)
+    else:
+        code, message = "unknown_error", f"{STATUS.get(error.code, 500)}: {error}"
+    shown = command_id if isinstance(command_id, int | str) else None
+    return {"type": "error", "id": shown, "error": code, "message": message}
+
+
+class Commander:
+    """Carries out the commands for one thread."""
+
+    def __init__(self, house: DeerFlow, arrivals: Arrivals, thread_id: str, user: str) -> None:
+        self._house = house
+        self._arrivals = arrivals
+        self._thread_id = thread_id
+        self._user = user
+
+    async def answer(self, command: Command) -> Json:
+        """Carry out a command; every failure that has a name becomes an answer."""
+        try:
+            if not is_thread_id(self._thread_id):
+                raise CommandError("unknown_error", "422: Invalid thread ID")
+            result, applied = await self._result(command)
+        except DeerFlowError as error:
+            return failure(command.id, error)
+        meta = {"applied_through_seq": applied}
+        return {"type": "success", "id": command.id, "result": result, "meta": meta}
+
+    async def _result(self, command: Command) -> tuple[Json, int]:
+        match command.method:
+            case "run.start":
+                return await self._start(command.params)
+            case "input.respond":
+                return await self._respond(command.params)
+            case "subscription.subscribe":
+                parse_filter(command.params)  # over HTTP there is nothing to deliver to
+                return {"subscription_id": new_id(), "replayed_events": 0}, await self._applied()
+            case "subscription.unsubscribe":
+                known = str(command.params.get("subscription_id"))[:80]
+                raise CommandError("no_such_subscription", f"Unknown subscription: {known}")
+            case "subscription.reconnect":
+                raise CommandError("no_such_run", "No active run is bound to this thread.")
+            case "agent.getTree":
+                return {"tree": await self._tree()}, await self._applied()
+            case _:
+                raise CommandError("unknown_command", f"Unknown protocol command: {command.method[:80]}")
+
+    async def _start(self, params: Mapping[str, Any]) -> tuple[Json, int]:
+        if not isinstance(params.get("assistant_id"), str) or not params["assistant_id"]:
+            raise CommandError("invalid_argument", "run.start requires an assistant_id.")
+        given: Json = {"assistant_id": params["assistant_id"], "input": params.get("input")}
+        asked = await self._asked() if given["input"] is not None and not _checkpoint(params) else set()
+        if asked:
+            # What is sent to a thread that waits for an answer is the answer.
+            given = {**given, "input": None, "command": {"resume": dict.fromkeys(asked, given["input"])}}
+        request = await self._request(given, params)
+        if request.checkpoint_id:
+            await self._check(request.checkpoint_id)
+        run_id, applied = await self._admit(request)
+        return {"run_id": run_id}, applied
+
+    async def _respond(self, params: Mapping[str, Any]) -> tuple[Json, int]:
+        answers = _answers(params)
+        try:
+            await self._house.storage.threads.get(self._thread_id, self._user)
+        except NotFoundError:
+            raise CommandError("no_such_run", "No interrupted run is bound to this thread.") from None
+        asked = await self._asked()
+        for interrupt_id in answers:
+            if interrupt_id not in asked:
+                text = f"Unknown or already-consumed interrupt: {interrupt_id[:80]}"
+                raise CommandError("no_such_interrupt", text)
+        command: Json = {"resume": answers}
+        command.update({key: params[key] for key in ("update", "goto") if params.get(key) is not None})
+        _, applied = await self._admit(await self._resumption(command, params))
+        return {}, applied
+
+    async def _resumption(self, command: Json, params: Mapping[str, Any]) -> RunRequest:
+        """Return the request for the run that goes on: without other words, as the one that asked."""
+        before = (await self._house.runs.of_thread(self._thread_id, limit=1))[0].request
+        request = await self._request({"assistant_id": before.assistant_id, "command": command}, params)
+        if params.get("config") is not None:
+            return request
+        return replace(
+            request,
+            options=before.options,
+            context=before.context,
+            recursion_limit=before.recursion_limit,
+        )
+
+    async def _request(self, given: Json, params: Mapping[str, Any]) -> RunRequest:
+        wish = {
+            **given,
+            "config": params.get("config"),
+            "metadata": params.get("metadata"),
+            "stream_mode": _MODES,
+            "stream_subgraphs": True,
+            "on_disconnect": "continue",
+            "multitask_strategy": _strategy(params.get("multitaskStrategy")),
+        }
+        try:
+            body = RunCreate.model_validate(wish)
+        except ValidationError as error:
+            wrong = error.errors(include_url=False, include_input=False)[0]
+            place = ".".join(map(str, wrong["loc"]))
+            raise CommandError("invalid_argument", f"{place}: {wrong['msg']}") from error
+        name = body.assistant_id or LEAD_AGENT
+        known = self._house.storage.assistants
+        return body.to_request(
+            self._thread_id,
+            self._user,
+            most_steps=self._house.settings.max_recursion_limit,
+            defaults=await known.get(name, self._user) if name != LEAD_AGENT else None,
+        )
+
+    async def _admit(self, request: RunRequest) -> tuple[str, int]:
+        applied = await self._applied()
+        run = await self._house.start_run(request)
+        self._arrivals.announce(self._thread_id)
+        return run.id, applied
+
+    async def _applied(self) -> int:
+        """Return a number that no event of a run to come is below, and no event of one in progress."""
+        return run_base(await oldest_open(self._house, self._thread_id, self._user))
+
+    async def _asked(self) -> set[str]:
+        """Return the ids of the questions that wait, without those that a run in flight has answers to."""
+        try:
+            await self._house.storage.threads.get(self._thread_id, self._user)
+        except NotFoundError:
+            return set()
+        snapshot = await self._house.state.latest(self._thread_id)
+        waiting = {asked.id for task in snapshot.tasks for asked in task.interrupts} if snapshot else set()
+        if not waiting:
+            return set()
+        for run in await self._house.runs.of_thread(self._thread_id):
+            resume = (run.request.command or {}).get("resume")
+            if not run.status.is_terminal and isinstance(resume, Mapping):
+                waiting -= set(resume)
+        return waiting
+
+    async def _check(self, checkpoint_id: str) -> None:
+        await self._house.storage.threads.get(self._thread_id, self._user)
+        if await self._house.state.latest(self._thread_id, checkpoint_id=checkpoint_id) is None:
+            text = f"thread {self._thread_id} has no checkpoint '{checkpoint_id[:80]}'"
+            raise CommandError("no_such_checkpoint", text)
+
+    async def _tree(self) -> Json:
+        runs = await self._house.runs.of_thread(self._thread_id, limit=1)
+        if not runs:
+            raise CommandError("no_such_run", "No active run is bound to this thread.")
+        status = {"success": "completed", "pending": "running", "error": "failed", "timeout": "failed"}
+        shown = status.get(runs[0].status, str(runs[0].status))
+        return {"namespace": [], "status": shown, "graph_name": runs[0].request.assistant_id}
+
+
+def _strategy(given: Any) -> str:
+    known = given if isinstance(given, str) and given in list(MultitaskStrategy) else None
+    return known or MultitaskStrategy.ENQUEUE
+
+
+def _checkpoint(params: Mapping[str, Any]) -> Any:
+    config = params.get("config")
+    configurable = config.get("configurable") if isinstance(config, Mapping) else None
+    return configurable.get("checkpoint_id") if isinstance(configurable, Mapping) else None
+
+
+def _answers(params: Mapping[str, Any]) -> Json:
+    """Return the answers by interrupt."""
+    many = params.get("responses")
+    given = many if isinstance(many, list) else [params] if many is None else []
+    answers = {}
+    for answer in given:
+        interrupt_id = answer.get("interrupt_id") if isinstance(answer, Mapping) else None
+        if not isinstance(interrupt_id, str) or not interrupt_id:
+            raise CommandError("invalid_argument", "input.respond requires an interrupt_id for each answer.")
+        answers[interrupt_id] = answer.get("response")
+    if not answers:
+        raise CommandError("invalid_argument", "input.respond requires an interrupt_id or responses.")
+    return answers

@@ -1,0 +1,70 @@
+"""Events of the thread protocol, and the numbers by which readers find them again.
+
+A number says where an event comes from: which run of the thread, which entry of that run's log, which
+of the events that this entry became. So it is the same for every reader at every time, without a
+second log; and it stays below 2^53, which is as far as JavaScript counts.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from deerflow.runtime import to_json
+
+Namespace = tuple[str, ...]
+
+_RUN_BITS = 32
+_ENTRY_BITS = 10
+_MOST_ENTRIES = 1 << (_RUN_BITS - _ENTRY_BITS)
+MOST_PER_ENTRY = (1 << _ENTRY_BITS) - 1
+"""How many events one entry of a run's log may become."""
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """One event before it has a number."""
+
+    method: str
+    data: Any
+    namespace: Namespace = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ProtocolEvent:
+    """One event of a thread's stream."""
+
+    seq: int
+    id: str
+    method: str
+    namespace: Namespace
+    unix_ms: int
+    data: Any
+
+    @property
+    def channels(self) -> frozenset[str]:
+        """The channels on which it is sent."""
+        if self.method == "input.requested":
+            return frozenset({"input"})
+        name = self.data.get("name") if self.method == "custom" and isinstance(self.data, dict) else None
+        return frozenset({self.method, f"custom:{name}"} if isinstance(name, str) else {self.method})
+
+    def json(self) -> bytes:
+        """Return the event as it goes over the wire."""
+        params = {"namespace": self.namespace, "timestamp": self.unix_ms, "data": self.data}
+        return to_json(
+            {"type": "event", "event_id": self.id, "seq": self.seq, "method": self.method, "params": params}
+        )
+
+
+def run_base(place: int) -> int:
+    """Return the number before all events of the thread's run at `place`, counted from 0."""
+    return place << _RUN_BITS
+
+
+def place_of(seq: int) -> int:
+    """Return which run of its thread the event number `seq` belongs to."""
+    return seq >> _RUN_BITS
+
+
+def event_seq(place: int, entry: int, part: int) -> int:
+    """Return the number of the event that is `part` of an entry of a run's log."""
+    return run_base(place) + (min(entry, _MOST_ENTRIES - 1) << _ENTRY_BITS) + part + 1

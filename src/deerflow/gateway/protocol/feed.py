@@ -1,0 +1,161 @@
+"""One stream of a thread's events over all its runs: replayed from where the reader was, then live."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+from deerflow.app import DeerFlow
+from deerflow.domain import END, RunRecord, RunStatus
+from deerflow.errors import NotFoundError
+from deerflow.gateway.protocol.events import ProtocolEvent, place_of
+from deerflow.gateway.protocol.filters import EventFilter
+from deerflow.gateway.protocol.translate import RunPlace, RunTranslator
+
+HEARTBEAT_SECONDS = 5.0
+_LOOK_SECONDS = (0.25, 0.5, 1.0, 2.0)
+"""How long to wait between looks for new runs: those of this process's own commands are announced."""
+_PAGE = 500
+
+Batches = AsyncGenerator[list[ProtocolEvent], None]
+
+
+class Arrivals:
+    """Wakes the readers of a thread when a run is started in it."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, set[asyncio.Event]] = {}
+
+    def announce(self, thread_id: str) -> None:
+        """Wake everybody who waits for runs of a thread."""
+        for event in self._waiting.get(thread_id, ()):
+            event.set()
+
+    async def wait(self, thread_id: str, seconds: float) -> None:
+        """Return when a run was announced, or when the time is up."""
+        event = asyncio.Event()
+        waiting = self._waiting.setdefault(thread_id, set())
+        waiting.add(event)
+        try:
+            async with asyncio.timeout(seconds):
+                await event.wait()
+        except TimeoutError:
+            return
+        finally:
+            waiting.discard(event)
+            if not waiting and self._waiting.get(thread_id) is waiting:
+                del self._waiting[thread_id]
+
+
+class ThreadRuns:
+    """The runs of a thread with their places, kept up to date."""
+
+    def __init__(self, house: DeerFlow, thread_id: str, user: str) -> None:
+        self._house = house
+        self._thread_id = thread_id
+        self._user = user
+        self._places: dict[str, int] = {}
+
+    async def look(self) -> list[RunPlace]:
+        """Return the runs that were not there at the last look, oldest first."""
+        try:
+            await self._house.storage.threads.get(self._thread_id, self._user)
+        except NotFoundError:
+            return []  # not there yet, or not for this user
+        fresh: list[RunRecord] = []
+        while True:
+            page = await self._house.runs.of_thread(self._thread_id, limit=_PAGE, offset=len(fresh))
+            unknown = [run for run in page if run.id not in self._places]
+            fresh += unknown
+            if len(unknown) < _PAGE:
+                break
+        found = []
+        for run in reversed(fresh):
+            self._places[run.id] = len(self._places)
+            found.append(RunPlace(run, self._places[run.id]))
+        return found
+
+
+class ThreadFeed:
+    """Follows a thread for one reader, for as long as the reader stays."""
+
+    def __init__(self, house: DeerFlow, arrivals: Arrivals, thread_id: str, user: str) -> None:
+        self._house = house
+        self._arrivals = arrivals
+        self._thread_id = thread_id
+        self._runs = ThreadRuns(house, thread_id, user)
+        self._ahead: list[RunPlace] = []
+
+    async def follow(self, wanted: EventFilter) -> Batches:
+        """Yield the wanted events in batches, without end; an empty batch is a sign of life."""
+        self._ahead = _from_start(await self._runs.look(), wanted.since)
+        looks, silent = 0, 0.0
+        while True:
+            about = await self._next()
+            if about is not None:
+                looks, silent = 0, 0.0
+                async with aclosing(self._follow_run(about, wanted)) as batches:
+                    async for batch in batches:
+                        yield batch
+                continue
+            pause = _LOOK_SECONDS[min(looks, len(_LOOK_SECONDS) - 1)]
+            await self._arrivals.wait(self._thread_id, pause)
+            looks, silent = looks + 1, silent + pause
+            if silent >= HEARTBEAT_SECONDS:
+                silent = 0.0
+                yield []
+            self._ahead += await self._runs.look()
+
+    async def _next(self) -> RunPlace | None:
+        """Return the run to follow next: the first that has begun, else the first whose turn comes."""
+        if not self._ahead:
+            return None
+        for about in self._ahead:
+            if about.run.request.after_seconds and await self._is_pending(about):
+                continue  # its time has not come, and others may run before it
+            self._ahead.remove(about)
+            return about
+        return None
+
+    async def _is_pending(self, about: RunPlace) -> bool:
+        try:
+            return (await self._house.runs.get(about.run.id)).status is RunStatus.PENDING
+        except NotFoundError:
+            return False
+
+    async def _follow_run(self, about: RunPlace, wanted: EventFilter) -> Batches:
+        translator = RunTranslator(about, channels=wanted.channels)
+        entries = self._house.runs.subscribe(about.run.id, heartbeat_seconds=HEARTBEAT_SECONDS)
+        since = -1 if wanted.since is None else wanted.since
+        try:
+            async for batch in entries:
+                events: list[ProtocolEvent] = []
+                for entry in batch:
+                    if entry.kind == END:
+                        events += translator.end(entry, await self._house.runs.get(about.run.id))
+                    else:
+                        events += translator.translate(entry)
+                shown = [event for event in events if event.seq > since and wanted.matches(event)]
+                if shown or not batch:
+                    yield shown
+        except NotFoundError:
+            return  # the run was deleted while it was read
+
+
+def _from_start(runs: list[RunPlace], since: int | None) -> list[RunPlace]:
+    """Return the runs that a new reader follows.
+
+    Without a number these are the unfinished ones and all behind them, or the last: clients need the run
+    they are in from its first event, and would take an older run's end for the end of this one.
+    """
+    if since is not None:
+        return [about for about in runs if about.place >= place_of(since)]
+    for index, about in enumerate(runs):
+        if not about.run.status.is_terminal:
+            return runs[index:]
+    return runs[-1:]
+
+
+async def oldest_open(house: DeerFlow, thread_id: str, user: str) -> int:
+    """Return the place of a thread's oldest run that has not ended, or of the run that would come next."""
+    runs = await ThreadRuns(house, thread_id, user).look()
+    return next((about.place for about in runs if not about.run.status.is_terminal), len(runs))

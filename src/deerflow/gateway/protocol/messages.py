@@ -1,0 +1,202 @@
+"""The messages channel: pieces of an answer become blocks that start, grow and finish."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from deerflow.gateway.protocol.events import Draft, Namespace
+from deerflow.gateway.protocol.shapes import Json, blocks_of, parsed_call, pieces_of
+
+METHOD = "messages"
+
+
+@dataclass(slots=True)
+class _Block:
+    kind: str
+    key: object
+    text: str = ""
+    content: Json = field(default_factory=dict)
+
+    def finished(self) -> Json:
+        match self.kind:
+            case "text" | "reasoning":
+                return {"type": self.kind, self.kind: self.text}
+            case "tool":
+                return parsed_call(self.content.get("id"), self.content.get("name"), self.text)
+            case _:
+                return self.content
+
+
+@dataclass(slots=True)
+class _Answer:
+    """An answer that is being written."""
+
+    id: str
+    blocks: list[_Block] = field(default_factory=list)
+    usage: Json = field(default_factory=dict)
+    about: Json = field(default_factory=dict)
+
+
+class MessageStream:
+    """Tells the messages of one run; in one namespace, one at a time."""
+
+    def __init__(self) -> None:
+        self._open: dict[Namespace, _Answer] = {}
+        self._told: set[str] = set()
+        """Ids of messages that were told to their end."""
+
+    def take(self, namespace: Namespace, message: Mapping[str, Any]) -> list[Draft]:
+        """Return the events for a message or a piece of one."""
+        match message.get("type"):
+            case "AIMessageChunk":
+                return self._piece(namespace, message)
+            case "ai":
+                return self._whole(namespace, message)
+            case "tool":
+                return self._result(namespace, message)
+            case _:
+                return []  # people know what they said
+
+    def close(self) -> list[Draft]:
+        """Return the ends of all messages that were broken off."""
+        return [draft for namespace in list(self._open) for draft in self._finish(namespace)]
+
+    def _piece(self, namespace: Namespace, chunk: Mapping[str, Any]) -> list[Draft]:
+        message_id = str(chunk.get("id"))
+        if message_id in self._told:
+            return []
+        drafts: list[Draft] = []
+        answer = self._open.get(namespace)
+        if answer is None or answer.id != message_id:
+            # Another answer begins: only its start has the id, so the one before ends here.
+            drafts += self._finish(namespace)
+            answer = self._open[namespace] = _Answer(message_id)
+            drafts.append(Draft(METHOD, _start("ai", message_id), namespace))
+        drafts += [Draft(METHOD, data, namespace) for data in _grown(answer, chunk)]
+        _add_up(answer.usage, chunk.get("usage_metadata") or {})
+        answer.about.update(chunk.get("response_metadata") or {})
+        if chunk.get("chunk_position") == "last":
+            drafts += self._finish(namespace)
+        return drafts
+
+    def _finish(self, namespace: Namespace) -> list[Draft]:
+        answer = self._open.pop(namespace, None)
+        if answer is None:
+            return []
+        self._told.add(answer.id)
+        blocks = [block.finished() for block in answer.blocks]
+        return [
+            *(Draft(METHOD, _block("finish", index, block), namespace) for index, block in enumerate(blocks)),
+            Draft(METHOD, _end(answer.usage, answer.about), namespace),
+        ]
+
+    def _whole(self, namespace: Namespace, message: Mapping[str, Any]) -> list[Draft]:
+        message_id = str(message.get("id"))
+        answer = self._open.get(namespace)
+        if answer is not None and answer.id == message_id:
+            return self._finish(namespace)
+        if message_id in self._told:
+            return []
+        self._told.add(message_id)
+        drafts = [*self._finish(namespace), Draft(METHOD, _start("ai", message_id), namespace)]
+        for index, block in enumerate(blocks_of(message)):
+            drafts += [Draft(METHOD, data, namespace) for data in _at_once(index, block)]
+        end = _end(message.get("usage_metadata") or {}, message.get("response_metadata") or {})
+        return [*drafts, Draft(METHOD, end, namespace)]
+
+    def _result(self, namespace: Namespace, message: Mapping[str, Any]) -> list[Draft]:
+        message_id, call = str(message.get("id")), str(message.get("tool_call_id"))
+        if message_id in self._told:
+            return []
+        self._told.add(message_id)
+        text = "".join(value for kind, value in pieces_of(message) if kind == "text")
+        content = {"type": "text", "text": text}
+        told = [
+            {**_start("tool", message_id), "tool_call_id": call},
+            _block("start", 0, {"type": "text", "text": ""}),
+            _block("delta", 0, content),
+            _block("finish", 0, content),
+            {"event": "message-finish", "metadata": {}},
+        ]
+        return [Draft(METHOD, data, (*namespace, f"tools:{call}")) for data in told]
+
+
+def _grown(answer: _Answer, chunk: Mapping[str, Any]) -> list[Json]:
+    told: list[Json] = []
+    for kind, value in pieces_of(chunk):
+        if kind == "block":
+            told += _opened(answer, _Block("block", None, content=value), value)
+            continue
+        last = answer.blocks[-1] if answer.blocks else None
+        if last is None or last.kind != kind:
+            told += _opened(answer, last := _Block(kind, kind), {"type": kind, kind: ""})
+        last.text += value
+        told.append(_delta(len(answer.blocks) - 1, {"type": f"{kind}-delta", kind: value}))
+    for piece in chunk.get("tool_call_chunks") or []:
+        told += _grown_call(answer, piece)
+    return told
+
+
+def _grown_call(answer: _Answer, piece: Mapping[str, Any]) -> list[Json]:
+    told: list[Json] = []
+    key = ("tool", piece.get("index") if piece.get("index") is not None else piece.get("id"))
+    index = next((at for at, block in enumerate(answer.blocks) if block.key == key), None)
+    if index is None:
+        index = len(answer.blocks)
+        block = _Block("tool", key, content={"id": piece.get("id"), "name": piece.get("name")})
+        start = {"type": "tool_call_chunk", **block.content, "args": "", "index": index}
+        told += _opened(answer, block, start)
+    more = piece.get("args") or ""
+    if more:
+        answer.blocks[index].text += more
+        # The Python client reads `delta`; the JavaScript one knows only `content` for arguments.
+        known = {"content": {"type": "tool_call_chunk", "args": more}}
+        told.append({**_delta(index, {"type": "tool-call-delta", "args": more}), **known})
+    return told
+
+
+def _opened(answer: _Answer, block: _Block, content: Json) -> list[Json]:
+    answer.blocks.append(block)
+    return [_block("start", len(answer.blocks) - 1, content)]
+
+
+def _at_once(index: int, block: Json) -> list[Json]:
+    """Return the events of a block that comes in one piece."""
+    match block["type"]:
+        case "text" | "reasoning" as kind:
+            grown = [_delta(index, {"type": f"{kind}-delta", kind: block[kind]})]
+            return [_block("start", index, {"type": kind, kind: ""}), *grown, _block("finish", index, block)]
+        case "tool_call" | "invalid_tool_call":
+            start = {"type": "tool_call_chunk", "id": block["id"], "name": block["name"], "args": ""}
+            return [_block("start", index, {**start, "index": index}), _block("finish", index, block)]
+        case _:
+            return [_block("start", index, block), _block("finish", index, block)]
+
+
+def _start(role: str, message_id: str) -> Json:
+    return {"event": "message-start", "role": role, "id": message_id}
+
+
+def _block(moment: str, index: int, content: Json) -> Json:
+    return {"event": f"content-block-{moment}", "index": index, "content": content}
+
+
+def _delta(index: int, delta: Json) -> Json:
+    return {"event": "content-block-delta", "index": index, "delta": delta}
+
+
+def _end(usage: Mapping[str, Any], about: Mapping[str, Any]) -> Json:
+    end: Json = {"event": "message-finish"}
+    if usage:
+        end["usage"] = dict(usage)
+    if about:
+        end["metadata"] = dict(about)
+    return end
+
+
+def _add_up(total: Json, more: Mapping[str, Any]) -> None:
+    for key, value in more.items():
+        if isinstance(value, int):
+            total[key] = total.get(key, 0) + value
+        else:
+            total[key] = value

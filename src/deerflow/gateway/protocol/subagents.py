@@ -1,0 +1,94 @@
+"""Sub-agents as the protocol shows them: graphs of their own, below the tool call that began them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from deerflow.gateway.protocol.events import Draft, Namespace
+from deerflow.gateway.protocol.messages import MessageStream
+from deerflow.gateway.protocol.shapes import Json, short_message
+from deerflow.gateway.protocol.tools import ToolCalls
+
+_ENDS = {"task_completed": "completed", "task_failed": "failed", "task_timed_out": "failed"}
+_CANCELLED = "task_cancelled"
+
+
+@dataclass(slots=True)
+class _Task:
+    namespace: Namespace
+    graph_name: str
+    messages: list[Any] = field(default_factory=list)
+
+
+class Subagents:
+    """Turns the house's `task_…` events of one run into events of the sub-agents' namespaces."""
+
+    def __init__(self, calls: ToolCalls, messages: MessageStream) -> None:
+        self._calls = calls
+        self._messages = messages
+        self._own_calls = ToolCalls()
+        self._tasks: dict[str, _Task] = {}
+
+    def take(self, event: Any) -> list[Draft]:
+        """Return what a custom event says about a sub-agent, which is nothing for most."""
+        if not isinstance(event, Mapping) or not isinstance(event.get("task_id"), str):
+            return []
+        kind = event.get("type")
+        if kind == "task_started":
+            return self._start(event)
+        task = self._tasks.get(event["task_id"])
+        if task is None:
+            return []
+        if kind == "task_running" and isinstance(event.get("message"), Mapping):
+            return self._step(task, event["message"])
+        if kind in _ENDS or kind == _CANCELLED:
+            del self._tasks[event["task_id"]]
+            return _end(task, _ENDS.get(str(kind), "interrupted"), event.get("error"))
+        return []
+
+    def close(self, end: str) -> list[Draft]:
+        """Return the ends of the sub-agents that end with their run."""
+        drafts = [draft for task in reversed(self._tasks.values()) for draft in _end(task, end, None)]
+        self._tasks.clear()
+        return drafts
+
+    def _start(self, event: Mapping[str, Any]) -> list[Draft]:
+        task_id = event["task_id"]
+        if task_id in self._tasks:
+            return []  # it goes on after a question
+        above = self._tasks.get(str(event.get("parent_task_id")))
+        mark = self._calls.task_of.get(task_id, f"task-{task_id}")
+        namespace = (*(above.namespace if above else ()), f"tools:{mark}")
+        # Clients find the card of a call by this message: it repeats the call's description.
+        asked = {"type": "human", "content": event.get("description") or "", "id": f"{task_id}-asked"}
+        task = _Task(namespace, str(event.get("subagent_type") or "subagent"), [asked])
+        self._tasks[task_id] = task
+        started: Json = {
+            "event": "started",
+            "namespace": namespace,
+            "graph_name": task.graph_name,
+            "trigger_call_id": mark,
+            "cause": {"type": "toolCall", "tool_call_id": task_id},
+        }
+        return [Draft("lifecycle", started, namespace), _values(task)]
+
+    def _step(self, task: _Task, message: Mapping[str, Any]) -> list[Draft]:
+        task.messages.append(short_message(message))
+        if message.get("type") == "tool":
+            ended = self._own_calls.end(task.namespace, message)
+            return [*ended, *self._messages.take(task.namespace, message)]
+        drafts = self._messages.take(task.namespace, message)
+        for call in message.get("tool_calls") or []:
+            drafts += self._own_calls.start(task.namespace, call)
+        return drafts
+
+
+def _end(task: _Task, end: str, error: Any) -> list[Draft]:
+    data = {"event": end, "graph_name": task.graph_name}
+    if end == "failed" and isinstance(error, str):
+        data["error"] = error
+    return [_values(task), Draft("lifecycle", data, task.namespace)]
+
+
+def _values(task: _Task) -> Draft:
+    return Draft("values", {"messages": list(task.messages)}, task.namespace)

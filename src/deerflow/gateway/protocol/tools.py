@@ -1,0 +1,75 @@
+"""The tools channel: which calls of a run have begun, and what became of them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from deerflow.gateway.protocol.events import Draft, Namespace
+from deerflow.gateway.protocol.shapes import Json, pieces_of
+
+METHOD = "tools"
+NODE = "tools"
+"""The node of an agent's graph that runs its tools."""
+
+
+class ToolCalls:
+    """Tells of each tool call once that it starts, and once how it ends."""
+
+    def __init__(self) -> None:
+        self._started: set[str] = set()
+        self._ended: set[str] = set()
+        self.task_of: dict[str, str] = {}
+        """The graph's task in which a call is made."""
+        self.call_in: dict[str, str] = {}
+        """The call that is made in a task."""
+
+    def start_task(self, namespace: Namespace, task: Mapping[str, Any]) -> list[Draft]:
+        """Return the starts of the calls that a task of the graph makes."""
+        drafts: list[Draft] = []
+        for call in _calls_of(task.get("input")):
+            self.task_of[str(call.get("id"))] = str(task.get("id"))
+            self.call_in[str(task.get("id"))] = str(call.get("id"))
+            drafts += self.start(namespace, call)
+        return drafts
+
+    def start(self, namespace: Namespace, call: Mapping[str, Any]) -> list[Draft]:
+        """Return the start of a call."""
+        call_id = str(call.get("id"))
+        if call_id in self._started:
+            return []
+        self._started.add(call_id)
+        return [_told(namespace, "started", call_id, tool_name=call.get("name"), input=call.get("args"))]
+
+    def end(self, namespace: Namespace, message: Mapping[str, Any]) -> list[Draft]:
+        """Return the end of a call whose result is `message`."""
+        call_id = str(message.get("tool_call_id"))
+        if call_id in self._ended:
+            return []
+        self._ended.add(call_id)
+        if message.get("status") == "error":
+            return [_told(namespace, "error", call_id, message=text_of(message))]
+        return [_told(namespace, "finished", call_id, output=dict(message))]
+
+    def pause(self, namespace: Namespace, task: Mapping[str, Any]) -> list[Draft]:
+        """Return the end of a call that stopped to ask; the run with the answer makes it again."""
+        call_id = self.call_in.get(str(task.get("id")))
+        if call_id is None or call_id in self._ended or not task.get("interrupts"):
+            return []
+        self._ended.add(call_id)
+        return [_told(namespace, "error", call_id, message="the call waits for an answer")]
+
+
+def text_of(message: Mapping[str, Any]) -> str:
+    """Return the text of a message."""
+    return "".join(value for kind, value in pieces_of(message) if kind == "text")
+
+
+def _calls_of(given: Any) -> list[Mapping[str, Any]]:
+    """Return the calls in what a graph gives to its tools: a list, or one call with its surroundings."""
+    if isinstance(given, Mapping):
+        given = [given.get("tool_call", given)]
+    return [call for call in given if isinstance(call, Mapping)] if isinstance(given, list) else []
+
+
+def _told(namespace: Namespace, moment: str, call_id: str, **more: Any) -> Draft:
+    data: Json = {"event": f"tool-{moment}", "tool_call_id": call_id, **more}
+    return Draft(METHOD, data, namespace)

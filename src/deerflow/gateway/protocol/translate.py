@@ -1,0 +1,227 @@
+"""Translates the log of a run into events of the thread protocol.
+
+The same entries always become the same events with the same numbers, whoever asks and whenever: a
+reader that comes back is translated for from the run's first entry, and skips what it knows.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from deerflow.domain import RunRecord, RunStatus, StreamEvent
+from deerflow.gateway.protocol.events import MOST_PER_ENTRY, Draft, Namespace, ProtocolEvent, event_seq
+from deerflow.gateway.protocol.messages import MessageStream
+from deerflow.gateway.protocol.shapes import Json, short_values
+from deerflow.gateway.protocol.subagents import Subagents
+from deerflow.gateway.protocol.tools import NODE, ToolCalls
+
+_HEAD_BYTES = 200
+"""Where the name of a task is found without reading its input, which is the whole state."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunPlace:
+    """A run as its translation needs it."""
+
+    run: RunRecord
+    place: int
+    """Which run of its thread it is, from 0."""
+
+
+class RunTranslator:
+    """Translates one run's log, entry by entry from the first."""
+
+    def __init__(self, about: RunPlace, *, channels: frozenset[str] | None = None) -> None:
+        """Args: `channels` are those that somebody reads; costly entries of others are not looked into."""
+        self._about = about
+        self._channels = channels
+        modes = about.run.request.stream_modes
+        self._has_checkpoints = "checkpoints" in modes
+        self._has_tasks = "tasks" in modes
+        self._messages = MessageStream()
+        self._calls = ToolCalls()
+        self._subagents = Subagents(self._calls, self._messages)
+        self._graphs: dict[Namespace, str] = {}
+        self._held: Draft | None = None
+        self._has_begun = self._is_waiting = False
+        self._error: str | None = None
+
+    def translate(self, entry: StreamEvent) -> list[ProtocolEvent]:
+        """Return the events of one entry; the run's end is told by `end`."""
+        mode, *namespace = entry.kind.split("|")
+        drafts = self._drafts(mode, tuple(namespace), entry.data)
+        return self._numbered(entry, drafts)
+
+    def end(self, entry: StreamEvent, run: RunRecord) -> list[ProtocolEvent]:
+        """Return the events of the log's last entry, for the run as it ended."""
+        end = self._end_of(run)
+        data: Json = {"event": end, "graph_name": run.request.assistant_id}
+        if end == "failed":
+            data["error"] = self._error or run.error or "the run failed"
+        drafts = [
+            *([] if self._has_begun else self._begin()),  # a run that was stopped before it started
+            *self._released(),
+            *self._messages.close(),
+            *self._subagents.close(end),
+            *(self._graph_end(namespace, end) for namespace in sorted(self._graphs, key=len, reverse=True)),
+            Draft("lifecycle", data),
+        ]
+        return self._numbered(entry, drafts)
+
+    def _drafts(self, mode: str, namespace: Namespace, data: bytes) -> list[Draft]:
+        if mode == "checkpoints":
+            return self._checkpoint(namespace, data)
+        drafts = [*self._released(), *self._graph_starts(namespace)]
+        match mode:
+            case "metadata":
+                drafts += self._begin()
+            case "values":
+                drafts += self._values(namespace, data)
+            case "messages":
+                drafts += self._message(namespace, orjson.loads(data)[0])
+            case "updates":
+                drafts += self._update(namespace, orjson.loads(data))
+            case "tasks":
+                drafts += self._task(namespace, data)
+            case "custom":
+                value = orjson.loads(data)
+                drafts += [*self._subagents.take(value), Draft("custom", value, namespace)]
+            case "error":
+                self._error = str(orjson.loads(data).get("message"))
+        return drafts
+
+    def _begin(self) -> list[Draft]:
+        if self._has_begun:
+            return []  # a later attempt at the same run
+        self._has_begun = True
+        return [Draft("lifecycle", {"event": "running", "graph_name": self._about.run.request.assistant_id})]
+
+    def _values(self, namespace: Namespace, data: bytes) -> list[Draft]:
+        state = short_values(orjson.loads(data)) if self._is_read("values") else None
+        draft = Draft("values", state, namespace)
+        if self._has_checkpoints:
+            self._held = draft  # its checkpoint comes behind it, and is to be told before it
+            return []
+        return [draft]
+
+    def _released(self) -> list[Draft]:
+        held, self._held = self._held, None
+        return [held] if held is not None else []
+
+    def _checkpoint(self, namespace: Namespace, data: bytes) -> list[Draft]:
+        about = _checkpoint_out(orjson.loads(data)) if self._is_read("checkpoints") else None
+        if self._held is not None and self._held.namespace != namespace:
+            return [*self._released(), Draft("checkpoints", about, namespace)]
+        return [Draft("checkpoints", about, namespace), *self._released()]
+
+    def _message(self, namespace: Namespace, message: Mapping[str, Any]) -> list[Draft]:
+        ended = self._calls.end(namespace, message) if message.get("type") == "tool" else []
+        return [*ended, *self._messages.take(namespace, message)]
+
+    def _update(self, namespace: Namespace, update: Mapping[str, Any]) -> list[Draft]:
+        if "__interrupt__" in update:
+            self._is_waiting = True
+            return [_request(namespace, asked) for asked in update["__interrupt__"] or []]
+        drafts: list[Draft] = []
+        for message in _messages_in(update):
+            if message.get("type") == "tool":
+                drafts += self._calls.end(namespace, message)
+            elif not self._has_tasks:
+                for call in message.get("tool_calls") or []:
+                    drafts += self._calls.start(namespace, call)
+        shown = {node: short_values(delta) for node, delta in update.items()}
+        return [*drafts, Draft("updates", shown, namespace)]
+
+    def _task(self, namespace: Namespace, data: bytes) -> list[Draft]:
+        if not self._graphs and b'"name":"%b"' % NODE.encode() not in data[:_HEAD_BYTES]:
+            return []
+        task = orjson.loads(data)
+        if "input" in task:
+            return self._calls.start_task(namespace, task) if task.get("name") == NODE else []
+        drafts = self._calls.pause(namespace, task)
+        graph = next(
+            (key for key in self._graphs if key == (*namespace, f"{task['name']}:{task['id']}")), None
+        )
+        if graph is not None:
+            end = "interrupted" if task.get("interrupts") else "failed" if task.get("error") else "completed"
+            drafts.append(self._graph_end(graph, end))
+        return drafts
+
+    def _graph_starts(self, namespace: Namespace) -> list[Draft]:
+        """Return the starts of graphs below the root that were not heard of before."""
+        drafts: list[Draft] = []
+        for depth in range(1, len(namespace) + 1):
+            graph = namespace[:depth]
+            if graph in self._graphs:
+                continue
+            name, _, mark = graph[-1].partition(":")
+            self._graphs[graph] = name
+            data: Json = {"event": "started", "namespace": graph, "graph_name": name, "trigger_call_id": mark}
+            call = self._calls.call_in.get(mark)
+            if call is not None:
+                data["cause"] = {"type": "toolCall", "tool_call_id": call}
+            drafts.append(Draft("lifecycle", data, graph))
+        return drafts
+
+    def _graph_end(self, graph: Namespace, end: str) -> Draft:
+        return Draft("lifecycle", {"event": end, "graph_name": self._graphs.pop(graph)}, graph)
+
+    def _end_of(self, run: RunRecord) -> str:
+        match run.status:
+            case RunStatus.SUCCESS:
+                return "interrupted" if self._is_waiting else "completed"
+            case RunStatus.INTERRUPTED:
+                return "interrupted"
+            case _:
+                return "failed"
+
+    def _is_read(self, channel: str) -> bool:
+        return self._channels is None or channel in self._channels
+
+    def _numbered(self, entry: StreamEvent, drafts: list[Draft]) -> list[ProtocolEvent]:
+        if len(drafts) > MOST_PER_ENTRY:  # an answer of hundreds of blocks: its values have them all
+            drafts = [*drafts[: MOST_PER_ENTRY - 1], drafts[-1]]
+        return [
+            ProtocolEvent(
+                seq=event_seq(self._about.place, entry.seq, part),
+                id=f"{self._about.run.id}:{entry.seq}.{part}",
+                method=draft.method,
+                namespace=draft.namespace,
+                unix_ms=entry.unix_ms,
+                data=draft.data,
+            )
+            for part, draft in enumerate(drafts)
+        ]
+
+
+def _request(namespace: Namespace, asked: Mapping[str, Any]) -> Draft:
+    # JavaScript's client reads `payload`, Python's reads `value`.
+    value = asked.get("value")
+    return Draft(
+        "input.requested", {"interrupt_id": asked.get("id"), "payload": value, "value": value}, namespace
+    )
+
+
+def _checkpoint_out(checkpoint: Mapping[str, Any]) -> Json:
+    about = checkpoint.get("metadata") or {}
+    shown: Json = {
+        "id": _id_in(checkpoint.get("config")),
+        "step": about.get("step"),
+        "source": about.get("source"),
+    }
+    parent = _id_in(checkpoint.get("parent_config"))
+    return {**shown, "parent_id": parent} if parent else shown
+
+
+def _id_in(config: Any) -> Any:
+    return config["configurable"].get("checkpoint_id") if config else None
+
+
+def _messages_in(update: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    found: list[Mapping[str, Any]] = []
+    for delta in update.values():
+        messages = delta.get("messages") if isinstance(delta, Mapping) else None
+        found += [message for message in messages or [] if isinstance(message, Mapping)]
+    return found

@@ -1,0 +1,78 @@
+"""The thread protocol over HTTP and WebSocket: commands, and the stream of a thread's events."""
+
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from typing import Any
+
+import orjson
+from fastapi import APIRouter, Request, WebSocket
+from starlette.responses import Response, StreamingResponse
+
+from deerflow.domain import DEFAULT_USER, is_thread_id
+from deerflow.errors import InvalidInputError
+from deerflow.gateway.deps import CurrentUser, House, ThreadPath, json_response
+from deerflow.gateway.protocol.commands import Commander, CommandError, failure, parse_command
+from deerflow.gateway.protocol.events import ProtocolEvent
+from deerflow.gateway.protocol.feed import Arrivals, ThreadFeed
+from deerflow.gateway.protocol.filters import EventFilter, parse_filter
+from deerflow.gateway.protocol.socket import ThreadSocket
+from deerflow.gateway.sse import HEARTBEAT
+
+router = APIRouter(tags=["thread protocol"])
+
+_HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+_BAD_THREAD = 4422
+"""A client reads a close code above 4000 as an HTTP status."""
+
+
+@router.post("/threads/{thread_id}/commands")
+async def command(thread_id: ThreadPath, user: CurrentUser, house: House, request: Request) -> Response:
+    """Carry out one command; what fails by the protocol's rules is answered with 200 too."""
+    try:
+        body = orjson.loads(await request.body())
+    except orjson.JSONDecodeError:
+        return json_response({"detail": "Invalid JSON body"}, 400)
+    try:
+        parsed = parse_command(body)
+    except CommandError as error:
+        return json_response(failure(body.get("id") if isinstance(body, dict) else None, error), 400)
+    arrivals: Arrivals = request.app.state.arrivals
+    return json_response(await Commander(house, arrivals, thread_id, user).answer(parsed))
+
+
+@router.post("/threads/{thread_id}/stream/events")
+async def stream_events(thread_id: ThreadPath, user: CurrentUser, house: House, request: Request) -> Response:
+    """Stream a thread's events, of runs to come too, until the reader leaves."""
+    try:
+        body = orjson.loads(await request.body())
+    except orjson.JSONDecodeError:
+        return json_response({"detail": "Invalid JSON body"}, 400)
+    if not is_thread_id(thread_id):
+        return json_response({"detail": "Invalid thread ID"}, 422)
+    try:
+        wanted = parse_filter(body)
+    except InvalidInputError as error:
+        return json_response({"detail": str(error)}, 400)
+    feed = ThreadFeed(house, request.app.state.arrivals, thread_id, user)
+    return StreamingResponse(_frames(feed, wanted), headers=_HEADERS, media_type="text/event-stream")
+
+
+@router.websocket("/threads/{thread_id}/stream/events")
+async def stream_socket(socket: WebSocket, thread_id: str) -> None:
+    """Take commands and deliver events on one socket."""
+    await socket.accept()
+    if not is_thread_id(thread_id):
+        await socket.close(_BAD_THREAD, "Invalid thread ID")
+        return
+    state: Any = socket.app.state
+    await ThreadSocket(socket, state.deerflow, state.arrivals, thread_id, DEFAULT_USER).serve()
+
+
+async def _frames(feed: ThreadFeed, wanted: EventFilter) -> AsyncIterator[bytes]:
+    async with aclosing(feed.follow(wanted)) as batches:
+        async for batch in batches:
+            yield b"".join(map(_frame, batch)) or HEARTBEAT
+
+
+def _frame(event: ProtocolEvent) -> bytes:
+    return b"event: %b\ndata: %b\nid: %d\n\n" % (event.method.encode(), event.json(), event.seq)
