@@ -90,6 +90,7 @@ class Delegation:
             agent=self.builder.agent(config, context.options, may_delegate=may_delegate),
             context=context,
             model=lambda: self.builder.model(config, context.options),
+            let_go=self.builder.models.aclose,
             # A sub-agent waits for its own tasks: nobody would hear of one that outlives it.
             is_background=wanted.background and context.depth == 0,
         )

@@ -100,6 +100,7 @@ class Drive:
             stream_mode=["updates", "messages"],  # with tokens, a cut answer is kept as far as it went
         )
         capped: StopReason | None = None
+        self._asked = ()
         async with aclosing(cast("AsyncGenerator[tuple[str, Any]]", stream)) as chunks:
             async for mode, chunk in chunks:
                 self._take(mode, chunk)
@@ -115,7 +116,7 @@ class Drive:
             if isinstance(message, AIMessageChunk):
                 self.progress.hear(message.text)
             return
-        self._asked = chunk.get("__interrupt__", ())
+        self._asked += tuple(chunk.get("__interrupt__", ()))
         for message in _written(chunk):
             if self.progress.add(message):
                 self._on_message(message)

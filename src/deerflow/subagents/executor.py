@@ -54,9 +54,9 @@ class SubagentExecutor:
             return asyncio.run_coroutine_threadsafe(self.execute(task), loop).result()
         with self._alone:  # one loop at a time: those who wait for a place belong to one
             if here is None:
-                return asyncio.run(self.execute(task))
+                return asyncio.run(self._execute_alone(task))
             found: list[SubagentResult] = []
-            thread = threading.Thread(target=lambda: found.append(asyncio.run(self.execute(task))))
+            thread = threading.Thread(target=lambda: found.append(asyncio.run(self._execute_alone(task))))
             thread.start()
             thread.join()
             return found[0]
@@ -143,6 +143,14 @@ class SubagentExecutor:
             job.cancel()
         await asyncio.gather(*left, return_exceptions=True)
         self.cleanup(run_id)
+
+    async def _execute_alone(self, task: SubagentTask) -> SubagentResult:
+        """Run a task on a loop that ends with it."""
+        try:
+            return await self.execute(task)
+        finally:
+            if task.let_go is not None:
+                await task.let_go()
 
     def _begin(self, task: SubagentTask) -> Attempt:
         if task.key in self._jobs:

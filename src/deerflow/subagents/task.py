@@ -1,6 +1,6 @@
 """One piece of delegated work, as it is handed to the executor."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from langchain_core.language_models import BaseChatModel
@@ -39,6 +39,8 @@ class SubagentTask:
     """That of the agent which delegates."""
     model: Callable[[], BaseChatModel] | None = None
     """Returns a model for summaries; without one a long result loses its middle."""
+    let_go: Callable[[], Awaitable[None]] | None = None
+    """Closes the connections that a loop of its own has opened, when that loop ends."""
     is_background: bool = False
     resume: Resume | None = None
 

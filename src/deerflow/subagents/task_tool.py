@@ -39,7 +39,8 @@ def make_task_tool(delegation: Delegation) -> BaseTool:
             return started_message(task)
         return answer(await _execute(delegation.executor, task))
 
-    return tool_of(TASK, TaskArguments)(delegate)
+    # A sub-agent goes on from its own checkpoint, and its own tools are asked about their effects.
+    return tool_of(TASK, TaskArguments, is_safe_to_repeat=True)(delegate)
 
 
 async def _execute(executor: SubagentExecutor, task: SubagentTask) -> SubagentResult:

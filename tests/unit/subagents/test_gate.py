@@ -82,3 +82,83 @@ async def test_a_place_that_comes_with_the_cancellation_is_given_on() -> None:
     await asyncio.gather(loser, winner, return_exceptions=True)
 
     assert order == ["b"]
+
+
+async def test_a_run_and_a_user_keep_to_their_own_limits_while_places_are_free() -> None:
+    gate = FairGate(10)
+    running: dict[str, int] = {"a": 0, "b": 0, "c": 0}
+    most = dict(running)
+
+    async def work(run: str, user: str, per_run: int | None, per_user: int | None) -> None:
+        async with gate.place(Holder(run, user, per_run, per_user)):
+            running[run] += 1
+            most[run] = max(most[run], running[run])
+            most[user] = max(most.get(user, 0), running["b"] + running["c"] if user == "u2" else running["a"])
+            await settle()
+            running[run] -= 1
+
+    jobs = [work("a", "u1", 2, None) for _ in range(8)]
+    jobs += [work(run, "u2", None, 3) for run in ("b", "c") for _ in range(8)]
+    async with asyncio.timeout(5):
+        await asyncio.gather(*jobs)
+
+    assert (most["a"], most["u2"]) == (2, 3)
+    assert gate.waiting == 0
+
+
+async def test_users_take_turns_before_their_runs_do() -> None:
+    gate = FairGate(1)
+    order: list[str] = []
+
+    async def hold(run: str, user: str) -> None:
+        async with gate.place(Holder(run, user)):
+            order.append(run)
+
+    async with gate.place(Holder("first")):
+        tasks = [asyncio.create_task(hold(run, "many")) for run in ("m1", "m2", "m3")]
+        await settle()
+        tasks += [asyncio.create_task(hold("o1", "one"))]
+        await settle()
+    await asyncio.gather(*tasks)
+
+    assert order == ["m1", "o1", "m2", "m3"]
+
+
+async def test_a_place_is_lent_to_those_the_holder_waits_for_and_taken_again() -> None:
+    gate = FairGate(1)
+    order: list[str] = []
+
+    async def child(number: int) -> None:
+        async with gate.place(Holder("r")):
+            order.append(f"child {number}")
+
+    async with asyncio.timeout(5), gate.place(Holder("r")) as place:
+        async with place.lent(), asyncio.TaskGroup() as group:
+            for number in range(2):
+                group.create_task(child(number))
+        order.append("parent")
+        waiting = asyncio.create_task(child(2))
+        await settle()
+        assert not waiting.done()
+    await waiting
+
+    assert order == ["child 0", "child 1", "parent", "child 2"]
+
+
+async def test_a_holder_that_is_stopped_while_its_place_is_lent_gives_nothing_back_twice() -> None:
+    gate = FairGate(1)
+
+    async def lender() -> None:
+        async with gate.place(Holder("r")) as place, place.lent():
+            await asyncio.Event().wait()
+
+    job = asyncio.create_task(lender())
+    await settle()
+    job.cancel()
+    await asyncio.gather(job, return_exceptions=True)
+
+    async with asyncio.timeout(1), gate.place(Holder("x")):
+        second = asyncio.create_task(gate.take(Holder("y")))
+        await settle()
+        assert not second.done()
+        second.cancel()

@@ -1,0 +1,103 @@
+"""What a sub-agent's tool asks reaches the person, and the answer finds its way back."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from langchain_core.messages import AnyMessage, ToolMessage
+from langchain_core.tools import tool
+from langgraph.types import Command, interrupt
+from support.lead import Lead, NewLead
+from support.model_server import ScriptedModel, call, calls, text
+
+from deerflow.lead import LeadAgents
+from deerflow.subagents import SubagentStatus
+
+
+@tool
+async def pay(amounts: list[int]) -> str:
+    """Pay, after asking about each amount."""
+    answers = [interrupt({"question": f"Pay {amount}?"}) for amount in amounts]
+    return f"answers: {answers}"
+
+
+@pytest.fixture
+def asking(new_lead: NewLead) -> Lead:
+    lead = new_lead()
+    lead.agents = LeadAgents(replace(lead.rooms, extra_tools=[pay]))
+    return lead
+
+
+async def resume(lead: Lead, answer: Any, run_id: str) -> dict[str, Any]:
+    context = replace(lead.context, run_id=run_id)
+    return dict(await lead.agent.ainvoke(Command(resume=answer), lead.config, context=context))
+
+
+def task_result(messages: list[AnyMessage]) -> str:
+    return next(each.text for each in reversed(messages) if isinstance(each, ToolMessage))
+
+
+async def questions(lead: Lead) -> list[Any]:
+    return [each.value for each in (await lead.agent.aget_state(lead.config)).interrupts]
+
+
+async def test_a_question_goes_up_and_its_answer_down(asking: Lead, model: ScriptedModel) -> None:
+    model.on("part 1", call("pay", amounts=[5]), lambda r: text(f"paid, {r.last_message}"))
+    model.will_say(call("task", description="part 1", prompt="part 1"), text("Done."))
+
+    await asking.ask("Go.")
+    [question] = await questions(asking)
+    [waiting] = asking.executor.list("r1")
+    asking.executor.cleanup("r1")
+    done = await resume(asking, "yes", "r2")
+
+    assert question["question"] == "Pay 5?"
+    assert question["task_id"] == waiting.task_id
+    assert waiting.status is SubagentStatus.RUNNING
+    assert waiting.question is not None
+    assert "answers: ['yes']" in task_result(done["messages"])
+    assert done["messages"][-1].text == "Done."
+    assert [request.asked for request in model.requests].count("part 1") == 2
+
+
+async def test_each_of_several_questions_meets_its_own_answer(asking: Lead, model: ScriptedModel) -> None:
+    model.on(
+        "part 1", call("pay", amounts=[1, 2]), call("pay", amounts=[3]), lambda r: text(f"paid {r.messages}")
+    )
+    model.will_say(call("task", description="part 1", prompt="part 1"), text("Done."))
+
+    await asking.ask("Go.")
+    asked = [(await questions(asking))[0]["question"]]
+    for number, answer in enumerate(["one", "two", "three"]):
+        done = await resume(asking, answer, f"r{number + 2}")
+        asked += [each["question"] for each in await questions(asking)]
+
+    assert asked == ["Pay 1?", "Pay 2?", "Pay 3?"]
+    said = task_result(done["messages"])
+    assert "answers: ['one', 'two']" in said
+    assert "answers: ['three']" in said
+
+
+async def test_questions_of_parallel_tools_are_asked_together(asking: Lead, model: ScriptedModel) -> None:
+    both = calls(call("pay", amounts=[1]), call("pay", amounts=[2]))
+    model.on("part 1", both, lambda r: text(f"paid {r.messages}"))
+    model.will_say(call("task", description="part 1", prompt="part 1"), text("Done."))
+
+    await asking.ask("Go.")
+    [together] = await questions(asking)
+    done = await resume(asking, ["a", "b"], "r2")
+
+    assert [each["question"] for each in together] == ["Pay 1?", "Pay 2?"]
+    said = task_result(done["messages"])
+    assert "answers: ['a']" in said
+    assert "answers: ['b']" in said
+
+
+async def test_a_background_task_that_asks_fails_with_what_to_do(asking: Lead, model: ScriptedModel) -> None:
+    model.on("part 1", call("pay", amounts=[5]))
+    model.will_say(call("task", prompt="part 1", background=True), text("Waiting."), text("I see."))
+
+    messages = await asking.ask("Go.")
+
+    assert "start it again without background" in messages[-2].text
+    assert messages[-1].text == "I see."
