@@ -84,9 +84,9 @@ def judge(messages: Sequence[AnyMessage], settings: LoopDetectionSettings) -> Ve
     """Return what to do about the turn that `messages` end with; None when it makes headway."""
     if not messages or not isinstance(messages[-1], ToolMessage):
         return None
-    steps = steps_of_turn(messages)
-    if len(steps) < settings.warn_threshold:
+    if not _may_repeat(messages, settings):
         return None
+    steps = steps_of_turn(messages)
     repeated = _repeated(steps[-settings.window_size :])
     if repeated[0] >= settings.hard_limit:
         return Verdict("stop", *repeated)
@@ -96,6 +96,19 @@ def judge(messages: Sequence[AnyMessage], settings: LoopDetectionSettings) -> Ve
     if repeated[0] >= settings.warn_threshold:
         return Verdict("warn", *repeated)
     return frequent
+
+
+def _may_repeat(messages: Sequence[AnyMessage], settings: LoopDetectionSettings) -> bool:
+    """Tell cheaply whether looking closer is worth it: it mostly is not."""
+    last, same, calls = messages[-1].content, 0, 0
+    for message in reversed(messages):
+        if isinstance(message, HumanMessage):
+            break
+        if isinstance(message, ToolMessage):
+            calls += 1
+            same += message.content == last
+    overridden = [limit.warn for limit in settings.tool_freq_overrides.values()]
+    return same >= settings.warn_threshold or calls > min([settings.tool_freq_warn, *overridden])
 
 
 def steps_of_turn(messages: Sequence[AnyMessage]) -> list[tuple[Call, ...]]:

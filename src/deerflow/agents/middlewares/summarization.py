@@ -77,7 +77,8 @@ class SummarizationMiddleware(HouseMiddleware):
     @override
     async def awrap_model_call(self, request: ModelCall, handler: ModelHandler) -> ModelAnswer:
         state = cast("ThreadState", request.state)
-        seen = without_results(request.messages, set(state.get("dropped_results") or ()))
+        dropped = state.get("dropped_results")
+        seen = without_results(request.messages, set(dropped)) if dropped else request.messages
         limit = token_limit(self._settings, request.model, overhead=_overhead(request))
         compacted = Compacted(seen)
         if await self._is_due(seen, limit):
@@ -85,7 +86,7 @@ class SummarizationMiddleware(HouseMiddleware):
             _tell(request.runtime.context, compacted, state)
         for attempt in range(MAX_RETRIES):
             try:
-                response = await handler(request.override(messages=_told(compacted, state)))
+                response = await handler(_with(request, _told(compacted, state)))
             except ContextOverflowError as error:
                 if attempt == MAX_RETRIES - 1:
                     raise explain(error) or error from error
@@ -188,11 +189,12 @@ def window_of(model: BaseChatModel) -> int | None:
 
 def _overhead(request: ModelCall) -> int:
     """Return about what prompt and tools take."""
-    prompt = request.system_message
     tools = sum(
         TOOL_TOKENS + len(tool.description) // 4 for tool in request.tools if isinstance(tool, BaseTool)
     )
-    return tools + (len(prompt.text) // 4 if prompt is not None else 0)
+    prompt = request.system_message
+    content = prompt.content if prompt is not None else ""
+    return tools + (len(content) if isinstance(content, str) else len(str(content))) // 4
 
 
 def _joined(state: ThreadState, dropped: list[str]) -> list[str]:
@@ -201,7 +203,13 @@ def _joined(state: ThreadState, dropped: list[str]) -> list[str]:
     return [one for one in dict.fromkeys([*(state.get("dropped_results") or ()), *dropped]) if one in present]
 
 
+def _with(request: ModelCall, messages: list[AnyMessage]) -> ModelCall:
+    return request if messages is request.messages else request.override(messages=messages)
+
+
 def _told(compacted: Compacted, state: ThreadState) -> list[AnyMessage]:
+    if not state.get("summary_text") and not compacted.update:
+        return compacted.messages
     told = summary_message({**state, **compacted.update}, {message.id for message in compacted.messages})
     return compacted.messages if told is None else [told, *compacted.messages]
 

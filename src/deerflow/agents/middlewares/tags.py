@@ -1,6 +1,7 @@
 """The tags by which the harness speaks to the model, and how nobody else gets to use them."""
 
 import re
+from functools import lru_cache
 
 from langchain_core.messages import HumanMessage, SystemMessage
 
@@ -24,6 +25,7 @@ FRAMEWORK_TAGS = (
 )
 """Tags that carry weight in our prompts; all other markup in a message is the writer's own business."""
 
+MAX_REMEMBERED = 128
 _FORGED = re.compile(
     rf"<(?=\s*/?\s*(?:{'|'.join(map(re.escape, FRAMEWORK_TAGS))})(?![\w-])|\|[\w-]{{1,40}}\|>)", re.IGNORECASE
 )
@@ -34,8 +36,9 @@ def neutralise(text: str) -> str:
     return _FORGED.sub("&lt;", text) if "<" in text else text
 
 
+@lru_cache(maxsize=MAX_REMEMBERED)
 def reminder(text: str) -> HumanMessage:
-    """Return a message in which the harness speaks; it is part of one request and never stored."""
+    """Return a message in which the harness speaks; it is part of requests and never stored."""
     return HumanMessage(
         f"<system-reminder>\n{text}\n</system-reminder>", additional_kwargs={"hide_from_ui": True}
     )
@@ -46,5 +49,11 @@ def extended(prompt: SystemMessage | None, text: str) -> SystemMessage:
     if prompt is None:
         return SystemMessage(text)
     if isinstance(prompt.content, str):
-        return SystemMessage(f"{prompt.content}\n\n{text}")
+        return _joined(prompt.content, text)
     return SystemMessage([*prompt.content, {"type": "text", "text": text}])
+
+
+@lru_cache(maxsize=MAX_REMEMBERED)
+def _joined(prompt: str, text: str) -> SystemMessage:
+    """Make the message once per prompt: it is the same before every call."""
+    return SystemMessage(f"{prompt}\n\n{text}")
