@@ -10,12 +10,13 @@ from typing import Any
 
 from deerflow.agents import StateReader
 from deerflow.config import LoadedSettings, Paths, Settings, SettingsSource
-from deerflow.domain import LEAD_AGENT, RunRecord, RunRequest, ThreadFolders
-from deerflow.errors import ConflictError, NotFoundError
+from deerflow.domain import LEAD_AGENT, RunRecord, RunRequest, RunStatus, Thread, ThreadFolders, new_id
+from deerflow.errors import ConflictError
 from deerflow.lead import LeadAgents, LeadRooms
 from deerflow.models import ModelFactory, discover, quiet_tracing
 from deerflow.runtime import Crew, RunManager, StreamBridge, ThreadStates, Worker
 from deerflow.runtime.answers import fit_answer
+from deerflow.runtime.copying import copy_thread
 from deerflow.sandbox import SandboxProvider, SelfTest, choose_users_root, create_sandbox_provider
 from deerflow.sandbox.tiers import tier_of
 from deerflow.skills import Skills
@@ -24,6 +25,9 @@ from deerflow.subagents import SubagentExecutor
 from deerflow.tools.acp import acp_tools
 
 logger = logging.getLogger(__name__)
+
+_LINGER_SECONDS = 5
+"""How long a thread that goes with its run can still be read."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -67,6 +71,8 @@ class DeerFlow:
             worker=worker,
             owner=owner,
             max_attempts=rooms.loaded.settings.runs.max_attempts,
+            grace_seconds=rooms.loaded.settings.run_ownership.grace_seconds,
+            after_run=self._after_run,
         )
         self.state = ThreadStates(StateReader(storage.checkpoints))
 
@@ -136,7 +142,7 @@ class DeerFlow:
         """Admit and start a run, with the settings as they are now."""
         await self.refresh()
         if request.assistant_id != LEAD_AGENT:
-            raise NotFoundError("assistant", request.assistant_id)
+            await self.storage.assistants.get(request.assistant_id, request.user_id)
         if request.options.model_name is not None:
             self.models.get(request.options.model_name)  # unknown: refused before anything is stored
         return await self.runs.create_or_reject(await fit_answer(self.state, request))
@@ -166,9 +172,21 @@ class DeerFlow:
         titles = [part["title"] for part in parts if part.get("title")]
         await self.storage.threads.update(thread_id, title=titles[-1] if titles else None)
 
+    async def is_busy(self, thread_id: str) -> bool:
+        """Tell whether a run of the thread is under way or waits for its turn."""
+        for status in (RunStatus.RUNNING, RunStatus.PENDING):
+            if await self.runs.of_thread(thread_id, status=status, limit=1):
+                return True
+        return False
+
+    async def copy_thread(self, thread: Thread) -> Thread:
+        """Return a new thread with the same conversation and files."""
+        folders = (self.folders(thread.user_id, name) for name in (thread.id, new_id()))
+        return await copy_thread(self.storage, thread, *folders)
+
     async def delete_thread(self, thread_id: str, user_id: str) -> None:
         """Delete a thread with its runs, checkpoints and files."""
-        if any(not run.status.is_terminal for run in await self.runs.of_thread(thread_id, limit=5)):
+        if await self.is_busy(thread_id):
             raise ConflictError(f"thread {thread_id} has a run in flight; cancel it first")
         await self.storage.threads.delete(thread_id)
         self._bridge.forget(thread_id)
@@ -204,6 +222,11 @@ class DeerFlow:
             self.folders(run.user_id, run.thread_id).acp_workspace.mkdir(parents=True, exist_ok=True)
         agent = rooms.agents.get(run.request.options)
         return Crew(rooms.loaded.settings, agent, self._sandboxes, self._executor.finish)
+
+    async def _after_run(self, run: RunRecord) -> None:
+        if run.request.deletes_thread:
+            await asyncio.sleep(_LINGER_SECONDS)
+            await self.delete_thread(run.thread_id, run.user_id)
 
     async def _test_sandbox(self) -> None:
         tested = await self.test_sandbox()

@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from deerflow.config import Settings
 from deerflow.domain import RunOptions, ThreadFolders
 from deerflow.sandbox import Sandbox
+from deerflow.storage import EffectState
 
 Publish = Callable[[Mapping[str, Any]], None]
 """Sends a `custom` event up to the people watching; its `type` says what it is."""
@@ -14,6 +15,16 @@ Publish = Callable[[Mapping[str, Any]], None]
 
 def _nobody(event: Mapping[str, Any]) -> None:
     """Publish to nobody: for agents that run outside a run."""
+
+
+class Effects(Protocol):
+    """Where tool calls that change something announce themselves."""
+
+    async def start(self, call: bytes) -> EffectState | None:
+        """Return once the call may run; with what an earlier attempt left of it."""
+
+    def finish(self, call: bytes) -> None:
+        """Note that the call is done."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,5 +48,7 @@ class RunContext:
     publish: Publish = _nobody
     publish_update: Publish = _nobody
     """Sends an `updates` event, as if a node of the graph had reported it."""
+    effects: Effects | None = None
+    """None outside a run: nothing is resumed there."""
     extra: Mapping[str, Any] = field(default_factory=dict)
     """Context keys of the client that the house has no word for."""

@@ -35,6 +35,15 @@ class StateReader:
             checkpointer=checkpointer,
         )
 
+    def graph(self, *, xray: bool | int = False) -> dict[str, Any]:
+        """Return the nodes and edges that all agents have."""
+        return self._graph.get_graph(xray=xray).to_json()
+
+    def schemas(self) -> dict[str, Any]:
+        """Return the shapes of input, output and context, as JSON schemas."""
+        shapes = {"input": self._graph.get_input_jsonschema(), "output": self._graph.get_output_jsonschema()}
+        return {f"{name}_schema": shape for name, shape in shapes.items()}
+
     async def state(self, config: RunnableConfig, *, subgraphs: bool = False) -> StateSnapshot:
         """Return the state at `config`: the thread's latest, or that of its `checkpoint_id`."""
         return await self._graph.aget_state(config, subgraphs=subgraphs)

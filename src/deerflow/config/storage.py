@@ -59,6 +59,13 @@ class RunSettings(Section):
         ge=1,
         description="How often a run is taken up again after its worker died, before it ends in error.",
     )
+    snapshot_max_bytes: int = Field(
+        64 * 1024 * 1024,
+        ge=0,
+        description="Up to this size a thread's files are kept before a run changes them, so that a rollback "
+        "can put them back; 0: only an empty one.",
+    )
+    snapshots_kept: int = Field(20, ge=1, description="How many such snapshots of a thread are kept.")
     retention_days: float | None = Field(
         None, gt=0, description="Days that the events of an ended run are kept; absent: for good."
     )

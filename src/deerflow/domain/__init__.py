@@ -1,5 +1,6 @@
 """The words of the house: thread, run, event."""
 
+from deerflow.domain.assistants import Assistant
 from deerflow.domain.events import END, StreamEvent, seq_of
 from deerflow.domain.ids import DEFAULT_USER, folder_name, is_thread_id, new_id
 from deerflow.domain.runs import (
@@ -19,6 +20,7 @@ __all__ = [
     "DEFAULT_USER",
     "END",
     "LEAD_AGENT",
+    "Assistant",
     "CancelAction",
     "DisconnectMode",
     "MultitaskStrategy",

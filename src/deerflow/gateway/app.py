@@ -13,7 +13,18 @@ from deerflow.gateway.errors import handle_errors
 from deerflow.gateway.guard import LocalGuard
 from deerflow.gateway.limits import BodyLimit
 from deerflow.gateway.page import serve_page
-from deerflow.gateway.routers import about, compact, files, runs, states, tasks, threads
+from deerflow.gateway.routers import (
+    about,
+    assistants,
+    compact,
+    files,
+    following,
+    runs,
+    states,
+    store,
+    tasks,
+    threads,
+)
 
 PREFIXES = ("/api", "/api/langgraph")
 """LangGraph's clients are pointed at the second, which DeerFlow 2 needed a proxy for."""
@@ -61,7 +72,18 @@ def create_app(
 def _add_routes(app: FastAPI) -> None:
     app.include_router(about.root_router)
     api = APIRouter()
-    for room in (about, threads, states, runs, files, tasks, compact):
+    for room in (
+        about,
+        assistants,
+        threads,
+        states,
+        runs,
+        following,
+        store,
+        files,
+        tasks,
+        compact,
+    ):
         api.include_router(room.router)
     app.include_router(api, prefix=PREFIXES[0])
     app.include_router(api, prefix=PREFIXES[1], include_in_schema=False)

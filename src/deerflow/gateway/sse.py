@@ -33,12 +33,19 @@ class EventStream(Response):
         modes: frozenset[str],
         headers: Mapping[str, str],
         on_leave: Callable[[], Awaitable[object]] | None = None,
+        is_endless: bool = False,
     ) -> None:
-        """Args: `on_leave` is called when the reader goes before the end."""
+        """Answer with batches of events.
+
+        Args:
+            on_leave: Called when the reader goes before the end.
+            is_endless: The end of a run is not the end of the stream.
+        """
         super().__init__(headers={**_HEADERS, **headers})
         self._batches = batches
         self._modes = modes
         self._on_leave = on_leave
+        self._is_endless = is_endless
 
     @override
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -64,7 +71,7 @@ class EventStream(Response):
                 body = HEARTBEAT
             if body:
                 await send({"type": "http.response.body", "body": body, "more_body": True})
-            if batch and batch[-1].kind == END:
+            if batch and batch[-1].kind == END and not self._is_endless:
                 break
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 

@@ -7,6 +7,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstr
 
 from deerflow.domain import (
     LEAD_AGENT,
+    Assistant,
     DisconnectMode,
     MultitaskStrategy,
     RunOptions,
@@ -20,6 +21,7 @@ StreamMode = Literal[
 ]
 _OPTION_NAMES = frozenset(RunOptions.__dataclass_fields__)
 _MOST_DEFAULT_STEPS = 100
+MOST_DELAY_SECONDS = 366 * 24 * 3600
 
 
 def _as_list(value: Any) -> Any:
@@ -45,23 +47,43 @@ class RunCreate(BaseModel):
     stream_subgraphs: bool = False
     on_disconnect: DisconnectMode | None = None
     multitask_strategy: MultitaskStrategy | None = None
-    # Accepted because LangGraph's clients send them; runs are always resumable and always durable.
-    stream_resumable: bool | None = None
     durability: Literal["sync", "async", "exit"] | None = None
     checkpoint_during: bool | None = None
+    after_seconds: float | None = Field(None, ge=0, le=MOST_DELAY_SECONDS, allow_inf_nan=False)
     if_not_exists: Literal["create", "reject"] | None = None
     on_completion: Literal["delete", "keep"] | None = None
+    # Accepted because LangGraph's clients send them; runs are always resumable.
+    stream_resumable: bool | None = None
+    strict_resume: bool | None = None
     feedback_keys: list[str] | None = None
     webhook: str | None = None
-    after_seconds: float | None = None
     langsmith_tracer: dict[str, Any] | None = None
 
-    def to_request(self, thread_id: str, user_id: str, *, most_steps: int) -> RunRequest:
-        """Return the request as the house knows it."""
+    def to_request(
+        self,
+        thread_id: str,
+        user_id: str,
+        *,
+        most_steps: int,
+        idempotency_key: str | None = None,
+        defaults: Assistant | None = None,
+        is_stateless: bool = False,
+    ) -> RunRequest:
+        """Return the request as the house knows it.
+
+        Args:
+            defaults: The assistant whose config and context count where the request says nothing.
+            is_stateless: The thread was made for this run; only such a thread may go with it.
+        """
         self._refuse_what_is_missing()
-        config = self.config or {}
+        config = {**(defaults.config if defaults else {}), **(self.config or {})}
         configurable = _mapping(config, "configurable")
-        context = {**configurable, **_mapping(config, "context"), **(self.context or {})}
+        context = {
+            **(_default_context(defaults) if defaults else {}),
+            **configurable,
+            **_mapping(config, "context"),
+            **(self.context or {}),
+        }
         return RunRequest(
             thread_id=thread_id,
             user_id=user_id,
@@ -79,6 +101,10 @@ class RunCreate(BaseModel):
             recursion_limit=_steps(config, most_steps),
             interrupt_before=_nodes(self.interrupt_before),
             interrupt_after=_nodes(self.interrupt_after),
+            durability=self._durability(),
+            after_seconds=self.after_seconds or None,
+            idempotency_key=idempotency_key,
+            deletes_thread=is_stateless and self.on_completion == "delete",
         )
 
     def thread_id(self) -> str | None:
@@ -91,19 +117,36 @@ class RunCreate(BaseModel):
         chosen = self.checkpoint_id or named or configurable.get("checkpoint_id")
         return str(chosen) if chosen else None
 
+    def _durability(self) -> Literal["sync", "async", "exit"]:
+        if self.durability is not None:
+            return self.durability
+        return "exit" if self.checkpoint_during is False else "async"
+
     def _refuse_what_is_missing(self) -> None:
-        if self.webhook or self.after_seconds:
-            name = "webhook" if self.webhook else "after_seconds"
-            raise InvalidInputError(f"'{name}' is not supported by this server; leave it out")
-        if "events" in (self.stream_mode or ()):
-            raise InvalidInputError(
-                "stream_mode 'events' is not supported; use 'updates' and 'messages-tuple'"
-            )
+        if self.webhook:
+            raise InvalidInputError("'webhook' is not supported by this server; leave it out")
         for metadata in (self.metadata or {}, _mapping(self.config or {}, "metadata")):
             if "auth_token" in metadata:
                 raise InvalidInputError(
                     "metadata must not carry auth_token: secrets do not belong into metadata"
                 )
+
+
+class StepUpdate(BaseModel):
+    """What one node wrote in a step of a thread from elsewhere."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    values: dict[str, Any] | list[dict[str, Any]] | None = None
+    as_node: str | None = None
+
+
+class Superstep(BaseModel):
+    """One step of a thread from elsewhere."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    updates: list[StepUpdate] = Field(max_length=100)
 
 
 class ThreadCreate(BaseModel):
@@ -115,6 +158,10 @@ class ThreadCreate(BaseModel):
     assistant_id: str | None = None
     metadata: dict[str, Any] | None = None
     if_exists: Literal["raise", "do_nothing"] | None = None
+    ttl: dict[str, Any] | float | None = None
+    """Accepted: threads stay until they are deleted."""
+    supersteps: list[Superstep] | None = Field(None, max_length=1000)
+    """Steps of a thread from elsewhere, to be taken in one after another."""
 
 
 class ThreadSearch(BaseModel):
@@ -127,6 +174,7 @@ class ThreadSearch(BaseModel):
     ids: list[str] | None = None
     limit: int = Field(100, ge=1, le=1000)
     offset: int = Field(0, ge=0)
+    extract: dict[str, str] | None = Field(None, max_length=10)
     status: Literal["idle", "busy", "interrupted", "error"] | None = None
     sort_by: Literal["thread_id", "status", "created_at", "updated_at"] | None = None
     sort_order: Literal["asc", "desc"] | None = None
@@ -139,6 +187,15 @@ class ThreadPatch(BaseModel):
     model_config = ConfigDict(extra="ignore")
 
     metadata: dict[str, Any] = {}
+
+
+class ThreadPrune(BaseModel):
+    """Threads to delete, or to strip of their past."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    thread_ids: list[str] = Field(max_length=1000)
+    strategy: Literal["delete", "keep_latest"] = "delete"
 
 
 class StateUpdate(BaseModel):
@@ -161,6 +218,18 @@ class HistoryQuery(BaseModel):
     before: str | dict[str, Any] | None = None
     metadata: dict[str, Any] | None = None
     checkpoint: dict[str, Any] | None = None
+    select: list[str] | None = None
+
+
+class StateQuery(BaseModel):
+    """Which state of a thread, and what of it."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    checkpoint: dict[str, Any] | str | None = None
+    subgraphs: bool = False
+    """Accepted: sub-agents have threads of their own."""
+    select: list[str] | None = None
 
 
 def _options(context: Mapping[str, Any]) -> RunOptions:
@@ -188,6 +257,10 @@ _OPTION_TYPES: dict[str, type] = {
     "agent_name": str,
     "is_bootstrap": bool,
 }
+
+
+def _default_context(assistant: Assistant) -> dict[str, Any]:
+    return {**_mapping(assistant.config, "configurable"), **assistant.context}
 
 
 def _extra_context(context: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,13 +1,13 @@
 """Threads, runs, states and models in the words of the contract: the same over HTTP and embedded."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 from langgraph.types import StateSnapshot
 
 from deerflow.config import ModelSettings
-from deerflow.domain import RunRecord, Thread
+from deerflow.domain import Assistant, RunRecord, Thread
 from deerflow.runtime.translate import visible_values
 
 
@@ -51,6 +51,27 @@ def run_out(run: RunRecord) -> dict[str, Any]:
         "stop_reason": run.stop_reason,
         "error": run.error,
         "attempt": run.attempt,
+    }
+
+
+def selected(shown: dict[str, Any], fields: Sequence[str] | None) -> dict[str, Any]:
+    """Return only the fields that a client asked for; all of them when it named none."""
+    return {key: value for key, value in shown.items() if key in fields} if fields else shown
+
+
+def assistant_out(assistant: Assistant) -> dict[str, Any]:
+    """Return an assistant as clients see it."""
+    return {
+        "assistant_id": assistant.id,
+        "graph_id": assistant.graph_id,
+        "name": assistant.name,
+        "description": assistant.description,
+        "config": dict(assistant.config),
+        "context": dict(assistant.context),
+        "metadata": dict(assistant.metadata),
+        "created_at": stamp(assistant.created_at),
+        "updated_at": stamp(assistant.updated_at),
+        "version": assistant.version,
     }
 
 

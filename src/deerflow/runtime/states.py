@@ -9,6 +9,7 @@ from langgraph.types import Overwrite, StateSnapshot
 from pydantic import TypeAdapter, ValidationError
 
 from deerflow.agents import StateReader, ThreadState
+from deerflow.domain import RunOptions
 from deerflow.errors import InvalidInputError
 from deerflow.runtime.inputs import parse_messages
 
@@ -26,6 +27,17 @@ class ThreadStates:
 
     def __init__(self, reader: StateReader) -> None:
         self._reader = reader
+
+    def graph(self, *, xray: bool | int = False) -> dict[str, Any]:
+        """Return the nodes and edges of the agents that write these states."""
+        return self._reader.graph(xray=xray)
+
+    def schemas(self) -> dict[str, Any]:
+        """Return the shapes of what agents take, give, remember and may be told, as JSON schemas."""
+        shapes = self._reader.schemas()
+        options = TypeAdapter(RunOptions).json_schema()
+        state = {"state_schema": shapes["output_schema"]}
+        return {**shapes, **state, "config_schema": options, "context_schema": options}
 
     async def latest(self, thread_id: str, *, checkpoint_id: str | None = None) -> StateSnapshot | None:
         """Return the state now, or at a checkpoint; None where there is none."""

@@ -13,7 +13,7 @@ GRAPH_MODE = {"messages-tuple": "messages"}
 EXTRA_MODES = ("tasks", "checkpoints", "debug")
 """Modes that are logged only for runs that ask for them."""
 
-CLIENT_MODES = frozenset({*LOGGED_MODES, "messages-tuple", *EXTRA_MODES})
+CLIENT_MODES = frozenset({*LOGGED_MODES, "messages-tuple", *EXTRA_MODES, "events"})
 
 ALWAYS_SENT = frozenset({"metadata", "error", "end"})
 
@@ -55,7 +55,7 @@ def visible_values(values: Any) -> Any:
 
 def is_wanted(kind: str, client_modes: frozenset[str]) -> bool:
     """Tell whether a reader of these modes gets events of this kind."""
-    mode = kind.partition("|")[0]
+    mode = kind.partition("|")[0].partition("/")[0]  # `messages/partial` is a form of `messages`
     if mode in ALWAYS_SENT or mode in client_modes:
         return True
     return mode == "messages" and "messages-tuple" in client_modes

@@ -4,46 +4,36 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from enum import StrEnum
-from typing import Any, cast
+from dataclasses import dataclass, replace
+from typing import Any
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver
-from langgraph.errors import GraphRecursionError
+from langgraph.errors import GraphDrained
 from langgraph.graph.state import CompiledStateGraph
 
 from deerflow.config import Paths, Settings
 from deerflow.context import RunContext
-from deerflow.domain import RunRecord, RunStatus, ThreadStatus
-from deerflow.errors import DeerFlowError, StaleAttemptError
-from deerflow.models import explain
-from deerflow.observability.logs import TRACE_ID, Redactor
+from deerflow.domain import RunRecord
+from deerflow.errors import DeerFlowError, RollbackWantedError, StaleAttemptError
+from deerflow.observability.logs import TRACE_ID
+from deerflow.runtime import ends
+from deerflow.runtime.effects import RunEffects
+from deerflow.runtime.graph_stream import Part, graph_parts
+from deerflow.runtime.handle import RunHandle, Stop
 from deerflow.runtime.inputs import graph_input
+from deerflow.runtime.restore import restore
 from deerflow.runtime.run_log import RunLog
+from deerflow.runtime.snapshots import SnapshotStore
 from deerflow.runtime.stream_bridge import StreamBridge
 from deerflow.runtime.tally import Tally
-from deerflow.runtime.translate import graph_modes, translate
+from deerflow.runtime.translate import translate
 from deerflow.sandbox import SandboxProvider
 from deerflow.storage.base import LogBatch, RunEnd, Storage, fence
 
 logger = logging.getLogger(__name__)
 
 Graph = CompiledStateGraph[Any, Any, Any, Any]
-_LONGEST_ERROR = 2000
-_REDACT = Redactor()
-"""A provider may repeat the key that it refuses; everybody who follows the run would read it."""
-
-
-class Stop(StrEnum):
-    """Why a run in progress is told to stop."""
-
-    INTERRUPT = "interrupt"
-    TIMEOUT = "timeout"
-    HANDOVER = "handover"
-    """This process goes away; another one goes on with the run."""
-    LOST = "lost"
-    """Another process already has the run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,40 +58,56 @@ class Worker:
         self._paths = paths
         self._crew = crew
 
-    async def execute(self, run: RunRecord, log: RunLog, why_stopped: Callable[[], Stop | None]) -> None:
+    async def execute(self, run: RunRecord, log: RunLog, handle: RunHandle) -> None:
         """Drive a claimed `run` to its end; whatever happens, it is settled and its log ends."""
+        handle.has_started = True
         tally = Tally()
         TRACE_ID.set(run.id[:8])
         try:
             await self._bridge.begin(log, run)
-            await self._drive(run, log, tally)
-            end = _ended(RunStatus.SUCCESS, tally)
+            end = await self._drive(run, log, tally, handle)
         except asyncio.CancelledError:  # this is the task's root: nothing above waits for it
-            stop = why_stopped() or Stop.HANDOVER
+            stop = handle.stop or Stop.HANDOVER
             if stop in (Stop.HANDOVER, Stop.LOST):
-                await asyncio.shield(self._bridge.abandon(log))
+                await asyncio.shield(self._hand_over(run, log))
                 return
-            end = _stopped(stop, tally)
-        except TimeoutError:
-            end = _stopped(Stop.TIMEOUT, tally)
-        except StaleAttemptError:
-            await asyncio.shield(self._bridge.abandon(log))
+            end = ends.stopped(stop, tally)
+        except (GraphDrained, StaleAttemptError):
+            await asyncio.shield(self._hand_over(run, log))
             return
         except Exception as error:
-            end = _failed(run, error, tally)
+            end = ends.failed(run, error, tally)
+        handle.is_settling = True
         await asyncio.shield(self._settle(run, log, end, tally))
 
-    async def _drive(self, run: RunRecord, log: RunLog, tally: Tally) -> None:
-        request = run.request
+    async def _drive(self, run: RunRecord, log: RunLog, tally: Tally, handle: RunHandle) -> RunEnd:
         log.publish("metadata", {"run_id": run.id, "thread_id": run.thread_id, "attempt": run.attempt})
+        if handle.stop is not None:
+            raise asyncio.CancelledError  # it was told before there was anything to cancel
         crew = self._crew(run)
+        limit = asyncio.timeout(crew.settings.runs.timeout_seconds)
+        try:
+            async with limit, self._borrowed(run, log, crew) as context:
+                config = _config(run)
+                values = await self._first_input(run, config)
+                parts = graph_parts(crew.agent, values, config, run.request, context, handle.control)
+                async for part in parts:
+                    _take_in(log, tally, run, part)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            return ends.stopped(Stop.TIMEOUT, tally)
+        return ends.finished(tally)
+
+    @asynccontextmanager
+    async def _borrowed(self, run: RunRecord, log: RunLog, crew: Crew) -> AsyncIterator[RunContext]:
+        """Lend a run everything that it gives back at its end."""
+        request = run.request
         folders = self._paths.thread(run.user_id, run.thread_id)
-        async with (
-            asyncio.timeout(crew.settings.runs.timeout_seconds),
-            crew.sandboxes.lend(folders) as sandbox,
-            _finished(crew, run),
-        ):
-            context = RunContext(
+        files = SnapshotStore(folders)
+        effects = RunEffects(log=self._storage.effects, run=run, files=files, settings=crew.settings.runs)
+        async with crew.sandboxes.lend(folders) as sandbox, _finished(crew, run, effects):
+            yield RunContext(
                 run_id=run.id,
                 thread_id=run.thread_id,
                 user_id=run.user_id,
@@ -114,27 +120,9 @@ class Worker:
                 is_interactive=request.is_interactive,
                 publish=lambda event: log.publish("custom", event),
                 publish_update=lambda update: log.publish("updates", update),
+                effects=effects,
                 extra=request.context,
             )
-            config = _config(run)
-            values = await self._first_input(run, config)
-            stream = crew.agent.astream(
-                values,
-                config,
-                context=context,
-                stream_mode=cast(Any, graph_modes(request.stream_modes)),
-                subgraphs=True,
-                durability="async",
-                interrupt_before=_nodes(request.interrupt_before),
-                interrupt_after=_nodes(request.interrupt_after),
-            )
-            async for part in stream:
-                namespace, mode, chunk = cast(tuple[tuple[str, ...], str, Any], part)
-                if namespace and not request.stream_subgraphs:
-                    continue
-                if mode == "updates" and not namespace:
-                    tally.add(chunk)
-                _publish(log, namespace, mode, chunk)
 
     async def _first_input(self, run: RunRecord, config: RunnableConfig) -> Any:
         """Return the run's input, or None when an earlier attempt already gave it to the graph."""
@@ -145,16 +133,21 @@ class Worker:
             config["configurable"]["checkpoint_ns"] = ""
         return graph_input(run.request)
 
-    async def _settle(self, run: RunRecord, log: RunLog, end: RunEnd, tally: Tally) -> None:
-        async def settle(last: LogBatch) -> None:
-            await self._storage.runs.settle(run.id, attempt=run.attempt, end=end, last=last)
-
+    async def _hand_over(self, run: RunRecord, log: RunLog) -> None:
+        """Let go of a run that goes on elsewhere, without a trace of an end."""
+        await self._bridge.abandon(log)
         try:
-            if end.error is not None:
-                log.publish("error", {"message": end.error, "name": end.stop_reason})
-            if tally.title:
-                await self._storage.threads.update(run.thread_id, title=tally.title, touch=False)
-            await self._bridge.publish_end(log, settle)
+            await self._storage.runs.release(run.id, attempt=run.attempt)
+        except DeerFlowError as error:
+            # It is taken up all the same, once this process is gone.
+            logger.warning("run %s could not be released: %s", run.id, error)
+
+    async def _settle(self, run: RunRecord, log: RunLog, end: RunEnd, tally: Tally) -> None:
+        try:
+            try:
+                await self._finish(run, log, end, tally)
+            except RollbackWantedError:
+                await self._finish(run, log, ends.stopped(Stop.ROLLBACK, tally), tally)
         except StaleAttemptError:
             logger.warning("run %s was taken over while it ended here", run.id)
             await self._bridge.abandon(log)
@@ -163,16 +156,56 @@ class Worker:
             logger.exception("run %s could not be settled", run.id)
             await self._bridge.abandon(log)
 
+    async def _finish(self, run: RunRecord, log: RunLog, end: RunEnd, tally: Tally) -> None:
+        if end.rolls_back:
+            end = replace(end, error=await self._put_files_back(run))
+            log.publish("custom", {"type": ends.ROLLED_BACK, "files_kept": end.error})
+        elif end.error is not None:
+            log.publish("error", {"message": end.error, "name": end.stop_reason})
+        if tally.title and not end.rolls_back:
+            await self._storage.threads.update(run.thread_id, title=tally.title, touch=False)
+
+        async def settle(last: LogBatch) -> None:
+            await self._storage.runs.settle(run.id, attempt=run.attempt, end=end, last=last)
+
+        await self._bridge.publish_end(log, settle)
+
+    async def _put_files_back(self, run: RunRecord) -> str | None:
+        """Undo what a run did to the thread's files; return why not, when that is not possible."""
+        store = SnapshotStore(self._paths.thread(run.user_id, run.thread_id))
+        return await asyncio.to_thread(_restored, store, run.id)
+
+
+def _restored(store: SnapshotStore, run_id: str) -> str | None:
+    snapshot = store.find(run_id)
+    if snapshot is None:
+        return None  # no tool that changes anything was called, or snapshots are switched off
+    if snapshot.problem is not None:
+        return f"The conversation was put back, but the files stay as they are: {snapshot.problem}."
+    try:
+        failed = restore(store, snapshot)
+    except OSError as error:
+        return f"The conversation was put back, but not the files: {error.strerror}."
+    if failed:
+        return f"The conversation was put back, and all files but {len(failed)}: {', '.join(failed[:5])}."
+    return None
+
 
 @asynccontextmanager
-async def _finished(crew: Crew, run: RunRecord) -> AsyncIterator[None]:
+async def _finished(crew: Crew, run: RunRecord, effects: RunEffects) -> AsyncIterator[None]:
     try:
         yield
     finally:
         await crew.finish(run.id)
+        await effects.aclose()
 
 
-def _publish(log: RunLog, namespace: tuple[str, ...], mode: str, chunk: Any) -> None:
+def _take_in(log: RunLog, tally: Tally, run: RunRecord, part: Part) -> None:
+    namespace, mode, chunk = part
+    if namespace and not run.request.stream_subgraphs:
+        return
+    if mode == "updates" and not namespace:
+        tally.add(chunk)
     happening = translate(namespace, mode, chunk)
     if happening is None:
         return
@@ -196,53 +229,3 @@ async def _has_begun(checkpoints: BaseCheckpointSaver[Any], run: RunRecord) -> b
     head = await checkpoints.aget_tuple({"configurable": {"thread_id": run.thread_id}})
     metadata: Mapping[str, Any] = head.metadata if head is not None else {}
     return metadata.get("run_id") == run.id
-
-
-def _nodes(names: Any) -> Any:
-    return names if names == "*" else list(names) or None
-
-
-def _ended(status: RunStatus, tally: Tally, **more: Any) -> RunEnd:
-    waiting = ThreadStatus.INTERRUPTED if tally.is_waiting else ThreadStatus.IDLE
-    return RunEnd(
-        status=status,
-        thread_status=more.pop("thread_status", waiting),
-        usage=tally.usage,
-        message_count=tally.message_count,
-        **more,
-    )
-
-
-def _stopped(stop: Stop, tally: Tally) -> RunEnd:
-    if stop is Stop.TIMEOUT:
-        return _ended(
-            RunStatus.TIMEOUT,
-            tally,
-            thread_status=ThreadStatus.ERROR,
-            error="The run took longer than runs.timeout_seconds allows; what it did so far is kept.",
-            stop_reason="RunTimeout",
-        )
-    return _ended(RunStatus.INTERRUPTED, tally, thread_status=ThreadStatus.INTERRUPTED)
-
-
-def _failed(run: RunRecord, error: Exception, tally: Tally) -> RunEnd:
-    match error:
-        case GraphRecursionError():
-            text = (
-                f"The agent used all {run.request.recursion_limit} steps of this run without finishing. "
-                "What it did so far is kept: send another message to go on, or raise config.recursion_limit."
-            )
-        case DeerFlowError():
-            text = str(error)
-        case _ if (told := explain(error)) is not None:
-            text = str(told)
-        case _:
-            logger.exception("run %s failed", run.id, exc_info=error)
-            text = f"The run failed unexpectedly ({type(error).__name__}); the server's log says why."
-    return _ended(
-        RunStatus.ERROR,
-        tally,
-        thread_status=ThreadStatus.ERROR,
-        error=_REDACT(text)[:_LONGEST_ERROR],
-        stop_reason=type(error).__name__,
-    )

@@ -2,6 +2,8 @@
 
 from deerflow.storage.base import (
     FENCE,
+    AssistantQuery,
+    AssistantStore,
     EffectLog,
     EffectState,
     EventLog,
@@ -20,6 +22,8 @@ from deerflow.storage.owners import LEASE_SECONDS, OwnerLock
 __all__ = [
     "FENCE",
     "LEASE_SECONDS",
+    "AssistantQuery",
+    "AssistantStore",
     "EffectLog",
     "EffectState",
     "EventLog",

@@ -7,6 +7,7 @@ from pathlib import Path
 from deerflow.config import DatabaseSettings, Paths
 from deerflow.errors import ConfigError
 from deerflow.storage.base import Storage
+from deerflow.storage.sqlite.assistants import SqliteAssistantStore
 from deerflow.storage.sqlite.effects import SqliteEffectLog
 from deerflow.storage.sqlite.engine import Engine
 from deerflow.storage.sqlite.events import SqliteEventLog
@@ -26,6 +27,7 @@ async def open_storage(settings: DatabaseSettings, paths: Paths) -> AsyncIterato
             runs=SqliteRunStore(engine),
             events=SqliteEventLog(engine),
             effects=SqliteEffectLog(engine),
+            assistants=SqliteAssistantStore(engine),
             checkpoints=SqliteSaver(engine),
             store=SqliteStore(engine),
         )

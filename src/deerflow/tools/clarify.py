@@ -116,7 +116,13 @@ class ClarificationArguments(BaseModel):
         }
 
 
-@tool_of("ask_clarification", ClarificationArguments, return_direct=True, with_artifact=True)
+@tool_of(
+    "ask_clarification",
+    ClarificationArguments,
+    return_direct=True,
+    with_artifact=True,
+    is_safe_to_repeat=True,
+)
 async def ask_clarification_tool(
     *,
     question: str,

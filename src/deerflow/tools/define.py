@@ -16,10 +16,17 @@ Runtime = ToolRuntime[RunContext, Any]
 """What a tool gets beside its arguments: the run's context, the state and the call's id."""
 
 MAX_PATH_CHARS = 4096
+SAFE_TO_REPEAT = "is_safe_to_repeat"
+"""The key of a tool's metadata that says: calling it twice is as good as once."""
 
 
 def tool_of(
-    name: str, arguments: type[BaseModel], *, return_direct: bool = False, with_artifact: bool = False
+    name: str,
+    arguments: type[BaseModel],
+    *,
+    return_direct: bool = False,
+    with_artifact: bool = False,
+    is_safe_to_repeat: bool = False,
 ) -> Callable[[Callable[..., Awaitable[Any]]], BaseTool]:
     """Make a tool of an async function whose docstring is what the model reads about it.
 
@@ -27,6 +34,7 @@ def tool_of(
         arguments: What the model may send; the function also takes `runtime`.
         return_direct: The agent's turn ends after the tool.
         with_artifact: The function returns the text and an artifact for the people watching.
+        is_safe_to_repeat: It changes nothing by itself, so a crash in the middle does no harm.
     """
 
     def build(function: Callable[..., Awaitable[Any]]) -> BaseTool:
@@ -46,6 +54,7 @@ def tool_of(
             response_format="content_and_artifact" if with_artifact else "content",
             handle_tool_error=True,
             handle_validation_error=_explain,
+            metadata={SAFE_TO_REPEAT: True} if is_safe_to_repeat else None,
         )
 
     return build

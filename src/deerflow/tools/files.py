@@ -67,14 +67,14 @@ class StrReplaceArguments(Described):
     replace_all: bool = Field(False, description="Replace every occurrence instead of the only one.")
 
 
-@tool_of("ls", LsArguments)
+@tool_of("ls", LsArguments, is_safe_to_repeat=True)
 async def ls_tool(*, description: str, path: str, runtime: Runtime) -> str:
     """List a folder two levels deep; folders end with a slash."""
     entries = await runtime.context.sandbox.list_dir(path, max_depth=2)
     return _lines_within(entries, runtime.context.settings.sandbox.ls_output_max_chars) or "(empty)"
 
 
-@tool_of("glob", GlobArguments)
+@tool_of("glob", GlobArguments, is_safe_to_repeat=True)
 async def glob_tool(
     *, description: str, pattern: str, path: str, include_dirs: bool, max_results: int, runtime: Runtime
 ) -> str:
@@ -88,7 +88,7 @@ async def glob_tool(
     return "\n".join(found) + (f"\n[Only the first {len(found)} are shown.]" if has_more else "")
 
 
-@tool_of("grep", GrepArguments)
+@tool_of("grep", GrepArguments, is_safe_to_repeat=True)
 async def grep_tool(
     *,
     description: str,
@@ -111,7 +111,7 @@ async def grep_tool(
     return "\n".join(lines) + (f"\n[Only the first {len(lines)} matches are shown.]" if has_more else "")
 
 
-@tool_of("read_file", ReadFileArguments)
+@tool_of("read_file", ReadFileArguments, is_safe_to_repeat=True)
 async def read_file_tool(
     *, description: str, path: str, start_line: int | None, end_line: int | None, runtime: Runtime
 ) -> str:

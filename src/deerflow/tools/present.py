@@ -27,7 +27,7 @@ class PresentFilesArguments(BaseModel):
     )
 
 
-@tool_of("present_files", PresentFilesArguments)
+@tool_of("present_files", PresentFilesArguments, is_safe_to_repeat=True)
 async def present_files_tool(*, filepaths: list[str], runtime: Runtime) -> Command[Any]:
     """Show finished files to the user, who sees nothing that was not presented.
 

@@ -24,7 +24,7 @@ class ViewImageArguments(BaseModel):
     image_path: VirtualPath = Field(description="The image (jpg, png, webp or gif), as an absolute path.")
 
 
-@tool_of("view_image", ViewImageArguments)
+@tool_of("view_image", ViewImageArguments, is_safe_to_repeat=True)
 async def view_image_tool(*, image_path: str, runtime: Runtime) -> Command[Any]:
     """Look at an image below /mnt/user-data. You see it in the next message. Images on the web must be
     downloaded first.

@@ -1,21 +1,16 @@
 """What this server is and has: health, models, features, assistants, the default user."""
 
 from importlib.metadata import version
-from typing import Any
 
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from deerflow.domain import DEFAULT_USER, LEAD_AGENT
-from deerflow.errors import NotFoundError
+from deerflow.domain import DEFAULT_USER
 from deerflow.gateway.deps import House, json_response
 from deerflow.runtime.shapes import model_out
 
 router = APIRouter(tags=["about"])
 root_router = APIRouter(tags=["about"])
-
-_EPOCH = "2026-01-01T00:00:00+00:00"
-"""The built-in assistant was not created at any moment; clients want one."""
 
 
 @root_router.get("/health")
@@ -34,7 +29,8 @@ async def ok() -> Response:
 @router.get("/info")
 async def info() -> Response:
     """Return the version and what kind of server this is."""
-    return json_response({"version": version("deerflow"), "flags": {"assistants": True, "crons": False}})
+    flags = {"assistants": True, "crons": False, "store": True}
+    return json_response({"version": version("deerflow"), "flags": flags})
 
 
 @router.get("/models")
@@ -64,33 +60,6 @@ async def features(house: House) -> Response:
     )
 
 
-@router.post("/assistants/search")
-async def search_assistants() -> Response:
-    """List the assistants."""
-    return json_response([_lead_assistant()])
-
-
-@router.get("/assistants/{assistant_id}")
-async def get_assistant(assistant_id: str) -> Response:
-    """Return an assistant."""
-    return json_response(_assistant(assistant_id))
-
-
-@router.get("/assistants/{assistant_id}/graph")
-async def assistant_graph(assistant_id: str) -> Response:
-    """Return an assistant's graph; its inside is nobody's contract."""
-    return json_response({"graph_id": _assistant(assistant_id)["graph_id"], "nodes": [], "edges": []})
-
-
-@router.get("/assistants/{assistant_id}/schemas")
-async def assistant_schemas(assistant_id: str) -> Response:
-    """Return the shapes that an assistant takes and gives."""
-    schemas: dict[str, Any] = {
-        f"{name}_schema": {} for name in ("input", "output", "state", "config", "context")
-    }
-    return json_response({"graph_id": _assistant(assistant_id)["graph_id"], **schemas})
-
-
 @router.get("/v1/auth/me")
 async def me() -> Response:
     """Return the user that acts when nobody has to log in."""
@@ -115,24 +84,3 @@ async def setup_status() -> Response:
 async def providers() -> Response:
     """List the identity providers: none without login."""
     return json_response({"providers": []})
-
-
-def _assistant(assistant_id: str) -> dict[str, Any]:
-    if assistant_id != LEAD_AGENT:
-        raise NotFoundError("assistant", assistant_id)
-    return _lead_assistant()
-
-
-def _lead_assistant() -> dict[str, Any]:
-    return {
-        "assistant_id": LEAD_AGENT,
-        "graph_id": LEAD_AGENT,
-        "name": LEAD_AGENT,
-        "description": "Plans, delegates, works with files and a shell, and answers.",
-        "config": {},
-        "context": {},
-        "metadata": {"created_by": "system"},
-        "created_at": _EPOCH,
-        "updated_at": _EPOCH,
-        "version": 1,
-    }

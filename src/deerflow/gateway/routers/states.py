@@ -8,42 +8,44 @@ from starlette.responses import Response
 from deerflow.app import DeerFlow
 from deerflow.errors import ConflictError, InvalidInputError, NotFoundError
 from deerflow.gateway.deps import CurrentUser, House, ThreadPath, json_response, owned_thread
-from deerflow.gateway.wire import HistoryQuery, StateUpdate
-from deerflow.runtime.shapes import empty_state, state_out
+from deerflow.gateway.wire import HistoryQuery, StateQuery, StateUpdate
+from deerflow.runtime.shapes import empty_state, selected, state_out
 
 router = APIRouter(tags=["state"])
 
+Selection = Annotated[list[str] | None, Query()]
+
 
 @router.get("/threads/{thread_id}/state")
-async def get_state(thread_id: ThreadPath, user: CurrentUser, house: House) -> Response:
+async def get_state(
+    thread_id: ThreadPath, user: CurrentUser, house: House, select: Selection = None
+) -> Response:
     """Return the thread's state."""
     await owned_thread(house, thread_id, user)
-    return await _state(house, thread_id, None)
+    return await _state(house, thread_id, None, select)
 
 
 @router.get("/threads/{thread_id}/state/{checkpoint_id}")
 async def get_state_at(
-    thread_id: ThreadPath, checkpoint_id: str, user: CurrentUser, house: House
+    thread_id: ThreadPath, checkpoint_id: str, user: CurrentUser, house: House, select: Selection = None
 ) -> Response:
     """Return the thread's state at a checkpoint."""
     await owned_thread(house, thread_id, user)
-    return await _state(house, thread_id, checkpoint_id)
+    return await _state(house, thread_id, checkpoint_id, select)
 
 
 @router.post("/threads/{thread_id}/state/checkpoint")
-async def post_state_at(
-    thread_id: ThreadPath, body: dict[str, Any], user: CurrentUser, house: House
-) -> Response:
+async def post_state_at(thread_id: ThreadPath, body: StateQuery, user: CurrentUser, house: House) -> Response:
     """Return the thread's state at a checkpoint that is named in the body."""
     await owned_thread(house, thread_id, user)
-    return await _state(house, thread_id, _checkpoint_id(body.get("checkpoint")))
+    return await _state(house, thread_id, _checkpoint_id(body.checkpoint), body.select)
 
 
 @router.post("/threads/{thread_id}/state")
 async def update_state(thread_id: ThreadPath, body: StateUpdate, user: CurrentUser, house: House) -> Response:
     """Set values in the thread's state: what is sent replaces what was there."""
     await owned_thread(house, thread_id, user)
-    if any(not run.status.is_terminal for run in await house.runs.of_thread(thread_id, limit=5)):
+    if await house.is_busy(thread_id):
         raise ConflictError(f"thread {thread_id} has a run in flight; wait for it or cancel it first")
     checkpoint_id = body.checkpoint_id or _checkpoint_id(body.checkpoint)
     await house.update_state(thread_id, body.values, checkpoint_id=checkpoint_id, as_node=body.as_node)
@@ -76,16 +78,29 @@ async def _history(house: DeerFlow, thread_id: str, user: str, query: HistoryQue
     snapshots = await house.state.history(
         thread_id, limit=query.limit, before=before, metadata=query.metadata or None
     )
-    return json_response([state_out(snapshot) for snapshot in snapshots])
+    return json_response([_part(state_out(snapshot), query.select) for snapshot in snapshots])
 
 
-async def _state(house: DeerFlow, thread_id: str, checkpoint_id: str | None) -> Response:
+async def _state(
+    house: DeerFlow, thread_id: str, checkpoint_id: str | None, fields: list[str] | None = None
+) -> Response:
     snapshot = await house.state.latest(thread_id, checkpoint_id=checkpoint_id)
     if snapshot is None and checkpoint_id is not None:
         raise NotFoundError("checkpoint", checkpoint_id)
     if snapshot is None:
-        return json_response(empty_state(thread_id))
-    return json_response(state_out(snapshot))
+        return json_response(_part(empty_state(thread_id), fields))
+    return json_response(_part(state_out(snapshot), fields))
+
+
+def _part(state: dict[str, Any], fields: list[str] | None) -> dict[str, Any]:
+    """Return the fields that a client asked for; `values.key` is one value of the state."""
+    if not fields:
+        return state
+    chosen = selected(state, fields)
+    keys = [field.removeprefix("values.") for field in fields if field.startswith("values.")]
+    if keys and "values" not in chosen:
+        chosen["values"] = {key: state["values"][key] for key in keys if key in state["values"]}
+    return chosen
 
 
 def _checkpoint_id(checkpoint: Any) -> str | None:

@@ -1,22 +1,29 @@
 """Threads over HTTP: create, find, change, delete."""
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
+import orjson
 from fastapi import APIRouter
 from starlette.responses import Response
 
+from deerflow.app import DeerFlow
 from deerflow.domain import Thread, ThreadStatus, new_id
 from deerflow.errors import ConflictError, NotFoundError
 from deerflow.gateway.deps import CurrentUser, House, ThreadPath, json_response, owned_thread
-from deerflow.gateway.wire import ThreadCreate, ThreadPatch, ThreadSearch
-from deerflow.runtime import visible_values
-from deerflow.runtime.shapes import thread_out
+from deerflow.gateway.paths import Path, parse_path, value_at
+from deerflow.gateway.wire import ThreadCreate, ThreadPatch, ThreadPrune, ThreadSearch
+from deerflow.runtime import to_json, visible_values
+from deerflow.runtime.shapes import selected, thread_out
 from deerflow.storage.base import ThreadQuery
 
 router = APIRouter(tags=["threads"])
 
 PIN = "deerflow_pinned"
 """Pinning a thread says nothing about when it was used last."""
+_MOST_READ = 1000
+"""How many states one search by values reads at most."""
 
 
 @router.post("/threads")
@@ -26,6 +33,9 @@ async def create_thread(body: ThreadCreate, user: CurrentUser, house: House) -> 
         raise ConflictError(f"thread '{body.thread_id}' exists already")
     metadata = _own_metadata(body.metadata or {})
     thread = await house.storage.threads.create(body.thread_id or new_id(), user, metadata)
+    for step in body.supersteps or ():
+        for update in step.updates:
+            await house.update_state(thread.id, update.values, as_node=update.as_node)
     return json_response(thread_out(thread))
 
 
@@ -33,25 +43,48 @@ async def create_thread(body: ThreadCreate, user: CurrentUser, house: House) -> 
 async def search_threads(user: CurrentUser, house: House, body: ThreadSearch | None = None) -> Response:
     """List threads, last used first."""
     wish = body or ThreadSearch()
-    threads = await house.storage.threads.search(_query(wish, user))
-    return json_response([_selected(thread, wish.select) for thread in threads])
+    paths = {name: parse_path(path) for name, path in (wish.extract or {}).items()}
+    threads = await _found(house, wish, user)
+    return json_response([await _shown(house, thread, wish.select, paths) for thread in threads])
 
 
 @router.post("/threads/count")
 async def count_threads(user: CurrentUser, house: House, body: ThreadSearch | None = None) -> Response:
     """Count threads."""
-    return json_response(await house.storage.threads.count(_query(body or ThreadSearch(), user)))
+    wish = body or ThreadSearch()
+    if wish.values:
+        return json_response(len(await _with_values(house, wish, user)))
+    return json_response(await house.storage.threads.count(_query(wish, user)))
+
+
+@router.post("/threads/prune")
+async def prune_threads(body: ThreadPrune, user: CurrentUser, house: House) -> Response:
+    """Delete threads, or the past of threads: all their states but the latest."""
+    owned = [await owned_thread(house, thread_id, user) for thread_id in dict.fromkeys(body.thread_ids)]
+    for thread in owned:
+        if await house.is_busy(thread.id):
+            raise ConflictError(f"thread {thread.id} has a run in flight; cancel it first")
+    if body.strategy == "keep_latest":
+        await house.storage.checkpoints.aprune([thread.id for thread in owned], strategy="keep_latest")
+    else:
+        for thread in owned:
+            await house.delete_thread(thread.id, user)
+    return json_response({"pruned_count": len(owned)})
+
+
+@router.post("/threads/{thread_id}/copy")
+async def copy_thread(thread_id: ThreadPath, user: CurrentUser, house: House) -> Response:
+    """Return a new thread with the same conversation and files."""
+    thread = await owned_thread(house, thread_id, user)
+    if await house.is_busy(thread_id):
+        raise ConflictError(f"thread {thread_id} has a run in flight; wait for it or cancel it first")
+    return json_response(await _with_state(house, await house.copy_thread(thread)))
 
 
 @router.get("/threads/{thread_id}")
 async def get_thread(thread_id: ThreadPath, user: CurrentUser, house: House) -> Response:
     """Return a thread with its values."""
-    thread = await owned_thread(house, thread_id, user)
-    snapshot = await house.state.latest(thread_id)
-    shown = thread_out(thread, visible_values(snapshot.values) if snapshot else None)
-    if snapshot is not None:
-        shown["interrupts"] = {task.id: list(task.interrupts) for task in snapshot.tasks if task.interrupts}
-    return json_response(shown)
+    return json_response(await _with_state(house, await owned_thread(house, thread_id, user)))
 
 
 @router.patch("/threads/{thread_id}")
@@ -69,6 +102,46 @@ async def delete_thread(thread_id: ThreadPath, user: CurrentUser, house: House) 
     await owned_thread(house, thread_id, user)
     await house.delete_thread(thread_id, user)
     return json_response({"success": True, "message": f"thread {thread_id} is deleted"})
+
+
+async def _with_state(house: DeerFlow, thread: Thread) -> dict[str, Any]:
+    snapshot = await house.state.latest(thread.id)
+    shown = thread_out(thread, visible_values(snapshot.values) if snapshot else None)
+    if snapshot is not None:
+        shown["interrupts"] = {task.id: list(task.interrupts) for task in snapshot.tasks if task.interrupts}
+    return shown
+
+
+async def _found(house: DeerFlow, wish: ThreadSearch, user: str) -> list[Thread]:
+    if not wish.values:
+        return await house.storage.threads.search(_query(wish, user))
+    matching = await _with_values(house, wish, user)
+    return matching[wish.offset : wish.offset + wish.limit]
+
+
+async def _with_values(house: DeerFlow, wish: ThreadSearch, user: str) -> list[Thread]:
+    """Return the threads whose state has these values; states are in no index, so this reads them."""
+    query = replace(_query(wish, user), limit=_MOST_READ, offset=0)
+    wanted = wish.values or {}
+    found = []
+    for thread in await house.storage.threads.search(query):
+        values = (await _with_state(house, thread))["values"]
+        plain = orjson.loads(to_json({key: values.get(key) for key in wanted}))
+        if plain == wanted:
+            found.append(thread)
+    return found
+
+
+async def _shown(
+    house: DeerFlow, thread: Thread, fields: list[str] | None, paths: Mapping[str, Path]
+) -> dict[str, Any]:
+    needs_state = bool(paths) or {"values", "interrupts"} & set(fields or ())
+    shown = await _with_state(house, thread) if needs_state else thread_out(thread)
+    chosen = selected(shown, fields)
+    if paths:
+        plain = orjson.loads(to_json(shown))
+        chosen["extracted"] = {name: value_at(plain, path) for name, path in paths.items()}
+    return chosen
 
 
 async def _exists(house: House, thread_id: str) -> bool:
@@ -90,11 +163,6 @@ def _query(body: ThreadSearch, user: str) -> ThreadQuery:
         sort_by=body.sort_by or "updated_at",
         descending=body.sort_order != "asc",
     )
-
-
-def _selected(thread: Thread, fields: list[str] | None) -> dict[str, Any]:
-    shown = thread_out(thread)
-    return {key: value for key, value in shown.items() if key in fields} if fields else shown
 
 
 def _own_metadata(metadata: dict[str, Any]) -> dict[str, Any]:

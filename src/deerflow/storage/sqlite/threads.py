@@ -177,13 +177,21 @@ def _conditions(query: ThreadQuery) -> tuple[str, list[Any]]:
         # One JSON value instead of a mark per id: any number of ids is one and the same statement.
         where.append("id IN (SELECT value FROM json_each(?))")
         values.append(dump_json(list(query.ids), what="ids").decode())
-    if len(query.metadata or ()) > MAX_FILTERS:
+    conditions, bound = metadata_conditions(query.metadata)
+    return " AND ".join([*where, *conditions]), [*values, *bound]
+
+
+def metadata_conditions(metadata: Mapping[str, Any] | None) -> tuple[list[str], list[Any]]:
+    """Return the conditions under which a row's metadata has all of these keys with equal values."""
+    if len(metadata or ()) > MAX_FILTERS:
         raise InvalidInputError(f"a search takes at most {MAX_FILTERS} metadata keys")
-    for name, wanted in (query.metadata or {}).items():
+    where: list[str] = []
+    values: list[Any] = []
+    for name, wanted in (metadata or {}).items():
         condition, bound = _metadata_condition(name, wanted)
         where.append(condition)
         values += bound
-    return " AND ".join(where), values
+    return where, values
 
 
 def _metadata_condition(name: object, wanted: Any) -> tuple[str, list[Any]]:

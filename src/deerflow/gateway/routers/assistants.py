@@ -1,0 +1,268 @@
+"""Assistants over HTTP: the one that is built in, and those that people keep."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Query
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from starlette.responses import Response
+
+from deerflow.app import DeerFlow
+from deerflow.domain import DEFAULT_USER, LEAD_AGENT, Assistant, new_id
+from deerflow.errors import ConflictError, InvalidInputError
+from deerflow.gateway.deps import CurrentUser, House, json_response
+from deerflow.runtime.shapes import assistant_out, selected
+from deerflow.storage.base import AssistantQuery
+
+router = APIRouter(tags=["assistants"])
+
+AssistantId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
+_EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
+"""The built-in assistant was not created at any moment; clients want one."""
+_LEAD = Assistant(
+    id=LEAD_AGENT,
+    user_id=DEFAULT_USER,
+    created_at=_EPOCH,
+    updated_at=_EPOCH,
+    name=LEAD_AGENT,
+    description="Plans, delegates, works with files and a shell, and answers.",
+    metadata={"created_by": "system"},
+)
+
+
+class AssistantCreate(BaseModel):
+    """A new assistant."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    graph_id: str = LEAD_AGENT
+    assistant_id: AssistantId | None = None
+    config: dict[str, Any] | None = None
+    context: dict[str, Any] | None = None
+    metadata: dict[str, Any] | None = None
+    name: str | None = Field(None, max_length=256)
+    description: str | None = Field(None, max_length=4096)
+    if_exists: Literal["raise", "do_nothing"] | None = None
+
+
+class AssistantPatch(BaseModel):
+    """What the next version of an assistant changes."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    graph_id: str | None = None
+    config: dict[str, Any] | None = None
+    context: dict[str, Any] | None = None
+    metadata: dict[str, Any] | None = None
+    name: str | None = Field(None, max_length=256)
+    description: str | None = Field(None, max_length=4096)
+
+
+class AssistantSearch(BaseModel):
+    """Which assistants to list."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    metadata: dict[str, Any] | None = None
+    graph_id: str | None = None
+    name: str | None = None
+    limit: int = Field(10, ge=1, le=1000)
+    offset: int = Field(0, ge=0)
+    sort_by: Literal["assistant_id", "graph_id", "name", "created_at", "updated_at"] | None = None
+    sort_order: Literal["asc", "desc"] | None = None
+    select: list[str] | None = None
+
+
+class VersionSearch(BaseModel):
+    """Which versions of an assistant to list."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    metadata: dict[str, Any] | None = None
+    limit: int = Field(10, ge=1, le=1000)
+    offset: int = Field(0, ge=0)
+
+
+class LatestVersion(BaseModel):
+    """The version that becomes the latest."""
+
+    version: int = Field(ge=1)
+
+
+@router.post("/assistants")
+async def create_assistant(body: AssistantCreate, user: CurrentUser, house: House) -> Response:
+    """Keep an assistant: its config and context are the defaults of its runs."""
+    _check_graph(body.graph_id)
+    if body.assistant_id == LEAD_AGENT:
+        if body.if_exists == "do_nothing":
+            return json_response(assistant_out(_LEAD))
+        raise ConflictError(f"assistant '{LEAD_AGENT}' is built in")
+    now = datetime.now(UTC)
+    assistant = Assistant(
+        id=body.assistant_id or new_id(),
+        user_id=user,
+        created_at=now,
+        updated_at=now,
+        graph_id=body.graph_id,
+        name=body.name or "Untitled",
+        description=body.description,
+        config=body.config or {},
+        context=body.context or {},
+        metadata={"created_by": "user", **(body.metadata or {})},
+    )
+    try:
+        kept = await house.storage.assistants.create(assistant)
+    except ConflictError:
+        if body.if_exists != "do_nothing":
+            raise
+        kept = await house.storage.assistants.get(assistant.id, user)
+    return json_response(assistant_out(kept))
+
+
+@router.post("/assistants/search")
+async def search_assistants(user: CurrentUser, house: House, body: AssistantSearch | None = None) -> Response:
+    """List the assistants, the built-in one first."""
+    wish = body or AssistantSearch()
+    has_lead = _fits(_LEAD, wish)
+    shown = [_LEAD] if has_lead and wish.offset == 0 else []
+    query = replace(
+        _query(wish, user),
+        limit=wish.limit - len(shown),
+        offset=max(0, wish.offset - has_lead),
+    )
+    if query.limit:
+        shown += await house.storage.assistants.search(query)
+    headers = {"X-Pagination-Next": str(wish.offset + wish.limit)} if len(shown) == wish.limit else None
+    return json_response([selected(assistant_out(item), wish.select) for item in shown], headers=headers)
+
+
+@router.post("/assistants/count")
+async def count_assistants(user: CurrentUser, house: House, body: AssistantSearch | None = None) -> Response:
+    """Count the assistants."""
+    wish = body or AssistantSearch()
+    return json_response(await house.storage.assistants.count(_query(wish, user)) + _fits(_LEAD, wish))
+
+
+@router.get("/assistants/{assistant_id}")
+async def get_assistant(assistant_id: str, user: CurrentUser, house: House) -> Response:
+    """Return an assistant."""
+    return json_response(assistant_out(await _find(house, assistant_id, user)))
+
+
+@router.patch("/assistants/{assistant_id}")
+async def patch_assistant(
+    assistant_id: str, body: AssistantPatch, user: CurrentUser, house: House
+) -> Response:
+    """Keep a changed assistant as its next version; metadata is merged, the rest replaced."""
+    known = await _own(house, assistant_id, user)
+    if body.graph_id is not None:
+        _check_graph(body.graph_id)
+    changes = body.model_dump(exclude_unset=True, exclude_none=True)
+    changes["metadata"] = {**known.metadata, **(body.metadata or {})}
+    return json_response(assistant_out(await house.storage.assistants.add_version(replace(known, **changes))))
+
+
+@router.delete("/assistants/{assistant_id}")
+async def delete_assistant(
+    assistant_id: str, user: CurrentUser, house: House, delete_threads: bool = False
+) -> Response:
+    """Delete an assistant; what its runs did stays."""
+    if delete_threads:
+        raise InvalidInputError("delete_threads is not supported: threads belong to no assistant here")
+    await _own(house, assistant_id, user)
+    await house.storage.assistants.delete(assistant_id, user)
+    return Response(status_code=204)
+
+
+@router.post("/assistants/{assistant_id}/versions")
+async def list_versions(
+    assistant_id: str, user: CurrentUser, house: House, body: VersionSearch | None = None
+) -> Response:
+    """List the versions of an assistant, newest first."""
+    wish = body or VersionSearch()
+    if assistant_id == LEAD_AGENT:
+        found = [_LEAD] if wish.offset == 0 else []
+    else:
+        found = await house.storage.assistants.versions(
+            assistant_id, user, limit=wish.limit, offset=wish.offset
+        )
+    wanted = (wish.metadata or {}).items()
+    return json_response(
+        [assistant_out(version) for version in found if wanted <= dict(version.metadata).items()]
+    )
+
+
+@router.post("/assistants/{assistant_id}/latest")
+async def set_latest(assistant_id: str, body: LatestVersion, user: CurrentUser, house: House) -> Response:
+    """Make an older version the one that runs start from."""
+    await _own(house, assistant_id, user)
+    return json_response(
+        assistant_out(await house.storage.assistants.set_latest(assistant_id, user, body.version))
+    )
+
+
+@router.get("/assistants/{assistant_id}/graph")
+async def assistant_graph(
+    assistant_id: str, user: CurrentUser, house: House, xray: bool | int = False
+) -> Response:
+    """Return an assistant's graph: its nodes and edges."""
+    assistant = await _find(house, assistant_id, user)
+    return json_response({"graph_id": assistant.graph_id, **house.state.graph(xray=xray)})
+
+
+@router.get("/assistants/{assistant_id}/subgraphs")
+@router.get("/assistants/{assistant_id}/subgraphs/{namespace}")
+async def assistant_subgraphs(
+    assistant_id: str,
+    user: CurrentUser,
+    house: House,
+    namespace: str | None = None,
+    recurse: Annotated[bool, Query()] = False,
+) -> Response:
+    """Return an assistant's subgraphs: none, since sub-agents are no part of the graph."""
+    await _find(house, assistant_id, user)
+    return json_response({})
+
+
+@router.get("/assistants/{assistant_id}/schemas")
+async def assistant_schemas(assistant_id: str, user: CurrentUser, house: House) -> Response:
+    """Return the shapes that an assistant takes and gives."""
+    assistant = await _find(house, assistant_id, user)
+    return json_response({"graph_id": assistant.graph_id, **house.state.schemas()})
+
+
+async def _find(house: DeerFlow, assistant_id: str, user: str) -> Assistant:
+    return _LEAD if assistant_id == LEAD_AGENT else await house.storage.assistants.get(assistant_id, user)
+
+
+async def _own(house: DeerFlow, assistant_id: str, user: str) -> Assistant:
+    if assistant_id == LEAD_AGENT:
+        raise ConflictError(f"assistant '{LEAD_AGENT}' is built in: create one of your own and change that")
+    return await house.storage.assistants.get(assistant_id, user)
+
+
+def _check_graph(graph_id: str) -> None:
+    if graph_id != LEAD_AGENT:
+        raise InvalidInputError(f"graph_id '{graph_id}' is unknown; there is: {LEAD_AGENT}")
+
+
+def _query(wish: AssistantSearch, user: str) -> AssistantQuery:
+    return AssistantQuery(
+        user_id=user,
+        graph_id=wish.graph_id,
+        name=wish.name,
+        metadata=wish.metadata or None,
+        limit=wish.limit,
+        offset=wish.offset,
+        sort_by=wish.sort_by or "created_at",
+        descending=wish.sort_order != "asc",
+    )
+
+
+def _fits(assistant: Assistant, wish: AssistantSearch) -> bool:
+    return (
+        wish.graph_id in (None, assistant.graph_id)
+        and (wish.name or "").lower() in assistant.name.lower()
+        and all(assistant.metadata.get(key) == value for key, value in (wish.metadata or {}).items())
+    )

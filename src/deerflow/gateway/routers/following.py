@@ -1,0 +1,219 @@
+"""Runs that are under way or over: listed, followed, stopped, deleted."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Header, Query, Request
+from pydantic import BaseModel, ConfigDict
+from starlette.responses import Response
+
+from deerflow.app import DeerFlow
+from deerflow.domain import CancelAction, RunRecord, RunStatus, StreamEvent, seq_of
+from deerflow.errors import InvalidInputError
+from deerflow.gateway.deps import CurrentUser, House, ThreadPath, json_response, owned_run, owned_thread
+from deerflow.gateway.run_answers import batches_of, event_stream, final_values
+from deerflow.gateway.sse import EventStream
+from deerflow.runtime.shapes import run_out, selected
+
+router = APIRouter(tags=["runs"])
+
+LastEventId = Annotated[str | None, Header(alias="Last-Event-ID")]
+ModeQuery = Annotated[list[str] | None, Query()]
+ThreadModes = Annotated[list[Literal["run_modes", "lifecycle", "state_update"]] | None, Query()]
+
+_LOOK_SECONDS = 0.2
+_HEARTBEAT_SECONDS = 15.0
+_MOST_CANCELLED = 1000
+_EVERYTHING = frozenset(
+    ("values", "messages-tuple", "updates", "custom", "tasks", "checkpoints", "debug", "events")
+)
+
+
+class CancelMany(BaseModel):
+    """Which runs to stop: some by id, or all of a thread or of everybody's that are in a status."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    thread_id: str | None = None
+    run_ids: list[str] | None = None
+    status: Literal["pending", "running", "all"] | None = None
+
+
+@router.get("/threads/{thread_id}/runs")
+async def list_runs(
+    thread_id: ThreadPath,
+    user: CurrentUser,
+    house: House,
+    status: RunStatus | None = None,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+    offset: Annotated[int, Query(ge=0)] = 0,
+    select: Annotated[list[str] | None, Query()] = None,
+) -> Response:
+    """List a thread's runs, newest first."""
+    await owned_thread(house, thread_id, user)
+    runs = await house.runs.of_thread(thread_id, status=status, limit=limit, offset=offset)
+    return json_response([selected(run_out(run), select) for run in runs])
+
+
+@router.get("/threads/{thread_id}/runs/{run_id}")
+async def get_run(thread_id: ThreadPath, run_id: str, user: CurrentUser, house: House) -> Response:
+    """Return one run."""
+    return json_response(run_out(await owned_run(house, thread_id, run_id, user)))
+
+
+@router.delete("/threads/{thread_id}/runs/{run_id}")
+async def delete_run(thread_id: ThreadPath, run_id: str, user: CurrentUser, house: House) -> Response:
+    """Delete a run that has ended."""
+    await owned_run(house, thread_id, run_id, user)
+    await house.runs.delete(run_id, thread_id)
+    return Response(status_code=204)
+
+
+@router.post("/threads/{thread_id}/runs/{run_id}/cancel")
+async def cancel_run(
+    thread_id: ThreadPath,
+    run_id: str,
+    user: CurrentUser,
+    house: House,
+    wait: bool = False,
+    action: CancelAction = CancelAction.INTERRUPT,
+) -> Response:
+    """Stop a run; with `wait` the answer comes when it has stopped, and says what was not put back."""
+    await owned_run(house, thread_id, run_id, user)
+    run = await house.runs.cancel(run_id, action=action, wait=wait)
+    kept = run.error if action is CancelAction.ROLLBACK and run.status.is_terminal else None
+    headers = {"DeerFlow-Files-Kept": kept.encode("ascii", "replace").decode()} if kept else None
+    return Response(status_code=204 if wait else 202, headers=headers)
+
+
+@router.post("/runs/cancel")
+async def cancel_runs(
+    body: CancelMany, user: CurrentUser, house: House, action: CancelAction = CancelAction.INTERRUPT
+) -> Response:
+    """Stop many runs at once."""
+    if (body.run_ids is None) == (body.status is None):
+        raise InvalidInputError("send either run_ids or a status (pending, running or all)")
+    if body.run_ids is not None and len(body.run_ids) > _MOST_CANCELLED:
+        raise InvalidInputError(f"at most {_MOST_CANCELLED} runs can be stopped at once")
+    await house.runs.cancel_many(await _chosen(house, user, body), action=action)
+    return Response(status_code=204)
+
+
+@router.get("/threads/{thread_id}/runs/{run_id}/join")
+async def join_run(
+    thread_id: ThreadPath,
+    run_id: str,
+    user: CurrentUser,
+    house: House,
+    request: Request,
+    last_event_id: LastEventId = None,
+) -> Response:
+    """Wait for a run's end and return the final values; a reader that asks for events gets them."""
+    run = await owned_run(house, thread_id, run_id, user)
+    if "text/event-stream" in request.headers.get("accept", ""):
+        return event_stream(house, run, after=last_event_id)
+    await house.runs.wait(run_id)
+    return await final_values(house, run_id)
+
+
+@router.get("/threads/{thread_id}/runs/{run_id}/stream")
+@router.post("/threads/{thread_id}/runs/{run_id}/stream")
+async def join_stream(
+    thread_id: ThreadPath,
+    run_id: str,
+    user: CurrentUser,
+    house: House,
+    last_event_id: LastEventId = None,
+    stream_mode: ModeQuery = None,
+    cancel_on_disconnect: bool = False,
+    action: CancelAction | None = None,
+    wait: bool = False,
+) -> Response:
+    """Follow a run from anywhere in its log; with `action` it is stopped first."""
+    run = await owned_run(house, thread_id, run_id, user)
+    if action is not None and not run.status.is_terminal:
+        await house.runs.cancel(run_id, action=action, wait=wait)
+    modes = tuple(mode for part in stream_mode or () for mode in part.split(","))
+    return event_stream(house, run, after=last_event_id, modes=modes, cancel_on_leave=cancel_on_disconnect)
+
+
+@router.get("/threads/{thread_id}/stream")
+async def join_thread(
+    thread_id: ThreadPath,
+    user: CurrentUser,
+    house: House,
+    last_event_id: LastEventId = None,
+    stream_mode: ThreadModes = None,
+) -> Response:
+    """Follow whatever runs in a thread, now and later, until the reader leaves."""
+    await owned_thread(house, thread_id, user)
+    return EventStream(
+        _thread_events(house, thread_id, last_event_id),
+        modes=_thread_modes(stream_mode or ["run_modes"]),
+        headers={},
+        is_endless=True,
+    )
+
+
+async def _chosen(house: DeerFlow, user: str, body: CancelMany) -> list[RunRecord]:
+    if body.thread_id is not None:
+        await owned_thread(house, body.thread_id, user)
+    if body.run_ids is not None:
+        found = [await house.runs.get(run_id, body.thread_id) for run_id in body.run_ids]
+        return [run for run in found if run.user_id == user]
+    return [
+        run
+        for run in await house.runs.active()
+        if run.user_id == user
+        and body.thread_id in (None, run.thread_id)
+        and body.status in ("all", run.status)
+    ]
+
+
+def _thread_modes(chosen: list[Literal["run_modes", "lifecycle", "state_update"]]) -> frozenset[str]:
+    modes: set[str] = set()
+    if "run_modes" in chosen:
+        modes |= _EVERYTHING
+    if "state_update" in chosen:
+        modes |= {"values", "checkpoints"}
+    return frozenset(modes)
+
+
+async def _thread_events(
+    house: DeerFlow, thread_id: str, last_event_id: str | None
+) -> AsyncIterator[list[StreamEvent]]:
+    """Yield the events of a thread's runs, one run after the other; empty batches are signs of life.
+
+    Starts with what is in flight, or behind an event that the reader names: times are told by its id.
+    """
+    last = _moment(last_event_id)
+    done = {run.id for run in await house.runs.of_thread(thread_id) if not _is_news(run, last)}
+    silent = 0.0
+    while True:
+        runs = await house.runs.of_thread(thread_id)
+        run = next((run for run in reversed(runs) if run.id not in done), None)
+        if run is None:
+            await asyncio.sleep(_LOOK_SECONDS)
+            silent += _LOOK_SECONDS
+            if silent >= _HEARTBEAT_SECONDS:
+                silent = 0.0
+                yield []
+            continue
+        silent = 0.0
+        done.add(run.id)
+        async for batch in batches_of(house, run, after_seq=-1, modes=_EVERYTHING):
+            fresh = [event for event in batch if last is None or (event.unix_ms, event.seq) > last]
+            if fresh or not batch:
+                yield fresh
+
+
+def _moment(event_id: str | None) -> tuple[int, int] | None:
+    head = (event_id or "").partition("-")[0]
+    return (int(head), seq_of(event_id)) if head.isascii() and head.isdigit() else None
+
+
+def _is_news(run: RunRecord, last: tuple[int, int] | None) -> bool:
+    if not run.status.is_terminal:
+        return True
+    return last is not None and run.updated_at.timestamp() * 1000 >= last[0]

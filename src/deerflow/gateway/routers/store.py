@@ -1,0 +1,144 @@
+"""The store over HTTP: small things that outlive threads, each user's for itself."""
+
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Query
+from langgraph.store.base import InvalidNamespaceError, Item
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.responses import Response
+
+from deerflow.domain import folder_name
+from deerflow.errors import InvalidInputError, NotFoundError
+from deerflow.gateway.deps import CurrentUser, House, json_response
+from deerflow.runtime.shapes import stamp
+
+router = APIRouter(tags=["store"])
+
+OWN = "user"
+"""Namespaces of clients live under this word and the user's id: nobody reads what the house keeps."""
+Namespace = list[Annotated[str, Field(min_length=1, max_length=256)]]
+
+
+class ItemPut(BaseModel):
+    """Something to keep."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    namespace: Annotated[Namespace, Field(min_length=1, max_length=32)]
+    key: str = Field(min_length=1, max_length=1024)
+    value: dict[str, Any]
+    index: Literal[False] | list[str] | None = None
+    ttl: float | None = Field(None, gt=0, allow_inf_nan=False, description="Minutes.")
+
+
+class ItemName(BaseModel):
+    """Where something is kept."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    namespace: Annotated[Namespace, Field(max_length=32)] = []
+    key: str
+
+
+class ItemSearch(BaseModel):
+    """What to look for."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    namespace_prefix: Annotated[Namespace, Field(max_length=32)] = []
+    filter: dict[str, Any] | None = None
+    limit: int = Field(10, ge=1, le=1000)
+    offset: int = Field(0, ge=0)
+    query: str | None = None
+    refresh_ttl: bool | None = None
+
+
+class NamespaceSearch(BaseModel):
+    """Which namespaces to list."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    prefix: Annotated[Namespace, Field(max_length=32)] | None = None
+    suffix: Annotated[Namespace, Field(max_length=32)] | None = None
+    max_depth: int | None = Field(None, ge=1)
+    limit: int = Field(100, ge=1, le=1000)
+    offset: int = Field(0, ge=0)
+
+
+@router.put("/store/items")
+async def put_item(body: ItemPut, user: CurrentUser, house: House) -> Response:
+    """Keep an item, in place of one of the same name."""
+    options: dict[str, Any] = {} if body.ttl is None else {"ttl": body.ttl}
+    try:
+        await house.storage.store.aput(
+            _inside(user, body.namespace), body.key, body.value, index=body.index, **options
+        )
+    except InvalidNamespaceError as error:
+        raise InvalidInputError(str(error)) from error
+    return Response(status_code=204)
+
+
+@router.get("/store/items")
+async def get_item(
+    user: CurrentUser,
+    house: House,
+    key: str,
+    namespace: Annotated[list[str] | None, Query()] = None,
+    refresh_ttl: bool | None = None,
+) -> Response:
+    """Return an item; parts of its namespace are joined by dots or sent one by one."""
+    parts = [part for text in namespace or () for part in text.split(".") if part]
+    item = await house.storage.store.aget(_inside(user, parts), key, refresh_ttl=refresh_ttl)
+    if item is None:
+        raise NotFoundError("item", f"{'.'.join(parts)}/{key}")
+    return json_response(_item_out(item))
+
+
+@router.delete("/store/items")
+async def delete_item(body: ItemName, user: CurrentUser, house: House) -> Response:
+    """Delete an item, if it is there."""
+    await house.storage.store.adelete(_inside(user, body.namespace), body.key)
+    return Response(status_code=204)
+
+
+@router.post("/store/items/search")
+async def search_items(body: ItemSearch, user: CurrentUser, house: House) -> Response:
+    """List the items below a namespace."""
+    items = await house.storage.store.asearch(
+        _inside(user, body.namespace_prefix),
+        query=body.query,
+        filter=body.filter,
+        limit=body.limit,
+        offset=body.offset,
+        refresh_ttl=body.refresh_ttl,
+    )
+    return json_response({"items": [{**_item_out(item), "score": item.score} for item in items]})
+
+
+@router.post("/store/namespaces")
+async def list_namespaces(body: NamespaceSearch, user: CurrentUser, house: House) -> Response:
+    """List the namespaces that hold something."""
+    own = _inside(user, ())
+    found = await house.storage.store.alist_namespaces(
+        prefix=_inside(user, body.prefix or ()),
+        suffix=tuple(body.suffix) if body.suffix else None,
+        max_depth=None if body.max_depth is None else body.max_depth + len(own),
+        limit=body.limit,
+        offset=body.offset,
+    )
+    return json_response({"namespaces": [list(namespace[len(own) :]) for namespace in found]})
+
+
+def _inside(user: str, namespace: list[str] | tuple[str, ...]) -> tuple[str, ...]:
+    # A namespace has no dots; users' ids are addresses in some houses.
+    return (OWN, folder_name(user), *namespace)
+
+
+def _item_out(item: Item) -> dict[str, Any]:
+    return {
+        "namespace": list(item.namespace[2:]),
+        "key": item.key,
+        "value": item.value,
+        "created_at": stamp(item.created_at),
+        "updated_at": stamp(item.updated_at),
+    }

@@ -1,0 +1,86 @@
+"""How runs answer over HTTP: as a stream of events, or with the final values of their thread."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+from fastapi import Request
+from starlette.responses import Response
+
+from deerflow.app import DeerFlow
+from deerflow.domain import DisconnectMode, RunRecord, RunStatus, StreamEvent, seq_of
+from deerflow.errors import ConflictError
+from deerflow.gateway.deps import json_response
+from deerflow.gateway.sse import EventStream
+from deerflow.runtime import visible_values
+from deerflow.runtime.classic import classic_messages
+
+
+def location(run: RunRecord) -> dict[str, str]:
+    """Return the headers that say where a run is found."""
+    path = f"/api/threads/{run.thread_id}/runs/{run.id}"
+    return {"Content-Location": path, "Location": f"{path}/stream"}
+
+
+def event_stream(
+    house: DeerFlow,
+    run: RunRecord,
+    *,
+    after: str | None = None,
+    modes: tuple[str, ...] = (),
+    cancel_on_leave: bool = False,
+) -> EventStream:
+    """Answer with a run's events, from behind `after` to the end."""
+
+    async def cancel() -> None:
+        try:
+            await house.runs.cancel(run.id)
+        except ConflictError:
+            return  # it ended while the reader left
+
+    chosen = frozenset(modes or run.request.stream_modes)
+    return EventStream(
+        batches_of(house, run, after_seq=seq_of(after), modes=chosen),
+        modes=chosen,
+        headers=location(run),
+        on_leave=cancel if cancel_on_leave else None,
+    )
+
+
+def batches_of(
+    house: DeerFlow, run: RunRecord, *, after_seq: int, modes: frozenset[str]
+) -> AsyncIterator[list[StreamEvent]]:
+    """Follow a run, with messages in the older form for readers that ask for it."""
+    if "messages" in modes and "messages-tuple" not in modes:
+        # What a message has become so far is only known to who has read it from its start.
+        return classic_messages(house.runs.subscribe(run.id), after_seq=after_seq)
+    return house.runs.subscribe(run.id, after_seq=after_seq)
+
+
+async def wait_for(house: DeerFlow, run: RunRecord, request: Request) -> Response:
+    """Wait with an eye on the client: a client that leaves stops the run if it said so."""
+    waiting = asyncio.create_task(house.runs.wait(run.id))
+    try:
+        while not waiting.done():
+            await asyncio.wait((waiting,), timeout=0.5)
+            if not waiting.done() and await request.is_disconnected():
+                if run.request.on_disconnect is DisconnectMode.CANCEL:
+                    await house.runs.cancel(run.id)
+                break
+    finally:
+        waiting.cancel()
+    return await final_values(house, run.id)
+
+
+async def final_values(house: DeerFlow, run_id: str) -> Response:
+    """Answer with the values of a run's thread, or with why there are none."""
+    run = await house.runs.get(run_id)
+    headers = location(run)
+    if run.status in (RunStatus.ERROR, RunStatus.TIMEOUT):
+        return json_response({"status": run.status, "error": run.error}, headers=headers)
+    snapshot = await house.state.latest(run.thread_id)
+    values: dict[str, Any] = visible_values(snapshot.values) if snapshot is not None else {}
+    interrupts = [interrupt for task in snapshot.tasks for interrupt in task.interrupts] if snapshot else []
+    if interrupts:
+        values = {**values, "__interrupt__": interrupts}
+    return json_response(values, headers=headers)

@@ -1,0 +1,36 @@
+"""Copies a thread: its checkpoints, its title, its files."""
+
+import asyncio
+
+from deerflow.domain import Thread, ThreadFolders, new_id
+from deerflow.errors import StorageError, TooLargeError
+from deerflow.runtime.restore import copy_files
+from deerflow.runtime.snapshots import SnapshotLimits, SnapshotStore
+from deerflow.storage import Storage
+
+_LIMITS = SnapshotLimits(max_bytes=1024**3, max_files=100_000)
+
+
+async def copy_thread(
+    storage: Storage, thread: Thread, source: ThreadFolders, target: ThreadFolders
+) -> Thread:
+    """Make `target` a thread like `thread`, which stays as it is; runs and their events are not copied."""
+    await asyncio.to_thread(_copy_files, SnapshotStore(source), SnapshotStore(target))
+    await storage.threads.create(target.thread_id, thread.user_id, thread.metadata)
+    await storage.checkpoints.acopy_thread(thread.id, target.thread_id)
+    return await storage.threads.update(target.thread_id, title=thread.title)
+
+
+def _copy_files(source: SnapshotStore, target: SnapshotStore) -> None:
+    if not source.folders.user_data.exists():
+        return  # nothing ever ran in it
+    name = f"copy-{new_id()}"
+    snapshot = source.keep(name, _LIMITS)
+    try:
+        if snapshot.problem is not None:
+            raise TooLargeError(f"the thread cannot be copied: {snapshot.problem}")
+        failed = copy_files(source, snapshot, target)
+    finally:
+        source.forget(name)
+    if failed:
+        raise StorageError(f"{len(failed)} files could not be copied, such as {failed[0]}")

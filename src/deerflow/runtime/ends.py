@@ -1,0 +1,84 @@
+"""How runs end, in words for the people who follow them."""
+
+import logging
+from typing import Any
+
+from langgraph.errors import GraphRecursionError
+
+from deerflow.domain import RunRecord, RunStatus, ThreadStatus
+from deerflow.errors import DeerFlowError
+from deerflow.models import explain
+from deerflow.observability.logs import Redactor
+from deerflow.runtime.handle import Stop
+from deerflow.runtime.tally import Tally
+from deerflow.storage.base import RunEnd
+
+logger = logging.getLogger(__name__)
+
+ROLLED_BACK = "rolled_back"
+"""The stop reason of a run whose thread was put back."""
+_LONGEST_ERROR = 2000
+_REDACT = Redactor()
+"""A provider may repeat the key that it refuses; everybody who follows the run would read it."""
+
+
+def finished(tally: Tally) -> RunEnd:
+    """Return the end of a run whose graph came to its end, or stopped to ask somebody."""
+    waiting = ThreadStatus.INTERRUPTED if tally.is_waiting else ThreadStatus.IDLE
+    return _end(RunStatus.SUCCESS, waiting, tally)
+
+
+def stopped(stop: Stop, tally: Tally) -> RunEnd:
+    """Return the end of a run that was told to stop."""
+    match stop:
+        case Stop.TIMEOUT:
+            return _end(
+                RunStatus.TIMEOUT,
+                ThreadStatus.ERROR,
+                tally,
+                error="The run took longer than runs.timeout_seconds allows; what it did so far is kept.",
+                stop_reason="RunTimeout",
+            )
+        case Stop.ROLLBACK:
+            return _end(
+                RunStatus.INTERRUPTED, ThreadStatus.IDLE, tally, stop_reason=ROLLED_BACK, rolls_back=True
+            )
+        case _:
+            return _end(RunStatus.INTERRUPTED, ThreadStatus.INTERRUPTED, tally)
+
+
+def failed(run: RunRecord, error: Exception, tally: Tally) -> RunEnd:
+    """Return the end of a run that broke."""
+    match error:
+        case GraphRecursionError():
+            text = (
+                f"The agent used all {run.request.recursion_limit} steps of this run without finishing. "
+                "What it did so far is kept: send another message to go on, or raise config.recursion_limit."
+            )
+        case DeerFlowError():
+            text = str(error)
+        case _ if (told := explain(error)) is not None:
+            text = str(told)
+        case _:
+            logger.exception("run %s failed", run.id, exc_info=error)
+            text = f"The run failed unexpectedly ({type(error).__name__}); the server's log says why."
+    return _end(
+        RunStatus.ERROR,
+        ThreadStatus.ERROR,
+        tally,
+        error=_REDACT(text)[:_LONGEST_ERROR],
+        stop_reason=type(error).__name__,
+    )
+
+
+def given_up(attempts: int) -> RunEnd:
+    """Return the end of a run that took its process down with it too often."""
+    text = (
+        f"The run was taken up {attempts} times (runs.max_attempts) and each time its process died; "
+        "not trying again."
+    )
+    return RunEnd(RunStatus.ERROR, ThreadStatus.ERROR, error=text, stop_reason="TooManyAttempts")
+
+
+def _end(status: RunStatus, thread_status: ThreadStatus, tally: Tally, **more: Any) -> RunEnd:
+    return RunEnd(status, thread_status, usage=tally.usage, message_count=tally.message_count, **more)

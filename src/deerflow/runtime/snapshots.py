@@ -1,0 +1,286 @@
+"""A thread's files as they were when a run began to change them.
+
+A snapshot is taken before the first tool call of a run that may change something, so a run that only
+talks costs nothing. Contents are kept once, by digest, beside the thread's files and out of the reach of
+its sandbox. A file whose times did not move since the last snapshot is not read again.
+"""
+
+import hashlib
+import logging
+import os
+import stat
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from pathlib import Path
+
+import ormsgpack
+
+from deerflow.domain import ThreadFolders
+from deerflow.errors import TooLargeError
+from deerflow.sandbox.beneath import O_DIRECTORY, O_PATH, open_beneath
+
+logger = logging.getLogger(__name__)
+
+SCOPES = ("workspace", "outputs", "uploads")
+_PIECE = 1024 * 1024
+_RACY_NS = 20_000_000
+"""A file that changed this shortly before a snapshot may change again without its times showing it."""
+
+
+class Kind(IntEnum):
+    """What stands at a path."""
+
+    FOLDER = 0
+    FILE = 1
+    LINK = 2
+    OTHER = 3
+    """A pipe, a socket or a device: no content that could be kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One path of a snapshot."""
+
+    kind: Kind
+    path: bytes
+    mode: int
+    uid: int
+    gid: int
+    mtime_ns: int
+    ctime_ns: int
+    inode: int
+    size: int
+    content: bytes = b""
+    """A file's digest, a link's target."""
+
+    @property
+    def parts(self) -> list[str]:
+        return os.fsdecode(self.path).split("/")
+
+    def is_unchanged(self, now: "Entry") -> bool:
+        """Tell whether a file is the very same one with the same content, by what nobody can set."""
+        return (self.kind, self.size, self.ctime_ns, self.inode) == (
+            now.kind,
+            now.size,
+            now.ctime_ns,
+            now.inode,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What was there, or why it is not known."""
+
+    taken_ns: int
+    entries: Sequence[Entry] = ()
+    problem: str | None = None
+    """Why the files could not be kept, in words for people."""
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotLimits:
+    """What one snapshot may hold."""
+
+    max_bytes: int
+    max_files: int = 10_000
+    kept: int = 20
+    """How many snapshots of a thread are kept at least."""
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotStore:
+    """The snapshots of one thread."""
+
+    folders: ThreadFolders
+
+    @property
+    def objects(self) -> Path:
+        """Where contents are kept, by digest."""
+        return self._root / "objects"
+
+    @property
+    def _root(self) -> Path:
+        return self.folders.root / "snapshots"
+
+    def find(self, run_id: str) -> Snapshot | None:
+        """Return the snapshot of a run; None when the run changed nothing yet."""
+        return _load(self._place(run_id))
+
+    def keep(self, run_id: str, limits: SnapshotLimits) -> Snapshot:
+        """Take the snapshot of a run unless there is one, and say why when it cannot be taken."""
+        known = self.find(run_id)
+        if known is not None:
+            return known
+        self.objects.mkdir(parents=True, exist_ok=True, mode=0o700)
+        taken_ns = time.time_ns()
+        try:
+            snapshot = Snapshot(taken_ns, self._take(limits))
+        except TooLargeError as error:
+            snapshot = Snapshot(taken_ns, problem=str(error))
+        except OSError as error:
+            logger.warning("files of thread %s could not be kept: %s", self.folders.thread_id, error)
+            snapshot = Snapshot(taken_ns, problem=f"the files could not be read: {error.strerror}")
+        _save(self._place(run_id), snapshot)
+        self._tidy(limits.kept)
+        return snapshot
+
+    def forget(self, run_id: str) -> None:
+        """Drop a snapshot; contents that only it held go when the thread is tidied."""
+        self._place(run_id).unlink(missing_ok=True)
+
+    def _take(self, limits: SnapshotLimits) -> list[Entry]:
+        older = self._newest()
+        known = {entry.path: entry for entry in older.entries} if older is not None else {}
+        with opened(self.folders.user_data) as root:
+            found = [entry for entry in scan(root) if entry.kind is not Kind.OTHER]
+            check_size(found, limits)
+            taken_ns = older.taken_ns if older is not None else 0
+            return [self._with_content(root, entry, known.get(entry.path), taken_ns) for entry in found]
+
+    def _with_content(self, root: int, entry: Entry, older: Entry | None, older_ns: int) -> Entry:
+        if entry.kind is not Kind.FILE:
+            return entry
+        if older is not None and older.is_unchanged(entry) and older.ctime_ns < older_ns - _RACY_NS:
+            return replace(entry, content=older.content)
+        return replace(entry, content=self._store(root, entry))
+
+    def _store(self, root: int, entry: Entry) -> bytes:
+        """Copy a file's content under its digest; at most as much as the scan has seen."""
+        draft = self.objects / f"{uuid.uuid4().hex}.new"
+        digest = hashlib.blake2b(digest_size=32)
+        left = entry.size
+        source = open_beneath(root, entry.parts, os.O_RDONLY | os.O_NOFOLLOW)
+        try:
+            with os.fdopen(source, "rb", buffering=0) as file, draft.open("wb") as copy:
+                while left > 0 and (piece := file.read(min(left, _PIECE))):
+                    digest.update(piece)
+                    copy.write(piece)
+                    left -= len(piece)
+            draft.rename(object_path(self.objects, digest.digest()))
+        finally:
+            draft.unlink(missing_ok=True)
+        return digest.digest()
+
+    def _newest(self) -> Snapshot | None:
+        manifests = self._manifests()
+        return _load(manifests[0]) if manifests else None
+
+    def _manifests(self) -> list[Path]:
+        return sorted(self._root.glob("*.manifest"), key=lambda path: path.stat().st_mtime_ns, reverse=True)
+
+    def _place(self, run_id: str) -> Path:
+        return self._root / f"{run_id}.manifest"
+
+    def _tidy(self, kept: int) -> None:
+        manifests = self._manifests()
+        if len(manifests) <= 2 * kept:  # rarely: to know what nobody needs means reading all of them
+            return
+        for path in manifests[kept:]:
+            path.unlink(missing_ok=True)
+        loaded = [snapshot for path in manifests[:kept] if (snapshot := _load(path)) is not None]
+        needed = {entry.content.hex() for snapshot in loaded for entry in snapshot.entries}
+        for path in self.objects.iterdir():
+            if path.name not in needed:
+                path.unlink(missing_ok=True)
+
+
+def object_path(objects: Path, digest: bytes) -> Path:
+    """Return where a content is kept."""
+    return objects / digest.hex()
+
+
+@contextmanager
+def opened(folder: Path) -> Iterator[int]:
+    """Open a folder as the root of everything that is looked at below it."""
+    descriptor = os.open(folder, O_PATH | O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def scan(root: int, scopes: Sequence[str] = SCOPES) -> Iterator[Entry]:
+    """Yield everything below the scopes, folders before what is in them; links are not followed."""
+    waiting: list[tuple[str, ...]] = [(scope,) for scope in reversed(scopes)]
+    while waiting:
+        parts = waiting.pop()
+        try:
+            folder = open_beneath(root, parts, os.O_RDONLY | O_DIRECTORY | os.O_NOFOLLOW)
+        except FileNotFoundError:
+            continue
+        try:
+            with os.scandir(folder) as items:
+                for item in items:
+                    entry = _entry(folder, parts, item)
+                    if entry is None:
+                        continue
+                    yield entry
+                    if entry.kind is Kind.FOLDER:
+                        waiting.append((*parts, item.name))
+        finally:
+            os.close(folder)
+
+
+def check_size(entries: Sequence[Entry], limits: SnapshotLimits) -> None:
+    """Raise `TooLargeError` when a snapshot would be above the limits."""
+    size = sum(entry.size for entry in entries)
+    if size > limits.max_bytes:
+        raise TooLargeError(
+            f"the thread's files take {size} bytes, more than runs.snapshot_max_bytes ({limits.max_bytes})"
+        )
+    if len(entries) > limits.max_files:
+        raise TooLargeError(f"the thread has {len(entries)} files, more than {limits.max_files}")
+
+
+def _entry(folder: int, parts: tuple[str, ...], item: os.DirEntry[str]) -> Entry | None:
+    """Return what a name stands for; None for what is gone already."""
+    try:
+        status = item.stat(follow_symlinks=False)
+        kind = _kind(status.st_mode)
+        target = os.fsencode(os.readlink(item.name, dir_fd=folder)) if kind is Kind.LINK else b""
+    except FileNotFoundError:
+        return None
+    return Entry(
+        kind=kind,
+        path=os.fsencode("/".join((*parts, item.name))),
+        mode=stat.S_IMODE(status.st_mode),
+        uid=status.st_uid,
+        gid=status.st_gid,
+        mtime_ns=status.st_mtime_ns,
+        ctime_ns=status.st_ctime_ns,
+        inode=status.st_ino,
+        size=status.st_size if kind is Kind.FILE else 0,
+        content=target,
+    )
+
+
+def _kind(mode: int) -> Kind:
+    if stat.S_ISDIR(mode):
+        return Kind.FOLDER
+    if stat.S_ISREG(mode):
+        return Kind.FILE
+    return Kind.LINK if stat.S_ISLNK(mode) else Kind.OTHER
+
+
+def _save(path: Path, snapshot: Snapshot) -> None:
+    rows = [[int(entry.kind), *(getattr(entry, name) for name in _COLUMNS)] for entry in snapshot.entries]
+    draft = path.with_suffix(".new")
+    draft.write_bytes(ormsgpack.packb([1, snapshot.taken_ns, snapshot.problem, rows]))
+    draft.rename(path)
+
+
+def _load(path: Path) -> Snapshot | None:
+    try:
+        _, taken_ns, problem, rows = ormsgpack.unpackb(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except ValueError:  # ormsgpack's error is one
+        return Snapshot(0, problem="the record of the files is damaged")
+    return Snapshot(taken_ns, [Entry(Kind(row[0]), *row[1:]) for row in rows], problem)
+
+
+_COLUMNS = Entry.__slots__[1:]
