@@ -49,6 +49,11 @@ def make_background_tools(background: Background) -> list[BaseTool]:
             raise NotFoundError("background task", task_id, known=ids)
         return found
 
+    def told(runtime: Runtime, result: SubagentResult, tool: str) -> ToolMessage:
+        executor.take_news(runtime.context.run_id, result.task_id)  # the lead agent knows by this answer
+        call_id, fields = runtime.tool_call_id or "", told_fields([result])
+        return ToolMessage(result_text(result), tool_call_id=call_id, name=tool, additional_kwargs=fields)
+
     @tool_of("task_status", StatusArguments, is_safe_to_repeat=True)
     async def task_status(*, task_id: str | None, runtime: Runtime) -> str:
         """Say how background tasks stand."""
@@ -59,19 +64,12 @@ def make_background_tools(background: Background) -> list[BaseTool]:
         return "\n".join(map(_line, tasks)) or "There are no background tasks."
 
     @tool_of("task_result", ResultArguments, is_safe_to_repeat=True)
-    async def task_result(*, task_id: str, wait: bool, runtime: Runtime) -> ToolMessage:
+    async def task_result(*, task_id: str, wait: bool, runtime: Runtime) -> ToolMessage | str:
         """Return what a background task found, once it has ended."""
         result = known(runtime, task_id)
         if wait and not result.status.is_terminal:
             result = await executor.wait(runtime.context.run_id, task_id)
-        told: dict[str, object] = {}
-        text = _line(result)
-        if result.status.is_terminal:
-            executor.take_news(runtime.context.run_id, task_id)  # the lead agent knows by this answer
-            text, told = result_text(result), told_fields([result])
-        return ToolMessage(
-            text, tool_call_id=runtime.tool_call_id or "", name="task_result", additional_kwargs=told
-        )
+        return told(runtime, result, "task_result") if result.status.is_terminal else _line(result)
 
     @tool_of("task_message", MessageArguments)
     async def task_message(*, task_id: str, message: str, runtime: Runtime) -> str:
@@ -82,12 +80,12 @@ def make_background_tools(background: Background) -> list[BaseTool]:
         return f"Task {task_id} reads it before its next step."
 
     @tool_of("task_cancel", TaskId, is_safe_to_repeat=True)
-    async def task_cancel(*, task_id: str, runtime: Runtime) -> str:
+    async def task_cancel(*, task_id: str, runtime: Runtime) -> ToolMessage | str:
         """Stop a background task; what it has found so far is kept."""
         result = known(runtime, task_id)
         if not executor.request_cancel(runtime.context.run_id, task_id):
             return f"Not stopped: {_line(result)}"
-        return result_text(await executor.wait(runtime.context.run_id, task_id))
+        return told(runtime, await executor.wait(runtime.context.run_id, task_id), "task_cancel")
 
     return [task_status, task_result, task_message, task_cancel]
 
