@@ -12,6 +12,7 @@ import orjson
 from rich.console import Console
 
 from deerflow.app import DeerFlow
+from deerflow.cli.approve import Person
 from deerflow.cli.progress import Progress
 from deerflow.client import AsyncDeerFlowClient, ClientEvent
 from deerflow.config import SettingsSource
@@ -98,9 +99,26 @@ class _Job:
         return "\n".join([self._task, "", "The files are:", *(f"- {place}" for place in places)])
 
     async def _follow(self, client: AsyncDeerFlowClient, task: str, progress: Progress) -> None:
+        """Run the task to its end; where it waits for a person who is there, ask and go on."""
+        person = self._person()
+        await self._watch(client, task, progress, is_interactive=person is not None)
+        while person is not None and progress.error is None:
+            waiting = (await client.state(self._thread_id))["interrupts"]
+            if not waiting:
+                return
+            progress.stop()
+            await self._watch(client, "", progress, resume=await person.decide(waiting))
+
+    def _person(self) -> Person | None:
+        """Return who can be asked; nobody, where the output is for a program or no terminal is there."""
+        if self._as_json or not sys.stdin.isatty():
+            return None
+        return Person(Console(stderr=True), keyboard=sys.stdin.fileno())
+
+    async def _watch(self, client: AsyncDeerFlowClient, task: str, progress: Progress, **how: Any) -> None:
         if not self._as_json:
             progress.start()
-        async for event in client.stream(task, thread_id=self._thread_id, **self._options):
+        async for event in client.stream(task, thread_id=self._thread_id, **how, **self._options):
             if self._as_json:
                 _print_json(event)
             progress.take(event)

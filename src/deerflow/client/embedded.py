@@ -58,6 +58,8 @@ class AsyncDeerFlowClient:
         modes: Sequence[str] = DEFAULT_MODES,
         recursion_limit: int = 1000,
         team: TeamRequest | None = None,
+        resume: Any = None,
+        is_interactive: bool = True,
         **options: Any,
     ) -> AsyncGenerator[ClientEvent, None]:
         """Yield a run's events as they happen; leaving the loop early stops the run.
@@ -65,6 +67,8 @@ class AsyncDeerFlowClient:
         Args:
             files: files of this host to upload first.
             team: what a team is asked for; the run then begins with that team.
+            resume: the answer to what the thread waits for, instead of a message.
+            is_interactive: False where nobody would answer: what needs a person is then rejected.
             options: fields of `RunOptions`, such as `model_name` or `subagent_enabled`.
         """
         thread_id = thread_id or new_id()
@@ -73,7 +77,9 @@ class AsyncDeerFlowClient:
         request = RunRequest(
             thread_id=thread_id,
             user_id=self._user_id,
-            input={"messages": [{"type": "human", "content": message}]},
+            input={"messages": [{"type": "human", "content": message}]} if resume is None else None,
+            command=None if resume is None else {"resume": resume},
+            is_interactive=is_interactive,
             options=_options(options if team is None else {**options, "subagent_enabled": True}),
             context={} if team is None else {TEAM_REQUEST: team.model_dump(exclude_defaults=True)},
             stream_modes=tuple(modes),

@@ -1,0 +1,124 @@
+"""Asks the person at the terminal whether a tool call may run."""
+
+import asyncio
+import os
+import termios
+import unicodedata
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import orjson
+from rich.console import Console
+from rich.text import Text
+
+CLOSED = "the terminal was closed"
+_CHOICES = "[y] run it   [n] refuse it   [e] change it: "
+
+
+class Person:
+    """Somebody at a terminal who decides."""
+
+    def __init__(self, console: Console, *, keyboard: int) -> None:
+        """Ask on `console` and read answers from the file descriptor `keyboard`."""
+        self._console = console
+        self._keyboard = keyboard
+        self._is_gone = False
+
+    async def decide(self, waiting: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """Return the answers to a thread's interrupts, by their ids."""
+        return {str(asked["id"]): await self._answer(asked["value"]) for asked in waiting}
+
+    async def _answer(self, question: Any) -> Any:
+        if isinstance(question, list):  # a sub-agent that asks about several calls at once
+            return [await self._answer(each) for each in question]
+        actions = question.get("action_requests") if isinstance(question, Mapping) else None
+        if not isinstance(actions, list):
+            return await self._line(f"{visible(str(question))}\n> ")
+        answer: dict[str, Any] = {"decisions": [await self._decision(action) for action in actions]}
+        return {**answer, "hash": question["hash"]} if question.get("hash") else answer
+
+    async def _decision(self, action: Mapping[str, Any]) -> dict[str, Any]:
+        self._print(f"\n{visible(str(action.get('description') or 'May this run?'))}", style="yellow")
+        self._print(shown(str(action["name"]), action["args"]))
+        while not self._is_gone:
+            match (await self._line(_CHOICES)).strip().lower():
+                case "y" | "yes":
+                    return {"type": "approve"}
+                case "n" | "no":
+                    return {"type": "reject", "message": await self._line("Why (Enter: no reason): ")}
+                case "e" | "edit":
+                    edited = await self._edit(action)
+                    if edited is not None:
+                        return {"type": "edit", "edited_action": edited}
+        return {"type": "reject", "message": CLOSED}
+
+    async def _edit(self, action: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Return the action as the person changed it; None when it is not clear what they want."""
+        key = only_text(action["args"])
+        line = await self._line(f"{key}: " if key else "all arguments, as JSON: ")
+        if key and line.strip():
+            return {"name": action["name"], "args": {**action["args"], key: line}}
+        try:
+            args = orjson.loads(line)
+        except orjson.JSONDecodeError:
+            args = None
+        if isinstance(args, dict):
+            return {"name": action["name"], "args": args}
+        self._print(
+            "Nothing was changed: that is no JSON object." if line.strip() else "Nothing was changed."
+        )
+        return None
+
+    async def _line(self, prompt: str) -> str:
+        # What was typed before the question was there is no answer to it.
+        if os.isatty(self._keyboard):
+            termios.tcflush(self._keyboard, termios.TCIFLUSH)
+        self._console.print(prompt, end="", markup=False, highlight=False, soft_wrap=True)
+        line = await _read(self._keyboard)
+        self._is_gone = not line
+        return line.decode(errors="replace").rstrip("\r\n")
+
+    def _print(self, text: str, *, style: str = "") -> None:
+        self._console.print(Text(text, style=style), highlight=False, soft_wrap=True)
+
+
+def shown(name: str, args: Mapping[str, Any]) -> str:
+    """Return all of a call: text arguments as they are, each under its name."""
+    lines = [
+        f"  {key}: " + visible(value if isinstance(value, str) else orjson.dumps(value, default=str).decode())
+        for key, value in args.items()
+    ]
+    return "\n".join([f"  tool: {visible(name)}", *lines])
+
+
+def visible(text: str) -> str:
+    """Return a text in which nothing hides: control and direction characters stand as their codes."""
+    return "".join(
+        letter if letter in "\n\t" or unicodedata.category(letter) not in ("Cc", "Cf") else _code(letter)
+        for letter in text
+    )
+
+
+def only_text(args: Mapping[str, Any]) -> str | None:
+    """Return the argument that a person can change on one line, where it is the only one but the label."""
+    keys = [key for key in args if key != "description"]
+    only = keys[0] if len(keys) == 1 else None
+    return only if only is not None and isinstance(args[only], str) else None
+
+
+def _code(letter: str) -> str:
+    return f"\\x{ord(letter):02x}" if ord(letter) < 256 else f"\\u{ord(letter):04x}"
+
+
+async def _read(keyboard: int) -> bytes:
+    """Return the next line without a thread that would outlive Ctrl-C."""
+    loop = asyncio.get_running_loop()
+    ready = asyncio.Event()
+    loop.add_reader(keyboard, ready.set)
+    try:
+        await ready.wait()
+        return os.read(keyboard, 1 << 16)
+    except OSError:  # the terminal went away
+        return b""
+    finally:
+        loop.remove_reader(keyboard)
