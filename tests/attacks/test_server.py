@@ -64,15 +64,36 @@ async def test_x51_nothing_is_left_of_a_killed_server(ground: Ground) -> None:
         assert await gone_after(ground) < 1
 
 
+def orphans() -> set[int]:
+    """Return processes of sandboxes and supervisors whose parent is gone."""
+    found = set()
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (entry / "cmdline").read_bytes()
+            parent = (entry / "stat").read_text().rpartition(")")[2].split()[1]
+        except OSError:
+            continue
+        if parent == "1" and (words.startswith(b"./bwrap\0") or b"sandbox/supervisor.py" in words):
+            found.add(int(entry.name))
+    return found
+
+
 async def test_x51_nothing_is_left_of_a_server_killed_while_a_sandbox_starts(ground: Ground) -> None:
+    before = orphans()
     for moment in range(6):
         async with victim(ground, "sleep 30") as server:
-            await asyncio.sleep(random.Random(moment).uniform(0, 0.04))
+            await asyncio.sleep(random.Random(moment).uniform(0, 0.03))
 
             server.kill()
             await server.wait()
 
             assert await gone_after(ground) < 1
+
+    for _ in range(100):
+        if not orphans() - before:
+            break
+        await asyncio.sleep(0.02)
+    assert orphans() - before == set()
 
 
 def open_descriptors() -> int:

@@ -13,6 +13,7 @@ from deerflow.sandbox.cgroups import ControlGroup, ControlGroups
 from deerflow.sandbox.egress import Egress, proxy_environment
 from deerflow.sandbox.handshake import Handshake
 from deerflow.sandbox.inner import InnerProcess
+from deerflow.sandbox.lifeline import Lifeline
 from deerflow.sandbox.limits import ulimits, watcher
 from deerflow.sandbox.network import NetworkPolicy
 from deerflow.sandbox.paths import WORKSPACE, PathTable
@@ -70,6 +71,7 @@ class Bubblewrap:
             with ExitStack() as stack:
                 inner = stack.enter_context(InnerProcess())
                 handshake = stack.enter_context(Handshake())
+                lifeline = stack.enter_context(Lifeline())
                 fds = self._descriptors(stack, Box(table, environment, self.settings.limits))
                 shell = [
                     SHELL,
@@ -79,14 +81,23 @@ class Bubblewrap:
                     handshake.words + self._ulimits + script,
                     "bash",
                 ]
-                wish = ["--args", str(fds[-1]), "--info-fd", str(inner.writer), "--", *shell, *arguments]
+                wish = [
+                    f"./{bwrap.name}",
+                    "--args",
+                    str(fds[-1]),
+                    "--info-fd",
+                    str(inner.writer),
+                    "--",
+                    *shell,
+                    *arguments,
+                ]
                 launch = Launch(
                     # by descriptor and relative name, so that no process list shows the host's paths
-                    argv=group.joining([*mounting, *self._as_user(), f"./{bwrap.name}", *wish]),
+                    argv=lifeline.tied([*mounting, *self._as_user(), *wish], first=group.joining),
                     cwd=str(bwrap.parent),
                     env={"PATH": SYSTEM_PATH},
                     kill=lambda pid: _kill(pid, group, inner),
-                    pass_fds=(*fds, inner.writer, *handshake.inner_fds, *pass_fds),
+                    pass_fds=(*fds, lifeline.reader, inner.writer, *handshake.inner_fds, *pass_fds),
                     watch=self._attending(table, inner, handshake),
                     gone=inner.gone,
                 )

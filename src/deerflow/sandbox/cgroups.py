@@ -3,7 +3,7 @@
 import asyncio
 import os
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,13 +21,10 @@ class ControlGroup:
 
     folders: tuple[Path, ...] = ()
 
-    def joining(self, argv: Sequence[str]) -> list[str]:
-        """Return `argv` started by a shell that joins the groups first, so that nothing runs outside."""
-        if not self.folders:
-            return list(argv)
-        joined = " && ".join(f"echo 0 > {folder}/cgroup.procs" for folder in self.folders)
-        # the shell would tell the sandbox where it stood
-        return ["/bin/sh", "-c", f'{joined} && unset PWD OLDPWD && exec "$@"', "sh", *argv]
+    @property
+    def joining(self) -> str:
+        """The shell commands that join the groups, to run before anything else."""
+        return "".join(f"echo 0 > {folder}/cgroup.procs || exit 125; " for folder in self.folders)
 
     def kill(self) -> None:
         """End every process in the groups, where the kernel can."""
