@@ -255,7 +255,7 @@ async def _build_rooms(loaded: LoadedSettings, storage: Storage, executor: Subag
         checkpointer=storage.checkpoints,
         store=storage.store,
         agent_folders=[loaded.paths.home / "agents", loaded.project_root / "agents"],
-        extra_tools=acp_tools(settings.acp_agents, loaded.env),
+        extra_tools=acp_tools(settings.acp_agents, loaded.env, loaded.extensions.mcp_servers),
     )
     return Rooms(loaded, models, LeadAgents(rooms))
 

@@ -9,6 +9,7 @@ beg         asks for permission 1500 times
 """
 
 import asyncio
+import json
 import os
 import sys
 from pathlib import Path
@@ -42,6 +43,7 @@ class ScriptedAgent(Agent):
         self._mode = mode
         self._client: Any = None
         self._cwd = ""
+        self._servers: list[Any] = []
         self._chosen = "none"
 
     def on_connect(self, conn: Any) -> None:
@@ -52,6 +54,7 @@ class ScriptedAgent(Agent):
 
     async def new_session(self, cwd: str, **more: Any) -> NewSessionResponse:
         self._cwd = cwd
+        self._servers = more.get("mcp_servers") or []
         option = SessionConfigOptionSelect.model_validate(
             {
                 "type": "select",
@@ -117,6 +120,10 @@ class ScriptedAgent(Agent):
 
     async def _environment(self, text: str) -> None:
         await self._say("\n".join(f"{name}={value}" for name, value in sorted(os.environ.items())))
+
+    async def _mcp(self, text: str) -> None:
+        shown = [server.model_dump(mode="json", exclude_none=True) for server in self._servers]
+        await self._say(json.dumps(shown, sort_keys=True))
 
     async def _model(self, text: str) -> None:
         await self._say(self._chosen)

@@ -1,17 +1,24 @@
 """Asks an agent of another program: starts it, lets it work, and ends it."""
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import cast
 
-from deerflow.acp.base import AcpAnswer, AcpProgress, Watch
-from deerflow.acp.process import AgentProcess, declared_environment, running_agent
+from deerflow.acp.base import AcpAnswer, AcpProgress, AcpWork, Watch
+from deerflow.acp.process import AgentProcess, declared_environment, kill_orphans, running_agent
 from deerflow.acp.wire import WireLimits
 from deerflow.config.aliases import install_hint, resolve_use
+from deerflow.config.extensions import McpServerSettings
 from deerflow.config.subagents import AcpAgentSettings
 from deerflow.errors import AcpError, NotFoundError
+
+logger = logging.getLogger(__name__)
+
+Converse = Callable[[AgentProcess, AcpWork, Watch, WireLimits], Awaitable[AcpAnswer]]
+"""Speaks the protocol with a running agent."""
 
 MAX_RUNNING = 8
 """Agents of other programs at work at once; more calls wait."""
@@ -26,11 +33,14 @@ class AcpAgents:
         agents: Mapping[str, AcpAgentSettings],
         *,
         env: Mapping[str, str],
+        mcp_servers: Mapping[str, McpServerSettings] | None = None,
         limits: WireLimits | None = None,
     ) -> None:
         self._agents = agents
         self._env = env
+        self._mcp_servers = mcp_servers or {}
         self._limits = limits or WireLimits()
+        self._converse: Converse | None = None
         self._places = asyncio.Semaphore(MAX_RUNNING)
 
     @property
@@ -44,14 +54,15 @@ class AcpAgents:
         if agent is None:
             raise NotFoundError("ACP agent", name, known=self._agents)
         await asyncio.to_thread(workspace.mkdir, parents=True, exist_ok=True)
-        converse = await _conversation()
+        converse = await self._speaker()
+        work = AcpWork(agent, prompt, workspace, self._servers_of(agent))
         notes = _Notes(watch)
         async with self._places:
             try:
                 async with asyncio.timeout(agent.timeout_seconds) as limit:
                     command, env = (agent.command, *agent.args), declared_environment(self._env, agent.env)
                     async with running_agent(command, env=env, cwd=workspace) as process:
-                        return await converse(process, agent, prompt, workspace, notes.take, self._limits)
+                        return await converse(process, work, notes.take, self._limits)
             except TimeoutError as error:
                 if not limit.expired():
                     raise
@@ -59,6 +70,21 @@ class AcpAgents:
                 raise notes.failure(name, reason) from error
             except AcpError as error:
                 raise notes.failure(name, str(error)) from error
+
+    def _servers_of(self, agent: AcpAgentSettings) -> dict[str, McpServerSettings]:
+        """Return the MCP servers that the agent may use; one that is off or not there is passed over."""
+        found = {name: self._mcp_servers.get(name) for name in agent.mcp_servers}
+        for name in (name for name, server in found.items() if server is None):
+            logger.warning("acp_agents: no MCP server %s; there are: %s", name, ", ".join(self._mcp_servers))
+        return {name: server for name, server in found.items() if server is not None and server.enabled}
+
+    async def _speaker(self) -> Converse:
+        """Load what speaks the protocol, not on the loop: the SDK takes a second; and tidy up once."""
+        if self._converse is None:
+            await asyncio.to_thread(kill_orphans)
+            found = await asyncio.to_thread(resolve_use, "deerflow.acp.conversation:converse")
+            self._converse = cast(Converse, found)
+        return self._converse
 
 
 class _Notes:
@@ -97,12 +123,3 @@ def refusal_note(name: str, refused: Sequence[str]) -> str:
 def missing_package() -> str | None:
     """Return how to install what speaks ACP; None when it is there."""
     return None if find_spec("acp") else install_hint("acp")
-
-
-Converse = Callable[[AgentProcess, AcpAgentSettings, str, Path, Watch, WireLimits], Awaitable[AcpAnswer]]
-
-
-async def _conversation() -> Converse:
-    """Load what speaks the protocol: not on the loop, since the SDK takes a second."""
-    found = await asyncio.to_thread(resolve_use, "deerflow.acp.conversation:converse")
-    return cast(Converse, found)

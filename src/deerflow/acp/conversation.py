@@ -4,7 +4,6 @@ The SDK takes a second to import, so this file is loaded with the first call.
 """
 
 import asyncio
-from pathlib import Path
 from typing import Any, TypeVar
 
 from acp import PROTOCOL_VERSION
@@ -12,24 +11,29 @@ from acp.connection import Connection
 from acp.exceptions import RequestError
 from acp.schema import (
     ClientCapabilities,
+    EnvVariable,
     FileSystemCapabilities,
+    HttpHeader,
+    HttpMcpServer,
     Implementation,
     InitializeRequest,
     InitializeResponse,
+    McpServerStdio,
     NewSessionRequest,
     NewSessionResponse,
     PromptRequest,
     PromptResponse,
     SetSessionConfigOptionSelectRequest,
+    SseMcpServer,
     TextContentBlock,
 )
 from pydantic import BaseModel, ValidationError
 
-from deerflow.acp.base import AcpAnswer, Watch
+from deerflow.acp.base import AcpAnswer, AcpWork, Watch
 from deerflow.acp.host import Host
 from deerflow.acp.process import AgentProcess
 from deerflow.acp.wire import AgentWire, WireLimits
-from deerflow.config.subagents import AcpAgentSettings
+from deerflow.config.extensions import McpServerSettings
 from deerflow.errors import AcpError
 
 Answer = TypeVar("Answer", bound=BaseModel)
@@ -38,20 +42,13 @@ START_SECONDS = 60
 """How long an agent may take until it is ready for work."""
 
 
-async def converse(
-    process: AgentProcess,
-    agent: AcpAgentSettings,
-    prompt: str,
-    workspace: Path,
-    watch: Watch,
-    limits: WireLimits,
-) -> AcpAnswer:
-    """Let a running agent work on `prompt` and return its answer."""
-    host = Host(workspace, grants=agent.auto_approve_permissions, watch=watch)
+async def converse(process: AgentProcess, work: AcpWork, watch: Watch, limits: WireLimits) -> AcpAnswer:
+    """Let a running agent do its work and return its answer."""
+    host = Host(work.workspace, grants=work.agent.auto_approve_permissions, watch=watch)
     conversation = Conversation(process, host, limits)
     try:
-        session = await conversation.begin(agent, workspace)
-        stop_reason = await conversation.prompt(session, prompt)
+        session = await conversation.begin(work)
+        stop_reason = await conversation.prompt(session, work.prompt)
     finally:
         await conversation.close()
     return AcpAnswer(host.answer, stop_reason, tuple(host.refused))
@@ -65,17 +62,17 @@ class Conversation:
         self._wire = AgentWire(process.stdin, process.stdout, limits)
         self._connection = Connection(host, self._wire)
 
-    async def begin(self, agent: AcpAgentSettings, workspace: Path) -> str:
+    async def begin(self, work: AcpWork) -> str:
         """Greet the agent and open a session; returns its id."""
         try:
             async with asyncio.timeout(START_SECONDS) as limit:
-                return await self._begin(agent, workspace)
+                return await self._begin(work)
         except TimeoutError as error:
             if not limit.expired():
                 raise
             raise AcpError(f"it was not ready after {START_SECONDS} seconds") from error
 
-    async def _begin(self, agent: AcpAgentSettings, workspace: Path) -> str:
+    async def _begin(self, work: AcpWork) -> str:
         greeting = InitializeRequest(
             protocol_version=PROTOCOL_VERSION,
             client_capabilities=ClientCapabilities(
@@ -86,9 +83,12 @@ class Conversation:
         ready = await self._ask("initialize", greeting, InitializeResponse)
         if ready.protocol_version != PROTOCOL_VERSION:
             raise AcpError(f"it speaks version {ready.protocol_version} of ACP, we speak {PROTOCOL_VERSION}")
-        wish = NewSessionRequest(cwd=str(workspace), mcp_servers=[], field_meta=_meta(agent))
+        servers = [_mcp_server(name, server) for name, server in work.mcp_servers.items()]
+        wish = NewSessionRequest(
+            cwd=str(work.workspace), mcp_servers=servers, field_meta=_meta(work.agent.model)
+        )
         session = await self._ask("session/new", wish, NewSessionResponse)
-        await self._choose_model(session, agent.model)
+        await self._choose_model(session, work.agent.model)
         return session.session_id
 
     async def prompt(self, session_id: str, text: str) -> str:
@@ -133,9 +133,22 @@ class _Anything(BaseModel):
     """An answer that nobody reads."""
 
 
-def _meta(agent: AcpAgentSettings) -> dict[str, Any] | None:
+def _meta(model: str | None) -> dict[str, Any] | None:
     """Return what agents without an option for the model read it from."""
-    return None if agent.model is None else {"model": agent.model}
+    return None if model is None else {"model": model}
+
+
+def _mcp_server(name: str, server: McpServerSettings) -> McpServerStdio | HttpMcpServer | SseMcpServer:
+    """Return an MCP server in the words of the protocol."""
+    headers = [HttpHeader(name=key, value=value) for key, value in server.headers.items()]
+    match server.type:
+        case "stdio":
+            env = [EnvVariable(name=key, value=value) for key, value in server.env.items()]
+            return McpServerStdio(name=name, command=server.command or "", args=list(server.args), env=env)
+        case "http":
+            return HttpMcpServer(type="http", name=name, url=server.url or "", headers=headers)
+        case "sse":
+            return SseMcpServer(type="sse", name=name, url=server.url or "", headers=headers)
 
 
 def _explain(error: RequestError) -> str:

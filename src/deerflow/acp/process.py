@@ -1,6 +1,7 @@
 """The process of an agent: started in a group of its own, with declared variables only, and ended whole.
 
-A helper that left the group is found by a mark in its environment, since `fork` and `exec` hand that on.
+A helper that left the group is found by a mark in its environment, since `fork` and `exec` hand that on. The
+mark also names the server, so that the next one can end what a killed one left behind.
 """
 
 import asyncio
@@ -8,7 +9,7 @@ import os
 import signal
 from asyncio.subprocess import PIPE, Process
 from collections import deque
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
@@ -91,7 +92,7 @@ async def running_agent(
     command: Sequence[str], *, env: Mapping[str, str], cwd: Path
 ) -> AsyncIterator[AgentProcess]:
     """Run an agent for the length of a block; nothing of it is left afterwards."""
-    mark = new_id()
+    mark = f"{_owner_mark()}/{new_id()}"
     try:
         process = await asyncio.create_subprocess_exec(
             *command,
@@ -119,10 +120,44 @@ def declared_environment(env: Mapping[str, str], declared: Mapping[str, str]) ->
 
 def kill_marked(mark: str) -> None:
     """Kill every process that has our mark in its environment, also those that it starts meanwhile."""
-    wanted = f"{MARK}={mark}".encode()
     for _ in range(_ROUNDS):
-        if not sum(_kill_if_marked(entry, wanted) for entry in _process_folders()):
+        if not sum(_kill_if(entry, lambda found: found == mark) for entry in _process_folders()):
             return
+
+
+def kill_orphans() -> None:
+    """Kill agents whose server is gone; a living server's are left alone."""
+    for entry in _process_folders():
+        _kill_if(entry, lambda found: _is_gone(found.rpartition("/")[0]))
+
+
+def _owner_mark() -> str:
+    """Return what names this process and no later one with the same number."""
+    return f"{_namespace()}-{os.getpid()}-{_started_at(os.getpid())}"
+
+
+def _is_gone(owner: str) -> bool:
+    """Tell whether a server has ended; of those in other containers we cannot know."""
+    namespace, _, process = owner.partition("-")
+    number, _, started = process.partition("-")
+    return namespace == _namespace() and number.isdigit() and _started_at(int(number)) != started
+
+
+def _namespace() -> str:
+    """Return in which space process numbers count."""
+    try:
+        return str(Path("/proc/self/ns/pid").stat().st_ino)
+    except OSError:
+        return ""
+
+
+def _started_at(pid: int) -> str:
+    """Return when a process started, in the system's own ticks; empty when it is not there."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return ""
+    return fields[19]
 
 
 def _process_folders() -> list[Path]:
@@ -132,14 +167,15 @@ def _process_folders() -> list[Path]:
         return []
 
 
-def _kill_if_marked(entry: Path, wanted: bytes) -> bool:
+def _kill_if(entry: Path, is_wanted: Callable[[str], bool]) -> bool:
     """Kill a process by a descriptor that was opened before the look, so that it cannot be another one."""
     try:
         descriptor = os.pidfd_open(int(entry.name))
     except (AttributeError, OSError):
         return False
     try:
-        if wanted not in (entry / "environ").read_bytes().split(b"\0"):
+        mark = _mark_in((entry / "environ").read_bytes())
+        if mark is None or not is_wanted(mark):
             return False
         signal.pidfd_send_signal(descriptor, signal.SIGKILL)
         return True
@@ -147,6 +183,12 @@ def _kill_if_marked(entry: Path, wanted: bytes) -> bool:
         return False
     finally:
         os.close(descriptor)
+
+
+def _mark_in(environment: bytes) -> str | None:
+    start = f"{MARK}=".encode()
+    found = next((entry for entry in environment.split(b"\0") if entry.startswith(start)), None)
+    return None if found is None else found[len(start) :].decode(errors="replace")
 
 
 async def _drain(stream: asyncio.StreamReader) -> None:

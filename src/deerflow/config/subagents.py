@@ -77,5 +77,8 @@ class AcpAgentSettings(Section):
     env: dict[str, str] = Field({}, description="The only variables it gets beside the usual ones.")
     description: str = Field(description="When the lead agent should use it.")
     model: str | None = Field(None, description="The model it should use, in its own words.")
+    mcp_servers: tuple[str, ...] = Field(
+        (), description="MCP servers that it may use too, by name; it gets their variables and headers."
+    )
     auto_approve_permissions: bool = Field(False, description="Grant everything it asks for.")
     timeout_seconds: float = Field(1800, ge=1, description="Seconds that one call may take.")

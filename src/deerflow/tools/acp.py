@@ -10,6 +10,7 @@ from pydantic import BaseModel, Field
 
 from deerflow.acp.agents import AcpAgents, missing_package, refusal_note
 from deerflow.acp.base import AcpAnswer, AcpProgress
+from deerflow.config.extensions import McpServerSettings
 from deerflow.config.subagents import AcpAgentSettings
 from deerflow.errors import AcpError
 from deerflow.sandbox.paths import ACP_WORKSPACE
@@ -41,14 +42,18 @@ class AcpArguments(BaseModel):
     )
 
 
-def acp_tools(agents: Mapping[str, AcpAgentSettings], env: Mapping[str, str]) -> list[BaseTool]:
+def acp_tools(
+    agents: Mapping[str, AcpAgentSettings],
+    env: Mapping[str, str],
+    mcp_servers: Mapping[str, McpServerSettings],
+) -> list[BaseTool]:
     """Return the tools through which the configured agents are reached; none without agents."""
     if not agents:
         return []
     if hint := missing_package():
         logger.warning("acp_agents are left out: a package is missing, get it with %s", hint)
         return []
-    return [make_acp_tool(AcpAgents(agents, env=env))]
+    return [make_acp_tool(AcpAgents(agents, env=env, mcp_servers=mcp_servers))]
 
 
 def make_acp_tool(agents: AcpAgents) -> BaseTool:

@@ -1,7 +1,10 @@
 """Agents of other programs, as real processes: what they answer, and every way they misbehave."""
 
 import asyncio
+import json
 import os
+import signal
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -11,12 +14,14 @@ import pytest
 
 from deerflow.acp.agents import AcpAgents
 from deerflow.acp.base import AcpAnswer, AcpProgress
+from deerflow.acp.process import MARK, _owner_mark, kill_orphans
 from deerflow.acp.wire import WireLimits
+from deerflow.config.extensions import McpServerSettings
 from deerflow.config.subagents import AcpAgentSettings
 from deerflow.errors import AcpError, NotFoundError
 
 SUPPORT = Path(__file__).parents[2] / "support"
-GOOD = ("echo", "work", "outside", "environment", "model", "beg")
+GOOD = ("echo", "work", "outside", "environment", "model", "beg", "mcp")
 LIMITS = WireLimits(line_bytes=1_000_000, burst_messages=3000)
 
 
@@ -104,6 +109,52 @@ async def test_only_usual_and_declared_variables_reach_the_agent(ask: Any) -> No
 
 async def test_the_model_of_the_settings_is_chosen(ask: Any) -> None:
     assert (await ask("model", model="large")).text == "large"
+
+
+async def test_only_named_mcp_servers_are_handed_on(tmp_path: Path, seen: list[AcpProgress]) -> None:
+    servers = {
+        "files": {"command": "mcp-files", "args": ["/x"], "env": {"KEY": "k-1"}},
+        "web": {"url": "http://127.0.0.1:1/mcp", "headers": {"X-Key": "k-2"}},
+        "off": {"command": "mcp-off", "enabled": False},
+        "secret": {"command": "mcp-secret"},
+    }
+    known = {name: McpServerSettings.model_validate(server) for name, server in servers.items()}
+    agent = AcpAgentSettings.model_validate(
+        {
+            "command": sys.executable,
+            "args": (str(SUPPORT / "acp_agent.py"), "mcp"),
+            "description": "helps",
+            "mcp_servers": ("files", "web", "off", "nowhere"),
+        }
+    )
+    there = AcpAgents({"helper": agent}, env={"PATH": os.environ["PATH"]}, mcp_servers=known)
+
+    answer = await there.ask("helper", "go", workspace=tmp_path, watch=seen.append)
+
+    assert json.loads(answer.text) == [
+        {"name": "files", "command": "mcp-files", "args": ["/x"], "env": [{"name": "KEY", "value": "k-1"}]},
+        {
+            "type": "http",
+            "name": "web",
+            "url": "http://127.0.0.1:1/mcp",
+            "headers": [{"name": "X-Key", "value": "k-2"}],
+        },
+    ]
+
+
+async def test_agents_of_a_server_that_is_gone_are_ended_and_those_of_a_living_one_left_alone() -> None:
+    def agent(owner: str) -> subprocess.Popen[bytes]:
+        env = {"PATH": os.environ["PATH"], MARK: f"{owner}/call"}
+        return subprocess.Popen(["sleep", "600"], env=env)
+
+    namespace = _owner_mark().partition("-")[0]
+    with agent(f"{namespace}-4194305-1") as orphan, agent(_owner_mark()) as ours, agent("1-2-3") as elsewhere:
+        await asyncio.to_thread(kill_orphans)
+
+        assert orphan.wait(5) == -signal.SIGKILL
+        assert ours.poll() is elsewhere.poll() is None
+        ours.kill()
+        elsewhere.kill()
 
 
 @pytest.mark.parametrize("mode", ["banner", "noise"])
