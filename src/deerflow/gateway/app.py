@@ -13,16 +13,19 @@ from deerflow.gateway.errors import handle_errors
 from deerflow.gateway.guard import LocalGuard
 from deerflow.gateway.limits import BodyLimit
 from deerflow.gateway.page import serve_page
+from deerflow.gateway.protocol.feed import Arrivals
 from deerflow.gateway.routers import (
     about,
     assistants,
     compact,
     files,
     following,
+    protocol,
     runs,
     states,
     store,
     tasks,
+    teams,
     threads,
 )
 
@@ -62,6 +65,7 @@ def create_app(
         redoc_url="/redoc" if options.has_docs else None,
         openapi_url="/openapi.json" if options.has_docs else None,
     )
+    app.state.arrivals = Arrivals()
     _add_routes(app)
     handle_errors(app)
     serve_page(app)
@@ -79,7 +83,9 @@ def _add_routes(app: FastAPI) -> None:
         states,
         runs,
         following,
+        protocol,
         store,
+        teams,
         files,
         tasks,
         compact,
