@@ -15,6 +15,8 @@ EXTRA_MODES = ("tasks", "checkpoints", "debug")
 
 CLIENT_MODES = frozenset({*LOGGED_MODES, "messages-tuple", *EXTRA_MODES, "events"})
 
+_CONFIGS = ("config", "parent_config")
+
 ALWAYS_SENT = frozenset({"metadata", "error", "end"})
 
 
@@ -44,6 +46,8 @@ def translate(namespace: tuple[str, ...], mode: str, chunk: Any) -> Happening | 
         case "messages":
             message, metadata = chunk
             return Happening(kind, (message, metadata))
+        case "checkpoints" | "debug":
+            return Happening(kind, _without_inside(chunk))
         case _:
             return Happening(kind, chunk)
 
@@ -59,6 +63,28 @@ def is_wanted(kind: str, client_modes: frozenset[str]) -> bool:
     if mode in ALWAYS_SENT or mode in client_modes:
         return True
     return mode == "messages" and "messages-tuple" in client_modes
+
+
+def _without_inside(chunk: Any) -> Any:
+    """Return a chunk whose configs hold only what a client may send back."""
+    if not isinstance(chunk, Mapping):
+        return chunk
+    return {
+        key: _visible_config(value) if key in _CONFIGS else _inner(key, value) for key, value in chunk.items()
+    }
+
+
+def _inner(key: str, value: Any) -> Any:
+    if key == "payload":
+        return _without_inside(value)
+    return _visible(value) if key == "values" else value
+
+
+def _visible_config(config: Any) -> Any:
+    if not isinstance(config, Mapping) or not isinstance(config.get("configurable"), Mapping):
+        return config
+    names = {key: value for key, value in config["configurable"].items() if not key.startswith("__")}
+    return {**config, "configurable": names}
 
 
 def _visible(state: Any) -> Any:
