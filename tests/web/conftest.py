@@ -44,8 +44,14 @@ def gateway(
     chromium: Browser, shared_model: ScriptedModel, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Gateway]:
     sandbox = {"use": "local", "allow_host_bash": True}
+    guardrails = {
+        "rules": [
+            {"tool": "bash", "pattern": "may-i", "action": "ask"},
+            {"tool": "bash", "action": "allow"},
+        ]
+    }
     home = tmp_path_factory.mktemp("home")
-    with running_gateway(home, shared_model.base_url, sandbox=sandbox) as running:
+    with running_gateway(home, shared_model.base_url, sandbox=sandbox, guardrails=guardrails) as running:
         yield running
 
 

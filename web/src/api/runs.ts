@@ -13,9 +13,14 @@ export interface OpenStream {
   readonly events: AsyncGenerator<StreamEvent, void, undefined>;
 }
 
+/** What a run begins with: something said, or the answers to what the thread waits for, by their ids. */
+export type Beginning =
+  | { readonly input: { readonly messages: readonly Message[] } }
+  | { readonly command: { readonly resume: Readonly<Record<string, unknown>> } };
+
 export async function startRun(
   threadId: string,
-  message: Message,
+  beginning: Beginning,
   context: RunContext,
   signal: AbortSignal,
 ): Promise<OpenStream> {
@@ -25,7 +30,7 @@ export async function startRun(
     headers: { "Content-Type": "application/json", Accept: "text/event-stream" },
     body: JSON.stringify({
       assistant_id: "lead_agent",
-      input: { messages: [message] },
+      ...beginning,
       context,
       config: { recursion_limit: 1000 },
       stream_mode: STREAM_MODES,

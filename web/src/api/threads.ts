@@ -1,9 +1,14 @@
 /** Threads: list, open, rename, delete. */
 
 import { call } from "./client.ts";
-import type { Thread, Values } from "./types.ts";
+import type { Interrupt, Thread, Values } from "./types.ts";
 
 export const PAGE_SIZE = 50;
+
+interface State {
+  readonly values: Values | null;
+  readonly interrupts?: readonly Interrupt[];
+}
 
 const THREAD_ID = /^[A-Za-z0-9_-]{1,64}$/;
 
@@ -31,8 +36,8 @@ export function createThread(threadId: string): Promise<Thread> {
 }
 
 export async function readValues(threadId: string, signal?: AbortSignal): Promise<Values> {
-  const state = await call<{ values: Values | null }>("GET", `${threadPath(threadId)}/state`, undefined, signal);
-  return state.values ?? {};
+  const state = await call<State>("GET", `${threadPath(threadId)}/state`, undefined, signal);
+  return { ...state.values, __interrupt__: state.interrupts ?? [] };
 }
 
 export function renameThread(threadId: string, title: string): Promise<unknown> {

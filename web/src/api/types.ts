@@ -60,7 +60,32 @@ export interface Todo {
   readonly status: "pending" | "in_progress" | "completed";
 }
 
+/** A tool call that waits for somebody's word. */
+export interface ActionRequest {
+  readonly name: string;
+  readonly args: Readonly<Record<string, unknown>>;
+  readonly description?: string;
+}
+
+/** What people are asked about tool calls; `hash` stands for exactly these calls. */
+export interface ApprovalRequest {
+  readonly action_requests: readonly ActionRequest[];
+  readonly hash?: string;
+}
+
+export type Decision =
+  | { readonly type: "approve" }
+  | { readonly type: "edit"; readonly edited_action: ActionRequest }
+  | { readonly type: "reject"; readonly message: string };
+
+/** A question at which the thread has stopped. */
+export interface Interrupt {
+  readonly id: string;
+  readonly value: unknown;
+}
+
 export interface Values {
+  readonly __interrupt__?: readonly Interrupt[];
   readonly messages?: readonly Message[];
   readonly title?: string | null;
   readonly artifacts?: readonly string[] | null;

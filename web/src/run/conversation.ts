@@ -83,8 +83,18 @@ export class Conversation {
     });
     await this.#follow(async (signal) => {
       await this.ensureThread();
-      return startRun(this.threadId, message, context, signal);
+      return startRun(this.threadId, { input: { messages: [message] } }, context, signal);
     });
+  }
+
+  /** Answer what the thread waits for, by the questions' ids; returns when the run is over. */
+  async answer(answers: Readonly<Record<string, unknown>>, context: RunContext): Promise<void> {
+    if (isBusy(this.#view)) return;
+    this.#wantsStop = false;
+    this.#gaps = 0;
+    this.#set({ ...this.#view, status: "starting", runId: null, lastEventId: null, failure: null, notice: null });
+    const beginning = { command: { resume: answers } };
+    await this.#follow((signal) => startRun(this.threadId, beginning, this.#context ?? context, signal));
   }
 
   /** Send the last thing the person said once more. */

@@ -1,6 +1,6 @@
 /** Events → view: the one place that knows what a run's events mean. Pure. */
 
-import type { Message, StreamEvent, Values } from "../api/types.ts";
+import type { Interrupt, Message, StreamEvent, Values } from "../api/types.ts";
 import { grow, isTool, reconcile } from "./messages.ts";
 import { reduceTasks } from "./tasks.ts";
 import type { View } from "./view.ts";
@@ -26,19 +26,20 @@ export function withValues(view: View, values: Values): View {
     title: values.title ?? view.title,
     artifacts: sameList(view.artifacts, values.artifacts ?? []),
     todos: values.todos ?? [],
+    waiting: withQuestions(view.waiting, values.__interrupt__),
   };
 }
 
 function apply(view: View, kind: string, data: unknown): View {
   switch (kind) {
     case "metadata":
-      return { ...running(view), runId: stringIn(data, "run_id") ?? view.runId, failure: null, output: {} };
+      return { ...running(view), runId: stringIn(data, "run_id") ?? view.runId, failure: null, output: {}, waiting: [] };
     case "values":
       return isFields(data) ? withValues({ ...running(view), notice: null }, data as Values) : view;
     case "messages":
       return Array.isArray(data) ? withChunk(running(view), data[0] as Message, data[1] as Fields | undefined) : view;
     case "updates":
-      return withTitle(view, data);
+      return withTitle(withInterrupts(view, data), data);
     case "custom":
       return isFields(data) ? withCustom(view, data) : view;
     case "error":
@@ -82,6 +83,17 @@ function withTitle(view: View, update: unknown): View {
   if (!isFields(update)) return view;
   const title = Object.values(update).map((part) => stringIn(part, "title")).find((found) => found !== null);
   return title && title !== view.title ? { ...view, title } : view;
+}
+
+function withInterrupts(view: View, update: unknown): View {
+  const waiting = isFields(update) ? withQuestions(view.waiting, update.__interrupt__) : view.waiting;
+  return waiting === view.waiting ? view : { ...view, waiting };
+}
+
+function withQuestions(waiting: readonly Interrupt[], asked: unknown): readonly Interrupt[] {
+  const known = new Set(waiting.map((each) => each.id));
+  const fresh = Array.isArray(asked) ? (asked as Interrupt[]).filter((each) => isFields(each) && !known.has(each.id)) : [];
+  return fresh.length === 0 ? waiting : [...waiting, ...fresh];
 }
 
 function withCustom(view: View, event: Fields): View {

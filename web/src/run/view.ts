@@ -1,6 +1,6 @@
 /** What the page knows about one thread and its run: the result of `reduce`. */
 
-import type { Message, Todo } from "../api/types.ts";
+import type { Interrupt, Message, Todo } from "../api/types.ts";
 
 export type RunStatus = "idle" | "starting" | "running" | "reconnecting" | "stopping" | "stopped" | "failed";
 
@@ -43,6 +43,8 @@ export interface View {
   readonly tasks: Readonly<Record<string, Task>>;
   /** What running tools have printed so far, by tool call. */
   readonly output: Readonly<Record<string, string>>;
+  /** Questions at which the thread has stopped. */
+  readonly waiting: readonly Interrupt[];
   readonly status: RunStatus;
   readonly runId: string | null;
   readonly lastEventId: string | null;
@@ -59,6 +61,7 @@ export const EMPTY_VIEW: View = {
   todos: [],
   tasks: {},
   output: {},
+  waiting: [],
   status: "idle",
   runId: null,
   lastEventId: null,

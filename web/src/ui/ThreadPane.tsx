@@ -5,6 +5,7 @@ import { itemsOf } from "../run/items.ts";
 import { useConversation } from "../run/useConversation.ts";
 import { isBusy } from "../run/view.ts";
 import { useWords } from "../text/index.ts";
+import { ApprovalPanel } from "./ApprovalPanel.tsx";
 import { ArtifactContext } from "./ArtifactContext.ts";
 import { ArtifactPanel } from "./ArtifactPanel.tsx";
 import { Composer } from "./Composer.tsx";
@@ -74,6 +75,7 @@ export function ThreadPane(props: Props) {
         <ThreadBody scroll={scroll}>
           {isEmpty && <EmptyState isOffline={model?.name === "offline"} onExample={(task) => { sending.setDraft(task); focusMessage(); }} />}
           <ItemList items={items} onReply={sending.reply} />
+          {!busy && view.waiting.length > 0 && <ApprovalPanel waiting={view.waiting} onAnswer={sending.answer} />}
           <RunStatusLine view={view} />
           {view.failure && <FailureNotice failure={view.failure} onRetry={sending.retry} />}
         </ThreadBody>

@@ -3,6 +3,7 @@
 import { useCallback, useEffect, useRef, useState } from "react";
 import type { HumanInputRequest, Message, RunContext } from "../api/types.ts";
 import type { Conversation } from "../run/conversation.ts";
+import type { Answers } from "../run/approvals.ts";
 import { answerMessage, humanMessage } from "./outgoing.ts";
 import type { Reply } from "./QuestionCard.tsx";
 import { useAttachments, type Attachments } from "./useAttachments.ts";
@@ -16,6 +17,7 @@ export interface Sending {
   readonly isWaiting: boolean;
   readonly send: () => void;
   readonly reply: (request: HumanInputRequest, given: Reply) => void;
+  readonly answer: (answers: Answers) => void;
   readonly retry: () => void;
 }
 
@@ -46,6 +48,7 @@ export function useSending(conversation: Conversation, isNew: boolean, context: 
 
   const send = useCallback(() => setIsWaiting(true), []);
   const reply = useCallback((request: HumanInputRequest, given: Reply) => deliver(answerMessage(request, given)), [deliver]);
+  const answer = useCallback((answers: Answers) => void conversation.answer(answers, latest.current.context), [conversation]);
   const retry = useCallback(() => void conversation.retry(latest.current.context), [conversation]);
-  return { draft, setDraft, attachments, isWaiting, send, reply, retry };
+  return { draft, setDraft, attachments, isWaiting, send, reply, answer, retry };
 }

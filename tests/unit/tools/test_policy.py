@@ -1,0 +1,210 @@
+"""Rules about tool calls: what fits, what does not, and what happens without any."""
+
+from typing import Any, ClassVar
+
+import pytest
+from langchain_core.tools import BaseTool, tool
+
+from deerflow.config.guardrails import GuardrailRule, GuardrailsSettings, ProviderSettings
+from deerflow.errors import ConfigError
+from deerflow.tools.policy import ACTS_OUTSIDE, Call, Policy, all_texts, whole_text
+from deerflow.tools.policy_provider import (
+    AllowlistProvider,
+    GuardrailDecision,
+    GuardrailRequest,
+    ask_provider,
+    make_provider,
+    words,
+)
+from deerflow.tools.shell import bash_tool
+
+
+@tool
+def send(text: str, description: str = "") -> str:
+    """Send something."""
+    return text
+
+
+def decide(rules: list[dict[str, Any]], name: str = "bash", /, **args: Any) -> str:
+    policy = Policy([GuardrailRule.model_validate(rule) for rule in rules])
+    return policy.decide(Call(name, args)).action
+
+
+def of(tool: BaseTool | None, name: str = "bash", **args: Any) -> Call:
+    return Call.of(name, args, tool, sandbox=None)  # type: ignore[arg-type]
+
+
+def test_the_first_rule_that_fits_decides() -> None:
+    rules = [{"tool": "bash", "pattern": "ls", "action": "allow"}, {"tool": "*", "action": "deny"}]
+
+    assert decide(rules, command="ls") == "allow"
+    assert decide(rules, command="rm") == "deny"
+    assert decide(list(reversed(rules)), command="ls") == "deny"
+
+
+@pytest.mark.parametrize(
+    ("tool", "name", "fits"),
+    [
+        ("bash", "bash", True),
+        ("bash", "bashful", False),
+        ("mail_*", "mail_send", True),
+        ("mail_*", "email_send", False),
+        ("*_send", "mail_send", True),
+        ("a*c", "abbbc", True),
+        ("*", "anything", True),
+        ("b.sh", "bash", False),
+        ("[b]ash", "bash", False),
+    ],
+)
+def test_a_star_stands_for_any_part_of_a_tools_name_and_nothing_else_is_special(
+    tool: str, name: str, fits: bool
+) -> None:
+    assert (decide([{"tool": tool, "action": "deny"}], name) == "deny") is fits
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["git status; id", "id; git status", "git status\nid", "git status && git status", "git statusx"],
+)
+def test_an_allow_lets_nothing_ride_along(command: str) -> None:
+    rules = [{"tool": "bash", "pattern": "git status", "action": "allow"}, {"tool": "*", "action": "deny"}]
+
+    assert decide(rules, command="git status") == "allow"
+    assert decide(rules, command=command) == "deny"
+
+
+def test_an_allow_does_not_fit_when_arguments_are_added() -> None:
+    rules = [{"tool": "bash", "pattern": "git status", "action": "allow"}, {"tool": "*", "action": "ask"}]
+
+    assert decide(rules, command="id", note="git status") == "ask"
+    assert decide(rules, command="git status", note="") == "ask"
+
+
+@pytest.mark.parametrize("action", ["deny", "ask"])
+@pytest.mark.parametrize(
+    "args",
+    [
+        {"command": "echo `shutdown`"},
+        {"command": "x\nshutdown"},
+        {"command": "x", "more": "shutdown"},
+        {"deep": {"list": [1, {"text": "shutdown"}]}},
+        {"deep": {"shutdown": 1}},
+    ],
+)
+def test_a_deny_or_an_ask_finds_its_part_wherever_it_stands(action: str, args: dict[str, Any]) -> None:
+    assert decide([{"tool": "*", "pattern": "shutdown", "action": action}], **args) == action
+
+
+def test_an_anchored_deny_is_not_lost_by_an_added_argument() -> None:
+    assert decide([{"tool": "*", "pattern": "^rm ", "action": "deny"}], command="rm -r", more="x") == "deny"
+
+
+def test_several_arguments_are_read_as_json_with_sorted_keys() -> None:
+    assert whole_text({"path": "/a", "content": 'x "y"'}) == '{"content":"x \\"y\\"","path":"/a"}'
+    assert whole_text({"count": 3}) == '{"count":3}'
+    assert whole_text({}) == "{}"
+    assert list(all_texts({"a": "b"})) == ["b", "b"]
+
+
+def test_the_label_of_our_own_tools_is_no_part_of_a_call_but_others_arguments_are() -> None:
+    one = of(bash_tool, command="ls", description="Look")
+    other = of(bash_tool, command="ls", description="See")
+
+    assert one.hash == other.hash
+    assert one.args == {"command": "ls"}
+    assert (
+        of(send, "send", text="x", description="a").hash != of(send, "send", text="x", description="b").hash
+    )
+
+
+def test_a_hash_stands_for_name_and_arguments_whatever_their_order() -> None:
+    assert Call("a", {"x": 1, "y": 2}).hash == Call("a", {"y": 2, "x": 1}).hash
+    assert len({Call(n, a).hash for n, a in [("a", {"x": 1}), ("b", {"x": 1}), ("a", {"x": "1"})]}) == 3
+
+
+def test_without_rules_only_the_host_and_the_outside_are_asked_about() -> None:
+    policy = Policy()
+
+    assert policy.decide(Call("bash", {})).action == "allow"
+    assert policy.decide(Call("bash", {}, is_on_host=True)).action == "ask"
+    assert policy.decide(Call("pay", {}, acts_outside=True)).action == "ask"
+
+
+@pytest.mark.parametrize(
+    ("hints", "outside"),
+    [
+        ({ACTS_OUTSIDE: True}, True),
+        ({"destructiveHint": True}, True),
+        ({"destructiveHint": False}, False),
+        ({"destructiveHint": "yes"}, False),
+        ({}, False),
+    ],
+)
+def test_a_tool_says_itself_that_it_acts_outside(hints: dict[str, Any], outside: bool) -> None:
+    assert of(send.model_copy(update={"metadata": hints}), "send").acts_outside is outside
+    assert of(send.model_copy(update={"extras": hints}), "send").acts_outside is outside
+
+
+def test_a_rule_can_allow_what_would_be_asked() -> None:
+    rules = [GuardrailRule(tool="bash", action="allow")]
+
+    assert Policy(rules).decide(Call("bash", {"command": "id"}, is_on_host=True)).action == "allow"
+
+
+@pytest.mark.parametrize(
+    ("config", "tool", "allowed"),
+    [
+        ({}, "bash", True),
+        ({"denied_tools": ["bash"]}, "bash", False),
+        ({"allowed_tools": ["ls"]}, "bash", False),
+        ({"allowed_tools": ["ls"]}, "ls", True),
+        ({"allowed_tools": []}, "ls", False),
+        ({"allowed_tools": ["ls"], "denied_tools": ["ls"]}, "ls", False),
+    ],
+)
+async def test_the_allowlist_provider_knows_names(config: dict[str, Any], tool: str, allowed: bool) -> None:
+    decision = await ask_provider(AllowlistProvider(**config), GuardrailRequest(tool, {}))
+
+    assert decision.allow is allowed
+    assert allowed or tool in words(decision)
+
+
+class Later:
+    seen: ClassVar[list[GuardrailRequest]] = []
+
+    async def aevaluate(self, request: GuardrailRequest) -> GuardrailDecision:
+        self.seen.append(request)
+        return GuardrailDecision(False)
+
+
+class Mute:
+    def evaluate(self, request: GuardrailRequest) -> None:
+        """Return nothing."""
+
+
+async def test_a_provider_may_be_async_and_must_decide() -> None:
+    assert words(await ask_provider(Later(), GuardrailRequest("x", {}))) == (
+        "the guardrail provider gave no reason"
+    )
+    with pytest.raises(TypeError, match="Mute returned no decision"):
+        await ask_provider(Mute(), GuardrailRequest("x", {}))
+
+
+@pytest.mark.parametrize(
+    ("use", "config", "words"),
+    [
+        ("deerflow.guardrails.builtin:AllowlistProvider", {"colour": "red"}, "does not fit"),
+        ("builtins:dict", {}, "neither"),
+        ("no_such_module:Thing", {}, "no_such_module"),
+    ],
+)
+def test_a_provider_that_cannot_be_made_is_refused(use: str, config: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        make_provider(GuardrailsSettings(enabled=True, provider=ProviderSettings(use=use, config=config)))
+
+
+def test_a_provider_is_only_made_when_it_is_switched_on() -> None:
+    provider = ProviderSettings(use="no_such_module:Thing")
+
+    assert make_provider(GuardrailsSettings(provider=provider)) is None
+    assert make_provider(GuardrailsSettings(enabled=True)) is None

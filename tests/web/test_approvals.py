@@ -1,0 +1,47 @@
+"""A person at the page decides whether a command may run."""
+
+from typing import Any
+
+from support.model_server import ScriptedModel, call, calls, text
+from web.browser import Browser
+
+CARD = "section[aria-label='May this run?']"
+
+
+def bash(command: str) -> Any:
+    return call("bash", description="Step", command=command)
+
+
+def told(model: ScriptedModel) -> str:
+    return str(model.requests[-1])
+
+
+def test_a_command_waits_for_the_person_and_outlives_a_reload(page: Browser, model: ScriptedModel) -> None:
+    model.will_say(bash("echo may-i ran-\\\n  $((40+2)) \u202e"), text("It ran."))
+
+    page.say("Work.")
+    page.waits_for(CARD)
+    page.evaluate("location.reload()")
+    page.waits_for(f"{CARD} pre:has-text('u202e')")
+    page.click("Run it")
+
+    page.sees("It ran.")
+    assert page.count(CARD) == 0
+    assert "ran- 42" in told(model)
+
+
+def test_a_refusal_gives_its_reason_and_a_change_runs_as_written(page: Browser, model: ScriptedModel) -> None:
+    model.will_say(calls(bash("echo may-i one"), bash("echo may-i two")), text("Understood."))
+
+    page.say("Work.")
+    page.waits_for(f"{CARD}:has-text('two')")
+    page.do("fill", target={"css": f"{CARD}:has-text('may-i one') input"}, value="not today")
+    page.do("click", target={"css": f"{CARD}:has-text('may-i one') form button"})
+    page.click("Change it")
+    page.do("fill", target={"css": f"{CARD} textarea"}, value="echo some-$((1+1))-thing")
+    page.click("Run it like this")
+
+    page.sees("Understood.")
+    assert "not today" in told(model)
+    assert "some-2-thing" in told(model)
+    assert page.count(CARD) == 0

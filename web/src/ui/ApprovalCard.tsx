@@ -1,0 +1,64 @@
+import { ShieldQuestion } from "lucide-react";
+import { useState } from "react";
+import type { ActionRequest, Decision } from "../api/types.ts";
+import { edited, onlyText, visible } from "../run/approvals.ts";
+import { useWords } from "../text/index.ts";
+
+const BUTTON = "rounded-lg border border-line px-3 py-1.5 text-sm disabled:opacity-40";
+const MAIN_BUTTON = "rounded-lg bg-accent px-3 py-1.5 text-sm text-accent-ink disabled:opacity-40";
+const BOX = "max-h-80 w-full overflow-auto rounded-lg bg-sunken p-2 font-mono text-xs leading-5 break-all whitespace-pre-wrap";
+
+interface Props {
+  readonly action: ActionRequest;
+  readonly onDecide: (decision: Decision) => void;
+}
+
+/** A tool call that runs only if the person says so: all of it is shown, as it would run. */
+export function ApprovalCard({ action, onDecide }: Props) {
+  const words = useWords();
+  const [draft, setDraft] = useState<string | null>(null);
+  const [reason, setReason] = useState("");
+  const changed = draft === null ? null : edited(action, draft);
+  return (
+    <section aria-label={words.approval} className="space-y-3 rounded-xl border border-accent/40 bg-panel p-4">
+      <h3 className="flex items-center gap-2 text-sm text-accent">
+        <ShieldQuestion aria-hidden size={16} />
+        {words.approval} <code>{visible(action.name)}</code>
+      </h3>
+      {action.description && <p className="text-sm whitespace-pre-wrap text-muted">{visible(action.description)}</p>}
+      {draft === null ? (
+        <pre tabIndex={0} className={BOX}>{argumentsText(action)}</pre>
+      ) : (
+        <textarea aria-label={words.newArguments} rows={5} className={BOX} value={draft} onChange={(event) => setDraft(event.target.value)} />
+      )}
+      {draft !== null && changed === null && <p role="alert" className="text-sm text-warn">{words.notAnObject}</p>}
+      <div className="flex flex-wrap gap-2">
+        {draft === null ? (
+          <>
+            <button type="button" className={MAIN_BUTTON} onClick={() => onDecide({ type: "approve" })}>{words.approve}</button>
+            <button type="button" className={BUTTON} onClick={() => setDraft(draftOf(action))}>{words.change}</button>
+          </>
+        ) : (
+          <button type="button" disabled={changed === null} className={MAIN_BUTTON} onClick={() => changed && onDecide({ type: "edit", edited_action: changed })}>
+            {words.runChanged}
+          </button>
+        )}
+        <form className="flex min-w-0 flex-1 gap-2" onSubmit={(event) => { event.preventDefault(); onDecide({ type: "reject", message: reason.trim() }); }}>
+          <input aria-label={words.refuseReason} placeholder={words.refuseReason} value={reason} className="min-w-0 flex-1 rounded-lg border border-line bg-paper px-3 py-1.5 text-sm" onChange={(event) => setReason(event.target.value)} />
+          <button type="submit" className={BUTTON}>{words.refuse}</button>
+        </form>
+      </div>
+    </section>
+  );
+}
+
+function argumentsText(action: ActionRequest): string {
+  return Object.entries(action.args)
+    .map(([name, value]) => `${name}: ${visible(typeof value === "string" ? value : JSON.stringify(value, null, 2))}`)
+    .join("\n");
+}
+
+function draftOf(action: ActionRequest): string {
+  const key = onlyText(action);
+  return key === null ? JSON.stringify(action.args, null, 2) : String(action.args[key]);
+}
