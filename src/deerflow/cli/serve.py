@@ -1,5 +1,6 @@
 """`deerflow serve`: the gateway on a port."""
 
+import gc
 import logging
 import re
 import socket
@@ -20,6 +21,7 @@ from deerflow.observability import configure_logging, log_settings, secrets_of
 logger = logging.getLogger(__name__)
 
 _ORIGIN = re.compile(r"https?://[^/*@\s]+")
+_COLLECTOR_THRESHOLDS = (50_000, 20, 50)
 _GRACE_SECONDS = 3
 """How long open streams may keep a server that is told to stop; their readers can reconnect."""
 
@@ -35,7 +37,19 @@ def execute(*, host: str, port: int, config: Path | None) -> int:
     with closing(_listen(host, port)) as listener:
         address = f"http://{'[' + host + ']' if ':' in host else host}:{listener.getsockname()[1]}"
         print(f"DeerFlow {version('deerflow')} on {address} (stop with Ctrl-C)", flush=True)
+        _calm_collector()
         return _serve(source, options, listener)
+
+
+def _calm_collector() -> None:
+    """Look for cyclic garbage less often, and never among what was there at the start.
+
+    A step of an agent makes thousands of short-lived objects; looking through all the others each time took a
+    fifth of the processor time of a wide fan-out.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*_COLLECTOR_THRESHOLDS)
 
 
 def _serve(source: SettingsSource, options: GatewayOptions, listener: socket.socket) -> int:
