@@ -116,10 +116,8 @@ class Commander:
 
     async def _respond(self, params: Mapping[str, Any]) -> tuple[Json, int]:
         answers = _answers(params)
-        try:
-            await self._house.storage.threads.get(self._thread_id, self._user)
-        except NotFoundError:
-            raise CommandError("no_such_run", "No interrupted run is bound to this thread.") from None
+        if not await self._is_there():
+            raise CommandError("no_such_run", "No interrupted run is bound to this thread.")
         asked = await self._asked()
         for interrupt_id in answers:
             if interrupt_id not in asked:
@@ -180,9 +178,7 @@ class Commander:
 
     async def _asked(self) -> set[str]:
         """Return the ids of the questions that wait, without those that a run in flight has answers to."""
-        try:
-            await self._house.storage.threads.get(self._thread_id, self._user)
-        except NotFoundError:
+        if not await self._is_there():
             return set()
         snapshot = await self._house.state.latest(self._thread_id)
         waiting = {asked.id for task in snapshot.tasks for asked in task.interrupts} if snapshot else set()
@@ -194,6 +190,13 @@ class Commander:
                 waiting -= set(resume)
         return waiting
 
+    async def _is_there(self) -> bool:
+        try:
+            await self._house.storage.threads.get(self._thread_id, self._user)
+        except NotFoundError:
+            return False
+        return True
+
     async def _check(self, checkpoint_id: str) -> None:
         await self._house.storage.threads.get(self._thread_id, self._user)
         if await self._house.state.latest(self._thread_id, checkpoint_id=checkpoint_id) is None:
@@ -201,7 +204,8 @@ class Commander:
             raise CommandError("no_such_checkpoint", text)
 
     async def _tree(self) -> Json:
-        runs = await self._house.runs.of_thread(self._thread_id, limit=1)
+        is_there = await self._is_there()
+        runs = await self._house.runs.of_thread(self._thread_id, limit=1) if is_there else []
         if not runs:
             raise CommandError("no_such_run", "No active run is bound to this thread.")
         status = {"success": "completed", "pending": "running", "error": "failed", "timeout": "failed"}

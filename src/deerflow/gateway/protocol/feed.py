@@ -1,8 +1,9 @@
 """One stream of a thread's events over all its runs: replayed from where the reader was, then live."""
 
 import asyncio
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
+import time
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing, contextmanager, suppress
 
 from deerflow.app import DeerFlow
 from deerflow.domain import END, RunRecord, RunStatus
@@ -30,19 +31,17 @@ class Arrivals:
         for event in self._waiting.get(thread_id, ()):
             event.set()
 
-    async def wait(self, thread_id: str, seconds: float) -> None:
-        """Return when a run was announced, or when the time is up."""
+    @contextmanager
+    def expected(self, thread_id: str) -> Iterator[asyncio.Event]:
+        """Lend an event that is set with every announcement; who clears it before looking misses none."""
         event = asyncio.Event()
         waiting = self._waiting.setdefault(thread_id, set())
         waiting.add(event)
         try:
-            async with asyncio.timeout(seconds):
-                await event.wait()
-        except TimeoutError:
-            return
+            yield event
         finally:
             waiting.discard(event)
-            if not waiting and self._waiting.get(thread_id) is waiting:
+            if not waiting:
                 del self._waiting[thread_id]
 
 
@@ -87,23 +86,25 @@ class ThreadFeed:
 
     async def follow(self, wanted: EventFilter) -> Batches:
         """Yield the wanted events in batches, without end; an empty batch is a sign of life."""
-        self._ahead = _from_start(await self._runs.look(), wanted.since)
-        looks, silent = 0, 0.0
-        while True:
-            about = await self._next()
-            if about is not None:
-                looks, silent = 0, 0.0
-                async with aclosing(self._follow_run(about, wanted)) as batches:
-                    async for batch in batches:
-                        yield batch
-                continue
-            pause = _LOOK_SECONDS[min(looks, len(_LOOK_SECONDS) - 1)]
-            await self._arrivals.wait(self._thread_id, pause)
-            looks, silent = looks + 1, silent + pause
-            if silent >= HEARTBEAT_SECONDS:
-                silent = 0.0
-                yield []
-            self._ahead += await self._runs.look()
+        with self._arrivals.expected(self._thread_id) as arrival:
+            self._ahead = _from_start(await self._runs.look(), wanted.since)
+            looks, silent = 0, 0.0
+            while True:
+                about = await self._next()
+                if about is not None:
+                    looks, silent = 0, 0.0
+                    async with aclosing(self._follow_run(about, wanted)) as batches:
+                        async for batch in batches:
+                            yield batch
+                    continue
+                pause = _LOOK_SECONDS[min(looks, len(_LOOK_SECONDS) - 1)]
+                await _set_within(arrival, pause)
+                looks, silent = looks + 1, silent + pause
+                if silent >= HEARTBEAT_SECONDS:
+                    silent = 0.0
+                    yield []
+                arrival.clear()
+                self._ahead += await self._runs.look()
 
     async def _next(self) -> RunPlace | None:
         """Return the run to follow next: the first that has begun, else the first whose turn comes."""
@@ -126,6 +127,7 @@ class ThreadFeed:
         translator = RunTranslator(about, channels=wanted.channels)
         entries = self._house.runs.subscribe(about.run.id, heartbeat_seconds=HEARTBEAT_SECONDS)
         since = -1 if wanted.since is None else wanted.since
+        spoke = time.monotonic()
         try:
             async for batch in entries:
                 events: list[ProtocolEvent] = []
@@ -135,10 +137,18 @@ class ThreadFeed:
                     else:
                         events += translator.translate(entry)
                 shown = [event for event in events if event.seq > since and wanted.matches(event)]
-                if shown or not batch:
+                # A reader of quiet channels needs signs of life too while others are busy.
+                if shown or not batch or time.monotonic() - spoke >= HEARTBEAT_SECONDS:
+                    spoke = time.monotonic()
                     yield shown
         except NotFoundError:
             return  # the run was deleted while it was read
+
+
+async def _set_within(event: asyncio.Event, seconds: float) -> None:
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()
 
 
 def _from_start(runs: list[RunPlace], since: int | None) -> list[RunPlace]:

@@ -97,16 +97,22 @@ class ThreadSocket:
         await self._answer(command, {})
 
     async def _deliver(self, wanted: EventFilter) -> None:
+        with contextlib.suppress(WebSocketDisconnect, RuntimeError):  # the client is gone: serve() sees it
+            try:
+                await self._follow(wanted)
+            except DeerFlowError as error:
+                await self._send(to_json(failure(None, error)))
+
+    async def _follow(self, wanted: EventFilter) -> None:
         began = time.time_ns() // 1_000_000
         feed = ThreadFeed(self._house, self._arrivals, self._thread_id, self._user)
-        with contextlib.suppress(WebSocketDisconnect, RuntimeError):  # the client is gone: serve() sees it
-            async with aclosing(feed.follow(wanted)) as batches:
-                async for batch in batches:
-                    for event in batch:
-                        # What happens now goes out once, however many subscriptions want it.
-                        if event.unix_ms < began or event.id not in self._sent:
-                            self._remember(event.id, event.seq)
-                            await self._send(event.json())
+        async with aclosing(feed.follow(wanted)) as batches:
+            async for batch in batches:
+                for event in batch:
+                    # What happens now goes out once, however many subscriptions want it.
+                    if event.unix_ms < began or event.id not in self._sent:
+                        self._remember(event.id, event.seq)
+                        await self._send(event.json())
 
     def _remember(self, event_id: str, seq: int) -> None:
         self._sent[event_id] = None

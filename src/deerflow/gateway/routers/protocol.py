@@ -8,7 +8,7 @@ import orjson
 from fastapi import APIRouter, Request, WebSocket
 from starlette.responses import Response, StreamingResponse
 
-from deerflow.domain import DEFAULT_USER, is_thread_id
+from deerflow.domain import is_thread_id
 from deerflow.errors import InvalidInputError
 from deerflow.gateway.deps import CurrentUser, House, ThreadPath, json_response
 from deerflow.gateway.protocol.commands import Commander, CommandError, failure, parse_command
@@ -58,14 +58,14 @@ async def stream_events(thread_id: ThreadPath, user: CurrentUser, house: House, 
 
 
 @router.websocket("/threads/{thread_id}/stream/events")
-async def stream_socket(socket: WebSocket, thread_id: str) -> None:
+async def stream_socket(socket: WebSocket, thread_id: str, user: CurrentUser) -> None:
     """Take commands and deliver events on one socket."""
     await socket.accept()
     if not is_thread_id(thread_id):
         await socket.close(_BAD_THREAD, "Invalid thread ID")
         return
     state: Any = socket.app.state
-    await ThreadSocket(socket, state.deerflow, state.arrivals, thread_id, DEFAULT_USER).serve()
+    await ThreadSocket(socket, state.deerflow, state.arrivals, thread_id, user).serve()
 
 
 async def _frames(feed: ThreadFeed, wanted: EventFilter) -> AsyncIterator[bytes]:
