@@ -12,14 +12,12 @@ from typing import Any, Literal
 
 from acp.exceptions import RequestError
 from acp.schema import (
-    AgentMessageChunk,
     AgentPlanUpdate,
     PermissionOption,
     ReadTextFileRequest,
     ReadTextFileResponse,
     RequestPermissionRequest,
     SessionNotification,
-    TextContentBlock,
     ToolCallProgress,
     ToolCallStart,
     WriteTextFileRequest,
@@ -82,14 +80,19 @@ class Host:
         raise RequestError.method_not_found(method[:MAX_TITLE_CHARS])
 
     def _update(self, params: Any) -> None:
+        match params:  # words come by the thousand, so they are taken as they are
+            case {"update": {"sessionUpdate": "agent_message_chunk", "content": {"text": str(text)}}}:
+                self._hear(text)
+            case _:
+                self._step(params)
+
+    def _step(self, params: Any) -> None:
         try:
             update = SessionNotification.model_validate(params).update
         except ValidationError:
             logger.debug("an update of an agent makes no sense and is passed over")
             return
         match update:
-            case AgentMessageChunk(content=TextContentBlock(text=text)):
-                self._hear(text)
             case ToolCallStart() | ToolCallProgress():
                 title = update.title or self._titles.get(update.tool_call_id, "a step")
                 if len(self._titles) < MAX_PROGRESS:

@@ -18,9 +18,10 @@ class WireLimits:
     """What one agent may send in one call."""
 
     line_bytes: int = 16 * 1024 * 1024
-    burst_messages: int = 20_000
-    """The most messages within `burst_seconds`."""
+    burst_messages: int = 5000
+    """The most messages within `burst_seconds`; the fastest models say some 200 words a second."""
     burst_seconds: float = 10
+    total_messages: int = 200_000
     stray_lines: int = 100
     """Lines that are no messages; programs print a greeting now and then."""
 
@@ -38,7 +39,7 @@ class AgentWire:
         self._searched = 0
         self._strays = 0
         self._burst_began = 0.0
-        self._burst = 0
+        self._burst = self._total = 0
         self.problem: str | None = None
         """Why nothing more is read, where that is the agent's fault."""
 
@@ -87,11 +88,13 @@ class AgentWire:
         if now - self._burst_began > self._limits.burst_seconds:
             self._burst_began, self._burst = now, 0
         self._burst += 1
-        if self._burst > self._limits.burst_messages:
-            self.problem = (
-                f"it floods: more than {self._limits.burst_messages} messages "
-                f"within {self._limits.burst_seconds:g} seconds"
-            )
+        self._total += 1
+        limits = self._limits
+        if self._burst > limits.burst_messages:
+            seconds = f"{limits.burst_seconds:g} seconds"
+            self.problem = f"it floods: more than {limits.burst_messages} messages within {seconds}"
+        elif self._total > limits.total_messages:
+            self.problem = f"it floods: more than {limits.total_messages} messages in one call"
 
     def _stray(self, line: bytes) -> None:
         self._strays += bool(line.strip())

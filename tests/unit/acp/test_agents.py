@@ -22,16 +22,16 @@ from deerflow.errors import AcpError, NotFoundError
 
 SUPPORT = Path(__file__).parents[2] / "support"
 GOOD = ("echo", "work", "outside", "environment", "model", "beg", "mcp")
-LIMITS = WireLimits(line_bytes=1_000_000, burst_messages=3000)
+LIMITS = WireLimits(line_bytes=1_000_000, burst_messages=1000, burst_seconds=100, total_messages=1200)
 
 
-def agents(mode: str, **settings: Any) -> AcpAgents:
+def agents(mode: str, *, limits: WireLimits = LIMITS, **settings: Any) -> AcpAgents:
     script = "acp_agent.py" if mode in GOOD else "acp_broken.py"
     agent = AcpAgentSettings.model_validate(
         {"command": sys.executable, "args": (str(SUPPORT / script), mode), "description": "helps", **settings}
     )
     env = {"PATH": os.environ["PATH"], "OPENAI_API_KEY": "sk-secret", "HOME": "/nowhere"}
-    return AcpAgents({"helper": agent}, env=env, limits=LIMITS)
+    return AcpAgents({"helper": agent}, env=env, limits=limits)
 
 
 @pytest.fixture
@@ -172,8 +172,8 @@ async def test_messages_that_make_no_sense_are_refused_or_passed_over(
 
 
 async def test_an_agent_that_hangs_is_stopped_in_time_with_its_helpers(ask: Any) -> None:
-    with pytest.raises(AcpError, match=r"'helper' failed: still working after 1\.5 seconds") as caught:
-        await ask("hang", timeout_seconds=1.5)
+    with pytest.raises(AcpError, match="'helper' failed: still working after 3 seconds") as caught:
+        await ask("hang", timeout_seconds=3)
 
     helper = int(str(caught.value).split("helper ")[-1])
     assert not is_alive(helper)
@@ -184,7 +184,7 @@ async def test_an_agent_that_never_greets_is_stopped_in_time(ask: Any) -> None:
         await ask("deaf", timeout_seconds=1)
 
 
-async def test_cancelling_the_caller_ends_the_whole_tree_within_a_second(tmp_path: Path) -> None:
+async def test_cancelling_the_caller_ends_the_whole_tree_at_once(tmp_path: Path) -> None:
     heard: asyncio.Queue[AcpProgress] = asyncio.Queue()
     asking = asyncio.create_task(
         agents("hang").ask("helper", "go", workspace=tmp_path, watch=heard.put_nowait)
@@ -194,7 +194,7 @@ async def test_cancelling_the_caller_ends_the_whole_tree_within_a_second(tmp_pat
     assert is_alive(helper)
 
     asking.cancel()
-    async with asyncio.timeout(1):
+    async with asyncio.timeout(2):  # it takes half of one; the machine may be busy
         await asyncio.wait([asking])
 
     assert asking.cancelled()
@@ -214,7 +214,7 @@ async def test_an_agent_that_dies_is_reported_with_exit_code_last_words_and_what
     ("mode", "reason"),
     [
         ("partial", "it ended in the middle of a message"),
-        ("flood", "it floods: more than 3000 messages within 10 seconds"),
+        ("flood", "it floods: more than 1000 messages within 100 seconds"),
         ("long", "it sent a line of more than 1000000 bytes"),
         ("garbage", "its output is not the protocol's, such as '"),
         ("refuse", r"it answered session/prompt with an error: Authentication required \(log in first\)"),
@@ -229,9 +229,11 @@ async def test_a_broken_agent_gets_a_clear_error(ask: Any, mode: str, reason: st
 
 
 async def test_an_agent_that_asks_without_end_is_granted_no_more_at_some_point(
-    ask: Any, seen: list[AcpProgress]
+    tmp_path: Path, seen: list[AcpProgress]
 ) -> None:
-    answer = await ask("beg", auto_approve_permissions=True)
+    there = agents("beg", limits=WireLimits(), auto_approve_permissions=True)
+
+    answer = await there.ask("helper", "go", workspace=tmp_path, watch=seen.append)
 
     assert answer.text == "1000 granted"
     assert len(seen) == 1001
@@ -245,3 +247,12 @@ async def test_a_program_that_is_not_there_is_named(ask: Any) -> None:
 async def test_an_unknown_agent_is_answered_with_those_there_are(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match="ACP agent 'nobody' not found; there are: helper"):
         await agents("echo").ask("nobody", "hi", workspace=tmp_path, watch=lambda progress: None)
+
+
+async def test_more_messages_than_one_call_may_have_are_a_flood_however_slow_they_come(
+    tmp_path: Path,
+) -> None:
+    there = agents("flood", limits=WireLimits(burst_seconds=0, total_messages=300))
+
+    with pytest.raises(AcpError, match="it floods: more than 300 messages in one call"):
+        await there.ask("helper", "go", workspace=tmp_path, watch=lambda progress: None)
