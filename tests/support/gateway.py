@@ -169,6 +169,11 @@ class GatewayProcess:
         """End it as an operator would."""
         self._end(signal.SIGTERM)
 
+    def tell(self, how: signal.Signals) -> None:
+        """Send a signal and go on."""
+        assert self._process is not None
+        self._process.send_signal(how)
+
     def _end(self, how: signal.Signals) -> None:
         if self._process is not None and self._process.poll() is None:
             self._process.send_signal(how)

@@ -1,15 +1,18 @@
 """`deerflow serve`: the gateway on a port."""
 
+import asyncio
 import gc
 import logging
 import re
 import socket
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, closing
 from importlib.metadata import version
 from pathlib import Path
+from types import FrameType
 
 import uvicorn
+from typing_extensions import override
 
 from deerflow.app import DeerFlow
 from deerflow.config import SettingsSource
@@ -57,14 +60,16 @@ def _serve(source: SettingsSource, options: GatewayOptions, listener: socket.soc
 
     @asynccontextmanager
     async def opening() -> AsyncIterator[DeerFlow]:
+        loop = asyncio.get_running_loop()
         try:
             async with DeerFlow.open(source, takes_over=True) as deerflow:
+                server.hurry = lambda: loop.call_soon_threadsafe(deerflow.runs.hurry)
                 yield deerflow
         except DeerFlowError as error:
             failures.append(error)
             raise
 
-    server = uvicorn.Server(
+    server = _Server(
         uvicorn.Config(
             create_app(opening, options),
             log_config=None,
@@ -85,6 +90,20 @@ def _serve(source: SettingsSource, options: GatewayOptions, listener: socket.soc
     if failures:
         raise failures[0]
     return 0 if server.started else 1
+
+
+class _Server(uvicorn.Server):
+    """A server whose first signal lets runs get to their next step; the second does not wait for them."""
+
+    hurry: Callable[[], object] | None = None
+
+    @override
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        if self.should_exit:
+            self.force_exit = True
+            if self.hurry is not None:
+                self.hurry()
+        super().handle_exit(sig, frame)
 
 
 def gateway_options(host: str, env: Mapping[str, str]) -> GatewayOptions:

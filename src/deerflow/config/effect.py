@@ -22,7 +22,6 @@ RESTART_ONLY = frozenset(
 WAITING = frozenset(
     {
         "agent_storage",
-        "agents_api",
         "auth",
         "authorization",
         "channel_connections",
@@ -42,7 +41,7 @@ WAITING = frozenset(
         "models[].pricing",
         "plugins",
         "run_events",
-        "run_ownership",
+        "run_ownership.lease_seconds",
         "runs.retention_days",
         "sandbox.ownership",
         "scheduler",

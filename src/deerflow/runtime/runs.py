@@ -181,7 +181,8 @@ class RunManager:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def hurry(self) -> None:
-        """Let go of all runs at once, whatever they are at."""
+        """Let go of all runs at once, whatever they are at; for a process that is being closed."""
+        self._grace_seconds = 0
         for handle in self._handles.values():
             handle.tell(Stop.HANDOVER)
 

@@ -276,11 +276,11 @@ def _save(path: Path, snapshot: Snapshot) -> None:
 def _load(path: Path) -> Snapshot | None:
     try:
         _, taken_ns, problem, rows = ormsgpack.unpackb(path.read_bytes())
+        return Snapshot(taken_ns, [Entry(Kind(row[0]), *row[1:]) for row in rows], problem)
     except FileNotFoundError:
         return None
-    except ValueError:  # ormsgpack's error is one
+    except (ValueError, TypeError):  # no msgpack, or not what we wrote
         return Snapshot(0, problem="the record of the files is damaged")
-    return Snapshot(taken_ns, [Entry(Kind(row[0]), *row[1:]) for row in rows], problem)
 
 
 _COLUMNS = Entry.__slots__[1:]
