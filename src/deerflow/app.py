@@ -13,6 +13,7 @@ from deerflow.config import LoadedSettings, Paths, Settings, SettingsSource
 from deerflow.domain import LEAD_AGENT, RunRecord, RunRequest, RunStatus, Thread, ThreadFolders, new_id
 from deerflow.errors import ConflictError
 from deerflow.lead import LeadAgents, LeadRooms
+from deerflow.lead.custom import CustomAgents, is_agent_name
 from deerflow.models import ModelFactory, discover, quiet_tracing
 from deerflow.runtime import Crew, RunManager, StreamBridge, ThreadStates, Worker
 from deerflow.runtime.answers import fit_answer
@@ -74,6 +75,7 @@ class DeerFlow:
             grace_seconds=rooms.loaded.settings.run_ownership.grace_seconds,
             after_run=self._after_run,
         )
+        self.custom_agents = CustomAgents(paths)
         self.state = ThreadStates(StateReader(storage.checkpoints))
 
     @classmethod
@@ -141,11 +143,27 @@ class DeerFlow:
     async def start_run(self, request: RunRequest) -> RunRecord:
         """Admit and start a run, with the settings as they are now."""
         await self.refresh()
-        if request.assistant_id != LEAD_AGENT:
-            await self.storage.assistants.get(request.assistant_id, request.user_id)
+        request = await self._as_agent(request)
         if request.options.model_name is not None:
             self.models.get(request.options.model_name)  # unknown: refused before anything is stored
         return await self.runs.create_or_reject(await fit_answer(self.state, request))
+
+    async def is_custom_agent(self, name: str, user_id: str) -> bool:
+        """Tell whether a user has an agent of this name."""
+        return is_agent_name(name) and await asyncio.to_thread(self.custom_agents.exists, user_id, name)
+
+    async def _as_agent(self, request: RunRequest) -> RunRequest:
+        """Return the request with what the user's own agent says, named as such or as the assistant."""
+        name, user = request.options.agent_name, request.user_id
+        if request.assistant_id != LEAD_AGENT:
+            if name is None and await self.is_custom_agent(request.assistant_id, user):
+                name = request.assistant_id
+            if name is None:
+                await self.storage.assistants.get(request.assistant_id, user)
+        if name is None or request.options.is_bootstrap:  # one that is only being made has nothing to say yet
+            return request
+        agent = await asyncio.to_thread(self.custom_agents.get, user, name)
+        return replace(request, options=agent.options(request.options))
 
     async def refresh(self) -> None:
         """Take up an edit of the settings, if there is one; runs in progress keep theirs."""
@@ -220,7 +238,10 @@ class DeerFlow:
         rooms = self._rooms
         if rooms.loaded.settings.acp_agents:  # there before the sandbox is made, which sees it read-only
             self.folders(run.user_id, run.thread_id).acp_workspace.mkdir(parents=True, exist_ok=True)
-        agent = rooms.agents.get(run.request.options)
+        options = run.request.options
+        name = None if options.is_bootstrap else options.agent_name
+        own = self.custom_agents.get(run.user_id, name) if name else None
+        agent = rooms.agents.get(options, own)
         return Crew(rooms.loaded.settings, agent, self._sandboxes, self._executor.finish)
 
     async def _after_run(self, run: RunRecord) -> None:

@@ -16,6 +16,7 @@ from deerflow.gateway.page import serve_page
 from deerflow.gateway.protocol.feed import Arrivals
 from deerflow.gateway.routers import (
     about,
+    agents,
     assistants,
     compact,
     files,
@@ -78,6 +79,7 @@ def _add_routes(app: FastAPI) -> None:
     api = APIRouter()
     for room in (
         about,
+        agents,
         assistants,
         threads,
         states,

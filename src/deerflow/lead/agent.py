@@ -12,9 +12,11 @@ from langgraph.store.base import BaseStore
 
 from deerflow.agents import Agent, AgentCache, Middleware, build_agent
 from deerflow.agents.middlewares import Audience
+from deerflow.agents.middlewares.model_settings import ModelSettingsMiddleware
 from deerflow.config import Settings
 from deerflow.domain import LEAD_AGENT, RunOptions
 from deerflow.lead.chain import build_chain
+from deerflow.lead.custom import CustomAgent
 from deerflow.lead.prompt import lead_prompt
 from deerflow.models import ModelFactory
 from deerflow.skills import Skill, Skills
@@ -52,11 +54,19 @@ class LeadRooms:
     """Where Markdown files describe sub-agents; a later folder's count before an earlier one's."""
     cache: AgentCache = field(default_factory=AgentCache)
 
-    def tools(self, model_name: str, *, delegates: bool = False, is_lead: bool = True) -> list[BaseTool]:
+    def tools(
+        self,
+        model_name: str,
+        *,
+        delegates: bool = False,
+        is_lead: bool = True,
+        groups: Sequence[str] | None = None,
+    ) -> list[BaseTool]:
         """Return the tools of an agent with this model; one that delegates has those for it too."""
         beside = [*self.background_tools, *self.team_tools] if delegates and is_lead else []
         return get_available_tools(
             self.settings,
+            groups=groups,
             model=self.models.get(model_name),
             subagent_enabled=delegates,
             task_tool=self.task_tool if delegates else None,
@@ -135,16 +145,25 @@ class LeadAgents:
     def __init__(self, rooms: LeadRooms) -> None:
         self._rooms = rooms
 
-    def get(self, options: RunOptions) -> Agent:
-        """Return the agent for a run with these options."""
+    def get(self, options: RunOptions, custom: CustomAgent | None = None) -> Agent:
+        """Return the agent for a run with these options, as the user's own agent or as the house's."""
         rooms = self._rooms
-        skills = rooms.skills.enabled()
+        wanted = None if custom is None else custom.config.skills
+        skills = tuple(each for each in rooms.skills.enabled() if wanted is None or each.name in wanted)
         types = tuple(rooms.subagents) if options.subagent_enabled else ()
-        key = ("lead", build_key(options, rooms.settings), skills, types)
-        return rooms.cache.get(key, of=[rooms], build=lambda: make_lead_agent(options, rooms, skills=skills))
+        key = ("lead", build_key(options, rooms.settings), skills, types, custom)
+        return rooms.cache.get(
+            key, of=[rooms], build=lambda: make_lead_agent(options, rooms, skills=skills, custom=custom)
+        )
 
 
-def make_lead_agent(options: RunOptions, rooms: LeadRooms, *, skills: Sequence[Skill] | None = None) -> Agent:
+def make_lead_agent(
+    options: RunOptions,
+    rooms: LeadRooms,
+    *,
+    skills: Sequence[Skill] | None = None,
+    custom: CustomAgent | None = None,
+) -> Agent:
     """Build a lead agent; `LeadAgents` keeps what this returns."""
     limit = subagent_limit(options, rooms.settings)
     known = rooms.skills.enabled() if skills is None else skills
@@ -156,22 +175,35 @@ def make_lead_agent(options: RunOptions, rooms: LeadRooms, *, skills: Sequence[S
         ),
         name=LEAD_AGENT,
         system_prompt=lead_prompt(
+            **({} if custom is None else {"name": custom.name, "soul": custom.soul}),
             skills=known,
             subagents=tuple(rooms.subagents) if limit else (),
             subagent_limit=limit,
             overflow=rooms.settings.subagents.overflow,
         ),
-        tools=rooms.tools(options.model_name or rooms.models.default_name, delegates=limit > 0),
-        middlewares=build_chain(
-            rooms.settings,
-            audience=Audience.LEAD,
-            model=rooms.models.create,
-            subagent_limit=limit,
-            notes=BackgroundMiddleware(rooms.background) if limit else None,
+        tools=rooms.tools(
+            options.model_name or rooms.models.default_name,
+            delegates=limit > 0,
+            groups=None if custom is None else custom.config.tool_groups,
         ),
+        middlewares=[
+            *build_chain(
+                rooms.settings,
+                audience=Audience.LEAD,
+                model=rooms.models.create,
+                subagent_limit=limit,
+                notes=BackgroundMiddleware(rooms.background) if limit else None,
+            ),
+            *_own_calls(custom),
+        ],
         checkpointer=rooms.checkpointer,
         store=rooms.store,
     )
+
+
+def _own_calls(custom: CustomAgent | None) -> list[Middleware]:
+    settings = {} if custom is None else custom.model_settings
+    return [ModelSettingsMiddleware(settings=settings)] if settings else []
 
 
 def build_key(options: RunOptions, settings: Settings) -> Hashable:

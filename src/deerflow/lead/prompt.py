@@ -16,6 +16,11 @@ ROLE = """\
 You are {name}, an open super agent: you take a goal and get the work done, with tools, files and a sandbox.
 </role>"""
 
+SOUL = """\
+<soul>
+{soul}
+</soul>"""
+
 THINKING_STYLE = """\
 <thinking_style>
 - Before you act, settle three things: what is asked, what is missing, what done looks like.
@@ -91,6 +96,7 @@ SUBAGENT_REMINDER = "- Sub-agents: at most {limit} task calls in one reply; more
 def lead_prompt(
     *,
     name: str = "DeerFlow",
+    soul: str = "",
     skills: Iterable[Skill] = (),
     subagents: Sequence[SubagentConfig] = (),
     subagent_limit: int = 0,
@@ -99,6 +105,7 @@ def lead_prompt(
     """Return the whole prompt.
 
     Args:
+        soul: Who the agent is, in its user's words.
         subagents: The types that tasks may name; none means that sub-agents are off.
         subagent_limit: How many tasks one reply may start; every part says the same number.
         overflow: What happens to calls beyond it.
@@ -107,6 +114,7 @@ def lead_prompt(
     return join_parts(
         [
             ROLE.format(name=name),
+            SOUL.format(soul=soul.strip()) if soul.strip() else "",
             THINKING_STYLE.format(delegation_hint=DELEGATION_HINT.format(limit=limit) if limit else ""),
             CLARIFICATION,
             skills_section(skills),

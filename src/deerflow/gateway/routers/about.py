@@ -53,7 +53,7 @@ async def features(house: House) -> Response:
     """Tell which parts of the contract are switched on."""
     return json_response(
         {
-            "agents_api": {"enabled": False},
+            "agents_api": {"enabled": house.settings.agents_api.enabled},
             "browser_control": {"enabled": False},
             "mcp_tasks": {"enabled": False},
         }

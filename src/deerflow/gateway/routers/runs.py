@@ -105,12 +105,13 @@ async def _admit(caller: Caller, thread_id: str, body: RunCreate, *, is_stateles
     if body.if_not_exists == "reject":
         await owned_thread(house, thread_id, user)
     name = body.assistant_id or LEAD_AGENT
+    is_agent = name == LEAD_AGENT or await house.is_custom_agent(name, user)
     request = body.to_request(
         thread_id,
         user,
         most_steps=house.settings.max_recursion_limit,
         idempotency_key=caller.key,
-        defaults=await house.storage.assistants.get(name, user) if name != LEAD_AGENT else None,
+        defaults=None if is_agent else await house.storage.assistants.get(name, user),
         is_stateless=is_stateless,
     )
     if request.checkpoint_id:

@@ -1,0 +1,21 @@
+"""Lets an agent call its model in its own way, such as with a lower temperature."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from typing_extensions import override
+
+from deerflow.agents.middlewares.base import HouseMiddleware
+from deerflow.agents.types import ModelAnswer, ModelCall, ModelHandler
+
+
+class ModelSettingsMiddleware(HouseMiddleware):
+    """Adds the same settings to every call of the model."""
+
+    def __init__(self, *, settings: Mapping[str, Any]) -> None:
+        super().__init__()
+        self._settings = dict(settings)
+
+    @override
+    async def awrap_model_call(self, request: ModelCall, handler: ModelHandler) -> ModelAnswer:
+        return await handler(request.override(model_settings={**request.model_settings, **self._settings}))

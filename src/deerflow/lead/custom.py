@@ -1,0 +1,192 @@
+"""Agents of a user's own: a soul and settings, each in a folder, used by name.
+
+`{users}/{user}/agents/{name}/` has `config.yaml` and `SOUL.md`; `{home}/agents/{name}/` of older versions is
+read as well. Keys that we do not know stay in the file.
+"""
+
+import os
+import re
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from deerflow.config import Paths
+from deerflow.config.yaml_file import read_yaml
+from deerflow.domain import RunOptions
+from deerflow.errors import ConfigError, ConflictError, NotFoundError
+
+NAME = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,62}[A-Za-z0-9])?"
+MAX_SOUL_CHARS = 100_000
+CONFIG = "config.yaml"
+SOUL = "SOUL.md"
+
+
+def is_agent_name(text: str) -> bool:
+    """Tell whether a text can name an agent: letters, digits and inner hyphens, at most 64."""
+    return re.fullmatch(NAME, text) is not None
+
+
+class ModelWishes(BaseModel):
+    """How an agent's model is called; a wish that is absent leaves it as it is."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    temperature: float | None = Field(None, ge=0, le=2)
+    max_tokens: int | None = Field(None, ge=1)
+
+
+class CustomAgentConfig(BaseModel):
+    """What `config.yaml` of an agent says."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    description: str = Field("", max_length=2000)
+    model: str | None = Field(None, max_length=128)
+    tool_groups: tuple[str, ...] | None = None
+    skills: tuple[str, ...] | None = None
+    """None: all; empty: none."""
+    model_settings: ModelWishes | None = None
+    thinking_enabled: bool | None = None
+    reasoning_effort: Literal["low", "medium", "high"] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CustomAgent:
+    """One agent, read."""
+
+    name: str
+    config: CustomAgentConfig
+    soul: str = ""
+
+    def options(self, options: RunOptions) -> RunOptions:
+        """Return a run's options with the agent's own where the run has no wish."""
+        config = self.config
+        return replace(
+            options,
+            agent_name=self.name,
+            model_name=options.model_name or config.model,
+            thinking_enabled=options.thinking_enabled and config.thinking_enabled is not False,
+            reasoning_effort=options.reasoning_effort or config.reasoning_effort,
+        )
+
+    @property
+    def model_settings(self) -> dict[str, Any]:
+        """What every call of the model carries."""
+        wishes = self.config.model_settings
+        return {} if wishes is None else wishes.model_dump(exclude_none=True)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the agent as clients see it."""
+        return {"name": self.name, **self.config.model_dump(mode="json"), "soul": self.soul}
+
+
+class CustomAgents:
+    """The agents of one home, by user."""
+
+    def __init__(self, paths: Paths) -> None:
+        self._paths = paths
+
+    def of_user(self, user_id: str) -> Sequence[CustomAgent]:
+        """Return a user's agents by name; one whose file is broken is left out."""
+        return [agent for agent in map(self._try, self._folders(user_id)) if agent is not None]
+
+    def get(self, user_id: str, name: str) -> CustomAgent:
+        """Return one agent; raises where there is none."""
+        for folder in self._places(user_id, name) if is_agent_name(name) else ():
+            if (folder / CONFIG).is_file():
+                return _read(folder)
+        raise NotFoundError("agent", name, known=[agent.name for agent in self.of_user(user_id)])
+
+    def exists(self, user_id: str, name: str) -> bool:
+        """Tell whether a name is taken."""
+        return any((folder / CONFIG).is_file() for folder in self._places(user_id, name))
+
+    def create(self, user_id: str, agent: CustomAgent) -> CustomAgent:
+        """Keep a new agent; raises where the name is taken."""
+        if self.exists(user_id, agent.name):
+            raise ConflictError(f"agent '{agent.name}' exists already; change it, or choose another name")
+        return self._write(user_id, agent, {})
+
+    def update(self, user_id: str, agent: CustomAgent) -> CustomAgent:
+        """Keep the changes of an agent; an older place of it stays as it is and is not read any more."""
+        old = next(place for place in self._places(user_id, agent.name) if (place / CONFIG).is_file())
+        return self._write(user_id, agent, _data(old))
+
+    def delete(self, user_id: str, name: str) -> None:
+        """Delete one agent of the user."""
+        folder = next(self._places(user_id, name))
+        if not (folder / CONFIG).is_file():
+            raise NotFoundError("agent", name)
+        shutil.rmtree(folder)
+
+    def _write(self, user_id: str, agent: CustomAgent, old: Mapping[str, Any]) -> CustomAgent:
+        folder = next(self._places(user_id, agent.name))
+        data = {**old, "name": agent.name, **agent.config.model_dump(mode="json")}
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            _replace(folder / SOUL, agent.soul)
+            # The settings come last: without them there is no agent.
+            _replace(folder / CONFIG, yaml.safe_dump(data, sort_keys=False, allow_unicode=True))
+        except OSError as error:
+            raise ConfigError(f"agent '{agent.name}' cannot be kept: {error.strerror}") from error
+        return agent
+
+    def _places(self, user_id: str, name: str) -> Iterator[Path]:
+        yield self._paths.agents(user_id) / name.lower()
+        yield self._paths.home / "agents" / name.lower()
+
+    def _folders(self, user_id: str) -> list[Path]:
+        found = {
+            config.parent.name: config.parent
+            for place in (self._paths.home / "agents", self._paths.agents(user_id))
+            for config in place.glob(f"*/{CONFIG}")
+        }
+        return [found[name] for name in sorted(found)]
+
+    def _try(self, folder: Path) -> CustomAgent | None:
+        try:
+            return _read(folder)
+        except ConfigError:
+            return None
+
+
+def changed(agent: CustomAgent, changes: Mapping[str, Any]) -> CustomAgent:
+    """Return an agent with some of its parts replaced."""
+    parts = {**agent.config.model_dump(), **{k: v for k, v in changes.items() if k != "soul"}}
+    return CustomAgent(
+        agent.name, CustomAgentConfig.model_validate(parts), changes.get("soul", agent.soul) or ""
+    )
+
+
+def _read(folder: Path) -> CustomAgent:
+    try:
+        config = CustomAgentConfig.model_validate(
+            {key: value for key, value in _data(folder).items() if value is not None}
+        )
+        soul = (folder / SOUL).read_text("utf-8")[:MAX_SOUL_CHARS] if (folder / SOUL).is_file() else ""
+    except ValidationError as error:
+        wrong = error.errors(include_url=False, include_input=False)[0]
+        place = ".".join(map(str, wrong["loc"]))
+        raise ConfigError(f"agent '{folder.name}', {CONFIG}, {place}: {wrong['msg']}") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"agent '{folder.name}' cannot be read: {error}") from error
+    return CustomAgent(folder.name, config, soul)
+
+
+def _data(folder: Path) -> dict[str, Any]:
+    data = read_yaml(folder / CONFIG).data
+    if not isinstance(data, dict):
+        raise ConfigError(f"agent '{folder.name}': {CONFIG} must be a mapping")
+    return data
+
+
+def _replace(path: Path, text: str) -> None:
+    """Put `text` at `path` so that a reader, or a crash, sees the old file or the new one."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_text(text, "utf-8")
+    temporary.replace(path)
