@@ -21,7 +21,7 @@ from deerflow.sandbox.process import Ending, Launch, Sink, Watch, run
 from deerflow.sandbox.staging import staged
 from deerflow.sandbox.users import sandbox_uid
 
-SHELL = "/bin/bash"
+BASH = ("/bin/bash", "--noprofile", "--norc", "-c")
 FAMILIES = (seccomp.AF_UNIX, seccomp.AF_INET, seccomp.AF_INET6)
 """Sockets of the internet are harmless here: the sandbox's network has nothing but its own loopback."""
 
@@ -34,6 +34,7 @@ class Bubblewrap:
         self.uid = sandbox_uid()
         self._groups = ControlGroups(settings.limits)
         self._etc = etc_files()
+        self._graves: list[int] = []
         self._ulimits = ulimits(settings.limits)
         self._policy = NetworkPolicy.from_settings(settings.network)
         self._filter = seccomp.build_filter(FAMILIES) if seccomp.is_supported() else b""
@@ -67,20 +68,14 @@ class Bubblewrap:
         bwrap = find_bwrap(self.uid)
         table, mounting = staged(table, self.uid)
         group = self._groups.create()
+        ended: list[int] = []
         try:
             with ExitStack() as stack:
                 inner = stack.enter_context(InnerProcess())
                 handshake = stack.enter_context(Handshake())
                 lifeline = stack.enter_context(Lifeline())
                 fds = self._descriptors(stack, Box(table, environment, self.settings.limits))
-                shell = [
-                    SHELL,
-                    "--noprofile",
-                    "--norc",
-                    "-c",
-                    handshake.words + self._ulimits + script,
-                    "bash",
-                ]
+                shell = [*BASH, handshake.words + self._ulimits + script, "bash", *arguments]
                 wish = [
                     f"./{bwrap.name}",
                     "--args",
@@ -89,7 +84,6 @@ class Bubblewrap:
                     str(inner.writer),
                     "--",
                     *shell,
-                    *arguments,
                 ]
                 launch = Launch(
                     # by descriptor and relative name, so that no process list shows the host's paths
@@ -97,6 +91,7 @@ class Bubblewrap:
                     cwd=str(bwrap.parent),
                     env={"PATH": SYSTEM_PATH},
                     kill=lambda pid: _kill(pid, group, inner),
+                    started=ended.append,
                     pass_fds=(*fds, lifeline.reader, inner.writer, *handshake.inner_fds, *pass_fds),
                     watch=self._attending(table, inner, handshake),
                     gone=inner.gone,
@@ -106,6 +101,7 @@ class Bubblewrap:
             raise SandboxUnavailableError(NOT_FOUND) from error
         finally:
             self._groups.discard(group)
+            self._bury(ended)
         if not handshake.has_begun and not ending.timed_out and not ending.stopped:
             raise SandboxUnavailableError(output.text().strip() or "it ended before it began")
         return ending
@@ -113,6 +109,11 @@ class Bubblewrap:
     async def aclose(self) -> None:
         """Remove the control groups that are left."""
         await self._groups.aclose()
+        self._bury()
+
+    def _bury(self, ended: Sequence[int] = ()) -> None:
+        """Reap orphans of ended sandboxes, which are ours where this server is the first process."""
+        self._graves = [pid for pid in (*self._graves, *ended) if _has_children_in(pid)]
 
     def _descriptors(self, stack: ExitStack, box: Box) -> list[int]:
         """Return what bwrap reads from: the files of `/etc`, the filter and, last, its options."""
@@ -144,6 +145,16 @@ class Bubblewrap:
             return []
         user = str(self.uid)
         return ["/usr/bin/setpriv", "--reuid", user, "--regid", user, "--clear-groups", "--"]
+
+
+def _has_children_in(group: int) -> bool:
+    """Reap our dead children of a process group; tell whether living ones are left."""
+    try:
+        while os.waitpid(-group, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        return False
+    return True
 
 
 def _in_memory(stack: ExitStack, data: bytes) -> int:

@@ -109,15 +109,15 @@ class ControlGroups:
         return _made([(folder, values)], optional=("memory.swap.max", "memory.oom.group"))
 
     def _make_v1(self, name: str) -> ControlGroup:
-        for hierarchy in ("memory", "pids"):
-            (self._mount / hierarchy / "cgroup.procs").stat()
+        # Joining a group of this version waits for the whole kernel, some milliseconds each time. So there
+        # is one for memory only; processes have the kernel's limit per sandbox.
+        (self._mount / "memory" / "cgroup.procs").stat()
         memory = {"memory.limit_in_bytes": self._limits.memory_mb * MEGABYTE}
-        pids = {"pids.max": self._limits.max_processes}
-        return _made([(self._mount / "memory" / name, memory), (self._mount / "pids" / name, pids)])
+        return _made([(self._mount / "memory" / name, memory)])
 
     def _remove_orphans(self) -> None:
         """Remove groups of servers that died before they could."""
-        for parent in (self._mount, self._mount / "memory", self._mount / "pids"):
+        for parent in (self._mount, self._mount / "memory"):
             for folder in parent.glob(f"{PREFIX}-*-*"):
                 if not Path("/proc", folder.name.split("-")[1]).exists():
                     with suppress(OSError):

@@ -57,6 +57,11 @@ class InnerProcess:
         self._read()
         if self._pidfd is not None:
             await readable(self._pidfd)
+            self._reap(self._pidfd)
+
+    def _reap(self, pidfd: int) -> None:
+        with suppress(ChildProcessError):  # an orphan is ours only where we are the first process
+            os.waitid(os.P_PIDFD, pidfd, os.WEXITED | os.WNOHANG)
 
     def _read(self) -> None:
         try:

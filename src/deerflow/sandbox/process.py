@@ -30,6 +30,8 @@ class Launch:
     pass_fds: Sequence[int] = ()
     cwd: str | None = None
     watch: Watch | None = None
+    started: Callable[[int], None] | None = None
+    """Called with the process's id, which is also its group's, once it runs."""
     gone: Callable[[], Awaitable[None]] | None = None
     """Returns when all that the process started has ended, which may be shortly after itself."""
 
@@ -68,6 +70,8 @@ async def run(launch: Launch, output: Sink, *, timeout: float) -> Ending:
         raise
     finally:
         os.close(writer)
+    if launch.started:
+        launch.started(process.pid)
     pump = _Pump(reader, output)
     exited = asyncio.ensure_future(_exit_of(process))
     try:

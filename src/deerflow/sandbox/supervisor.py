@@ -12,6 +12,7 @@ import os
 import signal
 import struct
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -83,11 +84,19 @@ def kill_descendants(child: int) -> None:
             stopped |= fresh
         for pid in stopped:
             _signal(pid, signal.SIGKILL)
-        try:
-            while True:
-                os.waitpid(-1, 0 if stopped else os.WNOHANG)
-        except ChildProcessError:
-            return  # none left
+        if _has_no_children():
+            return
+        time.sleep(0.002)  # the killed are dying, and one may have been born while we looked
+
+
+def _has_no_children() -> bool:
+    """Bury the dead without waiting for the living; orphans are our children, so none means none at all."""
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        return True
+    return False
 
 
 def descendants(pid: int) -> Iterator[int]:
