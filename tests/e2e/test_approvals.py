@@ -6,6 +6,7 @@ from typing import Any
 
 import httpx
 import pytest
+from langgraph_sdk import get_client
 from support.gateway import Gateway, GatewayProcess, parse_sse, running_gateway
 from support.model_server import ScriptedModel, call, calls, text
 
@@ -239,6 +240,23 @@ async def test_the_stream_shows_the_question_and_the_decision(
     assert values[-1][0]["id"] == updates[0][0]["id"]
     (decided,) = [data for kind, data, _ in ended if kind == "custom" and data.get("type") == "approval"]
     assert (decided["decision"], decided["name"], decided["user_id"]) == ("approve", "bash", "default")
+
+
+async def test_the_public_sdk_answers_as_it_answers_langchains_own_middleware(
+    gateway: Gateway, model: ScriptedModel
+) -> None:
+    model.will_say(bash("echo a"), text("Done."))
+    async with get_client(url=f"{gateway.url}/api/langgraph", api_key=None) as client:
+        thread = (await client.threads.create())["thread_id"]
+        words: Any = {"messages": [{"role": "user", "content": "go"}]}
+
+        asked: Any = await client.runs.wait(thread, "lead_agent", input=words)
+        waiting = await client.threads.search(status="interrupted")
+        ended: Any = await client.runs.wait(thread, "lead_agent", command={"resume": decision("approve")})
+
+    assert question(asked)["action_requests"][0]["name"] == "bash"
+    assert [each["thread_id"] for each in waiting] == [thread]
+    assert results(ended) == ["a\n"]
 
 
 async def test_a_late_answer_is_a_rejection_and_says_so(tmp_path: Path, model: ScriptedModel) -> None:
