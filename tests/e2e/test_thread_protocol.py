@@ -3,14 +3,14 @@
 import asyncio
 import json
 import threading
-from collections.abc import AsyncIterator, Iterator
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-from support.gateway import Gateway, running_gateway
+from support.gateway import Gateway, GatewayProcess, running_gateway
 from support.model_server import ScriptedModel, call, status, text
 
 from deerflow.domain import new_id
@@ -66,7 +66,9 @@ async def start(api: httpx.AsyncClient, thread: str, words: str, **params: Any) 
     return answer
 
 
-async def frames(api: httpx.AsyncClient, thread: str, **wanted: Any) -> AsyncIterator[tuple[str, Event]]:
+async def frames(
+    api: httpx.AsyncClient, thread: str, **wanted: Any
+) -> AsyncGenerator[tuple[str, Event], None]:
     """Yield each frame as it came, with the event in it; the stream has no end of its own."""
     body = {"channels": CHANNELS, **wanted}
     async with api.stream("POST", f"/threads/{thread}/stream/events", json=body) as response:
@@ -86,7 +88,7 @@ async def read(
 ) -> list[tuple[str, Event]]:
     """Return the frames up to the end of so many runs."""
     seen = []
-    async with asyncio.timeout(30), aclosing(frames(api, thread, **wanted)) as stream:  # type: ignore[type-var]
+    async with asyncio.timeout(30), aclosing(frames(api, thread, **wanted)) as stream:
         async for frame, event in stream:
             seen.append((frame, event))
             if is_end(event):
@@ -164,6 +166,37 @@ async def test_a_reader_that_comes_back_gets_the_rest_byte_for_byte_also_after_a
     assert whole[: len(first)] == [frame for frame, _ in first]
     assert [frame for frame, _ in fresh] == whole[len(first) :], "without a number: the last run alone"
     assert first[-1][1]["seq"] <= second["meta"]["applied_through_seq"] < fresh[0][1]["seq"]
+
+
+async def test_a_reader_goes_on_where_it_was_after_the_server_was_killed(
+    tmp_path: Path, model: ScriptedModel, thread: str
+) -> None:
+    model.on("long", LOOK, text("word " * 40, delay=0.05))
+    server = GatewayProcess(tmp_path, model.base_url, sandbox=HOST).start()
+    seen: list[tuple[str, Event]] = []
+    try:
+        async with httpx.AsyncClient(base_url=server.api, timeout=60, trust_env=False) as api:
+            await start(api, thread, "long")
+            with suppress(httpx.TransportError):
+                async with asyncio.timeout(30), aclosing(frames(api, thread)) as stream:
+                    async for frame in stream:
+                        seen.append(frame)
+                        if len(data_of(seen, "tools")) == 2 and frame[1]["method"] == "messages":
+                            server.kill()
+        server.start()
+        async with httpx.AsyncClient(base_url=server.api, timeout=60, trust_env=False) as api:
+            rest = await read(api, thread, since=seen[-1][1]["seq"])
+            whole = await read(api, thread)
+    finally:
+        server.stop()
+
+    assert [event["seq"] for event in events_of(rest)] == sorted(event["seq"] for event in events_of(rest))
+    assert data_of(rest, "lifecycle") == [{"event": "completed", "graph_name": "lead_agent"}]
+    assert data_of(rest, "values")[-1]["messages"][-1]["content"][0]["text"] == "word " * 40
+    assert rest == whole[-len(rest) :], "who reads it all later sees the same"
+    assert {event["event_id"] for event in events_of(seen)}.isdisjoint(
+        event["event_id"] for event in events_of(rest)
+    )
 
 
 async def test_a_stream_waits_for_a_thread_and_follows_run_after_run_of_all_routes(

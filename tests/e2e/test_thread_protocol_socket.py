@@ -13,7 +13,8 @@ from langgraph_sdk import get_client
 from support.gateway import Gateway, running_gateway
 from support.model_server import ScriptedModel, call, reasoning, text
 from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import ConnectionClosed
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.typing import Origin
 
 from deerflow.domain import new_id
 
@@ -157,6 +158,16 @@ async def test_a_name_that_no_thread_can_have_closes_the_socket_with_its_status(
 
     assert closed.value.rcvd is not None
     assert closed.value.rcvd.code == 4422
+
+
+async def test_a_page_from_elsewhere_gets_no_socket(gateway: Gateway) -> None:
+    url = f"{gateway.api.replace('http', 'ws', 1)}/threads/{new_id()}/stream/events"
+
+    with pytest.raises(InvalidStatus) as refused:
+        async with connect(url, proxy=None, origin=Origin("http://elsewhere.example")):
+            pass
+
+    assert refused.value.response.status_code == 403
 
 
 @pytest.mark.parametrize("transport", ["sse", "websocket"])
