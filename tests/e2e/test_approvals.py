@@ -7,8 +7,12 @@ from typing import Any
 import httpx
 import pytest
 from langgraph_sdk import get_client
-from support.gateway import Gateway, GatewayProcess, parse_sse, running_gateway
+from support.gateway import Gateway, GatewayProcess, environment, parse_sse, running_gateway, write_config
 from support.model_server import ScriptedModel, call, calls, text
+
+from deerflow.app import DeerFlow
+from deerflow.client import AsyncDeerFlowClient, RunFailedError
+from deerflow.config import SettingsSource
 
 HOST = {"use": "local", "allow_host_bash": True}
 
@@ -257,6 +261,28 @@ async def test_the_public_sdk_answers_as_it_answers_langchains_own_middleware(
     assert question(asked)["action_requests"][0]["name"] == "bash"
     assert [each["thread_id"] for each in waiting] == [thread]
     assert results(ended) == ["a\n"]
+
+
+async def test_an_embedded_chat_says_that_it_waits_and_goes_on_with_the_answer(
+    tmp_path: Path, model: ScriptedModel
+) -> None:
+    model.will_say(bash("echo a"), text("Done."), bash("echo b"), text("Not done."))
+    source = SettingsSource(
+        write_config(tmp_path, model.base_url, sandbox=HOST), env=environment(tmp_path), cwd=tmp_path
+    )
+    async with DeerFlow.open(source) as deerflow:
+        client = AsyncDeerFlowClient(deerflow)
+
+        with pytest.raises(RunFailedError, match="waits for a person's answer"):
+            await client.chat("go", thread_id="t1")
+        asked = (await client.state("t1"))["interrupts"]
+        answers = {asked[0]["id"]: decision("approve")}
+        events = [event async for event in client.stream("", thread_id="t1", resume=answers)]
+        alone = await client.chat("go on", thread_id="t1", is_interactive=False)
+
+    assert events[-1].event == "end"
+    assert alone == "Not done."
+    assert "nobody can answer in this run" in str(model.requests[-1])
 
 
 async def test_a_late_answer_is_a_rejection_and_says_so(tmp_path: Path, model: ScriptedModel) -> None:

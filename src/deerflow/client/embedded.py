@@ -47,7 +47,13 @@ class AsyncDeerFlowClient:
                 failure = str(event.data["message"])
         if failure is not None:
             raise RunFailedError(failure)
-        return answer_of((await self.state(thread_id))["values"])
+        state = await self.state(thread_id)
+        if state["interrupts"]:
+            raise RunFailedError(
+                f"thread {thread_id} waits for a person's answer; read it with state() and give it with "
+                "stream(resume=…), or pass is_interactive=False to have such calls rejected"
+            )
+        return answer_of(state["values"])
 
     async def stream(
         self,
