@@ -1,5 +1,6 @@
 """The thread protocol over HTTP and WebSocket: commands, and the stream of a thread's events."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from typing import Any
@@ -7,6 +8,8 @@ from typing import Any
 import orjson
 from fastapi import APIRouter, Request, WebSocket
 from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
+from typing_extensions import override
 
 from deerflow.domain import is_thread_id
 from deerflow.errors import InvalidInputError
@@ -54,7 +57,7 @@ async def stream_events(thread_id: ThreadPath, user: CurrentUser, house: House, 
     except InvalidInputError as error:
         return json_response({"detail": str(error)}, 400)
     feed = ThreadFeed(house, request.app.state.arrivals, thread_id, user)
-    return StreamingResponse(_frames(feed, wanted), headers=_HEADERS, media_type="text/event-stream")
+    return _Endless(_frames(feed, wanted), headers=_HEADERS, media_type="text/event-stream")
 
 
 @router.websocket("/threads/{thread_id}/stream/events")
@@ -66,6 +69,19 @@ async def stream_socket(socket: WebSocket, thread_id: str, user: CurrentUser) ->
         return
     state: Any = socket.app.state
     await ThreadSocket(socket, state.deerflow, state.arrivals, thread_id, user).serve()
+
+
+class _Endless(StreamingResponse):
+    """A stream that its reader leaves, or that breaks off with the server: it never ends in order."""
+
+    @override
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        except asyncio.CancelledError:
+            # Only a server that goes away cancels a request, and this is the request's root. An orderly
+            # end would tell clients that there is no more to come; now they connect again.
+            return
 
 
 async def _frames(feed: ThreadFeed, wanted: EventFilter) -> AsyncIterator[bytes]:
