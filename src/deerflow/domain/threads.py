@@ -61,5 +61,7 @@ class ThreadFolders:
 
     def create(self) -> None:
         """Make the folders that are not there yet."""
+        if self.outputs.is_dir():  # the last one that is made
+            return
         for folder in (self.workspace, self.uploads, self.outputs):
             folder.mkdir(parents=True, exist_ok=True)

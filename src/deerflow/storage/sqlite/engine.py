@@ -25,6 +25,8 @@ from deerflow.storage.sqlite.writer import PATIENCE_SECONDS, Unit, Writer
 logger = logging.getLogger(__name__)
 
 READERS = 3
+MOMENT_SECONDS = 0.002
+"""How long a write that nobody waits for waits for company."""
 T = TypeVar("T")
 
 
@@ -64,14 +66,19 @@ class Engine:
 
         return await asyncio.to_thread(made)
 
-    async def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
+    async def write(self, work: Callable[[sqlite3.Connection], T], *, may_wait: bool = False) -> T:
         """Run `work` in a transaction and return its result once it is committed.
 
         `work` may be run twice when the first transaction is lost, so it touches only the database.
+
+        Args:
+            may_wait: Nobody waits for this one: it is committed a moment later, with others.
         """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Any] = loop.create_future()
-        self._writer.put(Unit(work, loop, future))
+        self._writer.put(Unit(work, loop, future), wakes=not may_wait)
+        if may_wait:
+            loop.call_later(MOMENT_SECONDS, self._writer.wake)
         return cast(T, await future)
 
     def write_blocking(self, work: Callable[[sqlite3.Connection], T]) -> T:

@@ -28,7 +28,7 @@ class SqliteEventLog(EventLog):
     @override
     async def append(self, batch: LogBatch) -> None:
         check_numbers(batch)
-        await self._engine.write(lambda db: append_batch(db, batch))
+        await self._engine.write(lambda db: append_batch(db, batch), may_wait=True)
 
     @override
     async def read(self, run_id: str, *, after_seq: int = -1, limit: int = 1000) -> list[LogEntry]:

@@ -92,7 +92,7 @@ class SqliteSaver(BaseCheckpointSaver[int]):
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
         new = self._new(config, checkpoint, metadata)
-        await self._engine.write(_fenced(config, lambda db: rows.put(db, new)))
+        await self._engine.write(_fenced(config, lambda db: rows.put(db, new)), may_wait=True)
         return codec.config_of(new.place)
 
     @override
@@ -115,7 +115,7 @@ class SqliteSaver(BaseCheckpointSaver[int]):
         task_id: str,
         task_path: str = "",
     ) -> None:
-        await self._engine.write(self._writing(config, writes, task_id, task_path))
+        await self._engine.write(self._writing(config, writes, task_id, task_path), may_wait=True)
 
     @override
     def put_writes(

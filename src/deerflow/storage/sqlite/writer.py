@@ -8,11 +8,11 @@ import logging
 import sqlite3
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
-from queue import Empty, SimpleQueue
 from typing import Any
 
 from deerflow.errors import StorageError
@@ -49,48 +49,50 @@ class Writer:
         self._path = path
         self._connection = connection
         self._committed = committed
-        self._queue: SimpleQueue[Unit | None] = SimpleQueue()
+        self._queue: deque[Unit] = deque()
         self._gate = threading.Lock()
+        self._has_work = threading.Event()
         self._is_closed = False
         self._thread = threading.Thread(target=self._run, name="deerflow-writer", daemon=True)
         self._thread.start()
 
-    def put(self, unit: Unit) -> None:
-        """Queue a unit; the order of the queue is the order of the database."""
+    def put(self, unit: Unit, *, wakes: bool = True) -> None:
+        """Queue a unit; the order of the queue is the order of the database.
+
+        Args:
+            wakes: Let the thread begin at once; else the unit goes with the next one that does, or
+                with `wake`. Waking it makes the caller share the interpreter at the worst moment.
+        """
         with self._gate:
             if self._is_closed:
                 raise StorageError(f"the database {self._path} is closed")
-            self._queue.put(unit)
+            self._queue.append(unit)
+        if wakes:
+            self._has_work.set()
+
+    def wake(self) -> None:
+        """Begin with what waits, if anything does."""
+        if self._queue:
+            self._has_work.set()
 
     def close(self) -> None:
         """Finish everything that was queued and end the thread."""
         with self._gate:
-            if not self._is_closed:
-                self._is_closed = True
-                self._queue.put(None)
+            self._is_closed = True
+        self._has_work.set()
         self._thread.join()
 
     def _run(self) -> None:
-        is_open = True
-        while is_open:
-            units, is_open = self._next()
-            if units:
+        while not (self._is_closed and not self._queue):
+            self._has_work.wait()
+            self._has_work.clear()
+            while units := self._next():
                 self._commit(units)
                 deliver(units)
                 self._committed(self._connection)
 
-    def _next(self) -> tuple[list[Unit], bool]:
-        item = self._queue.get()
-        units: list[Unit] = []
-        try:
-            while item is not None:
-                units.append(item)
-                if len(units) == GROUP:
-                    return units, True
-                item = self._queue.get_nowait()
-        except Empty:
-            return units, True
-        return units, False
+    def _next(self) -> list[Unit]:
+        return [self._queue.popleft() for _ in range(min(len(self._queue), GROUP))]
 
     def _commit(self, units: list[Unit]) -> None:
         if self._try_together(units):
