@@ -1,4 +1,4 @@
-"""Sets up what tests need beyond Python's packages: a browser (as root), the JS client.
+"""Sets up what tests need beyond Python's packages: a browser and ripgrep (as root), the JS client.
 
 What cannot be had is said, and the tests that need it skip with the same reason.
 """
@@ -11,15 +11,17 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 JS = ROOT / "tests/e2e/js"
+PROGRAMS = {"chromium": ("chromium", "chromium-browser", "google-chrome"), "ripgrep": ("rg",)}
+"""Debian's packages and the commands that show they are there."""
 
 
 def main() -> None:
     """Prepare everything that is missing."""
+    _install_programs()
     if shutil.which("npm") is None:
         print("node and npm are missing: tests of the page and of the JS client will be skipped")
-        return
-    _install_js_client()
-    _install_browser()
+    else:
+        _install_js_client()
 
 
 def _install_js_client() -> None:
@@ -29,18 +31,19 @@ def _install_js_client() -> None:
         marker.touch()
 
 
-def _install_browser() -> None:
-    if any(shutil.which(name) for name in ("chromium", "chromium-browser", "google-chrome")):
+def _install_programs() -> None:
+    missing = [package for package, commands in PROGRAMS.items() if not any(map(shutil.which, commands))]
+    if not missing:
         return
     if os.geteuid() != 0 or shutil.which("apt-get") is None:
-        print("no Chromium here: tests of the page will be skipped (install chromium to run them)")
+        print(f"not here: {', '.join(missing)}; the tests that need them will be skipped")
         return
-    print("installing Debian's Chromium for the tests of the page", flush=True)
+    print(f"installing for the tests: {', '.join(missing)}", flush=True)
     env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    for command in (["update", "-qq"], ["install", "-y", "-qq", "--no-install-recommends", "chromium"]):
+    for command in (["update", "-qq"], ["install", "-y", "-qq", "--no-install-recommends", *missing]):
         done = subprocess.run(["apt-get", *command], env=env, stdout=subprocess.DEVNULL)
         if done.returncode != 0:
-            print(f"apt-get {command[0]} failed: tests of the page will be skipped", file=sys.stderr)
+            print(f"apt-get {command[0]} failed: the tests that need them will be skipped", file=sys.stderr)
             return
 
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import shutil
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
@@ -18,7 +17,13 @@ from deerflow.models import ModelFactory, discover, quiet_tracing
 from deerflow.runtime import Crew, RunManager, StreamBridge, ThreadStates, Worker
 from deerflow.runtime.answers import fit_answer
 from deerflow.runtime.copying import copy_thread
-from deerflow.sandbox import SandboxProvider, SelfTest, choose_users_root, create_sandbox_provider
+from deerflow.sandbox import (
+    SandboxProvider,
+    SelfTest,
+    choose_users_root,
+    create_sandbox_provider,
+    remove_tree,
+)
 from deerflow.sandbox.tiers import tier_of
 from deerflow.skills import Skills
 from deerflow.storage import OwnerLock, Storage, open_storage
@@ -208,7 +213,7 @@ class DeerFlow:
             raise ConflictError(f"thread {thread_id} has a run in flight; cancel it first")
         await self.storage.threads.delete(thread_id)
         self._bridge.forget(thread_id)
-        await asyncio.to_thread(shutil.rmtree, self.folders(user_id, thread_id).root, ignore_errors=True)
+        await asyncio.to_thread(remove_tree, self.folders(user_id, thread_id).root)
 
     def health(self) -> dict[str, Any]:
         """Return what an operator should know at a glance."""
