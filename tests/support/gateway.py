@@ -28,7 +28,9 @@ START_SECONDS = 60
 
 def write_config(home: Path, model_url: str | None, **sections: Any) -> Path:
     """Write a `config.yaml` whose model is the scripted one, and return its path."""
-    config: dict[str, Any] = {"sandbox": {"use": "local"}, **sections}
+    # A short grace: most tests that leave a run behind do not wait for its next step.
+    short = {"grace_seconds": 0.2}
+    config: dict[str, Any] = {"sandbox": {"use": "local"}, "run_ownership": short, **sections}
     if model_url is not None:
         config.setdefault(
             "models",

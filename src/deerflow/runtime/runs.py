@@ -141,6 +141,8 @@ class RunManager:
 
     def tend(self, *, take_over: bool) -> None:
         """Start looking after runs: wishes to stop, heartbeats and (for servers) runs of dead owners."""
+        if not take_over:
+            self._grace_seconds = 0  # a one-off job that is told to end does not keep its caller waiting
         self._tender = asyncio.create_task(self._tend(take_over))
 
     async def recover(self) -> list[RunRecord]:
