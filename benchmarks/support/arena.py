@@ -19,6 +19,8 @@ from typing import IO, Any
 ROOT = Path(__file__).parents[2]
 UI_MODES = ["values", "messages-tuple", "updates", "custom"]
 START_SECONDS = 60
+PAUSE_SECONDS = 0.02
+"""Between two runs, on both sides: a person who reads the end does not start the next run at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +56,11 @@ class Arena:
         return asyncio.run(self._gateway(text, runs, more))
 
     async def _gateway(self, text: str, runs: int, more: dict[str, Any]) -> list[Timing]:
-        return [await self._run(text, more) for _ in range(runs)]
+        timings = []
+        for _ in range(runs):
+            timings.append(await self._run(text, more))
+            await asyncio.sleep(PAUSE_SECONDS)
+        return timings
 
     async def _run(self, text: str, more: dict[str, Any]) -> Timing:
         thread = str(uuid.uuid4())

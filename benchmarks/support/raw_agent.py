@@ -18,6 +18,7 @@ from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 
+PAUSE_SECONDS = 0.02
 FOLDER = Path(tempfile.mkdtemp())
 
 
@@ -63,8 +64,11 @@ async def main(model_url: str) -> None:
             model, [write_file, read_file, ls], system_prompt="You are helpful.", checkpointer=saver
         )
         while line := await asyncio.to_thread(sys.stdin.readline):
-            order = json.loads(line)
-            print(json.dumps([await one_run(agent, order["text"]) for _ in range(order["runs"])]), flush=True)
+            order, timings = json.loads(line), []
+            for _ in range(order["runs"]):
+                timings.append(await one_run(agent, order["text"]))
+                await asyncio.sleep(PAUSE_SECONDS)
+            print(json.dumps(timings), flush=True)
 
 
 if __name__ == "__main__":

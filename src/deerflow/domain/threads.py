@@ -63,5 +63,6 @@ class ThreadFolders:
         """Make the folders that are not there yet."""
         if self.outputs.is_dir():  # the last one that is made
             return
-        for folder in (self.workspace, self.uploads, self.outputs):
-            folder.mkdir(parents=True, exist_ok=True)
+        self.root.parent.mkdir(parents=True, exist_ok=True)
+        for folder in (self.root, self.user_data, self.workspace, self.uploads, self.outputs):
+            folder.mkdir(exist_ok=True)
