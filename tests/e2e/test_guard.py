@@ -148,7 +148,7 @@ async def test_a_provider_that_repeats_the_key_is_not_repeated(
     [
         (b'{"stream_mode": NaN}', {422}),
         (b'{"stream_mode": "\\ud800"}', {422}),
-        (b'{"assistant_id": "\\ud800"}', {404}),
+        (b'{"assistant_id": "\\ud800"}', {400}),
         (b'{"input": {"messages": [{"role": "user", "content": "\\ud800"}]}}', {400}),
         (b'{"input": {"messages": []}, "metadata": {"n": 1e999}}', {200, 400, 422}),
         (b'{"input": {"messages": []}, "metadata": {"n": ' + b"9" * 400 + b"}}", {400}),

@@ -22,6 +22,7 @@ import yaml
 from deerflow.app import DeerFlow
 from deerflow.config import SettingsSource
 from deerflow.gateway.app import GatewayOptions, create_app
+from deerflow.gateway.server import server_config
 
 START_SECONDS = 60
 
@@ -82,9 +83,7 @@ def running_gateway(
     source = SettingsSource(write_config(home, model_url, **sections), env=environment(home), cwd=home)
     opened: list[DeerFlow] = []
     app = create_app(lambda: DeerFlow.open(source, takes_over=True), options)
-    server = uvicorn.Server(
-        uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=1)
-    )
+    server = uvicorn.Server(server_config(app, grace_seconds=1))
     loops: list[asyncio.AbstractEventLoop] = []
     listener = socket.create_server(("127.0.0.1", 0))
 

@@ -19,6 +19,7 @@ from deerflow.config import SettingsSource
 from deerflow.errors import ConfigError, DeerFlowError
 from deerflow.gateway.app import GatewayOptions, create_app
 from deerflow.gateway.guard import is_loopback
+from deerflow.gateway.server import server_config
 from deerflow.observability import configure_logging, log_settings, secrets_of
 
 logger = logging.getLogger(__name__)
@@ -69,15 +70,7 @@ def _serve(source: SettingsSource, options: GatewayOptions, listener: socket.soc
             failures.append(error)
             raise
 
-    server = _Server(
-        uvicorn.Config(
-            create_app(opening, options),
-            log_config=None,
-            access_log=False,
-            timeout_graceful_shutdown=_GRACE_SECONDS,
-            timeout_keep_alive=75,
-        )
-    )
+    server = _Server(server_config(create_app(opening, options), grace_seconds=_GRACE_SECONDS))
     # What people can act on is said in one sentence; the server's own account of it is a traceback.
     logging.getLogger("uvicorn.error").addFilter(lambda _: not failures)
     try:

@@ -66,7 +66,7 @@ def parse_rule(text: str) -> HostRule:
     host = name[1:] if name.startswith("*.") else name
     if not _HOST.fullmatch(host.lstrip(".")) or (colon and not (port.isascii() and port.isdigit())):
         raise ConfigError(
-            f"sandbox.network.allow: '{text}' is no host; use names such as packages.example.com, *.example.org "
+            f"sandbox.network.allow: '{text}' is no host; use names such as a.example.com, *.example.org "
             "or example.org:8443 (a bare '*' is not possible)"
         )
     number = int(port) if colon else None

@@ -35,11 +35,23 @@ def lead(model: ScriptedModel, new_lead: NewLead, saver: Saver) -> Lead:
 async def agrees(lead: Lead) -> Any:
     """Assert that agent and reader see the same state and history; returns the state."""
     reader = StateReader(lead.checkpointer)
+    history = await settled_history(lead)
     own = await lead.agent.aget_state(lead.config)
     assert await reader.state(lead.config) == own
-    history = [state async for state in lead.agent.aget_state_history(lead.config)]
     assert [state async for state in reader.history(lead.config)] == history
     return own
+
+
+async def settled_history(lead: Lead) -> list[Any]:
+    """Return the agent's own history once nothing of a stopped run is still on its way to the database."""
+    history: list[Any] = []
+    for _ in range(100):
+        before = history
+        history = [state async for state in lead.agent.aget_state_history(lead.config)]
+        if history == before:
+            break
+        await asyncio.sleep(0.02)
+    return history
 
 
 async def test_a_finished_thread(lead: Lead, model: ScriptedModel) -> None:
