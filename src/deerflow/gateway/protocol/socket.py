@@ -20,6 +20,8 @@ from deerflow.runtime import to_json
 
 _MOST_SUBSCRIPTIONS = 64
 _REMEMBERED = 4096
+_SETTLE_SECONDS = 0.5
+"""How long a client may take to listen to a subscription after it was answered."""
 
 
 class ThreadSocket:
@@ -36,7 +38,7 @@ class ThreadSocket:
         self._commander = Commander(house, arrivals, thread_id, user)
         self._subscriptions: dict[str, asyncio.Task[None]] = {}
         self._sending = asyncio.Lock()
-        self._sent: OrderedDict[str, None] = OrderedDict()
+        self._sent: OrderedDict[str, float] = OrderedDict()
         self._last_seq = 0
 
     async def serve(self) -> None:
@@ -83,7 +85,8 @@ class ThreadSocket:
             return
         subscription = new_id()
         await self._answer(command, {"subscription_id": subscription, "replayed_events": 0})
-        self._subscriptions[subscription] = asyncio.create_task(self._deliver(wanted))
+        follow = self._deliver(wanted, ready_at=time.monotonic() + _SETTLE_SECONDS)
+        self._subscriptions[subscription] = asyncio.create_task(follow)
 
     async def _unsubscribe(self, command: Command) -> None:
         name = str(command.params.get("subscription_id"))
@@ -96,26 +99,27 @@ class ThreadSocket:
         await asyncio.gather(task, return_exceptions=True)
         await self._answer(command, {})
 
-    async def _deliver(self, wanted: EventFilter) -> None:
+    async def _deliver(self, wanted: EventFilter, *, ready_at: float) -> None:
         with contextlib.suppress(WebSocketDisconnect, RuntimeError):  # the client is gone: serve() sees it
             try:
-                await self._follow(wanted)
+                await self._follow(wanted, ready_at)
             except DeerFlowError as error:
                 await self._send(to_json(failure(None, error)))
 
-    async def _follow(self, wanted: EventFilter) -> None:
-        began = time.time_ns() // 1_000_000
+    async def _follow(self, wanted: EventFilter, ready_at: float) -> None:
         feed = ThreadFeed(self._house, self._arrivals, self._thread_id, self._user)
         async with aclosing(feed.follow(wanted)) as batches:
             async for batch in batches:
                 for event in batch:
-                    # What happens now goes out once, however many subscriptions want it.
-                    if event.unix_ms < began or event.id not in self._sent:
+                    # What happens now goes out once, however many subscriptions want it; what went out
+                    # before the client was ready to give it to this one goes out again.
+                    if self._sent.get(event.id, 0.0) < ready_at:
                         self._remember(event.id, event.seq)
                         await self._send(event.json())
 
     def _remember(self, event_id: str, seq: int) -> None:
-        self._sent[event_id] = None
+        self._sent[event_id] = time.monotonic()
+        self._sent.move_to_end(event_id)
         self._last_seq = max(self._last_seq, seq)
         while len(self._sent) > _REMEMBERED:
             self._sent.popitem(last=False)
