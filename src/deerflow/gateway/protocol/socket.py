@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import time
 from collections import OrderedDict
 from contextlib import aclosing
 from typing import Any
@@ -20,8 +19,6 @@ from deerflow.runtime import to_json
 
 _MOST_SUBSCRIPTIONS = 64
 _REMEMBERED = 4096
-_SETTLE_SECONDS = 0.5
-"""How long a client may take to listen to a subscription after it was answered."""
 
 
 class ThreadSocket:
@@ -38,7 +35,8 @@ class ThreadSocket:
         self._commander = Commander(house, arrivals, thread_id, user)
         self._subscriptions: dict[str, asyncio.Task[None]] = {}
         self._sending = asyncio.Lock()
-        self._sent: OrderedDict[str, float] = OrderedDict()
+        self._sent: OrderedDict[str, int] = OrderedDict()
+        self._sent_count = 0
         self._last_seq = 0
 
     async def serve(self) -> None:
@@ -85,7 +83,8 @@ class ThreadSocket:
             return
         subscription = new_id()
         await self._answer(command, {"subscription_id": subscription, "replayed_events": 0})
-        follow = self._deliver(wanted, ready_at=time.monotonic() + _SETTLE_SECONDS)
+        # Counted after the answer: what went out before it, the client could not yet give to this one.
+        follow = self._deliver(wanted, answered_at=self._sent_count)
         self._subscriptions[subscription] = asyncio.create_task(follow)
 
     async def _unsubscribe(self, command: Command) -> None:
@@ -99,27 +98,28 @@ class ThreadSocket:
         await asyncio.gather(task, return_exceptions=True)
         await self._answer(command, {})
 
-    async def _deliver(self, wanted: EventFilter, *, ready_at: float) -> None:
+    async def _deliver(self, wanted: EventFilter, *, answered_at: int) -> None:
         with contextlib.suppress(WebSocketDisconnect, RuntimeError):  # the client is gone: serve() sees it
             try:
-                await self._follow(wanted, ready_at)
+                await self._follow(wanted, answered_at)
             except DeerFlowError as error:
                 await self._send(to_json(failure(None, error)))
 
-    async def _follow(self, wanted: EventFilter, ready_at: float) -> None:
+    async def _follow(self, wanted: EventFilter, answered_at: int) -> None:
         feed = ThreadFeed(self._house, self._arrivals, self._thread_id, self._user)
         async with aclosing(feed.follow(wanted)) as batches:
             async for batch in batches:
                 for event in batch:
                     # What happens now goes out once, however many subscriptions want it; what went out
-                    # before the client was ready to give it to this one goes out again.
-                    if self._sent.get(event.id, 0.0) < ready_at:
+                    # before this one was answered goes out again.
+                    if self._sent.get(event.id, -1) < answered_at:
                         self._remember(event.id, event.seq)
                         await self._send(event.json())
 
     def _remember(self, event_id: str, seq: int) -> None:
-        self._sent[event_id] = time.monotonic()
+        self._sent[event_id] = self._sent_count
         self._sent.move_to_end(event_id)
+        self._sent_count += 1
         self._last_seq = max(self._last_seq, seq)
         while len(self._sent) > _REMEMBERED:
             self._sent.popitem(last=False)
