@@ -47,6 +47,11 @@ const commands = {
       const url = new URL(request.url());
       if (/^https?:$/.test(url.protocol) && url.origin !== origin) troubles.push(`request: ${request.url()}`);
     });
+    // What the page's policy stops never leaves the browser, though the browser may name it first.
+    page.on("requestfailed", (request) => {
+      if (!/csp|blocked_by_(csp|client)/i.test(request.failure()?.errorText ?? "")) return;
+      troubles = troubles.filter((trouble) => trouble !== `request: ${request.url()}`);
+    });
     await page.goto(origin);
   },
   troubles: async () => troubles,
