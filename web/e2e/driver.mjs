@@ -49,7 +49,7 @@ const commands = {
     });
     // What the page's policy stops never leaves the browser, though the browser may name it first.
     page.on("requestfailed", (request) => {
-      if (!/csp|blocked_by_(csp|client)/i.test(request.failure()?.errorText ?? "")) return;
+      if (request.failure()?.errorText !== "csp") return;
       troubles = troubles.filter((trouble) => trouble !== `request: ${request.url()}`);
     });
     await page.goto(origin);
