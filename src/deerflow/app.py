@@ -58,6 +58,7 @@ class DeerFlow:
         executor: SubagentExecutor,
         owner: OwnerLock,
         rooms: Rooms,
+        capacity: int | None = None,
     ) -> None:
         self._source = source
         self._sandboxes = sandboxes
@@ -76,7 +77,9 @@ class DeerFlow:
             bridge=self._bridge,
             worker=worker,
             owner=owner,
+            capacity=capacity,
             max_attempts=rooms.loaded.settings.runs.max_attempts,
+            lease_seconds=rooms.loaded.settings.run_ownership.lease_seconds,
             grace_seconds=rooms.loaded.settings.run_ownership.grace_seconds,
             after_run=self._after_run,
         )
@@ -86,13 +89,18 @@ class DeerFlow:
     @classmethod
     @asynccontextmanager
     async def open(
-        cls, source: SettingsSource | None = None, *, takes_over: bool = False
+        cls,
+        source: SettingsSource | None = None,
+        *,
+        takes_over: bool = False,
+        capacity: int | None = None,
     ) -> AsyncIterator["DeerFlow"]:
         """Open everything, and close it with the block.
 
         Args:
             source: where settings come from; found as the command line finds them when absent.
             takes_over: go on with runs whose process died; for servers, not for one-off jobs.
+            capacity: how many runs are driven at once; None for any number, 0 to leave all to others.
         """
         quiet_tracing()
         source = source or SettingsSource()
@@ -116,6 +124,7 @@ class DeerFlow:
                 executor=executor,
                 owner=owner,
                 rooms=rooms,
+                capacity=capacity,
             )
             stack.push_async_callback(deerflow._close)
             deerflow.runs.tend(take_over=takes_over)
@@ -239,7 +248,8 @@ class DeerFlow:
             self._self_test = await self._sandboxes.self_test()
         return self._self_test
 
-    def _crew(self, run: RunRecord) -> Crew:
+    async def _crew(self, run: RunRecord) -> Crew:
+        await self.refresh()  # the run may have been admitted by another process
         rooms = self._rooms
         if rooms.loaded.settings.acp_agents:  # there before the sandbox is made, which sees it read-only
             self.folders(run.user_id, run.thread_id).acp_workspace.mkdir(parents=True, exist_ok=True)

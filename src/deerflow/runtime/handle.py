@@ -26,9 +26,10 @@ STOP_OF = {CancelAction.INTERRUPT: Stop.INTERRUPT, CancelAction.ROLLBACK: Stop.R
 class RunHandle:
     """Stops one run: at once, or at its next step."""
 
-    def __init__(self, stop: Stop | None = None) -> None:
+    def __init__(self, stop: Stop | None = None, *, attempt: int = 1) -> None:
         """Args: `stop` is set for a run that was told to stop before it came here."""
         self.stop = stop
+        self.attempt = attempt
         self.control = RunControl()
         self.task: asyncio.Task[None] | None = None
         self.has_started = False
@@ -45,6 +46,11 @@ class RunHandle:
         self.stop = why
         if self.has_started and self.task is not None:
             self.task.cancel()
+
+    async def done(self) -> None:
+        """Return when the run is not driven here any more; being cancelled leaves the run alone."""
+        if self.task is not None:
+            await asyncio.wait([self.task])
 
     def drain(self) -> None:
         """Stop the run before its next step."""

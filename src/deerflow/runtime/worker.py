@@ -51,7 +51,12 @@ class Worker:
     """Executes runs, one call each; holds nothing of a run between calls."""
 
     def __init__(
-        self, *, storage: Storage, bridge: StreamBridge, paths: Paths, crew: Callable[[RunRecord], Crew]
+        self,
+        *,
+        storage: Storage,
+        bridge: StreamBridge,
+        paths: Paths,
+        crew: Callable[[RunRecord], Awaitable[Crew]],
     ) -> None:
         self._storage = storage
         self._bridge = bridge
@@ -84,7 +89,7 @@ class Worker:
         log.publish("metadata", {"run_id": run.id, "thread_id": run.thread_id, "attempt": run.attempt})
         if handle.stop is not None:
             raise asyncio.CancelledError  # it was told before there was anything to cancel
-        crew = self._crew(run)
+        crew = await self._crew(run)
         limit = asyncio.timeout(crew.settings.runs.timeout_seconds)
         try:
             async with limit, self._borrowed(run, log, crew) as context:

@@ -1,0 +1,123 @@
+"""The runs that this process drives, no more at once than it has room for."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from deerflow.domain import CancelAction, RunRecord
+from deerflow.runtime.handle import STOP_OF, RunHandle, Stop
+from deerflow.runtime.stream_bridge import StreamBridge
+from deerflow.runtime.worker import Worker
+
+
+class ActiveRuns:
+    """Starts runs that were claimed, stops them, and knows how many more there is room for."""
+
+    def __init__(
+        self,
+        *,
+        worker: Worker,
+        bridge: StreamBridge,
+        capacity: int | None,
+        on_end: Callable[[RunRecord], None],
+    ) -> None:
+        """Make an empty hall.
+
+        Args:
+            capacity: How many runs may be driven at once; None for any number.
+            on_end: Called when a run is not driven here any more, however it went.
+        """
+        self.capacity = capacity
+        self._worker = worker
+        self._bridge = bridge
+        self._on_end = on_end
+        self._handles: dict[str, RunHandle] = {}
+        self._kept = 0
+        self._vacancy = asyncio.Event()
+        self._is_closed = False
+
+    @property
+    def room(self) -> int | None:
+        """How many runs may be started now; None for any number."""
+        if self._is_closed:
+            return 0
+        if self.capacity is None:
+            return None
+        return max(0, self.capacity - len(self._handles) - self._kept)
+
+    @property
+    def handles(self) -> dict[str, RunHandle]:
+        """The runs in progress, as of now."""
+        return dict(self._handles)
+
+    def get(self, run_id: str) -> RunHandle | None:
+        """Return the handle of a run in progress."""
+        return self._handles.get(run_id)
+
+    @contextmanager
+    def place(self) -> Iterator[bool]:
+        """Keep a place while a run is being claimed; False when there is none to keep."""
+        if self.room == 0:
+            yield False
+            return
+        self._kept += 1
+        try:
+            yield True
+        finally:
+            self._kept -= 1
+            self._tell_vacancy()
+
+    async def vacancy(self) -> None:
+        """Return when there is room for another run."""
+        while self.room == 0:
+            self._vacancy.clear()
+            await self._vacancy.wait()
+
+    def start(self, run: RunRecord) -> RunHandle:
+        """Drive a claimed run."""
+        before = self._handles.get(run.id)
+        if before is not None:
+            before.tell(Stop.LOST)  # the run was lost to somebody who lost it to us
+        handle = RunHandle(STOP_OF[run.cancel] if run.cancel is not None else None, attempt=run.attempt)
+        log = self._bridge.open(run, on_lost=lambda _: handle.tell(Stop.LOST))
+        self._handles[run.id] = handle
+        work = self._worker.execute(run, log, handle)
+        handle.task = asyncio.create_task(work, name=f"run {run.id}")
+        handle.task.add_done_callback(lambda _: self._ended(run, handle))
+        return handle
+
+    def obey(self, wishes: dict[str, CancelAction]) -> None:
+        """Stop the runs that somebody wants stopped."""
+        for run_id, action in wishes.items():
+            handle = self._handles.get(run_id)
+            if handle is not None:
+                handle.tell(STOP_OF[action])
+
+    def close(self) -> None:
+        """Take no more runs."""
+        self._is_closed = True
+
+    async def drain(self, grace_seconds: float) -> None:
+        """Let all runs go at their next step; those that take longer to it are cut off."""
+        tasks = [handle.task for handle in self._handles.values() if handle.task is not None]
+        for handle in self._handles.values():
+            handle.drain()
+        if tasks and grace_seconds > 0:
+            await asyncio.wait(tasks, timeout=grace_seconds)
+        self.hurry()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def hurry(self) -> None:
+        """Let go of all runs at once, whatever they are at."""
+        for handle in self._handles.values():
+            handle.tell(Stop.HANDOVER)
+
+    def _ended(self, run: RunRecord, handle: RunHandle) -> None:
+        if self._handles.get(run.id) is handle:
+            del self._handles[run.id]
+        self._tell_vacancy()
+        self._on_end(run)
+
+    def _tell_vacancy(self) -> None:
+        if self.room != 0:
+            self._vacancy.set()

@@ -1,0 +1,100 @@
+"""Takes up runs for this process: those whose turn it is, and those that nobody works on any more."""
+
+import logging
+from functools import partial
+
+from deerflow.domain import RunRecord, RunStatus
+from deerflow.errors import NotFoundError, StaleAttemptError
+from deerflow.runtime.active import ActiveRuns
+from deerflow.runtime.ends import given_up
+from deerflow.runtime.stream_bridge import StreamBridge
+from deerflow.storage.base import Storage
+from deerflow.storage.owners import OwnerLock
+
+logger = logging.getLogger(__name__)
+
+
+class Claims:
+    """Claims runs while there is room; of several processes that want one, one gets it."""
+
+    def __init__(
+        self,
+        *,
+        storage: Storage,
+        bridge: StreamBridge,
+        active: ActiveRuns,
+        owner: OwnerLock,
+        max_attempts: int,
+    ) -> None:
+        self._storage = storage
+        self._bridge = bridge
+        self._active = active
+        self._owner = owner
+        self._max_attempts = max_attempts
+
+    async def take_next(self, thread_id: str) -> RunRecord | None:
+        """Start the run whose turn it is in a thread, if there is one and there is room."""
+        with self._active.place() as has_place:
+            if not has_place:
+                return None
+            run = await self._storage.runs.claim_next(thread_id, owner=self._owner.id)
+            if run is not None:
+                self._active.start(run)
+            return run
+
+    async def take_orphans(self) -> list[RunRecord]:
+        """Take up the runs that nobody works on and whose turn it is; return those that go on here."""
+        taken: list[RunRecord] = []
+        if self._active.room == 0:
+            return taken
+        for run in await self._storage.runs.orphans(self._owner):
+            if self._active.room == 0:
+                break
+            claimed = await self.take(run.id, run.attempt)
+            if claimed is not None:
+                taken.append(claimed)
+        return taken
+
+    async def take(self, run_id: str, attempt: int) -> RunRecord | None:
+        """Take up a run that is still at `attempt`; None when somebody else was quicker or it is given up."""
+        with self._active.place() as has_place:
+            if not has_place:
+                return None
+            try:
+                run = await self._storage.runs.claim(run_id, owner=self._owner.id, attempt=attempt)
+                if run.cancel is None and run.attempt - run.spared > self._max_attempts:
+                    await self._give_up(run)
+                    return None
+            except (StaleAttemptError, NotFoundError):
+                return None
+            if run.attempt > 1:
+                logger.info("run %s goes on here, attempt %s", run.id, run.attempt)
+            self._active.start(run)
+            return run
+
+    async def serve(self, run_id: str) -> None:
+        """Take up a run that somebody announced, or the one before it in its thread, and see it end.
+
+        The announcement may be old: a run that has an owner or an end is left alone.
+        """
+        await self._active.vacancy()
+        try:
+            run = await self._storage.runs.get(run_id)
+        except NotFoundError:
+            return
+        taken: RunRecord | None = None
+        if run.status is RunStatus.PENDING:
+            taken = await self.take_next(run.thread_id)
+        elif run.status is RunStatus.RUNNING and run.owner is None:
+            taken = await self.take(run.id, run.attempt)
+        handle = None if taken is None else self._active.get(taken.id)
+        if handle is not None:
+            await handle.done()
+
+    async def _give_up(self, run: RunRecord) -> None:
+        end = given_up(self._max_attempts)
+        log = self._bridge.open(run, on_lost=lambda _: None)
+        await self._bridge.begin(log, run)
+        log.publish("error", {"message": end.error, "name": end.stop_reason})
+        settle = partial(self._storage.runs.settle, run.id, attempt=run.attempt, end=end)
+        await self._bridge.publish_end(log, lambda last: settle(last=last))

@@ -1,0 +1,91 @@
+"""Looks after runs in the background: signs of life, wishes to stop, and runs that nobody works on."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from deerflow.runtime.active import ActiveRuns
+from deerflow.runtime.claims import Claims
+from deerflow.runtime.handle import Stop
+from deerflow.storage.base import Storage
+from deerflow.storage.owners import OwnerLock
+
+logger = logging.getLogger(__name__)
+
+
+class Tender:
+    """Keeps the leases of this process's runs, and takes up those that others left."""
+
+    def __init__(
+        self, *, storage: Storage, active: ActiveRuns, claims: Claims, owner: OwnerLock, beat_seconds: float
+    ) -> None:
+        """Make a tender that does nothing yet.
+
+        Args:
+            beat_seconds: The time between two signs of life; a good part of a lease.
+        """
+        self._storage = storage
+        self._active = active
+        self._claims = claims
+        self._owner = owner
+        self._beat_seconds = beat_seconds
+        self._strays: dict[str, int] = {}
+        self._beating: asyncio.Task[None] | None = None
+        self._looking: list[asyncio.Task[None]] = []
+
+    def start(self, look: Callable[[], Awaitable[object]], *, look_seconds: float) -> None:
+        """Begin: signs of life for what runs here, and `look` for what else there is to do."""
+        self._beating = asyncio.create_task(_repeat(self.beat, self._beat_seconds))
+        self._looking.append(asyncio.create_task(_repeat(look, look_seconds)))
+
+    async def rest(self) -> None:
+        """Look for nothing new any more; what runs here still gets its signs of life."""
+        await _end(self._looking)
+
+    async def aclose(self) -> None:
+        """Stop altogether."""
+        await self.rest()
+        await _end([self._beating] if self._beating is not None else [])
+
+    async def beat(self) -> None:
+        """Move the leases of this process's runs on, and set right what does not fit."""
+        driven = self._active.handles  # taken before asking: a run that starts meanwhile is not missing
+        owned = await self._storage.runs.heartbeat(self._owner.id)
+        for run_id, handle in driven.items():
+            if owned.get(run_id) != handle.attempt:
+                handle.tell(Stop.LOST)  # this process was silent for too long, and somebody went on with it
+        await self.obey()
+        await self._take_up_strays(owned)
+
+    async def obey(self) -> None:
+        """Stop the runs of this process that somebody wants stopped."""
+        self._active.obey(await self._storage.runs.cancel_requests(self._owner.id))
+
+    async def _take_up_strays(self, owned: dict[str, int]) -> None:
+        """Drive what belongs to this process and is not driven, such as a run whose end could not be stored.
+
+        A run that is being started looks the same for a moment, so only what was there at the last beat too
+        is taken up.
+        """
+        before, self._strays = (
+            self._strays,
+            {run_id: attempt for run_id, attempt in owned.items() if self._active.get(run_id) is None},
+        )
+        for run_id, attempt in self._strays.items():
+            if before.get(run_id) == attempt and await self._claims.take(run_id, attempt) is not None:
+                logger.warning("run %s was left behind by its first driver, and goes on", run_id)
+
+
+async def _repeat(work: Callable[[], Awaitable[object]], seconds: float) -> None:
+    while True:
+        try:
+            await work()
+        except Exception:  # this loop owns whatever goes wrong: it has to go on
+            logger.exception("runs could not be looked after, trying again")
+        await asyncio.sleep(seconds)
+
+
+async def _end(tasks: list[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
