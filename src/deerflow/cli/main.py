@@ -94,10 +94,34 @@ def serve(
     port: Annotated[
         int, typer.Option("--port", envvar="GATEWAY_PORT", min=0, max=65535, help="Port.")
     ] = 2026,
+    concurrency: Annotated[
+        int | None,
+        typer.Option(
+            "--concurrency",
+            min=0,
+            help="How many runs this server executes at once; the others wait. 0: none, "
+            "`deerflow worker` processes do (PostgreSQL). Any number when absent.",
+        ),
+    ] = None,
     config: Config = None,
 ) -> None:
     """Serve the API and the page until stopped."""
-    _exit_with("serve", host=host, port=port, config=config)
+    _exit_with("serve", host=host, port=port, concurrency=concurrency, config=config)
+
+
+@app.command()
+def worker(
+    concurrency: Annotated[
+        int, typer.Option("--concurrency", min=1, help="How many runs are executed at once.")
+    ] = 10,
+    config: Config = None,
+) -> None:
+    """Execute runs that servers admit, until stopped; any number of workers share one PostgreSQL.
+
+    The first SIGTERM (or Ctrl-C) hands runs in progress over to other workers at their next step, the
+    second at once.
+    """
+    _exit_with("worker", concurrency=concurrency, config=config)
 
 
 @app.command()

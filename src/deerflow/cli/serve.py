@@ -1,7 +1,6 @@
 """`deerflow serve`: the gateway on a port."""
 
 import asyncio
-import gc
 import logging
 import re
 import socket
@@ -15,6 +14,7 @@ import uvicorn
 from typing_extensions import override
 
 from deerflow.app import DeerFlow
+from deerflow.cli.sharing import calm_collector, check_database
 from deerflow.config import SettingsSource
 from deerflow.errors import ConfigError, DeerFlowError
 from deerflow.gateway.app import GatewayOptions, create_app
@@ -25,15 +25,16 @@ from deerflow.observability import configure_logging, log_settings, secrets_of
 logger = logging.getLogger(__name__)
 
 _ORIGIN = re.compile(r"https?://[^/*@\s]+")
-_COLLECTOR_THRESHOLDS = (50_000, 20, 50)
 _GRACE_SECONDS = 3
 """How long open streams may keep a server that is told to stop; their readers can reconnect."""
 
 
-def execute(*, host: str, port: int, config: Path | None) -> int:
+def execute(*, host: str, port: int, config: Path | None, concurrency: int | None = None) -> int:
     """Serve until stopped."""
     source = SettingsSource(config)
     loaded = source.current()
+    if concurrency == 0:
+        check_database(loaded, "--concurrency 0 leaves all runs to workers")
     configure_logging(loaded.settings.log_level, loaded.settings.logging.format, secrets=secrets_of(loaded))
     log_settings(loaded)
     options = gateway_options(host, loaded.env)
@@ -41,29 +42,20 @@ def execute(*, host: str, port: int, config: Path | None) -> int:
     with closing(_listen(host, port)) as listener:
         address = f"http://{'[' + host + ']' if ':' in host else host}:{listener.getsockname()[1]}"
         print(f"DeerFlow {version('deerflow')} on {address} (stop with Ctrl-C)", flush=True)
-        _calm_collector()
-        return _serve(source, options, listener)
+        calm_collector()
+        return _serve(source, options, listener, concurrency)
 
 
-def _calm_collector() -> None:
-    """Look for cyclic garbage less often, and never among what was there at the start.
-
-    A step of an agent makes thousands of short-lived objects; looking through all the others each time took a
-    fifth of the processor time of a wide fan-out.
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*_COLLECTOR_THRESHOLDS)
-
-
-def _serve(source: SettingsSource, options: GatewayOptions, listener: socket.socket) -> int:
+def _serve(
+    source: SettingsSource, options: GatewayOptions, listener: socket.socket, capacity: int | None
+) -> int:
     failures: list[DeerFlowError] = []
 
     @asynccontextmanager
     async def opening() -> AsyncIterator[DeerFlow]:
         loop = asyncio.get_running_loop()
         try:
-            async with DeerFlow.open(source, takes_over=True) as deerflow:
+            async with DeerFlow.open(source, takes_over=True, capacity=capacity) as deerflow:
                 server.hurry = lambda: loop.call_soon_threadsafe(deerflow.runs.hurry)
                 yield deerflow
         except DeerFlowError as error:

@@ -1,0 +1,80 @@
+"""`deerflow worker`: executes runs that gateways admitted, beside other workers on one PostgreSQL."""
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from deerflow.app import DeerFlow
+from deerflow.cli.sharing import calm_collector, check_database
+from deerflow.config import SettingsSource
+from deerflow.observability import configure_logging, log_settings, secrets_of
+
+logger = logging.getLogger(__name__)
+
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+_REPORT_SECONDS = 60
+"""The time between two lines that say what the worker is at."""
+
+
+def execute(*, concurrency: int, config: Path | None) -> int:
+    """Execute runs until stopped."""
+    source = SettingsSource(config)
+    loaded = source.current()
+    configure_logging(loaded.settings.log_level, loaded.settings.logging.format, secrets=secrets_of(loaded))
+    check_database(loaded, "a worker shares the runs of other processes")
+    log_settings(loaded)
+    calm_collector()
+    return asyncio.run(_work(source, concurrency))
+
+
+async def _work(source: SettingsSource, concurrency: int) -> int:
+    stop = asyncio.Event()
+    async with DeerFlow.open(source, takes_over=True, capacity=concurrency) as deerflow:
+        with _signals(stop, deerflow.runs.hurry):
+            logger.info("worker %s takes up to %s runs at once", _name(), concurrency)
+            print(f"DeerFlow worker {_name()} for {concurrency} runs at once (stop with Ctrl-C)", flush=True)
+            await _report_until(stop, deerflow)
+            logger.info("worker %s stops, with %s runs in progress", _name(), deerflow.runs.in_progress)
+            # Within the signals' block: a second one hurries the runs that are being handed over.
+            await deerflow.runs.aclose()
+    logger.info("worker %s has stopped", _name())
+    return 0
+
+
+async def _report_until(stop: asyncio.Event, deerflow: DeerFlow) -> None:
+    """Say once in a while that the worker is alive and what it is at."""
+    while True:
+        try:
+            async with asyncio.timeout(_REPORT_SECONDS):
+                await stop.wait()
+            return
+        except TimeoutError:
+            logger.info("worker %s is at %s runs", _name(), deerflow.runs.in_progress)
+
+
+@contextmanager
+def _signals(stop: asyncio.Event, hurry: Callable[[], None]) -> Iterator[None]:
+    """Let the first signal stop the worker at its runs' next steps, and the second at once."""
+
+    def heard() -> None:
+        if stop.is_set():
+            hurry()
+        stop.set()
+
+    loop = asyncio.get_running_loop()
+    for which in _SIGNALS:
+        loop.add_signal_handler(which, heard)
+    try:
+        yield
+    finally:
+        for which in _SIGNALS:
+            loop.remove_signal_handler(which)
+
+
+def _name() -> str:
+    return f"{socket.gethostname()}-{os.getpid()}"
