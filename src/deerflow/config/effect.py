@@ -4,6 +4,9 @@ RESTART_ONLY = frozenset(
     {
         "log_level",
         "logging",
+        "metrics",
+        "telemetry",
+        "tracing",
         "sandbox",
         "database",
         "checkpointer",

@@ -40,6 +40,7 @@ from deerflow.config.storage import (
 )
 from deerflow.config.subagents import AcpAgentSettings, SubagentsSettings
 from deerflow.config.teams import TeamsSettings
+from deerflow.config.telemetry import MetricsSettings, TelemetrySettings, TracingSettings
 from deerflow.config.tokens import TokenBudgetSettings, TokenUsageSettings
 from deerflow.config.tools import (
     ReadBeforeWriteSettings,
@@ -61,6 +62,13 @@ class Settings(Section):
     config_version: int | None = Field(None, ge=0, description="The layout this file was written for.")
     log_level: LogLevel = Field("info", description="How much is logged.")
     logging: LoggingSettings = Field(LoggingSettings.model_construct(), description="How log lines look.")
+    metrics: MetricsSettings = Field(MetricsSettings.model_construct(), description="Numbers for Prometheus.")
+    telemetry: TelemetrySettings = Field(
+        TelemetrySettings.model_construct(), description="Spans for OpenTelemetry."
+    )
+    tracing: TracingSettings = Field(
+        TracingSettings.model_construct(), description="Services that show what agents did."
+    )
     max_recursion_limit: int = Field(1000, ge=1, description="The most graph steps a client may ask for.")
 
     models: tuple[ModelSettings, ...] = Field((), description="Chat models; the first is the default.")

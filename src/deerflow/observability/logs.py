@@ -1,5 +1,6 @@
 """Log lines for people or machines, from which secrets are taken out whoever wrote them."""
 
+import hashlib
 import json
 import logging
 import re
@@ -19,7 +20,8 @@ logger = logging.getLogger(__name__)
 LogFormat = Literal["text", "json"]
 
 TRACE_ID: ContextVar[str | None] = ContextVar("trace_id", default=None)
-"""The trace that what happens now belongs to; every log line carries it as `trace_id`."""
+_IDS: ContextVar[Mapping[str, str] | None] = ContextVar("log_ids", default=None)
+"""What happens now belongs to this run, thread, task and trace; every log line carries them."""
 
 _CHATTY = ("aiohttp.access", "asyncio", "httpcore", "httpx", "openai", "urllib3")
 """Libraries that tell every request at `info`."""
@@ -37,6 +39,7 @@ _ASSIGNMENT = re.compile(
 )
 _FOLDERS = frozenset({"PWD", "OLDPWD"})
 """Variables whose name sounds like a password and which hold the working folder, part of many lines."""
+_TRACE = re.compile(r"[0-9a-f]{32}")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029]")
 _STANDARD_FIELDS = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
 
@@ -55,8 +58,8 @@ def configure_logging(
 
     """
     redact = Redactor(secrets)
-    handler = _OurHandler(stream or sys.stderr)
-    handler.addFilter(_with_trace)
+    handler = _OurHandler(stream or sys.stderr, redact)
+    handler.addFilter(_with_ids)
     handler.setFormatter(JsonFormatter(redact) if format == "json" else TextFormatter(redact))
     root = logging.getLogger()
     for old in [other for other in root.handlers if isinstance(other, _OurHandler)]:
@@ -65,6 +68,25 @@ def configure_logging(
     root.setLevel(level.upper())
     for name in _CHATTY:
         logging.getLogger(name).setLevel(max(logging.WARNING, root.level) if level != "debug" else root.level)
+
+
+def mark_logs(**ids: str) -> None:
+    """Put these ids into every log line from here on: in this task, and in those that it starts."""
+    _IDS.set({**(_IDS.get() or {}), **ids})
+
+
+def trace_id_of(run_id: str) -> str:
+    """Return the id that log lines and spans of a run share: 32 hexadecimal digits."""
+    digits = run_id.replace("-", "").lower()
+    return digits if _TRACE.fullmatch(digits) else hashlib.sha256(run_id.encode()).hexdigest()[:32]
+
+
+def learn_secrets(secrets: Iterable[str]) -> None:
+    """Keep these texts out of all further log lines too, such as the keys of settings that were edited."""
+    known = list(secrets)
+    for handler in logging.getLogger().handlers:
+        if isinstance(handler, _OurHandler):
+            handler.redact.learn(known)
 
 
 def log_settings(loaded: LoadedSettings) -> None:
@@ -86,9 +108,17 @@ class Redactor:
     """Takes secrets out of a text: known ones, ones that look like it, and values of telling names."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
-        # Longest first: a secret that contains another must go whole.
-        known = sorted(set(filter(None, secrets)), key=len, reverse=True)
-        self._known = re.compile("|".join(map(re.escape, known))) if known else None
+        self._secrets: frozenset[str] = frozenset()
+        self._known: re.Pattern[str] | None = None
+        self.learn(secrets)
+
+    def learn(self, secrets: Iterable[str]) -> None:
+        """Take out these texts too."""
+        more = self._secrets | frozenset(filter(None, secrets))
+        if more != self._secrets:
+            # Longest first: a secret that contains another must go whole.
+            self._known = re.compile("|".join(map(re.escape, sorted(more, key=len, reverse=True))))
+            self._secrets = more
 
     def __call__(self, text: str) -> str:
         """Return `text` without secrets."""
@@ -144,11 +174,15 @@ class JsonFormatter(logging.Formatter):
 class _OurHandler(logging.StreamHandler[IO[str]]):
     """The handler that `configure_logging` put in place; handlers of embedders are left alone."""
 
+    def __init__(self, stream: IO[str], redact: Redactor) -> None:
+        super().__init__(stream)
+        self.redact = redact
 
-def _with_trace(record: logging.LogRecord) -> bool:
-    trace_id = TRACE_ID.get()
-    if trace_id is not None and not hasattr(record, "trace_id"):
-        record.trace_id = trace_id
+
+def _with_ids(record: logging.LogRecord) -> bool:
+    for name, value in (_IDS.get() or {}).items():
+        if not hasattr(record, name):
+            setattr(record, name, value)
     return True
 
 

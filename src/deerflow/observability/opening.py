@@ -1,0 +1,60 @@
+"""Opens the watch of one process: loads only those collectors that somebody asked for."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from importlib import import_module
+
+from deerflow.config import LoadedSettings
+from deerflow.observability.logs import Redactor, secrets_of
+from deerflow.observability.telemetry import Audience, audience_of
+from deerflow.observability.watch import Spans, Tracers, Watch
+
+logger = logging.getLogger(__name__)
+
+_CLOSE_SECONDS = 10
+
+
+@asynccontextmanager
+async def open_watch(loaded: LoadedSettings) -> AsyncIterator[Watch]:
+    """Open the watch that these settings ask for; what is left to send goes out with the block."""
+    audience = audience_of(loaded)
+    for problem in audience.problems:
+        logger.warning("%s; runs go on without it", problem)
+    async with AsyncExitStack() as stack:
+        yield Watch(spans=_spans(audience, loaded, stack), tracers=_tracers(audience, stack))
+
+
+def _spans(audience: Audience, loaded: LoadedSettings, stack: AsyncExitStack) -> Spans | None:
+    if audience.spans is None:
+        return None
+    made = import_module("deerflow.observability.spans").OpenTelemetrySpans(
+        audience.spans, Redactor(secrets_of(loaded))
+    )
+    stack.push_async_callback(_close, made.close)
+    spans: Spans = made
+    return spans
+
+
+def _tracers(audience: Audience, stack: AsyncExitStack) -> Tracers | None:
+    services = []
+    if audience.langsmith is not None:
+        services.append(import_module("deerflow.observability.langsmith").LangSmith(audience.langsmith))
+    if audience.langfuse is not None:
+        services.append(import_module("deerflow.observability.langfuse").Langfuse(audience.langfuse))
+    if not services:
+        return None
+    made = import_module("deerflow.observability.tracers").CallbackTracers(services)
+    stack.push_async_callback(_close, made.close)
+    tracers: Tracers = made
+    return tracers
+
+
+async def _close(close: Callable[[], None]) -> None:
+    """Close in a thread, so that a collector that does not answer holds up nobody else for long."""
+    try:
+        async with asyncio.timeout(_CLOSE_SECONDS):
+            await asyncio.to_thread(close)
+    except TimeoutError:
+        logger.warning("telemetry: the last spans could not be sent in %s seconds", _CLOSE_SECONDS)

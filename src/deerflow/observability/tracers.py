@@ -1,0 +1,60 @@
+"""Hands runs to services that follow them through LangChain's callbacks; loaded only where one is wanted."""
+
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import Any, Protocol
+
+from langchain_core.callbacks import AsyncCallbackManager, BaseCallbackHandler
+from langchain_core.runnables.config import ensure_config
+
+from deerflow.domain import RunRecord
+
+logger = logging.getLogger(__name__)
+
+
+class Service(Protocol):
+    """One service that follows runs."""
+
+    handler_type: type[BaseCallbackHandler]
+
+    def run(self, run: RunRecord, trace_id: str) -> AbstractContextManager[BaseCallbackHandler]:
+        """Follow one run for the length of a block."""
+
+    def close(self) -> None:
+        """Send what is left."""
+
+
+class CallbackTracers:
+    """All services that follow runs."""
+
+    def __init__(self, services: Sequence[Service]) -> None:
+        self._services = services
+        self._types = tuple(service.handler_type for service in services)
+
+    @contextmanager
+    def run(self, run: RunRecord, trace_id: str) -> Iterator[Sequence[BaseCallbackHandler]]:
+        """Follow a run; what this yields goes into the graph's config."""
+        with ExitStack() as stack:
+            yield [stack.enter_context(service.run(run, trace_id)) for service in self._services]
+
+    def here(self) -> Any:
+        """Return callbacks for a sub-agent, below the tool that starts it.
+
+        Only the services' own: LangGraph's would mix the sub-agent's tokens into the lead agent's stream.
+        """
+        found = ensure_config().get("callbacks")
+        if not isinstance(found, AsyncCallbackManager):
+            return None
+        kept = [handler for handler in found.inheritable_handlers if isinstance(handler, self._types)]
+        return AsyncCallbackManager(
+            handlers=kept, inheritable_handlers=kept, parent_run_id=found.parent_run_id
+        )
+
+    def close(self) -> None:
+        """Send what is left to every service."""
+        for service in self._services:
+            try:
+                service.close()
+            except Exception as error:  # an SDK raises what it likes, and the others still have to be closed
+                logger.warning("%s: not everything was sent: %s", type(service).__name__, error)

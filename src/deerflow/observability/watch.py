@@ -1,0 +1,252 @@
+"""Looks on while runs go by: counts always, and tells those who collect spans and traces."""
+
+import asyncio
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from deerflow.domain import RunRecord
+from deerflow.observability import meters
+from deerflow.observability.logs import mark_logs, trace_id_of
+from deerflow.observability.meters import Meters, Metric
+
+HANDED_OVER = "handed_over"
+"""How a run ends here that goes on elsewhere."""
+Attributes = Mapping[str, str | int | float | bool]
+Callback = Any
+"""A callback handler of LangChain."""
+
+
+class Span(Protocol):
+    """A piece of work as a collector sees it."""
+
+    def set(self, attributes: Attributes) -> None:
+        """Say more about it."""
+
+    def fail(self, reason: str) -> None:
+        """Say that it failed, and by what kind of error."""
+
+
+class Spans(Protocol):
+    """Where spans are made."""
+
+    captures_content: bool
+
+    def open(
+        self, name: str, attributes: Attributes, *, trace_id: str | None = None, below: object = None
+    ) -> AbstractContextManager[Span]:
+        """Open a span for the length of a block, below the one around it or below another place.
+
+        Args:
+            trace_id: Begins a trace of this id.
+            below: A place that `here` returned.
+        """
+
+    def here(self) -> object:
+        """Return the place of the span that is open here, for work that leaves its context."""
+
+
+class Tracers(Protocol):
+    """Services that follow runs through callbacks of LangChain."""
+
+    def run(self, run: RunRecord, trace_id: str) -> AbstractContextManager[Sequence[Callback]]:
+        """Follow a run for the length of a block; what it yields goes into the graph's config."""
+
+    def here(self) -> Callback | None:
+        """Return the callbacks for work that begins here and leaves its context."""
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """The place in all traces at which a piece of work was started."""
+
+    span: object = None
+    callbacks: Callback | None = None
+
+
+@dataclass(slots=True)
+class RunSeen:
+    """What is learned of a run while it is watched."""
+
+    callbacks: Sequence[Callback] = ()
+    status: str = HANDED_OVER
+    events: int = 0
+    first_token_at: float | None = None
+    """On the clock of `time.monotonic`."""
+    totals: Attributes = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class StepSeen:
+    """What is learned of a call or a task while it is watched."""
+
+    outcome: str = "success"
+    reason: str | None = None
+    """Which kind of error it was, in a word of ours."""
+    tokens: Mapping[str, int] = field(default_factory=dict)
+    content: Attributes = field(default_factory=dict)
+
+
+class Watch:
+    """What one process sees of its runs."""
+
+    def __init__(
+        self, *, numbers: Meters | None = None, spans: Spans | None = None, tracers: Tracers | None = None
+    ) -> None:
+        self.meters = numbers or Meters()
+        self._spans = spans
+        self._tracers = tracers
+
+    @property
+    def captures_content(self) -> bool:
+        """Whether spans hold what was said, and not only how long it took."""
+        return self._spans is not None and self._spans.captures_content
+
+    def here(self) -> Where | None:
+        """Return the place for work that is started here and runs in a context of its own."""
+        if self._spans is None and self._tracers is None:
+            return None
+        return Where(self._spans and self._spans.here(), self._tracers and self._tracers.here())
+
+    @contextmanager
+    def run(self, run: RunRecord) -> Iterator[RunSeen]:
+        """Watch a run for the length of a block."""
+        trace_id = trace_id_of(run.id)
+        mark_logs(trace_id=trace_id, run_id=run.id, thread_id=run.thread_id)
+        facts: Attributes = {
+            "deerflow.run_id": run.id,
+            "deerflow.attempt": run.attempt,
+            "gen_ai.conversation.id": run.thread_id,
+            "gen_ai.agent.name": run.request.options.agent_name or run.request.assistant_id,
+        }
+        start = time.monotonic()
+        tracing = self._tracers.run(run, trace_id) if self._tracers else nullcontext(())
+        with (
+            self._counted(meters.RUNS_IN_FLIGHT),
+            self._span("run", facts, trace_id=trace_id) as span,
+            tracing as callbacks,
+        ):
+            seen = RunSeen(callbacks)
+            try:
+                yield seen
+            finally:
+                self._count_run(seen, start)
+                if span is not None:
+                    _describe_run(span, seen)
+
+    @contextmanager
+    def model_call(self, model: str, *, task_id: str | None = None) -> Iterator[StepSeen]:
+        """Watch one call of a model."""
+        facts = {"gen_ai.operation.name": "chat", "gen_ai.request.model": model, **_of_task(task_id)}
+        with self._step(f"chat {model}", facts) as seen:
+            start = time.monotonic()
+            try:
+                yield seen
+            finally:
+                self.meters.add(meters.MODEL_CALLS, model, seen.outcome)
+                self.meters.observe(meters.MODEL_SECONDS, time.monotonic() - start, model)
+                if seen.outcome == "error":
+                    self.meters.add(meters.MODEL_ERRORS, model, seen.reason or meters.OTHER)
+                for kind, count in seen.tokens.items():
+                    self.meters.add(meters.MODEL_TOKENS, model, kind, amount=count)
+
+    @contextmanager
+    def tool_call(self, tool: str, *, call_id: str, task_id: str | None = None) -> Iterator[StepSeen]:
+        """Watch one call of a tool, from the wish of the model to the result it gets."""
+        facts = {
+            "gen_ai.operation.name": "execute_tool",
+            "gen_ai.tool.name": tool,
+            "gen_ai.tool.call.id": call_id,
+            **_of_task(task_id),
+        }
+        with self._step(f"execute_tool {tool}", facts) as seen:
+            start = time.monotonic()
+            try:
+                yield seen
+            finally:
+                self.meters.add(meters.TOOL_CALLS, tool, seen.outcome)
+                self.meters.observe(meters.TOOL_SECONDS, time.monotonic() - start, tool)
+
+    @contextmanager
+    def task(self, subagent: str, *, task_id: str, below: Where | None) -> Iterator[StepSeen]:
+        """Watch a task of a sub-agent, its wait for a place included."""
+        facts = {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": subagent, **_of_task(task_id)}
+        with self._step(f"invoke_agent {subagent}", facts, below=below) as seen:
+            start = time.monotonic()
+            try:
+                yield seen
+            finally:
+                self.meters.add(meters.TASKS, subagent, seen.outcome)
+                self.meters.observe(meters.TASK_SECONDS, time.monotonic() - start)
+
+    def reading(self) -> AbstractContextManager[None]:
+        """Count a reader of an event stream for the length of a block."""
+        return self._counted(meters.READERS)
+
+    def queueing(self) -> AbstractContextManager[None]:
+        """Count a task that waits for its place for the length of a block."""
+        return self._counted(meters.TASKS_QUEUED)
+
+    def working(self) -> AbstractContextManager[None]:
+        """Count a task at work for the length of a block."""
+        return self._counted(meters.TASKS_RUNNING)
+
+    @contextmanager
+    def _counted(self, gauge: Metric) -> Iterator[None]:
+        self.meters.add(gauge)
+        try:
+            yield
+        finally:
+            self.meters.add(gauge, amount=-1)
+
+    @contextmanager
+    def _step(self, name: str, facts: Attributes, *, below: Where | None = None) -> Iterator[StepSeen]:
+        """Open the span of a step and close it with how the step ended."""
+        seen = StepSeen()
+        with self._span(name, facts, below=below) as span:
+            try:
+                yield seen
+            except asyncio.CancelledError:
+                seen.outcome = "cancelled"
+                raise
+            except BaseException as error:
+                if seen.outcome == "success":
+                    seen.outcome = "error"
+                seen.reason = seen.reason or type(error).__name__
+                raise
+            finally:
+                if span is not None:
+                    _describe(span, seen)
+
+    def _span(
+        self, name: str, facts: Attributes, *, trace_id: str | None = None, below: Where | None = None
+    ) -> AbstractContextManager[Span | None]:
+        if self._spans is None:
+            return nullcontext()
+        return self._spans.open(name, facts, trace_id=trace_id, below=below.span if below else None)
+
+    def _count_run(self, seen: RunSeen, start: float) -> None:
+        self.meters.add(meters.EVENTS, amount=seen.events)
+        if seen.first_token_at is not None:
+            self.meters.observe(meters.FIRST_TOKEN, seen.first_token_at - start)
+        self.meters.add(meters.RUNS, seen.status)
+        self.meters.observe(meters.RUN_SECONDS, time.monotonic() - start)
+
+
+def _of_task(task_id: str | None) -> Attributes:
+    return {} if task_id is None else {"deerflow.task_id": task_id}
+
+
+def _describe_run(span: Span, seen: RunSeen) -> None:
+    span.set({"deerflow.status": seen.status, **seen.totals})
+    if seen.status in ("error", "timeout"):
+        span.fail(seen.status)
+
+
+def _describe(span: Span, seen: StepSeen) -> None:
+    tokens = {f"gen_ai.usage.{kind}_tokens": count for kind, count in seen.tokens.items()}
+    span.set({"deerflow.outcome": seen.outcome, **tokens, **seen.content})
+    if seen.outcome == "error":
+        span.fail(seen.reason or meters.OTHER)
