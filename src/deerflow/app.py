@@ -14,6 +14,9 @@ from deerflow.errors import ConflictError
 from deerflow.lead import LeadAgents, LeadRooms
 from deerflow.lead.custom import CustomAgents, is_agent_name
 from deerflow.models import ModelFactory, discover, quiet_tracing
+from deerflow.observability import learn_secrets, secrets_of
+from deerflow.observability.opening import open_watch
+from deerflow.observability.watch import Watch
 from deerflow.runtime import Crew, RunManager, StreamBridge, ThreadStates, Worker
 from deerflow.runtime.answers import fit_answer
 from deerflow.runtime.copying import copy_thread
@@ -58,6 +61,7 @@ class DeerFlow:
         executor: SubagentExecutor,
         owner: OwnerLock,
         rooms: Rooms,
+        watch: Watch,
         capacity: int | None = None,
     ) -> None:
         self._source = source
@@ -70,8 +74,9 @@ class DeerFlow:
         self._self_test: SelfTest | None = None
         self.paths = paths
         self.storage = storage
-        self._bridge = StreamBridge(events=storage.events, runs=storage.runs)
-        worker = Worker(storage=storage, bridge=self._bridge, paths=paths, crew=self._crew)
+        self.watch = watch
+        self._bridge = StreamBridge(events=storage.events, runs=storage.runs, signals=storage.signals)
+        worker = Worker(storage=storage, bridge=self._bridge, paths=paths, crew=self._crew, watch=watch)
         self.runs = RunManager(
             storage=storage,
             bridge=self._bridge,
@@ -107,6 +112,7 @@ class DeerFlow:
         loaded = source.current()
         async with AsyncExitStack() as stack:
             paths = loaded.paths
+            watch = await stack.enter_async_context(open_watch(loaded))
             paths = replace(paths, users_root=choose_users_root(paths, loaded.settings.sandbox))
             storage = await stack.enter_async_context(open_storage(loaded.settings.database, paths))
             owner = OwnerLock(paths.data / "owners")
@@ -124,6 +130,7 @@ class DeerFlow:
                 executor=executor,
                 owner=owner,
                 rooms=rooms,
+                watch=watch,
                 capacity=capacity,
             )
             stack.push_async_callback(deerflow._close)
@@ -186,6 +193,7 @@ class DeerFlow:
         async with self._refreshing:  # whoever comes second finds the work done
             loaded = self._source.current()
             if loaded is not self._rooms.loaded:
+                learn_secrets(secrets_of(loaded))
                 rooms = await _build_rooms(loaded, self.storage, self._executor)
                 self._outdated.append(self._rooms)
                 self._rooms = rooms

@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 from deerflow.config import Settings
 from deerflow.domain import RunOptions, ThreadFolders
+from deerflow.observability.watch import Watch
 from deerflow.sandbox import Sandbox
 from deerflow.storage import EffectState
 
@@ -50,5 +51,7 @@ class RunContext:
     """Sends an `updates` event, as if a node of the graph had reported it."""
     effects: Effects | None = None
     """None outside a run: nothing is resumed there."""
+    watch: Watch = field(default_factory=Watch)
+    """Who looks on: numbers for operators, and spans where they are collected."""
     extra: Mapping[str, Any] = field(default_factory=dict)
     """Context keys of the client that the house has no word for."""

@@ -105,6 +105,11 @@ class RunLog:
         """The number that the next event will have."""
         return self._first_seq + len(self._entries)
 
+    @property
+    def count(self) -> int:
+        """How many events were published here."""
+        return len(self._entries)
+
     def after(self, seq: int) -> list[StreamEvent]:
         """Return the next events behind number `seq`, ready for the wire."""
         start = max(0, seq + 1 - self._first_seq)

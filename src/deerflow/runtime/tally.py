@@ -17,6 +17,8 @@ class Tally:
         self.title: str | None = None
         self.is_waiting = False
         """The graph stopped to ask somebody."""
+        self.first_token_at: float | None = None
+        """When the agent began to speak, on the clock of `time.monotonic`."""
 
     def add(self, update: Mapping[str, Any]) -> None:
         """Take in one `updates` chunk of the lead agent."""

@@ -2,11 +2,13 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
+from langchain_core.messages import AIMessageChunk
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.errors import GraphDrained
@@ -16,7 +18,8 @@ from deerflow.config import Paths, Settings
 from deerflow.context import RunContext
 from deerflow.domain import RunRecord
 from deerflow.errors import DeerFlowError, RollbackWantedError, StaleAttemptError
-from deerflow.observability.logs import TRACE_ID
+from deerflow.observability.logs import trace_id_of
+from deerflow.observability.watch import Callback, RunSeen, Watch
 from deerflow.runtime import ends
 from deerflow.runtime.effects import RunEffects
 from deerflow.runtime.graph_stream import Part, graph_parts
@@ -57,35 +60,47 @@ class Worker:
         bridge: StreamBridge,
         paths: Paths,
         crew: Callable[[RunRecord], Awaitable[Crew]],
+        watch: Watch | None = None,
     ) -> None:
         self._storage = storage
         self._bridge = bridge
         self._paths = paths
         self._crew = crew
+        self._watch = watch or Watch()
 
     async def execute(self, run: RunRecord, log: RunLog, handle: RunHandle) -> None:
         """Drive a claimed `run` to its end; whatever happens, it is settled and its log ends."""
         handle.has_started = True
         tally = Tally()
-        TRACE_ID.set(run.id[:8])
+        with self._watch.run(run) as seen:
+            end = await self._execute(run, log, tally, handle, seen.callbacks)
+            _tell(seen, end, tally, events=log.count)
+
+    async def _execute(
+        self, run: RunRecord, log: RunLog, tally: Tally, handle: RunHandle, callbacks: Sequence[Callback]
+    ) -> RunEnd | None:
+        """Return how the run ended; None where somebody else goes on with it."""
         try:
             await self._bridge.begin(log, run)
-            end = await self._drive(run, log, tally, handle)
+            end = await self._drive(run, log, tally, handle, callbacks)
         except asyncio.CancelledError:  # this is the task's root: nothing above waits for it
             stop = handle.stop or Stop.HANDOVER
             if stop in (Stop.HANDOVER, Stop.LOST):
                 await asyncio.shield(self._hand_over(run, log))
-                return
+                return None
             end = ends.stopped(stop, tally)
         except (GraphDrained, StaleAttemptError):
             await asyncio.shield(self._hand_over(run, log))
-            return
+            return None
         except Exception as error:
             end = ends.failed(run, error, tally)
         handle.is_settling = True
         await asyncio.shield(self._settle(run, log, end, tally))
+        return end
 
-    async def _drive(self, run: RunRecord, log: RunLog, tally: Tally, handle: RunHandle) -> RunEnd:
+    async def _drive(
+        self, run: RunRecord, log: RunLog, tally: Tally, handle: RunHandle, callbacks: Sequence[Callback]
+    ) -> RunEnd:
         log.publish("metadata", {"run_id": run.id, "thread_id": run.thread_id, "attempt": run.attempt})
         if handle.stop is not None:
             raise asyncio.CancelledError  # it was told before there was anything to cancel
@@ -94,6 +109,8 @@ class Worker:
         try:
             async with limit, self._borrowed(run, log, crew) as context:
                 config = _config(run)
+                if callbacks:
+                    config["callbacks"] = list(callbacks)
                 values = await self._first_input(run, config)
                 parts = graph_parts(crew.agent, values, config, run.request, context, handle.control)
                 async for part in parts:
@@ -121,11 +138,12 @@ class Worker:
                 sandbox=sandbox,
                 options=request.options,
                 attempt=run.attempt,
-                trace_id=run.id[:8],
+                trace_id=trace_id_of(run.id),
                 is_interactive=request.is_interactive,
                 publish=lambda event: log.publish("custom", event),
                 publish_update=lambda update: log.publish("updates", update),
                 effects=effects,
+                watch=self._watch,
                 extra=request.context,
             )
 
@@ -216,9 +234,25 @@ def _take_in(log: RunLog, tally: Tally, run: RunRecord, part: Part) -> None:
         return
     if mode == "messages":
         message, metadata = happening.payload
+        if tally.first_token_at is None and isinstance(message, AIMessageChunk):
+            tally.first_token_at = time.monotonic()
         log.publish_chunk(happening.kind, message, metadata)
     else:
         log.publish(happening.kind, happening.payload)
+
+
+def _tell(seen: RunSeen, end: RunEnd | None, tally: Tally, *, events: int) -> None:
+    """Say to those who watch how a run went here."""
+    if end is not None:
+        seen.status = str(end.status)
+    seen.events = events
+    seen.first_token_at = tally.first_token_at
+    usage = tally.usage
+    seen.totals = {
+        "gen_ai.usage.input_tokens": usage.input_tokens,
+        "gen_ai.usage.output_tokens": usage.output_tokens,
+        "deerflow.model_calls": usage.llm_calls,
+    }
 
 
 def _config(run: RunRecord) -> RunnableConfig:
