@@ -35,37 +35,55 @@ class Arena:
     """A model server, the raw agent and the gateway, ready to be timed in turn."""
 
     def __init__(
-        self, gateway_port: int, raw: "subprocess.Popen[str]", model_url: str, server_pid: int
+        self, gateway_port: int, raw: "subprocess.Popen[str]", model_url: str, server_pid: int, home: Path
     ) -> None:
-        self._port = gateway_port
+        self.port = gateway_port
         self._raw = raw
         self.model_url = model_url
         self.server_pid = server_pid
+        self.home = home
+        """The gateway's own folder, with its database."""
+
+    def beside(self, port: int, server_pid: int, home: Path) -> "Arena":
+        """Return the same arena around another gateway."""
+        return Arena(port, self._raw, self.model_url, server_pid, home)
 
     def raw(self, text: str, runs: int) -> list[Timing]:
         """Time the raw agent."""
+        return [Timing(*pair) for pair in self._ask_raw({"text": text, "runs": runs})]
+
+    def raw_together(self, text: str, runs: int) -> dict[str, Any]:
+        """Let the raw agent do so many runs at once; return what it says of them."""
+        answer: dict[str, Any] = self._ask_raw({"text": text, "runs": runs, "together": True})
+        return answer
+
+    def gateway(self, text: str, runs: int, *, thread: str | None = None, **more: Any) -> list[Timing]:
+        """Time the whole stack over HTTP, each run in a new thread unless one is named."""
+        return asyncio.run(self._gateway(text, runs, thread, more))
+
+    def _ask_raw(self, order: dict[str, Any]) -> Any:
         stdin, stdout = self._raw.stdin, self._raw.stdout
         assert stdin is not None
         assert stdout is not None
-        stdin.write(json.dumps({"text": text, "runs": runs}) + "\n")
+        stdin.write(json.dumps(order) + "\n")
         stdin.flush()
-        return [Timing(*pair) for pair in json.loads(stdout.readline())]
+        return json.loads(stdout.readline())
 
-    def gateway(self, text: str, runs: int, **more: Any) -> list[Timing]:
-        """Time the whole stack over HTTP, each run in a new thread."""
-        return asyncio.run(self._gateway(text, runs, more))
-
-    async def _gateway(self, text: str, runs: int, more: dict[str, Any]) -> list[Timing]:
+    async def _gateway(self, text: str, runs: int, thread: str | None, more: dict[str, Any]) -> list[Timing]:
         timings = []
         for _ in range(runs):
-            timings.append(await self._run(text, more))
+            timings.append(await self._run(text, thread or await self.new_thread(), more))
             await asyncio.sleep(PAUSE_SECONDS)
         return timings
 
-    async def _run(self, text: str, more: dict[str, Any]) -> Timing:
+    async def new_thread(self) -> str:
+        """Make a thread and return its id."""
         thread = str(uuid.uuid4())
         _, writer = await self.post("/api/threads", {"thread_id": thread})
         writer.close()
+        return thread
+
+    async def _run(self, text: str, thread: str, more: dict[str, Any]) -> Timing:
         body = {"input": {"messages": [{"type": "human", "content": text}]}, "stream_mode": UI_MODES, **more}
         body["config"] = {"recursion_limit": 1000}
         started, first = time.perf_counter(), 0.0
@@ -82,10 +100,10 @@ class Arena:
 
     async def post(self, path: str, body: Any) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """Send a request and return its connection, the head of the answer read."""
-        reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
         raw = json.dumps(body).encode()
         head = (
-            f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1:{self._port}\r\nContent-Type: application/json\r\n"
+            f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1:{self.port}\r\nContent-Type: application/json\r\n"
             f"Content-Length: {len(raw)}\r\nConnection: close\r\n\r\n"
         )
         writer.write(head.encode() + raw)
@@ -110,7 +128,7 @@ def open_arena(**sections: Any) -> Iterator[Arena]:
         raw = stack.enter_context(
             _process(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT)
         )
-        yield Arena(port, raw, model_url, server.pid)
+        yield Arena(port, raw, model_url, server.pid, home)
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """The baseline: LangChain's bare `create_agent` with the stock SQLite saver, in a process of its own.
 
-Reads commands from stdin, `{"text": …, "runs": n}`, and answers each with a line of timings.
+Reads commands from stdin, `{"text": …, "runs": n}`, and answers each with a line of timings; with
+`"together": true` the runs go on at the same time.
 """
 
 import asyncio
@@ -55,6 +56,25 @@ async def one_run(agent: Any, text: str) -> tuple[float, float]:
     return first, time.perf_counter() - started
 
 
+async def together(agent: Any, text: str, runs: int) -> dict[str, Any]:
+    """Do all runs at once; return the first token's time and the number of tokens of each."""
+    used, started = time.process_time(), time.perf_counter()
+    outcomes = await asyncio.gather(*(counted_run(agent, text) for _ in range(runs)), return_exceptions=True)
+    seconds = time.perf_counter() - started
+    good = [outcome for outcome in outcomes if not isinstance(outcome, BaseException)]
+    return {"seconds": seconds, "cpu_seconds": time.process_time() - used, "runs": good}
+
+
+async def counted_run(agent: Any, text: str) -> tuple[float, int]:
+    started, first, tokens = time.perf_counter(), 0.0, 0
+    config = {"configurable": {"thread_id": str(uuid.uuid4())}, "recursion_limit": 1000}
+    async for message, _ in agent.astream({"messages": [("user", text)]}, config, stream_mode="messages"):
+        if isinstance(message, AIMessageChunk) and message.content:
+            first = first or time.perf_counter() - started
+            tokens += 1
+    return first, tokens
+
+
 async def main(model_url: str) -> None:
     model = ChatOpenAI(
         model="bench", base_url=model_url, api_key="sk-bench", streaming=True, stream_usage=True
@@ -65,6 +85,9 @@ async def main(model_url: str) -> None:
         )
         while line := await asyncio.to_thread(sys.stdin.readline):
             order, timings = json.loads(line), []
+            if order.get("together"):
+                print(json.dumps(await together(agent, order["text"], order["runs"])), flush=True)
+                continue
             for _ in range(order["runs"]):
                 timings.append(await one_run(agent, order["text"]))
                 await asyncio.sleep(PAUSE_SECONDS)
