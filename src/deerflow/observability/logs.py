@@ -19,11 +19,10 @@ logger = logging.getLogger(__name__)
 
 LogFormat = Literal["text", "json"]
 
-TRACE_ID: ContextVar[str | None] = ContextVar("trace_id", default=None)
 _IDS: ContextVar[Mapping[str, str] | None] = ContextVar("log_ids", default=None)
 """What happens now belongs to this run, thread, task and trace; every log line carries them."""
 
-_CHATTY = ("aiohttp.access", "asyncio", "httpcore", "httpx", "openai", "urllib3")
+_CHATTY = ("aiohttp.access", "asyncio", "httpcore", "httpcore2", "httpx", "httpx2", "openai", "urllib3")
 """Libraries that tell every request at `info`."""
 
 _SECRET_SHAPES = re.compile(
