@@ -15,13 +15,14 @@ async def copy_thread(
     storage: Storage, thread: Thread, source: ThreadFolders, target: ThreadFolders
 ) -> Thread:
     """Make `target` a thread like `thread`, which stays as it is; runs and their events are not copied."""
-    await asyncio.to_thread(_copy_files, SnapshotStore(source), SnapshotStore(target))
+    await asyncio.to_thread(copy_current_files, SnapshotStore(source), SnapshotStore(target))
     await storage.threads.create(target.thread_id, thread.user_id, thread.metadata)
     await storage.checkpoints.acopy_thread(thread.id, target.thread_id)
     return await storage.threads.update(target.thread_id, title=thread.title)
 
 
-def _copy_files(source: SnapshotStore, target: SnapshotStore) -> None:
+def copy_current_files(source: SnapshotStore, target: SnapshotStore) -> None:
+    """Lay a thread's present files out in another thread."""
     if not source.folders.user_data.exists():
         return  # nothing ever ran in it
     name = f"copy-{new_id()}"

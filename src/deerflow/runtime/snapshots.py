@@ -132,6 +132,10 @@ class SnapshotStore:
         """Drop a snapshot; contents that only it held go when the thread is tidied."""
         self._place(run_id).unlink(missing_ok=True)
 
+    def run_ids(self) -> list[str]:
+        """Return the runs whose snapshots are kept, newest first."""
+        return [path.stem for path in self._manifests()]
+
     def _take(self, limits: SnapshotLimits) -> list[Entry]:
         older = self._newest()
         known = {entry.path: entry for entry in older.entries} if older is not None else {}

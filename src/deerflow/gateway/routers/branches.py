@@ -1,0 +1,179 @@
+"""Another way on from a message: fork a thread there, take a turn again, or ask something else instead."""
+
+import asyncio
+from typing import Any
+
+from fastapi import APIRouter
+from langchain_core.messages import BaseMessage
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.responses import Response
+
+from deerflow.app import DeerFlow
+from deerflow.domain import Thread, new_id
+from deerflow.errors import ConflictError
+from deerflow.gateway.deps import CurrentUser, House, ThreadPath, json_response, owned_thread
+from deerflow.runtime.conversation import Said
+from deerflow.runtime.forking import PastFiles, files_after, fork_checkpoints, fork_files, later_runs
+from deerflow.runtime.snapshots import SnapshotStore
+from deerflow.runtime.turns import Turn, as_input, base_of, find_message, find_turn
+from deerflow.sandbox import remove_tree
+
+router = APIRouter(tags=["branches"])
+
+_MOST_RUNS = 1000
+_NOT_COPIED = frozenset({"deerflow_pinned", "deerflow_sidecar", "parent_thread_id"})
+_FILES_OF_THEN = "as_of_message"
+_FILES_OF_NOW = "current_thread_best_effort"
+_ID = Field(min_length=1, max_length=256)
+
+
+class Branch(BaseModel):
+    """Where a thread forks."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    message_id: str = _ID
+    message_ids: list[str] = Field([], max_length=1000)
+    """Further messages of the same answer; the fork ends at the last of all."""
+    title: str | None = Field(None, max_length=256)
+
+
+class Regenerate(BaseModel):
+    """The answer that is to be given again."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    message_id: str = _ID
+
+
+class EditRegenerate(BaseModel):
+    """The question that is to be asked in other words."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    human_message_id: str = _ID
+    replacement_text: str = Field(min_length=1, max_length=1_000_000)
+
+
+@router.post("/threads/{thread_id}/branches")
+async def branch(thread_id: ThreadPath, body: Branch, user: CurrentUser, house: House) -> Response:
+    """Return a new thread that ends at a message, with the files as they were then.
+
+    `workspace_clone_mode` says when the files of then are no longer kept, so that these are today's.
+    """
+    thread = await _idle_thread(house, thread_id, user)
+    item = await find_message(house.storage.checkpoints, thread_id, [body.message_id, *body.message_ids])
+    past = await _files_of(house, thread, item)
+    forked = await _fork(house, thread, item, past, title=body.title)
+    return json_response(
+        {
+            "thread_id": forked,
+            "parent_thread_id": thread_id,
+            "parent_checkpoint_id": item.checkpoint_id,
+            "branched_from_message_id": item.message.id,
+            "workspace_clone_mode": _FILES_OF_THEN if past.is_exact else _FILES_OF_NOW,
+            "history_seed_mode": "checkpoints",
+        }
+    )
+
+
+@router.post("/threads/{thread_id}/runs/regenerate/prepare")
+async def prepare_regenerate(
+    thread_id: ThreadPath, body: Regenerate, user: CurrentUser, house: House
+) -> Response:
+    """Return what to post to `runs/stream` to have an answer given again."""
+    await _idle_thread(house, thread_id, user)
+    turn = await find_turn(house.storage.checkpoints, thread_id, body.message_id)
+    if turn.target.message.type != "ai":
+        raise ConflictError(f"message {body.message_id} is no answer; name a message of the agent")
+    messages = [as_input(item.message) for item in turn.question]
+    return json_response(await _prepared(house, thread_id, turn, messages))
+
+
+@router.post("/threads/{thread_id}/runs/edit-regenerate/prepare")
+async def prepare_edit(
+    thread_id: ThreadPath, body: EditRegenerate, user: CurrentUser, house: House
+) -> Response:
+    """Return what to post to `runs/stream` to have a question answered that is asked in other words."""
+    await _idle_thread(house, thread_id, user)
+    turn = await find_turn(house.storage.checkpoints, thread_id, body.human_message_id)
+    if turn.target.message.type != "human":
+        raise ConflictError(f"message {body.human_message_id} is no question; name a message of the user")
+    replacement = new_id()
+    messages = [
+        _reworded(item.message, body.replacement_text, replacement)
+        if item.message.id == body.human_message_id
+        else as_input(item.message)
+        for item in turn.question
+    ]
+    prepared = await _prepared(house, thread_id, turn, messages, replay_kind="edit")
+    return json_response(
+        {
+            **prepared,
+            "replacement_human_message_id": replacement,
+            "source_message_ids": [item.message.id for item in turn.since],
+        }
+    )
+
+
+async def _idle_thread(house: DeerFlow, thread_id: str, user: str) -> Thread:
+    thread = await owned_thread(house, thread_id, user)
+    if await house.is_busy(thread_id):
+        raise ConflictError(f"thread {thread_id} has a run in flight; wait for it or cancel it first")
+    return thread
+
+
+async def _files_of(house: DeerFlow, thread: Thread, item: Said) -> PastFiles:
+    runs = await house.runs.of_thread(thread.id, limit=_MOST_RUNS)
+    store = SnapshotStore(house.folders(thread.user_id, thread.id))
+    kept = house.settings.runs.snapshots_kept
+    return await asyncio.to_thread(files_after, store, later_runs(runs, item), kept=kept)
+
+
+async def _fork(house: DeerFlow, thread: Thread, item: Said, past: PastFiles, *, title: str | None) -> str:
+    """Make the new thread; it shows in lists only when everything is there."""
+    new = new_id()
+    source, target = (house.folders(thread.user_id, name) for name in (thread.id, new))
+    metadata = {key: value for key, value in thread.metadata.items() if key not in _NOT_COPIED}
+    origin = {
+        "branch_parent_thread_id": thread.id,
+        "branch_parent_checkpoint_id": item.checkpoint_id,
+        "branched_from_message_id": item.message.id,
+    }
+    try:
+        await fork_files(source, target, past)
+        await fork_checkpoints(house.storage.checkpoints, thread.id, new, item.checkpoint_id)
+    except BaseException:
+        await asyncio.shield(asyncio.to_thread(remove_tree, target.root))
+        await asyncio.shield(house.storage.checkpoints.adelete_thread(new))
+        raise
+    await house.storage.threads.create(new, thread.user_id, {**metadata, **origin})
+    if title:
+        await house.update_state(new, {"title": title})
+    else:
+        await house.storage.threads.update(new, title=thread.title)
+    return new
+
+
+async def _prepared(
+    house: DeerFlow, thread_id: str, turn: Turn, messages: list[dict[str, Any]], **more: Any
+) -> dict[str, Any]:
+    checkpoint_id = await base_of(house.storage.checkpoints, thread_id, turn)
+    return {
+        "input": {"messages": messages},
+        "checkpoint": {"checkpoint_ns": "", "checkpoint_id": checkpoint_id, "checkpoint_map": {}},
+        "metadata": {
+            "regenerate_checkpoint_id": checkpoint_id,
+            "regenerate_from_message_id": turn.target.message.id,
+            "regenerate_from_run_id": turn.target.run_id,
+            **more,
+        },
+        "target_run_id": turn.target.run_id,
+    }
+
+
+def _reworded(message: BaseMessage, text: str, message_id: str) -> dict[str, Any]:
+    """Return a question in other words; its pictures and files stay."""
+    blocks = message.content if isinstance(message.content, list) else []
+    others = [block for block in blocks if isinstance(block, dict) and block.get("type") != "text"]
+    return {**as_input(message), "id": message_id, "content": [{"type": "text", "text": text}, *others]}

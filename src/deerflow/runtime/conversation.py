@@ -1,0 +1,189 @@
+"""What was said in a thread, read from the steps that led to where it stands.
+
+Each step's checkpoint keeps what the next one adds, so nothing is read twice, a message that a summary has
+replaced is still there, and a turn that was taken back (regenerated, rolled back) is not.
+"""
+
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from langchain_core.messages import BaseMessage, RemoveMessage, convert_to_messages
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple, PendingWrite
+from langgraph.graph.message import REMOVE_ALL_MESSAGES
+from langgraph.types import Overwrite
+
+_MESSAGES = "messages"
+_SUMMARY = "summary_text"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step of a thread: the checkpoint that it started from, and the one that it led to."""
+
+    before: CheckpointTuple
+    after: CheckpointTuple
+
+    @property
+    def run_id(self) -> str | None:
+        return self.after.metadata.get("run_id")
+
+    @property
+    def starts_turn(self) -> bool:
+        """Whether the step took in somebody's message, or is the only one that was kept of its run."""
+        if self._took_input or self.before.parent_config is None:
+            return True
+        return self.before.metadata.get("run_id") != self.run_id
+
+    @property
+    def base_id(self) -> str | None:
+        """The state before the turn that this step starts; None when there was none."""
+        return parent_of(self.before) if self._took_input else id_of(self.before.config)
+
+    @property
+    def writes(self) -> Sequence[PendingWrite]:
+        """What the step added: task, channel and value."""
+        return self.before.pending_writes or ()
+
+    @property
+    def _took_input(self) -> bool:
+        return self.before.metadata.get("source") == "input"
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """One message of a thread, and where it came from."""
+
+    message: BaseMessage
+    seq: int
+    """Grows along the thread: microseconds, and the place within its step."""
+    at: datetime
+    run_id: str | None
+    checkpoint_id: str
+    """The first state that has the message."""
+    step: Step | None
+    """The step that added it; None when only its result was kept."""
+
+    @property
+    def starts_turn(self) -> bool:
+        """Whether a turn begins with it, and the state before that is known."""
+        return self.message.type == "human" and self.step is not None and self.step.starts_turn
+
+
+async def steps(checkpoints: BaseCheckpointSaver[Any], thread_id: str) -> AsyncIterator[Step]:
+    """Yield the steps that led to a thread's present state, newest first."""
+    after: CheckpointTuple | None = None
+    async for found in checkpoints.alist(place(thread_id)):
+        if after is None:
+            after = found
+        elif id_of(found.config) == parent_of(after):  # others are of turns that were taken back
+            yield Step(found, after)
+            after = found
+
+
+async def said(checkpoints: BaseCheckpointSaver[Any], thread_id: str) -> AsyncIterator[Said]:
+    """Yield what was said in a thread, newest first, each message in its latest wording."""
+    hidden: set[str] = set()
+    turn: list[Step] = []
+    oldest: CheckpointTuple | None = None
+    async for step in steps(checkpoints, thread_id):
+        turn.append(step)
+        oldest = step.before
+        if step.starts_turn:
+            for item in _fresh(_turn(turn), hidden):
+                yield item
+            if REMOVE_ALL_MESSAGES in hidden:
+                return
+            turn = []
+    for item in _fresh(_turn(turn), hidden):
+        yield item
+    oldest = oldest or await checkpoints.aget_tuple(place(thread_id))
+    for item in _fresh(_kept(oldest), hidden):
+        yield item
+
+
+def place(thread_id: str, checkpoint_id: str | None = None) -> RunnableConfig:
+    """Return the config that names a thread's state, now or at a checkpoint."""
+    names: dict[str, Any] = {"thread_id": thread_id, "checkpoint_ns": ""}
+    return {"configurable": {**names, "checkpoint_id": checkpoint_id} if checkpoint_id else names}
+
+
+def id_of(config: RunnableConfig) -> str:
+    """Return the checkpoint that a config names."""
+    return str(config["configurable"]["checkpoint_id"])
+
+
+def parent_of(found: CheckpointTuple) -> str | None:
+    """Return the checkpoint before this one; None for the first."""
+    return id_of(found.parent_config) if found.parent_config else None
+
+
+def _turn(turn: Sequence[Step]) -> list[Said | RemoveMessage]:
+    """Return what a turn added, oldest first: a message that was written again stays where it first was."""
+    added: dict[str, Said | RemoveMessage] = {}
+    for step in reversed(turn):
+        is_summed_up = any(channel == _SUMMARY for _, channel, _ in step.writes)
+        for index, message in enumerate(_written(step)):
+            key = message.id or f"{id_of(step.after.config)}/{index}"
+            if not isinstance(message, RemoveMessage):
+                older = added.get(key)
+                new = _said(step, message, index)
+                added[key] = replace(older, message=message) if isinstance(older, Said) else new
+            elif not is_summed_up:  # what a summary replaced was said all the same
+                added.pop(key, None)
+                added[key] = message
+    return list(added.values())
+
+
+def _fresh(items: Sequence[Said | RemoveMessage], hidden: set[str]) -> Iterator[Said]:
+    """Yield what nothing newer has taken away or said anew, newest first; `hidden` learns of it."""
+    for item in reversed(items):
+        if isinstance(item, RemoveMessage):
+            hidden.add(item.id or "")
+            if item.id == REMOVE_ALL_MESSAGES:
+                return
+        elif item.message.id is None or item.message.id not in hidden:
+            hidden.add(item.message.id or "")
+            yield item
+
+
+def _written(step: Step) -> Iterator[BaseMessage]:
+    for _, channel, value in step.writes:
+        if channel == _MESSAGES:
+            if isinstance(value, Overwrite):
+                yield RemoveMessage(id=REMOVE_ALL_MESSAGES)
+                value = value.value
+            yield from convert_to_messages(value if isinstance(value, list) else [value])
+
+
+def _said(step: Step, message: BaseMessage, index: int) -> Said:
+    at = datetime.fromisoformat(step.after.checkpoint["ts"])
+    return Said(
+        message=message,
+        seq=_microseconds(at) + index,
+        at=at,
+        run_id=step.run_id,
+        checkpoint_id=id_of(step.after.config),
+        step=step,
+    )
+
+
+def _kept(oldest: CheckpointTuple | None) -> list[Said]:
+    """Return what stands in the oldest state: all that is known of a thread whose past was pruned."""
+    if oldest is None:
+        return []
+    value = oldest.checkpoint["channel_values"].get(_MESSAGES)
+    messages = getattr(value, "value", value) or []
+    at = datetime.fromisoformat(oldest.checkpoint["ts"])
+    first = _microseconds(at) - len(messages)
+    run_id = oldest.metadata.get("run_id")
+    return [
+        Said(message, first + index, at, run_id, id_of(oldest.config), None)
+        for index, message in enumerate(convert_to_messages(messages))
+    ]
+
+
+def _microseconds(at: datetime) -> int:
+    return round(at.timestamp() * 1_000_000)

@@ -1,0 +1,90 @@
+"""Turns of a conversation that are to be taken again: where they begin, and what they began with."""
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from langchain_core.messages import BaseMessage
+from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointMetadata, empty_checkpoint
+
+from deerflow.errors import ConflictError, NotFoundError
+from deerflow.runtime.conversation import Said, Step, id_of, place, said
+
+_A_WHILE = 1 << 96
+"""Half a minute in the time that leads a checkpoint's id."""
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A turn, as far as it can be taken again."""
+
+    target: Said
+    """The message by which it was found."""
+    question: Sequence[Said]
+    """What people said to begin it, oldest first."""
+    since: Sequence[Said]
+    """Everything from its first message on, oldest first."""
+
+    @property
+    def step(self) -> Step:
+        """The step that took the question in."""
+        step = self.question[0].step
+        assert step is not None, "only a message with its step starts a turn"
+        return step
+
+
+async def find_turn(checkpoints: BaseCheckpointSaver[Any], thread_id: str, message_id: str) -> Turn:
+    """Return the turn that a message belongs to; `NotFoundError` when it is not in the conversation."""
+    since: list[Said] = []
+    target: Said | None = None
+    question: list[Said] = []
+    async for item in said(checkpoints, thread_id):
+        if question and item.checkpoint_id != question[0].checkpoint_id:
+            break
+        since.append(item)
+        if item.message.id == message_id:
+            target = item
+        if target is not None and item.starts_turn:
+            question.append(item)
+    if target is None:
+        raise NotFoundError("message", message_id)
+    if not question:
+        raise ConflictError(
+            f"the state before message {message_id} is no longer kept, so its turn cannot be taken again"
+        )
+    return Turn(target, question[::-1], since[::-1])
+
+
+async def find_message(
+    checkpoints: BaseCheckpointSaver[Any], thread_id: str, message_ids: Sequence[str]
+) -> Said:
+    """Return the last message of a conversation that has one of these ids."""
+    wanted = frozenset(message_ids)
+    async for item in said(checkpoints, thread_id):
+        if item.message.id in wanted:
+            return item
+    raise NotFoundError("message", message_ids[0])
+
+
+async def base_of(checkpoints: BaseCheckpointSaver[Any], thread_id: str, turn: Turn) -> str:
+    """Return the checkpoint from which a turn can be taken again.
+
+    A thread's first turn has none before it, so an empty one is put there, older than all others.
+    """
+    if turn.step.base_id is not None:
+        return turn.step.base_id
+    first = turn.step.before
+    root = empty_checkpoint()
+    root["id"] = str(uuid.UUID(int=uuid.UUID(id_of(first.config)).int - _A_WHILE))
+    root["ts"] = first.checkpoint["ts"]
+    metadata: CheckpointMetadata = {"source": "update", "step": -2, "parents": {}}
+    await checkpoints.aput(place(thread_id), root, metadata, {})
+    return root["id"]
+
+
+def as_input(message: BaseMessage) -> dict[str, Any]:
+    """Return a message as a client sends it again, under the same id."""
+    fields = {"type": message.type, "content": message.content, "id": message.id, "name": message.name}
+    kept = {key: value for key, value in fields.items() if value is not None}
+    return {**kept, "additional_kwargs": dict(message.additional_kwargs)}

@@ -1,0 +1,245 @@
+"""Forks of threads, answers that are given again, and questions that are asked in other words."""
+
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from support.gateway import Gateway, parse_sse, running_gateway
+from support.model_server import ScriptedModel, call, text
+
+NOTE = "/mnt/user-data/workspace/note.txt"
+
+
+def ask(question: str) -> dict[str, Any]:
+    return {"messages": [{"role": "user", "content": question}]}
+
+
+async def say(api: httpx.AsyncClient, question: str, thread: str = "t1", **more: Any) -> dict[str, Any]:
+    answer = await api.post(f"/threads/{thread}/runs/wait", json={"input": ask(question), **more})
+    assert answer.status_code == 200, answer.text
+    return answer.json()  # type: ignore[no-any-return]
+
+
+def words(values: dict[str, Any]) -> list[str]:
+    return [message["content"] for message in values["messages"] if message["content"]]
+
+
+async def values_of(api: httpx.AsyncClient, thread: str) -> dict[str, Any]:
+    return (await api.get(f"/threads/{thread}/state")).json()["values"]  # type: ignore[no-any-return]
+
+
+def write(content: str) -> Any:
+    return call("write_file", description="w", path=NOTE, content=content)
+
+
+def note_of(gateway: Gateway, thread: str) -> str:
+    threads = gateway.home / ".deer-flow/users/default/threads"
+    return (threads / thread / "user-data/workspace/note.txt").read_text()
+
+
+async def test_a_fork_has_the_conversation_and_the_files_of_then(
+    api: httpx.AsyncClient, model: ScriptedModel, gateway: Gateway
+) -> None:
+    for word in ("one", "two", "three"):
+        model.on(word, write(word), text(f"wrote {word}"))
+    model.on("go on", text("gone on"))
+    said = [await say(api, word) for word in ("one", "two", "three")]
+    target = said[1]["messages"][-1]["id"]
+    await api.patch("/threads/t1", json={"metadata": {"deerflow_pinned": True, "agent_name": "x"}})
+
+    answer = await api.post("/threads/t1/branches", json={"message_id": target, "message_ids": [target]})
+
+    fork = answer.json()
+    assert answer.status_code == 200
+    assert set(fork) == {
+        "thread_id",
+        "parent_thread_id",
+        "parent_checkpoint_id",
+        "branched_from_message_id",
+        "workspace_clone_mode",
+        "history_seed_mode",
+    }
+    assert (fork["parent_thread_id"], fork["branched_from_message_id"]) == ("t1", target)
+    assert fork["workspace_clone_mode"] == "as_of_message"
+    new = fork["thread_id"]
+    values = await values_of(api, new)
+    assert [m["id"] for m in values["messages"]] == [m["id"] for m in said[1]["messages"]]
+    assert (note_of(gateway, new), note_of(gateway, "t1")) == ("two", "three")
+    thread = (await api.get(f"/threads/{new}")).json()
+    assert (thread["metadata"]["branch_parent_thread_id"], thread["metadata"]["agent_name"]) == ("t1", "x")
+    assert "deerflow_pinned" not in thread["metadata"]
+    assert (thread["status"], thread["values"]["title"]) == ("idle", "one")
+    history = (await api.post(f"/threads/{new}/history", json={"limit": 100})).json()
+    assert max(len(state["values"].get("messages", [])) for state in history) == len(values["messages"])
+    await say(api, "go on", thread=new)
+    assert words(await values_of(api, new))[-2:] == ["go on", "gone on"]
+    assert words(await values_of(api, "t1")) == words(said[2])
+
+
+async def test_a_fork_in_the_middle_of_a_turn_can_go_on_from_there(
+    api: httpx.AsyncClient, model: ScriptedModel
+) -> None:
+    model.on("one", write("one"), text("wrote one"))
+    said = await say(api, "one")
+    calling = said["messages"][1]["id"]
+
+    at_call = (await api.post("/threads/t1/branches", json={"message_id": calling})).json()["thread_id"]
+    at_question = (
+        await api.post(
+            "/threads/t1/branches", json={"message_id": said["messages"][0]["id"], "title": "Again"}
+        )
+    ).json()["thread_id"]
+
+    assert [m["type"] for m in (await values_of(api, at_call))["messages"]] == ["human", "ai"]
+    went_on = (await api.post(f"/threads/{at_call}/runs/wait", json={"input": None})).json()
+    assert words(went_on)[-1] == "wrote one"
+    assert words(await values_of(api, at_question)) == ["one"]
+    assert (await api.get(f"/threads/{at_question}")).json()["values"]["title"] == "Again"
+
+
+async def test_a_fork_says_when_the_files_of_then_are_not_kept(tmp_path: Path, model: ScriptedModel) -> None:
+    for word in ("one", "two"):
+        model.on(word, write(word * 100), text(f"wrote {word}"))
+    with running_gateway(tmp_path, model.base_url, runs={"snapshot_max_bytes": 10}) as gateway:
+        async with gateway.client() as api:
+            first = (await say(api, "one"))["messages"][-1]["id"]
+            last = (await say(api, "two"))["messages"][-1]["id"]
+
+            old = (await api.post("/threads/t1/branches", json={"message_id": first})).json()
+            new = (await api.post("/threads/t1/branches", json={"message_id": last})).json()
+
+        assert old["workspace_clone_mode"] == "current_thread_best_effort"
+        assert new["workspace_clone_mode"] == "as_of_message"
+        assert note_of(gateway, old["thread_id"]) == "two" * 100
+
+
+async def test_an_answer_is_given_again_by_posting_back_what_was_prepared(
+    api: httpx.AsyncClient, model: ScriptedModel
+) -> None:
+    model.will_say(text("one"), text("two"), text("dos"))
+    await say(api, "first")
+    before = await say(api, "second")
+    last = before["messages"][-1]
+
+    prepared = await api.post("/threads/t1/runs/regenerate/prepare", json={"message_id": last["id"]})
+    body = prepared.json()
+    streamed = await api.post(
+        "/threads/t1/runs/stream",
+        json={
+            "assistant_id": "lead_agent",
+            "input": body["input"],
+            "checkpoint": body["checkpoint"],
+            "metadata": body["metadata"],
+            "stream_mode": ["values"],
+        },
+    )
+
+    assert prepared.status_code == 200
+    assert set(body) == {"input", "checkpoint", "metadata", "target_run_id"}
+    assert set(body["checkpoint"]) == {"checkpoint_ns", "checkpoint_id", "checkpoint_map"}
+    runs = (await api.get("/threads/t1/runs")).json()
+    assert body["target_run_id"] == runs[1]["run_id"] == body["metadata"]["regenerate_from_run_id"]
+    assert runs[0]["metadata"]["regenerate_from_message_id"] == last["id"]
+    final = [data for event, data, _ in parse_sse(streamed.text) if event == "values"][-1]
+    assert words(final) == ["first", "one", "second", "dos"]
+    assert final["messages"][2]["id"] == before["messages"][2]["id"]
+
+
+async def test_the_first_answer_of_a_thread_is_given_again_too(
+    api: httpx.AsyncClient, model: ScriptedModel
+) -> None:
+    model.will_say(text("one"), text("uno"), text("un"), text("eins"))
+    for durability in ("async", "exit"):
+        thread = f"t-{durability}"
+        said = await say(api, "first", thread=thread, durability=durability)
+        body = (
+            await api.post(
+                f"/threads/{thread}/runs/regenerate/prepare",
+                json={"message_id": said["messages"][-1]["id"]},
+            )
+        ).json()
+        assert words(await values_of(api, thread)) == words(said)  # preparing changes nothing
+
+        again = await api.post(
+            f"/threads/{thread}/runs/wait",
+            json={"input": body["input"], "checkpoint": body["checkpoint"], "metadata": body["metadata"]},
+        )
+
+        assert len(words(again.json())) == 2
+        assert words(again.json()) != words(said)
+
+
+async def test_a_question_is_asked_in_other_words(api: httpx.AsyncClient, model: ScriptedModel) -> None:
+    picture = {"type": "image_url", "image_url": {"url": "https://example.org/deer.png"}}
+    model.on("third", text("three"))
+    model.on("other words", text("another answer"))
+    model.on("second", text("two"))
+    model.on("first", text("one"))
+    await say(api, "first")
+    question = {"role": "user", "content": [{"type": "text", "text": "second"}, picture], "id": "q2"}
+    await api.post("/threads/t1/runs/wait", json={"input": {"messages": [question]}})
+    said = await say(api, "third")
+
+    body = (
+        await api.post(
+            "/threads/t1/runs/edit-regenerate/prepare",
+            json={"human_message_id": "q2", "replacement_text": "in other words"},
+        )
+    ).json()
+    again = await api.post(
+        "/threads/t1/runs/wait",
+        json={"input": body["input"], "checkpoint": body["checkpoint"], "metadata": body["metadata"]},
+    )
+
+    assert body["metadata"]["replay_kind"] == "edit"
+    assert body["source_message_ids"] == [message["id"] for message in said["messages"][2:]]
+    asked = body["input"]["messages"][0]
+    assert asked["id"] == body["replacement_human_message_id"] != "q2"
+    assert asked["content"] == [{"type": "text", "text": "in other words"}, picture]
+    messages = again.json()["messages"]
+    assert [message["content"] for message in messages[:2]] == ["first", "one"]
+    assert messages[2]["id"] == asked["id"]
+    assert [message["content"] for message in messages[3:]] == ["another answer"]
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status"),
+    [
+        ("branches", {"message_id": "nobody"}, 404),
+        ("branches", {"message_id": ""}, 422),
+        ("branches", {"message_id": "a", "title": "x" * 257}, 422),
+        ("branches", {}, 422),
+        ("runs/regenerate/prepare", {"message_id": "nobody"}, 404),
+        ("runs/regenerate/prepare", {"message_id": "q1"}, 409),
+        ("runs/edit-regenerate/prepare", {"human_message_id": "q1", "replacement_text": ""}, 422),
+        ("runs/edit-regenerate/prepare", {"human_message_id": "nobody", "replacement_text": "x"}, 404),
+    ],
+)
+async def test_wishes_that_cannot_be_met_are_refused(
+    api: httpx.AsyncClient, model: ScriptedModel, path: str, body: dict[str, Any], status: int
+) -> None:
+    model.on("first", text("one"))
+    question = {"messages": [{"role": "user", "content": "first", "id": "q1"}]}
+    await api.post("/threads/t1/runs/wait", json={"input": question})
+
+    answer = await api.post(f"/threads/t1/{path}", json=body)
+    elsewhere = await api.post(f"/threads/nowhere/{path}", json={"message_id": "q1", **body})
+
+    assert answer.status_code == status, answer.text
+    assert elsewhere.status_code in (404, 422)
+    assert (await api.get("/threads/count")).status_code in (404, 405)
+
+
+async def test_a_pruned_past_is_said_to_be_gone(api: httpx.AsyncClient, model: ScriptedModel) -> None:
+    model.on("first", text("one"))
+    model.on("second", text("two"))
+    first = (await say(api, "first"))["messages"][-1]["id"]
+    await say(api, "second")
+    await api.post("/threads/prune", json={"thread_ids": ["t1"], "strategy": "keep_latest"})
+
+    answer = await api.post("/threads/t1/runs/regenerate/prepare", json={"message_id": first})
+    fork = await api.post("/threads/t1/branches", json={"message_id": first})
+
+    assert answer.status_code in (200, 409)
+    assert fork.status_code == 200
