@@ -11,14 +11,14 @@ from typing import Any
 
 from support.lead import Lead
 
-from deerflow.storage.sqlite.engine import Engine
-from deerflow.storage.sqlite.saver import SqliteSaver
+from deerflow.storage.sql.saver import SqlSaver
+from deerflow.storage.sqlite.engine import SqliteEngine
 
 
 async def main(base_url: str, folder: Path, question: str) -> None:
-    engine = await Engine.open(folder / "checkpoints.db")
+    engine = await SqliteEngine.open(folder / "checkpoints.db")
     server: Any = SimpleNamespace(base_url=base_url)
-    lead = Lead(server, folder / "t1", checkpointer=SqliteSaver(engine))
+    lead = Lead(server, folder / "t1", checkpointer=SqlSaver(engine))
     await lead.ask(question)
 
 

@@ -18,10 +18,12 @@ from deerflow.storage.base import (
 )
 from deerflow.storage.open import data_folder, open_storage
 from deerflow.storage.owners import LEASE_SECONDS, OwnerLock
+from deerflow.storage.signals import QUEUE, Signals, Watch, owner_topic, run_topic
 
 __all__ = [
     "FENCE",
     "LEASE_SECONDS",
+    "QUEUE",
     "AssistantQuery",
     "AssistantStore",
     "EffectLog",
@@ -32,10 +34,14 @@ __all__ = [
     "OwnerLock",
     "RunEnd",
     "RunStore",
+    "Signals",
     "Storage",
     "ThreadQuery",
     "ThreadStore",
+    "Watch",
     "data_folder",
     "fence",
     "open_storage",
+    "owner_topic",
+    "run_topic",
 ]

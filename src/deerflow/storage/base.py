@@ -7,8 +7,9 @@ often `values` events repeat them.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 from typing import Any, Literal
 
@@ -26,6 +27,7 @@ from deerflow.domain import (
     TokenUse,
 )
 from deerflow.storage.owners import OwnerLock
+from deerflow.storage.signals import Signals
 
 SortKey = Literal["created_at", "updated_at", "thread_id", "status"]
 
@@ -266,6 +268,10 @@ class EventLog(ABC):
         """Return the highest stored number, -1 when there is none."""
 
     @abstractmethod
+    async def newest_fragment(self, thread_id: str) -> int:
+        """Return the highest number of the thread's fragments, -1 when there is none."""
+
+    @abstractmethod
     async def digests(self, thread_id: str) -> dict[bytes, int]:
         """Return the thread's fragment numbers by their 16-byte BLAKE2b digest."""
 
@@ -307,6 +313,37 @@ class AssistantStore(ABC):
     async def delete(self, assistant_id: str, user_id: str) -> None: ...
 
 
+class Jobs(ABC):
+    """Tells the processes that share a database of runs that wait for somebody to take them up."""
+
+    @abstractmethod
+    async def follow(self, take: Callable[[str], Awaitable[None]], *, concurrency: int) -> None:
+        """Call `take` with the id of each such run, up to `concurrency` at a time, until cancelled.
+
+        A call lasts as long as the run occupies this process. Each run is told to one process, mostly; one
+        that is told twice or not at all is what `RunStore.orphans` is for.
+        """
+
+    @abstractmethod
+    async def workers(self) -> int:
+        """Return how many processes listen at the moment."""
+
+
+class Retention(ABC):
+    """Deletes what is kept longer than the operator wants."""
+
+    @abstractmethod
+    async def drop_events(self, *, ended_before: datetime, limit: int) -> int:
+        """Delete the events of up to `limit` runs that ended before; return of how many there were some."""
+
+    @abstractmethod
+    async def drop_checkpoints(self, thread_id: str, *, keep: int) -> int:
+        """Delete all but the newest `keep` checkpoints of a thread and of each of its sub-threads.
+
+        What those are rebuilt from stays. Returns how many went; none while a run of the thread is in flight.
+        """
+
+
 @dataclass(frozen=True, slots=True)
 class Storage:
     """All stores of one database."""
@@ -318,3 +355,7 @@ class Storage:
     assistants: AssistantStore
     checkpoints: BaseCheckpointSaver[Any]
     store: BaseStore
+    signals: Signals
+    retention: Retention
+    jobs: Jobs | None = None
+    """None where one process has the database for itself."""

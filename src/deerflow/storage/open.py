@@ -7,29 +7,38 @@ from pathlib import Path
 from deerflow.config import DatabaseSettings, Paths
 from deerflow.errors import ConfigError
 from deerflow.storage.base import Storage
-from deerflow.storage.sqlite.assistants import SqliteAssistantStore
-from deerflow.storage.sqlite.effects import SqliteEffectLog
-from deerflow.storage.sqlite.engine import Engine
-from deerflow.storage.sqlite.events import SqliteEventLog
-from deerflow.storage.sqlite.runs import SqliteRunStore
-from deerflow.storage.sqlite.saver import SqliteSaver
-from deerflow.storage.sqlite.store import SqliteStore
-from deerflow.storage.sqlite.threads import SqliteThreadStore
+from deerflow.storage.database import Engine
+from deerflow.storage.owners import LEASE_SECONDS
+from deerflow.storage.sql.assistants import SqlAssistantStore
+from deerflow.storage.sql.effects import SqlEffectLog
+from deerflow.storage.sql.events import SqlEventLog
+from deerflow.storage.sql.runs import SqlRunStore
+from deerflow.storage.sql.saver import SqlSaver
+from deerflow.storage.sql.store import SqlStore
+from deerflow.storage.sql.threads import SqlThreadStore
+from deerflow.storage.sqlite.engine import SqliteEngine
 
 
 @asynccontextmanager
-async def open_storage(settings: DatabaseSettings, paths: Paths) -> AsyncIterator[Storage]:
-    """Open all stores of one database; leaving the block finishes every write."""
+async def open_storage(
+    settings: DatabaseSettings, paths: Paths, *, lease_seconds: float = LEASE_SECONDS
+) -> AsyncIterator[Storage]:
+    """Open all stores of one database; leaving the block finishes every write.
+
+    Args:
+        lease_seconds: How long a run stays its owner's without a heartbeat.
+    """
     engine = await _open_engine(settings, paths)
     try:
         yield Storage(
-            threads=SqliteThreadStore(engine),
-            runs=SqliteRunStore(engine),
-            events=SqliteEventLog(engine),
-            effects=SqliteEffectLog(engine),
-            assistants=SqliteAssistantStore(engine),
-            checkpoints=SqliteSaver(engine),
-            store=SqliteStore(engine),
+            threads=SqlThreadStore(engine),
+            runs=SqlRunStore(engine, lease_seconds=lease_seconds),
+            events=SqlEventLog(engine),
+            effects=SqlEffectLog(engine),
+            assistants=SqlAssistantStore(engine),
+            checkpoints=SqlSaver(engine),
+            store=SqlStore(engine),
+            signals=engine.signals,
         )
     finally:
         await engine.aclose()
@@ -45,9 +54,9 @@ def data_folder(settings: DatabaseSettings, paths: Paths) -> Path:
 async def _open_engine(settings: DatabaseSettings, paths: Paths) -> Engine:
     match settings.backend:
         case "sqlite":
-            return await Engine.open(data_folder(settings, paths) / paths.database.name)
+            return await SqliteEngine.open(data_folder(settings, paths) / paths.database.name)
         case "memory":
-            return await Engine.open_temporary()
+            return await SqliteEngine.open_temporary()
         case "postgres":
             raise ConfigError(
                 "database.backend 'postgres' arrives with the postgres extra in a later version: "

@@ -7,8 +7,8 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 from support.lead import Lead, NewLead
 from support.model_server import ScriptedModel
 
-from deerflow.storage.sqlite.engine import Engine
-from deerflow.storage.sqlite.saver import SqliteSaver
+from deerflow.storage.sql.saver import SqlSaver
+from deerflow.storage.sqlite.engine import SqliteEngine
 
 
 @pytest.fixture
@@ -19,8 +19,8 @@ def model() -> Iterator[ScriptedModel]:
 
 @pytest.fixture
 async def saver(tmp_path: Path) -> AsyncIterator[BaseCheckpointSaver[Any]]:
-    engine = await Engine.open(tmp_path / "checkpoints.db")
-    yield SqliteSaver(engine)
+    engine = await SqliteEngine.open(tmp_path / "checkpoints.db")
+    yield SqlSaver(engine)
     await engine.aclose()
 
 

@@ -3,8 +3,8 @@ import zlib
 
 import pytest
 
-from deerflow.storage.sqlite.codec import TINY, pack, time_of, unpack
-from deerflow.storage.sqlite.words import DICTIONARIES, NEWEST
+from deerflow.storage.sql.codec import TINY, pack, time_of, unpack
+from deerflow.storage.sql.words import DICTIONARIES, NEWEST
 
 
 @pytest.mark.parametrize("size", [0, 1, TINY, TINY + 1, 400, 8192, 8193, 200_000])

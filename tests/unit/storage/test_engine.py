@@ -15,38 +15,38 @@ from deerflow.domain import RunRequest
 from deerflow.errors import ConfigError, InvalidInputError, StorageError
 from deerflow.storage import data_folder, open_storage
 from deerflow.storage.sqlite.connect import WAL_BYTES
-from deerflow.storage.sqlite.engine import Engine
+from deerflow.storage.sqlite.engine import SqliteEngine
 
 MAKE = "CREATE TABLE notes (n INTEGER PRIMARY KEY, text)"
 
 
 @pytest.fixture
-async def engine(tmp_path: Path) -> AsyncIterator[Engine]:
-    engine = await Engine.open(tmp_path / "data" / "deerflow.db")
+async def engine(tmp_path: Path) -> AsyncIterator[SqliteEngine]:
+    engine = await SqliteEngine.open(tmp_path / "data" / "deerflow.db")
     await engine.write(lambda db: db.execute(MAKE) and None)
     yield engine
     await engine.aclose()
 
 
-async def add(engine: Engine, text: object) -> int:
+async def add(engine: SqliteEngine, text: object) -> int:
     def work(db: sqlite3.Connection) -> int:
         return db.execute("INSERT INTO notes (text) VALUES (?)", (text,)).lastrowid or 0
 
     return await engine.write(work)
 
 
-async def texts(engine: Engine) -> list[str]:
+async def texts(engine: SqliteEngine) -> list[str]:
     return await engine.read(lambda db: [text for (text,) in db.execute("SELECT text FROM notes ORDER BY n")])
 
 
-async def test_writes_are_done_in_the_order_they_were_asked_for(engine: Engine) -> None:
+async def test_writes_are_done_in_the_order_they_were_asked_for(engine: SqliteEngine) -> None:
     numbers = await asyncio.gather(*(add(engine, number) for number in range(2000)))
 
     assert numbers == list(range(1, 2001))
     assert await texts(engine) == list(range(2000))
 
 
-async def test_what_waits_together_is_committed_together(engine: Engine) -> None:
+async def test_what_waits_together_is_committed_together(engine: SqliteEngine) -> None:
     statements: list[str] = []
     held = threading.Event()
 
@@ -65,7 +65,7 @@ async def test_what_waits_together_is_committed_together(engine: Engine) -> None
     assert statements.count("COMMIT") <= 2
 
 
-async def test_one_that_fails_does_not_fail_its_neighbours(engine: Engine) -> None:
+async def test_one_that_fails_does_not_fail_its_neighbours(engine: SqliteEngine) -> None:
     def bad(db: sqlite3.Connection) -> None:
         db.execute("INSERT INTO notes (text) VALUES ('half done')")
         raise InvalidInputError("no")
@@ -78,7 +78,7 @@ async def test_one_that_fails_does_not_fail_its_neighbours(engine: Engine) -> No
     assert await texts(engine) == ["a", "b"]
 
 
-async def test_a_full_disk_fails_what_does_not_fit_and_nothing_else(engine: Engine) -> None:
+async def test_a_full_disk_fails_what_does_not_fit_and_nothing_else(engine: SqliteEngine) -> None:
     def limit(db: sqlite3.Connection) -> None:
         pages = db.execute("PRAGMA page_count").fetchone()[0]
         db.execute(f"PRAGMA max_page_count = {pages + 4}")
@@ -96,7 +96,7 @@ async def test_a_full_disk_fails_what_does_not_fit_and_nothing_else(engine: Engi
     await add(engine, "x" * 100_000)
 
 
-async def test_a_cancelled_writer_does_not_disturb_the_others(engine: Engine) -> None:
+async def test_a_cancelled_writer_does_not_disturb_the_others(engine: SqliteEngine) -> None:
     held = threading.Event()
     blocker = asyncio.ensure_future(engine.write(lambda db: held.wait(10)))
     gone = asyncio.ensure_future(add(engine, "gone"))
@@ -111,7 +111,7 @@ async def test_a_cancelled_writer_does_not_disturb_the_others(engine: Engine) ->
     assert await texts(engine) == ["gone", "stays"]
 
 
-async def test_a_read_sees_one_state_and_cannot_write(engine: Engine) -> None:
+async def test_a_read_sees_one_state_and_cannot_write(engine: SqliteEngine) -> None:
     await add(engine, "a")
 
     with pytest.raises(StorageError, match="read-only"):
@@ -123,7 +123,7 @@ async def test_a_read_sees_one_state_and_cannot_write(engine: Engine) -> None:
 
 
 async def test_closing_finishes_every_write_and_then_refuses(tmp_path: Path) -> None:
-    engine = await Engine.open(tmp_path / "x.db")
+    engine = await SqliteEngine.open(tmp_path / "x.db")
     await engine.write(lambda db: db.execute(MAKE) and None)
     waiting = [asyncio.ensure_future(add(engine, number)) for number in range(700)]
     await asyncio.sleep(0)
@@ -141,7 +141,7 @@ async def test_closing_finishes_every_write_and_then_refuses(tmp_path: Path) -> 
     assert await asyncio.to_thread(os.listdir, tmp_path) == ["x.db"]
 
 
-async def test_several_event_loops_share_one_engine(engine: Engine) -> None:
+async def test_several_event_loops_share_one_engine(engine: SqliteEngine) -> None:
     def elsewhere(name: str) -> list[int]:
         async def run() -> list[int]:
             return await asyncio.gather(*(add(engine, name) for _ in range(50)))
@@ -156,7 +156,7 @@ async def test_several_event_loops_share_one_engine(engine: Engine) -> None:
     assert sorted(found) == ["a"] * 50 + ["b"] * 50 + ["c"] * 50
 
 
-async def test_callers_without_a_loop_read_and_write_too(engine: Engine) -> None:
+async def test_callers_without_a_loop_read_and_write_too(engine: SqliteEngine) -> None:
     def work() -> list[str]:
         engine.write_blocking(lambda db: db.execute("INSERT INTO notes (text) VALUES ('x')") and None)
         return engine.read_blocking(lambda db: [row[0] for row in db.execute("SELECT text FROM notes")])
@@ -164,7 +164,7 @@ async def test_callers_without_a_loop_read_and_write_too(engine: Engine) -> None
     assert await asyncio.to_thread(work) == ["x"]
 
 
-async def test_the_log_beside_the_file_stays_small(engine: Engine) -> None:
+async def test_the_log_beside_the_file_stays_small(engine: SqliteEngine) -> None:
     for number in range(60):
         await add(engine, os.urandom(20_000))
         await texts(engine) if number % 10 == 0 else None
@@ -175,7 +175,7 @@ async def test_the_log_beside_the_file_stays_small(engine: Engine) -> None:
             await add(engine, "one more commit lets the log start again")
 
 
-async def test_only_the_user_may_read_the_file(engine: Engine) -> None:
+async def test_only_the_user_may_read_the_file(engine: SqliteEngine) -> None:
     def modes() -> list[int]:
         folder = engine.path.parent
         return [stat.S_IMODE(path.stat().st_mode) for path in (folder, *sorted(folder.iterdir()))]
@@ -188,14 +188,14 @@ async def test_a_damaged_file_is_refused_with_its_name(tmp_path: Path) -> None:
     path.write_bytes(b"this is no database, " * 1000)
 
     with pytest.raises(ConfigError, match=r"deerflow\.db is damaged or not a SQLite file"):
-        await Engine.open(path)
+        await SqliteEngine.open(path)
 
     assert path.read_bytes().startswith(b"this is no database")
 
 
 async def test_pages_that_were_damaged_later_are_reported_not_guessed(tmp_path: Path) -> None:
     path = tmp_path / "deerflow.db"
-    engine = await Engine.open(path)
+    engine = await SqliteEngine.open(path)
     await engine.write(lambda db: db.execute(MAKE) and None)
     for _ in range(50):
         await add(engine, "x" * 3000)
@@ -204,7 +204,7 @@ async def test_pages_that_were_damaged_later_are_reported_not_guessed(tmp_path: 
         file.seek(path.stat().st_size // 2)
         file.write(b"\xff" * 60_000)
 
-    engine = await Engine.open(path)
+    engine = await SqliteEngine.open(path)
     with pytest.raises(StorageError, match="damaged"):
         await texts(engine)
     await engine.aclose()
@@ -215,7 +215,7 @@ async def test_a_folder_that_cannot_be_used_names_the_setting(tmp_path: Path, fo
     (tmp_path / "file").write_text("in the way")
 
     with pytest.raises(ConfigError, match=r"database\.sqlite_dir"):
-        await Engine.open(Path(folder.format(tmp=tmp_path)) / "deerflow.db")
+        await SqliteEngine.open(Path(folder.format(tmp=tmp_path)) / "deerflow.db")
 
 
 async def test_postgres_says_what_to_set_meanwhile(tmp_path: Path) -> None:

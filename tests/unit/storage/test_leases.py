@@ -7,33 +7,35 @@ import pytest
 
 from deerflow.domain import RunRequest
 from deerflow.storage.owners import LEASE_SECONDS, OwnerLock
-from deerflow.storage.sqlite.engine import Engine
-from deerflow.storage.sqlite.runs import CLOCK, SqliteRunStore
+from deerflow.storage.sql.runs import SqlRunStore
+from deerflow.storage.sqlite.dialect import SQLITE
+from deerflow.storage.sqlite.engine import SqliteEngine
 
+CLOCK = SQLITE.clock
 ELSEWHERE = "elsewhere-7-abc"
 
 
 @pytest.fixture
-async def engine(tmp_path: Path) -> AsyncIterator[Engine]:
-    engine = await Engine.open(tmp_path / "deerflow.db")
+async def engine(tmp_path: Path) -> AsyncIterator[SqliteEngine]:
+    engine = await SqliteEngine.open(tmp_path / "deerflow.db")
     yield engine
     await engine.aclose()
 
 
-async def seconds_left(engine: Engine) -> int:
+async def seconds_left(engine: SqliteEngine) -> float:
     sql = f"SELECT lease_until - {CLOCK} FROM runs WHERE id = 'r1'"
-    return await engine.read(lambda db: int(db.execute(sql).fetchone()[0]))
+    return await engine.read(lambda db: float(db.execute(sql).fetchone()[0]))
 
 
-async def shorten(engine: Engine, seconds: int) -> None:
+async def shorten(engine: SqliteEngine, seconds: int) -> None:
     sql = f"UPDATE runs SET lease_until = {CLOCK} + {seconds}"
     await engine.write(lambda db: db.execute(sql) and None)
 
 
 async def test_a_run_of_another_machine_is_an_orphan_once_its_lease_ran_out(
-    engine: Engine, tmp_path: Path
+    engine: SqliteEngine, tmp_path: Path
 ) -> None:
-    runs, lock = SqliteRunStore(engine), OwnerLock(tmp_path / "owners")
+    runs, lock = SqlRunStore(engine), OwnerLock(tmp_path / "owners")
     await runs.create("r1", RunRequest("t1"), owner=ELSEWHERE)
 
     assert await runs.orphans(lock) == []
@@ -45,9 +47,9 @@ async def test_a_run_of_another_machine_is_an_orphan_once_its_lease_ran_out(
 
 
 async def test_a_living_owner_of_this_machine_keeps_its_run_whatever_the_lease_says(
-    engine: Engine, tmp_path: Path
+    engine: SqliteEngine, tmp_path: Path
 ) -> None:
-    runs, mine, other = SqliteRunStore(engine), OwnerLock(tmp_path), OwnerLock(tmp_path)
+    runs, mine, other = SqlRunStore(engine), OwnerLock(tmp_path), OwnerLock(tmp_path)
     await runs.create("r1", RunRequest("t1"), owner=other.id)
     await shorten(engine, -100)
 
@@ -57,8 +59,8 @@ async def test_a_living_owner_of_this_machine_keeps_its_run_whatever_the_lease_s
     mine.close()
 
 
-async def test_a_heartbeat_writes_only_when_half_of_the_lease_is_over(engine: Engine) -> None:
-    runs = SqliteRunStore(engine)
+async def test_a_heartbeat_writes_only_when_half_of_the_lease_is_over(engine: SqliteEngine) -> None:
+    runs = SqlRunStore(engine)
     await runs.create("r1", RunRequest("t1"), owner=ELSEWHERE)
     await shorten(engine, LEASE_SECONDS - 5)
 

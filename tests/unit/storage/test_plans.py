@@ -8,18 +8,19 @@ import pytest
 
 from deerflow.domain import ThreadStatus
 from deerflow.storage import ThreadQuery
-from deerflow.storage.sqlite.engine import Engine
-from deerflow.storage.sqlite.threads import search_statement
+from deerflow.storage.sql.threads import search_statement
+from deerflow.storage.sqlite.dialect import SQLITE
+from deerflow.storage.sqlite.engine import SqliteEngine
 
 
 @pytest.fixture
-async def engine(tmp_path: Path) -> AsyncIterator[Engine]:
-    engine = await Engine.open(tmp_path / "deerflow.db")
+async def engine(tmp_path: Path) -> AsyncIterator[SqliteEngine]:
+    engine = await SqliteEngine.open(tmp_path / "deerflow.db")
     yield engine
     await engine.aclose()
 
 
-async def plan(engine: Engine, sql: str, values: list[Any]) -> str:
+async def plan(engine: SqliteEngine, sql: str, values: list[Any]) -> str:
     rows = await engine.read(lambda db: db.execute(f"EXPLAIN QUERY PLAN {sql}", values).fetchall())
     return " / ".join(row[3] for row in rows)
 
@@ -34,9 +35,9 @@ async def plan(engine: Engine, sql: str, values: list[Any]) -> str:
     ],
 )
 async def test_a_search_of_threads_walks_the_index_in_its_order(
-    engine: Engine, query: ThreadQuery, index: str
+    engine: SqliteEngine, query: ThreadQuery, index: str
 ) -> None:
-    steps = await plan(engine, *search_statement(query))
+    steps = await plan(engine, *search_statement(query, SQLITE))
 
     assert f"USING INDEX {index} (user_id=?)" in steps
     assert "TEMP B-TREE" not in steps
@@ -52,7 +53,7 @@ async def test_a_search_of_threads_walks_the_index_in_its_order(
         ("SELECT id FROM runs WHERE status IN ('pending', 'running') AND owner = 'me'", "runs_in_flight"),
     ],
 )
-async def test_rows_are_found_by_index(engine: Engine, sql: str, index: str) -> None:
+async def test_rows_are_found_by_index(engine: SqliteEngine, sql: str, index: str) -> None:
     steps = await plan(engine, sql, [])
 
     assert index in steps

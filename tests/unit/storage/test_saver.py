@@ -21,8 +21,8 @@ from langgraph.types import Command, Overwrite, Send, interrupt
 from deerflow.config import DatabaseSettings, Paths
 from deerflow.domain import RunRequest, RunStatus
 from deerflow.storage import LogBatch, LogEntry, RunEnd, Storage, fence, open_storage
-from deerflow.storage.sqlite.engine import Engine
-from deerflow.storage.sqlite.saver import SqliteSaver
+from deerflow.storage.sql.saver import SqlSaver
+from deerflow.storage.sqlite.engine import SqliteEngine
 
 Graph = CompiledStateGraph[Any, Any, Any, Any]
 
@@ -231,8 +231,8 @@ async def test_a_graph_of_a_stale_attempt_cannot_go_on(storage: Storage) -> None
 
 @pytest.mark.parametrize("question", ["b", "ask", "forget", "replace"])
 async def test_a_rollback_leaves_the_tables_as_they_were(tmp_path: Path, question: str) -> None:
-    engine = await Engine.open(tmp_path / "deerflow.db")
-    saver = SqliteSaver(engine)
+    engine = await SqliteEngine.open(tmp_path / "deerflow.db")
+    saver = SqlSaver(engine)
     graph = build(DeltaState, saver)
     await live(graph, "t1")
     await graph.ainvoke({"messages": [HumanMessage("sub", id="s0")]}, at("t1/call-1"))
@@ -317,8 +317,8 @@ async def test_100_turns_of_10_tokens_cost_less_than_8_kb_each(storage: Storage,
 
 
 async def test_the_walk_reads_no_more_than_the_writes_since_the_last_snapshot(tmp_path: Path) -> None:
-    engine = await Engine.open(tmp_path / "deerflow.db")
-    graph = build(DeltaState, SqliteSaver(engine))
+    engine = await SqliteEngine.open(tmp_path / "deerflow.db")
+    graph = build(DeltaState, SqlSaver(engine))
     for number in range(40):
         await graph.ainvoke({"messages": [HumanMessage(f"{number}", id=f"h{number}")]}, at("t1"))
     head = await graph.checkpointer.aget_tuple(at("t1"))  # type: ignore[union-attr]

@@ -21,7 +21,7 @@ from langgraph.types import Command, Interrupt, Overwrite, Send
 from pydantic import BaseModel
 
 from deerflow.domain import RunOptions
-from deerflow.storage.sqlite.serializer import StrictSerializer
+from deerflow.storage.sql.serializer import StrictSerializer
 
 CALL = {"name": "bash", "args": {"command": "ls", "deep": [1, None]}, "id": "call-1"}
 MESSAGES: list[BaseMessage] = [

@@ -1,6 +1,5 @@
-"""Assistants in SQLite: a row for each, and one for each version."""
+"""Assistants: a row for each, and one for each version."""
 
-import sqlite3
 from typing import Any
 
 import orjson
@@ -9,10 +8,10 @@ from typing_extensions import override
 from deerflow.domain import Assistant
 from deerflow.errors import ConflictError, InvalidInputError, NotFoundError
 from deerflow.storage.base import AssistantQuery, AssistantStore
+from deerflow.storage.database import Database, Dialect, Engine
 from deerflow.storage.requests import dump_json
-from deerflow.storage.sqlite.codec import now_us, time_of
-from deerflow.storage.sqlite.engine import Engine
-from deerflow.storage.sqlite.threads import metadata_conditions
+from deerflow.storage.sql.codec import LATER, later, now_us, time_of
+from deerflow.storage.sql.threads import metadata_conditions
 
 _COLUMNS = (
     "assistants.id, user_id, assistants.created_at, {updated}, versions.version, graph_id, name, "
@@ -29,7 +28,7 @@ _ORDER = {
 }
 
 
-class SqliteAssistantStore(AssistantStore):
+class SqlAssistantStore(AssistantStore):
     """Assistants of all users."""
 
     def __init__(self, engine: Engine) -> None:
@@ -39,15 +38,14 @@ class SqliteAssistantStore(AssistantStore):
     async def create(self, assistant: Assistant) -> Assistant:
         body = _body(assistant)
 
-        def work(db: sqlite3.Connection) -> Assistant:
+        def work(db: Database) -> Assistant:
             now = now_us()
-            try:
-                db.execute(
-                    "INSERT INTO assistants VALUES (?, ?, 1, ?, ?)",
-                    (assistant.id, assistant.user_id, now, now),
-                )
-            except sqlite3.IntegrityError as error:
-                raise ConflictError(f"assistant '{assistant.id}' exists already") from error
+            made = db.execute(
+                "INSERT INTO assistants VALUES (?, ?, 1, ?, ?) ON CONFLICT (id) DO NOTHING",
+                (assistant.id, assistant.user_id, now, now),
+            )
+            if not made.rowcount:
+                raise ConflictError(f"assistant '{assistant.id}' exists already")
             _add_version(db, assistant.id, 1, body)
             return _find(db, assistant.id, assistant.user_id)
 
@@ -61,8 +59,8 @@ class SqliteAssistantStore(AssistantStore):
     async def add_version(self, assistant: Assistant) -> Assistant:
         body = _body(assistant)
 
-        def work(db: sqlite3.Connection) -> Assistant:
-            _find(db, assistant.id, assistant.user_id)
+        def work(db: Database) -> Assistant:
+            _lock(db, assistant.id, assistant.user_id)
             (last,) = db.execute(
                 "SELECT max(version) FROM assistant_versions WHERE assistant = ?", (assistant.id,)
             ).fetchone()
@@ -79,7 +77,7 @@ class SqliteAssistantStore(AssistantStore):
             "ORDER BY versions.version DESC LIMIT ? OFFSET ?"
         )
 
-        def work(db: sqlite3.Connection) -> list[Assistant]:
+        def work(db: Database) -> list[Assistant]:
             _find(db, assistant_id, user_id)
             return [_assistant(row) for row in db.execute(sql, (assistant_id, user_id, limit, offset))]
 
@@ -87,7 +85,7 @@ class SqliteAssistantStore(AssistantStore):
 
     @override
     async def set_latest(self, assistant_id: str, user_id: str, version: int) -> Assistant:
-        def work(db: sqlite3.Connection) -> Assistant:
+        def work(db: Database) -> Assistant:
             _find(db, assistant_id, user_id)
             known = db.execute(
                 "SELECT 1 FROM assistant_versions WHERE assistant = ? AND version = ?",
@@ -101,7 +99,7 @@ class SqliteAssistantStore(AssistantStore):
 
     @override
     async def search(self, query: AssistantQuery) -> list[Assistant]:
-        where, values = _conditions(query)
+        where, values = _conditions(query, self._engine.dialect)
         columns = _COLUMNS.format(updated="updated_at")
         direction = "DESC" if query.descending else "ASC"
         sql = (
@@ -113,13 +111,13 @@ class SqliteAssistantStore(AssistantStore):
 
     @override
     async def count(self, query: AssistantQuery) -> int:
-        where, values = _conditions(query)
+        where, values = _conditions(query, self._engine.dialect)
         sql = f"SELECT count(*) {_LATEST} WHERE {where}"
         return await self._engine.read(lambda db: int(db.execute(sql, values).fetchone()[0]))
 
     @override
     async def delete(self, assistant_id: str, user_id: str) -> None:
-        def work(db: sqlite3.Connection) -> None:
+        def work(db: Database) -> None:
             _find(db, assistant_id, user_id)
             db.execute("DELETE FROM assistant_versions WHERE assistant = ?", (assistant_id,))
             db.execute("DELETE FROM assistants WHERE id = ?", (assistant_id,))
@@ -127,7 +125,13 @@ class SqliteAssistantStore(AssistantStore):
         await self._engine.write(work)
 
 
-def _find(db: sqlite3.Connection, assistant_id: str, user_id: str) -> Assistant:
+def _lock(db: Database, assistant_id: str, user_id: str) -> None:
+    sql = f"SELECT 1 FROM assistants WHERE id = ? AND user_id = ? {db.dialect.locked}"
+    if db.execute(sql, (assistant_id, user_id)).fetchone() is None:
+        raise NotFoundError("assistant", assistant_id)
+
+
+def _find(db: Database, assistant_id: str, user_id: str) -> Assistant:
     columns = _COLUMNS.format(updated="updated_at")
     sql = f"SELECT {columns} {_LATEST} WHERE assistants.id = ? AND user_id = ?"
     row = db.execute(sql, (assistant_id, user_id)).fetchone()
@@ -136,17 +140,17 @@ def _find(db: sqlite3.Connection, assistant_id: str, user_id: str) -> Assistant:
     return _assistant(row)
 
 
-def _add_version(db: sqlite3.Connection, assistant_id: str, version: int, body: tuple[Any, ...]) -> None:
+def _add_version(db: Database, assistant_id: str, version: int, body: tuple[Any, ...]) -> None:
     db.execute(
         "INSERT INTO assistant_versions VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (assistant_id, version, *body, now_us()),
     )
 
 
-def _make_latest(db: sqlite3.Connection, assistant_id: str, user_id: str, version: int) -> Assistant:
+def _make_latest(db: Database, assistant_id: str, user_id: str, version: int) -> Assistant:
     db.execute(
-        "UPDATE assistants SET version = ?, updated_at = max(?, updated_at + 1) WHERE id = ?",
-        (version, now_us(), assistant_id),
+        f"UPDATE assistants SET version = ?, updated_at = {LATER} WHERE id = ?",
+        (version, *later(), assistant_id),
     )
     return _find(db, assistant_id, user_id)
 
@@ -163,7 +167,7 @@ def _body(assistant: Assistant) -> tuple[Any, ...]:
     return (assistant.graph_id, assistant.name, assistant.description, *parts)
 
 
-def _conditions(query: AssistantQuery) -> tuple[str, list[Any]]:
+def _conditions(query: AssistantQuery, dialect: Dialect) -> tuple[str, list[Any]]:
     if query.sort_by not in _ORDER:
         raise InvalidInputError(f"sort_by '{query.sort_by}' is unknown: use one of {', '.join(_ORDER)}")
     where, values = ["user_id = ?"], [query.user_id]
@@ -171,9 +175,9 @@ def _conditions(query: AssistantQuery) -> tuple[str, list[Any]]:
         where.append("graph_id = ?")
         values.append(query.graph_id)
     if query.name is not None:
-        where.append("instr(lower(name), lower(?))")
+        where.append(f"{dialect.position}(lower(name), lower(?)) > 0")
         values.append(query.name)
-    conditions, bound = metadata_conditions(query.metadata)
+    conditions, bound = metadata_conditions(query.metadata, dialect)
     return " AND ".join([*where, *conditions]), [*values, *bound]
 
 

@@ -18,9 +18,9 @@ from langgraph.checkpoint.base import (
 )
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
-from deerflow.storage.sqlite.checkpoint_walk import RawHistory
-from deerflow.storage.sqlite.checkpoints import DIGEST_BYTES, CheckpointRow, Place, Write
-from deerflow.storage.sqlite.codec import unpack
+from deerflow.storage.sql.checkpoint_walk import RawHistory
+from deerflow.storage.sql.checkpoints import DIGEST_BYTES, CheckpointRow, Place, Write
+from deerflow.storage.sql.codec import unpack
 
 LARGE = 512
 """Values above this many bytes are stored once per chain, by their digest."""

@@ -4,20 +4,20 @@ Rows are only ever added, but for one exception: writes that wait on a newest ch
 by those of the next run. So a mark holds how far each chain was, and those writes as they were.
 """
 
-import sqlite3
 from typing import Any
 
 import ormsgpack
 
-from deerflow.storage.sqlite import checkpoints as rows
+from deerflow.storage.database import Database
+from deerflow.storage.sql import checkpoints as rows
 
 
-def make_mark(db: sqlite3.Connection, thread_id: str) -> bytes:
+def make_mark(db: Database, thread_id: str) -> bytes:
     """Return where all chains of a thread and its sub-threads are now."""
     return ormsgpack.packb([_mark_chain(db, chain) for chain, _, _ in rows.chains_of(db, thread_id)])
 
 
-def roll_back(db: sqlite3.Connection, thread_id: str, mark: bytes) -> None:
+def roll_back(db: Database, thread_id: str, mark: bytes) -> None:
     """Delete everything that came after the mark and put replaced writes back."""
     marked: dict[int, list[Any]] = {chain[0]: chain for chain in ormsgpack.unpackb(mark)}
     for chain, _, _ in rows.chains_of(db, thread_id):
@@ -27,7 +27,7 @@ def roll_back(db: sqlite3.Connection, thread_id: str, mark: bytes) -> None:
             rows.delete_chain(db, chain)
 
 
-def _mark_chain(db: sqlite3.Connection, chain: int) -> list[Any]:
+def _mark_chain(db: Database, chain: int) -> list[Any]:
     (last_checkpoint,) = db.execute(
         "SELECT coalesce(max(key), 0) FROM checkpoints WHERE chain = ?", (chain,)
     ).fetchone()
@@ -43,7 +43,7 @@ def _mark_chain(db: sqlite3.Connection, chain: int) -> list[Any]:
 
 
 def _roll_back_chain(
-    db: sqlite3.Connection,
+    db: Database,
     chain: int,
     last_checkpoint: int,
     last_write: int,

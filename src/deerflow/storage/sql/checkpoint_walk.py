@@ -1,11 +1,11 @@
 """Walks over the rows of checkpoints: histories of delta channels, lists, copies, pruning."""
 
-import sqlite3
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 
-from deerflow.storage.sqlite import checkpoints as rows
-from deerflow.storage.sqlite.checkpoints import CheckpointRow, Id, Place
+from deerflow.storage.database import Database
+from deerflow.storage.sql import checkpoints as rows
+from deerflow.storage.sql.checkpoints import CheckpointRow, Id, Place
 
 PAGE = 64
 """How many checkpoints are read at once when a list has no small limit."""
@@ -38,7 +38,7 @@ class Listing:
         return replace(self, after_row=(rows.compact(row.place.id), row.key))
 
 
-def history(db: sqlite3.Connection, place: Place, channels: Sequence[str]) -> dict[str, RawHistory]:
+def history(db: Database, place: Place, channels: Sequence[str]) -> dict[str, RawHistory]:
     """Collect the writes of each channel up the ancestors, to the nearest one that holds its value."""
     found = {channel: RawHistory() for channel in channels}
     chain = rows.chain_key(db, place)
@@ -62,7 +62,7 @@ def history(db: sqlite3.Connection, place: Place, channels: Sequence[str]) -> di
     return found
 
 
-def next_page(db: sqlite3.Connection, listing: Listing, size: int) -> list[CheckpointRow]:
+def next_page(db: Database, listing: Listing, size: int) -> list[CheckpointRow]:
     """Return up to `size` checkpoints of a listing; -1 means all."""
     conditions = {
         "chains.thread_id = ?": listing.thread_id,
@@ -77,14 +77,17 @@ def next_page(db: sqlite3.Connection, listing: Listing, size: int) -> list[Check
         values += listing.after_row
     sql = (
         "SELECT checkpoints.key, chain, id, parent, blobs, body, thread_id, ns FROM checkpoints "
-        f"JOIN chains ON chains.key = chain WHERE {' AND '.join(where) or '1'} "
-        "ORDER BY checkpoints.id DESC, checkpoints.key DESC LIMIT ?"
+        f"JOIN chains ON chains.key = chain WHERE {' AND '.join(where) or '1 = 1'} "
+        "ORDER BY checkpoints.id DESC, checkpoints.key DESC"
     )
-    found = db.execute(sql, (*values, size)).fetchall()
+    if size >= 0:
+        sql += " LIMIT ?"
+        values.append(size)
+    found = db.execute(sql, values).fetchall()
     return [rows.complete(db, row[:6], Place(row[6], row[7])) for row in found]
 
 
-def copy_chains(db: sqlite3.Connection, source: str, target: str) -> None:
+def copy_chains(db: Database, source: str, target: str) -> None:
     """Copy a thread's chains with all ancestors, and those of its sub-threads."""
     for old, thread_id, ns in rows.chains_of(db, source):
         new = rows.ensure_chain(db, Place(target + thread_id.removeprefix(source), ns))
@@ -100,7 +103,7 @@ def copy_chains(db: sqlite3.Connection, source: str, target: str) -> None:
             )
 
 
-def delete_runs(db: sqlite3.Connection, run_ids: Sequence[str]) -> None:
+def delete_runs(db: Database, run_ids: Sequence[str]) -> None:
     """Delete the checkpoints that these runs made."""
     touched: set[int] = set()
     for run_id in run_ids:
@@ -114,7 +117,7 @@ def delete_runs(db: sqlite3.Connection, run_ids: Sequence[str]) -> None:
         rows.delete_unused_blobs(db, chain)
 
 
-def keep_latest(db: sqlite3.Connection, thread_id: str, deltas: Callable[[bytes], Collection[str]]) -> None:
+def keep_latest(db: Database, thread_id: str, deltas: Callable[[bytes], Collection[str]]) -> None:
     """Delete all checkpoints of a thread but the newest of each chain and what that is rebuilt from.
 
     `deltas` tells from a stored body which delta channels only the ancestors hold.
@@ -136,7 +139,7 @@ def keep_latest(db: sqlite3.Connection, thread_id: str, deltas: Callable[[bytes]
         rows.delete_unused_blobs(db, chain)
 
 
-def _id_of(db: sqlite3.Connection, chain: int, place: Place) -> Id | None:
+def _id_of(db: Database, chain: int, place: Place) -> Id | None:
     if place.id is not None:
         return rows.compact(place.id)
     row = db.execute(
@@ -145,6 +148,6 @@ def _id_of(db: sqlite3.Connection, chain: int, place: Place) -> Id | None:
     return None if row is None else row[0]
 
 
-def _delete_checkpoint(db: sqlite3.Connection, chain: int, checkpoint: Id) -> None:
+def _delete_checkpoint(db: Database, chain: int, checkpoint: Id) -> None:
     db.execute("DELETE FROM writes WHERE chain = ? AND checkpoint = ?", (chain, checkpoint))
     db.execute("DELETE FROM checkpoints WHERE chain = ? AND id = ?", (chain, checkpoint))

@@ -4,22 +4,23 @@ Everything here runs inside a transaction of the engine and knows no serializer.
 """
 
 import re
-import sqlite3
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 import ormsgpack
 
 from deerflow.errors import StaleAttemptError
-from deerflow.storage.sqlite.codec import pack, unpack
+from deerflow.storage.database import Database
+from deerflow.storage.sql.codec import pack, unpack
 
-Id = bytes | str
-"""A UUID as its 16 bytes; any other id as it is."""
+Id = bytes
+"""A UUID as its 16 bytes; any other id as its text, filled up to more than that."""
 Write = tuple[int, str, bytes]
 """Index, channel and serialized value of one write."""
 
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _NAMES_END = "\x1f"
+_UUID_BYTES = 16
 DIGEST_BYTES = 16
 
 
@@ -61,27 +62,32 @@ class CheckpointRow:
 
 def compact(text: str) -> Id:
     """Return an id as stored."""
-    return bytes.fromhex(text.replace("-", "")) if _UUID.fullmatch(text) else text
+    if _UUID.fullmatch(text):
+        return bytes.fromhex(text.replace("-", ""))
+    return text.encode().ljust(_UUID_BYTES, b"\x00") + b"\x00"
 
 
 def spread(stored: Id) -> str:
     """Return the id behind `compact`."""
-    if isinstance(stored, str):
-        return stored
+    if len(stored) != _UUID_BYTES:
+        return stored.rstrip(b"\x00").decode()
     text = stored.hex()
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
-def check_fence(db: sqlite3.Connection, fence: tuple[str, int] | None) -> None:
+def check_fence(db: Database, fence: tuple[str, int] | None) -> None:
     """Refuse the writes of an attempt that is over."""
     if fence is None:
         return
-    sql = "SELECT 1 FROM runs WHERE id = ? AND attempt = ? AND status IN ('pending', 'running')"
+    sql = (
+        "SELECT 1 FROM runs WHERE id = ? AND attempt = ? AND status IN ('pending', 'running') "
+        f"{db.dialect.shared}"
+    )
     if db.execute(sql, fence).fetchone() is None:
         raise StaleAttemptError(f"attempt {fence[1]} of run {fence[0]} may write no more")
 
 
-def chain_key(db: sqlite3.Connection, place: Place) -> int | None:
+def chain_key(db: Database, place: Place) -> int | None:
     """Return the key of a chain, None when there is none."""
     row = db.execute(
         "SELECT key FROM chains WHERE thread_id = ? AND ns = ?", (place.thread_id, place.ns)
@@ -89,24 +95,30 @@ def chain_key(db: sqlite3.Connection, place: Place) -> int | None:
     return None if row is None else int(row[0])
 
 
-def ensure_chain(db: sqlite3.Connection, place: Place) -> int:
+def ensure_chain(db: Database, place: Place) -> int:
     """Return the key of a chain, made now when there was none."""
     key = chain_key(db, place)
-    if key is None:
-        cursor = db.execute("INSERT INTO chains (thread_id, ns) VALUES (?, ?)", (place.thread_id, place.ns))
-        assert cursor.lastrowid is not None
-        key = cursor.lastrowid
-    return key
+    if key is not None:
+        return key
+    made = db.execute(
+        "INSERT INTO chains (thread_id, ns) VALUES (?, ?) ON CONFLICT (thread_id, ns) DO NOTHING "
+        "RETURNING key",
+        (place.thread_id, place.ns),
+    ).fetchone()
+    # Without a key another process made it in between.
+    return ensure_chain(db, place) if made is None else int(made[0])
 
 
-def put(db: sqlite3.Connection, new: NewCheckpoint) -> None:
+def put(db: Database, new: NewCheckpoint) -> None:
     """Store a checkpoint; one with the same id is replaced."""
     assert new.place.id is not None
     chain = ensure_chain(db, new.place)
     for digest, body in new.blobs:
         if not _has_blob(db, chain, digest):
             db.execute(
-                "INSERT INTO blobs (chain, digest, body) VALUES (?, ?, ?)", (chain, digest, pack(body))
+                "INSERT INTO blobs (chain, digest, body) VALUES (?, ?, ?) "
+                "ON CONFLICT (chain, digest) DO NOTHING",
+                (chain, digest, pack(body)),
             )
     db.execute(
         "INSERT INTO checkpoints (chain, id, parent, shape, run, blobs, body) VALUES (?, ?, ?, ?, ?, ?, ?) "
@@ -125,7 +137,7 @@ def put(db: sqlite3.Connection, new: NewCheckpoint) -> None:
 
 
 def put_writes(
-    db: sqlite3.Connection, place: Place, task_id: str, path: str, writes: Sequence[Write], *, replace: bool
+    db: Database, place: Place, task_id: str, path: str, writes: Sequence[Write], *, replace: bool
 ) -> None:
     """Store the writes of one task in one row; of two with one index the older stays, unless `replace`."""
     assert place.id is not None
@@ -153,7 +165,7 @@ def unpack_writes(stored: bytes) -> list[Write]:
     return [(index, channel, value) for index, channel, value in ormsgpack.unpackb(unpack(stored))]
 
 
-def get(db: sqlite3.Connection, place: Place) -> CheckpointRow | None:
+def get(db: Database, place: Place) -> CheckpointRow | None:
     """Return one checkpoint, the newest of its chain when the place has no id."""
     chain = chain_key(db, place)
     if chain is None:
@@ -167,7 +179,7 @@ def get(db: sqlite3.Connection, place: Place) -> CheckpointRow | None:
 
 
 def complete(
-    db: sqlite3.Connection, row: tuple[int, int, Id, Id | None, bytes | None, bytes], place: Place
+    db: Database, row: tuple[int, int, Id, Id | None, bytes | None, bytes], place: Place
 ) -> CheckpointRow:
     """Return a row of the table with its large values and its writes."""
     key, chain, stored_id, parent, digests, body = row
@@ -181,7 +193,7 @@ def complete(
     )
 
 
-def blob(db: sqlite3.Connection, chain: int, digest: bytes) -> bytes:
+def blob(db: Database, chain: int, digest: bytes) -> bytes:
     """Return a large value as stored."""
     (body,) = db.execute("SELECT body FROM blobs WHERE chain = ? AND digest = ?", (chain, digest)).fetchone()
     return bytes(body)
@@ -194,7 +206,7 @@ def split_digests(joined: bytes | None) -> list[bytes]:
 
 
 def writes_of(
-    db: sqlite3.Connection, chain: int, checkpoint: Id, channels: Collection[str] | None = None
+    db: Database, chain: int, checkpoint: Id, channels: Collection[str] | None = None
 ) -> list[tuple[str, str, list[Write]]]:
     """Return the writes that wait on a checkpoint, of some channels or all, in the order they apply."""
     rows = db.execute(
@@ -208,7 +220,7 @@ def writes_of(
     return sorted(found, key=_path_and_task)
 
 
-def walk(db: sqlite3.Connection, chain: int, start: Id) -> Iterable[tuple[Id, frozenset[str]]]:
+def walk(db: Database, chain: int, start: Id) -> Iterable[tuple[Id, frozenset[str]]]:
     """Yield a checkpoint and its ancestors, each with the channels it holds values of; reads no bodies."""
     shapes: dict[int, frozenset[str]] = {}
     step: Id | None = start
@@ -224,7 +236,7 @@ def walk(db: sqlite3.Connection, chain: int, start: Id) -> Iterable[tuple[Id, fr
         step = row[0]
 
 
-def stored_values(db: sqlite3.Connection, chain: int, checkpoint: Id) -> tuple[bytes, list[bytes]]:
+def stored_values(db: Database, chain: int, checkpoint: Id) -> tuple[bytes, list[bytes]]:
     """Return a checkpoint's body and large values as stored."""
     body, digests = db.execute(
         "SELECT body, blobs FROM checkpoints WHERE chain = ? AND id = ?", (chain, checkpoint)
@@ -232,7 +244,7 @@ def stored_values(db: sqlite3.Connection, chain: int, checkpoint: Id) -> tuple[b
     return body, [blob(db, chain, digest) for digest in split_digests(digests)]
 
 
-def chains_of(db: sqlite3.Connection, thread_id: str) -> list[tuple[int, str, str]]:
+def chains_of(db: Database, thread_id: str) -> list[tuple[int, str, str]]:
     """Return key, thread and namespace of all chains of a thread and its sub-threads."""
     # `0` follows `/` in the alphabet: one range of the index holds every `thread/…`.
     return db.execute(
@@ -241,20 +253,20 @@ def chains_of(db: sqlite3.Connection, thread_id: str) -> list[tuple[int, str, st
     ).fetchall()
 
 
-def delete_chains(db: sqlite3.Connection, thread_id: str) -> None:
+def delete_chains(db: Database, thread_id: str) -> None:
     """Delete all checkpoints of a thread and its sub-threads."""
     for chain, _, _ in chains_of(db, thread_id):
         delete_chain(db, chain)
 
 
-def delete_chain(db: sqlite3.Connection, chain: int) -> None:
+def delete_chain(db: Database, chain: int) -> None:
     """Delete one chain with all it holds."""
     for table in ("checkpoints", "writes", "blobs"):
         db.execute(f"DELETE FROM {table} WHERE chain = ?", (chain,))
     db.execute("DELETE FROM chains WHERE key = ?", (chain,))
 
 
-def delete_unused_blobs(db: sqlite3.Connection, chain: int) -> None:
+def delete_unused_blobs(db: Database, chain: int) -> None:
     """Delete the large values that no checkpoint of the chain holds any more."""
     rows = db.execute("SELECT blobs FROM checkpoints WHERE chain = ? AND blobs IS NOT NULL", (chain,))
     used = {digest for (joined,) in rows for digest in split_digests(joined)}
@@ -263,22 +275,23 @@ def delete_unused_blobs(db: sqlite3.Connection, chain: int) -> None:
             db.execute("DELETE FROM blobs WHERE key = ?", (key,))
 
 
-def _has_blob(db: sqlite3.Connection, chain: int, digest: bytes) -> bool:
+def _has_blob(db: Database, chain: int, digest: bytes) -> bool:
     sql = "SELECT 1 FROM blobs WHERE chain = ? AND digest = ?"
     return db.execute(sql, (chain, digest)).fetchone() is not None
 
 
-def _shape_key(db: sqlite3.Connection, channels: Iterable[str]) -> int:
+def _shape_key(db: Database, channels: Iterable[str]) -> int:
     names = _NAMES_END.join(sorted(channels))
     row = db.execute("SELECT key FROM shapes WHERE names = ?", (names,)).fetchone()
     if row is not None:
         return int(row[0])
-    key = db.execute("INSERT INTO shapes (names) VALUES (?)", (names,)).lastrowid
-    assert key is not None
-    return key
+    made = db.execute(
+        "INSERT INTO shapes (names) VALUES (?) ON CONFLICT (names) DO NOTHING RETURNING key", (names,)
+    ).fetchone()
+    return _shape_key(db, channels) if made is None else int(made[0])
 
 
-def _shape(db: sqlite3.Connection, key: int) -> frozenset[str]:
+def _shape(db: Database, key: int) -> frozenset[str]:
     (names,) = db.execute("SELECT names FROM shapes WHERE key = ?", (key,)).fetchone()
     return frozenset(names.split(_NAMES_END))
 

@@ -4,7 +4,7 @@ import time
 import zlib
 from datetime import UTC, datetime
 
-from deerflow.storage.sqlite.words import DICTIONARIES, NEWEST
+from deerflow.storage.sql.words import DICTIONARIES, NEWEST
 
 TINY = 64
 """Bodies up to this many bytes are stored as they are."""
@@ -34,9 +34,24 @@ def unpack(stored: bytes) -> bytes:
     return zlib.decompressobj(zdict=words).decompress(stored)
 
 
+def printable(text: str) -> str:
+    """Return free text without the one character that databases cannot keep in a text."""
+    return text.replace("\x00", "\ufffd")
+
+
 def now_us() -> int:
     """Return the time in microseconds, as columns keep it."""
     return time.time_ns() // 1000
+
+
+LATER = "CASE WHEN ? > updated_at THEN ? ELSE updated_at + 1 END"
+"""The new `updated_at` of a row: now, and in any case later than before. Takes the values of `later`."""
+
+
+def later() -> tuple[int, int]:
+    """Return the values for `LATER`."""
+    now = now_us()
+    return now, now
 
 
 def time_of(us: int) -> datetime:

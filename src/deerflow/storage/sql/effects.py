@@ -1,15 +1,13 @@
-"""The tool calls of runs in flight, in SQLite."""
-
-import sqlite3
+"""The tool calls of runs in flight, as rows."""
 
 from typing_extensions import override
 
 from deerflow.errors import StaleAttemptError
 from deerflow.storage.base import EffectLog, EffectState
-from deerflow.storage.sqlite.engine import Engine
+from deerflow.storage.database import Database, Engine
 
 
-class SqliteEffectLog(EffectLog):
+class SqlEffectLog(EffectLog):
     """A row per call, gone with the end of its run."""
 
     def __init__(self, engine: Engine) -> None:
@@ -28,9 +26,10 @@ class SqliteEffectLog(EffectLog):
         self._engine.post(lambda db: db.execute(sql, (call, attempt, run_id)))
 
 
-def _start(db: sqlite3.Connection, run_id: str, attempt: int, call: bytes) -> EffectState | None:
+def _start(db: Database, run_id: str, attempt: int, call: bytes) -> EffectState | None:
     row = db.execute(
-        "SELECT key FROM runs WHERE id = ? AND attempt = ? AND status = 'running'", (run_id, attempt)
+        f"SELECT key FROM runs WHERE id = ? AND attempt = ? AND status = 'running' {db.dialect.shared}",
+        (run_id, attempt),
     ).fetchone()
     if row is None:
         raise StaleAttemptError(f"attempt {attempt} of run {run_id} is over: its tools may do no more")
@@ -40,7 +39,11 @@ def _start(db: sqlite3.Connection, run_id: str, attempt: int, call: bytes) -> Ef
             "SELECT is_finished FROM effects WHERE run = ? AND call = ? AND attempt < ?",
             (row[0], call, attempt),
         ).fetchone()
-    db.execute("INSERT OR REPLACE INTO effects VALUES (?, ?, ?, 0)", (row[0], call, attempt))
+    db.execute(
+        "INSERT INTO effects VALUES (?, ?, ?, 0) ON CONFLICT (run, call) "
+        "DO UPDATE SET attempt = excluded.attempt, is_finished = 0",
+        (row[0], call, attempt),
+    )
     if earlier is None:
         return None
     return EffectState.FINISHED if earlier[0] else EffectState.STARTED

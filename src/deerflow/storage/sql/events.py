@@ -1,7 +1,6 @@
-"""The event log in SQLite: one compressed row per batch, so a burst of tokens is one row."""
+"""The event log: one compressed row per batch, so a burst of tokens is one row."""
 
 import hashlib
-import sqlite3
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,8 +9,9 @@ from typing_extensions import override
 
 from deerflow.errors import ConflictError, InvalidInputError, StaleAttemptError
 from deerflow.storage.base import EventLog, LogBatch, LogEntry
-from deerflow.storage.sqlite.codec import pack, unpack
-from deerflow.storage.sqlite.engine import Engine
+from deerflow.storage.database import Database, Engine
+from deerflow.storage.signals import run_topic
+from deerflow.storage.sql.codec import pack, unpack
 
 MAX_SEQ = (1 << 32) - 1
 DIGEST_BYTES = 16
@@ -19,7 +19,7 @@ FEW_FRAGMENTS = 256
 """Up to here they are read at once on the calling thread; more are worth the trip to another one."""
 
 
-class SqliteEventLog(EventLog):
+class SqlEventLog(EventLog):
     """Events of all runs and the fragments of all threads."""
 
     def __init__(self, engine: Engine) -> None:
@@ -36,7 +36,7 @@ class SqliteEventLog(EventLog):
 
     @override
     async def last_seq(self, run_id: str) -> int:
-        def work(db: sqlite3.Connection) -> int:
+        def work(db: Database) -> int:
             key = _key_of_run(db, run_id)
             return -1 if key is None else _last_seq(db, key)
 
@@ -51,12 +51,13 @@ class SqliteEventLog(EventLog):
 
     @override
     async def fragments(self, thread_id: str, numbers: Sequence[int]) -> dict[int, bytes]:
-        wanted = ",".join(map(str, sorted({number for number in numbers if 0 <= number <= MAX_SEQ})))
+        wanted = sorted({number for number in numbers if 0 <= number <= MAX_SEQ})
 
-        def work(db: sqlite3.Connection) -> dict[int, bytes]:
+        def work(db: Database) -> dict[int, bytes]:
             base = _key_of_thread(db, thread_id) << 32
-            sql = "SELECT place, body FROM fragments WHERE place IN (SELECT ? + value FROM json_each(?))"
-            return {place - base: unpack(body) for place, body in db.execute(sql, (base, f"[{wanted}]"))}
+            sql = f"SELECT place, body FROM fragments WHERE place {db.dialect.is_number_of}"
+            places = f"[{','.join(str(base + number) for number in wanted)}]"
+            return {place - base: unpack(body) for place, body in db.execute(sql, (places,))}
 
         return await self._engine.read(work)
 
@@ -70,11 +71,11 @@ def check_numbers(batch: LogBatch) -> None:
         previous = entry.seq
 
 
-def append_batch(db: sqlite3.Connection, batch: LogBatch) -> None:
+def append_batch(db: Database, batch: LogBatch) -> None:
     """Store a batch with its fragments, inside the transaction that is open."""
     row = db.execute(
         "SELECT runs.key, runs.thread, runs.attempt, threads.id FROM runs "
-        "JOIN threads ON threads.key = runs.thread WHERE runs.id = ?",
+        f"JOIN threads ON threads.key = runs.thread WHERE runs.id = ? {db.dialect.shared}",
         (batch.run_id,),
     ).fetchone()
     if row is None or row[2:] != (batch.attempt, batch.thread_id):
@@ -88,9 +89,10 @@ def append_batch(db: sqlite3.Connection, batch: LogBatch) -> None:
         )
     for number, body in batch.fragments:
         _add_fragment(db, thread, number, body)
+    db.notify(run_topic(batch.run_id))
 
 
-def _not_yet_stored(db: sqlite3.Connection, run: int, batch: LogBatch) -> Sequence[LogEntry]:
+def _not_yet_stored(db: Database, run: int, batch: LogBatch) -> Sequence[LogEntry]:
     """Return what is new in a batch: a writer that was cancelled may send the same events again."""
     stored = _last_seq(db, run)
     if not batch.entries or batch.entries[0].seq > stored:
@@ -104,7 +106,7 @@ def _not_yet_stored(db: sqlite3.Connection, run: int, batch: LogBatch) -> Sequen
     return [entry for entry in batch.entries if entry.seq > stored]
 
 
-def _add_fragment(db: sqlite3.Connection, thread: int, number: int, body: bytes) -> None:
+def _add_fragment(db: Database, thread: int, number: int, body: bytes) -> None:
     if not 0 <= number <= MAX_SEQ:
         raise InvalidInputError(f"fragment {number} is out of range")
     digest = hashlib.blake2b(body, digest_size=DIGEST_BYTES).digest()
@@ -116,14 +118,14 @@ def _add_fragment(db: sqlite3.Connection, thread: int, number: int, body: bytes)
         raise ConflictError(f"fragment {number} of the thread holds something else already")
 
 
-def _read(db: sqlite3.Connection, run_id: str, after_seq: int, limit: int) -> list[LogEntry]:
+def _read(db: Database, run_id: str, after_seq: int, limit: int) -> list[LogEntry]:
     key = _key_of_run(db, run_id)
     if key is None or limit <= 0 or after_seq >= MAX_SEQ:
         return []
     return _read_after(db, key, after_seq, limit)
 
 
-def _read_after(db: sqlite3.Connection, run: int, after_seq: int, limit: int) -> list[LogEntry]:
+def _read_after(db: Database, run: int, after_seq: int, limit: int) -> list[LogEntry]:
     found: list[LogEntry] = []
     # A batch's place holds its last number, so the first row past `after_seq` holds the next event.
     rows = db.execute(
@@ -142,25 +144,25 @@ def _entries(body: bytes) -> list[tuple[Any, ...]]:
     return entries
 
 
-def _last_seq(db: sqlite3.Connection, run: int) -> int:
+def _last_seq(db: Database, run: int) -> int:
     (place,) = db.execute(
         "SELECT max(place) FROM events WHERE place >= ? AND place < ?", (run << 32, (run + 1) << 32)
     ).fetchone()
     return -1 if place is None else place & MAX_SEQ
 
 
-def _key_of_run(db: sqlite3.Connection, run_id: str) -> int | None:
+def _key_of_run(db: Database, run_id: str) -> int | None:
     row = db.execute("SELECT key FROM runs WHERE id = ?", (run_id,)).fetchone()
     return None if row is None else int(row[0])
 
 
-def _digests(db: sqlite3.Connection, thread_id: str, limit: int) -> dict[bytes, int]:
+def _digests(db: Database, thread_id: str, limit: int) -> dict[bytes, int]:
     key = _key_of_thread(db, thread_id)
     sql = "SELECT digest, place FROM fragments WHERE place >= ? AND place < ? LIMIT ?"
     rows = db.execute(sql, (key << 32, (key + 1) << 32, limit))
     return {digest: place & MAX_SEQ for digest, place in rows}
 
 
-def _key_of_thread(db: sqlite3.Connection, thread_id: str) -> int:
+def _key_of_thread(db: Database, thread_id: str) -> int:
     row = db.execute("SELECT key FROM threads WHERE id = ?", (thread_id,)).fetchone()
     return 0 if row is None else int(row[0])  # keys start at 1: nothing is found under 0

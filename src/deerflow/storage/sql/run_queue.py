@@ -4,24 +4,32 @@ One run of a thread is running at a time. The others wait in the order in which 
 when they are to start later, in the order of their times.
 """
 
-import sqlite3
-
 from deerflow.domain import CancelAction, MultitaskStrategy, RunRecord, RunRequest, RunStatus, ThreadStatus
 from deerflow.errors import ConflictError, NotFoundError, ThreadBusyError
-from deerflow.storage.owners import LEASE_SECONDS, OwnerLock
-from deerflow.storage.sqlite.codec import now_us, pack, time_of
-from deerflow.storage.sqlite.run_ends import before_image, end_waiting
-from deerflow.storage.sqlite.run_rows import CLOCK, COLUMNS, IN_FLIGHT, find, mark_thread, record, stale
-from deerflow.storage.sqlite.threads import ensure_thread
-
-_ORDER = "coalesce(start_at, created_at), key"
+from deerflow.storage.database import Database
+from deerflow.storage.owners import OwnerLock
+from deerflow.storage.signals import owner_topic
+from deerflow.storage.sql.codec import now_us, pack, time_of
+from deerflow.storage.sql.run_ends import before_image, end_waiting
+from deerflow.storage.sql.run_rows import (
+    COLUMNS,
+    IN_FLIGHT,
+    ORDER,
+    find,
+    hold_run,
+    mark_thread,
+    record,
+    stale,
+)
+from deerflow.storage.sql.threads import ensure_thread
 
 
 def create(
-    db: sqlite3.Connection, run_id: str, request: RunRequest, body: bytes, owner: str | None
+    db: Database, run_id: str, request: RunRequest, body: bytes, owner: str | None, lease_seconds: int
 ) -> RunRecord:
     """Admit a run as its strategy says."""
     token = _token(request)
+    db.hold(request.thread_id)
     if token is not None and (known := _run_of(db, token)):
         return known
     thread, user_id = ensure_thread(db, request.thread_id, request.user_id, "{}")
@@ -34,49 +42,59 @@ def create(
     status, attempt = (RunStatus.RUNNING, 1) if starts_now else (RunStatus.PENDING, 0)
     owner = owner if starts_now else None
     before = before_image(db, thread, request.thread_id) if starts_now else None
-    try:
-        db.execute(
-            "INSERT INTO runs (id, thread, status, attempt, owner, lease_until, message_count, created_at, "
-            "updated_at, start_at, idempotency, before, request) "
-            f"VALUES (?, ?, ?, ?, ?, {CLOCK} + {LEASE_SECONDS}, 0, ?, ?, ?, ?, ?, ?)",
-            (run_id, thread, status, attempt, owner, now, now, start_at, token, before, pack(body)),
-        )
-    except sqlite3.IntegrityError as error:
-        raise ConflictError(f"run id '{run_id}' is taken") from error
+    made = db.execute(
+        "INSERT INTO runs (id, thread, status, attempt, owner, lease_until, message_count, created_at, "
+        "updated_at, start_at, idempotency, before, request) "
+        f"VALUES (?, ?, ?, ?, ?, {db.dialect.clock} + ?, 0, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
+        (
+            *(run_id, thread, status, attempt, owner, lease_seconds),
+            *(now, now, start_at, token, before, pack(body)),
+        ),
+    )
+    if not made.rowcount:
+        # The same request on another thread may have been quicker by a moment.
+        if token is not None and (known := _run_of(db, token)):
+            return known
+        raise ConflictError(f"run id '{run_id}' is taken")
     if start_at is None:
         mark_thread(db, thread, ThreadStatus.BUSY)
+    if start_at is not None or (is_free and not starts_now):
+        db.enqueue(run_id, start_at)
     return RunRecord(run_id, request, status, time_of(now), time_of(now), attempt, owner)
 
 
-def claim(db: sqlite3.Connection, run_id: str, owner: str, attempt: int) -> RunRecord:
+def claim(db: Database, run_id: str, owner: str, attempt: int, lease_seconds: int) -> RunRecord:
     """Take up a run that is still at `attempt`, unless another one of its thread is running."""
+    _, thread = hold_run(db, run_id)
+    # Locked before it is changed: whoever is writing for the attempt before finishes first.
     changed = db.execute(
         f"UPDATE runs SET owner = ?, status = 'running', attempt = attempt + 1, "
-        f"lease_until = {CLOCK} + {LEASE_SECONDS}, updated_at = ? WHERE id = ? AND attempt = ? "
+        f"lease_until = {db.dialect.clock} + ?, updated_at = ? "
+        f"WHERE key = (SELECT key FROM runs WHERE id = ? {db.dialect.locked}) AND attempt = ? "
         f"AND {IN_FLIGHT} AND NOT EXISTS (SELECT 1 FROM runs AS other WHERE other.thread = runs.thread "
         "AND other.status = 'running' AND other.key != runs.key)",
-        (owner, now_us(), run_id, attempt),
+        (owner, lease_seconds, now_us(), run_id, attempt),
     ).rowcount
     run = find(db, run_id)
     if not changed:
         raise stale(run, attempt)
+    db.dequeue(run_id)
     if attempt == 0:
-        (thread,) = db.execute("SELECT thread FROM runs WHERE id = ?", (run_id,)).fetchone()
         before = before_image(db, thread, run.thread_id)
         db.execute("UPDATE runs SET before = ? WHERE id = ?", (before, run_id))
         mark_thread(db, thread, ThreadStatus.BUSY)
     return run
 
 
-def next_of(db: sqlite3.Connection, thread_id: str) -> tuple[str, int] | None:
+def next_of(db: Database, thread_id: str) -> tuple[str, int] | None:
     """Return id and attempt of the run whose turn it is in a thread."""
     row = db.execute("SELECT key FROM threads WHERE id = ?", (thread_id,)).fetchone()
     if row is None:
         return None
     waiting: list[tuple[str, int]] = []
     for run_id, attempt, status, is_due in db.execute(
-        f"SELECT id, attempt, status, coalesce(start_at, 0) <= ? FROM runs INDEXED BY runs_in_flight "
-        f"WHERE {IN_FLIGHT} AND thread = ? ORDER BY {_ORDER}",
+        f"SELECT id, attempt, status, coalesce(start_at, 0) <= ? FROM runs {db.dialect.by_flight} "
+        f"WHERE {IN_FLIGHT} AND thread = ? ORDER BY {ORDER}",
         (now_us(), row[0]),
     ):
         if status == RunStatus.RUNNING:
@@ -86,17 +104,33 @@ def next_of(db: sqlite3.Connection, thread_id: str) -> tuple[str, int] | None:
     return waiting[0] if waiting else None
 
 
-def claim_next(db: sqlite3.Connection, thread_id: str, owner: str) -> RunRecord | None:
+def claim_next(db: Database, thread_id: str, owner: str, lease_seconds: int) -> RunRecord | None:
     """Take up the run whose turn it is, looking and taking in one transaction."""
+    db.hold(thread_id)
     found = next_of(db, thread_id)
-    return None if found is None else claim(db, found[0], owner, found[1])
+    return None if found is None else claim(db, found[0], owner, found[1], lease_seconds)
 
 
-def orphans(db: sqlite3.Connection, lock: OwnerLock) -> list[RunRecord]:
+def release(db: Database, run_id: str, attempt: int) -> None:
+    """Give a running run back; nothing happens when the attempt is over."""
+    try:
+        hold_run(db, run_id)
+    except NotFoundError:
+        return
+    released = db.execute(
+        "UPDATE runs SET owner = NULL, lease_until = NULL, spared = spared + 1 "
+        "WHERE id = ? AND attempt = ? AND status = 'running' AND owner IS NOT NULL",
+        (run_id, attempt),
+    )
+    if released.rowcount:
+        db.enqueue(run_id)
+
+
+def orphans(db: Database, lock: OwnerLock) -> list[RunRecord]:
     """Return the runs that somebody should take up, oldest first."""
     rows = db.execute(
-        f"SELECT {COLUMNS}, thread, coalesce(start_at, 0) <= ?, coalesce(lease_until, 0) < {CLOCK} "
-        f"FROM runs WHERE {IN_FLIGHT} ORDER BY {_ORDER}",
+        f"SELECT {COLUMNS}, thread, coalesce(start_at, 0) <= ?, "
+        f"coalesce(lease_until, 0) < {db.dialect.clock} FROM runs WHERE {IN_FLIGHT} ORDER BY {ORDER}",
         (now_us(),),
     ).fetchall()
     taken = {row[-3] for row in rows if row[1] == RunStatus.RUNNING}
@@ -113,22 +147,24 @@ def orphans(db: sqlite3.Connection, lock: OwnerLock) -> list[RunRecord]:
     return found
 
 
-def request_cancel(db: sqlite3.Connection, run_id: str, action: CancelAction) -> RunRecord:
+def request_cancel(db: Database, run_id: str, action: CancelAction) -> RunRecord:
     """Leave a wish to stop; end a run that only waits."""
+    key, thread = hold_run(db, run_id)
     run = find(db, run_id)
     if run.status.is_terminal:
         return run
-    key, thread = db.execute("SELECT key, thread FROM runs WHERE id = ?", (run_id,)).fetchone()
     if run.status is RunStatus.PENDING:
-        end_waiting(db, key)
+        end_waiting(db, key, run_id)
         if _blocking(db, thread) is None:
             mark_thread(db, thread, ThreadStatus.IDLE)
+        elif following := next_of(db, run.thread_id):
+            db.enqueue(following[0])
     else:
-        _wish(db, key, action)
+        _wish(db, key, run.owner, action)
     return find(db, run_id)
 
 
-def _make_room(db: sqlite3.Connection, thread: int, request: RunRequest) -> bool:
+def _make_room(db: Database, thread: int, request: RunRequest) -> bool:
     """Apply the request's strategy to the runs in flight; tell whether there are none."""
     if request.after_seconds:
         return False  # it joins the queue when its time has come
@@ -146,31 +182,36 @@ def _make_room(db: sqlite3.Connection, thread: int, request: RunRequest) -> bool
             return False
 
 
-def _stop_all(db: sqlite3.Connection, thread: int, action: CancelAction) -> bool:
+def _stop_all(db: Database, thread: int, action: CancelAction) -> bool:
     """End what waits and ask what runs to stop; tell whether nothing is left to wait for."""
     is_free = True
-    for key, status in db.execute(
-        f"SELECT key, status FROM runs INDEXED BY runs_in_flight WHERE {IN_FLIGHT} AND thread = ? "
+    for key, run_id, status, owner in db.execute(
+        f"SELECT key, id, status, owner FROM runs {db.dialect.by_flight} WHERE {IN_FLIGHT} AND thread = ? "
         "AND coalesce(start_at, 0) <= ?",
         (thread, now_us()),
     ).fetchall():
         if status == RunStatus.RUNNING:
-            _wish(db, key, action)
+            _wish(db, key, owner, action)
             is_free = False
         else:
-            end_waiting(db, key)
+            end_waiting(db, key, run_id)
     return is_free
 
 
-def _wish(db: sqlite3.Connection, key: int, action: CancelAction) -> None:
+def _wish(db: Database, key: int, owner: str | None, action: CancelAction) -> None:
     # Who asked for a rollback keeps it, whatever others ask for afterwards.
-    db.execute("UPDATE runs SET cancel = iif(cancel = 'rollback', cancel, ?) WHERE key = ?", (action, key))
+    db.execute(
+        "UPDATE runs SET cancel = CASE WHEN cancel = 'rollback' THEN cancel ELSE ? END WHERE key = ?",
+        (action, key),
+    )
+    if owner is not None:
+        db.notify(owner_topic(owner))
 
 
-def _blocking(db: sqlite3.Connection, thread: int) -> str | None:
+def _blocking(db: Database, thread: int) -> str | None:
     """Return the run that a new one has to wait for, if there is one."""
     row = db.execute(
-        f"SELECT id FROM runs INDEXED BY runs_in_flight WHERE {IN_FLIGHT} AND thread = ? "
+        f"SELECT id FROM runs {db.dialect.by_flight} WHERE {IN_FLIGHT} AND thread = ? "
         "AND coalesce(start_at, 0) <= ? ORDER BY key LIMIT 1",
         (thread, now_us()),
     ).fetchone()
@@ -183,7 +224,7 @@ def _token(request: RunRequest) -> str | None:
     return f"{request.user_id}\n{request.idempotency_key}"
 
 
-def _run_of(db: sqlite3.Connection, token: str) -> RunRecord | None:
+def _run_of(db: Database, token: str) -> RunRecord | None:
     row = db.execute(f"SELECT {COLUMNS} FROM runs WHERE idempotency = ?", (token,)).fetchone()
     return None if row is None else record(row)
 

@@ -1,29 +1,52 @@
 """The rows of runs: read, found, and what their columns mean."""
 
-import sqlite3
 from collections.abc import Iterable
 from typing import Any
 
 from deerflow.domain import CancelAction, RunRecord, RunStatus, ThreadStatus
 from deerflow.errors import NotFoundError, StaleAttemptError
+from deerflow.storage.database import Database
 from deerflow.storage.requests import load_request, load_usage
-from deerflow.storage.sqlite.codec import now_us, time_of, unpack
+from deerflow.storage.sql.codec import LATER, later, now_us, time_of, unpack
 
 COLUMNS = (
     "runs.id, runs.status, runs.attempt, runs.owner, runs.error, runs.stop_reason, runs.usage, "
     "runs.message_count, runs.created_at, runs.updated_at, runs.request, runs.cancel, runs.spared"
 )
 IN_FLIGHT = "status IN ('pending', 'running')"
-# The database's clock, not the process's: leases of several processes are compared with each other.
-CLOCK = "CAST(strftime('%s', 'now') AS INTEGER)"
+ORDER = "coalesce(start_at, created_at), key"
+"""Whose turn it is among the runs that wait in a thread."""
 
 
-def find(db: sqlite3.Connection, run_id: str) -> RunRecord:
+def find(db: Database, run_id: str) -> RunRecord:
     """Return a run; `NotFoundError` when it is not there."""
     row = db.execute(f"SELECT {COLUMNS} FROM runs WHERE id = ?", (run_id,)).fetchone()
     if row is None:
         raise NotFoundError("run", run_id)
     return record(row)
+
+
+def hold_run(db: Database, run_id: str) -> tuple[int, int]:
+    """Keep everybody else from the runs of this run's thread; return the keys of run and thread."""
+    row = db.execute(
+        "SELECT runs.key, runs.thread, threads.id FROM runs JOIN threads ON threads.key = runs.thread "
+        "WHERE runs.id = ?",
+        (run_id,),
+    ).fetchone()
+    if row is None:
+        raise NotFoundError("run", run_id)
+    db.hold(row[2])
+    return row[0], row[1]
+
+
+def next_waiting(db: Database, thread: int) -> str | None:
+    """Return the run that is to start next in a thread in which none is running."""
+    row = db.execute(
+        f"SELECT id FROM runs {db.dialect.by_flight} WHERE {IN_FLIGHT} AND thread = ? "
+        f"AND coalesce(start_at, 0) <= ? ORDER BY {ORDER} LIMIT 1",
+        (thread, now_us()),
+    ).fetchone()
+    return None if row is None else str(row[0])
 
 
 def records(rows: Iterable[tuple[Any, ...]]) -> list[RunRecord]:
@@ -52,12 +75,11 @@ def record(row: tuple[Any, ...]) -> RunRecord:
     )
 
 
-def mark_thread(db: sqlite3.Connection, thread: int, status: ThreadStatus) -> None:
+def mark_thread(db: Database, thread: int, status: ThreadStatus) -> None:
     """Set a thread's status, later than whatever was set before."""
     # So that two changes within one tick of the clock keep their order.
     db.execute(
-        "UPDATE threads SET status = ?, updated_at = max(?, updated_at + 1) WHERE key = ?",
-        (status, now_us(), thread),
+        f"UPDATE threads SET status = ?, updated_at = {LATER} WHERE key = ?", (status, *later(), thread)
     )
 
 

@@ -1,37 +1,41 @@
-"""Runs in SQLite, with their owners, leases and attempts."""
+"""Runs, with their owners, leases and attempts."""
 
-import sqlite3
+import math
 
 from typing_extensions import override
 
 from deerflow.domain import CancelAction, RunRecord, RunRequest, RunStatus
 from deerflow.errors import ConflictError, NotFoundError
 from deerflow.storage.base import LogBatch, RunEnd, RunStore
+from deerflow.storage.database import Database, Engine
 from deerflow.storage.owners import LEASE_SECONDS, OwnerLock
 from deerflow.storage.requests import dump_request
-from deerflow.storage.sqlite import run_queue as queue
-from deerflow.storage.sqlite.engine import Engine
-from deerflow.storage.sqlite.events import append_batch, check_numbers
-from deerflow.storage.sqlite.run_ends import settle
-from deerflow.storage.sqlite.run_rows import CLOCK, COLUMNS, IN_FLIGHT, find, records
-
-__all__ = ["CLOCK", "SqliteRunStore"]
+from deerflow.storage.sql import run_queue as queue
+from deerflow.storage.sql.events import append_batch, check_numbers
+from deerflow.storage.sql.run_ends import settle
+from deerflow.storage.sql.run_rows import COLUMNS, IN_FLIGHT, find, hold_run, records
 
 
-class SqliteRunStore(RunStore):
+class SqlRunStore(RunStore):
     """Runs as rows; every write of a worker names its attempt."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, *, lease_seconds: float = LEASE_SECONDS) -> None:
+        """Keep runs in this database.
+
+        Args:
+            lease_seconds: How long a run stays its owner's without a heartbeat.
+        """
         self._engine = engine
+        self._lease_seconds = math.ceil(lease_seconds)
 
     @override
     async def create(self, run_id: str, request: RunRequest, *, owner: str | None = None) -> RunRecord:
-        body = dump_request(request)
-        return await self._engine.write(lambda db: queue.create(db, run_id, request, body, owner))
+        body, lease = dump_request(request), self._lease_seconds
+        return await self._engine.write(lambda db: queue.create(db, run_id, request, body, owner, lease))
 
     @override
     async def get(self, run_id: str, thread_id: str | None = None) -> RunRecord:
-        def work(db: sqlite3.Connection) -> RunRecord:
+        def work(db: Database) -> RunRecord:
             record = find(db, run_id)
             if thread_id not in (None, record.thread_id):
                 raise NotFoundError("run", run_id)
@@ -45,7 +49,7 @@ class SqliteRunStore(RunStore):
     ) -> list[RunRecord]:
         sql = (
             f"SELECT {COLUMNS} FROM runs JOIN threads ON threads.key = runs.thread WHERE threads.id = ? "
-            "AND (? IS NULL OR runs.status = ?) ORDER BY runs.key DESC LIMIT ? OFFSET ?"
+            "AND (CAST(? AS TEXT) IS NULL OR runs.status = ?) ORDER BY runs.key DESC LIMIT ? OFFSET ?"
         )
         values = (thread_id, status, status, max(limit, 0), max(offset, 0))
         return await self._engine.read(lambda db: records(db.execute(sql, values)))
@@ -57,22 +61,20 @@ class SqliteRunStore(RunStore):
 
     @override
     async def claim(self, run_id: str, *, owner: str, attempt: int) -> RunRecord:
-        return await self._engine.write(lambda db: queue.claim(db, run_id, owner, attempt))
+        lease = self._lease_seconds
+        return await self._engine.write(lambda db: queue.claim(db, run_id, owner, attempt, lease))
 
     @override
     async def claim_next(self, thread_id: str, *, owner: str) -> RunRecord | None:
         # A look costs next to nothing, and mostly there is nobody waiting.
         if await self._engine.peek(lambda db: queue.next_of(db, thread_id)) is None:
             return None
-        return await self._engine.write(lambda db: queue.claim_next(db, thread_id, owner))
+        lease = self._lease_seconds
+        return await self._engine.write(lambda db: queue.claim_next(db, thread_id, owner, lease))
 
     @override
     async def release(self, run_id: str, *, attempt: int) -> None:
-        sql = (
-            "UPDATE runs SET owner = NULL, lease_until = NULL, spared = spared + 1 "
-            "WHERE id = ? AND attempt = ? AND status = 'running'"
-        )
-        await self._engine.write(lambda db: db.execute(sql, (run_id, attempt)).rowcount)
+        await self._engine.write(lambda db: queue.release(db, run_id, attempt))
 
     @override
     async def settle(
@@ -81,7 +83,8 @@ class SqliteRunStore(RunStore):
         if last is not None:
             check_numbers(last)
 
-        def work(db: sqlite3.Connection) -> RunRecord:
+        def work(db: Database) -> RunRecord:
+            hold_run(db, run_id)
             if last is not None:
                 append_batch(db, last)
             return settle(db, run_id, attempt, end)
@@ -90,12 +93,13 @@ class SqliteRunStore(RunStore):
 
     @override
     async def heartbeat(self, owner: str) -> dict[str, int]:
-        def work(db: sqlite3.Connection) -> dict[str, int]:
+        def work(db: Database) -> dict[str, int]:
             # Only leases that are half over: a heartbeat every second must not write every second.
+            clock, lease = db.dialect.clock, self._lease_seconds
             db.execute(
-                f"UPDATE runs SET lease_until = {CLOCK} + {LEASE_SECONDS} "
-                f"WHERE owner = ? AND lease_until < {CLOCK} + {LEASE_SECONDS // 2} AND {IN_FLIGHT}",
-                (owner,),
+                f"UPDATE runs SET lease_until = {clock} + ? "
+                f"WHERE owner = ? AND lease_until < {clock} + ? AND {IN_FLIGHT}",
+                (lease, owner, lease // 2),
             )
             return dict(
                 db.execute(
@@ -122,10 +126,10 @@ class SqliteRunStore(RunStore):
 
     @override
     async def delete(self, run_id: str) -> None:
-        def work(db: sqlite3.Connection) -> None:
+        def work(db: Database) -> None:
+            key, _ = hold_run(db, run_id)
             if not find(db, run_id).status.is_terminal:
                 raise ConflictError(f"run {run_id} is still in flight: cancel it first")
-            (key,) = db.execute("SELECT key FROM runs WHERE id = ?", (run_id,)).fetchone()
             db.execute("DELETE FROM events WHERE place >= ? AND place < ?", (key << 32, (key + 1) << 32))
             db.execute("DELETE FROM runs WHERE key = ?", (key,))
 

@@ -5,7 +5,6 @@ their digest. A `DeltaChannel` is rebuilt by a walk that reads no checkpoint on 
 strict msgpack: types that nobody allowed come back as plain data, and there is no pickle.
 """
 
-import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
@@ -24,18 +23,18 @@ from typing_extensions import override
 
 from deerflow.errors import ConflictError, InvalidInputError
 from deerflow.storage.base import FENCE
-from deerflow.storage.sqlite import checkpoint_codec as codec
-from deerflow.storage.sqlite import checkpoint_marks as marks
-from deerflow.storage.sqlite import checkpoint_walk as walks
-from deerflow.storage.sqlite import checkpoints as rows
-from deerflow.storage.sqlite.checkpoint_walk import PAGE, Listing
-from deerflow.storage.sqlite.checkpoints import CheckpointRow, NewCheckpoint, Place
-from deerflow.storage.sqlite.engine import Engine
-from deerflow.storage.sqlite.serializer import StrictSerializer
+from deerflow.storage.database import Database, Engine
+from deerflow.storage.sql import checkpoint_codec as codec
+from deerflow.storage.sql import checkpoint_marks as marks
+from deerflow.storage.sql import checkpoint_walk as walks
+from deerflow.storage.sql import checkpoints as rows
+from deerflow.storage.sql.checkpoint_walk import PAGE, Listing
+from deerflow.storage.sql.checkpoints import CheckpointRow, NewCheckpoint, Place
+from deerflow.storage.sql.serializer import StrictSerializer
 
 
-class SqliteSaver(BaseCheckpointSaver[int]):
-    """Checkpoints of all threads in the engine's file."""
+class SqlSaver(BaseCheckpointSaver[int]):
+    """Checkpoints of all threads in the engine's database."""
 
     def __init__(self, engine: Engine, *, serde: StrictSerializer | None = None) -> None:
         super().__init__(serde=serde or StrictSerializer())
@@ -141,7 +140,7 @@ class SqliteSaver(BaseCheckpointSaver[int]):
 
     @override
     async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
-        def work(db: sqlite3.Connection) -> None:
+        def work(db: Database) -> None:
             if rows.chains_of(db, target_thread_id):
                 raise ConflictError(f"thread '{target_thread_id}' has checkpoints already: copy to a new one")
             walks.copy_chains(db, source_thread_id, target_thread_id)
@@ -153,7 +152,7 @@ class SqliteSaver(BaseCheckpointSaver[int]):
         if strategy not in ("keep_latest", "delete"):
             raise InvalidInputError(f"prune strategy '{strategy}' is unknown: use keep_latest or delete")
 
-        def work(db: sqlite3.Connection) -> None:
+        def work(db: Database) -> None:
             for thread_id in thread_ids:
                 if strategy == "delete":
                     rows.delete_chains(db, thread_id)
@@ -214,7 +213,7 @@ class SqliteSaver(BaseCheckpointSaver[int]):
 
     def _writing(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
-    ) -> Callable[[sqlite3.Connection], None]:
+    ) -> Callable[[Database], None]:
         place = _place(config)
         # Now, not in the writer's thread: the caller may change the values while they wait.
         encoded, is_special = codec.encode_writes(self.serde, writes)
@@ -240,25 +239,21 @@ def _listing(config: RunnableConfig | None, before: RunnableConfig | None) -> Li
     )
 
 
-def _page(
-    listing: Listing, size: int
-) -> Callable[[sqlite3.Connection], tuple[list[CheckpointRow], Listing | None]]:
+def _page(listing: Listing, size: int) -> Callable[[Database], tuple[list[CheckpointRow], Listing | None]]:
     """Return the read of one page, which also tells where the next one starts, if there is one."""
 
-    def work(db: sqlite3.Connection) -> tuple[list[CheckpointRow], Listing | None]:
+    def work(db: Database) -> tuple[list[CheckpointRow], Listing | None]:
         page = walks.next_page(db, listing, size)
         return page, listing.after(page[-1]) if len(page) == size else None
 
     return work
 
 
-def _fenced(
-    config: RunnableConfig, work: Callable[[sqlite3.Connection], None]
-) -> Callable[[sqlite3.Connection], None]:
+def _fenced(config: RunnableConfig, work: Callable[[Database], None]) -> Callable[[Database], None]:
     """Return `work` behind a check that the attempt named in the config is not over."""
     fence: tuple[str, int] | None = config["configurable"].get(FENCE)
 
-    def checked(db: sqlite3.Connection) -> None:
+    def checked(db: Database) -> None:
         rows.check_fence(db, fence)
         work(db)
 

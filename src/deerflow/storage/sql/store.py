@@ -1,6 +1,5 @@
-"""LangGraph's key-value store in SQLite: items by namespace and key, with filters and times to live."""
+"""LangGraph's key-value store: items by namespace and key, with filters and times to live."""
 
-import sqlite3
 from collections.abc import Iterable
 from typing import Any
 
@@ -21,9 +20,9 @@ from langgraph.store.base import (
 from typing_extensions import override
 
 from deerflow.errors import InvalidInputError
+from deerflow.storage.database import Database, Engine
 from deerflow.storage.requests import dump_json
-from deerflow.storage.sqlite.codec import now_us, pack, time_of, unpack
-from deerflow.storage.sqlite.engine import Engine
+from deerflow.storage.sql.codec import now_us, pack, time_of, unpack
 
 # Labels never hold a dot (`validate_op_namespace`), and `/` follows it in the alphabet: the
 # namespaces under `a.b` are exactly the range from `a.b.` to `a.b/`.
@@ -33,7 +32,7 @@ _COLUMNS = "namespace, name, value, created_at, updated_at"
 _ALIVE = "(expires_at IS NULL OR expires_at > ?)"
 
 
-class SqliteStore(BaseStore):
+class SqlStore(BaseStore):
     """Items that outlive threads; search filters by value, there are no vectors."""
 
     supports_ttl = True
@@ -69,7 +68,7 @@ def _may_refresh(op: Op) -> bool:
     return isinstance(op, GetOp | SearchOp) and op.refresh_ttl
 
 
-def _run(db: sqlite3.Connection, ops: list[Op]) -> list[Result]:
+def _run(db: Database, ops: list[Op]) -> list[Result]:
     """Answer all reads from the state before, then do the puts; the last put of a key counts."""
     results: list[Result] = []
     puts: dict[tuple[tuple[str, ...], str], PutOp] = {}
@@ -91,7 +90,7 @@ def _run(db: sqlite3.Connection, ops: list[Op]) -> list[Result]:
     return results
 
 
-def _get(db: sqlite3.Connection, op: GetOp) -> Item | None:
+def _get(db: Database, op: GetOp) -> Item | None:
     row = db.execute(
         f"SELECT {_COLUMNS} FROM items WHERE namespace = ? AND name = ? AND {_ALIVE}",
         (_DOT.join(op.namespace), op.key, now_us()),
@@ -103,7 +102,7 @@ def _get(db: sqlite3.Connection, op: GetOp) -> Item | None:
     return Item(**_fields(row))
 
 
-def _put(db: sqlite3.Connection, op: PutOp) -> None:
+def _put(db: Database, op: PutOp) -> None:
     namespace, now = _DOT.join(op.namespace), now_us()
     db.execute("DELETE FROM items WHERE expires_at <= ?", (now,))
     if op.value is None:
@@ -120,10 +119,11 @@ def _put(db: sqlite3.Connection, op: PutOp) -> None:
     )
 
 
-def _search(db: sqlite3.Connection, op: SearchOp) -> list[SearchItem]:
+def _search(db: Database, op: SearchOp) -> list[SearchItem]:
     prefix = _DOT.join(op.namespace_prefix)
     rows = db.execute(
-        f"SELECT {_COLUMNS} FROM items WHERE (? = '' OR namespace = ? OR (namespace > ? AND namespace < ?)) "
+        f"SELECT {_COLUMNS} FROM items WHERE "
+        "(CAST(? AS TEXT) = '' OR namespace = ? OR (namespace > ? AND namespace < ?)) "
         f"AND {_ALIVE} ORDER BY updated_at DESC, key DESC",
         (prefix, prefix, prefix + _DOT, prefix + _AFTER_DOT, now_us()),
     )
@@ -146,7 +146,7 @@ def _search(db: sqlite3.Connection, op: SearchOp) -> list[SearchItem]:
     return found
 
 
-def _list_namespaces(db: sqlite3.Connection, op: ListNamespacesOp) -> list[tuple[str, ...]]:
+def _list_namespaces(db: Database, op: ListNamespacesOp) -> list[tuple[str, ...]]:
     rows = db.execute(f"SELECT DISTINCT namespace FROM items WHERE {_ALIVE}", (now_us(),)).fetchall()
     names = [tuple(namespace.split(_DOT)) for (namespace,) in rows]
     conditions = op.match_conditions or ()
@@ -154,10 +154,10 @@ def _list_namespaces(db: sqlite3.Connection, op: ListNamespacesOp) -> list[tuple
     return sorted({name[: op.max_depth] for name in names})[op.offset : op.offset + op.limit]
 
 
-def _refresh(db: sqlite3.Connection, rows: Iterable[tuple[Any, ...]]) -> None:
+def _refresh(db: Database, rows: Iterable[tuple[Any, ...]]) -> None:
     for row in rows:
         db.execute(
-            "UPDATE items SET expires_at = ? + CAST(ttl_seconds * 1000000 AS INTEGER) "
+            "UPDATE items SET expires_at = ? + CAST(ttl_seconds * 1000000 AS BIGINT) "
             "WHERE namespace = ? AND name = ? AND ttl_seconds IS NOT NULL",
             (now_us(), row[0], row[1]),
         )

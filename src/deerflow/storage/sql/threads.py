@@ -1,6 +1,5 @@
-"""Threads in SQLite."""
+"""Threads."""
 
-import sqlite3
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,10 +9,11 @@ from typing_extensions import override
 from deerflow.domain import Thread, ThreadStatus, is_thread_id
 from deerflow.errors import ConflictError, InvalidInputError, NotFoundError
 from deerflow.storage.base import ThreadQuery, ThreadStore
+from deerflow.storage.database import Database, Dialect, Engine
 from deerflow.storage.requests import dump_json
-from deerflow.storage.sqlite.checkpoints import delete_chains
-from deerflow.storage.sqlite.codec import now_us, time_of
-from deerflow.storage.sqlite.engine import Engine
+from deerflow.storage.signals import run_topic
+from deerflow.storage.sql.checkpoints import delete_chains
+from deerflow.storage.sql.codec import LATER, later, now_us, printable, time_of
 
 COLUMNS = "id, user_id, status, title, metadata, created_at, updated_at"
 MAX_FILTERS = 50
@@ -21,7 +21,7 @@ MAX_KEY_CHARS = 256
 _ORDER = {"created_at": "created_at", "updated_at": "updated_at", "thread_id": "id", "status": "status"}
 
 
-class SqliteThreadStore(ThreadStore):
+class SqlThreadStore(ThreadStore):
     """Threads as rows."""
 
     def __init__(self, engine: Engine) -> None:
@@ -31,7 +31,7 @@ class SqliteThreadStore(ThreadStore):
     async def create(self, thread_id: str, user_id: str, metadata: Mapping[str, Any]) -> Thread:
         text = _metadata_text(metadata)
 
-        def work(db: sqlite3.Connection) -> Thread:
+        def work(db: Database) -> Thread:
             key, owner = ensure_thread(db, thread_id, user_id, text)
             if owner != user_id:
                 raise ConflictError(f"thread id '{thread_id}' is taken: choose another one")
@@ -45,12 +45,12 @@ class SqliteThreadStore(ThreadStore):
 
     @override
     async def search(self, query: ThreadQuery) -> list[Thread]:
-        sql, values = search_statement(query)
+        sql, values = search_statement(query, self._engine.dialect)
         return await self._engine.read(lambda db: [_thread(row) for row in db.execute(sql, values)])
 
     @override
     async def count(self, query: ThreadQuery) -> int:
-        where, values = _conditions(query)
+        where, values = _conditions(query, self._engine.dialect)
         sql = f"SELECT count(*) FROM threads WHERE {where}"
         return await self._engine.read(lambda db: int(db.execute(sql, values).fetchone()[0]))
 
@@ -66,17 +66,16 @@ class SqliteThreadStore(ThreadStore):
     ) -> Thread:
         added = orjson.loads(_metadata_text(metadata or {}))
 
-        def work(db: sqlite3.Connection) -> Thread:
-            old = _find(db, thread_id, None)
+        def work(db: Database) -> Thread:
+            old = _find(db, thread_id, None, db.dialect.locked)
             db.execute(
-                "UPDATE threads SET metadata = ?, title = ?, status = ?, "
-                "updated_at = iif(?, max(?, updated_at + 1), updated_at) WHERE id = ?",
+                f"UPDATE threads SET metadata = ?, title = ?, status = ?, "
+                f"updated_at = {LATER if touch else 'updated_at'} WHERE id = ?",
                 (
                     _metadata_text({**old.metadata, **added}),
-                    old.title if title is None else title,
+                    old.title if title is None else printable(title),
                     status or old.status,
-                    touch,
-                    now_us(),
+                    *(later() if touch else ()),
                     thread_id,
                 ),
             )
@@ -86,7 +85,8 @@ class SqliteThreadStore(ThreadStore):
 
     @override
     async def delete(self, thread_id: str) -> None:
-        def work(db: sqlite3.Connection) -> None:
+        def work(db: Database) -> None:
+            db.hold(thread_id)
             row = db.execute("SELECT key FROM threads WHERE id = ?", (thread_id,)).fetchone()
             if row is None:
                 raise NotFoundError("thread", thread_id)
@@ -96,9 +96,9 @@ class SqliteThreadStore(ThreadStore):
         await self._engine.write(work)
 
 
-def search_statement(query: ThreadQuery) -> tuple[str, list[Any]]:
+def search_statement(query: ThreadQuery, dialect: Dialect) -> tuple[str, list[Any]]:
     """Return the statement of a search with its values; `InvalidInputError` when it makes no sense."""
-    where, values = _conditions(query)
+    where, values = _conditions(query, dialect)
     if query.sort_by not in _ORDER:
         raise InvalidInputError(f"sort_by '{query.sort_by}' is unknown: use one of {', '.join(_ORDER)}")
     if query.limit < 0 or query.offset < 0:
@@ -111,7 +111,7 @@ def search_statement(query: ThreadQuery) -> tuple[str, list[Any]]:
     return sql, [*values, query.limit, query.offset]
 
 
-def ensure_thread(db: sqlite3.Connection, thread_id: str, user_id: str, metadata: str) -> tuple[int, str]:
+def ensure_thread(db: Database, thread_id: str, user_id: str, metadata: str) -> tuple[int, str]:
     """Return the key and the user of a thread, made now when it was not there."""
     row = db.execute("SELECT key, user_id FROM threads WHERE id = ?", (thread_id,)).fetchone()
     if row is not None:
@@ -121,30 +121,36 @@ def ensure_thread(db: sqlite3.Connection, thread_id: str, user_id: str, metadata
             f"thread id '{thread_id[:80]}' cannot be used: 1 to 64 letters, digits, '-' and '_'"
         )
     now = now_us()
-    cursor = db.execute(
-        f"INSERT INTO threads ({COLUMNS}) VALUES (?, ?, ?, NULL, ?, ?, ?)",
+    made = db.execute(
+        f"INSERT INTO threads ({COLUMNS}) VALUES (?, ?, ?, NULL, ?, ?, ?) "
+        "ON CONFLICT (id) DO NOTHING RETURNING key",
         (thread_id, user_id, ThreadStatus.IDLE, metadata, now, now),
-    )
-    assert cursor.lastrowid is not None
-    return cursor.lastrowid, user_id
+    ).fetchone()
+    if made is None:  # another process made it in between
+        return ensure_thread(db, thread_id, user_id, metadata)
+    return made[0], user_id
 
 
-def thread_at(db: sqlite3.Connection, key: int) -> Thread:
+def thread_at(db: Database, key: int) -> Thread:
     """Return the thread with this key."""
     return _thread(db.execute(f"SELECT {COLUMNS} FROM threads WHERE key = ?", (key,)).fetchone())
 
 
-def delete_thread_rows(db: sqlite3.Connection, key: int) -> None:
+def delete_thread_rows(db: Database, key: int) -> None:
     """Delete a thread with its runs, events and fragments."""
-    for (run,) in db.execute("SELECT key FROM runs WHERE thread = ?", (key,)).fetchall():
+    runs = db.execute(f"SELECT key, id FROM runs WHERE thread = ? {db.dialect.locked}", (key,)).fetchall()
+    for run, run_id in runs:
         db.execute("DELETE FROM events WHERE place >= ? AND place < ?", (run << 32, (run + 1) << 32))
+        db.execute("DELETE FROM effects WHERE run = ?", (run,))
+        db.dequeue(run_id)
+        db.notify(run_topic(run_id))
     db.execute("DELETE FROM runs WHERE thread = ?", (key,))
     db.execute("DELETE FROM fragments WHERE place >= ? AND place < ?", (key << 32, (key + 1) << 32))
     db.execute("DELETE FROM threads WHERE key = ?", (key,))
 
 
-def _find(db: sqlite3.Connection, thread_id: str, user_id: str | None) -> Thread:
-    row = db.execute(f"SELECT {COLUMNS} FROM threads WHERE id = ?", (thread_id,)).fetchone()
+def _find(db: Database, thread_id: str, user_id: str | None, lock: str = "") -> Thread:
+    row = db.execute(f"SELECT {COLUMNS} FROM threads WHERE id = ? {lock}", (thread_id,)).fetchone()
     if row is None or user_id not in (None, row[1]):
         raise NotFoundError("thread", thread_id)
     return _thread(row)
@@ -167,7 +173,7 @@ def _metadata_text(metadata: Mapping[str, Any]) -> str:
     return dump_json(dict(metadata), what="the thread's metadata", is_sorted=True).decode()
 
 
-def _conditions(query: ThreadQuery) -> tuple[str, list[Any]]:
+def _conditions(query: ThreadQuery, dialect: Dialect) -> tuple[str, list[Any]]:
     where = ["user_id = ?"]
     values: list[Any] = [query.user_id]
     if query.status is not None:
@@ -175,41 +181,22 @@ def _conditions(query: ThreadQuery) -> tuple[str, list[Any]]:
         values.append(query.status)
     if query.ids is not None:
         # One JSON value instead of a mark per id: any number of ids is one and the same statement.
-        where.append("id IN (SELECT value FROM json_each(?))")
+        where.append(f"id {dialect.is_text_of}")
         values.append(dump_json(list(query.ids), what="ids").decode())
-    conditions, bound = metadata_conditions(query.metadata)
+    conditions, bound = metadata_conditions(query.metadata, dialect)
     return " AND ".join([*where, *conditions]), [*values, *bound]
 
 
-def metadata_conditions(metadata: Mapping[str, Any] | None) -> tuple[list[str], list[Any]]:
+def metadata_conditions(metadata: Mapping[str, Any] | None, dialect: Dialect) -> tuple[list[str], list[Any]]:
     """Return the conditions under which a row's metadata has all of these keys with equal values."""
     if len(metadata or ()) > MAX_FILTERS:
         raise InvalidInputError(f"a search takes at most {MAX_FILTERS} metadata keys")
     where: list[str] = []
     values: list[Any] = []
     for name, wanted in (metadata or {}).items():
-        condition, bound = _metadata_condition(name, wanted)
+        if not isinstance(name, str) or not 0 < len(name) <= MAX_KEY_CHARS or "\x00" in name:
+            raise InvalidInputError(f"metadata keys of a search are texts of 1 to {MAX_KEY_CHARS} characters")
+        condition, bound = dialect.has_metadata(name, wanted)
         where.append(condition)
         values += bound
     return where, values
-
-
-def _metadata_condition(name: object, wanted: Any) -> tuple[str, list[Any]]:
-    if not isinstance(name, str) or not 0 < len(name) <= MAX_KEY_CHARS or "\x00" in name:
-        raise InvalidInputError(f"metadata keys of a search are texts of 1 to {MAX_KEY_CHARS} characters")
-    bound: list[Any]
-    match wanted:
-        case None:
-            test, bound = "type = 'null'", []
-        case bool():
-            test, bound = "type = ?", ["true" if wanted else "false"]
-        case int() | float():
-            test, bound = "type IN ('integer', 'real') AND value = ?", [wanted]
-        case str():
-            test, bound = "type = 'text' AND value = ?", [wanted]
-        case _:
-            test, bound = (
-                "value = ?",
-                [dump_json(wanted, what=f"metadata key '{name}'", is_sorted=True).decode()],
-            )
-    return f"EXISTS (SELECT 1 FROM json_each(metadata) WHERE key = ? AND {test})", [name, *bound]

@@ -5,8 +5,11 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from deerflow.errors import ConfigError, InvalidInputError, StorageError
+from deerflow.storage.signals import QUEUE
+from deerflow.storage.sqlite.dialect import SQLITE
 
 BUSY_SECONDS = 5.0
 """How long one statement waits for another process before it is tried again."""
@@ -19,6 +22,31 @@ _CANTOPEN = 14
 _CORRUPT = 11
 _NOTADB = 26
 _BUSY = (5, 6)
+
+
+class SqliteDatabase(sqlite3.Connection):
+    """A connection as stores know it; there is one writer, so nobody has to be kept out."""
+
+    dialect = SQLITE
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.told: list[str] = []
+        """The topics to signal after the next commit."""
+
+    def hold(self, thread_id: str, /) -> None:
+        """Do nothing: a transaction that writes is alone."""
+
+    def notify(self, topic: str, /) -> None:
+        """Remember the topic until the commit."""
+        self.told.append(topic)
+
+    def enqueue(self, run_id: str, start_at: int | None = None, /) -> None:
+        """Call for somebody: every process on the file looks for runs itself."""
+        self.told.append(QUEUE)
+
+    def dequeue(self, run_id: str, /) -> None:
+        """Do nothing: nothing was queued."""
 
 
 def create_file(path: Path) -> None:
@@ -34,10 +62,15 @@ def create_file(path: Path) -> None:
         ) from error
 
 
-def connect(path: Path, *, busy_seconds: float = BUSY_SECONDS, is_reader: bool = False) -> sqlite3.Connection:
+def connect(path: Path, *, busy_seconds: float = BUSY_SECONDS, is_reader: bool = False) -> SqliteDatabase:
     """Open a connection that may be handed between threads; transactions are begun by hand."""
     connection = sqlite3.connect(
-        path, timeout=busy_seconds, isolation_level=None, check_same_thread=False, cached_statements=256
+        path,
+        timeout=busy_seconds,
+        isolation_level=None,
+        check_same_thread=False,
+        cached_statements=256,
+        factory=SqliteDatabase,
     )
     connection.execute("PRAGMA synchronous = NORMAL")
     connection.execute(f"PRAGMA journal_size_limit = {WAL_BYTES}")

@@ -17,10 +17,23 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
+from typing_extensions import override
+
 from deerflow.errors import ConfigError, StorageError
-from deerflow.storage.sqlite.connect import WAL_BYTES, connect, create_file, is_busy, plain_words
+from deerflow.storage.database import Database, Engine
+from deerflow.storage.signals import Signals
+from deerflow.storage.sqlite.connect import (
+    WAL_BYTES,
+    SqliteDatabase,
+    connect,
+    create_file,
+    is_busy,
+    plain_words,
+)
+from deerflow.storage.sqlite.dialect import SQLITE
 from deerflow.storage.sqlite.migrations import migrate
-from deerflow.storage.sqlite.writer import PATIENCE_SECONDS, Unit, Writer
+from deerflow.storage.sqlite.writer import PATIENCE_SECONDS, Writer
+from deerflow.storage.units import Unit
 
 logger = logging.getLogger(__name__)
 
@@ -30,12 +43,15 @@ MOMENT_SECONDS = 0.002
 T = TypeVar("T")
 
 
-class Engine:
+class SqliteEngine(Engine):
     """Writes and reads one database file; closing it finishes every write."""
 
+    dialect = SQLITE
+
     def __init__(self, path: Path, *, is_temporary: bool = False) -> None:
-        """Open the file, blocking; `Engine.open` does it beside the loop."""
+        """Open the file, blocking; `SqliteEngine.open` does it beside the loop."""
         self.path = path
+        self.signals = Signals()
         self._is_temporary = is_temporary
         self._is_closed = False
         create_file(path)
@@ -47,33 +63,27 @@ class Engine:
         self._near = connect(path, busy_seconds=0, is_reader=True)
         self._near_lock = threading.Lock()
         self._local = threading.local()
-        self._opened: list[sqlite3.Connection] = []
+        self._opened: list[SqliteDatabase] = []
         self._pool = ThreadPoolExecutor(READERS, thread_name_prefix="deerflow-reader")
         self._copier = _Copier(path)
-        self._writer = Writer(path, self._connection, self._copier.nudge)
+        self._writer = Writer(path, self._connection, self._committed)
 
     @classmethod
-    async def open(cls, path: Path) -> "Engine":
+    async def open(cls, path: Path) -> "SqliteEngine":
         """Open a database file, made or upgraded when needed."""
         return await asyncio.to_thread(cls, path)
 
     @classmethod
-    async def open_temporary(cls) -> "Engine":
+    async def open_temporary(cls) -> "SqliteEngine":
         """Open a database that vanishes when it is closed."""
 
-        def made() -> Engine:
+        def made() -> SqliteEngine:
             return cls(Path(tempfile.mkdtemp(prefix="deerflow-")) / "deerflow.db", is_temporary=True)
 
         return await asyncio.to_thread(made)
 
-    async def write(self, work: Callable[[sqlite3.Connection], T], *, may_wait: bool = False) -> T:
-        """Run `work` in a transaction and return its result once it is committed.
-
-        `work` may be run twice when the first transaction is lost, so it touches only the database.
-
-        Args:
-            may_wait: Nobody waits for this one: it is committed a moment later, with others.
-        """
+    @override
+    async def write(self, work: Callable[[Database], T], *, may_wait: bool = False) -> T:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Any] = loop.create_future()
         self._writer.put(Unit(work, loop, future), wakes=not may_wait)
@@ -81,37 +91,43 @@ class Engine:
             loop.call_later(MOMENT_SECONDS, self._writer.wake)
         return cast(T, await future)
 
-    def write_blocking(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Like `write`, for callers without an event loop."""
+    @override
+    def write_blocking(self, work: Callable[[Database], T]) -> T:
         future: Future[Any] = Future()
         self._writer.put(Unit(work, None, future))
         return cast(T, future.result())
 
-    def post(self, work: Callable[[sqlite3.Connection], object]) -> None:
-        """Queue a write that nobody waits for; it is stored before every write that comes after it."""
+    @override
+    def post(self, work: Callable[[Database], object]) -> None:
         self._writer.put(Unit(work, None, Future()))
 
-    async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Run a read that may take long in a reader thread."""
+    @override
+    async def read(self, work: Callable[[Database], T]) -> T:
         return await asyncio.wrap_future(self._far(work))
 
-    async def peek(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Run a read of a few rows by index at once, on this thread."""
+    @override
+    async def peek(self, work: Callable[[Database], T]) -> T:
         try:
             return self._peek(work)
         except _NearIsTaken:
             return await self.read(work)
 
-    def read_blocking(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Like `read`, for callers without an event loop."""
+    @override
+    def read_blocking(self, work: Callable[[Database], T]) -> T:
         try:
             return self._peek(work)
         except _NearIsTaken:
             return self._far(work).result()
 
+    @override
     async def aclose(self) -> None:
-        """Finish all writes, then close the file; a temporary one is gone."""
         await asyncio.to_thread(self._close)
+
+    def _committed(self, db: SqliteDatabase) -> None:
+        if db.told:
+            self.signals.tell(db.told)
+            db.told.clear()
+        self._copier.nudge(db)
 
     def _close(self) -> None:
         self._is_closed = True
@@ -124,7 +140,7 @@ class Engine:
         if self._is_temporary:
             shutil.rmtree(self.path.parent, ignore_errors=True)
 
-    def _peek(self, work: Callable[[sqlite3.Connection], T]) -> T:
+    def _peek(self, work: Callable[[Database], T]) -> T:
         if not self._near_lock.acquire(blocking=False):
             raise _NearIsTaken
         try:
@@ -137,14 +153,14 @@ class Engine:
         finally:
             self._near_lock.release()
 
-    def _far(self, work: Callable[[sqlite3.Connection], T]) -> "Future[T]":
+    def _far(self, work: Callable[[Database], T]) -> "Future[T]":
         if self._is_closed:
             raise StorageError(f"the database {self.path} is closed")
         return self._pool.submit(self._read_here, work)
 
-    def _read_here(self, work: Callable[[sqlite3.Connection], T]) -> T:
+    def _read_here(self, work: Callable[[Database], T]) -> T:
         with plain_words(self.path):
-            connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
+            connection: SqliteDatabase | None = getattr(self._local, "connection", None)
             if connection is None:
                 connection = self._local.connection = connect(self.path, is_reader=True)
                 self._opened.append(connection)
@@ -167,7 +183,7 @@ class _Copier:
         self._thread = threading.Thread(target=self._run, name="deerflow-wal", daemon=True)
         self._thread.start()
 
-    def nudge(self, writer: sqlite3.Connection) -> None:
+    def nudge(self, writer: SqliteDatabase) -> None:
         """Look at the size of the log; called in the writer's thread after each commit."""
         try:
             size = self._wal.stat().st_size
@@ -191,7 +207,7 @@ class _Copier:
             self._copy(self._connection)
         self._connection.close()
 
-    def _copy(self, connection: sqlite3.Connection) -> None:
+    def _copy(self, connection: SqliteDatabase) -> None:
         try:
             connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
         except sqlite3.Error as error:
@@ -199,7 +215,7 @@ class _Copier:
             logger.warning("database %s: its log could not be copied: %s", self._path, error)
 
 
-def _prepare(path: Path, *, is_temporary: bool) -> sqlite3.Connection:
+def _prepare(path: Path, *, is_temporary: bool) -> SqliteDatabase:
     deadline = time.monotonic() + PATIENCE_SECONDS
     while True:
         connection = connect(path)
@@ -218,7 +234,7 @@ def _prepare(path: Path, *, is_temporary: bool) -> sqlite3.Connection:
                 raise
 
 
-def _in_snapshot(connection: sqlite3.Connection, work: Callable[[sqlite3.Connection], T]) -> T:
+def _in_snapshot(connection: SqliteDatabase, work: Callable[[Database], T]) -> T:
     # One transaction, so that the statements of one read see one state.
     connection.execute("BEGIN")
     try:

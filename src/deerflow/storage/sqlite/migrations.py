@@ -8,6 +8,7 @@ import sqlite3
 from pathlib import Path
 
 from deerflow.errors import ConfigError
+from deerflow.storage.sql.checkpoints import compact
 
 APPLICATION_ID = 0x44454552
 """Marks the file as ours (`DEER`)."""
@@ -157,7 +158,16 @@ CREATE TABLE assistant_versions (
 ) WITHOUT ROWID;
 """
 
-MIGRATIONS: tuple[str, ...] = (_V1, _V2, _V3)
+# Ids are bytes, whatever they look like: in PostgreSQL a column has one type.
+_V4 = """
+UPDATE checkpoints SET id = compact(id) WHERE typeof(id) = 'text';
+UPDATE checkpoints SET parent = compact(parent) WHERE typeof(parent) = 'text';
+UPDATE checkpoints SET run = compact(run) WHERE typeof(run) = 'text';
+UPDATE writes SET checkpoint = compact(checkpoint) WHERE typeof(checkpoint) = 'text';
+UPDATE writes SET task = compact(task) WHERE typeof(task) = 'text';
+"""
+
+MIGRATIONS: tuple[str, ...] = (_V1, _V2, _V3, _V4)
 """What leads from version n to n + 1, in order."""
 
 
@@ -196,6 +206,7 @@ def _check_ours(connection: sqlite3.Connection, path: Path, newest: int) -> None
 
 
 def _apply(connection: sqlite3.Connection, script: str, version: int) -> None:
+    connection.create_function("compact", 1, compact, deterministic=True)
     # Not `executescript`: it commits the transaction that is open.
     for statement in script.split(";"):
         if statement.strip():

@@ -3,48 +3,28 @@
 Every unit of work runs in a savepoint of its own, so one that fails does not fail its neighbours.
 """
 
-import asyncio
-import logging
 import sqlite3
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
-from concurrent.futures import Future
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from deerflow.errors import StorageError
-from deerflow.storage.sqlite.connect import explain, is_busy, is_full
-
-logger = logging.getLogger(__name__)
+from deerflow.storage.sqlite.connect import SqliteDatabase, explain, is_busy, is_full
+from deerflow.storage.units import Unit, deliver
 
 GROUP = 500
 """How many units one transaction holds at most."""
 PATIENCE_SECONDS = 30.0
 """How long a transaction waits for another process that writes."""
 
-Work = Callable[[sqlite3.Connection], Any]
-
-
-@dataclass(slots=True)
-class Unit:
-    """One piece of work and the one who waits for it."""
-
-    work: Work
-    loop: asyncio.AbstractEventLoop | None
-    """The loop that the future belongs to; None for a future of threads."""
-    future: "asyncio.Future[Any] | Future[Any]"
-    result: Any = None
-    error: Exception | None = None
-
 
 class Writer:
     """Runs units one after another in one thread, many to a transaction."""
 
     def __init__(
-        self, path: Path, connection: sqlite3.Connection, committed: Callable[[sqlite3.Connection], None]
+        self, path: Path, connection: SqliteDatabase, committed: Callable[[SqliteDatabase], None]
     ) -> None:
         self._path = path
         self._connection = connection
@@ -142,28 +122,3 @@ class Writer:
     def _fail(units: Iterable[Unit], error: Exception) -> None:
         for unit in units:
             unit.error = unit.error or error
-
-
-def deliver(units: Iterable[Unit]) -> None:
-    """Wake those who wait, with one call per event loop."""
-    loops: dict[asyncio.AbstractEventLoop, list[Unit]] = {}
-    for unit in units:
-        if unit.loop is None:
-            _settle([unit])
-        else:
-            loops.setdefault(unit.loop, []).append(unit)
-    for loop, waiting in loops.items():
-        try:
-            loop.call_soon_threadsafe(_settle, waiting)
-        except RuntimeError:
-            logger.debug("loop %r was closed before its writes were done", loop)
-
-
-def _settle(units: Iterable[Unit]) -> None:
-    for unit in units:
-        if unit.future.done():  # the one who waited was cancelled; the work is done all the same
-            continue
-        if unit.error is not None:
-            unit.future.set_exception(unit.error)
-        else:
-            unit.future.set_result(unit.result)

@@ -1,0 +1,98 @@
+"""Signals: who waits for something in the database learns at once that it has changed.
+
+A signal carries nothing but its topic, and one may be missed or come without need: who is woken, or
+has waited long enough, looks into the database.
+"""
+
+import asyncio
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+QUEUE = "queue"
+"""A run waits that nobody has."""
+
+
+def run_topic(run_id: str) -> str:
+    """Return the topic of a run: it has new events or has ended."""
+    return f"run:{run_id}"
+
+
+def owner_topic(owner: str) -> str:
+    """Return the topic of an owner: one of its runs is wished to stop."""
+    return f"owner:{owner}"
+
+
+def thread_topic(thread_id: str) -> str:
+    """Return the topic of a thread: a run was admitted in it."""
+    return f"thread:{thread_id}"
+
+
+class Watch:
+    """Waits for one topic; what was signalled since the last wait counts."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._event = asyncio.Event()
+
+    async def wait(self, timeout: float) -> bool:
+        """Return True when the topic was signalled since the last wait, False when the time is up."""
+        try:
+            async with asyncio.timeout(timeout):
+                await self._event.wait()
+        except TimeoutError:
+            return False
+        self._event.clear()
+        return True
+
+
+class Signals:
+    """Those who wait in this process, by topic; safe to use from every thread."""
+
+    is_connected = False
+    """Signals of other processes come through: who waits may look rarely by itself."""
+
+    def __init__(self) -> None:
+        self._watches: dict[str, set[Watch]] = {}
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def watch(self, topic: str) -> Iterator[Watch]:
+        """Watch a topic from now on: nothing that is signalled before the first `wait` is lost."""
+        watch = Watch()
+        with self._lock:
+            self._watches.setdefault(topic, set()).add(watch)
+        try:
+            yield watch
+        finally:
+            with self._lock:
+                others = self._watches[topic]
+                others.discard(watch)
+                if not others:
+                    del self._watches[topic]
+
+    def tell(self, topics: Iterable[str]) -> None:
+        """Wake those who watch one of these topics."""
+        if not self._watches:
+            return
+        with self._lock:
+            self._wake([watch for topic in topics for watch in self._watches.get(topic, ())])
+
+    def tell_all(self) -> None:
+        """Wake everybody: signals may have been lost."""
+        with self._lock:
+            self._wake([watch for watches in self._watches.values() for watch in watches])
+
+    @staticmethod
+    def _wake(watches: Iterable[Watch]) -> None:
+        loops: dict[asyncio.AbstractEventLoop, list[asyncio.Event]] = {}
+        for watch in watches:
+            loops.setdefault(watch._loop, []).append(watch._event)
+        for loop, events in loops.items():
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(_set_all, events)
+
+
+def _set_all(events: Iterable[asyncio.Event]) -> None:
+    for event in events:
+        event.set()
