@@ -18,7 +18,7 @@ from deerflow.storage.base import (
 )
 from deerflow.storage.open import data_folder, open_storage
 from deerflow.storage.owners import LEASE_SECONDS, OwnerLock
-from deerflow.storage.signals import QUEUE, Signals, Watch, owner_topic, run_topic
+from deerflow.storage.signals import QUEUE, Signals, Watch, owner_topic, run_topic, thread_topic
 
 __all__ = [
     "FENCE",
@@ -44,4 +44,5 @@ __all__ = [
     "open_storage",
     "owner_topic",
     "run_topic",
+    "thread_topic",
 ]

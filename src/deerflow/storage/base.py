@@ -44,7 +44,8 @@ def fence(run_id: str, attempt: int) -> dict[str, tuple[str, int]]:
 class ThreadQuery:
     """Which threads a search returns."""
 
-    user_id: str
+    user_id: str | None
+    """Whose threads; None: everybody's."""
     metadata: Mapping[str, Any] | None = None
     """Only threads whose metadata has all of these top-level keys with equal values."""
     status: ThreadStatus | None = None
@@ -205,11 +206,12 @@ class RunStore(ABC):
         """Move the leases of the owner's runs on, by the database's clock; return the attempts by run."""
 
     @abstractmethod
-    async def orphans(self, lock: OwnerLock) -> list[RunRecord]:
-        """Return the runs in flight that nobody works on, oldest first.
+    async def orphans(self, lock: OwnerLock, *, limit: int | None = None) -> list[RunRecord]:
+        """Return the runs in flight that nobody works on, oldest first, up to `limit`.
 
         That is: a waiting run whose turn it is, or a running one without owner, with an owner of this
-        machine whose lock can be taken, or with one of another machine whose lease ran out.
+        machine whose lock can be taken, or with one whose lease ran out. On SQLite, where all owners
+        are on this machine as a rule, the lease of one that has its lock does not count.
         """
 
     @abstractmethod

@@ -19,13 +19,15 @@ class Dialect:
     """What databases say differently."""
 
     clock: str
-    """The database's clock in whole seconds: leases of several processes are compared with each other."""
+    """The database's clock in seconds: leases of several processes are compared with each other."""
     by_flight: str
     """Behind the table `runs`: walk the index of runs in flight."""
     shared: str
     """Behind a SELECT: nobody may claim, end or delete these rows before this transaction is over."""
     locked: str
     """Behind a SELECT: wait for those who share these rows, and keep all others out."""
+    trusts_locks: bool
+    """Owners of this machine live as long as they have their locks, whatever their leases say."""
     is_text_of: str
     """Behind a column: is one of the texts of a JSON list."""
     is_number_of: str

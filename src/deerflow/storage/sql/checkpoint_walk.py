@@ -117,26 +117,40 @@ def delete_runs(db: Database, run_ids: Sequence[str]) -> None:
         rows.delete_unused_blobs(db, chain)
 
 
-def keep_latest(db: Database, thread_id: str, deltas: Callable[[bytes], Collection[str]]) -> None:
-    """Delete all checkpoints of a thread but the newest of each chain and what that is rebuilt from.
+def keep_latest(
+    db: Database, thread_id: str, deltas: Callable[[bytes], Collection[str]], *, count: int = 1
+) -> int:
+    """Delete all checkpoints of a thread but the newest `count` of each chain and what they are rebuilt from.
 
-    `deltas` tells from a stored body which delta channels only the ancestors hold.
+    `deltas` tells from a stored body which delta channels only the ancestors hold. Returns how many went.
     """
-    for chain, name, ns in rows.chains_of(db, thread_id):
-        newest = _id_of(db, chain, Place(name, ns))
-        if newest is None:
-            continue
-        body, _ = rows.stored_values(db, chain, newest)
-        open_channels, kept = set(deltas(body)), set()
-        for step, held in rows.walk(db, chain, newest):
-            kept.add(step)
-            open_channels -= held
-            if not open_channels:
-                break
-        for (step,) in db.execute("SELECT id FROM checkpoints WHERE chain = ?", (chain,)).fetchall():
+    dropped = 0
+    for chain, _, _ in rows.chains_of(db, thread_id):
+        newest = db.execute(
+            "SELECT id, body FROM checkpoints WHERE chain = ? ORDER BY id DESC LIMIT ?", (chain, count)
+        ).fetchall()
+        kept: set[Id] = set()
+        for newer, body in newest:
+            kept |= _needed(db, chain, newer, set(deltas(body)))
+        all_of_it = db.execute("SELECT id FROM checkpoints WHERE chain = ?", (chain,)).fetchall()
+        for (step,) in all_of_it:
             if step not in kept:
                 _delete_checkpoint(db, chain, step)
-        rows.delete_unused_blobs(db, chain)
+                dropped += 1
+        if newest:
+            rows.delete_unused_blobs(db, chain)
+    return dropped
+
+
+def _needed(db: Database, chain: int, start: Id, open_channels: set[str]) -> set[Id]:
+    """Return a checkpoint and the ancestors that hold what it does not hold itself."""
+    needed: set[Id] = set()
+    for step, held in rows.walk(db, chain, start):
+        needed.add(step)
+        open_channels -= held
+        if not open_channels:
+            break
+    return needed
 
 
 def _id_of(db: Database, chain: int, place: Place) -> Id | None:

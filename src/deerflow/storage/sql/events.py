@@ -43,6 +43,10 @@ class SqlEventLog(EventLog):
         return await self._engine.peek(work)
 
     @override
+    async def newest_fragment(self, thread_id: str) -> int:
+        return await self._engine.peek(lambda db: _newest_fragment(db, _key_of_thread(db, thread_id)))
+
+    @override
     async def digests(self, thread_id: str) -> dict[bytes, int]:
         few = await self._engine.peek(lambda db: _digests(db, thread_id, FEW_FRAGMENTS))
         if len(few) < FEW_FRAGMENTS:
@@ -154,6 +158,13 @@ def _last_seq(db: Database, run: int) -> int:
 def _key_of_run(db: Database, run_id: str) -> int | None:
     row = db.execute("SELECT key FROM runs WHERE id = ?", (run_id,)).fetchone()
     return None if row is None else int(row[0])
+
+
+def _newest_fragment(db: Database, thread: int) -> int:
+    (place,) = db.execute(
+        "SELECT max(place) FROM fragments WHERE place >= ? AND place < ?", (thread << 32, (thread + 1) << 32)
+    ).fetchone()
+    return -1 if place is None else place & MAX_SEQ
 
 
 def _digests(db: Database, thread_id: str, limit: int) -> dict[bytes, int]:

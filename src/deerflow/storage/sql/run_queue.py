@@ -8,7 +8,7 @@ from deerflow.domain import CancelAction, MultitaskStrategy, RunRecord, RunReque
 from deerflow.errors import ConflictError, NotFoundError, ThreadBusyError
 from deerflow.storage.database import Database
 from deerflow.storage.owners import OwnerLock
-from deerflow.storage.signals import owner_topic
+from deerflow.storage.signals import owner_topic, thread_topic
 from deerflow.storage.sql.codec import now_us, pack, time_of
 from deerflow.storage.sql.run_ends import before_image, end_waiting
 from deerflow.storage.sql.run_rows import (
@@ -25,7 +25,7 @@ from deerflow.storage.sql.threads import ensure_thread
 
 
 def create(
-    db: Database, run_id: str, request: RunRequest, body: bytes, owner: str | None, lease_seconds: int
+    db: Database, run_id: str, request: RunRequest, body: bytes, owner: str | None, lease_seconds: float
 ) -> RunRecord:
     """Admit a run as its strategy says."""
     token = _token(request)
@@ -56,6 +56,7 @@ def create(
         if token is not None and (known := _run_of(db, token)):
             return known
         raise ConflictError(f"run id '{run_id}' is taken")
+    db.notify(thread_topic(request.thread_id))
     if start_at is None:
         mark_thread(db, thread, ThreadStatus.BUSY)
     if start_at is not None or (is_free and not starts_now):
@@ -63,7 +64,7 @@ def create(
     return RunRecord(run_id, request, status, time_of(now), time_of(now), attempt, owner)
 
 
-def claim(db: Database, run_id: str, owner: str, attempt: int, lease_seconds: int) -> RunRecord:
+def claim(db: Database, run_id: str, owner: str, attempt: int, lease_seconds: float) -> RunRecord:
     """Take up a run that is still at `attempt`, unless another one of its thread is running."""
     _, thread = hold_run(db, run_id)
     # Locked before it is changed: whoever is writing for the attempt before finishes first.
@@ -104,7 +105,7 @@ def next_of(db: Database, thread_id: str) -> tuple[str, int] | None:
     return waiting[0] if waiting else None
 
 
-def claim_next(db: Database, thread_id: str, owner: str, lease_seconds: int) -> RunRecord | None:
+def claim_next(db: Database, thread_id: str, owner: str, lease_seconds: float) -> RunRecord | None:
     """Take up the run whose turn it is, looking and taking in one transaction."""
     db.hold(thread_id)
     found = next_of(db, thread_id)
@@ -126,7 +127,7 @@ def release(db: Database, run_id: str, attempt: int) -> None:
         db.enqueue(run_id)
 
 
-def orphans(db: Database, lock: OwnerLock) -> list[RunRecord]:
+def orphans(db: Database, lock: OwnerLock, limit: int | None) -> list[RunRecord]:
     """Return the runs that somebody should take up, oldest first."""
     rows = db.execute(
         f"SELECT {COLUMNS}, thread, coalesce(start_at, 0) <= ?, "
@@ -134,12 +135,15 @@ def orphans(db: Database, lock: OwnerLock) -> list[RunRecord]:
         (now_us(),),
     ).fetchall()
     taken = {row[-3] for row in rows if row[1] == RunStatus.RUNNING}
-    found = []
+    trusts_locks = db.dialect.trusts_locks
+    found: list[RunRecord] = []
     for row in rows:
+        if len(found) == limit:
+            break
         status, owner = row[1], row[3]
         thread, is_due, has_expired = row[-3:]
         if status == RunStatus.RUNNING:
-            if _is_orphaned(owner, bool(has_expired), lock):
+            if _is_orphaned(owner, has_expired=bool(has_expired), lock=lock, trusts_locks=trusts_locks):
                 found.append(record(row[:-3]))
         elif is_due and thread not in taken:
             taken.add(thread)
@@ -229,7 +233,7 @@ def _run_of(db: Database, token: str) -> RunRecord | None:
     return None if row is None else record(row)
 
 
-def _is_orphaned(owner: str | None, has_expired: bool, lock: OwnerLock) -> bool:
+def _is_orphaned(owner: str | None, *, has_expired: bool, lock: OwnerLock, trusts_locks: bool) -> bool:
     if owner is None or not lock.is_alive(owner):
         return True
-    return has_expired and not lock.is_local(owner)
+    return has_expired and not (trusts_locks and lock.is_local(owner))

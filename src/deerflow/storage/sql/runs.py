@@ -1,7 +1,5 @@
 """Runs, with their owners, leases and attempts."""
 
-import math
-
 from typing_extensions import override
 
 from deerflow.domain import CancelAction, RunRecord, RunRequest, RunStatus
@@ -26,7 +24,7 @@ class SqlRunStore(RunStore):
             lease_seconds: How long a run stays its owner's without a heartbeat.
         """
         self._engine = engine
-        self._lease_seconds = math.ceil(lease_seconds)
+        self._lease_seconds = float(lease_seconds)
 
     @override
     async def create(self, run_id: str, request: RunRequest, *, owner: str | None = None) -> RunRecord:
@@ -99,7 +97,7 @@ class SqlRunStore(RunStore):
             db.execute(
                 f"UPDATE runs SET lease_until = {clock} + ? "
                 f"WHERE owner = ? AND lease_until < {clock} + ? AND {IN_FLIGHT}",
-                (lease, owner, lease // 2),
+                (lease, owner, lease / 2),
             )
             return dict(
                 db.execute(
@@ -110,9 +108,9 @@ class SqlRunStore(RunStore):
         return await self._engine.write(work)
 
     @override
-    async def orphans(self, lock: OwnerLock) -> list[RunRecord]:
+    async def orphans(self, lock: OwnerLock, *, limit: int | None = None) -> list[RunRecord]:
         # In a reader's thread: locks are files.
-        return await self._engine.read(lambda db: queue.orphans(db, lock))
+        return await self._engine.read(lambda db: queue.orphans(db, lock, limit))
 
     @override
     async def request_cancel(self, run_id: str, action: CancelAction) -> RunRecord:

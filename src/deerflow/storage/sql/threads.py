@@ -174,8 +174,11 @@ def _metadata_text(metadata: Mapping[str, Any]) -> str:
 
 
 def _conditions(query: ThreadQuery, dialect: Dialect) -> tuple[str, list[Any]]:
-    where = ["user_id = ?"]
-    values: list[Any] = [query.user_id]
+    where: list[str] = []
+    values: list[Any] = []
+    if query.user_id is not None:
+        where.append("user_id = ?")
+        values.append(query.user_id)
     if query.status is not None:
         where.append("status = ?")
         values.append(query.status)
@@ -184,7 +187,7 @@ def _conditions(query: ThreadQuery, dialect: Dialect) -> tuple[str, list[Any]]:
         where.append(f"id {dialect.is_text_of}")
         values.append(dump_json(list(query.ids), what="ids").decode())
     conditions, bound = metadata_conditions(query.metadata, dialect)
-    return " AND ".join([*where, *conditions]), [*values, *bound]
+    return " AND ".join([*where, *conditions]) or "1 = 1", [*values, *bound]
 
 
 def metadata_conditions(metadata: Mapping[str, Any] | None, dialect: Dialect) -> tuple[list[str], list[Any]]:

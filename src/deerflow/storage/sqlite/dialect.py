@@ -24,10 +24,11 @@ def _has_metadata(name: str, wanted: Any) -> tuple[str, list[Any]]:
 
 
 SQLITE = Dialect(
-    clock="CAST(strftime('%s', 'now') AS INTEGER)",
+    clock="((julianday('now') - 2440587.5) * 86400)",
     by_flight="INDEXED BY runs_in_flight",
     shared="",
     locked="",
+    trusts_locks=True,
     is_text_of="IN (SELECT value FROM json_each(?))",
     is_number_of="IN (SELECT value FROM json_each(?))",
     position="instr",
