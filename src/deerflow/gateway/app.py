@@ -22,6 +22,7 @@ from deerflow.gateway.routers import (
     compact,
     files,
     following,
+    metrics,
     protocol,
     runs,
     states,
@@ -77,6 +78,7 @@ def create_app(
 
 def _add_routes(app: FastAPI) -> None:
     app.include_router(about.root_router)
+    app.include_router(metrics.router)
     api = APIRouter()
     for room in (
         about,
@@ -93,6 +95,7 @@ def _add_routes(app: FastAPI) -> None:
         files,
         tasks,
         compact,
+        metrics,
     ):
         api.include_router(room.router)
     app.include_router(api, prefix=PREFIXES[0])

@@ -49,6 +49,10 @@ class EventStream(Response):
 
     @override
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        with scope["app"].state.deerflow.watch.reading():
+            await self._stream(receive, send)
+
+    async def _stream(self, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": self._stream_headers()})
         sending = asyncio.create_task(self._send_all(send))
         leaving = asyncio.create_task(_disconnected(receive))

@@ -37,6 +37,7 @@ from deerflow.agents.middlewares import (
 from deerflow.agents.middlewares.effects import EffectsMiddleware
 from deerflow.agents.middlewares.finish import Detector
 from deerflow.agents.middlewares.guardrail import GuardrailMiddleware
+from deerflow.agents.middlewares.watching import ModelWatchMiddleware, ToolWatchMiddleware
 from deerflow.config import SafetyDetector, Settings, resolve_use
 from deerflow.errors import ConfigError
 from deerflow.subagents.teams import TeamRequestMiddleware
@@ -71,6 +72,7 @@ def build_chain(
         DanglingToolCallMiddleware(),  # both: after whatever changes the history, before the model sees it
         ToolResultLabelMiddleware(),  # both: every result that goes out is framed, whoever put it there
         ViewImageMiddleware(),  # both: behind the repaired history, as the newest thing the model sees
+        ToolWatchMiddleware(),  # both: outside all that acts on tools, so that it sees what the model gets
         ToolErrorMiddleware(),  # both: outermost around tools, so that nothing a tool does ends the run
         GuardrailMiddleware(settings=settings.guardrails),  # both: all below see the call a person approved
         *_read_before_write(settings),  # both: a refused write is no result that could be long
@@ -87,6 +89,7 @@ def build_chain(
         *_teams(settings, subagent_limit),  # lead: a run for a team needs no model to call it
         # both: repeats the call itself and nothing around it
         ModelErrorMiddleware(settings=settings.llm_call, breaker=settings.circuit_breaker),
+        ModelWatchMiddleware(),  # both: inside what repeats a call, so that each attempt counts
         EffectsMiddleware(),  # both: innermost around tools, only a call that really runs is noted
         ReadyToolsMiddleware(),  # both, innermost: nobody looks at a tool after this
     ]

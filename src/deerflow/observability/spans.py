@@ -89,7 +89,10 @@ class _Span:
         self._span.set_status(Status(StatusCode.ERROR))
 
     def _shown(self, value: str | int | float | bool) -> str | int | float | bool:
-        return self._redact(value[:_LONGEST_TEXT]) if isinstance(value, str) else value
+        if not isinstance(value, str):
+            return value
+        whole = value[:_LONGEST_TEXT].encode(errors="replace").decode()  # half a character cannot be sent
+        return self._redact(whole)
 
 
 class _TraceIds(IdGenerator):

@@ -248,5 +248,5 @@ def _describe_run(span: Span, seen: RunSeen) -> None:
 def _describe(span: Span, seen: StepSeen) -> None:
     tokens = {f"gen_ai.usage.{kind}_tokens": count for kind, count in seen.tokens.items()}
     span.set({"deerflow.outcome": seen.outcome, **tokens, **seen.content})
-    if seen.outcome == "error":
-        span.fail(seen.reason or meters.OTHER)
+    if seen.outcome in ("error", "failed", "timed_out"):
+        span.fail(seen.reason or seen.outcome)

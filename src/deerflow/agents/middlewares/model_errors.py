@@ -21,6 +21,7 @@ from deerflow.config import CircuitBreakerSettings, LlmCallSettings
 from deerflow.context import RunContext
 from deerflow.errors import ModelError
 from deerflow.models import explain
+from deerflow.observability.meters import MODEL_RETRIES
 
 logger = logging.getLogger(__name__)
 
@@ -90,7 +91,9 @@ class ModelErrorMiddleware(HouseMiddleware):
             raise explained from error
         wait = delay_seconds(error, attempt, self._settings)
         logger.warning("run %s: model call failed (%s), again in %.1f s", context.run_id, error, wait)
-        context.publish(retry_event(error, attempt, wait, self._settings, explained))
+        event = retry_event(error, attempt, wait, self._settings, explained)
+        context.publish(event)
+        context.watch.meters.add(MODEL_RETRIES, str(event["reason"]))
         await self._sleep(wait)
 
 
