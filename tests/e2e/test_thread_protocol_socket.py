@@ -134,6 +134,25 @@ async def test_a_new_subscription_replays_from_where_it_says_and_one_that_ends_i
     assert again == seen
 
 
+async def test_the_end_of_a_run_comes_after_all_that_was_asked_for_a_moment_later(gateway: Gateway) -> None:
+    thread = new_id()
+    async with line(gateway, thread) as socket:
+        await socket.ask("subscription.subscribe", channels=["lifecycle"])
+        await socket.ask("run.start", **ask("go"))
+        await socket.read()  # it is over before anybody asks for its values
+    async with line(gateway, thread) as socket:
+        await socket.ask("subscription.subscribe", channels=["lifecycle"])
+        await asyncio.sleep(0.05)
+        await socket.ask("subscription.subscribe", channels=["values"])
+        seen = await socket.read()
+
+    assert {event["method"] for event in seen} == {"lifecycle", "values"}
+    numbers = [event["seq"] for event in seen if event["method"] == "values"]
+    assert numbers
+    assert max(numbers) < seen[-1]["seq"]
+    assert sum(map(_is_end, seen)) == 1
+
+
 async def test_bad_frames_are_answered_and_the_socket_stays(gateway: Gateway) -> None:
     async with line(gateway, new_id()) as socket:
         for bad in ("not json", "[]", '{"method": "nope"}', b"bytes"):

@@ -14,6 +14,7 @@ Namespace = tuple[str, ...]
 
 _RUN_BITS = 32
 _ENTRY_BITS = 10
+_ENDS = ("completed", "failed", "interrupted")
 _MOST_ENTRIES = 1 << (_RUN_BITS - _ENTRY_BITS)
 MOST_PER_ENTRY = (1 << _ENTRY_BITS) - 1
 """How many events one entry of a run's log may become."""
@@ -46,6 +47,11 @@ class ProtocolEvent:
             return frozenset({"input"})
         name = self.data.get("name") if self.method == "custom" and isinstance(self.data, dict) else None
         return frozenset({self.method, f"custom:{name}"} if isinstance(name, str) else {self.method})
+
+    @property
+    def ends_run(self) -> bool:
+        """Whether the whole run comes to rest with it."""
+        return self.method == "lifecycle" and not self.namespace and self.data["event"] in _ENDS
 
     def json(self) -> bytes:
         """Return the event as it goes over the wire."""

@@ -8,7 +8,7 @@ from contextlib import aclosing, contextmanager, suppress
 from deerflow.app import DeerFlow
 from deerflow.domain import END, RunRecord, RunStatus
 from deerflow.errors import NotFoundError
-from deerflow.gateway.protocol.events import ProtocolEvent, place_of
+from deerflow.gateway.protocol.events import ProtocolEvent, place_of, run_base
 from deerflow.gateway.protocol.filters import EventFilter
 from deerflow.gateway.protocol.translate import RunPlace, RunTranslator
 
@@ -163,6 +163,15 @@ def _from_start(runs: list[RunPlace], since: int | None) -> list[RunPlace]:
         if not about.run.status.is_terminal:
             return runs[index:]
     return runs[-1:]
+
+
+async def first_seq(house: DeerFlow, thread_id: str, user: str, since: int | None) -> int:
+    """Return the number behind which the events of a new reader begin."""
+    if since is not None:
+        return since
+    runs = await ThreadRuns(house, thread_id, user).look()
+    shown = _from_start(runs, None)
+    return run_base(shown[0].place if shown else len(runs))
 
 
 async def oldest_open(house: DeerFlow, thread_id: str, user: str) -> int:

@@ -1,9 +1,14 @@
-"""One WebSocket of the thread protocol: commands up, answers and events down."""
+"""One WebSocket of the thread protocol: commands up, answers and events down.
+
+All subscriptions of a socket are served by one pump in the order of the events' numbers: clients take a
+run's end for the end of everything that belongs to the run, whichever subscription brought it.
+"""
 
 import asyncio
 import contextlib
 from collections import OrderedDict
 from contextlib import aclosing
+from dataclasses import dataclass, replace
 from typing import Any
 
 import orjson
@@ -13,12 +18,26 @@ from deerflow.app import DeerFlow
 from deerflow.domain import new_id
 from deerflow.errors import DeerFlowError
 from deerflow.gateway.protocol.commands import Command, Commander, CommandError, failure, parse_command
-from deerflow.gateway.protocol.feed import Arrivals, ThreadFeed
+from deerflow.gateway.protocol.events import ProtocolEvent
+from deerflow.gateway.protocol.feed import Arrivals, ThreadFeed, first_seq
 from deerflow.gateway.protocol.filters import EventFilter, parse_filter
 from deerflow.runtime import to_json
 
 _MOST_SUBSCRIPTIONS = 64
 _REMEMBERED = 4096
+_COMPANY_SECONDS = 0.25
+"""How long the end of a run waits after a command: a client subscribes several times in a row, and one
+that was told of the end takes what it asked for a moment later for over."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Subscription:
+    wanted: EventFilter
+    answered_at: int
+    """How many events had gone out when it was answered: those before, the client could not yet give it."""
+
+    def wants(self, event: ProtocolEvent) -> bool:
+        return event.seq > (self.wanted.since or 0) and self.wanted.matches(event)
 
 
 class ThreadSocket:
@@ -33,8 +52,12 @@ class ThreadSocket:
         self._thread_id = thread_id
         self._user = user
         self._commander = Commander(house, arrivals, thread_id, user)
-        self._subscriptions: dict[str, asyncio.Task[None]] = {}
+        self._subscriptions: dict[str, _Subscription] = {}
+        self._pump: asyncio.Task[None] | None = None
+        self._turn = asyncio.Lock()
+        """Held while events go out: the pump is stopped only between them."""
         self._sending = asyncio.Lock()
+        self._commanded_at = 0.0
         self._sent: OrderedDict[str, int] = OrderedDict()
         self._sent_count = 0
         self._last_seq = 0
@@ -50,10 +73,7 @@ class ThreadSocket:
         except WebSocketDisconnect:
             return
         finally:
-            tasks = list(self._subscriptions.values())
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await self._stop_pump()
 
     async def _take(self, text: str | None) -> None:
         try:
@@ -64,6 +84,7 @@ class ThreadSocket:
         except CommandError as error:
             await self._send(to_json(failure(None, error)))
             return
+        self._commanded_at = asyncio.get_running_loop().time()
         match command.method:
             case "subscription.subscribe" | "subscription.reconnect":
                 await self._subscribe(command)
@@ -81,40 +102,72 @@ class ThreadSocket:
         except DeerFlowError as error:
             await self._send(to_json(failure(command.id, error)))
             return
-        subscription = new_id()
-        await self._answer(command, {"subscription_id": subscription, "replayed_events": 0})
-        # Counted after the answer: what went out before it, the client could not yet give to this one.
-        follow = self._deliver(wanted, answered_at=self._sent_count)
-        self._subscriptions[subscription] = asyncio.create_task(follow)
+        begins = await first_seq(self._house, self._thread_id, self._user, wanted.since)
+        name = new_id()
+        async with self._turn:
+            await self._answer(command, {"subscription_id": name, "replayed_events": 0})
+            asked = replace(wanted, since=begins)
+            self._subscriptions[name] = _Subscription(asked, answered_at=self._sent_count)
+            await self._restart_pump()
 
     async def _unsubscribe(self, command: Command) -> None:
         name = str(command.params.get("subscription_id"))
-        task = self._subscriptions.pop(name, None)
-        if task is None:
+        if self._subscriptions.pop(name, None) is None:
             error = CommandError("no_such_subscription", f"Unknown subscription: {name[:80]}")
             await self._send(to_json(failure(command.id, error)))
             return
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-        await self._answer(command, {})
+        async with self._turn:
+            await self._answer(command, {})
+            await self._restart_pump()
 
-    async def _deliver(self, wanted: EventFilter, *, answered_at: int) -> None:
+    async def _restart_pump(self) -> None:
+        """Go through the events again for all subscriptions; nobody gets one twice by it."""
+        await self._stop_pump()
+        if self._subscriptions:
+            self._pump = asyncio.create_task(self._deliver())
+
+    async def _stop_pump(self) -> None:
+        if self._pump is not None:
+            self._pump.cancel()
+            await asyncio.gather(self._pump, return_exceptions=True)
+            self._pump = None
+
+    async def _deliver(self) -> None:
         with contextlib.suppress(WebSocketDisconnect, RuntimeError):  # the client is gone: serve() sees it
             try:
-                await self._follow(wanted, answered_at)
+                await self._follow()
             except DeerFlowError as error:
                 await self._send(to_json(failure(None, error)))
 
-    async def _follow(self, wanted: EventFilter, answered_at: int) -> None:
+    async def _follow(self) -> None:
+        subscriptions = list(self._subscriptions.values())
+        union = EventFilter(
+            channels=frozenset().union(*(each.wanted.channels for each in subscriptions)),
+            since=min(each.wanted.since or 0 for each in subscriptions),
+        )
         feed = ThreadFeed(self._house, self._arrivals, self._thread_id, self._user)
-        async with aclosing(feed.follow(wanted)) as batches:
+        async with aclosing(feed.follow(union)) as batches:
             async for batch in batches:
-                for event in batch:
-                    # What happens now goes out once, however many subscriptions want it; what went out
-                    # before this one was answered goes out again.
-                    if self._sent.get(event.id, -1) < answered_at:
-                        self._remember(event.id, event.seq)
-                        await self._send(event.json())
+                if any(event.ends_run for event in batch):
+                    await self._wait_for_company()
+                async with self._turn:
+                    for event in batch:
+                        if self._is_due(event, subscriptions):
+                            self._remember(event.id, event.seq)
+                            await self._send(event.json())
+
+    async def _wait_for_company(self) -> None:
+        rest = self._commanded_at + _COMPANY_SECONDS - asyncio.get_running_loop().time()
+        await asyncio.sleep(rest)
+
+    def _is_due(self, event: ProtocolEvent, subscriptions: list[_Subscription]) -> bool:
+        """Tell whether some subscription wants the event and cannot have got it.
+
+        What happens now goes out once, however many want it; what went out before one of them was
+        answered goes out again.
+        """
+        sent_at = self._sent.get(event.id, -1)
+        return any(sent_at < each.answered_at and each.wants(event) for each in subscriptions)
 
     def _remember(self, event_id: str, seq: int) -> None:
         self._sent[event_id] = self._sent_count
