@@ -20,6 +20,7 @@ from deerflow.observability.watch import Watch
 from deerflow.runtime import Crew, RunManager, StreamBridge, ThreadStates, Worker
 from deerflow.runtime.answers import fit_answer
 from deerflow.runtime.copying import copy_thread
+from deerflow.runtime.housekeeping import Housekeeping
 from deerflow.sandbox import (
     SandboxProvider,
     SelfTest,
@@ -88,6 +89,9 @@ class DeerFlow:
             grace_seconds=rooms.loaded.settings.run_ownership.grace_seconds,
             after_run=self._after_run,
         )
+        self.housekeeping = Housekeeping(
+            retention=storage.retention, settings=lambda: self._source.current().settings.runs
+        )
         self.custom_agents = CustomAgents(paths)
         self.state = ThreadStates(StateReader(storage.checkpoints))
 
@@ -114,7 +118,9 @@ class DeerFlow:
             paths = loaded.paths
             watch = await stack.enter_async_context(open_watch(loaded))
             paths = replace(paths, users_root=choose_users_root(paths, loaded.settings.sandbox))
-            storage = await stack.enter_async_context(open_storage(loaded.settings.database, paths))
+            lease_seconds = loaded.settings.run_ownership.lease_seconds
+            opening = open_storage(loaded.settings.database, paths, lease_seconds=lease_seconds)
+            storage = await stack.enter_async_context(opening)
             owner = OwnerLock(paths.data / "owners")
             stack.callback(owner.close)
             owner.clean_up()
@@ -135,6 +141,8 @@ class DeerFlow:
             )
             stack.push_async_callback(deerflow._close)
             deerflow.runs.tend(take_over=takes_over)
+            if takes_over:
+                deerflow.housekeeping.start()
             testing = asyncio.create_task(deerflow._test_sandbox())
             stack.callback(testing.cancel)
             yield deerflow
@@ -268,6 +276,7 @@ class DeerFlow:
         return Crew(rooms.loaded.settings, agent, self._sandboxes, self._executor.finish)
 
     async def _after_run(self, run: RunRecord) -> None:
+        await self.housekeeping.tidy_after(run)
         if run.request.deletes_thread:
             await asyncio.sleep(_LINGER_SECONDS)
             await self.delete_thread(run.thread_id, run.user_id)
@@ -278,6 +287,7 @@ class DeerFlow:
             logger.warning("sandbox %s cannot run commands: %s", self._tier, tested.reason)
 
     async def _close(self) -> None:
+        await self.housekeeping.aclose()
         await self.runs.aclose()
         for rooms in (*self._outdated, self._rooms):
             await rooms.models.aclose()

@@ -55,11 +55,15 @@ class StreamBridgeContract:
 
     @pytest.fixture
     def bridge(self, storage: Storage) -> StreamBridge:
-        return StreamBridge(events=storage.events, runs=storage.runs, flush_seconds=0.01)
+        return StreamBridge(
+            events=storage.events, runs=storage.runs, signals=storage.signals, flush_seconds=0.01
+        )
 
     @pytest.fixture
     def other_bridge(self, elsewhere: Storage) -> StreamBridge:
-        return StreamBridge(events=elsewhere.events, runs=elsewhere.runs, flush_seconds=0.01)
+        return StreamBridge(
+            events=elsewhere.events, runs=elsewhere.runs, signals=elsewhere.signals, flush_seconds=0.01
+        )
 
     @pytest.fixture
     async def finished(self, bridge: StreamBridge, storage: Storage) -> list[StreamEvent]:
@@ -264,7 +268,7 @@ class StreamBridgeContract:
 
         after = await storage.events.digests("t1")
         assert len(after) == len(before) + 1
-        again = StreamBridge(events=storage.events, runs=storage.runs)
+        again = StreamBridge(events=storage.events, runs=storage.runs, signals=storage.signals)
         assert b"What is it?" in (await read(again.subscribe(run.id)))[0].data
 
     async def test_a_forgotten_thread_begins_anew(

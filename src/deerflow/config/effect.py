@@ -44,8 +44,6 @@ WAITING = frozenset(
         "models[].pricing",
         "plugins",
         "run_events",
-        "run_ownership.lease_seconds",
-        "runs.retention_days",
         "sandbox.ownership",
         "scheduler",
         "skill_evolution",

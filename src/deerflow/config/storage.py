@@ -69,6 +69,12 @@ class RunSettings(Section):
     retention_days: float | None = Field(
         None, gt=0, description="Days that the events of an ended run are kept; absent: for good."
     )
+    checkpoints_kept: int | None = Field(
+        None,
+        ge=1,
+        description="How many of its newest checkpoints a thread keeps at the end of a run; those before "
+        "cannot be gone back to. Absent: all.",
+    )
 
 
 class RunEventsSettings(Section):
@@ -85,7 +91,7 @@ class RunOwnershipSettings(Section):
     """How long a worker owns a run without a sign of life."""
 
     lease_seconds: float = Field(
-        30, ge=5, description="Seconds after which a silent worker's run is taken over."
+        30, ge=1, description="Seconds after which a silent worker's run is taken over."
     )
     grace_seconds: float = Field(10, ge=0, description="Seconds given to a worker that is being stopped.")
 

@@ -21,6 +21,7 @@ logger = logging.getLogger(__name__)
 AfterRun = Callable[[RunRecord], Awaitable[None]]
 LOOK_SECONDS = 1.0
 """The time between two looks for runs that nobody works on."""
+_ANY_NUMBER = 1000
 
 
 class RunManager:
@@ -161,10 +162,19 @@ class RunManager:
     def tend(self, *, take_over: bool) -> None:
         """Start looking after runs: wishes to stop, heartbeats and (for servers) runs of dead owners."""
         self._takes_over = take_over
+        if self._active.capacity == 0:
+            return  # nothing runs here, and others take up what nobody works on
+        self._tender.keep()
         if not take_over:
             self._grace_seconds = 0  # a one-off job that is told to end does not keep its caller waiting
-        look = self._claims.take_orphans if take_over else self._look_after_own
-        self._tender.start(look, look_seconds=LOOK_SECONDS)
+            self._tender.look(self._look_after_own, seconds=LOOK_SECONDS)
+            return
+        self._tender.look(self._claims.take_orphans, seconds=LOOK_SECONDS)
+        if (jobs := self._storage.jobs) is not None:
+            concurrency = self._active.capacity or _ANY_NUMBER
+            self._tender.look(
+                lambda: jobs.follow(self._claims.serve, concurrency=concurrency), seconds=LOOK_SECONDS
+            )
 
     async def aclose(self) -> None:
         """Let go of everything: runs in progress stop at their next step, and the next process goes on.
@@ -196,8 +206,8 @@ class RunManager:
     async def _follow_up(self, run: RunRecord) -> None:
         if self._active.capacity is None:
             await self._claims.take_next(run.thread_id)
-        else:
-            await self._claims.take_orphans()  # with little room, whoever waits longest comes first
+        elif self._storage.jobs is None:  # a job brings whoever waits longest; without jobs, a look does
+            await self._claims.take_orphans()
         if self._after_run is not None:
             ended = await self.get(run.id)
             if ended.status.is_terminal:

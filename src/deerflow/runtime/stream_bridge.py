@@ -1,16 +1,19 @@
 """Where events go and come from: one log per run, read live or from the database alike."""
 
-import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import aclosing
 
 from deerflow.domain import END, RunRecord, StreamEvent
 from deerflow.runtime.run_log import CRASH_GAP, RunLog
-from deerflow.storage.base import EventLog, LogBatch, LogEntry, RunStore
-from deerflow.storage.fragments import references, render
+from deerflow.runtime.stored_log import StoredLog
+from deerflow.storage.base import EventLog, LogBatch, RunStore
+from deerflow.storage.signals import Signals
 
 _MOST_THREADS = 512
-_POLL_SECONDS = (0.05, 0.1, 0.2, 0.4)
+
+Batches = AsyncGenerator[list[StreamEvent] | None, None]
+"""Events as they come, an empty batch as a sign of life, None when nothing more will come."""
 
 
 class StreamBridge:
@@ -21,11 +24,12 @@ class StreamBridge:
         *,
         events: EventLog,
         runs: RunStore,
+        signals: Signals,
         flush_seconds: float = 0.05,
         heartbeat_seconds: float = 15,
     ) -> None:
         self._events = events
-        self._runs = runs
+        self._stored = StoredLog(events=events, runs=runs, signals=signals)
         self._flush_seconds = flush_seconds
         self._heartbeat_seconds = heartbeat_seconds
         self._live: dict[str, RunLog] = {}
@@ -51,11 +55,18 @@ class StreamBridge:
         if run.attempt > 1:
             last = await self._events.last_seq(run.id)
             first_seq = last + 1 + CRASH_GAP
-        digests = self._digests.pop(run.thread_id, None)
-        if digests is None or run.attempt > 1:
-            digests = await self._events.digests(run.thread_id)
+        digests = await self._digests_of(run.thread_id)
         log.begin(attempt=run.attempt, first_seq=first_seq, digests=digests)
         self._live[run.id] = log
+
+    async def _digests_of(self, thread_id: str) -> Mapping[bytes, int]:
+        """Return the thread's fragments: those of its last run here, unless others added or deleted some."""
+        known = self._digests.pop(thread_id, None)
+        if known is not None:
+            newest = await self._events.newest_fragment(thread_id)
+            if newest == max(known.values(), default=-1):
+                return known
+        return await self._events.digests(thread_id)
 
     async def publish_end(self, log: RunLog, settle: Callable[[LogBatch], Awaitable[object]]) -> None:
         """End a run's log together with the run; from here on it is read from the database."""
@@ -90,18 +101,19 @@ class StreamBridge:
             if log is not None and log.holds_from(seq):
                 source = self._follow(log, seq, heartbeat)
             else:
-                source = self._read(run_id, seq, heartbeat)
-            async for batch in source:
-                if batch is None:
-                    is_over = True
-                    break
-                yield batch
-                if batch:
-                    seq, is_over = batch[-1].seq, batch[-1].kind == END
+                source = self._stored.follow(
+                    run_id, seq, heartbeat_seconds=heartbeat, is_live=self._is_live_from
+                )
+            async with aclosing(source):
+                async for batch in source:
+                    if batch is None:
+                        is_over = True
+                        break
+                    yield batch
+                    if batch:
+                        seq, is_over = batch[-1].seq, batch[-1].kind == END
 
-    async def _follow(
-        self, log: RunLog, seq: int, heartbeat: float
-    ) -> AsyncIterator[list[StreamEvent] | None]:
+    async def _follow(self, log: RunLog, seq: int, heartbeat: float) -> Batches:
         while True:
             batch = log.after(seq)
             if batch:
@@ -114,49 +126,6 @@ class StreamBridge:
                 if seq + 1 >= log.next_seq and not log.is_closed:
                     yield []
 
-    async def _read(self, run_id: str, seq: int, heartbeat: float) -> AsyncIterator[list[StreamEvent] | None]:
-        """Read the stored log, waiting for more while another process (or a later attempt) writes it.
-
-        Ends with None when there is nothing more to come.
-        """
-        idle, silent = 0, 0.0
-        while True:
-            run = await self._runs.get(run_id)
-            entries = await self._events.read(run_id, after_seq=seq)
-            if entries:
-                idle, silent = 0, 0.0
-                yield await self._rendered(run.thread_id, entries)
-                seq = entries[-1].seq
-            elif run.status.is_terminal:
-                last = await self._events.last_seq(run_id)
-                if seq > last >= 0:
-                    seq = -1
-                    continue
-                yield [_missing_end(run)] if last < 0 else None
-                return
-            elif self._is_live_from(run_id, seq):
-                return
-            else:
-                pause = _POLL_SECONDS[min(idle, len(_POLL_SECONDS) - 1)]
-                await asyncio.sleep(pause)
-                idle, silent = idle + 1, silent + pause
-                if silent >= heartbeat:
-                    silent = 0.0
-                    yield []
-
     def _is_live_from(self, run_id: str, seq: int) -> bool:
         log = self._live.get(run_id)
         return log is not None and log.holds_from(seq)
-
-    async def _rendered(self, thread_id: str, entries: list[LogEntry]) -> list[StreamEvent]:
-        needed = {number for entry in entries for number in references(entry.body)}
-        fragments = await self._events.fragments(thread_id, sorted(needed)) if needed else {}
-        return [
-            StreamEvent(entry.seq, entry.unix_ms, entry.kind, render(entry.body, fragments))
-            for entry in entries
-        ]
-
-
-def _missing_end(run: RunRecord) -> StreamEvent:
-    """Make up the end of a run whose log is gone."""
-    return StreamEvent(0, int(run.updated_at.timestamp() * 1000), END, b"null")

@@ -9,8 +9,11 @@ from deerflow.runtime.claims import Claims
 from deerflow.runtime.handle import Stop
 from deerflow.storage.base import Storage
 from deerflow.storage.owners import OwnerLock
+from deerflow.storage.signals import owner_topic
 
 logger = logging.getLogger(__name__)
+
+_LISTEN_SECONDS = 3600
 
 
 class Tender:
@@ -30,22 +33,28 @@ class Tender:
         self._owner = owner
         self._beat_seconds = beat_seconds
         self._strays: dict[str, int] = {}
-        self._beating: asyncio.Task[None] | None = None
+        self._keeping: list[asyncio.Task[None]] = []
         self._looking: list[asyncio.Task[None]] = []
 
-    def start(self, look: Callable[[], Awaitable[object]], *, look_seconds: float) -> None:
-        """Begin: signs of life for what runs here, and `look` for what else there is to do."""
-        self._beating = asyncio.create_task(_repeat(self.beat, self._beat_seconds))
-        self._looking.append(asyncio.create_task(_repeat(look, look_seconds)))
+    def keep(self) -> None:
+        """Begin to look after what runs here: signs of life, and wishes to stop."""
+        self._keeping = [
+            asyncio.create_task(_repeat(self.beat, self._beat_seconds)),
+            asyncio.create_task(_repeat(self._listen, self._beat_seconds)),
+        ]
+
+    def look(self, look: Callable[[], Awaitable[object]], *, seconds: float) -> None:
+        """Begin to look for more to do, again and again."""
+        self._looking.append(asyncio.create_task(_repeat(look, seconds)))
 
     async def rest(self) -> None:
-        """Look for nothing new any more; what runs here still gets its signs of life."""
+        """Look for nothing new any more; what runs here is still looked after."""
         await _end(self._looking)
 
     async def aclose(self) -> None:
         """Stop altogether."""
         await self.rest()
-        await _end([self._beating] if self._beating is not None else [])
+        await _end(self._keeping)
 
     async def beat(self) -> None:
         """Move the leases of this process's runs on, and set right what does not fit."""
@@ -60,6 +69,13 @@ class Tender:
     async def obey(self) -> None:
         """Stop the runs of this process that somebody wants stopped."""
         self._active.obey(await self._storage.runs.cancel_requests(self._owner.id))
+
+    async def _listen(self) -> None:
+        """Hear of wishes to stop as soon as they are stored, wherever they come from."""
+        with self._storage.signals.watch(owner_topic(self._owner.id)) as wishes:
+            while True:
+                if await wishes.wait(_LISTEN_SECONDS):
+                    await self.obey()
 
     async def _take_up_strays(self, owned: dict[str, int]) -> None:
         """Drive what belongs to this process and is not driven, such as a run whose end could not be stored.

@@ -12,6 +12,7 @@ from deerflow.storage.owners import LEASE_SECONDS
 from deerflow.storage.sql.assistants import SqlAssistantStore
 from deerflow.storage.sql.effects import SqlEffectLog
 from deerflow.storage.sql.events import SqlEventLog
+from deerflow.storage.sql.retention import SqlRetention
 from deerflow.storage.sql.runs import SqlRunStore
 from deerflow.storage.sql.saver import SqlSaver
 from deerflow.storage.sql.store import SqlStore
@@ -29,6 +30,7 @@ async def open_storage(
         lease_seconds: How long a run stays its owner's without a heartbeat.
     """
     engine = await _open_engine(settings, paths)
+    checkpoints = SqlSaver(engine)
     try:
         yield Storage(
             threads=SqlThreadStore(engine),
@@ -36,9 +38,10 @@ async def open_storage(
             events=SqlEventLog(engine),
             effects=SqlEffectLog(engine),
             assistants=SqlAssistantStore(engine),
-            checkpoints=SqlSaver(engine),
+            checkpoints=checkpoints,
             store=SqlStore(engine),
             signals=engine.signals,
+            retention=SqlRetention(engine, checkpoints.serde),
         )
     finally:
         await engine.aclose()

@@ -50,6 +50,10 @@ class FragileEvents(EventLog):
         return await self.inner.last_seq(run_id)
 
     @override
+    async def newest_fragment(self, thread_id: str) -> int:
+        return await self.inner.newest_fragment(thread_id)
+
+    @override
     async def digests(self, thread_id: str) -> dict[bytes, int]:
         return await self.inner.digests(thread_id)
 

@@ -1,0 +1,67 @@
+"""Deletes what runs left and nobody wants kept any longer, as the settings of the moment say."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+from deerflow.config import RunSettings
+from deerflow.domain import RunRecord
+from deerflow.errors import DeerFlowError
+from deerflow.storage.base import Retention
+
+logger = logging.getLogger(__name__)
+
+_ROUND_SECONDS = 3600
+_BATCH = 50
+_PAUSE_SECONDS = 0.05
+"""Between batches: those who write for a run come first."""
+
+
+class Housekeeping:
+    """Makes its rounds once an hour, and tidies up behind each run."""
+
+    def __init__(self, *, retention: Retention, settings: Callable[[], RunSettings]) -> None:
+        self._retention = retention
+        self._settings = settings
+        self._rounds: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Make a round now, and the next ones by the hour."""
+        self._rounds = asyncio.create_task(self._make_rounds())
+
+    async def aclose(self) -> None:
+        """Stop, wherever it is at."""
+        if self._rounds is not None:
+            self._rounds.cancel()
+            await asyncio.gather(self._rounds, return_exceptions=True)
+
+    async def make_round(self, *, now: datetime | None = None) -> int:
+        """Delete the events of runs that ended too long ago; return how many runs that were."""
+        days = self._settings().retention_days
+        if days is None:
+            return 0
+        before = (now or datetime.now(UTC)) - timedelta(days=days)
+        total = 0
+        while dropped := await self._retention.drop_events(ended_before=before, limit=_BATCH):
+            total += dropped
+            await asyncio.sleep(_PAUSE_SECONDS)
+        if total:
+            logger.info(
+                "events of %s runs were deleted: they ended more than %s days ago", total, f"{days:g}"
+            )
+        return total
+
+    async def tidy_after(self, run: RunRecord) -> None:
+        """Delete the oldest checkpoints of a thread that has more than the settings allow."""
+        keep = self._settings().checkpoints_kept
+        if keep is not None:
+            await self._retention.drop_checkpoints(run.thread_id, keep=keep)
+
+    async def _make_rounds(self) -> None:
+        while True:
+            try:
+                await self.make_round()
+            except DeerFlowError as error:
+                logger.warning("old events could not be deleted, trying again in an hour: %s", error)
+            await asyncio.sleep(_ROUND_SECONDS)

@@ -1,0 +1,98 @@
+"""Reads a run's log from the database, waiting for more while somebody else writes it."""
+
+import time
+from collections.abc import AsyncGenerator, Callable
+
+from deerflow.domain import END, RunRecord, StreamEvent
+from deerflow.runtime.serialization import to_json
+from deerflow.storage.base import EventLog, LogEntry, RunStore
+from deerflow.storage.fragments import references, render
+from deerflow.storage.signals import Signals, run_topic
+
+_POLL_SECONDS = (0.05, 0.1, 0.2, 0.4)
+"""How long to wait between looks when nobody would tell of something new."""
+_CALM_SECONDS = (0.5, 1.0, 2.0, 5.0)
+"""How long to wait when a signal would tell."""
+_SMALL_BYTES = 4096
+_MOST_SMALL = 256
+
+
+class StoredLog:
+    """The stored logs of all runs, for readers of runs that other processes drive or that have ended."""
+
+    def __init__(self, *, events: EventLog, runs: RunStore, signals: Signals) -> None:
+        self._events = events
+        self._runs = runs
+        self._signals = signals
+
+    async def follow(
+        self,
+        run_id: str,
+        seq: int,
+        *,
+        heartbeat_seconds: float,
+        is_live: Callable[[str, int], bool],
+    ) -> AsyncGenerator[list[StreamEvent] | None, None]:
+        """Yield what is stored behind number `seq`, and what is stored next, until there is nothing more.
+
+        Ends with None when the run has ended, and without it when `is_live` says that the rest can be had
+        from memory.
+        """
+        with self._signals.watch(run_topic(run_id)) as watch:
+            thread_id = (await self._runs.get(run_id)).thread_id
+            small: dict[int, bytes] = {}
+            looks, silent = 0, 0.0
+            while True:
+                entries = await self._events.read(run_id, after_seq=seq)
+                if entries:
+                    yield await self._rendered(thread_id, entries, small)
+                    seq, looks, silent = entries[-1].seq, 0, 0.0
+                elif is_live(run_id, seq):
+                    return
+                elif (run := await self._ended(run_id)) is not None:
+                    last = await self._events.last_seq(run_id)
+                    if seq > last >= 0:
+                        seq = -1  # a number that the run never reached: its reader gets everything
+                    elif seq == last or last < 0:  # else the end was stored since the look above
+                        yield None if last >= 0 else made_up_end(run)
+                        return
+                else:
+                    began = time.monotonic()
+                    await watch.wait(min(self._pause(looks), heartbeat_seconds))
+                    looks, silent = looks + 1, silent + time.monotonic() - began
+                    if silent >= heartbeat_seconds:
+                        silent = 0.0
+                        yield []
+
+    async def _ended(self, run_id: str) -> RunRecord | None:
+        run = await self._runs.get(run_id)
+        return run if run.status.is_terminal else None
+
+    def _pause(self, looks: int) -> float:
+        pauses = _CALM_SECONDS if self._signals.is_connected else _POLL_SECONDS
+        return pauses[min(looks, len(pauses) - 1)]
+
+    async def _rendered(
+        self, thread_id: str, entries: list[LogEntry], small: dict[int, bytes]
+    ) -> list[StreamEvent]:
+        """Return entries with their fragments in place; the small ones come by again and again."""
+        needed = {number for entry in entries for number in references(entry.body)}
+        missing = sorted(needed - small.keys())
+        fragments = {**small, **(await self._events.fragments(thread_id, missing) if missing else {})}
+        small.update((number, body) for number, body in fragments.items() if len(body) <= _SMALL_BYTES)
+        while len(small) > _MOST_SMALL:
+            del small[next(iter(small))]
+        return [
+            StreamEvent(entry.seq, entry.unix_ms, entry.kind, render(entry.body, fragments))
+            for entry in entries
+        ]
+
+
+def made_up_end(run: RunRecord) -> list[StreamEvent]:
+    """Return the end of a run whose log is gone: what went wrong, if something did, and that it is over."""
+    when = int(run.updated_at.timestamp() * 1000)
+    events = []
+    if run.error is not None:
+        told = {"message": run.error, "name": run.stop_reason}
+        events.append(StreamEvent(0, when, "error", to_json(told)))
+    return [*events, StreamEvent(len(events), when, END, to_json(None))]
