@@ -2,7 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from langchain.agents import create_agent
 from langchain_core.language_models import BaseChatModel
@@ -15,6 +15,8 @@ from deerflow.agents.state import ThreadState
 from deerflow.agents.types import Agent, Middleware
 from deerflow.context import RunContext
 from deerflow.models import quiet_tracing
+
+T = TypeVar("T")
 
 
 def build_agent(
@@ -49,12 +51,12 @@ class AgentCache:
 
     def __init__(self, *, max_agents: int = 64) -> None:
         self._max_agents = max_agents
-        self._agents: OrderedDict[Hashable, tuple[tuple[object, ...], Agent]] = OrderedDict()
+        self._agents: OrderedDict[Hashable, tuple[tuple[object, ...], object]] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._agents)
 
-    def get(self, key: Hashable, *, of: Sequence[object], build: Callable[[], Agent]) -> Agent:
+    def get(self, key: Hashable, *, of: Sequence[object], build: Callable[[], T]) -> T:
         """Return the agent for `key`, built now or before.
 
         Args:
@@ -68,4 +70,4 @@ class AgentCache:
         self._agents.move_to_end(whole)
         while len(self._agents) > self._max_agents:
             self._agents.popitem(last=False)
-        return found[1]
+        return cast("T", found[1])

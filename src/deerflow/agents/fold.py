@@ -37,6 +37,14 @@ def fold(middlewares: Sequence[Middleware]) -> list[Middleware]:
     return list(_folded(middlewares))
 
 
+def fold_whole(middlewares: Sequence[Middleware]) -> Middleware | None:
+    """Return what all of them do around a model call in one; None where one needs more than a call."""
+    if tracing_is_enabled() or not all(_only_wraps(each) for each in middlewares):
+        return None
+    models = [each for each in middlewares if _overrides(each, "awrap_model_call")]
+    return _FoldedModelCalls(models=models, tools=(), number=0)
+
+
 def _folded(middlewares: Sequence[Middleware]) -> Iterator[Middleware]:
     for number, (can_fold, neighbours) in enumerate(groupby(middlewares, key=_only_wraps)):
         group = list(neighbours)

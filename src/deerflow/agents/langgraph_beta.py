@@ -8,11 +8,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from langchain_core.messages import AnyMessage, BaseMessage, RemoveMessage, convert_to_messages
+from langchain_core.runnables import RunnableConfig
 from langgraph.channels import DeltaChannel
+from langgraph.checkpoint.base import BaseCheckpointSaver, empty_checkpoint
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 
 SNAPSHOT_FREQUENCY = 50
 """Every so many updates the whole list is stored, so that a read replays at most this many writes."""
+MODEL_NODE = "model"
+"""The node of an agent's graph that asks the model."""
 
 
 def messages_channel() -> DeltaChannel[list[AnyMessage]]:
@@ -60,3 +64,15 @@ def _merge(present: list[BaseMessage], added: Sequence[BaseMessage]) -> list[Bas
                 place[message.id] = len(merged)
             merged.append(message)
     return [message for message in merged if message is not None]
+
+
+async def keep_ended(
+    saver: BaseCheckpointSaver[Any], config: RunnableConfig, messages: Sequence[AnyMessage]
+) -> None:
+    """Store a conversation that ended without a graph; a graph reads it and has nothing left to do."""
+    version = saver.get_next_version(None, None)
+    checkpoint = empty_checkpoint()
+    checkpoint["channel_values"] = {"messages": list(messages)}
+    checkpoint["channel_versions"] = {"messages": version}
+    place: RunnableConfig = {**config, "configurable": {"checkpoint_ns": "", **config["configurable"]}}
+    await saver.aput(place, checkpoint, {"source": "update", "step": 0, "parents": {}}, {"messages": version})

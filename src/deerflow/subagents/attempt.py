@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -12,7 +13,8 @@ from langgraph.errors import GraphRecursionError
 
 from deerflow.domain import new_id
 from deerflow.errors import DeerFlowError
-from deerflow.observability.logs import TRACE_ID
+from deerflow.observability.logs import mark_logs
+from deerflow.observability.watch import Watch
 from deerflow.subagents.condense import clip_to, condense, estimate_tokens, is_too_long, keep_whole
 from deerflow.subagents.config import SubagentResult, SubagentStatus
 from deerflow.subagents.drive import Drive, End
@@ -43,7 +45,11 @@ class Attempt:
             parent_task_id=task.context.task_id,
             is_background=task.is_background,
         )
-        self._drive = Drive(task, trace_id=self.result.trace_id, on_message=self._tell)
+        # Here, since the task runs in a context of its own, which knows nothing of who started it.
+        self._started_at = task.context.watch.here()
+        self._drive = Drive(
+            task, trace_id=self.result.trace_id, on_message=self._tell, started_at=self._started_at
+        )
         remember(self.result)
 
     @property
@@ -55,10 +61,34 @@ class Attempt:
         """What the sub-agent is to be told before its next step."""
         return self._drive.inbox
 
+    @property
+    def is_stored(self) -> bool:
+        """Whether the end of the task is in its checkpoints."""
+        return self._drive.is_stored
+
+    async def keep(self) -> None:
+        """Store the end of the task; its result is known by now and stands in any case."""
+        try:
+            await self._drive.keep()
+        except DeerFlowError as error:
+            logger.warning("task %s: its end could not be stored: %s", self.result.task_id, error)
+
     async def run(self, gate: FairGate) -> None:
         """Wait for a place, then drive the agent until it is done, asks, or a limit is reached."""
-        TRACE_ID.set(self.result.trace_id)
-        async with gate.place(self.task.holder) as self.place:
+        context = self.task.context
+        ids = {"run_id": context.run_id, "thread_id": context.thread_id, "task_id": self.task.task_id}
+        mark_logs(trace_id=self.result.trace_id, **ids)
+        watched = context.watch.task(self.task.config.name, task_id=self.task.task_id, below=self._started_at)
+        with watched as seen:
+            await self._run(gate, context.watch)
+            is_asking = self.result.question is not None
+            seen.outcome = "asked" if is_asking else str(self.result.status)
+
+    async def _run(self, gate: FairGate, watch: Watch) -> None:
+        async with AsyncExitStack() as stack:
+            with watch.queueing():
+                self.place = await stack.enter_async_context(gate.place(self.task.holder))
+            stack.enter_context(watch.working())
             self._set(SubagentStatus.RUNNING, started_at=datetime.now(UTC))
             logger.debug("task %s started", self.result.task_id, extra=self._trace)
             self._publish(

@@ -10,12 +10,14 @@ from langchain_core.tools import BaseTool
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.store.base import BaseStore
 
-from deerflow.agents import Agent, AgentCache, Middleware, build_agent
+from deerflow.agents import AgentCache, Middleware, build_agent
+from deerflow.agents.opening import Opening
 from deerflow.agents.prompts import join_parts, skills_section
 from deerflow.domain import RunOptions
 from deerflow.models import ModelFactory
 from deerflow.skills import Skill, Skills
 from deerflow.subagents.config import INHERIT, NEVER_FOR_SUBAGENTS, TASK, SubagentConfig
+from deerflow.subagents.task import TaskAgent
 
 logger = logging.getLogger(__name__)
 
@@ -41,8 +43,8 @@ class SubagentBuilder:
     checkpointer: BaseCheckpointSaver[Any] | None = None
     store: BaseStore | None = None
 
-    def agent(self, config: SubagentConfig, options: RunOptions, *, may_delegate: bool = False) -> Agent:
-        """Return the compiled agent of a type for a run with these options."""
+    def agent(self, config: SubagentConfig, options: RunOptions, *, may_delegate: bool = False) -> TaskAgent:
+        """Return the agent of a type for a run with these options."""
         skills = self._skills(config)
         # Limits on turns and time are the executor's business and need no agent of their own.
         look = (config.name, config.system_prompt, config.tools, config.disallowed_tools)
@@ -63,17 +65,23 @@ class SubagentBuilder:
 
     def _build(
         self, config: SubagentConfig, options: RunOptions, skills: tuple[Skill, ...], *, may_delegate: bool
-    ) -> Agent:
-        tools = self.outfit.tools(self.model_name(config, options), may_delegate=may_delegate)
-        return build_agent(
-            self.model(config, options),
+    ) -> TaskAgent:
+        offered = self.outfit.tools(self.model_name(config, options), may_delegate=may_delegate)
+        model = self.model(config, options)
+        prompt = join_parts([config.system_prompt.strip(), skills_section(skills)])
+        tools = allowed_tools(config, offered, may_delegate=may_delegate)
+        chain = self.outfit.middlewares(options, may_delegate=may_delegate)
+        graph = build_agent(
+            model,
             name=config.name,
-            system_prompt=join_parts([config.system_prompt.strip(), skills_section(skills)]),
-            tools=allowed_tools(config, tools, may_delegate=may_delegate),
-            middlewares=self.outfit.middlewares(options, may_delegate=may_delegate),
+            system_prompt=prompt,
+            tools=tools,
+            middlewares=chain,
             checkpointer=self.checkpointer,
             store=self.store,
         )
+        opening = Opening.of(model, system_prompt=prompt, tools=tools, middlewares=chain, store=self.store)
+        return TaskAgent(graph, opening)
 
     def _model_key(self, config: SubagentConfig, options: RunOptions) -> tuple[str | None, bool, str | None]:
         name = options.model_name if config.model == INHERIT else config.model

@@ -4,7 +4,7 @@ A task is an agent on a checkpoint thread of its own, `{thread}/{task}`. When th
 agent's call is made again and the task goes on from its last checkpoint; a finished one answers at once.
 """
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any, cast
@@ -14,8 +14,12 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 from langgraph.types import Command, Interrupt
 
+from deerflow.agents.langgraph_beta import MODEL_NODE, keep_ended
+from deerflow.agents.opening import Opening
 from deerflow.config.tokens import TokenBudgetSettings
+from deerflow.context import RunContext
 from deerflow.domain import new_id
+from deerflow.observability.watch import Where
 from deerflow.subagents.config import Question, StopReason, SubagentStatus
 from deerflow.subagents.progress import Progress
 from deerflow.subagents.task import SubagentTask
@@ -43,14 +47,22 @@ class Drive:
     """One trip of a task's agent."""
 
     def __init__(
-        self, task: SubagentTask, *, trace_id: str, on_message: Callable[[AnyMessage], None]
+        self,
+        task: SubagentTask,
+        *,
+        trace_id: str,
+        on_message: Callable[[AnyMessage], None],
+        started_at: Where | None = None,
     ) -> None:
+        """Make ready; `started_at` is the place in all traces below which the trip belongs."""
         self._task = task
+        self._started_at = started_at
         self._trace_id = trace_id
         self._on_message = on_message
         self._answers = 0
         self._asked: tuple[Interrupt, ...] = ()
         self._is_warned = False
+        self._unstored: Sequence[AnyMessage] = ()
         self.progress = Progress()
         self.inbox: list[str] = []
         """What the sub-agent is to be told before its next step."""
@@ -60,21 +72,54 @@ class Drive:
         """How many questions of the task people have answered."""
         return self._answers
 
+    @property
+    def is_stored(self) -> bool:
+        """Whether a later attempt at the task would find where this one stopped."""
+        return not self._unstored
+
+    async def keep(self) -> None:
+        """Store an end that came without the graph: a task whose result gets lost answers from here."""
+        saver = self._task.agent.graph.checkpointer
+        if isinstance(saver, BaseCheckpointSaver):
+            await keep_ended(saver, self._config(), self._unstored)
+        self._unstored = ()
+
     async def run(self) -> End:
         """Go to the end of the work, or to a limit, or to a question."""
-        values: Any = {"messages": [HumanMessage(self._task.prompt, id=new_id())]}
         saved = await self._saved()
         if saved is not None:
-            head = await self._task.agent.aget_state(self._config())
-            self.progress = Progress(head.values.get("messages", ()))
-            self._answers = _answers(saved)
-            self._asked = head.interrupts
-            if self._asked and self._task.resume is None:
-                return self._question()
-            if not head.next:
-                return self.ended(None)
-            values = self._resumed()
-        return await self._stream(values)
+            return await self._go_on(saved)
+        question = HumanMessage(self._task.prompt, id=new_id())
+        if self._task.agent.opening is None:
+            return await self._stream({"messages": [question]})
+        return await self._open(self._task.agent.opening, question)
+
+    async def _open(self, opening: Opening, question: HumanMessage) -> End:
+        """Get the first answer without the graph; only one that asks for tools needs it.
+
+        Until then nothing is stored: what the task was asked is in the conversation of its parent.
+        """
+        config = self._config()
+        written = await opening.answer(
+            [question], context=self._inside, config=config, hear=self.progress.hear
+        )
+        messages = written["messages"] = [question, *written["messages"]]
+        self._take_up(messages)
+        if self.progress.wants_tools:
+            await self._task.agent.graph.aupdate_state(config, written, as_node=MODEL_NODE)
+            capped = self._limit_reached()
+            return await self._stream(None) if capped is None else self.ended(capped)
+        self._unstored = messages
+        return self.ended(None)
+
+    async def _go_on(self, saved: CheckpointTuple) -> End:
+        head = await self._task.agent.graph.aget_state(self._config())
+        self.progress = Progress(head.values.get("messages", ()))
+        self._answers = _answers(saved)
+        self._asked = head.interrupts
+        if self._asked and self._task.resume is None:
+            return self._question()
+        return await self._stream(self._resumed()) if head.next else self.ended(None)
 
     def ended(self, capped: StopReason | None) -> End:
         """Return how a trip ended that was stopped by a limit, or by nothing."""
@@ -89,14 +134,10 @@ class Drive:
         return End(status, f"stopped at its limit of {limit}", capped)
 
     async def _stream(self, values: Any) -> End:
-        task = self._task
-        inside = replace(
-            task.context, task_id=task.task_id, depth=task.context.depth + 1, trace_id=self._trace_id
-        )
-        stream = task.agent.astream(
+        stream = self._task.agent.graph.astream(
             values,
             self._config(),
-            context=inside,
+            context=self._inside,
             stream_mode=["updates", "messages"],  # with tokens, a cut answer is kept as far as it went
         )
         capped: StopReason | None = None
@@ -117,9 +158,18 @@ class Drive:
                 self.progress.hear(message.text)
             return
         self._asked += tuple(chunk.get("__interrupt__", ()))
-        for message in _written(chunk):
+        self._take_up(_written(chunk))
+
+    def _take_up(self, messages: Iterable[AnyMessage]) -> None:
+        for message in messages:
             if self.progress.add(message):
                 self._on_message(message)
+
+    @property
+    def _inside(self) -> RunContext:
+        """What the sub-agent and its tools carry."""
+        outside = self._task.context
+        return replace(outside, task_id=self._task.task_id, depth=outside.depth + 1, trace_id=self._trace_id)
 
     def _limit_reached(self) -> StopReason | None:
         if not self.progress.wants_tools:
@@ -154,11 +204,14 @@ class Drive:
 
     async def _saved(self) -> CheckpointTuple | None:
         """Return where an earlier attempt at the task stopped; None when there was none."""
-        saver = self._task.agent.checkpointer
+        saver = self._task.agent.graph.checkpointer
         return await saver.aget_tuple(self._config()) if isinstance(saver, BaseCheckpointSaver) else None
 
     def _config(self) -> RunnableConfig:
-        return self._task.run_config(trace_id=self._trace_id, answers=self._answers)
+        config = self._task.run_config(trace_id=self._trace_id, answers=self._answers)
+        if self._started_at is not None and self._started_at.callbacks is not None:
+            config["callbacks"] = self._started_at.callbacks
+        return config
 
 
 def spent_share(usage: dict[str, int] | None, budget: TokenBudgetSettings) -> float:

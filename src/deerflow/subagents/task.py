@@ -7,6 +7,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import RunnableConfig
 
 from deerflow.agents import Agent
+from deerflow.agents.opening import Opening
 from deerflow.context import RunContext
 from deerflow.subagents.config import SubagentConfig
 from deerflow.subagents.gate import Holder
@@ -22,6 +23,15 @@ class Resume:
     answer: object
 
 
+@dataclass(frozen=True, eq=False, slots=True)
+class TaskAgent:
+    """The agent behind a type of sub-agent, ready for any number of tasks."""
+
+    graph: Agent
+    opening: Opening | None = None
+    """Gives the first answer without the graph; None where the graph is needed from the start."""
+
+
 @dataclass(frozen=True, slots=True)
 class SubagentTask:
     """One piece of delegated work, with the agent that does it."""
@@ -34,7 +44,7 @@ class SubagentTask:
     description: str
     prompt: str
     model_name: str | None
-    agent: Agent
+    agent: TaskAgent
     context: RunContext
     """That of the agent which delegates."""
     model: Callable[[], BaseChatModel] | None = None
