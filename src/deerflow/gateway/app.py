@@ -13,7 +13,6 @@ from deerflow.gateway.errors import handle_errors
 from deerflow.gateway.guard import LocalGuard
 from deerflow.gateway.limits import BodyLimit
 from deerflow.gateway.page import serve_page
-from deerflow.gateway.protocol.feed import Arrivals
 from deerflow.gateway.routers import (
     about,
     agents,
@@ -68,7 +67,6 @@ def create_app(
         redoc_url="/redoc" if options.has_docs else None,
         openapi_url="/openapi.json" if options.has_docs else None,
     )
-    app.state.arrivals = Arrivals()
     _add_routes(app)
     handle_errors(app)
     serve_page(app)

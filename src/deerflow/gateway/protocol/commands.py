@@ -11,7 +11,7 @@ from deerflow.domain import LEAD_AGENT, MultitaskStrategy, RunRequest, is_thread
 from deerflow.errors import DeerFlowError, InvalidInputError, NotFoundError
 from deerflow.gateway.errors import STATUS
 from deerflow.gateway.protocol.events import run_base
-from deerflow.gateway.protocol.feed import Arrivals, oldest_open
+from deerflow.gateway.protocol.feed import oldest_open
 from deerflow.gateway.protocol.filters import parse_filter
 from deerflow.gateway.wire import RunCreate
 
@@ -64,9 +64,8 @@ def failure(command_id: Any, error: DeerFlowError) -> Json:
 class Commander:
     """Carries out the commands for one thread."""
 
-    def __init__(self, house: DeerFlow, arrivals: Arrivals, thread_id: str, user: str) -> None:
+    def __init__(self, house: DeerFlow, thread_id: str, user: str) -> None:
         self._house = house
-        self._arrivals = arrivals
         self._thread_id = thread_id
         self._user = user
 
@@ -169,7 +168,6 @@ class Commander:
     async def _admit(self, request: RunRequest) -> tuple[str, int]:
         applied = await self._applied()
         run = await self._house.start_run(request)
-        self._arrivals.announce(self._thread_id)
         return run.id, applied
 
     async def _applied(self) -> int:

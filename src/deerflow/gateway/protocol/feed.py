@@ -1,9 +1,8 @@
 """One stream of a thread's events over all its runs: replayed from where the reader was, then live."""
 
-import asyncio
 import time
-from collections.abc import AsyncGenerator, Iterator
-from contextlib import aclosing, contextmanager, suppress
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 
 from deerflow.app import DeerFlow
 from deerflow.domain import END, RunRecord, RunStatus
@@ -11,38 +10,14 @@ from deerflow.errors import NotFoundError
 from deerflow.gateway.protocol.events import ProtocolEvent, place_of, run_base
 from deerflow.gateway.protocol.filters import EventFilter
 from deerflow.gateway.protocol.translate import RunPlace, RunTranslator
+from deerflow.storage import thread_topic
 
 HEARTBEAT_SECONDS = 5.0
 _LOOK_SECONDS = (0.25, 0.5, 1.0, 2.0)
-"""How long to wait between looks for new runs: those of this process's own commands are announced."""
+"""How long to wait between looks for new runs; a signal mostly tells of them first."""
 _PAGE = 500
 
 Batches = AsyncGenerator[list[ProtocolEvent], None]
-
-
-class Arrivals:
-    """Wakes the readers of a thread when a run is started in it."""
-
-    def __init__(self) -> None:
-        self._waiting: dict[str, set[asyncio.Event]] = {}
-
-    def announce(self, thread_id: str) -> None:
-        """Wake everybody who waits for runs of a thread."""
-        for event in self._waiting.get(thread_id, ()):
-            event.set()
-
-    @contextmanager
-    def expected(self, thread_id: str) -> Iterator[asyncio.Event]:
-        """Lend an event that is set with every announcement; who clears it before looking misses none."""
-        event = asyncio.Event()
-        waiting = self._waiting.setdefault(thread_id, set())
-        waiting.add(event)
-        try:
-            yield event
-        finally:
-            waiting.discard(event)
-            if not waiting:
-                del self._waiting[thread_id]
 
 
 class ThreadRuns:
@@ -77,16 +52,15 @@ class ThreadRuns:
 class ThreadFeed:
     """Follows a thread for one reader, for as long as the reader stays."""
 
-    def __init__(self, house: DeerFlow, arrivals: Arrivals, thread_id: str, user: str) -> None:
+    def __init__(self, house: DeerFlow, thread_id: str, user: str) -> None:
         self._house = house
-        self._arrivals = arrivals
         self._thread_id = thread_id
         self._runs = ThreadRuns(house, thread_id, user)
         self._ahead: list[RunPlace] = []
 
     async def follow(self, wanted: EventFilter) -> Batches:
         """Yield the wanted events in batches, without end; an empty batch is a sign of life."""
-        with self._arrivals.expected(self._thread_id) as arrival:
+        with self._house.storage.signals.watch(thread_topic(self._thread_id)) as arrivals:
             self._ahead = _from_start(await self._runs.look(), wanted.since)
             looks, silent = 0, 0.0
             while True:
@@ -98,12 +72,12 @@ class ThreadFeed:
                             yield batch
                     continue
                 pause = _LOOK_SECONDS[min(looks, len(_LOOK_SECONDS) - 1)]
-                await _set_within(arrival, pause)
-                looks, silent = looks + 1, silent + pause
+                began = time.monotonic()
+                await arrivals.wait(pause)
+                looks, silent = looks + 1, silent + time.monotonic() - began
                 if silent >= HEARTBEAT_SECONDS:
                     silent = 0.0
                     yield []
-                arrival.clear()
                 self._ahead += await self._runs.look()
 
     async def _next(self) -> RunPlace | None:
@@ -143,12 +117,6 @@ class ThreadFeed:
                     yield shown
         except NotFoundError:
             return  # the run was deleted while it was read
-
-
-async def _set_within(event: asyncio.Event, seconds: float) -> None:
-    with suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
-            await event.wait()
 
 
 def _from_start(runs: list[RunPlace], since: int | None) -> list[RunPlace]:

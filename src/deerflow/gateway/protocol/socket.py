@@ -19,7 +19,7 @@ from deerflow.domain import new_id
 from deerflow.errors import DeerFlowError
 from deerflow.gateway.protocol.commands import Command, Commander, CommandError, failure, parse_command
 from deerflow.gateway.protocol.events import ProtocolEvent
-from deerflow.gateway.protocol.feed import Arrivals, ThreadFeed, first_seq
+from deerflow.gateway.protocol.feed import ThreadFeed, first_seq
 from deerflow.gateway.protocol.filters import EventFilter, parse_filter
 from deerflow.runtime import to_json
 
@@ -43,15 +43,12 @@ class _Subscription:
 class ThreadSocket:
     """Serves one connection until either side leaves."""
 
-    def __init__(
-        self, socket: WebSocket, house: DeerFlow, arrivals: Arrivals, thread_id: str, user: str
-    ) -> None:
+    def __init__(self, socket: WebSocket, house: DeerFlow, thread_id: str, user: str) -> None:
         self._socket = socket
         self._house = house
-        self._arrivals = arrivals
         self._thread_id = thread_id
         self._user = user
-        self._commander = Commander(house, arrivals, thread_id, user)
+        self._commander = Commander(house, thread_id, user)
         self._subscriptions: dict[str, _Subscription] = {}
         self._pump: asyncio.Task[None] | None = None
         self._turn = asyncio.Lock()
@@ -145,7 +142,7 @@ class ThreadSocket:
             channels=frozenset().union(*(each.wanted.channels for each in subscriptions)),
             since=min(each.wanted.since or 0 for each in subscriptions),
         )
-        feed = ThreadFeed(self._house, self._arrivals, self._thread_id, self._user)
+        feed = ThreadFeed(self._house, self._thread_id, self._user)
         async with aclosing(feed.follow(union)) as batches:
             async for batch in batches:
                 if any(event.ends_run for event in batch):

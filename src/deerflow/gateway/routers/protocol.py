@@ -16,7 +16,7 @@ from deerflow.errors import InvalidInputError
 from deerflow.gateway.deps import CurrentUser, House, ThreadPath, json_response
 from deerflow.gateway.protocol.commands import Commander, CommandError, failure, parse_command
 from deerflow.gateway.protocol.events import ProtocolEvent
-from deerflow.gateway.protocol.feed import Arrivals, ThreadFeed
+from deerflow.gateway.protocol.feed import ThreadFeed
 from deerflow.gateway.protocol.filters import EventFilter, parse_filter
 from deerflow.gateway.protocol.socket import ThreadSocket
 from deerflow.gateway.sse import HEARTBEAT
@@ -39,8 +39,7 @@ async def command(thread_id: ThreadPath, user: CurrentUser, house: House, reques
         parsed = parse_command(body)
     except CommandError as error:
         return json_response(failure(body.get("id") if isinstance(body, dict) else None, error), 400)
-    arrivals: Arrivals = request.app.state.arrivals
-    return json_response(await Commander(house, arrivals, thread_id, user).answer(parsed))
+    return json_response(await Commander(house, thread_id, user).answer(parsed))
 
 
 @router.post("/threads/{thread_id}/stream/events")
@@ -56,7 +55,7 @@ async def stream_events(thread_id: ThreadPath, user: CurrentUser, house: House, 
         wanted = parse_filter(body)
     except InvalidInputError as error:
         return json_response({"detail": str(error)}, 400)
-    feed = ThreadFeed(house, request.app.state.arrivals, thread_id, user)
+    feed = ThreadFeed(house, thread_id, user)
     return _Endless(_frames(feed, wanted), headers=_HEADERS, media_type="text/event-stream")
 
 
@@ -68,7 +67,7 @@ async def stream_socket(socket: WebSocket, thread_id: str, user: CurrentUser) ->
         await socket.close(_BAD_THREAD, "Invalid thread ID")
         return
     state: Any = socket.app.state
-    await ThreadSocket(socket, state.deerflow, state.arrivals, thread_id, user).serve()
+    await ThreadSocket(socket, state.deerflow, thread_id, user).serve()
 
 
 class _Endless(StreamingResponse):
