@@ -2,6 +2,8 @@
 PYTHON ?= python3
 HOST ?= 127.0.0.1
 PORT ?= 2026
+SEEDS ?= 4
+FAULTS ?= 120
 UV := .boot/bin/uv
 BIN := .venv/bin
 UV_VERSION := 0.13.7
@@ -12,7 +14,7 @@ export UV_PYTHON_DOWNLOADS := never
 unexport UV_PYTHON VIRTUAL_ENV
 
 .DEFAULT_GOAL := help
-.PHONY: help install run test check bench lock reference clean
+.PHONY: help install run test check bench chaos lock reference clean
 
 help: ## Show the commands.
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -35,6 +37,9 @@ check: .venv/.dev ## Lint, types, floors, generated reference.
 
 bench: .venv/.dev ## Run the benchmarks: one JSON line each, exit 1 on a miss.
 	@$(BIN)/python -m benchmarks
+
+chaos: .venv/.dev ## Kill and stop processes under load on each database (SEEDS, FAULTS override); exit 1 on a violation.
+	@PYTHONPATH=tests $(BIN)/python -m chaos --seeds $(SEEDS) --faults $(FAULTS)
 
 lock: $(UV) ## Compile the locks anew from pyproject.toml.
 	$(UV) pip compile -q pyproject.toml --group dev --generate-hashes --no-header --no-annotate --python $(PYTHON) -o requirements/dev.lock

@@ -1,0 +1,200 @@
+"""The processes that a trial hurts: one server on SQLite, or gateways, workers and a database."""
+
+import asyncio
+import os
+import signal
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import psutil
+from chaos.plan import Kind, Target
+from support.gateway import GatewayProcess
+from typing_extensions import override
+
+GONE_SECONDS = 10
+"""How long the children of a killed process may take to follow it."""
+SETTINGS: dict[str, Any] = {
+    # Ends in error are for runs that kill their server; here it is never the run's fault.
+    "runs": {"max_attempts": 1000},
+    "guardrails": {"rules": [{"tool": "bash", "action": "allow"}]},
+    "title": {"enabled": False},
+}
+
+
+class Member(ABC):
+    """A process of the cluster that can be hurt and comes back."""
+
+    target: Target
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.turn = asyncio.Lock()
+        """One blow at a time."""
+
+    @property
+    @abstractmethod
+    def pids(self) -> Sequence[int]:
+        """The processes that feel a signal."""
+
+    @abstractmethod
+    def start(self) -> None:
+        """Start it and return when it answers."""
+
+    @abstractmethod
+    def end(self, how: signal.Signals) -> None:
+        """Send the signal and return when it is gone."""
+
+    async def suffer(self, kind: Kind, seconds: float) -> list[str]:
+        """Be hurt and recover; return the processes that wrongly outlived it."""
+        async with self.turn:
+            if kind is Kind.STOP:
+                await self._freeze(seconds)
+                return []
+            children = [] if kind is Kind.TERMINATE else children_of(self.pids)
+            how = signal.SIGKILL if kind is Kind.KILL else signal.SIGTERM
+            await asyncio.to_thread(self.end, how)
+            left = await asyncio.to_thread(survivors, children)
+            await asyncio.sleep(seconds)
+            await asyncio.to_thread(self.start)
+            return left
+
+    async def _freeze(self, seconds: float) -> None:
+        pids = self.pids
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            await asyncio.sleep(seconds)
+        finally:
+            for pid in pids:
+                os.kill(pid, signal.SIGCONT)
+
+
+class ServerMember(Member):
+    """A `deerflow serve` of its own."""
+
+    def __init__(self, name: str, process: GatewayProcess, target: Target) -> None:
+        super().__init__(name)
+        self.process = process
+        self.target = target
+
+    @property
+    @override
+    def pids(self) -> Sequence[int]:
+        return [self.process.pid]
+
+    @override
+    def start(self) -> None:
+        self.process.start()
+
+    @override
+    def end(self, how: signal.Signals) -> None:
+        if how is signal.SIGKILL:
+            self.process.kill()
+        else:
+            self.process.stop()
+
+
+class Cluster:
+    """Members that answer together at one or more addresses."""
+
+    def __init__(self, home: Path, members: Sequence[Member], *, only_stored: bool) -> None:
+        self.home = home
+        self.members = {member.name: member for member in members}
+        self.only_stored = only_stored
+        """Readers see an event only once it is stored."""
+        self.gateways = {
+            member.name: member.process.api for member in members if isinstance(member, ServerMember)
+        }
+
+    @property
+    def targets(self) -> list[Target]:
+        return [member.target for member in self.members.values()]
+
+    async def start(self) -> None:
+        """Start everything, in order."""
+        for member in self.members.values():
+            await asyncio.to_thread(member.start)
+
+    async def stop(self) -> None:
+        """End everything as an operator would, the last first."""
+        for member in reversed(self.members.values()):
+            await asyncio.to_thread(member.end, signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End everything at once."""
+        for member in self.members.values():
+            member.end(signal.SIGKILL)
+
+
+def sqlite_cluster(home: Path, model_url: str, sandbox: str) -> Cluster:
+    """Return one server that keeps everything in a file."""
+    process = GatewayProcess(home, model_url, **{**SETTINGS, "sandbox": sandbox_settings(sandbox)})
+    server = ServerMember("server", process, Target("server"))
+    return Cluster(home, [server], only_stored=False)
+
+
+def sandbox_settings(tier: str) -> dict[str, Any]:
+    return {"use": tier, **({"allow_host_bash": True} if tier == "local" else {})}
+
+
+def children_of(pids: Sequence[int]) -> list[psutil.Process]:
+    """Return everything that these processes started and that lives."""
+    found: list[psutil.Process] = []
+    for pid in pids:
+        try:
+            found += psutil.Process(pid).children(recursive=True)
+        except psutil.NoSuchProcess:
+            continue
+    return found
+
+
+def survivors(children: Sequence[psutil.Process]) -> list[str]:
+    """Return the processes that are still there after a while."""
+    _, alive = psutil.wait_procs(children, timeout=GONE_SECONDS)
+    return [_described(process) for process in alive if _lives(process)]
+
+
+def leftovers(is_ours: Callable[[psutil.Process], bool]) -> list[str]:
+    """Return the processes of a trial that are still there when all of its members have ended."""
+    deadline = time.monotonic() + GONE_SECONDS
+    while left := [
+        process for process in psutil.process_iter() if _lives(process) and _asked(is_ours, process)
+    ]:
+        if time.monotonic() > deadline:
+            return [_described(process) for process in left]
+        time.sleep(0.1)
+    return []
+
+
+def belongs_to(home: Path) -> Callable[[psutil.Process], bool]:
+    """Return a test for processes that work in `home`, or were started for it."""
+
+    def is_ours(process: psutil.Process) -> bool:
+        words = [*process.cmdline(), process.cwd(), process.environ().get("DEER_FLOW_HOME", "")]
+        return any(str(home) in word for word in words)
+
+    return is_ours
+
+
+def _asked(is_ours: Callable[[psutil.Process], bool], process: psutil.Process) -> bool:
+    try:
+        return process.pid != os.getpid() and is_ours(process)
+    except (psutil.Error, OSError):
+        return False
+
+
+def _lives(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def _described(process: psutil.Process) -> str:
+    try:
+        return f"{process.pid} {' '.join(process.cmdline())[:200]}"
+    except psutil.Error:
+        return str(process.pid)
