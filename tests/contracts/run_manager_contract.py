@@ -1,0 +1,248 @@
+"""How processes that share a database share its runs: the same for every database."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from support.desk import Steps, asking, opened_desk
+
+from deerflow.domain import CancelAction, MultitaskStrategy, RunRecord, RunStatus
+from deerflow.errors import StaleAttemptError
+from deerflow.runtime import RunManager
+from deerflow.storage import OwnerLock, Storage
+
+ENQUEUE = MultitaskStrategy.ENQUEUE
+PATIENT = 60.0
+"""A grace in which every step that the test lets through comes to its end."""
+
+
+async def ended(desk: RunManager, run: RunRecord) -> RunRecord:
+    async with asyncio.timeout(20):
+        return await desk.wait(run.id)
+
+
+async def until(storage: Storage, run: RunRecord, status: RunStatus) -> RunRecord:
+    async with asyncio.timeout(20):
+        while (found := await storage.runs.get(run.id)).status is not status:
+            await asyncio.sleep(0.01)
+        return found
+
+
+class RunManagerContract:
+    """A subclass supplies `storage`, and `elsewhere`: the same database as another process has it open."""
+
+    @pytest.fixture
+    def steps(self) -> Steps:
+        return Steps()
+
+    @pytest.fixture
+    async def desk(self, storage: Storage, tmp_path: Path, steps: Steps) -> AsyncIterator[RunManager]:
+        async with opened_desk(storage, tmp_path, steps, grace_seconds=PATIENT) as desk:
+            yield desk
+
+    async def test_no_more_runs_are_driven_at_once_than_there_is_room_for(
+        self, storage: Storage, tmp_path: Path, steps: Steps
+    ) -> None:
+        async with opened_desk(storage, tmp_path, steps, capacity=2) as desk:
+            runs = [await desk.create_or_reject(asking(f"t{number}")) for number in range(4)]
+            await steps.until("t1", "first")
+            admitted = [run.status for run in runs]
+            steps.let("t0")
+            await ended(desk, runs[0])
+            await steps.until("t2", "first")
+            most = desk.in_progress
+            for thread in ("t1", "t2", "t3"):
+                steps.let(thread)
+            last = [(await ended(desk, run)).status for run in runs]
+
+        assert admitted == [RunStatus.RUNNING] * 2 + [RunStatus.PENDING] * 2
+        assert most == 2
+        assert last == [RunStatus.SUCCESS] * 4
+        assert [thread for thread, step in steps.begun if step == "first"] == ["t0", "t1", "t2", "t3"]
+
+    async def test_a_long_queue_of_one_thread_lets_others_by(
+        self, storage: Storage, tmp_path: Path, steps: Steps
+    ) -> None:
+        steps.let("long", "second")
+        steps.let("short")
+        async with opened_desk(storage, tmp_path, steps, capacity=1) as desk:
+            runs = [await desk.create_or_reject(asking("long"))]
+            runs.append(await desk.create_or_reject(asking("short")))
+            runs += [
+                await desk.create_or_reject(asking("long", multitask_strategy=ENQUEUE)) for _ in range(3)
+            ]
+            await steps.until("long", "first")
+            steps.let("long")
+            for run in runs:
+                assert (await ended(desk, run)).status is RunStatus.SUCCESS
+
+        order = [thread for thread, step in steps.begun if step == "first"]
+        assert order.index("short") <= 2  # not behind all that wait in the other thread
+
+    async def test_a_desk_without_room_leaves_its_runs_to_others(
+        self, storage: Storage, elsewhere: Storage, tmp_path: Path, steps: Steps
+    ) -> None:
+        steps.let("t1")
+        async with opened_desk(storage, tmp_path, steps, capacity=0) as desk:
+            run = await desk.create_or_reject(asking("t1"))
+            before = await storage.runs.get(run.id)
+            async with opened_desk(elsewhere, tmp_path, steps, capacity=1):
+                after = await ended(desk, run)
+
+        assert (before.status, before.owner, before.attempt) == (RunStatus.PENDING, None, 0)
+        assert (after.status, after.attempt) == (RunStatus.SUCCESS, 1)
+
+    async def test_a_desk_that_closes_hands_its_runs_over_at_their_next_step(
+        self, storage: Storage, elsewhere: Storage, tmp_path: Path, steps: Steps
+    ) -> None:
+        async with opened_desk(storage, tmp_path, steps, grace_seconds=PATIENT) as first:
+            run = await first.create_or_reject(asking("t1"))
+            await steps.until("t1", "first")
+            closing = asyncio.create_task(first.aclose())
+            await asyncio.sleep(0)
+            late = await first.create_or_reject(asking("t2"))
+            steps.let("t1", "first")
+            await closing
+            between = await storage.runs.get(run.id)
+        steps.let("t1")
+        steps.let("t2")
+        async with opened_desk(elsewhere, tmp_path, steps) as second:
+            after = await ended(second, run)
+            assert (await ended(second, late)).status is RunStatus.SUCCESS
+
+        assert (between.status, between.owner) == (RunStatus.RUNNING, None)
+        assert (after.status, after.attempt, after.spared) == (RunStatus.SUCCESS, 2, 1)
+        assert late.status is RunStatus.PENDING
+        assert steps.begun.count(("t1", "first")) == 1
+
+    async def test_a_step_longer_than_the_grace_is_cut_off_and_done_again(
+        self, storage: Storage, elsewhere: Storage, tmp_path: Path, steps: Steps
+    ) -> None:
+        async with opened_desk(storage, tmp_path, steps, grace_seconds=PATIENT) as first:
+            run = await first.create_or_reject(asking("t1"))
+            await steps.until("t1", "first")
+            closing = asyncio.create_task(first.aclose())
+            await asyncio.sleep(0)
+            first.hurry()
+            await closing
+        steps.let("t1")
+        async with opened_desk(elsewhere, tmp_path, steps) as second:
+            after = await ended(second, run)
+
+        assert (after.status, after.attempt) == (RunStatus.SUCCESS, 2)
+        assert steps.begun.count(("t1", "first")) == 2
+
+    async def test_a_run_of_a_dead_process_goes_on_from_its_last_step(
+        self, storage: Storage, elsewhere: Storage, tmp_path: Path, steps: Steps
+    ) -> None:
+        dead = OwnerLock(tmp_path / "owners")
+        steps.let("t1", "first")
+        async with opened_desk(storage, tmp_path, steps) as first:
+            run = await first.create_or_reject(asking("t1", durability="sync"))
+            await steps.until("t1", "second")
+            # As if its process had died at the second step: another owner has it, and is gone.
+            await storage.runs.claim(run.id, owner=dead.id, attempt=1)
+            dead.close()
+            async with opened_desk(elsewhere, tmp_path, steps) as second:
+                await steps.until("t1", "second", times=2)
+                steps.let("t1")
+                after = await ended(second, run)
+
+        assert (after.status, after.attempt) == (RunStatus.SUCCESS, 3)
+        assert steps.begun.count(("t1", "first")) == 1
+
+    async def test_a_run_that_was_taken_over_stops_here(
+        self, desk: RunManager, storage: Storage, tmp_path: Path, steps: Steps
+    ) -> None:
+        other = OwnerLock(tmp_path / "owners")
+        run = await desk.create_or_reject(asking("t1"))
+        await steps.until("t1", "first")
+
+        await storage.runs.claim(run.id, owner=other.id, attempt=1)
+
+        async with asyncio.timeout(10):
+            while desk.in_progress:
+                await asyncio.sleep(0.01)
+        taken = await storage.runs.get(run.id)
+        assert (taken.status, taken.owner, taken.attempt) == (RunStatus.RUNNING, other.id, 2)
+        other.close()
+
+    async def test_a_run_that_nobody_drives_though_it_has_an_owner_goes_on(
+        self, desk: RunManager, storage: Storage, steps: Steps
+    ) -> None:
+        steps.let("t1")
+        steps.let("t2")
+        mine = (await desk.create_or_reject(asking("t2"))).owner
+        assert mine is not None
+
+        # As if the admission had been cut off between the row and its first step.
+        lost = await storage.runs.create("lost", asking("t1"), owner=mine)
+
+        after = await ended(desk, lost)
+        assert (after.status, after.attempt) == (RunStatus.SUCCESS, 2)
+
+    async def test_a_wish_to_stop_reaches_the_process_that_has_the_run(
+        self, desk: RunManager, elsewhere: Storage, tmp_path: Path, steps: Steps
+    ) -> None:
+        run = await desk.create_or_reject(asking("t1"))
+        await steps.until("t1", "first")
+
+        async with opened_desk(elsewhere, tmp_path, steps, capacity=0) as other:
+            before = time.monotonic()
+            after = await other.cancel(run.id, wait=True)
+            seconds = time.monotonic() - before
+
+        assert after.status is RunStatus.INTERRUPTED
+        assert seconds < 3  # at the next heartbeat at the latest
+
+    async def test_a_rollback_from_elsewhere_puts_the_thread_back(
+        self, desk: RunManager, storage: Storage, elsewhere: Storage, tmp_path: Path, steps: Steps
+    ) -> None:
+        steps.let("t1", "first")
+        run = await desk.create_or_reject(asking("t1"))
+        await steps.until("t1", "second")
+
+        async with opened_desk(elsewhere, tmp_path, steps, capacity=0) as other:
+            after = await other.cancel(run.id, action=CancelAction.ROLLBACK, wait=True)
+
+        assert (after.status, after.stop_reason) == (RunStatus.INTERRUPTED, "rolled_back")
+        assert await storage.checkpoints.aget_tuple({"configurable": {"thread_id": "t1"}}) is None
+
+    async def test_processes_that_take_turns_in_a_thread_keep_its_log_whole(
+        self, storage: Storage, elsewhere: Storage, tmp_path: Path, steps: Steps
+    ) -> None:
+        steps.let("t1")
+        async with (
+            opened_desk(storage, tmp_path, steps) as first,
+            opened_desk(elsewhere, tmp_path, steps) as second,
+        ):
+            runs = []
+            for desk in (first, second, first, second, first):
+                runs.append(await ended(desk, await desk.create_or_reject(asking("t1"))))
+            logs = [[event async for batch in second.subscribe(run.id) for event in batch] for run in runs]
+
+        assert {run.status for run in runs} == {RunStatus.SUCCESS}
+        assert [log[-1].kind for log in logs] == ["end"] * 5
+        assert [log[-2].data.count(b"hello") for log in logs] == [1, 2, 3, 4, 5]
+
+    async def test_of_many_that_want_a_run_one_gets_it(
+        self, storage: Storage, elsewhere: Storage, tmp_path: Path
+    ) -> None:
+        run = await storage.runs.create("r1", asking("t1"))
+        owners = [OwnerLock(tmp_path / "owners") for _ in range(10)]
+
+        async def claim(number: int, owner: OwnerLock) -> bool:
+            runs = (storage, elsewhere)[number % 2].runs
+            try:
+                await runs.claim(run.id, owner=owner.id, attempt=0)
+            except StaleAttemptError:
+                return False
+            return True
+
+        won = await asyncio.gather(*(claim(number, owner) for number, owner in enumerate(owners)))
+
+        assert sum(won) == 1
+        for owner in owners:
+            owner.close()

@@ -1,0 +1,22 @@
+"""Processes that share a SQLite file keep the contract of the run manager."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from contracts.run_manager_contract import RunManagerContract
+
+from deerflow.config import DatabaseSettings, Paths
+from deerflow.storage import Storage, open_storage
+
+
+class TestSqliteRunManager(RunManagerContract):
+    @pytest.fixture
+    async def storage(self, tmp_path: Path) -> AsyncIterator[Storage]:
+        async with open_storage(DatabaseSettings(), Paths(tmp_path)) as storage:
+            yield storage
+
+    @pytest.fixture
+    async def elsewhere(self, tmp_path: Path, storage: Storage) -> AsyncIterator[Storage]:
+        async with open_storage(DatabaseSettings(), Paths(tmp_path)) as elsewhere:
+            yield elsewhere
