@@ -1,7 +1,7 @@
 """Reads a run's log from the database, waiting for more while somebody else writes it."""
 
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
 
 from deerflow.domain import END, RunRecord, StreamEvent
 from deerflow.runtime.serialization import to_json
@@ -13,6 +13,8 @@ _POLL_SECONDS = (0.05, 0.1, 0.2, 0.4)
 """How long to wait between looks when nobody would tell of something new."""
 _CALM_SECONDS = (0.5, 1.0, 2.0, 5.0)
 """How long to wait when a signal would tell."""
+MOST_BYTES_PER_READ = 256 * 1024
+"""How much of a log is put together for a reader at once."""
 _SMALL_BYTES = 4096
 _MOST_SMALL = 256
 
@@ -45,7 +47,9 @@ class StoredLog:
             while True:
                 entries = await self._events.read(run_id, after_seq=seq)
                 if entries:
-                    yield await self._rendered(thread_id, entries, small)
+                    fragments = await self._fragments(thread_id, entries, small)
+                    for batch in _batches(entries, fragments):
+                        yield batch
                     seq, looks, silent = entries[-1].seq, 0, 0.0
                 elif is_live(run_id, seq):
                     return
@@ -72,20 +76,36 @@ class StoredLog:
         pauses = _CALM_SECONDS if self._signals.is_connected else _POLL_SECONDS
         return pauses[min(looks, len(pauses) - 1)]
 
-    async def _rendered(
+    async def _fragments(
         self, thread_id: str, entries: list[LogEntry], small: dict[int, bytes]
-    ) -> list[StreamEvent]:
-        """Return entries with their fragments in place; the small ones come by again and again."""
+    ) -> Mapping[int, bytes]:
+        """Return what entries refer to; the small ones come by again and again."""
         needed = {number for entry in entries for number in references(entry.body)}
         missing = sorted(needed - small.keys())
         fragments = {**small, **(await self._events.fragments(thread_id, missing) if missing else {})}
         small.update((number, body) for number, body in fragments.items() if len(body) <= _SMALL_BYTES)
         while len(small) > _MOST_SMALL:
             del small[next(iter(small))]
-        return [
-            StreamEvent(entry.seq, entry.unix_ms, entry.kind, render(entry.body, fragments))
-            for entry in entries
-        ]
+        return fragments
+
+
+def _batches(entries: Iterable[LogEntry], fragments: Mapping[int, bytes]) -> Iterator[list[StreamEvent]]:
+    """Yield entries with their fragments in place, no more at once than a reader's connection should hold.
+
+    The state of a long thread is repeated by each of its `values` events: together they are many times
+    what is stored, and a reader that does not read would keep them all in memory.
+    """
+    batch: list[StreamEvent] = []
+    size = 0
+    for entry in entries:
+        event = StreamEvent(entry.seq, entry.unix_ms, entry.kind, render(entry.body, fragments))
+        batch.append(event)
+        size += len(event.data)
+        if size >= MOST_BYTES_PER_READ:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
 
 
 def made_up_end(run: RunRecord) -> list[StreamEvent]:

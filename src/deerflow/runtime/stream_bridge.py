@@ -54,7 +54,8 @@ class StreamBridge:
         first_seq = 0
         if run.attempt > 1:
             last = await self._events.last_seq(run.id)
-            first_seq = last + 1 + CRASH_GAP
+            # By the attempt, since several in a row may die before they store anything.
+            first_seq = last + 1 + CRASH_GAP * (run.attempt - 1)
         digests = await self._digests_of(run.thread_id)
         log.begin(attempt=run.attempt, first_seq=first_seq, digests=digests)
         self._live[run.id] = log
