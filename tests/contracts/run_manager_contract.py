@@ -23,13 +23,6 @@ async def ended(desk: RunManager, run: RunRecord) -> RunRecord:
         return await desk.wait(run.id)
 
 
-async def until(storage: Storage, run: RunRecord, status: RunStatus) -> RunRecord:
-    async with asyncio.timeout(20):
-        while (found := await storage.runs.get(run.id)).status is not status:
-            await asyncio.sleep(0.01)
-        return found
-
-
 class RunManagerContract:
     """A subclass supplies `storage`, and `elsewhere`: the same database as another process has it open."""
 
@@ -163,7 +156,7 @@ class RunManagerContract:
         await storage.runs.claim(run.id, owner=other.id, attempt=1)
 
         async with asyncio.timeout(10):
-            while desk.in_progress:
+            while desk.in_progress:  # noqa: ASYNC110 - what is waited for is that nobody says a word
                 await asyncio.sleep(0.01)
         taken = await storage.runs.get(run.id)
         assert (taken.status, taken.owner, taken.attempt) == (RunStatus.RUNNING, other.id, 2)

@@ -1,9 +1,10 @@
-"""Processes that share a SQLite file keep the contract of the run manager."""
+"""The contracts of the run manager and of what it deletes, on a SQLite file that two processes have open."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from contracts.retention_contract import RetentionContract
 from contracts.run_manager_contract import RunManagerContract
 
 from deerflow.config import DatabaseSettings, Paths
@@ -20,3 +21,10 @@ class TestSqliteRunManager(RunManagerContract):
     async def elsewhere(self, tmp_path: Path, storage: Storage) -> AsyncIterator[Storage]:
         async with open_storage(DatabaseSettings(), Paths(tmp_path)) as elsewhere:
             yield elsewhere
+
+
+class TestSqliteRetention(RetentionContract):
+    @pytest.fixture
+    async def storage(self, tmp_path: Path) -> AsyncIterator[Storage]:
+        async with open_storage(DatabaseSettings(), Paths(tmp_path)) as storage:
+            yield storage
