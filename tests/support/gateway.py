@@ -1,6 +1,7 @@
 """Real gateways for tests: inside this process for speed, or as a process of its own to be killed."""
 
 import asyncio
+import itertools
 import json
 import os
 import signal
@@ -9,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,7 @@ from deerflow.gateway.app import GatewayOptions, create_app
 from deerflow.gateway.server import server_config
 
 START_SECONDS = 60
+_WORKER_IS_UP = "DeerFlow worker "
 
 
 def write_config(home: Path, model_url: str | None, **sections: Any) -> Path:
@@ -107,24 +109,14 @@ def running_gateway(
         listener.close()
 
 
-class GatewayProcess:
-    """`deerflow serve` as a process of its own; started again it serves the same home on the same port."""
+class DeerFlowProcess:
+    """A long-running `deerflow` command as a process of its own; several may share one home."""
 
-    def __init__(self, home: Path, model_url: str | None, **sections: Any) -> None:
+    def __init__(self, home: Path, model_url: str | None, *, log_name: str, **sections: Any) -> None:
         self.home = home
         self._config = write_config(home, model_url, **sections)
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self._port = free.getsockname()[1]
         self._process: subprocess.Popen[bytes] | None = None
-        self._log = home / "gateway.log"
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self._port}"
-
-    @property
-    def api(self) -> str:
-        return f"{self.url}/api"
+        self._log = home / log_name
 
     @property
     def pid(self) -> int:
@@ -140,45 +132,101 @@ class GatewayProcess:
         return environment(self.home)
 
     def command(self, *words: str) -> list[str]:
-        """Return a `deerflow` command line with this server's settings."""
+        """Return a `deerflow` command line with this process's settings."""
         return [sys.executable, "-m", "deerflow", *words, "--config", str(self._config)]
-
-    def start(self, env: Mapping[str, str] | None = None) -> "GatewayProcess":
-        with self._log.open("ab") as log:
-            self._process = subprocess.Popen(
-                self.command("serve", "--port", str(self._port)),
-                cwd=self.home,
-                env={**self.env, **(env or {})},
-                stdout=log,
-                stderr=log,
-            )
-        deadline = time.monotonic() + START_SECONDS
-        while time.monotonic() < deadline:
-            assert self._process.poll() is None, f"the gateway ended: {self.log}"
-            try:
-                if httpx.get(f"{self.url}/health", timeout=5, trust_env=False).status_code == 200:
-                    return self
-            except httpx.TransportError:
-                time.sleep(0.05)
-        raise AssertionError(f"the gateway is not up in time: {self.log}")
 
     def kill(self) -> None:
         """End it as a power cut would."""
         self._end(signal.SIGKILL)
 
-    def stop(self) -> None:
-        """End it as an operator would."""
+    def stop(self) -> int:
+        """End it as an operator would; return its exit code."""
         self._end(signal.SIGTERM)
+        return self.wait()
+
+    def wait(self, seconds: float = 30) -> int:
+        """Wait for its end; return its exit code."""
+        assert self._process is not None
+        return self._process.wait(seconds)
 
     def tell(self, how: signal.Signals) -> None:
         """Send a signal and go on."""
         assert self._process is not None
         self._process.send_signal(how)
 
+    def _launch(self, *words: str, env: Mapping[str, str] | None = None) -> None:
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                self.command(*words),
+                cwd=self.home,
+                env={**self.env, **(env or {})},
+                stdout=log,
+                stderr=log,
+            )
+
+    def _wait_until(self, is_up: Callable[[], bool]) -> None:
+        assert self._process is not None
+        deadline = time.monotonic() + START_SECONDS
+        while time.monotonic() < deadline:
+            assert self._process.poll() is None, f"the process ended: {self.log}"
+            if is_up():
+                return
+            time.sleep(0.05)
+        raise AssertionError(f"the process is not up in time: {self.log}")
+
     def _end(self, how: signal.Signals) -> None:
         if self._process is not None and self._process.poll() is None:
             self._process.send_signal(how)
             self._process.wait(30)
+
+
+class GatewayProcess(DeerFlowProcess):
+    """`deerflow serve`; started again it serves the same home on the same port."""
+
+    def __init__(
+        self, home: Path, model_url: str | None, *, concurrency: int | None = None, **sections: Any
+    ) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self._port = free.getsockname()[1]
+        super().__init__(home, model_url, log_name=f"gateway-{self._port}.log", **sections)
+        self._words = ["--port", str(self._port)]
+        if concurrency is not None:
+            self._words += ["--concurrency", str(concurrency)]
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._port}"
+
+    @property
+    def api(self) -> str:
+        return f"{self.url}/api"
+
+    def start(self, env: Mapping[str, str] | None = None) -> "GatewayProcess":
+        self._launch("serve", *self._words, env=env)
+        self._wait_until(self._answers)
+        return self
+
+    def _answers(self) -> bool:
+        try:
+            return httpx.get(f"{self.url}/health", timeout=5, trust_env=False).status_code == 200
+        except httpx.TransportError:
+            return False
+
+
+class WorkerProcess(DeerFlowProcess):
+    """`deerflow worker`."""
+
+    _count = itertools.count(1)
+
+    def __init__(self, home: Path, model_url: str | None, *, concurrency: int = 10, **sections: Any) -> None:
+        super().__init__(home, model_url, log_name=f"worker-{next(self._count)}.log", **sections)
+        self._concurrency = concurrency
+
+    def start(self) -> "WorkerProcess":
+        before = self.log.count(_WORKER_IS_UP)
+        self._launch("worker", "--concurrency", str(self._concurrency))
+        self._wait_until(lambda: self.log.count(_WORKER_IS_UP) > before)
+        return self
 
 
 def parse_sse(text: str) -> list[tuple[str, Any, str | None]]:
