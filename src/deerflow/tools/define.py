@@ -8,6 +8,7 @@ from langchain.tools import ToolRuntime
 from langchain_core.tools import BaseTool, StructuredTool, ToolException
 from pydantic import AfterValidator, BaseModel, Field, ValidationError, model_validator
 from pydantic.v1 import ValidationError as ValidationErrorV1
+from typing_extensions import override
 
 from deerflow.context import RunContext
 from deerflow.errors import DeerFlowError, SandboxError
@@ -45,7 +46,7 @@ def tool_of(
             except DeerFlowError as error:
                 raise ToolException(str(error)) from error
 
-        return StructuredTool.from_function(
+        return _PlainTool.from_function(
             coroutine=call,
             name=name,
             description=_dedent(function.__doc__ or name),
@@ -58,6 +59,18 @@ def tool_of(
         )
 
     return build
+
+
+class _PlainTool(StructuredTool):
+    """A tool whose function takes its arguments and `runtime`, and nothing that a library would add.
+
+    LangChain looks for such additions in the types of `_arun` before every call; here there are few to read.
+    """
+
+    @override
+    async def _arun(self, *args: Any, **values: Any) -> Any:
+        assert self.coroutine is not None  # `tool_of` gave it one
+        return await self.coroutine(**values)
 
 
 class Described(BaseModel):
