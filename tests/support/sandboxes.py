@@ -25,11 +25,6 @@ class FolderSandbox(Sandbox):
         self.root = root
         self.commands: list[str] = []
         self._refusal = refusal
-        self._lock = asyncio.Lock()
-
-    @override
-    def editing(self, path: str) -> asyncio.Lock:
-        return self._lock
 
     @property
     @override

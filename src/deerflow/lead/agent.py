@@ -48,8 +48,10 @@ class LeadRooms:
     skills: Skills = field(default_factory=lambda: Skills(None))
     checkpointer: BaseCheckpointSaver[Any] | None = None
     store: BaseStore | None = None
+    mcp_tools: Sequence[BaseTool] = ()
+    """Tools of MCP servers."""
     extra_tools: Sequence[BaseTool] = ()
-    """Tools from elsewhere, such as MCP servers."""
+    """Other tools from elsewhere, such as those that reach ACP agents."""
     agent_folders: Sequence[Path] = ()
     """Where Markdown files describe sub-agents; a later folder's count before an earlier one's."""
     cache: AgentCache = field(default_factory=AgentCache)
@@ -67,10 +69,12 @@ class LeadRooms:
         return get_available_tools(
             self.settings,
             groups=groups,
-            model=self.models.get(model_name),
+            model_name=model_name,
+            models={model_name: self.models.get(model_name)},
             subagent_enabled=delegates,
-            task_tool=self.task_tool if delegates else None,
-            extra=[*self.extra_tools, *beside],
+            subagent_tools=[self.task_tool, *beside] if delegates else (),
+            mcp_tools=self.mcp_tools,
+            acp_tools=self.extra_tools,
         )
 
     @cached_property

@@ -105,6 +105,8 @@ def allowed_tools(
 ) -> list[BaseTool]:
     """Return the tools a type may use: first its allow-list, then its deny-list, which wins."""
     denied = NEVER_FOR_SUBAGENTS | set(config.disallowed_tools) | (set() if may_delegate else {TASK})
+    if "bash" in denied:  # a program could run any command for it
+        denied |= {"python"}
     return [
         tool
         for tool in tools

@@ -1,22 +1,25 @@
 """Which tools an agent gets: those of the settings or our own, the built-in ones, and what others add."""
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from langchain_core.tools import BaseTool
 
 from deerflow.config import ModelSettings, Settings, ToolSettings, resolve_use
 from deerflow.errors import ConfigError
 from deerflow.tools.clarify import ask_clarification_tool
+from deerflow.tools.edits import edit_files_tool
 from deerflow.tools.files import (
     glob_tool,
     grep_tool,
     ls_tool,
     read_file_tool,
     str_replace_tool,
+    with_max_results,
     write_file_tool,
 )
 from deerflow.tools.present import present_files_tool
+from deerflow.tools.python import python_tool
 from deerflow.tools.shell import bash_tool
 from deerflow.tools.vision import view_image_tool
 
@@ -29,7 +32,9 @@ DEFAULT_TOOLS: tuple[tuple[str, BaseTool], ...] = (
     ("file:read", grep_tool),
     ("file:write", write_file_tool),
     ("file:write", str_replace_tool),
+    ("file:write", edit_files_tool),
     ("bash", bash_tool),
+    ("bash", python_tool),
 )
 """What there is without a `tools:` section, by group."""
 
@@ -38,26 +43,39 @@ def get_available_tools(
     settings: Settings,
     *,
     groups: Sequence[str] | None = None,
-    model: ModelSettings | None = None,
+    include_mcp: bool = True,
+    model_name: str | None = None,
     subagent_enabled: bool = False,
-    task_tool: BaseTool | None = None,
-    extra: Sequence[BaseTool] = (),
+    models: Mapping[str, ModelSettings] | None = None,
+    subagent_tools: Sequence[BaseTool] = (),
+    mcp_tools: Sequence[BaseTool] = (),
+    acp_tools: Sequence[BaseTool] = (),
 ) -> list[BaseTool]:
-    """Return the tools of one agent, each name once.
+    """Return the tools of one agent in five classes; of two with one name, the first class's is used.
 
     Args:
-        groups: The groups the agent may use; None for all. Built-in and extra tools have no group.
-        model: The agent's model; one that can see gets `view_image`.
-        task_tool: How it delegates, offered when `subagent_enabled`.
-        extra: Tools from elsewhere, such as MCP servers.
+        groups: The groups the agent may use; None for all. Only the settings' tools have groups.
+        include_mcp: Offer the tools of MCP servers.
+        model_name: The agent's model; one that can see gets `view_image`.
+        subagent_enabled: Offer what is needed to delegate.
+        models: The models by name; those of the settings when absent.
+        subagent_tools: How it delegates, `task` first.
+        mcp_tools: Tools of MCP servers.
+        acp_tools: Tools that reach agents of other programs.
     """
-    tools = [tool for group, tool in _grouped(settings) if groups is None or group in groups]
-    tools += [present_files_tool, ask_clarification_tool]
+    known = {model.name: model for model in settings.models} if models is None else models
+    model = known.get(model_name) if model_name is not None else None
+    built_in = [present_files_tool, ask_clarification_tool]
     if model is not None and model.supports_vision:
-        tools.append(view_image_tool)
-    if subagent_enabled and task_tool is not None:
-        tools.append(task_tool)
-    return list(_each_name_once([*tools, *extra]))
+        built_in.append(view_image_tool)
+    classes = {
+        "the settings": [tool for group, tool in _grouped(settings) if groups is None or group in groups],
+        "the built-in ones": built_in,
+        "the sub-agents": subagent_tools if subagent_enabled else (),
+        "MCP servers": mcp_tools if include_mcp else (),
+        "ACP agents": acp_tools,
+    }
+    return list(_each_name_once(classes))
 
 
 def _grouped(settings: Settings) -> Iterator[tuple[str, BaseTool]]:
@@ -80,14 +98,18 @@ def _resolve(entry: ToolSettings) -> BaseTool | None:
     if not isinstance(found, BaseTool):
         logger.warning("tool %s is left out: %s is not a tool", entry.name, entry.use)
         return None
-    return found if found.name == entry.name else found.model_copy(update={"name": entry.name})
+    tool = with_max_results(found, (entry.model_extra or {}).get("max_results"))
+    return tool if tool.name == entry.name else tool.model_copy(update={"name": entry.name})
 
 
-def _each_name_once(tools: Iterable[BaseTool]) -> Iterator[BaseTool]:
-    seen: set[str] = set()
-    for tool in tools:
-        if tool.name in seen:
-            logger.warning("tool %s is there twice; the first one is used", tool.name)
-            continue
-        seen.add(tool.name)
-        yield tool
+def _each_name_once(classes: Mapping[str, Iterable[BaseTool]]) -> Iterator[BaseTool]:
+    owners: dict[str, str] = {}
+    for owner, tools in classes.items():
+        for tool in tools:
+            if tool.name in owners:
+                logger.warning(
+                    "tool %s of %s is left out: one of %s has that name", tool.name, owner, owners[tool.name]
+                )
+                continue
+            owners[tool.name] = owner
+            yield tool

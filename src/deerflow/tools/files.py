@@ -2,8 +2,10 @@
 
 import logging
 import os
+from typing import Annotated, Any
 
-from pydantic import Field
+from langchain_core.tools import BaseTool
+from pydantic import AfterValidator, BaseModel, Field, create_model
 
 from deerflow.tools.define import Described, PlainText, Runtime, VirtualPath, refuse, tool_of
 from deerflow.tools.text import SHOWN_LINE_CHARS, page, replace_text
@@ -156,6 +158,25 @@ async def str_replace_tool(
         changed = replace_text(text, old_str, new_str, replace_all=replace_all)
         await sandbox.update_file(path, changed.text.encode())
     return f"Replaced {changed.count} occurrence{'s' if changed.count > 1 else ''} in {path}."
+
+
+def with_max_results(tool: BaseTool, most: Any) -> BaseTool:
+    """Return `glob` or `grep` with another number of results, as default and as bound; others as they are."""
+    schema = tool.args_schema
+    if most is None or not isinstance(schema, type) or not issubclass(schema, GlobArguments | GrepArguments):
+        return tool
+    if not isinstance(most, int) or isinstance(most, bool) or most < 1:
+        logger.warning("tool %s: max_results must be a number above 0, not %.80r", tool.name, most)
+        return tool
+    bound = min(most, MAX_GLOB_RESULTS if issubclass(schema, GlobArguments) else MAX_GREP_RESULTS)
+    wish = (
+        Annotated[int, AfterValidator(lambda number: min(number, bound))],
+        Field(bound, description=f"How many to return, at most {bound}."),
+    )
+    narrowed: type[BaseModel] = create_model(
+        schema.__name__, __base__=schema, __doc__=schema.__doc__, max_results=wish
+    )
+    return tool.model_copy(update={"args_schema": narrowed})
 
 
 def _within(wish: int, most: int) -> int:

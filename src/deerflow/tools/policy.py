@@ -17,6 +17,7 @@ from deerflow.config.guardrails import GuardrailRule
 from deerflow.sandbox import Sandbox
 from deerflow.sandbox.local import LocalSandbox
 from deerflow.tools.define import Described
+from deerflow.tools.python import PythonArguments
 from deerflow.tools.shell import BashArguments
 
 Action = Literal["allow", "deny", "ask"]
@@ -26,6 +27,8 @@ ACTS_OUTSIDE = "acts_outside"
 _OUTSIDE_HINTS = (ACTS_OUTSIDE, "destructiveHint")
 """Ours, and what MCP servers say of their tools."""
 _LABEL = "description"
+SHELL = "bash"
+PYTHON = "python"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +40,8 @@ class Call:
     """Without the step's label, which changes nothing about what happens."""
     is_on_host: bool = False
     acts_outside: bool = False
+    stands_for: str = ""
+    """Another tool whose rules count as well: what a shell may not do, a program must not do for it."""
 
     @classmethod
     def of(cls, name: str, args: Mapping[str, Any], tool: BaseTool | None, sandbox: Sandbox) -> "Call":
@@ -44,8 +49,9 @@ class Call:
         return cls(
             name,
             {key: value for key, value in args.items() if key != _LABEL or not _has_label(tool)},
-            is_on_host=_takes(tool, BashArguments) and _is_bare(sandbox),
+            is_on_host=_takes(tool, BashArguments, PythonArguments) and _is_bare(sandbox),
             acts_outside=_acts_outside(tool),
+            stands_for=SHELL if _takes(tool, PythonArguments) else "",
         )
 
     @property
@@ -95,7 +101,7 @@ class _Rule:
         return cls(number, re.compile(".*".join(parts), re.DOTALL), pattern, rule.action)
 
     def fits(self, call: Call) -> bool:
-        if not self.tool.fullmatch(call.name):
+        if not any(self.tool.fullmatch(name) for name in (call.name, call.stands_for) if name):
             return False
         if self.pattern is None:
             return True
@@ -133,7 +139,7 @@ def _has_label(tool: BaseTool | None) -> bool:
     return _takes(tool, Described)
 
 
-def _takes(tool: BaseTool | None, arguments: type) -> bool:
+def _takes(tool: BaseTool | None, *arguments: type) -> bool:
     schema = tool.args_schema if tool is not None else None
     return isinstance(schema, type) and issubclass(schema, arguments)
 

@@ -10,6 +10,7 @@ from typing import Any, cast
 from deerflow.config import resolve_use
 from deerflow.config.guardrails import GuardrailsSettings
 from deerflow.errors import ConfigError
+from deerflow.tools.policy import PYTHON, SHELL
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,8 @@ class AllowlistProvider:
         """Decide about one call."""
         if request.tool_name in self._denied:
             return _no("denied", f"{request.tool_name} is in denied_tools")
+        if request.tool_name == PYTHON and SHELL in self._denied:  # which could run any command
+            return _no("denied", f"{SHELL} is in denied_tools")
         if self._allowed is not None and request.tool_name not in self._allowed:
             return _no("not_allowed", f"{request.tool_name} is not in allowed_tools")
         return GuardrailDecision(True)

@@ -31,6 +31,11 @@ async def bash_tool(*, description: str, command: str, runtime: Runtime) -> str:
     answer prompts: pass -y, --no-input and the like. Start servers in the background with their output
     sent to a file. Prefer read_file, write_file, str_replace, grep and glob for work on files.
     """
+    return await run_in_sandbox(command, runtime)
+
+
+async def run_in_sandbox(command: str, runtime: Runtime) -> str:
+    """Run a command within the limits of the settings and return what the model reads of it."""
     context = runtime.context
     if context.sandbox.refusal is not None:
         raise SandboxUnavailableError(context.sandbox.refusal)

@@ -146,7 +146,7 @@ async def test_the_shell_is_offered_only_where_commands_run(model: ScriptedModel
 
     assert "bash" in model.requests[0].tools
     assert "bash" not in model.requests[1].tools
-    assert set(model.requests[0].tools) - set(model.requests[1].tools) == {"bash"}
+    assert set(model.requests[0].tools) - set(model.requests[1].tools) == {"bash", "python"}
 
 
 async def test_nobody_is_asked_where_nobody_can_answer(lead: Lead, model: ScriptedModel) -> None:

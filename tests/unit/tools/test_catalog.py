@@ -1,16 +1,21 @@
 """Which tools an agent gets."""
 
 import logging
+from pathlib import Path
 from typing import Any
 
 import pytest
 from langchain_core.tools import BaseTool, tool
+from support.sandboxes import run_context
+from support.tool_calls import answer_of
 
 from deerflow.config import ModelSettings, Settings, ToolSettings
-from deerflow.tools import bash_tool, get_available_tools
+from deerflow.tools import bash_tool, get_available_tools, glob_tool
 
-FILES = ["ls", "read_file", "glob", "grep", "write_file", "str_replace"]
+FILES = ["ls", "read_file", "glob", "grep", "write_file", "str_replace", "edit_files"]
+SHELLS = ["bash", "python"]
 BUILT_IN = ["present_files", "ask_clarification"]
+WORKSPACE = "/mnt/user-data/workspace"
 
 
 @tool
@@ -48,12 +53,12 @@ def entry(name: str, use: str, group: str = "g", **keys: Any) -> ToolSettings:
     return ToolSettings(name=name, group=group, use=use, **keys)
 
 
-def model(*, supports_vision: bool) -> ModelSettings:
-    return ModelSettings(name="m", use="a:B", model="m", supports_vision=supports_vision)
+def models(*, supports_vision: bool) -> dict[str, ModelSettings]:
+    return {"m": ModelSettings(name="m", use="a:B", model="m", supports_vision=supports_vision)}
 
 
 def test_without_a_section_there_are_the_default_tools() -> None:
-    assert names(Settings()) == [*FILES, "bash", *BUILT_IN]
+    assert names(Settings()) == [*FILES, *SHELLS, *BUILT_IN]
 
 
 def test_an_empty_section_leaves_the_built_in_tools() -> None:
@@ -66,13 +71,22 @@ def test_groups_narrow_the_tools_but_not_the_built_in_ones() -> None:
 
 
 def test_a_model_that_sees_gets_view_image() -> None:
-    assert "view_image" in names(Settings(), model=model(supports_vision=True))
-    assert "view_image" not in names(Settings(), model=model(supports_vision=False))
+    sees, blind = models(supports_vision=True), models(supports_vision=False)
+
+    assert "view_image" in names(Settings(), model_name="m", models=sees)
+    assert "view_image" in names(Settings(models=tuple(sees.values())), model_name="m")
+    assert "view_image" not in names(Settings(), model_name="m", models=blind)
+    assert "view_image" not in names(Settings(), model_name="other", models=sees)
 
 
 def test_task_is_there_when_subagents_are_on() -> None:
-    assert "task" in names(Settings(), subagent_enabled=True, task_tool=task)
-    assert "task" not in names(Settings(), subagent_enabled=False, task_tool=task)
+    assert "task" in names(Settings(), subagent_enabled=True, subagent_tools=[task])
+    assert "task" not in names(Settings(), subagent_enabled=False, subagent_tools=[task])
+
+
+def test_tools_of_mcp_servers_can_be_left_out() -> None:
+    assert names(Settings(tools=()), mcp_tools=[task], acp_tools=[other_bash])[-2:] == ["task", "bash"]
+    assert "task" not in names(Settings(), include_mcp=False, mcp_tools=[task])
 
 
 def test_the_section_names_tools_as_older_files_do() -> None:
@@ -111,7 +125,49 @@ def test_what_cannot_be_used_is_left_out_and_said(caplog: pytest.LogCaptureFixtu
 
 def test_of_two_tools_with_one_name_the_first_is_used(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
-        tools = get_available_tools(Settings(), extra=[other_bash])
+        tools = get_available_tools(Settings(), mcp_tools=[other_bash])
 
     assert [tool for tool in tools if tool.name == "bash"] == [bash_tool]
-    assert "tool bash is there twice" in caplog.text
+    assert "tool bash of MCP servers is left out: one of the settings has that name" in caplog.text
+
+
+async def test_an_entry_of_glob_or_grep_says_how_many_results_there_are(tmp_path: Path) -> None:
+    context = run_context(tmp_path)
+    for number in range(5):
+        (context.folders.workspace / f"{number}.txt").write_text("deer\n")
+    settings = Settings(
+        tools=(
+            entry("glob", "deerflow.sandbox.tools:glob_tool", max_results=2),
+            entry("grep", "deerflow.sandbox.tools:grep_tool", max_results=3),
+        )
+    )
+    glob, grep, *_ = get_available_tools(settings)
+
+    globbed = await answer_of(glob, context, pattern="*.txt", path=WORKSPACE)
+    more = await answer_of(glob, context, pattern="*.txt", path=WORKSPACE, max_results=900)
+    one = await answer_of(glob, context, pattern="*.txt", path=WORKSPACE, max_results=1)
+    grepped = await answer_of(grep, context, pattern="deer", path=WORKSPACE)
+
+    assert [text.count(".txt") for text in (globbed.text, more.text, one.text)] == [2, 2, 1]
+    assert grepped.text.count("deer") == 3
+    assert glob.args["max_results"]["default"] == 2
+    assert glob_tool.args["max_results"]["default"] == 200
+
+
+@pytest.mark.parametrize("most", [0, -1, "many", True, None])
+def test_a_number_of_results_that_is_none_is_said_and_left_out(
+    most: object, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings = Settings(tools=(entry("glob", "deerflow.sandbox.tools:glob_tool", max_results=most),))
+
+    with caplog.at_level(logging.WARNING):
+        tool = get_available_tools(settings)[0]
+
+    assert tool is glob_tool
+    assert ("max_results" in caplog.text) is (most is not None)
+
+
+def test_more_results_than_the_tool_can_give_are_cut_to_what_it_can() -> None:
+    settings = Settings(tools=(entry("glob", "deerflow.sandbox.tools:glob_tool", max_results=10**9),))
+
+    assert get_available_tools(settings)[0].args["max_results"]["default"] == 1000

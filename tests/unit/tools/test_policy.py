@@ -16,6 +16,7 @@ from deerflow.tools.policy_provider import (
     make_provider,
     words,
 )
+from deerflow.tools.python import python_tool
 from deerflow.tools.shell import bash_tool
 
 
@@ -145,6 +146,30 @@ def test_a_tool_says_itself_that_it_acts_outside(hints: dict[str, Any], outside:
     assert of(send.model_copy(update={"extras": hints}), "send").acts_outside is outside
 
 
+@pytest.mark.parametrize(
+    ("rules", "action"),
+    [
+        ([{"tool": "bash", "action": "deny"}], "deny"),
+        ([{"tool": "bash", "pattern": "shutdown", "action": "ask"}], "ask"),
+        (
+            [
+                {"tool": "bash", "pattern": "git status", "action": "allow"},
+                {"tool": "bash", "action": "deny"},
+            ],
+            "deny",
+        ),
+        ([{"tool": "python", "action": "allow"}, {"tool": "bash", "action": "deny"}], "allow"),
+        ([{"tool": "read_*", "action": "deny"}], "allow"),
+    ],
+)
+def test_what_a_shell_may_not_do_a_program_may_not_do_for_it(
+    rules: list[dict[str, Any]], action: str
+) -> None:
+    policy = Policy([GuardrailRule.model_validate(rule) for rule in rules])
+
+    assert policy.decide(of(python_tool, "python", code="import os; os.system('shutdown')")).action == action
+
+
 def test_a_rule_can_allow_what_would_be_asked() -> None:
     rules = [GuardrailRule(tool="bash", action="allow")]
 
@@ -180,6 +205,14 @@ class Later:
 class Mute:
     def evaluate(self, request: GuardrailRequest) -> None:
         """Return nothing."""
+
+
+async def test_who_denies_the_shell_denies_programs_too() -> None:
+    provider = AllowlistProvider(denied_tools=["bash"])
+
+    decision = await ask_provider(provider, GuardrailRequest("python", {"code": "1"}))
+
+    assert (decision.allow, words(decision)) == (False, "bash is in denied_tools")
 
 
 async def test_a_provider_may_be_async_and_must_decide() -> None:

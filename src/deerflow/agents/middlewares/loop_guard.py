@@ -22,7 +22,7 @@ from deerflow.agents.middlewares.tags import reminder
 from deerflow.agents.types import ModelAnswer, ModelCall, ModelHandler
 from deerflow.config import LoopDetectionSettings
 
-WRITERS = frozenset({"write_file", "str_replace", "present_files", "write_todos", "task"})
+WRITERS = frozenset({"write_file", "str_replace", "edit_files", "present_files", "write_todos", "task"})
 """Tools whose short confirmations say nothing about whether something new came of them."""
 WARNING = (
     "You have made the same call {count} times and got the same result each time{what}. Making it again will "

@@ -7,7 +7,7 @@ the agent read again. Appending and new files need no mark.
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
@@ -17,6 +17,7 @@ from deerflow.agents.middlewares.base import HouseMiddleware
 from deerflow.agents.types import ToolCall, ToolHandler, ToolResult
 from deerflow.context import RunContext
 from deerflow.errors import SandboxError
+from deerflow.tools.edits import EDIT_FILES, edited_paths
 
 READ = "read_file"
 WRITE = "write_file"
@@ -33,13 +34,15 @@ CHANGED = (
 
 
 class ReadBeforeWriteMiddleware(HouseMiddleware):
-    """Refuses `write_file` and `str_replace` on files whose content the agent does not know."""
+    """Refuses to change files whose content the agent does not know."""
 
     after = ("ToolErrorMiddleware",)
 
     @override
     async def awrap_tool_call(self, request: ToolCall, handler: ToolHandler) -> ToolResult:
         call = request.tool_call
+        if call["name"] == EDIT_FILES:
+            return await self._edit(request, handler)
         path = call["args"].get("path")
         if call["name"] not in (READ, WRITE, REPLACE) or not isinstance(path, str):
             return await handler(request)
@@ -50,13 +53,27 @@ class ReadBeforeWriteMiddleware(HouseMiddleware):
             is_new = present is None
             refusal = refusal_of(call["name"], call["args"], present, request.state["messages"])
             if refusal is not None:
-                return ToolMessage(refusal, tool_call_id=call["id"] or "", name=call["name"], status="error")
+                return _refused(request, refusal)
         result = await handler(request)
         if not isinstance(result, ToolMessage) or result.status == "error":
             return result
         if call["args"].get("append") and not is_new:
             return result  # it has added to the file without knowing what else is in it
-        return _marked(result, path, await _hash_after(context, call["name"], call["args"], path))
+        return _marked(result, {path: await _hash_after(context, call["name"], call["args"], path)})
+
+    async def _edit(self, request: ToolCall, handler: ToolHandler) -> ToolResult:
+        """Hold every file of a call against what the agent knows, before any of them changes."""
+        context = cast("RunContext", request.runtime.context)
+        paths = edited_paths(request.tool_call["args"])
+        for path in paths:
+            present = await _hash(context, path)
+            refusal = refusal_of(EDIT_FILES, {"path": path}, present, request.state["messages"])
+            if refusal is not None:
+                return _refused(request, refusal)
+        result = await handler(request)
+        if not isinstance(result, ToolMessage) or result.status == "error":
+            return result
+        return _marked(result, {path: await _hash(context, path) for path in paths})
 
 
 def refusal_of(
@@ -83,11 +100,19 @@ def last_mark(messages: Sequence[AnyMessage], path: str) -> str | None:
     """Return the hash with which the agent last saw the file."""
     for message in reversed(messages):
         if isinstance(message, ToolMessage):
-            mark = message.additional_kwargs.get(MARK)
-            if isinstance(mark, Mapping) and mark.get("path") == path:
-                found = mark.get("hash")
-                return found if isinstance(found, str) else None
+            for mark in _marks(message):
+                if mark.get("path") == path:
+                    found = mark.get("hash")
+                    return found if isinstance(found, str) else None
     return None
+
+
+def _marks(message: ToolMessage) -> Iterator[Mapping[str, Any]]:
+    """Yield what a result says of files: one mark, or a list of them."""
+    found = message.additional_kwargs.get(MARK)
+    for mark in found if isinstance(found, list) else [found]:
+        if isinstance(mark, Mapping):
+            yield mark
 
 
 def _is_edited_beside(messages: Sequence[AnyMessage], path: str) -> bool:
@@ -96,10 +121,16 @@ def _is_edited_beside(messages: Sequence[AnyMessage], path: str) -> bool:
     return len([call for call in calls if call["name"] == REPLACE and call["args"].get("path") == path]) > 1
 
 
-def _marked(message: ToolMessage, path: str, hashed: str | None) -> ToolMessage:
-    if hashed is None:
+def _refused(request: ToolCall, refusal: str) -> ToolMessage:
+    call = request.tool_call
+    return ToolMessage(refusal, tool_call_id=call["id"] or "", name=call["name"], status="error")
+
+
+def _marked(message: ToolMessage, hashes: Mapping[str, str | None]) -> ToolMessage:
+    marks = [{"path": path, "hash": hashed} for path, hashed in hashes.items() if hashed is not None]
+    if not marks:
         return message
-    kwargs = {**message.additional_kwargs, MARK: {"path": path, "hash": hashed}}
+    kwargs = {**message.additional_kwargs, MARK: marks[0] if len(marks) == 1 else marks}
     return message.model_copy(update={"additional_kwargs": kwargs})
 
 

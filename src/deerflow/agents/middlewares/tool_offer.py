@@ -12,11 +12,11 @@ from deerflow.agents.middlewares.clarification import ASK_CLARIFICATION
 from deerflow.agents.types import ModelAnswer, ModelCall, ModelHandler
 from deerflow.context import RunContext
 
-SHELL = "bash"
+SHELLS = frozenset({"bash", "python"})
 
 
 class ToolOfferMiddleware(HouseMiddleware):
-    """Hides `bash` where commands cannot run, and `ask_clarification` where nobody can answer."""
+    """Hides what runs commands where none can run, and `ask_clarification` where nobody can answer."""
 
     @override
     async def awrap_model_call(self, request: ModelCall, handler: ModelHandler) -> ModelAnswer:
@@ -29,9 +29,9 @@ class ToolOfferMiddleware(HouseMiddleware):
 
 def hidden_tools(context: RunContext) -> set[str]:
     """Return the names of the tools that are of no use in this run."""
-    hidden = set()
+    hidden: set[str] = set()
     if context.sandbox.refusal is not None:
-        hidden.add(SHELL)
+        hidden |= SHELLS
     if not context.is_interactive or context.extra.get("disable_clarification") is True:
         hidden.add(ASK_CLARIFICATION)
     return hidden

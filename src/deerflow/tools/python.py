@@ -1,0 +1,49 @@
+"""`python`: runs a program of the model in the thread's sandbox, with the same bounds as `bash`.
+
+The code travels inside one shell command, so isolation, limits, cancelling, live output and the working
+directory are the shell's own, whichever sandbox there is.
+"""
+
+import secrets
+
+from pydantic import Field
+
+from deerflow.tools.define import Described, PlainText, Runtime, refuse, tool_of
+from deerflow.tools.shell import run_in_sandbox
+
+MAX_CODE_BYTES = 90_000
+"""A little less than a sandbox takes as one command."""
+COMMAND = """\
+command -v python3 >/dev/null || {{ echo 'There is no python3 in this sandbox; use bash.'; exit 127; }}
+python3 -u -X utf8 -c "$(cat <<'{mark}'
+{code}
+{mark}
+)"
+"""
+
+
+class PythonArguments(Described):
+    """What `python` takes."""
+
+    code: PlainText = Field(min_length=1, description="The whole program. Print what you want to see.")
+
+
+@tool_of("python", PythonArguments)
+async def python_tool(*, description: str, code: str, runtime: Runtime) -> str:
+    """Run Python 3 code in the sandbox and see what it prints.
+
+    Use it for calculations, data (CSV, JSON, dates, statistics) and checks that would take a long shell
+    line. Every call is a new process: nothing but files carries over. It starts in the working directory
+    of bash; an error comes back with its traceback. Packages are those of the sandbox's python3.
+    """
+    if len(code.encode()) > MAX_CODE_BYTES:
+        raise refuse(
+            f"The code has more than {MAX_CODE_BYTES} bytes. Write it to a file with write_file and run that."
+        )
+    return await run_in_sandbox(as_command(code), runtime)
+
+
+def as_command(code: str) -> str:
+    """Return the shell command that runs `code` exactly as it is."""
+    # Quoted, the text between the marks means nothing to the shell; no code can guess where it ends.
+    return COMMAND.format(mark=f"END_{secrets.token_hex(16)}", code=code)
