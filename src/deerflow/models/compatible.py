@@ -20,6 +20,7 @@ from typing_extensions import override
 
 from deerflow.models.endpoint import Endpoint
 from deerflow.models.lean import LeanCompletions
+from deerflow.models.patience import PatientCompletions
 from deerflow.models.pool import SessionPool
 
 DEFAULT_RETRIES = 2
@@ -58,15 +59,24 @@ class CompatibleChatOpenAI(ChatOpenAI):
         return values
 
     @model_validator(mode="after")
-    def _use_lean_transport(self) -> Self:
-        if self.transport == "lean" and self.root_async_client is not None:
+    def _use_transport(self) -> Self:
+        if self.root_async_client is None:
+            return self
+        seconds = self.stream_chunk_timeout
+        if self.transport == "lean":
             if self.pool is None:
                 self._own_pool = SessionPool()
             self.async_client = LeanCompletions(
                 self._endpoint(), self.pool or self._own_pool or SessionPool()
             )
-            # The lean transport watches the silence itself; the adapter's way costs a task per chunk.
-            self.stream_chunk_timeout = None
+        elif seconds and not (self.use_responses_api or self.include_response_headers or self._uses_gateway):
+            self.async_client = PatientCompletions(
+                self.root_async_client.chat.completions, model=self.model_name, chunk_seconds=seconds
+            )
+        else:
+            return self
+        # Both watch the silence themselves; the adapter's way costs a task per chunk.
+        self.stream_chunk_timeout = None
         return self
 
     @classmethod

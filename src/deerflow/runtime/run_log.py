@@ -17,6 +17,7 @@ from langchain_core.messages import BaseMessage
 from deerflow.domain import END, StreamEvent
 from deerflow.errors import DeerFlowError, StaleAttemptError
 from deerflow.runtime.serialization import Encoder, to_json
+from deerflow.runtime.stored_log import MOST_BYTES_PER_READ
 from deerflow.storage.base import EventLog, LogBatch, LogEntry
 from deerflow.storage.fragments import render
 
@@ -24,6 +25,9 @@ logger = logging.getLogger(__name__)
 
 CRASH_GAP = 10_000
 """Numbers left free after a crash: more events than one unstored moment can hold."""
+PACE_SECONDS = 0.02
+"""How soon after some text of a message its readers are told of more: faster than anybody reads, and a
+flood of tokens wakes each reader, and writes to its connection, fifty times a second at most."""
 _RETRY_SECONDS = 1.0
 _MOST_PER_READ = 256
 
@@ -52,6 +56,9 @@ class RunLog:
         self._first_seq = 0
         self._stored = 0
         self._waiters: set[asyncio.Future[None]] = set()
+        self._quiet_until = 0.0
+        """Until then, more text of a message can wait; on the loop's clock."""
+        self._alarm: asyncio.TimerHandle | None = None
         self._flusher: asyncio.Task[None] | None = None
         self._storing = asyncio.Lock()
         self._is_ending = False
@@ -69,11 +76,14 @@ class RunLog:
 
     def publish(self, kind: str, payload: Any) -> None:
         """Append one event and wake the readers."""
-        self._append(kind, self._encoder.encode(payload))
+        if self._append(kind, self._encoder.encode(payload)):
+            self._quiet_until = 0.0
+            self._wake()
 
     def publish_chunk(self, kind: str, message: BaseMessage, metadata: Mapping[str, Any]) -> None:
         """Append a piece of a message with the metadata of the call it belongs to."""
-        self._append(kind, self._encoder.encode_chunk(message, metadata))
+        if self._append(kind, self._encoder.encode_chunk(message, metadata)):
+            self._wake_in_pace()
 
     async def flush(self) -> None:
         """Store everything that was published so far."""
@@ -111,9 +121,17 @@ class RunLog:
         return len(self._entries)
 
     def after(self, seq: int) -> list[StreamEvent]:
-        """Return the next events behind number `seq`, ready for the wire."""
+        """Return the next events behind number `seq`, ready for the wire, as many as may be sent at once."""
         start = max(0, seq + 1 - self._first_seq)
-        return [self._rendered(entry) for entry in self._entries[start : start + _MOST_PER_READ]]
+        batch: list[StreamEvent] = []
+        size = 0
+        for entry in self._entries[start : start + _MOST_PER_READ]:
+            event = self._rendered(entry)
+            batch.append(event)
+            size += len(event.data)
+            if size >= MOST_BYTES_PER_READ:
+                break
+        return batch
 
     def holds_from(self, seq: int) -> bool:
         """Tell whether everything behind number `seq` is in this process's memory."""
@@ -131,13 +149,15 @@ class RunLog:
             timer.cancel()
             self._waiters.discard(waiter)
 
-    def _append(self, kind: str, body: bytes) -> None:
+    def _append(self, kind: str, body: bytes) -> bool:
         if self._is_ending or self.is_closed:
-            return  # somebody who outlived the run, such as a tool in a thread, speaks into an ended log
+            return (
+                False  # somebody who outlived the run, such as a tool in a thread, speaks into an ended log
+            )
         self._entries.append(self._entry(kind, body))
-        self._wake()
         if self._flusher is None:
             self._flusher = asyncio.get_running_loop().create_task(self._flush_soon())
+        return True
 
     def _entry(self, kind: str, body: bytes) -> LogEntry:
         return LogEntry(self.next_seq, time.time_ns() // 1_000_000, kind, body)
@@ -145,7 +165,23 @@ class RunLog:
     def _batch(self, entries: Sequence[LogEntry]) -> LogBatch:
         return LogBatch(self.run_id, self.thread_id, self._attempt, entries, self._encoder.fresh)
 
+    def _wake_in_pace(self) -> None:
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        if now >= self._quiet_until:
+            self._quiet_until = now + PACE_SECONDS
+            self._wake()
+        elif self._alarm is None:
+            self._alarm = loop.call_at(self._quiet_until, self._wake_late)
+
+    def _wake_late(self) -> None:
+        self._quiet_until = asyncio.get_running_loop().time() + PACE_SECONDS
+        self._wake()
+
     def _wake(self) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
         for waiter in self._waiters:
             _finish(waiter)
         self._waiters.clear()

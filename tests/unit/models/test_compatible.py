@@ -1,10 +1,13 @@
 """What compatible servers say beside the text is kept, streamed and sent back."""
 
+import asyncio
+from contextlib import aclosing
 from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, ToolMessage
-from support.model_server import ScriptedModel, call, reasoning, text
+from langchain_openai import StreamChunkTimeoutError
+from support.model_server import ScriptedModel, call, reasoning, silence, text
 
 from deerflow.models.compatible import CompatibleChatOpenAI
 from deerflow.models.pool import SessionPool
@@ -16,6 +19,56 @@ def chat(
 ) -> CompatibleChatOpenAI:
     given = {"base_url": model.base_url, "transport": request.param, "pool": pool, **sdk_clients}
     return CompatibleChatOpenAI(model="m", api_key="k", max_retries=0, **given)
+
+
+@pytest.mark.parametrize("transport", ["lean", "sdk"])
+async def test_a_stream_that_goes_silent_is_given_up(
+    transport: str, model: ScriptedModel, pool: SessionPool, sdk_clients: dict[str, Any]
+) -> None:
+    model.will_say(silence("a b c", after=2))
+    given = {"base_url": model.base_url, "transport": transport, "pool": pool, **sdk_clients}
+    chat = CompatibleChatOpenAI(model="m", api_key="k", stream_chunk_timeout=0.2, **given)
+    seen: list[str] = []
+
+    async def read() -> None:
+        async for chunk in chat.astream("hi"):
+            seen.append(chunk.text)
+
+    with pytest.raises(StreamChunkTimeoutError, match=r"0\.2s") as raised:
+        await read()
+
+    assert "".join(seen) == "a b "
+    assert raised.value.model_name == "m"
+    await model.until(lambda m: m.aborted == 1)
+
+
+async def test_a_slow_reader_of_the_sdk_is_no_silent_server(
+    model: ScriptedModel, sdk_clients: dict[str, Any]
+) -> None:
+    model.will_say(text("a b c", delay=0.02))
+    given = {"base_url": model.base_url, "transport": "sdk", "stream_chunk_timeout": 0.2, **sdk_clients}
+    parts = []
+
+    async for chunk in CompatibleChatOpenAI(model="m", api_key="k", **given).astream("hi"):
+        if not parts:
+            await asyncio.sleep(0.3)  # longer than the limit: what is tested is that this time does not count
+        parts.append(chunk.text)
+
+    assert "".join(parts) == "a b c"
+
+
+async def test_a_reader_of_the_sdk_that_leaves_ends_the_call(
+    model: ScriptedModel, sdk_clients: dict[str, Any]
+) -> None:
+    model.will_say(text("a b c " * 50, delay=0.02))
+    given = {"base_url": model.base_url, "transport": "sdk", **sdk_clients}
+    stream = CompatibleChatOpenAI(model="m", api_key="k", **given).astream("hi")
+
+    async with aclosing(stream) as chunks:  # type: ignore[type-var]
+        async for _ in chunks:
+            break
+
+    await model.until(lambda m: m.aborted == 1)
 
 
 async def test_reasoning_is_streamed_and_kept(model: ScriptedModel, chat: CompatibleChatOpenAI) -> None:

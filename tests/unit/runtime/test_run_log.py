@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import pytest
-from langchain_core.messages import HumanMessage
+from langchain_core.messages import AIMessageChunk, HumanMessage
 from typing_extensions import override
 
 from deerflow.config import DatabaseSettings, Paths
@@ -230,3 +230,56 @@ async def test_a_new_attempt_numbers_behind_the_gap(log: RunLog) -> None:
     assert log.next_seq == 10_008
     assert (log.holds_from(10_006), log.holds_from(10_005)) == (True, False)
     await log.abandon()
+
+
+async def test_the_first_piece_of_text_wakes_its_readers_at_once_and_the_rest_in_pace(log: RunLog) -> None:
+    loop = asyncio.get_running_loop()
+    reader = loop.create_task(log.wait(10))
+    await asyncio.sleep(0)
+
+    log.publish_chunk("messages", AIMessageChunk("one"), {})
+    await asyncio.sleep(0)
+    was_woken = reader.done()
+    reader = loop.create_task(log.wait(10))
+    await asyncio.sleep(0)
+    began = loop.time()
+    for _ in range(100):
+        log.publish_chunk("messages", AIMessageChunk("more"), {})
+    await asyncio.sleep(0)
+    still_waits = not reader.done()
+    await reader
+
+    assert was_woken
+    assert still_waits
+    assert loop.time() - began < 5, "the pace is a moment, not the reader's patience"
+    assert len(log.after(-1)) == 101
+
+
+async def test_what_is_no_text_never_waits_for_the_pace(log: RunLog) -> None:
+    log.publish_chunk("messages", AIMessageChunk("one"), {})
+    log.publish_chunk("messages", AIMessageChunk("two"), {})
+    reader = asyncio.create_task(log.wait(10))
+    await asyncio.sleep(0)
+
+    log.publish("updates", {"model": {}})
+    await asyncio.sleep(0)
+
+    assert reader.done()
+    again = asyncio.create_task(log.wait(10))
+    await asyncio.sleep(0)
+    log.publish_chunk("messages", AIMessageChunk("the next step"), {})
+    await asyncio.sleep(0)
+    assert again.done(), "the first text of the next step does not wait either"
+
+
+async def test_a_reader_gets_no_more_at_once_than_a_connection_should_hold(log: RunLog) -> None:
+    for number in range(5):
+        log.publish("values", {"text": "x" * 200_000, "number": number})
+
+    sizes, seq = [], -1
+    while batch := log.after(seq):
+        sizes.append(len(batch))
+        seq = batch[-1].seq
+
+    assert sizes == [2, 2, 1]
+    assert seq == 4
