@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 from support.model_server import ScriptedModel
+from support.postgres import PostgresServer
 
 
 @pytest.fixture
@@ -11,3 +12,11 @@ def model() -> Iterator[ScriptedModel]:
     """Return a scripted model on real HTTP, with nothing to say yet."""
     with ScriptedModel() as scripted:
         yield scripted
+
+
+@pytest.fixture(scope="session")
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresServer]:
+    """Return a PostgreSQL server for the whole test run; a test takes a schema of its own."""
+    server = PostgresServer.start(tmp_path_factory.mktemp("postgres"))
+    yield server
+    server.kill()

@@ -1,12 +1,14 @@
 """Opens the database that the settings name."""
 
+import importlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 from deerflow.config import DatabaseSettings, Paths
 from deerflow.errors import ConfigError
-from deerflow.storage.base import Storage
+from deerflow.storage.base import Jobs, Storage
 from deerflow.storage.database import Engine
 from deerflow.storage.owners import LEASE_SECONDS
 from deerflow.storage.sql.assistants import SqlAssistantStore
@@ -42,6 +44,7 @@ async def open_storage(
             store=SqlStore(engine),
             signals=engine.signals,
             retention=SqlRetention(engine, checkpoints.serde),
+            jobs=_jobs_of(engine),
         )
     finally:
         await engine.aclose()
@@ -61,7 +64,22 @@ async def _open_engine(settings: DatabaseSettings, paths: Paths) -> Engine:
         case "memory":
             return await SqliteEngine.open_temporary()
         case "postgres":
-            raise ConfigError(
-                "database.backend 'postgres' arrives with the postgres extra in a later version: "
-                "set it to 'sqlite' (one machine, kept) or 'memory' (gone at the end) meanwhile"
-            )
+            opened: Engine = await _postgres("engine").PostgresEngine.open(settings)
+            return opened
+
+
+def _jobs_of(engine: Any) -> Jobs | None:
+    if isinstance(engine, SqliteEngine):
+        return None  # every process on the file looks for runs itself
+    jobs: Jobs = _postgres("jobs").PostgresJobs(engine, engine.target.conninfo)
+    return jobs
+
+
+def _postgres(module: str) -> Any:
+    try:
+        return importlib.import_module(f"deerflow.storage.postgres.{module}")
+    except ImportError as error:
+        raise ConfigError(
+            f"database.backend 'postgres' needs what is not installed here ({error.name}): "
+            "pip install 'deerflow[postgres]'"
+        ) from error

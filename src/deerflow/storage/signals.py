@@ -5,27 +5,36 @@ has waited long enough, looks into the database.
 """
 
 import asyncio
+import hashlib
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 QUEUE = "queue"
 """A run waits that nobody has."""
+_MAX_NAME = 200
 
 
 def run_topic(run_id: str) -> str:
     """Return the topic of a run: it has new events or has ended."""
-    return f"run:{run_id}"
+    return _topic("run", run_id)
 
 
 def owner_topic(owner: str) -> str:
     """Return the topic of an owner: one of its runs is wished to stop."""
-    return f"owner:{owner}"
+    return _topic("owner", owner)
 
 
 def thread_topic(thread_id: str) -> str:
     """Return the topic of a thread: a run was admitted in it."""
-    return f"thread:{thread_id}"
+    return _topic("thread", thread_id)
+
+
+def _topic(kind: str, name: str) -> str:
+    # A notification of PostgreSQL holds 8000 bytes of text; nobody needs names that long.
+    if len(name) > _MAX_NAME or not name.isprintable():
+        name = hashlib.blake2b(name.encode(errors="replace"), digest_size=16).hexdigest()
+    return f"{kind}:{name}"
 
 
 class Watch:

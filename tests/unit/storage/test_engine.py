@@ -218,12 +218,6 @@ async def test_a_folder_that_cannot_be_used_names_the_setting(tmp_path: Path, fo
         await SqliteEngine.open(Path(folder.format(tmp=tmp_path)) / "deerflow.db")
 
 
-async def test_postgres_says_what_to_set_meanwhile(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="'sqlite'"):
-        async with open_storage(DatabaseSettings(backend="postgres"), Paths(tmp_path)):
-            pass
-
-
 @pytest.mark.parametrize(
     ("setting", "folder"),
     [(None, "home/data"), ("elsewhere", "elsewhere"), ("home/data", "home/data"), ("{tmp}/abs", "abs")],

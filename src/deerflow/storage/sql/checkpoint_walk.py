@@ -67,8 +67,8 @@ def next_page(db: Database, listing: Listing, size: int) -> list[CheckpointRow]:
     conditions = {
         "chains.thread_id = ?": listing.thread_id,
         "chains.ns = ?": listing.ns,
-        "checkpoints.id = ?": listing.id and rows.compact(listing.id),
-        "checkpoints.id < ?": listing.before and rows.compact(listing.before),
+        "checkpoints.id = ?": rows.compact(listing.id) if listing.id else None,
+        "checkpoints.id < ?": rows.compact(listing.before) if listing.before else None,
     }
     where = [text for text, value in conditions.items() if value is not None]
     values: list[Id | int] = [value for value in conditions.values() if value is not None]

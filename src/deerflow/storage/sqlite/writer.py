@@ -4,23 +4,20 @@ Every unit of work runs in a savepoint of its own, so one that fails does not fa
 """
 
 import sqlite3
-import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from deerflow.errors import StorageError
-from deerflow.storage.sqlite.connect import SqliteDatabase, explain, is_busy, is_full
-from deerflow.storage.units import Unit, deliver
+from typing_extensions import override
 
-GROUP = 500
-"""How many units one transaction holds at most."""
+from deerflow.storage.sqlite.connect import SqliteDatabase, explain, is_busy, is_full
+from deerflow.storage.units import Unit, UnitQueue, deliver
+
 PATIENCE_SECONDS = 30.0
 """How long a transaction waits for another process that writes."""
 
 
-class Writer:
+class Writer(UnitQueue):
     """Runs units one after another in one thread, many to a transaction."""
 
     def __init__(
@@ -29,50 +26,13 @@ class Writer:
         self._path = path
         self._connection = connection
         self._committed = committed
-        self._queue: deque[Unit] = deque()
-        self._gate = threading.Lock()
-        self._has_work = threading.Event()
-        self._is_closed = False
-        self._thread = threading.Thread(target=self._run, name="deerflow-writer", daemon=True)
-        self._thread.start()
+        super().__init__(str(path))
 
-    def put(self, unit: Unit, *, wakes: bool = True) -> None:
-        """Queue a unit; the order of the queue is the order of the database.
-
-        Args:
-            wakes: Let the thread begin at once; else the unit goes with the next one that does, or
-                with `wake`. Waking it makes the caller share the interpreter at the worst moment.
-        """
-        with self._gate:
-            if self._is_closed:
-                raise StorageError(f"the database {self._path} is closed")
-            self._queue.append(unit)
-        if wakes:
-            self._has_work.set()
-
-    def wake(self) -> None:
-        """Begin with what waits, if anything does."""
-        if self._queue:
-            self._has_work.set()
-
-    def close(self) -> None:
-        """Finish everything that was queued and end the thread."""
-        with self._gate:
-            self._is_closed = True
-        self._has_work.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        while not (self._is_closed and not self._queue):
-            self._has_work.wait()
-            self._has_work.clear()
-            while units := self._next():
-                self._commit(units)
-                deliver(units)
-                self._committed(self._connection)
-
-    def _next(self) -> list[Unit]:
-        return [self._queue.popleft() for _ in range(min(len(self._queue), GROUP))]
+    @override
+    def _write(self, units: list[Unit]) -> None:
+        self._commit(units)
+        deliver(units)
+        self._committed(self._connection)
 
     def _commit(self, units: list[Unit]) -> None:
         if self._try_together(units):

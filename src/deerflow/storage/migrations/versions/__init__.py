@@ -1,0 +1,1 @@
+"""The revisions, as alembic finds them."""

@@ -1,0 +1,1 @@
+"""PostgreSQL: many gateways and workers on one database."""

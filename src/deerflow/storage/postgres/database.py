@@ -1,0 +1,65 @@
+"""A PostgreSQL connection inside a transaction, as stores know it."""
+
+import hashlib
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from deerflow.storage.database import Rows
+from deerflow.storage.postgres import dispatch
+from deerflow.storage.postgres.connect import Connection
+from deerflow.storage.postgres.dialect import POSTGRES, translated
+from deerflow.storage.signals import QUEUE
+
+logger = logging.getLogger(__name__)
+
+
+class ContendedError(Exception):
+    """Another process has what this unit needs, and this transaction has too much to wait with."""
+
+
+class PostgresDatabase:
+    """Statements of one transaction."""
+
+    dialect = POSTGRES
+
+    def __init__(self, connection: Connection, *, may_block: bool = True, echo: bool = False) -> None:
+        self._connection = connection
+        self._echo = echo
+        self.may_block = may_block
+        """This transaction has nothing that others wait for, so it may wait for them."""
+        self.has_written = False
+        self.told: dict[str, None] = {}
+        """The topics to signal with the commit, in order."""
+
+    def execute(self, sql: str, values: Sequence[Any] = (), /) -> Rows:
+        """Run one statement."""
+        if self._echo:
+            logger.info("sql %s", " ".join(sql.split()))
+        if not self.has_written and not sql.startswith("SELECT"):
+            self.has_written = True
+        return self._connection.execute(translated(sql), values, binary=True)
+
+    def hold(self, thread_id: str, /) -> None:
+        """Lock a thread until the transaction is over; a transaction with other work does not wait."""
+        number = int.from_bytes(hashlib.blake2b(thread_id.encode(), digest_size=8).digest(), signed=True)
+        if self.may_block:
+            self.execute("SELECT pg_advisory_xact_lock(?)", (number,))
+        else:
+            (has_it,) = self.execute("SELECT pg_try_advisory_xact_lock(?)", (number,)).fetchone()
+            if not has_it:
+                raise ContendedError
+
+    def notify(self, topic: str, /) -> None:
+        """Remember the topic until the commit."""
+        self.told[topic] = None
+
+    def enqueue(self, run_id: str, start_at: int | None = None, /) -> None:
+        """Add a job that is seen once the transaction is committed."""
+        dispatch.enqueue(self, run_id, start_at)
+        if start_at is None:
+            self.notify(QUEUE)
+
+    def dequeue(self, run_id: str, /) -> None:
+        """Delete the job again, if nobody has fetched it."""
+        dispatch.dequeue(self, run_id)

@@ -1,0 +1,168 @@
+"""One PostgreSQL database for any number of event loops: one connection writes, others read, one listens."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, TypeVar, cast
+
+import psycopg
+from typing_extensions import override
+
+from deerflow.config import DatabaseSettings
+from deerflow.errors import StorageError
+from deerflow.storage.database import Database, Engine
+from deerflow.storage.postgres.connect import (
+    Connection,
+    Target,
+    connect,
+    explain,
+    first_connection,
+    is_lost,
+    target_of,
+)
+from deerflow.storage.postgres.database import PostgresDatabase
+from deerflow.storage.postgres.dialect import POSTGRES
+from deerflow.storage.postgres.listener import Listener
+from deerflow.storage.postgres.migrate import migrate
+from deerflow.storage.postgres.writer import Writer, pauses
+from deerflow.storage.signals import Signals
+from deerflow.storage.units import Unit
+
+MOMENT_SECONDS = 0.002
+"""How long a write that nobody waits for waits for company."""
+T = TypeVar("T")
+
+
+class PostgresEngine(Engine):
+    """Writes and reads one database; closing it finishes every write."""
+
+    dialect = POSTGRES
+
+    def __init__(self, settings: DatabaseSettings) -> None:
+        """Connect, blocking; `PostgresEngine.open` does it beside the loop."""
+        self.target = target_of(settings)
+        self.signals = Signals()
+        self._recycle_seconds = float(settings.pool_recycle)
+        connection = first_connection(self.target)
+        try:
+            migrate(self.target, connection)
+        except BaseException:
+            connection.close()
+            raise
+        self._is_closed = False
+        self._local = threading.local()
+        self._opened: list[_Reader] = []
+        self._pool = ThreadPoolExecutor(max(settings.pool_size - 1, 1), thread_name_prefix="deerflow-reader")
+        self._writer = Writer(self.target, connection, recycle_seconds=self._recycle_seconds)
+        self._listener = Listener(self.target, self.signals)
+
+    @classmethod
+    async def open(cls, settings: DatabaseSettings) -> "PostgresEngine":
+        """Connect to a database, made or upgraded when needed."""
+        return await asyncio.to_thread(cls, settings)
+
+    @override
+    async def write(self, work: Callable[[Database], T], *, may_wait: bool = False) -> T:
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Any] = loop.create_future()
+        self._writer.put(Unit(work, loop, future, asked_at=time.monotonic()), wakes=not may_wait)
+        if may_wait:
+            loop.call_later(MOMENT_SECONDS, self._writer.wake)
+        return cast(T, await future)
+
+    @override
+    def write_blocking(self, work: Callable[[Database], T]) -> T:
+        future: Future[Any] = Future()
+        self._writer.put(Unit(work, None, future, asked_at=time.monotonic()))
+        return cast(T, future.result())
+
+    @override
+    def post(self, work: Callable[[Database], object]) -> None:
+        self._writer.put(Unit(work, None, Future(), asked_at=time.monotonic()))
+
+    @override
+    async def read(self, work: Callable[[Database], T]) -> T:
+        return await asyncio.wrap_future(self._far(work))
+
+    @override
+    async def peek(self, work: Callable[[Database], T]) -> T:
+        # Never on the calling thread: the database may be far away, or away altogether.
+        return await asyncio.wrap_future(self._far(work))
+
+    @override
+    def read_blocking(self, work: Callable[[Database], T]) -> T:
+        return self._far(work).result()
+
+    @override
+    async def aclose(self) -> None:
+        await asyncio.to_thread(self._close)
+
+    def _close(self) -> None:
+        self._is_closed = True
+        self._writer.close()
+        self._listener.close()
+        self._pool.shutdown(wait=True)
+        for reader in self._opened:
+            reader.close()
+
+    def _far(self, work: Callable[[Database], T]) -> "Future[T]":
+        if self._is_closed:
+            raise StorageError(f"the database {self.target.name} is closed")
+        return self._pool.submit(self._read_here, work)
+
+    def _read_here(self, work: Callable[[Database], T]) -> T:
+        reader: _Reader | None = getattr(self._local, "reader", None)
+        if reader is None:
+            reader = self._local.reader = _Reader(self.target, recycle_seconds=self._recycle_seconds)
+            self._opened.append(reader)
+        return reader.run(work)
+
+
+class _Reader:
+    """The connection of one reader thread."""
+
+    def __init__(self, target: Target, *, recycle_seconds: float) -> None:
+        self._target = target
+        self._recycle_seconds = recycle_seconds
+        self._connection: Connection | None = None
+        self._opened_at = 0.0
+
+    def run(self, work: Callable[[Database], T]) -> T:
+        """Do a read, again and again while the database is away and there is time."""
+        deadline = time.monotonic() + self._target.patience_seconds
+        for pause in pauses():
+            try:
+                return self._in_snapshot(self._usable(), work)
+            except psycopg.Error as error:
+                is_away = self._connection is None or is_lost(self._connection)
+                if not is_away or time.monotonic() > deadline:
+                    raise explain(error, self._target) from error
+            time.sleep(pause)
+        raise AssertionError("pauses never end")
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+
+    def _usable(self) -> Connection:
+        is_old = time.monotonic() - self._opened_at > self._recycle_seconds
+        if self._connection is not None and is_old:
+            self._connection.close()
+        if self._connection is None or is_lost(self._connection):
+            self._connection = None
+            self._connection = connect(self._target)
+            self._opened_at = time.monotonic()
+        return self._connection
+
+    def _in_snapshot(self, connection: Connection, work: Callable[[Database], T]) -> T:
+        # One transaction, so that the statements of one read see one state.
+        connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", prepare=False)
+        try:
+            return work(PostgresDatabase(connection, echo=self._target.echo_sql))
+        except (UnicodeEncodeError, OverflowError) as error:
+            raise explain(error, self._target) from error
+        finally:
+            if not is_lost(connection):
+                connection.execute("ROLLBACK", prepare=False)

@@ -1,0 +1,66 @@
+"""Hears the signals of other processes, on one connection that does nothing else.
+
+When it is lost, those who wait look for themselves at the end of their patience until it is back.
+"""
+
+import logging
+import os
+import select
+import threading
+
+import psycopg
+from psycopg import sql
+
+from deerflow.storage.postgres.connect import Connection, Target, connect
+from deerflow.storage.postgres.writer import pauses
+from deerflow.storage.signals import Signals
+
+logger = logging.getLogger(__name__)
+
+
+class Listener:
+    """Listens in a thread of its own, and connects again whenever the connection is lost."""
+
+    def __init__(self, target: Target, signals: Signals) -> None:
+        self._target = target
+        self._signals = signals
+        self._closing = threading.Event()
+        self._wakes, self._wake = os.pipe()
+        self._thread = threading.Thread(target=self._run, name="deerflow-listener", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """End the thread."""
+        self._closing.set()
+        os.write(self._wake, b"x")
+        self._thread.join()
+        os.close(self._wake)
+        os.close(self._wakes)
+
+    def _run(self) -> None:
+        tries = pauses()
+        while not self._closing.is_set():
+            try:
+                with connect(self._target) as connection:
+                    connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(self._target.channel)))
+                    tries = pauses()
+                    self._signals.is_connected = True
+                    self._signals.tell_all()  # whatever was signalled while nobody listened
+                    self._listen(connection)
+            except psycopg.Error as error:
+                logger.warning("database %s: signals are lost for now: %s", self._target.name, error)
+            finally:
+                self._signals.is_connected = False
+            self._closing.wait(next(tries))
+
+    def _listen(self, connection: Connection) -> None:
+        waiting = select.poll()
+        waiting.register(connection.fileno(), select.POLLIN)
+        waiting.register(self._wakes, select.POLLIN)
+        while not self._closing.is_set():
+            waiting.poll()
+            connection.pgconn.consume_input()
+            topics = []
+            while (notice := connection.pgconn.notifies()) is not None:
+                topics.append(notice.extra.decode())
+            self._signals.tell(topics)

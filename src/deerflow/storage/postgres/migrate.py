@@ -1,0 +1,63 @@
+"""Brings a PostgreSQL database to the newest schema; of several processes one does it, the others wait."""
+
+import importlib
+
+import psycopg
+from psycopg import errors, sql
+
+from deerflow.errors import ConfigError
+from deerflow.storage.migrations import NEWEST, VERSION_TABLE, known_revisions
+from deerflow.storage.postgres.connect import Connection, Target, explain
+
+_LOCK = 0x44454552
+"""The number of the lock that whoever migrates has (`DEER`)."""
+
+
+def migrate(target: Target, connection: Connection) -> None:
+    """Make or upgrade the tables; refuse a database that is newer."""
+    try:
+        if _revision(connection) == NEWEST:
+            return
+        connection.execute("SET statement_timeout = 0")
+        connection.execute("SELECT pg_advisory_lock(%s)", (_LOCK,))
+        try:
+            _upgrade(target, connection)
+        finally:
+            connection.execute("SELECT pg_advisory_unlock(%s)", (_LOCK,))
+            connection.execute(f"SET statement_timeout = {int((target.command_timeout or 0) * 1000)}")
+    except errors.InsufficientPrivilege as error:
+        raise ConfigError(
+            f"the user of database.postgres_url may not make tables in {target.name}: grant it CREATE on "
+            f"the {'schema' if target.schema else 'database'}, or set database.postgres_schema to a schema "
+            "of its own"
+        ) from error
+    except errors.DuplicateTable as error:
+        raise ConfigError(
+            f"the database {target.name} holds tables of another program or of DeerFlow 2: "
+            "set database.postgres_schema to a schema of its own"
+        ) from error
+    except psycopg.Error as error:
+        raise ConfigError(str(explain(error, target))) from error
+
+
+def _upgrade(target: Target, connection: Connection) -> None:
+    if target.schema:
+        connection.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(target.schema)))
+    revision = _revision(connection)
+    if revision == NEWEST:
+        return
+    if revision is not None and revision not in known_revisions():
+        raise ConfigError(
+            f"the database {target.name} was written by a newer DeerFlow (schema {revision}, this one knows "
+            f"{NEWEST}): update DeerFlow, or set database.postgres_schema to another schema"
+        )
+    # Heavy to load, and mostly there is nothing to do for it.
+    importlib.import_module("deerflow.storage.migrations.run").upgrade("postgresql+psycopg", connection)
+
+
+def _revision(connection: Connection) -> str | None:
+    found = connection.execute("SELECT to_regclass(%s)", (VERSION_TABLE,)).fetchone()
+    if found is None or found[0] is None:
+        return None
+    row = connection.execute(f"SELECT version_num FROM {VERSION_TABLE}").fetchone()
+    return None if row is None else str(row[0])
