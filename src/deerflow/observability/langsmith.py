@@ -31,5 +31,4 @@ class LangSmith:
 
     def close(self) -> None:
         """Send what is left."""
-        self._client.flush(timeout=_CLOSE_SECONDS)
-        self._client.close()
+        self._client.close(timeout=_CLOSE_SECONDS)

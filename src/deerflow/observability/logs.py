@@ -19,7 +19,6 @@ logger = logging.getLogger(__name__)
 
 LogFormat = Literal["text", "json"]
 
-TRACE_ID: ContextVar[str | None] = ContextVar("trace_id", default=None)
 _IDS: ContextVar[Mapping[str, str] | None] = ContextVar("log_ids", default=None)
 """What happens now belongs to this run, thread, task and trace; every log line carries them."""
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from importlib import import_module
@@ -52,9 +53,9 @@ def _tracers(audience: Audience, stack: AsyncExitStack) -> Tracers | None:
 
 
 async def _close(close: Callable[[], None]) -> None:
-    """Close in a thread, so that a collector that does not answer holds up nobody else for long."""
-    try:
-        async with asyncio.timeout(_CLOSE_SECONDS):
-            await asyncio.to_thread(close)
-    except TimeoutError:
+    """Close in a thread of its own: a collector that does not answer may hold up nobody for long."""
+    thread = threading.Thread(target=close, name="telemetry", daemon=True)
+    thread.start()
+    await asyncio.to_thread(thread.join, _CLOSE_SECONDS)
+    if thread.is_alive():
         logger.warning("telemetry: the last spans could not be sent in %s seconds", _CLOSE_SECONDS)

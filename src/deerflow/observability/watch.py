@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -89,6 +89,10 @@ class StepSeen:
     content: Attributes = field(default_factory=dict)
 
 
+Count = Callable[[StepSeen, float], None]
+"""Takes what was seen of a step, and the seconds it took."""
+
+
 class Watch:
     """What one process sees of its runs."""
 
@@ -136,24 +140,23 @@ class Watch:
                 if span is not None:
                     _describe_run(span, seen)
 
-    @contextmanager
-    def model_call(self, model: str, *, task_id: str | None = None) -> Iterator[StepSeen]:
+    def model_call(self, model: str, *, task_id: str | None = None) -> AbstractContextManager[StepSeen]:
         """Watch one call of a model."""
         facts = {"gen_ai.operation.name": "chat", "gen_ai.request.model": model, **_of_task(task_id)}
-        with self._step(f"chat {model}", facts) as seen:
-            start = time.monotonic()
-            try:
-                yield seen
-            finally:
-                self.meters.add(meters.MODEL_CALLS, model, seen.outcome)
-                self.meters.observe(meters.MODEL_SECONDS, time.monotonic() - start, model)
-                if seen.outcome == "error":
-                    self.meters.add(meters.MODEL_ERRORS, model, seen.reason or meters.OTHER)
-                for kind, count in seen.tokens.items():
-                    self.meters.add(meters.MODEL_TOKENS, model, kind, amount=count)
 
-    @contextmanager
-    def tool_call(self, tool: str, *, call_id: str, task_id: str | None = None) -> Iterator[StepSeen]:
+        def count(seen: StepSeen, seconds: float) -> None:
+            self.meters.add(meters.MODEL_CALLS, model, seen.outcome)
+            self.meters.observe(meters.MODEL_SECONDS, seconds, model)
+            if seen.outcome == "error":
+                self.meters.add(meters.MODEL_ERRORS, model, seen.reason or meters.OTHER)
+            for kind, tokens in seen.tokens.items():
+                self.meters.add(meters.MODEL_TOKENS, model, kind, amount=tokens)
+
+        return self._step(f"chat {model}", facts, count)
+
+    def tool_call(
+        self, tool: str, *, call_id: str, task_id: str | None = None
+    ) -> AbstractContextManager[StepSeen]:
         """Watch one call of a tool, from the wish of the model to the result it gets."""
         facts = {
             "gen_ai.operation.name": "execute_tool",
@@ -161,25 +164,22 @@ class Watch:
             "gen_ai.tool.call.id": call_id,
             **_of_task(task_id),
         }
-        with self._step(f"execute_tool {tool}", facts) as seen:
-            start = time.monotonic()
-            try:
-                yield seen
-            finally:
-                self.meters.add(meters.TOOL_CALLS, tool, seen.outcome)
-                self.meters.observe(meters.TOOL_SECONDS, time.monotonic() - start, tool)
 
-    @contextmanager
-    def task(self, subagent: str, *, task_id: str, below: Where | None) -> Iterator[StepSeen]:
+        def count(seen: StepSeen, seconds: float) -> None:
+            self.meters.add(meters.TOOL_CALLS, tool, seen.outcome)
+            self.meters.observe(meters.TOOL_SECONDS, seconds, tool)
+
+        return self._step(f"execute_tool {tool}", facts, count)
+
+    def task(self, subagent: str, *, task_id: str, below: Where | None) -> AbstractContextManager[StepSeen]:
         """Watch a task of a sub-agent, its wait for a place included."""
         facts = {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": subagent, **_of_task(task_id)}
-        with self._step(f"invoke_agent {subagent}", facts, below=below) as seen:
-            start = time.monotonic()
-            try:
-                yield seen
-            finally:
-                self.meters.add(meters.TASKS, subagent, seen.outcome)
-                self.meters.observe(meters.TASK_SECONDS, time.monotonic() - start)
+
+        def count(seen: StepSeen, seconds: float) -> None:
+            self.meters.add(meters.TASKS, subagent, seen.outcome)
+            self.meters.observe(meters.TASK_SECONDS, seconds)
+
+        return self._step(f"invoke_agent {subagent}", facts, count, below=below)
 
     def reading(self) -> AbstractContextManager[None]:
         """Count a reader of an event stream for the length of a block."""
@@ -202,9 +202,11 @@ class Watch:
             self.meters.add(gauge, amount=-1)
 
     @contextmanager
-    def _step(self, name: str, facts: Attributes, *, below: Where | None = None) -> Iterator[StepSeen]:
-        """Open the span of a step and close it with how the step ended."""
-        seen = StepSeen()
+    def _step(
+        self, name: str, facts: Attributes, count: Count, *, below: Where | None = None
+    ) -> Iterator[StepSeen]:
+        """Open the span of a step; count it and close the span with how the step ended."""
+        seen, start = StepSeen(), time.monotonic()
         with self._span(name, facts, below=below) as span:
             try:
                 yield seen
@@ -217,6 +219,7 @@ class Watch:
                 seen.reason = seen.reason or type(error).__name__
                 raise
             finally:
+                count(seen, time.monotonic() - start)
                 if span is not None:
                     _describe(span, seen)
 
