@@ -1,8 +1,8 @@
 """The runs that this process drives, no more at once than it has room for."""
 
 import asyncio
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 
 from deerflow.domain import CancelAction, RunRecord
 from deerflow.runtime.handle import STOP_OF, RunHandle, Stop
@@ -34,6 +34,7 @@ class ActiveRuns:
         self._handles: dict[str, RunHandle] = {}
         self._kept = 0
         self._vacancy = asyncio.Event()
+        self._line = asyncio.Lock()
         self._is_closed = False
 
     @property
@@ -67,11 +68,19 @@ class ActiveRuns:
             self._kept -= 1
             self._tell_vacancy()
 
-    async def vacancy(self) -> None:
-        """Return when there is room for another run."""
-        while self.room == 0:
-            self._vacancy.clear()
-            await self._vacancy.wait()
+    @asynccontextmanager
+    async def next_place(self) -> AsyncIterator[None]:
+        """Wait for a place and keep it while a run is being claimed; who waits longest gets the first."""
+        async with self._line:
+            while self.room == 0:
+                self._vacancy.clear()
+                await self._vacancy.wait()
+            self._kept += 1
+        try:
+            yield
+        finally:
+            self._kept -= 1
+            self._tell_vacancy()
 
     def start(self, run: RunRecord) -> RunHandle:
         """Drive a claimed run."""

@@ -32,15 +32,11 @@ class Claims:
         self._owner = owner
         self._max_attempts = max_attempts
 
-    async def take_next(self, thread_id: str) -> RunRecord | None:
+    async def take_next(self, thread_id: str) -> None:
         """Start the run whose turn it is in a thread, if there is one and there is room."""
         with self._active.place() as has_place:
-            if not has_place:
-                return None
-            run = await self._storage.runs.claim_next(thread_id, owner=self._owner.id)
-            if run is not None:
-                self._active.start(run)
-            return run
+            if has_place:
+                await self._claim_next(thread_id)
 
     async def take_orphans(self) -> list[RunRecord]:
         """Take up the runs that nobody works on and whose turn it is; return those that go on here."""
@@ -58,38 +54,45 @@ class Claims:
     async def take(self, run_id: str, attempt: int) -> RunRecord | None:
         """Take up a run that is still at `attempt`; None when somebody else was quicker or it is given up."""
         with self._active.place() as has_place:
-            if not has_place:
-                return None
-            try:
-                run = await self._storage.runs.claim(run_id, owner=self._owner.id, attempt=attempt)
-                if run.cancel is None and run.attempt - run.spared > self._max_attempts:
-                    await self._give_up(run)
-                    return None
-            except (StaleAttemptError, NotFoundError):
-                return None
-            if run.attempt > 1:
-                logger.info("run %s goes on here, attempt %s", run.id, run.attempt)
-            self._active.start(run)
-            return run
+            return await self._claim(run_id, attempt) if has_place else None
 
     async def serve(self, run_id: str) -> None:
         """Take up a run that somebody announced, or the one before it in its thread, and see it end.
 
         The announcement may be old: a run that has an owner or an end is left alone.
         """
-        await self._active.vacancy()
-        try:
-            run = await self._storage.runs.get(run_id)
-        except NotFoundError:
-            return
         taken: RunRecord | None = None
-        if run.status is RunStatus.PENDING:
-            taken = await self.take_next(run.thread_id)
-        elif run.status is RunStatus.RUNNING and run.owner is None:
-            taken = await self.take(run.id, run.attempt)
+        async with self._active.next_place():
+            try:
+                run = await self._storage.runs.get(run_id)
+            except NotFoundError:
+                return
+            if run.status is RunStatus.PENDING:
+                taken = await self._claim_next(run.thread_id)
+            elif run.status is RunStatus.RUNNING and run.owner is None:
+                taken = await self._claim(run.id, run.attempt)
         handle = None if taken is None else self._active.get(taken.id)
         if handle is not None:
             await handle.done()
+
+    async def _claim_next(self, thread_id: str) -> RunRecord | None:
+        run = await self._storage.runs.claim_next(thread_id, owner=self._owner.id)
+        if run is not None:
+            self._active.start(run)
+        return run
+
+    async def _claim(self, run_id: str, attempt: int) -> RunRecord | None:
+        try:
+            run = await self._storage.runs.claim(run_id, owner=self._owner.id, attempt=attempt)
+            if run.cancel is None and run.attempt - run.spared > self._max_attempts:
+                await self._give_up(run)
+                return None
+        except (StaleAttemptError, NotFoundError):
+            return None
+        if run.attempt > 1:
+            logger.info("run %s goes on here, attempt %s", run.id, run.attempt)
+        self._active.start(run)
+        return run
 
     async def _give_up(self, run: RunRecord) -> None:
         end = given_up(self._max_attempts)

@@ -226,10 +226,7 @@ class RunManager:
 
     def _is_due(self, run: RunRecord) -> None:
         self._timers.pop(run.id, None)
-        self._errand(self._take_next(run.thread_id))
-
-    async def _take_next(self, thread_id: str) -> None:
-        await self._claims.take_next(thread_id)
+        self._errand(self._claims.take_next(run.thread_id))
 
     def _errand(self, work: Awaitable[None]) -> None:
         async def run() -> None:
