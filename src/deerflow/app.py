@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -20,7 +20,9 @@ from deerflow.observability.watch import Watch
 from deerflow.runtime import Crew, RunManager, StreamBridge, ThreadStates, Worker
 from deerflow.runtime.answers import fit_answer
 from deerflow.runtime.copying import copy_thread
+from deerflow.runtime.feedback import forget_feedback
 from deerflow.runtime.housekeeping import Housekeeping
+from deerflow.runtime.webhooks import Webhooks
 from deerflow.sandbox import (
     SandboxProvider,
     SelfTest,
@@ -94,6 +96,12 @@ class DeerFlow:
         )
         self.custom_agents = CustomAgents(paths)
         self.state = ThreadStates(StateReader(storage.checkpoints))
+        self.webhooks = Webhooks(
+            store=storage.store,
+            runs=storage.runs,
+            states=self.state,
+            allow_cidrs=lambda: self.settings.runs.webhook_allow_cidrs,
+        )
 
     @classmethod
     @asynccontextmanager
@@ -175,7 +183,9 @@ class DeerFlow:
         request = await self._as_agent(request)
         if request.options.model_name is not None:
             self.models.get(request.options.model_name)  # unknown: refused before anything is stored
-        return await self.runs.create_or_reject(await fit_answer(self.state, request))
+        run = await self.runs.create_or_reject(await fit_answer(self.state, request))
+        await self.webhooks.expect(run)
+        return run
 
     async def is_custom_agent(self, name: str, user_id: str) -> bool:
         """Tell whether a user has an agent of this name."""
@@ -237,8 +247,14 @@ class DeerFlow:
         if await self.is_busy(thread_id):
             raise ConflictError(f"thread {thread_id} has a run in flight; cancel it first")
         await self.storage.threads.delete(thread_id)
+        await forget_feedback(self.storage.store, thread_id)
         self._bridge.forget(thread_id)
         await asyncio.to_thread(remove_tree, self.folders(user_id, thread_id).root)
+
+    async def edit_extensions(self, change: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> None:
+        """Write what `change` makes of `extensions_config.json` into it; runs that start then use it."""
+        await asyncio.to_thread(self._source.edit_extensions, change)
+        await self.refresh()
 
     def health(self) -> dict[str, Any]:
         """Return what an operator should know at a glance."""

@@ -1,10 +1,10 @@
 """Forks of threads, answers that are given again, and questions that are asked in other words."""
 
+import threading
 from pathlib import Path
 from typing import Any
 
 import httpx
-import pytest
 from support.gateway import Gateway, parse_sse, running_gateway
 from support.model_server import ScriptedModel, call, text
 
@@ -203,32 +203,44 @@ async def test_a_question_is_asked_in_other_words(api: httpx.AsyncClient, model:
     assert [message["content"] for message in messages[3:]] == ["another answer"]
 
 
-@pytest.mark.parametrize(
-    ("path", "body", "status"),
-    [
-        ("branches", {"message_id": "nobody"}, 404),
-        ("branches", {"message_id": ""}, 422),
-        ("branches", {"message_id": "a", "title": "x" * 257}, 422),
-        ("branches", {}, 422),
-        ("runs/regenerate/prepare", {"message_id": "nobody"}, 404),
-        ("runs/regenerate/prepare", {"message_id": "q1"}, 409),
-        ("runs/edit-regenerate/prepare", {"human_message_id": "q1", "replacement_text": ""}, 422),
-        ("runs/edit-regenerate/prepare", {"human_message_id": "nobody", "replacement_text": "x"}, 404),
-    ],
-)
-async def test_wishes_that_cannot_be_met_are_refused(
-    api: httpx.AsyncClient, model: ScriptedModel, path: str, body: dict[str, Any], status: int
-) -> None:
+REFUSED: list[tuple[str, dict[str, Any], int]] = [
+    ("branches", {"message_id": "nobody"}, 404),
+    ("branches", {"message_id": ""}, 422),
+    ("branches", {"message_id": "a", "title": "x" * 257}, 422),
+    ("branches", {}, 422),
+    ("runs/regenerate/prepare", {"message_id": "nobody"}, 404),
+    ("runs/regenerate/prepare", {"message_id": "q1"}, 409),
+    ("runs/edit-regenerate/prepare", {"human_message_id": "q1", "replacement_text": ""}, 422),
+    ("runs/edit-regenerate/prepare", {"human_message_id": "nobody", "replacement_text": "x"}, 404),
+]
+
+
+async def test_wishes_that_cannot_be_met_are_refused(api: httpx.AsyncClient, model: ScriptedModel) -> None:
     model.on("first", text("one"))
     question = {"messages": [{"role": "user", "content": "first", "id": "q1"}]}
     await api.post("/threads/t1/runs/wait", json={"input": question})
 
-    answer = await api.post(f"/threads/t1/{path}", json=body)
-    elsewhere = await api.post(f"/threads/nowhere/{path}", json={"message_id": "q1", **body})
+    answers = [await api.post(f"/threads/t1/{path}", json=body) for path, body, _ in REFUSED]
+    elsewhere = await api.post("/threads/nowhere/branches", json={"message_id": "q1"})
 
-    assert answer.status_code == status, answer.text
-    assert elsewhere.status_code in (404, 422)
-    assert (await api.get("/threads/count")).status_code in (404, 405)
+    assert [answer.status_code for answer in answers] == [status for *_, status in REFUSED]
+    assert elsewhere.status_code == 404
+    assert (await api.post("/threads/count", json={})).json() == 1
+
+
+async def test_a_busy_thread_is_not_forked(api: httpx.AsyncClient, model: ScriptedModel) -> None:
+    gate = threading.Event()
+    model.on("slow", text("late").held(gate))
+    model.on("first", text("one"))
+    first = (await say(api, "first"))["messages"][-1]["id"]
+    run = (await api.post("/threads/t1/runs", json={"input": ask("slow")})).json()["run_id"]
+
+    fork = await api.post("/threads/t1/branches", json={"message_id": first})
+    again = await api.post("/threads/t1/runs/regenerate/prepare", json={"message_id": first})
+    gate.set()
+    await api.get(f"/threads/t1/runs/{run}/join")
+
+    assert (fork.status_code, again.status_code) == (409, 409)
 
 
 async def test_a_pruned_past_is_said_to_be_gone(api: httpx.AsyncClient, model: ScriptedModel) -> None:

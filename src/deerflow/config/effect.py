@@ -45,7 +45,7 @@ WAITING = frozenset(
         "plugins",
         "run_events",
         "sandbox.ownership",
-        "scheduler",
+        "scheduler.min_once_delay_seconds",
         "skill_evolution",
         "skill_scan",
         "skills.deferred_discovery",

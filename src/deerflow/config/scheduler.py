@@ -10,11 +10,15 @@ from deerflow.config.section import Section
 class SchedulerSettings(Section):
     """Runs that start on time."""
 
-    enabled: bool = Field(False, description="Start them.")
-    multi_instance: bool = Field(False, description="Several servers share the schedule.")
-    poll_interval_seconds: int = Field(5, ge=1, le=300, description="How often the schedule is looked at.")
+    enabled: bool = Field(True, description="Start them.")
+    multi_instance: bool = Field(
+        False, description="Accepted for older files: any number of servers may share the schedule."
+    )
+    poll_interval_seconds: int = Field(
+        5, ge=1, le=300, description="How long a change of another server may take."
+    )
     lease_seconds: int = Field(
-        120, ge=5, le=3600, description="Seconds after which a silent server's job is taken."
+        120, ge=5, le=3600, description="Accepted for older files: no server owns a schedule."
     )
     max_concurrent_runs: int = Field(3, ge=1, le=32, description="Scheduled runs at once.")
     min_once_delay_seconds: int = Field(

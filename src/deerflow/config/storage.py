@@ -65,6 +65,11 @@ class RunSettings(Section):
         description="Up to this size a thread's files are kept before a run changes them, so that a rollback "
         "can put them back; 0: only an empty one.",
     )
+    webhook_allow_cidrs: tuple[str, ...] = Field(
+        (),
+        description="Private networks that a run's `webhook` may reach, like `10.0.0.0/8`; public addresses "
+        "always may.",
+    )
     snapshots_kept: int = Field(20, ge=1, description="How many such snapshots of a thread are kept.")
     retention_days: float | None = Field(
         None, gt=0, description="Days that the events of an ended run are kept; absent: for good."

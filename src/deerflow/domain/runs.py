@@ -98,6 +98,8 @@ class RunRequest:
     """A user's second request with the same key is answered with the first one's run."""
     deletes_thread: bool = False
     """The thread goes with the end of the run: for runs that nobody gave a thread."""
+    webhook: str | None = None
+    """An address that is told of the run's end."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from fastapi import APIRouter, FastAPI
 from starlette.middleware.cors import CORSMiddleware
 
 from deerflow.app import DeerFlow
+from deerflow.gateway.background import scheduling, telling
 from deerflow.gateway.errors import handle_errors
 from deerflow.gateway.guard import LocalGuard
 from deerflow.gateway.limits import BodyLimit
@@ -19,6 +20,8 @@ from deerflow.gateway.routers import (
     assistants,
     branches,
     compact,
+    crons,
+    feedback,
     files,
     following,
     metrics,
@@ -57,7 +60,8 @@ def create_app(
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         async with opening() as deerflow:
             app.state.deerflow = deerflow
-            yield
+            async with scheduling(deerflow) as app.state.scheduler, telling(deerflow):
+                yield
 
     app = FastAPI(
         title="DeerFlow",
@@ -83,6 +87,8 @@ def _add_routes(app: FastAPI) -> None:
         agents,
         assistants,
         branches,
+        crons,
+        feedback,
         threads,
         states,
         runs,

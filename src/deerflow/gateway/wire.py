@@ -14,6 +14,7 @@ from deerflow.domain import (
     RunRequest,
 )
 from deerflow.errors import InvalidInputError
+from deerflow.runtime.webhooks import check_webhook
 
 ThreadId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 StreamMode = Literal[
@@ -52,11 +53,11 @@ class RunCreate(BaseModel):
     after_seconds: float | None = Field(None, ge=0, le=MOST_DELAY_SECONDS, allow_inf_nan=False)
     if_not_exists: Literal["create", "reject"] | None = None
     on_completion: Literal["delete", "keep"] | None = None
+    webhook: str | None = Field(None, max_length=4096)
     # Accepted because LangGraph's clients send them; runs are always resumable.
     stream_resumable: bool | None = None
     strict_resume: bool | None = None
     feedback_keys: list[str] | None = None
-    webhook: str | None = None
     langsmith_tracer: dict[str, Any] | None = None
 
     def to_request(
@@ -75,7 +76,7 @@ class RunCreate(BaseModel):
             defaults: The assistant whose config and context count where the request says nothing.
             is_stateless: The thread was made for this run; only such a thread may go with it.
         """
-        self._refuse_what_is_missing()
+        self._refuse_what_cannot_be()
         config = {**(defaults.config if defaults else {}), **(self.config or {})}
         configurable = _mapping(config, "configurable")
         context = {
@@ -105,6 +106,7 @@ class RunCreate(BaseModel):
             after_seconds=self.after_seconds or None,
             idempotency_key=idempotency_key,
             deletes_thread=is_stateless and self.on_completion == "delete",
+            webhook=self.webhook or None,
         )
 
     def thread_id(self) -> str | None:
@@ -122,9 +124,9 @@ class RunCreate(BaseModel):
             return self.durability
         return "exit" if self.checkpoint_during is False else "async"
 
-    def _refuse_what_is_missing(self) -> None:
+    def _refuse_what_cannot_be(self) -> None:
         if self.webhook:
-            raise InvalidInputError("'webhook' is not supported by this server; leave it out")
+            check_webhook(self.webhook)
         for metadata in (self.metadata or {}, _mapping(self.config or {}, "metadata")):
             if "auth_token" in metadata:
                 raise InvalidInputError(

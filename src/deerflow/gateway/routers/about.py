@@ -27,9 +27,9 @@ async def ok() -> Response:
 
 
 @router.get("/info")
-async def info() -> Response:
+async def info(house: House) -> Response:
     """Return the version and what kind of server this is."""
-    flags = {"assistants": True, "crons": False, "store": True}
+    flags = {"assistants": True, "crons": house.settings.scheduler.enabled, "store": True}
     return json_response({"version": version("deerflow"), "flags": flags})
 
 

@@ -8,8 +8,9 @@ from fastapi import APIRouter, Depends, Header, Request
 from starlette.responses import Response
 
 from deerflow.app import DeerFlow
-from deerflow.domain import LEAD_AGENT, DisconnectMode, RunRecord, new_id
+from deerflow.domain import DisconnectMode, RunRecord, new_id
 from deerflow.errors import DeerFlowError, InvalidInputError, NotFoundError
+from deerflow.gateway.admission import to_request
 from deerflow.gateway.deps import CurrentUser, House, ThreadPath, json_response, owned_thread
 from deerflow.gateway.run_answers import event_stream, location, wait_for
 from deerflow.gateway.wire import RunCreate
@@ -104,16 +105,7 @@ async def _admit(caller: Caller, thread_id: str, body: RunCreate, *, is_stateles
     house, user = caller.house, caller.user
     if body.if_not_exists == "reject":
         await owned_thread(house, thread_id, user)
-    name = body.assistant_id or LEAD_AGENT
-    is_agent = name == LEAD_AGENT or await house.is_custom_agent(name, user)
-    request = body.to_request(
-        thread_id,
-        user,
-        most_steps=house.settings.max_recursion_limit,
-        idempotency_key=caller.key,
-        defaults=None if is_agent else await house.storage.assistants.get(name, user),
-        is_stateless=is_stateless,
-    )
+    request = await to_request(house, user, thread_id, body, key=caller.key, is_stateless=is_stateless)
     if request.checkpoint_id:
         await owned_thread(house, thread_id, user)
         if await house.state.latest(thread_id, checkpoint_id=request.checkpoint_id) is None:

@@ -1,0 +1,32 @@
+"""From a client's wish for a run to the request that the house knows."""
+
+from deerflow.app import DeerFlow
+from deerflow.domain import LEAD_AGENT, RunRequest
+from deerflow.gateway.wire import RunCreate
+
+
+async def to_request(
+    house: DeerFlow,
+    user: str,
+    thread_id: str,
+    body: RunCreate,
+    *,
+    key: str | None = None,
+    is_stateless: bool = False,
+) -> RunRequest:
+    """Return the request, with the defaults of the assistant that it names; `NotFoundError` without one.
+
+    Args:
+        key: The wish's idempotency key.
+        is_stateless: The thread is made for this run.
+    """
+    name = body.assistant_id or LEAD_AGENT
+    is_agent = name == LEAD_AGENT or await house.is_custom_agent(name, user)
+    return body.to_request(
+        thread_id,
+        user,
+        most_steps=house.settings.max_recursion_limit,
+        idempotency_key=key,
+        defaults=None if is_agent else await house.storage.assistants.get(name, user),
+        is_stateless=is_stateless,
+    )

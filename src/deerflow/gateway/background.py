@@ -1,0 +1,74 @@
+"""What a gateway does by itself: it starts the runs of crons, and tells webhooks of runs' ends."""
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from deerflow.app import DeerFlow
+from deerflow.domain import RunRecord
+from deerflow.errors import NotFoundError
+from deerflow.gateway.admission import to_request
+from deerflow.gateway.wire import RunCreate
+from deerflow.scheduler import Cron, CronStore, Scheduler, tick_key
+from deerflow.scheduler.loop import CRON_ID
+
+
+@asynccontextmanager
+async def scheduling(house: DeerFlow) -> AsyncIterator[Scheduler]:
+    """Start runs on time for the length of a block, if the settings say so."""
+    settings = house.settings.scheduler
+    scheduler = Scheduler(
+        crons=CronStore(house.storage.store),
+        start=lambda cron, tick: start_run(house, cron, tick),
+        active=house.runs.active,
+        poll_seconds=settings.poll_interval_seconds,
+        max_running=settings.max_concurrent_runs,
+    )
+    if not settings.enabled:
+        yield scheduler
+        return
+    async with _at_work(scheduler.run(), "scheduler"):
+        yield scheduler
+
+
+@asynccontextmanager
+async def telling(house: DeerFlow) -> AsyncIterator[None]:
+    """Tell the addresses that wait for runs' ends, for the length of a block."""
+    async with _at_work(house.webhooks.run(), "webhooks"):
+        yield
+
+
+async def start_run(house: DeerFlow, cron: Cron, tick: datetime) -> RunRecord | None:
+    """Start the run of a cron for a tick; None when the cron's thread is gone."""
+    key = tick_key(cron, tick)
+    if cron.thread_id is not None:
+        try:
+            await house.storage.threads.get(cron.thread_id, cron.user_id)
+        except NotFoundError:
+            return None
+    # Named after the tick: servers that are equally quick do not make two.
+    thread_id = cron.thread_id or str(uuid.uuid5(uuid.NAMESPACE_URL, key))
+    request = await to_request(house, cron.user_id, thread_id, RunCreate(**cron.payload), key=key)
+    return await house.start_run(
+        replace(
+            request,
+            metadata={**request.metadata, CRON_ID: cron.id},
+            is_interactive=False,
+            deletes_thread=cron.thread_id is None and cron.on_run_completed != "keep",
+        )
+    )
+
+
+@asynccontextmanager
+async def _at_work(work: Coroutine[Any, Any, None], name: str) -> AsyncIterator[None]:
+    task = asyncio.create_task(work, name=name)
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task

@@ -1,0 +1,256 @@
+"""Crons over HTTP: make, find, change, delete; their runs are runs like any other."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Depends, Request
+from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
+from starlette.responses import Response
+
+from deerflow.app import DeerFlow
+from deerflow.domain import LEAD_AGENT, new_id
+from deerflow.errors import ConflictError
+from deerflow.gateway.admission import to_request
+from deerflow.gateway.deps import CurrentUser, House, ThreadPath, json_response, owned_thread
+from deerflow.gateway.wire import RunCreate
+from deerflow.runtime.shapes import selected, stamp
+from deerflow.scheduler import Cron, CronStore, Scheduler, check_schedule
+
+router = APIRouter(tags=["crons"])
+
+OFF = "crons do not run here; set scheduler.enabled to true in config.yaml and start the server again"
+_OWN_FIELDS = frozenset({"schedule", "timezone", "end_time", "enabled", "on_run_completed"})
+
+
+def _in_utc(value: Any) -> Any:
+    """Take a time without a zone for UTC, as LangGraph's clients mean it."""
+    if isinstance(value, str):
+        try:
+            moment = datetime.fromisoformat(value)
+        except ValueError:
+            return value
+        return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return value
+
+
+Moment = Annotated[AwareDatetime, BeforeValidator(_in_utc)]
+
+
+class CronCreate(RunCreate):
+    """A new cron: all fields of a run may stand beside its schedule."""
+
+    schedule: str = Field(max_length=1000)
+    timezone: str | None = Field(None, max_length=1000)
+    end_time: Moment | None = None
+    enabled: bool = True
+    on_run_completed: Literal["delete", "keep"] | None = None
+
+
+class CronPatch(RunCreate):
+    """What is to change about a cron; what is absent stays."""
+
+    schedule: str | None = Field(None, max_length=1000)
+    timezone: str | None = Field(None, max_length=1000)
+    end_time: Moment | None = None
+    enabled: bool | None = None
+    on_run_completed: Literal["delete", "keep"] | None = None
+
+
+class CronSearch(BaseModel):
+    """Which crons to list."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    assistant_id: str | None = None
+    thread_id: str | None = None
+    enabled: bool | None = None
+    metadata: dict[str, Any] | None = None
+    limit: int = Field(10, ge=1, le=1000)
+    offset: int = Field(0, ge=0)
+    sort_by: Literal[
+        "cron_id", "assistant_id", "thread_id", "created_at", "updated_at", "next_run_date", "end_time"
+    ] = "created_at"
+    sort_order: Literal["asc", "desc"] = "desc"
+    select: list[str] | None = None
+
+
+def _crons(house: House) -> CronStore:
+    return CronStore(house.storage.store)
+
+
+def _scheduler(request: Request) -> Scheduler:
+    scheduler: Scheduler = request.app.state.scheduler
+    return scheduler
+
+
+Crons = Annotated[CronStore, Depends(_crons)]
+CurrentScheduler = Annotated[Scheduler, Depends(_scheduler)]
+
+
+@router.post("/threads/{thread_id}/runs/crons")
+async def create_for_thread(
+    thread_id: ThreadPath,
+    body: CronCreate,
+    user: CurrentUser,
+    house: House,
+    crons: Crons,
+    scheduler: CurrentScheduler,
+) -> Response:
+    """Start runs in a thread at the times of a schedule; a time at which the thread is busy is left out."""
+    await owned_thread(house, thread_id, user)
+    cron = await _new_cron(house, body, user, thread_id)
+    await crons.create(cron)
+    scheduler.wake()
+    return json_response(_cron_out(cron))
+
+
+@router.post("/runs/crons")
+async def create_cron(
+    body: CronCreate, user: CurrentUser, house: House, crons: Crons, scheduler: CurrentScheduler
+) -> Response:
+    """Start runs at the times of a schedule, each in a thread of its own."""
+    cron = await _new_cron(house, body, user, None)
+    await crons.create(cron)
+    scheduler.wake()
+    return json_response(_cron_out(cron))
+
+
+@router.post("/runs/crons/search")
+async def search_crons(user: CurrentUser, crons: Crons, body: CronSearch | None = None) -> Response:
+    """List crons, the newest first."""
+    wish = body or CronSearch()
+    rows = sorted(
+        await _found(crons, wish, user),
+        key=lambda row: (row[wish.sort_by] is None, row[wish.sort_by] or "", row["cron_id"]),
+        reverse=wish.sort_order == "desc",
+    )
+    page = rows[wish.offset : wish.offset + wish.limit]
+    return json_response([selected(row, wish.select) for row in page])
+
+
+@router.post("/runs/crons/count")
+async def count_crons(user: CurrentUser, crons: Crons, body: CronSearch | None = None) -> Response:
+    """Count crons."""
+    return json_response(len(await _found(crons, body or CronSearch(), user)))
+
+
+@router.get("/runs/crons/{cron_id}")
+async def get_cron(cron_id: str, user: CurrentUser, crons: Crons) -> Response:
+    """Return one cron."""
+    return json_response(_cron_out(await crons.get(cron_id, user)))
+
+
+@router.patch("/runs/crons/{cron_id}")
+async def update_cron(
+    cron_id: str,
+    body: CronPatch,
+    user: CurrentUser,
+    house: House,
+    crons: Crons,
+    scheduler: CurrentScheduler,
+) -> Response:
+    """Change a cron; times that passed before the change are not made up for."""
+    cron = await _changed(house, await crons.get(cron_id, user), body)
+    await crons.put(cron)
+    scheduler.wake()
+    return json_response(_cron_out(cron))
+
+
+@router.delete("/runs/crons/{cron_id}")
+async def delete_cron(cron_id: str, user: CurrentUser, crons: Crons) -> Response:
+    """Delete a cron; runs that it started go on."""
+    await crons.get(cron_id, user)
+    await crons.delete(cron_id)
+    return Response(status_code=204)
+
+
+async def _new_cron(house: DeerFlow, body: CronCreate, user: str, thread_id: str | None) -> Cron:
+    if not house.settings.scheduler.enabled:
+        raise ConflictError(OFF)
+    now = datetime.now(UTC)
+    cron = Cron(
+        id=new_id(),
+        user_id=user,
+        schedule=body.schedule,
+        payload=_payload(body),
+        created_at=now,
+        updated_at=now,
+        since=now,
+        assistant_id=body.assistant_id or LEAD_AGENT,
+        thread_id=thread_id,
+        timezone=body.timezone,
+        end_time=body.end_time,
+        enabled=body.enabled,
+        on_run_completed=body.on_run_completed if thread_id else body.on_run_completed or "delete",
+        metadata=body.metadata or {},
+    )
+    await _check(house, cron)
+    return cron
+
+
+async def _changed(house: DeerFlow, cron: Cron, body: CronPatch) -> Cron:
+    now = datetime.now(UTC)
+    sent = {name: getattr(body, name) for name in body.model_fields_set}
+    own = {
+        name: value
+        for name, value in sent.items()
+        if name in _OWN_FIELDS and (value is not None or name == "end_time")
+    }
+    starts_anew = bool({"schedule", "timezone"} & own.keys()) or (own.get("enabled") and not cron.enabled)
+    payload = {**cron.payload, **_payload(body)}
+    changed = replace(
+        cron,
+        **own,
+        payload=payload,
+        assistant_id=payload.get("assistant_id") or LEAD_AGENT,
+        metadata=payload.get("metadata") or {},
+        updated_at=now,
+        since=now if starts_anew else cron.since,
+    )
+    await _check(house, changed)
+    return changed
+
+
+async def _check(house: DeerFlow, cron: Cron) -> None:
+    """Refuse what could only fail when its time comes."""
+    check_schedule(cron.schedule, cron.timezone, now=datetime.now(UTC))
+    request = await to_request(house, cron.user_id, cron.thread_id or cron.id, RunCreate(**cron.payload))
+    if request.options.model_name is not None:
+        house.models.get(request.options.model_name)
+
+
+def _payload(body: RunCreate) -> dict[str, Any]:
+    return body.model_dump(mode="json", exclude_unset=True, exclude_none=True, exclude=set(_OWN_FIELDS))
+
+
+async def _found(crons: CronStore, wish: CronSearch, user: str) -> list[dict[str, Any]]:
+    wanted = (wish.metadata or {}).items()
+    return [
+        _cron_out(cron)
+        for cron in await crons.of_user(user)
+        if wish.assistant_id in (None, cron.assistant_id)
+        and wish.thread_id in (None, cron.thread_id)
+        and wish.enabled in (None, cron.enabled)
+        and all(cron.metadata.get(key) == value for key, value in wanted)
+    ]
+
+
+def _cron_out(cron: Cron) -> dict[str, Any]:
+    next_run = cron.next_after(datetime.now(UTC))
+    return {
+        "cron_id": cron.id,
+        "assistant_id": cron.assistant_id,
+        "thread_id": cron.thread_id,
+        "on_run_completed": cron.on_run_completed,
+        "end_time": stamp(cron.end_time) if cron.end_time else None,
+        "schedule": cron.schedule,
+        "timezone": cron.timezone,
+        "created_at": stamp(cron.created_at),
+        "updated_at": stamp(cron.updated_at),
+        "payload": {**cron.payload, "schedule": cron.schedule},
+        "user_id": cron.user_id,
+        "next_run_date": stamp(next_run) if next_run else None,
+        "metadata": dict(cron.metadata),
+        "enabled": cron.enabled,
+    }

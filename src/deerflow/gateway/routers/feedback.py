@@ -1,0 +1,135 @@
+"""Feedback over HTTP: what people think of a run."""
+
+from dataclasses import asdict, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from fastapi import APIRouter
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.responses import Response
+
+from deerflow.app import DeerFlow
+from deerflow.domain import new_id
+from deerflow.errors import ConflictError, InvalidInputError, NotFoundError
+from deerflow.gateway.deps import CurrentUser, House, ThreadPath, json_response, owned_run
+from deerflow.runtime.feedback import OWN, Feedback, delete_feedback, feedback_of, put_feedback
+from deerflow.runtime.shapes import stamp
+
+router = APIRouter(tags=["feedback"])
+
+_MOST_WORDS = 100
+"""How much may be said about one run."""
+
+
+class FeedbackUpsert(BaseModel):
+    """A person's word on a run, in place of an earlier one."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    rating: int
+    comment: str | None = Field(None, max_length=10_000)
+
+
+class FeedbackCreate(FeedbackUpsert):
+    """One more word, on the run or on a message of it."""
+
+    message_id: str | None = Field(None, max_length=256)
+
+
+@router.put("/threads/{thread_id}/runs/{run_id}/feedback")
+async def put(
+    thread_id: ThreadPath, run_id: str, body: FeedbackUpsert, user: CurrentUser, house: House
+) -> Response:
+    """Say what one thinks of a run; what was said before is replaced."""
+    _check(body)
+    await owned_run(house, thread_id, run_id, user)
+    known = dict(await feedback_of(house.storage.store, thread_id, run_id)).get(OWN)
+    word = known or _word(thread_id, run_id, user)
+    word = replace(word, rating=body.rating, comment=body.comment)
+    await put_feedback(house.storage.store, word, key=OWN)
+    return json_response(asdict(word))
+
+
+@router.delete("/threads/{thread_id}/runs/{run_id}/feedback")
+async def delete(thread_id: ThreadPath, run_id: str, user: CurrentUser, house: House) -> Response:
+    """Take back what one said about a run."""
+    await owned_run(house, thread_id, run_id, user)
+    return await _deleted(house, thread_id, run_id, OWN)
+
+
+@router.post("/threads/{thread_id}/runs/{run_id}/feedback")
+async def create(
+    thread_id: ThreadPath, run_id: str, body: FeedbackCreate, user: CurrentUser, house: House
+) -> Response:
+    """Add a word on a run, or on one of its messages."""
+    _check(body)
+    await owned_run(house, thread_id, run_id, user)
+    if len(await feedback_of(house.storage.store, thread_id, run_id)) >= _MOST_WORDS:
+        raise ConflictError(f"run {run_id} has {_MOST_WORDS} words of feedback already; delete some first")
+    word = replace(
+        _word(thread_id, run_id, user), rating=body.rating, comment=body.comment, message_id=body.message_id
+    )
+    await put_feedback(house.storage.store, word)
+    return json_response(asdict(word))
+
+
+@router.get("/threads/{thread_id}/runs/{run_id}/feedback")
+async def list_feedback(thread_id: ThreadPath, run_id: str, user: CurrentUser, house: House) -> Response:
+    """List what was said about a run, oldest first."""
+    await owned_run(house, thread_id, run_id, user)
+    return json_response(
+        [asdict(word) for _, word in await feedback_of(house.storage.store, thread_id, run_id)]
+    )
+
+
+@router.get("/threads/{thread_id}/runs/{run_id}/feedback/stats")
+async def stats(thread_id: ThreadPath, run_id: str, user: CurrentUser, house: House) -> Response:
+    """Count what was said about a run."""
+    await owned_run(house, thread_id, run_id, user)
+    ratings = [word.rating for _, word in await feedback_of(house.storage.store, thread_id, run_id)]
+    return json_response(
+        {
+            "run_id": run_id,
+            "total": len(ratings),
+            "positive": ratings.count(1),
+            "negative": ratings.count(-1),
+        }
+    )
+
+
+@router.delete("/threads/{thread_id}/runs/{run_id}/feedback/{feedback_id}")
+async def delete_one(
+    thread_id: ThreadPath, run_id: str, feedback_id: str, user: CurrentUser, house: House
+) -> Response:
+    """Take back one word."""
+    await owned_run(house, thread_id, run_id, user)
+    words = await feedback_of(house.storage.store, thread_id, run_id)
+    key = next((key for key, word in words if word.feedback_id == feedback_id), feedback_id)
+    return await _deleted(house, thread_id, run_id, key)
+
+
+@router.get("/runs/{run_id}/feedback")
+async def list_by_run(run_id: str, user: CurrentUser, house: House) -> Response:
+    """List what was said about a run whose thread one need not know."""
+    run = await house.runs.get(run_id)
+    await owned_run(house, run.thread_id, run_id, user)
+    return json_response(
+        [asdict(word) for _, word in await feedback_of(house.storage.store, run.thread_id, run_id)]
+    )
+
+
+async def _deleted(house: DeerFlow, thread_id: str, run_id: str, key: str) -> Response:
+    if key not in dict(await feedback_of(house.storage.store, thread_id, run_id)):
+        raise NotFoundError("feedback", run_id if key == OWN else key)
+    await delete_feedback(house.storage.store, thread_id, run_id, key)
+    return json_response({"success": True})
+
+
+def _check(body: FeedbackUpsert) -> None:
+    if body.rating not in (1, -1):
+        raise InvalidInputError(f"rating must be 1 or -1, not {body.rating}")
+
+
+def _word(thread_id: str, run_id: str, user: str) -> Feedback:
+    more: dict[str, Any] = {"rating": 1, "created_at": stamp(datetime.now(UTC))}
+    return Feedback(new_id(), run_id, thread_id, user, **more)

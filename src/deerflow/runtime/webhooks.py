@@ -1,0 +1,207 @@
+"""Tells an address of a run's end: with retries, also when the server that took the run in is gone by then.
+
+A server that calls any address somebody names is a way into its own network. So only addresses of the
+public internet are called, as resolved at that moment, and redirects are not followed.
+"""
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import urlsplit
+
+import aiohttp
+from aiohttp.abc import AbstractResolver, ResolveResult
+from langgraph.store.base import BaseStore
+from typing_extensions import override
+
+from deerflow.domain import RunRecord, new_id
+from deerflow.errors import ConfigError, InvalidInputError, NotFoundError
+from deerflow.runtime.serialization import to_json
+from deerflow.runtime.shapes import run_out, stamp
+from deerflow.runtime.states import ThreadStates
+from deerflow.runtime.translate import visible_values
+from deerflow.sandbox.network import NetworkPolicy, RefusedError, look_up, parse_network
+from deerflow.storage.base import RunStore
+
+logger = logging.getLogger(__name__)
+
+_WAITING = ("webhooks",)
+_LOOK_SECONDS = 0.5
+_REST_SECONDS = 5.0
+_PAUSES_SECONDS = (1.0, 5.0, 20.0)
+_ORPHANED_SECONDS = 60.0
+"""When a server that took a run in has not told of its end by then, another one does."""
+_TIMEOUT = aiohttp.ClientTimeout(total=15)
+_TRY_AGAIN = frozenset({408, 425, 429})
+_PORTS = {"http": 80, "https": 443}
+_MOST_BYTES = 4 * 1024 * 1024
+
+
+def check_webhook(url: str) -> None:
+    """Refuse what is no web address."""
+    try:
+        parts = urlsplit(url)
+        is_address = parts.scheme in ("http", "https") and bool(parts.hostname)
+        is_address = is_address and parts.port != 0
+    except ValueError:
+        is_address = False
+    if not is_address:
+        raise InvalidInputError(f"webhook '{url[:80]}' is no address; write it like https://example.org/done")
+
+
+class Webhooks:
+    """The addresses that wait for a run's end."""
+
+    def __init__(
+        self,
+        *,
+        store: BaseStore,
+        runs: RunStore,
+        states: ThreadStates,
+        allow_cidrs: Callable[[], Sequence[str]],
+    ) -> None:
+        """Args: `allow_cidrs` returns the private networks that may be called."""
+        self._store = store
+        self._runs = runs
+        self._states = states
+        self._allow_cidrs = allow_cidrs
+        self._me = new_id()
+        self._news = asyncio.Event()
+        self._telling: dict[str, asyncio.Task[None]] = {}
+
+    async def expect(self, run: RunRecord) -> None:
+        """Remember that somebody wants to hear of a run's end."""
+        if run.request.webhook is not None and not run.status.is_terminal:
+            await self._store.aput(_WAITING, run.id, {"url": run.request.webhook, "server": self._me})
+            self._news.set()
+
+    async def run(self) -> None:
+        """Tell of ends until cancelled."""
+        try:
+            while True:
+                self._news.clear()
+                waiting = 0
+                try:
+                    waiting = await self._look()
+                except Exception:
+                    logger.exception("webhooks could not be looked at, trying again")
+                with suppress(TimeoutError):
+                    seconds = _LOOK_SECONDS if waiting else _REST_SECONDS
+                    await asyncio.wait_for(self._news.wait(), seconds)
+        finally:
+            for task in self._telling.values():
+                task.cancel()
+            await asyncio.gather(*self._telling.values(), return_exceptions=True)
+
+    async def _look(self) -> int:
+        items = await self._store.asearch(_WAITING, limit=1000)
+        for item in items:
+            if item.key not in self._telling:
+                await self._consider(item.key, item.value)
+        return len(items)
+
+    async def _consider(self, run_id: str, value: Mapping[str, Any]) -> None:
+        try:
+            run = await self._runs.get(run_id)
+        except NotFoundError:  # it was deleted, nobody asks any more
+            await self._store.adelete(_WAITING, run_id)
+            return
+        if not run.status.is_terminal:
+            return
+        silence = (datetime.now(UTC) - run.updated_at).total_seconds()
+        if value.get("server") == self._me or silence > _ORPHANED_SECONDS:
+            task = asyncio.create_task(self._tell(run, str(value["url"])), name=f"webhook of {run_id}")
+            self._telling[run_id] = task
+            task.add_done_callback(lambda _: self._telling.pop(run_id, None))
+
+    async def _tell(self, run: RunRecord, url: str) -> None:
+        body = await self._report(run)
+        problem: str | None = None
+        for pause in (0.0, *_PAUSES_SECONDS):
+            await asyncio.sleep(pause)
+            try:
+                problem = await post(url, body, run_id=run.id, allow_cidrs=self._allow_cidrs())
+            except (RefusedError, ConfigError) as error:
+                problem = f"it is refused: {error}"
+                break
+            except (aiohttp.ClientError, OSError, TimeoutError) as error:
+                problem = f"{type(error).__name__}: {error}"
+                continue
+            if problem is None:
+                break
+        if problem is not None:
+            logger.warning("webhook of run %s was not told: %s", run.id, problem)
+        await self._store.adelete(_WAITING, run.id)
+
+    async def _report(self, run: RunRecord) -> bytes:
+        """Return a run with the values of its thread, as long as these have a size to be sent."""
+        snapshot = await self._states.latest(run.thread_id)
+        values = visible_values(snapshot.values) if snapshot else {}
+        shown = {**run_out(run), "webhook_sent_at": stamp(datetime.now(UTC))}
+        body = to_json({**shown, "values": values})
+        return body if len(body) <= _MOST_BYTES else to_json({**shown, "values": None})
+
+
+async def post(url: str, body: bytes, *, run_id: str, allow_cidrs: Sequence[str] = ()) -> str | None:
+    """Send JSON to an address; return why it is to be sent again, None when it need not be.
+
+    `RefusedError` when the address is private and not in `allow_cidrs`.
+    """
+    policy = NetworkPolicy(ranges=tuple(parse_network(text) for text in allow_cidrs))
+    parts = urlsplit(url)
+    # Here for addresses in any spelling, which no resolver is asked about; names are looked up again there.
+    for address in await look_up(parts.hostname or "", parts.port or _PORTS[parts.scheme]):
+        _check(policy, address)
+    connector = aiohttp.TCPConnector(resolver=_GuardedResolver(policy), use_dns_cache=False)
+    headers = {"Content-Type": "application/json", "X-DeerFlow-Run-Id": run_id}
+    async with (
+        aiohttp.ClientSession(connector=connector, timeout=_TIMEOUT, trust_env=False) as session,
+        session.post(url, data=body, headers=headers, allow_redirects=False) as answer,
+    ):
+        if answer.status < 300:
+            return None
+        if answer.status >= 500 or answer.status in _TRY_AGAIN:
+            return f"it answered {answer.status}"
+        logger.warning("webhook of run %s answered %s, not trying again", run_id, answer.status)
+        return None
+
+
+def _check(policy: NetworkPolicy, address: str) -> None:
+    try:
+        policy.check_address(address)
+    except RefusedError as error:
+        raise RefusedError(error.status, f"{address} is private; see runs.webhook_allow_cidrs") from error
+
+
+class _GuardedResolver(AbstractResolver):
+    """Resolves names to addresses that may be called; what it returns is what is connected to."""
+
+    def __init__(self, policy: NetworkPolicy) -> None:
+        self._policy = policy
+
+    @override
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
+    ) -> list[ResolveResult]:
+        addresses = list(dict.fromkeys(await look_up(host, port)))
+        for address in addresses:  # one that is private among public ones is a trap, too
+            _check(self._policy, address)
+        return [
+            ResolveResult(
+                hostname=host,
+                host=address,
+                port=port,
+                family=socket.AF_INET6 if ":" in address else socket.AF_INET,
+                proto=0,
+                flags=socket.AI_NUMERICHOST,
+            )
+            for address in addresses
+        ]
+
+    @override
+    async def close(self) -> None:
+        pass

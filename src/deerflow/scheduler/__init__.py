@@ -1,0 +1,7 @@
+"""Starts runs on time."""
+
+from deerflow.scheduler.cron import Cron, check_schedule
+from deerflow.scheduler.loop import Scheduler, tick_key
+from deerflow.scheduler.store import MOST_CRONS, CronStore
+
+__all__ = ["MOST_CRONS", "Cron", "CronStore", "Scheduler", "check_schedule", "tick_key"]

@@ -1,0 +1,126 @@
+"""Looks at the crons again and again, and starts what is due.
+
+Any number of servers may do so over one database: the run of a tick is asked for under a key that all of
+them make alike, so only one comes of it. Ticks that were missed, since no server was up, are made up for
+by one run.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from datetime import UTC, datetime
+
+from deerflow.domain import RunRecord
+from deerflow.errors import DeerFlowError, ThreadBusyError
+from deerflow.scheduler.cron import Cron
+from deerflow.scheduler.store import CronStore
+
+logger = logging.getLogger(__name__)
+
+Clock = Callable[[], datetime]
+StartRun = Callable[[Cron, datetime], Awaitable[RunRecord | None]]
+CRON_ID = "cron_id"
+"""The key of a run's metadata that names its cron."""
+_SHORTEST_SECONDS = 0.02
+
+
+def tick_key(cron: Cron, tick: datetime) -> str:
+    """Return the idempotency key of the run for one tick."""
+    return f"cron:{cron.id}:{tick.isoformat()}"
+
+
+def utc_now() -> datetime:
+    """Return what the clock says."""
+    return datetime.now(UTC)
+
+
+class Scheduler:
+    """Starts the runs of all crons."""
+
+    def __init__(
+        self,
+        *,
+        crons: CronStore,
+        start: StartRun,
+        active: Callable[[], Awaitable[list[RunRecord]]],
+        poll_seconds: float,
+        max_running: int,
+        clock: Clock = utc_now,
+    ) -> None:
+        """Make the scheduler of one server.
+
+        Args:
+            start: Starts the run of a cron for a tick; None when the cron's thread is gone.
+            active: Returns the runs in flight.
+            poll_seconds: How long news of another server may take.
+            max_running: How many runs of crons may be in flight at once.
+        """
+        self._crons = crons
+        self._start = start
+        self._active = active
+        self._poll_seconds = poll_seconds
+        self._max_running = max_running
+        self._clock = clock
+        self._news = asyncio.Event()
+
+    def wake(self) -> None:
+        """Look again at once: a cron was made or changed here."""
+        self._news.set()
+
+    async def run(self) -> None:
+        """Start runs on time until cancelled."""
+        while True:
+            wait_seconds = self._poll_seconds
+            self._news.clear()
+            try:
+                await self.look()
+                wait_seconds = await self._seconds_to_next()
+            except Exception:
+                logger.exception("crons could not be looked at, trying again")
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._news.wait(), wait_seconds)
+
+    async def look(self) -> list[RunRecord]:
+        """Start what is due now; return the runs."""
+        now, ticks = self._clock(), await self._crons.ticks()
+        due = [
+            (tick, cron)
+            for cron in await self._crons.enabled()
+            if (tick := cron.due(now, last=ticks.get(cron.id))) is not None
+        ]
+        room = self._max_running - await self._running() if due else 0
+        started = []
+        for tick, cron in sorted(due, key=lambda pair: pair[0])[: max(room, 0)]:
+            run = await self._fire(cron, tick)
+            if run is not None:
+                started.append(run)
+        return started
+
+    async def _fire(self, cron: Cron, tick: datetime) -> RunRecord | None:
+        run = None
+        try:
+            run = await self._start(cron, tick)
+            if run is None:
+                logger.info("cron %s is deleted: its thread %s is gone", cron.id, cron.thread_id)
+                await self._crons.delete(cron.id)
+                return None
+        except ThreadBusyError:
+            logger.info("cron %s skips %s: its thread is busy", cron.id, tick)
+        except DeerFlowError as error:
+            logger.warning("cron %s could not start a run for %s: %s", cron.id, tick, error)
+        await self._crons.note_tick(cron.id, tick)
+        return run
+
+    async def _running(self) -> int:
+        return sum(CRON_ID in run.request.metadata for run in await self._active())
+
+    async def _seconds_to_next(self) -> float:
+        now, ticks = self._clock(), await self._crons.ticks()
+        times = [cron.next_after(ticks.get(cron.id, cron.since)) for cron in await self._crons.enabled()]
+        nearest = min((time for time in times if time is not None), default=None)
+        if nearest is None:
+            return self._poll_seconds
+        if nearest <= now:  # it waits for room
+            return min(1.0, self._poll_seconds)
+        return min(max((nearest - now).total_seconds(), _SHORTEST_SECONDS), self._poll_seconds)

@@ -1,0 +1,185 @@
+"""Runs that start by themselves, through the public `langgraph_sdk` client and a real scheduler."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import httpx
+import pytest
+from langgraph_sdk import get_client
+from langgraph_sdk.client import LangGraphClient
+from langgraph_sdk.errors import APIStatusError
+from support.gateway import Gateway, GatewayProcess, running_gateway
+from support.model_server import ScriptedModel, text
+
+LEAD = "lead_agent"
+EVERY_SECOND = "* * * * * *"
+ASK: Any = {"messages": [{"role": "user", "content": "tick"}]}
+
+
+@pytest.fixture
+async def client(gateway: Gateway) -> AsyncIterator[LangGraphClient]:
+    async with get_client(url=gateway.api, api_key=None) as opened:
+        yield opened
+
+
+async def runs_of(client: LangGraphClient, thread: str, least: int) -> list[Any]:
+    for _ in range(200):  # a run that starts by itself has no event to wait for
+        runs = await client.runs.list(thread, status="success")
+        if len(runs) >= least:
+            return list(runs)
+        await asyncio.sleep(0.05)
+    raise AssertionError("the runs did not come")
+
+
+async def status_of(work: Any) -> int:
+    with pytest.raises((httpx.HTTPStatusError, APIStatusError)) as caught:
+        await work
+    return int(caught.value.response.status_code)
+
+
+async def test_a_cron_starts_runs_in_its_thread_until_it_is_paused(
+    client: LangGraphClient, model: ScriptedModel
+) -> None:
+    model.on("tick", text("tock"))
+    await client.threads.create(thread_id="t1")
+
+    cron: Any = await client.crons.create_for_thread(
+        "t1",
+        LEAD,
+        schedule=EVERY_SECOND,
+        input=ASK,
+        metadata={"job": "x"},
+        timezone=ZoneInfo("Europe/Berlin"),
+    )
+    runs = await runs_of(client, "t1", 2)
+    paused = await client.crons.update(cron["cron_id"], enabled=False)
+    await asyncio.sleep(0.1)  # one that had begun may end
+    count = len(await client.runs.list("t1"))
+    await asyncio.sleep(1.2)
+
+    assert cron["timezone"] == "Europe/Berlin"
+    assert (cron["thread_id"], cron["schedule"], cron["enabled"]) == ("t1", EVERY_SECOND, True)
+    assert runs[0]["metadata"] == {"job": "x", "cron_id": cron["cron_id"]}
+    assert (paused["enabled"], paused["next_run_date"]) == (False, None)
+    assert len(await client.runs.list("t1")) == count
+
+
+async def test_each_run_of_a_cron_without_thread_has_one_of_its_own(
+    client: LangGraphClient, model: ScriptedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("deerflow.app._LINGER_SECONDS", 0)
+    model.on("tick", text("tock"))
+
+    kept: Any = await client.crons.create(LEAD, schedule=EVERY_SECOND, input=ASK, on_run_completed="keep")
+    for _ in range(200):
+        threads = await client.threads.search()
+        if len(threads) >= 2:
+            break
+        await asyncio.sleep(0.05)
+    await client.crons.delete(kept["cron_id"])
+    count = await client.threads.count()
+    gone: Any = await client.crons.create(LEAD, schedule=EVERY_SECOND, input=ASK)
+    seen = len(model.requests)
+    for _ in range(200):
+        if len(model.requests) > seen + 1:
+            break
+        await asyncio.sleep(0.05)
+    await client.crons.delete(gone["cron_id"])
+    for _ in range(100):
+        if await client.threads.count() == count:
+            break
+        await asyncio.sleep(0.05)
+
+    assert (kept["on_run_completed"], gone["on_run_completed"]) == ("keep", "delete")
+    assert len({thread["thread_id"] for thread in threads}) >= 2
+    assert await client.threads.count() == count
+
+
+async def test_crons_are_found_counted_changed_and_deleted(client: LangGraphClient) -> None:
+    await client.threads.create(thread_id="t1")
+    end = datetime.now(UTC) + timedelta(days=2)
+    one: Any = await client.crons.create(
+        LEAD, schedule="0 9 * * 1-5", input=ASK, metadata={"team": "deer"}, end_time=end, enabled=False
+    )
+    two: Any = await client.crons.create_for_thread("t1", LEAD, schedule="@daily", input=ASK)
+
+    changed: Any = await client.crons.update(
+        one["cron_id"], schedule="0 10 * * *", enabled=True, end_time=None, timezone="Asia/Tokyo"
+    )
+    found = await client.crons.search(metadata={"team": "deer"}, select=["cron_id", "schedule"])
+    ordered = await client.crons.search(sort_by="created_at", sort_order="asc", limit=1, offset=1)
+
+    assert (one["next_run_date"], one["end_time"]) == (None, end.isoformat())
+    assert (changed["schedule"], changed["end_time"], changed["timezone"]) == (
+        "0 10 * * *",
+        None,
+        "Asia/Tokyo",
+    )
+    assert datetime.fromisoformat(changed["next_run_date"]).hour == 1
+    assert changed["payload"]["input"] == ASK
+    assert found == [{"cron_id": one["cron_id"], "schedule": "0 10 * * *"}]
+    assert [cron["cron_id"] for cron in ordered] == [two["cron_id"]]
+    assert (await client.crons.count(), await client.crons.count(thread_id="t1")) == (2, 1)
+    assert [cron["cron_id"] for cron in await client.crons.search(enabled=True, thread_id="t1")] == [
+        two["cron_id"]
+    ]
+    await client.crons.delete(one["cron_id"])
+    assert await status_of(client.crons.delete(one["cron_id"])) == 404
+    assert await client.store.search_items([]) == {"items": []}
+
+
+NEVER: list[tuple[dict[str, Any], int]] = [
+    ({"schedule": "often"}, 400),
+    ({"schedule": "0 0 31 2 *"}, 400),
+    ({"schedule": "* * * * *", "timezone": "Nowhere/City"}, 400),
+    ({"schedule": "* * * * *", "webhook": "file:///etc/passwd"}, 400),
+    ({"schedule": "* * * * *", "assistant_id": "nobody"}, 404),
+    ({"schedule": "* * * * *", "context": {"model_name": "nobody"}}, 404),
+    ({"schedule": "* * * * *", "end_time": "tomorrow"}, 422),
+    ({"schedule": "* * * * *", "on_run_completed": "burn"}, 422),
+    ({"schedule": "* * * * *", "unknown": 1}, 422),
+    ({"schedule": "*" * 2000}, 422),
+    ({}, 422),
+]
+
+
+async def test_a_cron_that_could_never_run_is_refused(api: httpx.AsyncClient) -> None:
+    answers = [await api.post("/runs/crons", json={"input": ASK, **body}) for body, _ in NEVER]
+    nowhere = await api.post("/threads/nowhere/runs/crons", json={"schedule": "* * * * *", "input": ASK})
+
+    assert [answer.status_code for answer in answers] == [status for _, status in NEVER]
+    assert nowhere.status_code == 404
+    assert (await api.post("/runs/crons/count", json={})).json() == 0
+
+
+async def test_where_the_scheduler_is_off_crons_are_refused_with_the_reason(
+    tmp_path: Path, model: ScriptedModel
+) -> None:
+    with running_gateway(tmp_path, model.base_url, scheduler={"enabled": False}) as gateway:
+        async with gateway.client() as api:
+            answer = await api.post("/runs/crons", json={"schedule": "* * * * *", "input": ASK})
+            info = (await api.get("/info")).json()
+
+    assert (answer.status_code, "scheduler.enabled" in answer.json()["detail"]) == (409, True)
+    assert info["flags"]["crons"] is False
+
+
+async def test_a_cron_outlives_its_server(tmp_path: Path, model: ScriptedModel) -> None:
+    model.on("tick", text("tock"))
+    server = GatewayProcess(tmp_path, model.base_url).start()
+    try:
+        async with get_client(url=server.api, api_key=None) as client:
+            await client.threads.create(thread_id="t1")
+            await client.crons.create_for_thread("t1", LEAD, schedule=EVERY_SECOND, input=ASK)
+            before = len(await runs_of(client, "t1", 1))
+        server.kill()
+        server.start()
+
+        async with get_client(url=server.api, api_key=None) as client:
+            assert len(await runs_of(client, "t1", before + 2)) >= before + 2
+    finally:
+        server.stop()

@@ -1,0 +1,116 @@
+"""Addresses that are told of a run's end, and those that are not."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+from support.gateway import running_gateway
+from support.model_server import ScriptedModel, text
+
+from deerflow.errors import InvalidInputError
+from deerflow.runtime.webhooks import check_webhook, post
+from deerflow.sandbox.network import RefusedError
+
+LOOPBACK = {"webhook_allow_cidrs": ["127.0.0.0/8", "::1/128"]}
+ASK = {"messages": [{"role": "user", "content": "go"}]}
+
+
+class Listener:
+    """Takes what is posted, answering with the statuses it was given and then with 200."""
+
+    def __init__(self, *statuses: int) -> None:
+        self.statuses = list(statuses)
+        self.seen: asyncio.Queue[tuple[dict[str, Any], str]] = asyncio.Queue()
+        self.port = 0
+
+    async def take(self, request: web.Request) -> web.Response:
+        await self.seen.put((json.loads(await request.read()), request.headers["X-DeerFlow-Run-Id"]))
+        status = self.statuses.pop(0) if self.statuses else 200
+        headers = {"Location": f"http://127.0.0.1:{self.port}/elsewhere"} if status == 302 else {}
+        return web.Response(status=status, headers=headers)
+
+    @property
+    def url(self) -> str:
+        return f"http://localhost:{self.port}/done"
+
+    @asynccontextmanager
+    async def listening(self) -> AsyncIterator["Listener"]:
+        app = web.Application()
+        app.router.add_post("/{any:.*}", self.take)
+        runner = web.AppRunner(app)
+        await runner.setup()
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        self.port = runner.addresses[0][1]
+        try:
+            yield self
+        finally:
+            await runner.cleanup()
+
+
+async def test_a_webhook_is_told_of_the_end_and_again_when_it_failed(
+    tmp_path: Path, model: ScriptedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("deerflow.runtime.webhooks._PAUSES_SECONDS", (0.05, 0.05))
+    model.on("go", text("there"))
+    listener = Listener(503)
+    with running_gateway(tmp_path, model.base_url, runs=LOOPBACK) as gateway:
+        async with gateway.client() as api, listener.listening():
+            body = {"input": ASK, "webhook": listener.url}
+            run = (await api.post("/threads/t1/runs", json=body)).json()
+            first = await asyncio.wait_for(listener.seen.get(), 20)
+            second = await asyncio.wait_for(listener.seen.get(), 20)
+
+    sent, run_id = second
+    assert first[1] == run_id == run["run_id"] == sent["run_id"]
+    assert (sent["status"], sent["values"]["messages"][-1]["content"]) == ("success", "there")
+
+
+async def test_a_private_address_is_not_called(
+    tmp_path: Path, model: ScriptedModel, caplog: pytest.LogCaptureFixture
+) -> None:
+    model.on("go", text("there"))
+    listener = Listener()
+    with running_gateway(tmp_path, model.base_url) as gateway:
+        async with gateway.client() as api, listener.listening():
+            await api.post("/threads/t1/runs/wait", json={"input": ASK, "webhook": listener.url})
+            for _ in range(200):  # a refusal has no event but its line in the log
+                if "webhook_allow_cidrs" in caplog.text:
+                    break
+                await asyncio.sleep(0.05)
+
+    assert "see runs.webhook_allow_cidrs" in caplog.text
+    assert listener.seen.empty()
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["ftp://example.org", "file:///etc/passwd", "https://", "example.org", "http://[::1", "gopher://x", "http://x:99999"],
+)  # fmt: skip
+async def test_what_is_no_web_address_is_refused(url: str) -> None:
+    with pytest.raises(InvalidInputError, match="write it like"):
+        check_webhook(url)
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["127.0.0.1", "localhost", "10.1.2.3", "169.254.169.254", "192.168.0.1", "[::1]", "[fd00::1]",
+     "[::ffff:127.0.0.1]", "0.0.0.0", "2130706433", "0x7f000001", "[64:ff9b::7f00:1]"],
+)  # fmt: skip
+async def test_every_spelling_of_a_private_address_is_refused(host: str) -> None:
+    with pytest.raises(RefusedError, match="private"):
+        await post(f"http://{host}:9/x", b"{}", run_id="r")
+
+
+async def test_a_redirect_is_not_followed() -> None:
+    listener = Listener(302)
+    async with listener.listening():
+        problem = await post(listener.url, b"{}", run_id="r", allow_cidrs=["127.0.0.0/8", "::1/128"])
+
+    assert problem is None
+    assert listener.seen.qsize() == 1

@@ -1,0 +1,167 @@
+"""When the scheduler starts runs, on a clock that the test sets."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from langgraph.store.memory import InMemoryStore
+
+from deerflow.domain import RunRecord, RunRequest, RunStatus
+from deerflow.errors import ConflictError, InvalidInputError, NotFoundError, ThreadBusyError
+from deerflow.scheduler import Cron, CronStore, Scheduler, tick_key
+from deerflow.scheduler.loop import CRON_ID
+from deerflow.scheduler.store import MOST_CRONS
+
+START = datetime(2026, 11, 16, 10, 0, tzinfo=UTC)
+
+
+class Desk:
+    """Starts runs as the runtime does: the same key again brings back the same run."""
+
+    def __init__(self) -> None:
+        self.now = START
+        self.runs: dict[str, RunRecord] = {}
+        self.refuses: Callable[[], Exception] | None = None
+        self.has_thread = True
+
+    async def start(self, cron: Cron, tick: datetime) -> RunRecord | None:
+        if self.refuses is not None:
+            raise self.refuses()
+        if not self.has_thread:
+            return None
+        key = tick_key(cron, tick)
+        request = RunRequest(thread_id="t", metadata={CRON_ID: cron.id}, idempotency_key=key)
+        return self.runs.setdefault(key, RunRecord(key, request, RunStatus.RUNNING, self.now, self.now))
+
+    async def active(self) -> list[RunRecord]:
+        return [run for run in self.runs.values() if not run.status.is_terminal]
+
+    def end_all(self) -> None:
+        self.runs = {key: replace(run, status=RunStatus.SUCCESS) for key, run in self.runs.items()}
+
+
+@pytest.fixture
+def desk() -> Desk:
+    return Desk()
+
+
+@pytest.fixture
+def crons() -> CronStore:
+    return CronStore(InMemoryStore())
+
+
+def scheduler(desk: Desk, crons: CronStore, max_running: int = 10) -> Scheduler:
+    return Scheduler(
+        crons=crons,
+        start=desk.start,
+        active=desk.active,
+        poll_seconds=5,
+        max_running=max_running,
+        clock=lambda: desk.now,
+    )
+
+
+def cron(cron_id: str = "c1", **more: object) -> Cron:
+    return Cron(cron_id, "u", "*/5 * * * *", {}, START, START, START, **more)  # type: ignore[arg-type]
+
+
+async def test_many_servers_start_one_run_for_a_tick(desk: Desk, crons: CronStore) -> None:
+    await crons.create(cron())
+    servers = [scheduler(desk, crons) for _ in range(3)]
+    desk.now = START + timedelta(minutes=5, seconds=1)
+
+    for server in servers:
+        await server.look()
+
+    assert list(desk.runs) == [f"cron:c1:{(START + timedelta(minutes=5)).isoformat()}"]
+
+
+async def test_a_server_that_died_before_it_noted_the_tick_starts_no_second_run(
+    desk: Desk, crons: CronStore
+) -> None:
+    await crons.create(cron())
+    desk.now = START + timedelta(minutes=5)
+    await desk.start(cron(), START + timedelta(minutes=5))
+
+    await scheduler(desk, crons).look()
+
+    assert len(desk.runs) == 1
+
+
+async def test_a_long_pause_is_made_up_for_by_one_run(desk: Desk, crons: CronStore) -> None:
+    await crons.create(cron())
+    desk.now = START + timedelta(days=2, minutes=1)
+
+    await scheduler(desk, crons).look()
+    await scheduler(desk, crons).look()
+    desk.now += timedelta(minutes=4)
+    await scheduler(desk, crons).look()
+
+    assert [key[-25:] for key in desk.runs] == ["2026-11-18T10:00:00+00:00", "2026-11-18T10:05:00+00:00"]
+
+
+async def test_runs_above_the_limit_wait_for_room(desk: Desk, crons: CronStore) -> None:
+    for number in range(3):
+        await crons.create(cron(f"c{number}"))
+    desk.now = START + timedelta(minutes=5)
+    server = scheduler(desk, crons, max_running=2)
+
+    first = await server.look()
+    full = await server.look()
+    desk.end_all()
+    rest = await server.look()
+
+    assert (len(first), full, len(rest)) == (2, [], 1)
+
+
+@pytest.mark.parametrize(
+    "refusal", [lambda: ThreadBusyError("t", "r"), lambda: InvalidInputError("no such model")]
+)
+async def test_a_tick_that_could_not_start_is_not_tried_again(
+    desk: Desk, crons: CronStore, refusal: Callable[[], Exception]
+) -> None:
+    await crons.create(cron())
+    desk.now, desk.refuses = START + timedelta(minutes=5), refusal
+    server = scheduler(desk, crons)
+
+    refused = await server.look()
+    desk.refuses = None
+    again = await server.look()
+    desk.now += timedelta(minutes=5)
+    later = await server.look()
+
+    assert (refused, again, len(later)) == ([], [], 1)
+
+
+async def test_a_cron_goes_with_its_thread(desk: Desk, crons: CronStore) -> None:
+    await crons.create(cron(thread_id="gone"))
+    desk.now, desk.has_thread = START + timedelta(minutes=5), False
+
+    await scheduler(desk, crons).look()
+
+    assert await crons.of_user("u") == []
+    assert await crons.ticks() == {}
+
+
+async def test_crons_are_kept_whole_and_apart_by_user(crons: CronStore) -> None:
+    mine = cron(
+        thread_id="t1", end_time=START, timezone="Europe/Berlin", on_run_completed="keep", metadata={"a": 1}
+    )
+    await crons.create(mine)
+
+    assert await crons.get("c1", "u") == mine
+    with pytest.raises(NotFoundError):
+        await crons.get("c1", "somebody")
+
+
+async def test_nobody_has_more_crons_than_the_limit(
+    crons: CronStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("deerflow.scheduler.store.MOST_CRONS", 2)
+    for number in range(2):
+        await crons.create(cron(f"c{number}"))
+
+    with pytest.raises(ConflictError, match="delete some first"):
+        await crons.create(cron("c9"))
+    assert MOST_CRONS > 2
