@@ -15,9 +15,11 @@ from rich.table import Table
 from rich.text import Text
 
 from deerflow.config import LoadedSettings, SettingsSource
+from deerflow.config.secrets import without_login
 from deerflow.errors import ConfigError, DeerFlowError
 from deerflow.gateway.page import STATIC
 from deerflow.models import ModelFactory, discover
+from deerflow.observability.telemetry import audience_of
 from deerflow.sandbox import create_sandbox_provider
 from deerflow.sandbox.tiers import tier_of
 from deerflow.storage import open_storage
@@ -65,6 +67,7 @@ async def examine(config: Path | None) -> list[Finding]:
     findings.append(await _database(loaded))
     findings.append(_disk(loaded))
     findings.append(_page())
+    findings += _telemetry(loaded)
     return findings
 
 
@@ -150,6 +153,22 @@ def _page() -> Finding:
         return Finding(Verdict.GOOD, "page", "built")
     fix = "install Node.js 20 or newer with npm, then `make install`"
     return Finding(Verdict.NOTE, "page", "not built: only the API is served", fix)
+
+
+def _telemetry(loaded: LoadedSettings) -> Iterator[Finding]:
+    """Say who sees spans and traces, where somebody does."""
+    audience = audience_of(loaded)
+    for problem in audience.problems:
+        what, _, fix = problem.partition("; ")
+        yield Finding(Verdict.NOTE, "telemetry", what, fix)
+    if audience.spans is not None:
+        yield Finding(Verdict.GOOD, "telemetry", f"spans go to {without_login(audience.spans.endpoint)}")
+    if audience.langsmith is not None:
+        where = f"LangSmith ({audience.langsmith.project}) at {without_login(audience.langsmith.endpoint)}"
+        yield Finding(Verdict.GOOD, "telemetry", f"conversations go to {where}")
+    if audience.langfuse is not None:
+        where = f"Langfuse at {without_login(audience.langfuse.host)}"
+        yield Finding(Verdict.GOOD, "telemetry", f"conversations go to {where}")
 
 
 def _table(findings: list[Finding]) -> Table:

@@ -31,6 +31,12 @@ VARIABLES = {
     "GATEWAY_ENABLE_DOCS": "Set to false to hide the API's own pages at `/docs`.",
     "DEER_FLOW_SANDBOX_HOST": "With `aio`: where published ports of containers are reached.",
     "DEER_FLOW_SANDBOX_BIND_HOST": "With `aio`: the address that containers' ports are published on.",
+    "OTEL_EXPORTER_OTLP_ENDPOINT": "Where spans go, if anywhere; OpenTelemetry's other variables for "
+    "headers, the service's name and resources are read too.",
+    "LANGSMITH_TRACING": "Set to true to send conversations to LangSmith, with `LANGSMITH_API_KEY`, "
+    "`LANGSMITH_PROJECT` and `LANGSMITH_ENDPOINT`; the older names with `LANGCHAIN_` count too.",
+    "LANGFUSE_TRACING": "Set to true to send conversations to Langfuse, with `LANGFUSE_PUBLIC_KEY`, "
+    "`LANGFUSE_SECRET_KEY` and `LANGFUSE_BASE_URL`.",
     "HOST": "With `make run`: the address to listen on. Absent: 127.0.0.1.",
     "PORT": "With `make run`: the port to listen on. Absent: 2026.",
 }

@@ -8,6 +8,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
+from prometheus_client.utils import floatToGoString
 from typing_extensions import override
 
 from deerflow.observability import meters
@@ -52,6 +53,6 @@ def _histogram(metric: Metric, numbers: Meters) -> HistogramMetricFamily:
 
 def _cumulative(bounds: Iterable[float], counts: Iterable[int]) -> Iterator[tuple[str, float]]:
     seen = 0
-    for bound, count in zip((*map(str, bounds), "+Inf"), counts, strict=True):
+    for bound, count in zip((*map(floatToGoString, bounds), "+Inf"), counts, strict=True):
         seen += count
         yield bound, seen

@@ -8,6 +8,7 @@ from langchain_core.tools import ToolException
 from pydantic import Field
 
 from deerflow.errors import SandboxTimeoutError, SandboxUnavailableError
+from deerflow.observability.meters import COMMANDS
 from deerflow.tools.define import Described, PlainText, Runtime, clip_middle, tool_of
 
 COALESCE_SECONDS = 0.1
@@ -46,8 +47,10 @@ async def run_in_sandbox(command: str, runtime: Runtime) -> str:
                 command, timeout=limits.bash_command_timeout, on_output=live
             )
         except SandboxTimeoutError as error:
+            context.watch.meters.add(COMMANDS, "timed_out")
             printed = clip_middle(error.output, limits.bash_output_max_chars)
             raise ToolException(_timed_out(printed, error.seconds)) from error
+    context.watch.meters.add(COMMANDS, "failed" if result.exit_code else "success")
     output = clip_middle(result.output, limits.bash_output_max_chars)
     if result.exit_code == 0:
         return output or "(no output)"

@@ -1,5 +1,6 @@
 """Log lines: their form, and what never stands in them."""
 
+import asyncio
 import io
 import json
 import logging
@@ -10,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from deerflow.config import load_settings
-from deerflow.observability import configure_logging, log_settings, secrets_of
-from deerflow.observability.logs import LogFormat
+from deerflow.observability import configure_logging, learn_secrets, log_settings, secrets_of
+from deerflow.observability.logs import LogFormat, mark_logs
 
 logger = logging.getLogger("deerflow.test")
 
@@ -158,3 +159,33 @@ def test_settings_give_their_secrets_and_their_problems(tmp_path: Path) -> None:
     assert "UNSET is not set" in text
     assert "plain-secret" not in text
     assert "env-secret" not in text
+
+
+async def test_lines_carry_the_ids_of_their_task_and_of_no_other() -> None:
+    stream = io.StringIO()
+    configure_logging("info", "json", stream=stream)
+
+    async def run(name: str) -> None:
+        mark_logs(run_id=name, trace_id=f"trace of {name}")
+        await asyncio.sleep(0)
+        await asyncio.to_thread(logger.info, "from a thread")
+        logger.info("from the task", extra={"run_id": "its own"})
+
+    await asyncio.gather(run("a"), run("b"))
+    logger.info("outside")
+
+    lines = [json.loads(line) for line in lines_of(stream)]
+    assert sorted(line["run_id"] for line in lines if "thread" in line["message"]) == ["a", "b"]
+    assert {line["run_id"] for line in lines if "task" in line["message"]} == {"its own"}
+    assert {line["trace_id"] for line in lines if "task" in line["message"]} == {"trace of a", "trace of b"}
+    assert "run_id" not in lines[-1]
+
+
+def test_secrets_that_come_later_are_kept_out_too() -> None:
+    stream = io.StringIO()
+    configure_logging("info", "text", secrets=["first"], stream=stream)
+
+    learn_secrets(["second-one", ""])
+    logger.info("first second-one third")
+
+    assert lines_of(stream)[0].endswith("(hidden) (hidden) third")

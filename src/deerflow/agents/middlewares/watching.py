@@ -69,7 +69,8 @@ class ToolWatchMiddleware(HouseMiddleware):
 
     @override
     async def awrap_tool_call(self, request: ToolCall, handler: ToolHandler) -> ToolResult:
-        context, call = request.runtime.context, request.tool_call
+        context = request.runtime.context
+        call = request.tool_call
         name = call["name"] if request.tool is not None else OTHER  # a model may make names up
         with context.watch.tool_call(name, call_id=call["id"] or "", task_id=context.task_id) as seen:
             try:

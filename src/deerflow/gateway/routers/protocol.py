@@ -67,7 +67,8 @@ async def stream_socket(socket: WebSocket, thread_id: str, user: CurrentUser) ->
         await socket.close(_BAD_THREAD, "Invalid thread ID")
         return
     state: Any = socket.app.state
-    await ThreadSocket(socket, state.deerflow, thread_id, user).serve()
+    with state.deerflow.watch.reading():
+        await ThreadSocket(socket, state.deerflow, thread_id, user).serve()
 
 
 class _Endless(StreamingResponse):
@@ -76,7 +77,8 @@ class _Endless(StreamingResponse):
     @override
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            await super().__call__(scope, receive, send)
+            with scope["app"].state.deerflow.watch.reading():
+                await super().__call__(scope, receive, send)
         except asyncio.CancelledError:
             # Only a server that goes away cancels a request, and this is the request's root. An orderly
             # end would tell clients that there is no more to come; now they connect again.
