@@ -1,26 +1,33 @@
 """What revisions are made of; for alembic's scripts."""
 
 from importlib import resources
+from pathlib import Path
 
-from alembic import op
+from alembic import context, op
 
 from deerflow.storage.migrations import statements
 
 
 def apply(revision: str) -> None:
     """Run the plain SQL of a revision for the database at hand."""
-    name = op.get_bind().dialect.name
-    if name == "sqlite":
-        for statement in statements("sqlite", revision).split(";"):
+    folder, bind = Path(context.script.dir), op.get_bind()
+    if bind.dialect.name == "sqlite":
+        for statement in statements("sqlite", revision, folder).split(";"):
             if statement.strip():
                 _run(statement)
+        # Counted there too: a start looks at this number alone.
+        version = bind.exec_driver_sql("PRAGMA user_version").scalar_one()
+        _run(f"PRAGMA user_version = {version + 1}")
     else:
-        _run(statements("postgres", revision))
+        _run(statements("postgres", revision, folder))
 
 
 def apply_procrastinate() -> None:
-    """Make the tables of the job queue, unless they are there."""
-    if op.get_bind().exec_driver_sql("SELECT to_regclass('procrastinate_jobs')").scalar() is None:
+    """Make the tables of the job queue in PostgreSQL, unless they are there."""
+    bind = op.get_bind()
+    if bind.dialect.name == "sqlite":
+        return
+    if bind.exec_driver_sql("SELECT to_regclass('procrastinate_jobs')").scalar() is None:
         _run((resources.files("procrastinate.sql") / "schema.sql").read_text(encoding="utf-8"))
 
 

@@ -1,27 +1,28 @@
 """Brings a PostgreSQL database to the newest schema; of several processes one does it, the others wait."""
 
 import importlib
+from pathlib import Path
 
 import psycopg
 from psycopg import errors, sql
 
 from deerflow.errors import ConfigError
-from deerflow.storage.migrations import NEWEST, VERSION_TABLE, known_revisions
+from deerflow.storage.migrations import FOLDER, VERSION_TABLE, known_revisions
 from deerflow.storage.postgres.connect import Connection, Target, explain
 
 _LOCK = 0x44454552
 """The number of the lock that whoever migrates has (`DEER`)."""
 
 
-def migrate(target: Target, connection: Connection) -> None:
+def migrate(target: Target, connection: Connection, *, folder: Path = FOLDER) -> None:
     """Make or upgrade the tables; refuse a database that is newer."""
     try:
-        if _revision(connection) == NEWEST:
+        if _revision(connection) == known_revisions(folder)[-1]:
             return
         connection.execute("SET statement_timeout = 0")
         connection.execute("SELECT pg_advisory_lock(%s)", (_LOCK,))
         try:
-            _upgrade(target, connection)
+            _upgrade(target, connection, folder)
         finally:
             connection.execute("SELECT pg_advisory_unlock(%s)", (_LOCK,))
             connection.execute(f"SET statement_timeout = {int((target.command_timeout or 0) * 1000)}")
@@ -40,19 +41,25 @@ def migrate(target: Target, connection: Connection) -> None:
         raise ConfigError(str(explain(error, target))) from error
 
 
-def _upgrade(target: Target, connection: Connection) -> None:
+def _upgrade(target: Target, connection: Connection, folder: Path) -> None:
     if target.schema:
         connection.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(target.schema)))
-    revision = _revision(connection)
-    if revision == NEWEST:
+    revision, known = _revision(connection), known_revisions(folder)
+    if revision == known[-1]:
         return
-    if revision is not None and revision not in known_revisions():
+    if revision is not None and revision not in known:
         raise ConfigError(
             f"the database {target.name} was written by a newer DeerFlow (schema {revision}, this one knows "
-            f"{NEWEST}): update DeerFlow, or set database.postgres_schema to another schema"
+            f"{known[-1]}): update DeerFlow, or set database.postgres_schema to another schema"
         )
     # Heavy to load, and mostly there is nothing to do for it.
-    importlib.import_module("deerflow.storage.migrations.run").upgrade("postgresql+psycopg", connection)
+    alembic = importlib.import_module("deerflow.storage.migrations.run")
+    connection.autocommit = False
+    try:
+        alembic.upgrade("postgresql+psycopg", connection, folder=folder)
+    finally:
+        connection.rollback()
+        connection.autocommit = True
 
 
 def _revision(connection: Connection) -> str | None:

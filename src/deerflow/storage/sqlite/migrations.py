@@ -1,13 +1,16 @@
-"""The schema, as the ordered steps that lead to it.
+"""Brings a SQLite file to the newest schema.
 
-A released step is never edited: a database of any age walks the rest of the list, one transaction
-each. `PRAGMA user_version` says how far it is.
+The steps here lead to the revision at which alembic took over (`storage/migrations`); a released step is
+never edited. `PRAGMA user_version` counts steps and revisions, so that one look tells whether there is
+something to do.
 """
 
+import importlib
 import sqlite3
 from pathlib import Path
 
 from deerflow.errors import ConfigError
+from deerflow.storage.migrations import FOLDER, VERSION_TABLE, known_revisions, statements
 from deerflow.storage.sql.checkpoints import compact
 
 APPLICATION_ID = 0x44454552
@@ -165,15 +168,41 @@ UPDATE checkpoints SET parent = compact(parent) WHERE typeof(parent) = 'text';
 UPDATE checkpoints SET run = compact(run) WHERE typeof(run) = 'text';
 UPDATE writes SET checkpoint = compact(checkpoint) WHERE typeof(checkpoint) = 'text';
 UPDATE writes SET task = compact(task) WHERE typeof(task) = 'text';
+CREATE TABLE deerflow_version (
+    version_num VARCHAR(32) NOT NULL,
+    CONSTRAINT deerflow_version_pkc PRIMARY KEY (version_num)
+);
+INSERT INTO deerflow_version VALUES ('0001');
 """
 
 MIGRATIONS: tuple[str, ...] = (_V1, _V2, _V3, _V4)
-"""What leads from version n to n + 1, in order."""
+"""What leads from version n to n + 1, in order; the last one to alembic's first revision."""
 
 
-def migrate(connection: sqlite3.Connection, path: Path, *, steps: tuple[str, ...] = MIGRATIONS) -> None:
+def migrate(
+    connection: sqlite3.Connection,
+    path: Path,
+    *,
+    steps: tuple[str, ...] = MIGRATIONS,
+    folder: Path = FOLDER,
+) -> None:
     """Bring the database to the newest version; refuse one that is newer or not ours."""
-    _check_ours(connection, path, len(steps))
+    later = known_revisions(folder)[1:]
+    newest = len(steps) + len(later)
+    version = _check_ours(connection, path, newest)
+    if version == newest:
+        return
+    # A new file takes the plain SQL of all revisions: alembic is heavy to load.
+    is_new = version == 0
+    more = tuple(_with_stamp(statements("sqlite", name, folder), name) for name in later) if is_new else ()
+    _walk(connection, (*steps, *more))
+    if _version(connection) < newest:
+        importlib.import_module("deerflow.storage.migrations.run").upgrade(
+            "sqlite", connection, folder=folder
+        )
+
+
+def _walk(connection: sqlite3.Connection, steps: tuple[str, ...]) -> None:
     while _version(connection) < len(steps):
         connection.execute("BEGIN IMMEDIATE")
         try:
@@ -187,7 +216,11 @@ def migrate(connection: sqlite3.Connection, path: Path, *, steps: tuple[str, ...
             raise
 
 
-def _check_ours(connection: sqlite3.Connection, path: Path, newest: int) -> None:
+def _with_stamp(script: str, revision: str) -> str:
+    return f"{script};\nUPDATE {VERSION_TABLE} SET version_num = '{revision}'"
+
+
+def _check_ours(connection: sqlite3.Connection, path: Path, newest: int) -> int:
     connection.execute("BEGIN")  # one look, not three: another process may be migrating right now
     version = _version(connection)
     mark = connection.execute("PRAGMA application_id").fetchone()[0]
@@ -203,6 +236,7 @@ def _check_ours(connection: sqlite3.Connection, path: Path, newest: int) -> None
             f"{path} was written by a newer DeerFlow (schema {version}, this one knows {newest}): "
             "update DeerFlow, or set database.sqlite_dir to another folder"
         )
+    return version
 
 
 def _apply(connection: sqlite3.Connection, script: str, version: int) -> None:

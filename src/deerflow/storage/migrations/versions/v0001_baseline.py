@@ -1,6 +1,4 @@
-"""Everything as it was when revisions began."""
-
-from alembic import op
+"""Everything as it was when revisions began; a SQLite file is brought here by the steps of its early days."""
 
 from deerflow.storage.migrations.steps import apply, apply_procrastinate
 
@@ -9,7 +7,6 @@ down_revision = None
 
 
 def upgrade() -> None:
-    """Make all tables; a SQLite file is brought here by the steps of its earlier days."""
+    """Make all tables."""
     apply(revision)
-    if op.get_bind().dialect.name == "postgresql":
-        apply_procrastinate()
+    apply_procrastinate()
