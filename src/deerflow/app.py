@@ -135,7 +135,7 @@ class DeerFlow:
             sandboxes = create_sandbox_provider(loaded.settings.sandbox, skills_root=loaded.skills_root)
             stack.push_async_callback(sandboxes.aclose)
             executor = SubagentExecutor(max_running=loaded.settings.subagents.max_running)
-            rooms = await _build_rooms(loaded, storage, executor)
+            rooms = await _build_rooms(loaded, storage, executor, CustomAgents(paths))
             deerflow = cls(
                 source=source,
                 paths=paths,
@@ -212,7 +212,7 @@ class DeerFlow:
             loaded = self._source.current()
             if loaded is not self._rooms.loaded:
                 learn_secrets(secrets_of(loaded))
-                rooms = await _build_rooms(loaded, self.storage, self._executor)
+                rooms = await _build_rooms(loaded, self.storage, self._executor, self.custom_agents)
                 self._outdated.append(self._rooms)
                 self._rooms = rooms
 
@@ -309,7 +309,9 @@ class DeerFlow:
             await rooms.models.aclose()
 
 
-async def _build_rooms(loaded: LoadedSettings, storage: Storage, executor: SubagentExecutor) -> Rooms:
+async def _build_rooms(
+    loaded: LoadedSettings, storage: Storage, executor: SubagentExecutor, custom_agents: CustomAgents
+) -> Rooms:
     settings = loaded.settings
     entries = settings.models or (await discover(loaded.env)).models
     models = ModelFactory(entries, env=loaded.env)
@@ -325,6 +327,7 @@ async def _build_rooms(loaded: LoadedSettings, storage: Storage, executor: Subag
         checkpointer=storage.checkpoints,
         store=storage.store,
         agent_folders=[loaded.paths.home / "agents", loaded.project_root / "agents"],
+        custom_agents=custom_agents,
         extra_tools=acp_tools(settings.acp_agents, loaded.env, loaded.extensions.mcp_servers),
     )
     return Rooms(loaded, models, LeadAgents(rooms))

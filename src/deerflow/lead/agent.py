@@ -15,8 +15,9 @@ from deerflow.agents.middlewares import Audience
 from deerflow.agents.middlewares.model_settings import ModelSettingsMiddleware
 from deerflow.config import Settings
 from deerflow.domain import LEAD_AGENT, RunOptions
+from deerflow.lead.agent_tools import Choices, make_setup_tool, make_update_tool
 from deerflow.lead.chain import build_chain
-from deerflow.lead.custom import CustomAgent
+from deerflow.lead.custom import CustomAgent, CustomAgents
 from deerflow.lead.prompt import lead_prompt
 from deerflow.models import ModelFactory
 from deerflow.skills import Skill, Skills
@@ -34,7 +35,7 @@ from deerflow.subagents import (
     subagent_limit,
 )
 from deerflow.subagents.teams import Office, RoleRegistry, make_team_tool
-from deerflow.tools.catalog import get_available_tools
+from deerflow.tools.catalog import get_available_tools, tool_groups
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,6 +55,8 @@ class LeadRooms:
     """Other tools from elsewhere, such as those that reach ACP agents."""
     agent_folders: Sequence[Path] = ()
     """Where Markdown files describe sub-agents; a later folder's count before an earlier one's."""
+    custom_agents: CustomAgents | None = None
+    """Agents of the users' own, which can be made and changed in conversation."""
     cache: AgentCache = field(default_factory=AgentCache)
 
     def tools(
@@ -76,6 +79,19 @@ class LeadRooms:
             mcp_tools=self.mcp_tools,
             acp_tools=self.extra_tools,
         )
+
+    def agent_tools(self, options: RunOptions, custom: CustomAgent | None) -> list[BaseTool]:
+        """Return what makes an agent of the user's own, or lets it change itself; none where that is off."""
+        if self.custom_agents is None or not self.settings.agents_api.enabled:
+            return []
+        choices = Choices(
+            models=self.models.names,
+            tool_groups=tool_groups(self.settings),
+            skills=lambda: [skill.name for skill in self.skills.enabled()],
+        )
+        if options.is_bootstrap:
+            return [make_setup_tool(self.custom_agents, choices)]
+        return [make_update_tool(self.custom_agents, choices)] if custom is not None else []
 
     @cached_property
     def subagents(self) -> SubagentRegistry:
@@ -171,6 +187,7 @@ def make_lead_agent(
     """Build a lead agent; `LeadAgents` keeps what this returns."""
     limit = subagent_limit(options, rooms.settings)
     known = rooms.skills.enabled() if skills is None else skills
+    agent_tools = rooms.agent_tools(options, custom)
     return build_agent(
         rooms.models.create(
             options.model_name,
@@ -184,12 +201,16 @@ def make_lead_agent(
             subagents=tuple(rooms.subagents) if limit else (),
             subagent_limit=limit,
             overflow=rooms.settings.subagents.overflow,
+            is_bootstrap=bool(agent_tools) and options.is_bootstrap,
         ),
-        tools=rooms.tools(
-            options.model_name or rooms.models.default_name,
-            delegates=limit > 0,
-            groups=None if custom is None else custom.config.tool_groups,
-        ),
+        tools=[
+            *rooms.tools(
+                options.model_name or rooms.models.default_name,
+                delegates=limit > 0,
+                groups=None if custom is None else custom.config.tool_groups,
+            ),
+            *agent_tools,
+        ],
         middlewares=[
             *build_chain(
                 rooms.settings,
@@ -217,4 +238,5 @@ def build_key(options: RunOptions, settings: Settings) -> Hashable:
         options.thinking_enabled,
         options.reasoning_effort,
         subagent_limit(options, settings),
+        options.is_bootstrap,
     )

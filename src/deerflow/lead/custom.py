@@ -4,8 +4,9 @@
 read as well. Keys that we do not know stay in the file.
 """
 
-import os
+import errno
 import re
+import secrets
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -24,6 +25,10 @@ NAME = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,62}[A-Za-z0-9])?"
 MAX_SOUL_CHARS = 100_000
 CONFIG = "config.yaml"
 SOUL = "SOUL.md"
+RESERVED = frozenset({"check", "lead-agent"})
+"""Names that mean something else where agents are named."""
+SET_UP_IN = "setup_thread"
+"""The key of `config.yaml` that says in which conversation an agent was made."""
 
 
 def is_agent_name(text: str) -> bool:
@@ -108,9 +113,15 @@ class CustomAgents:
 
     def create(self, user_id: str, agent: CustomAgent) -> CustomAgent:
         """Keep a new agent; raises where the name is taken."""
-        if self.exists(user_id, agent.name):
-            raise ConflictError(f"agent '{agent.name}' exists already; change it, or choose another name")
-        return self._write(user_id, agent, {})
+        return self._create(user_id, agent, {})
+
+    def set_up(self, user_id: str, agent: CustomAgent, *, thread_id: str) -> CustomAgent:
+        """Keep an agent made in a conversation; only that conversation may make it anew."""
+        mark = {SET_UP_IN: thread_id}
+        folder = next(self._places(user_id, agent.name))
+        if (folder / CONFIG).is_file() and _data(folder).get(SET_UP_IN) == thread_id:
+            return self._write(user_id, agent, _data(folder))
+        return self._create(user_id, agent, mark)
 
     def update(self, user_id: str, agent: CustomAgent) -> CustomAgent:
         """Keep the changes of an agent; an older place of it stays as it is and is not read any more."""
@@ -124,14 +135,29 @@ class CustomAgents:
             raise NotFoundError("agent", name)
         shutil.rmtree(folder)
 
-    def _write(self, user_id: str, agent: CustomAgent, old: Mapping[str, Any]) -> CustomAgent:
+    def _create(self, user_id: str, agent: CustomAgent, extra: Mapping[str, Any]) -> CustomAgent:
+        """Make the folder aside and give it its name in one step: of two at once, one is refused."""
         folder = next(self._places(user_id, agent.name))
-        data = {**old, "name": agent.name, **agent.config.model_dump(mode="json")}
+        taken = ConflictError(f"agent '{agent.name}' exists already; change it, or choose another name")
+        if self.exists(user_id, agent.name):
+            raise taken
+        draft = folder.with_name(f".{agent.name}.{secrets.token_hex(8)}")
         try:
-            folder.mkdir(parents=True, exist_ok=True)
-            _replace(folder / SOUL, agent.soul)
-            # The settings come last: without them there is no agent.
-            _replace(folder / CONFIG, yaml.safe_dump(data, sort_keys=False, allow_unicode=True))
+            _fill(draft, agent, extra)
+            if folder.is_dir() and not (folder / CONFIG).is_file():
+                shutil.rmtree(folder)  # what a crash, or an old version, left of one
+            draft.rename(folder)
+        except OSError as error:
+            if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
+                raise taken from error
+            raise ConfigError(f"agent '{agent.name}' cannot be kept: {error.strerror}") from error
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)
+        return agent
+
+    def _write(self, user_id: str, agent: CustomAgent, old: Mapping[str, Any]) -> CustomAgent:
+        try:
+            _fill(next(self._places(user_id, agent.name)), agent, old)
         except OSError as error:
             raise ConfigError(f"agent '{agent.name}' cannot be kept: {error.strerror}") from error
         return agent
@@ -144,7 +170,7 @@ class CustomAgents:
         found = {
             config.parent.name: config.parent
             for place in (self._paths.home / "agents", self._paths.agents(user_id))
-            for config in place.glob(f"*/{CONFIG}")
+            for config in place.glob(f"[!.]*/{CONFIG}")
         }
         return [found[name] for name in sorted(found)]
 
@@ -185,8 +211,16 @@ def _data(folder: Path) -> dict[str, Any]:
     return data
 
 
+def _fill(folder: Path, agent: CustomAgent, old: Mapping[str, Any]) -> None:
+    """Write an agent's two files; the settings come last, since without them there is no agent."""
+    data = {**old, "name": agent.name, **agent.config.model_dump(mode="json")}
+    folder.mkdir(parents=True, exist_ok=True)
+    _replace(folder / SOUL, agent.soul)
+    _replace(folder / CONFIG, yaml.safe_dump(data, sort_keys=False, allow_unicode=True))
+
+
 def _replace(path: Path, text: str) -> None:
     """Put `text` at `path` so that a reader, or a crash, sees the old file or the new one."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     temporary.write_text(text, "utf-8")
     temporary.replace(path)

@@ -21,6 +21,14 @@ SOUL = """\
 {soul}
 </soul>"""
 
+BOOTSTRAP = """\
+<new_agent>
+The user is making an agent of their own, and this conversation is how. Find out, in a few friendly questions
+(ask_clarification, with options where they help): what it is for, how it should speak and work, and what it
+must never do. Do none of the agent's work yet. Then show the soul you would write, and when the user agrees,
+call setup_agent with it.
+</new_agent>"""
+
 THINKING_STYLE = """\
 <thinking_style>
 - Before you act, settle three things: what is asked, what is missing, what done looks like.
@@ -101,6 +109,7 @@ def lead_prompt(
     subagents: Sequence[SubagentConfig] = (),
     subagent_limit: int = 0,
     overflow: Literal["drop", "queue"] = "drop",
+    is_bootstrap: bool = False,
 ) -> str:
     """Return the whole prompt.
 
@@ -109,12 +118,14 @@ def lead_prompt(
         subagents: The types that tasks may name; none means that sub-agents are off.
         subagent_limit: How many tasks one reply may start; every part says the same number.
         overflow: What happens to calls beyond it.
+        is_bootstrap: The conversation is about an agent that the user makes.
     """
     limit = subagent_limit if subagents else 0
     return join_parts(
         [
             ROLE.format(name=name),
             SOUL.format(soul=soul.strip()) if soul.strip() else "",
+            BOOTSTRAP if is_bootstrap else "",
             THINKING_STYLE.format(delegation_hint=DELEGATION_HINT.format(limit=limit) if limit else ""),
             CLARIFICATION,
             skills_section(skills),

@@ -78,6 +78,13 @@ def get_available_tools(
     return list(_each_name_once(classes))
 
 
+def tool_groups(settings: Settings) -> list[str]:
+    """Return the groups that agents can be given."""
+    named = [group.name for group in settings.tool_groups]
+    used = [entry.group for entry in settings.tools] or [group for group, _ in DEFAULT_TOOLS]
+    return list(dict.fromkeys([*used, *named]))
+
+
 def _grouped(settings: Settings) -> Iterator[tuple[str, BaseTool]]:
     if not settings.tools and "tools" not in settings.model_fields_set:
         yield from DEFAULT_TOOLS

@@ -169,7 +169,7 @@ def with_max_results(tool: BaseTool, most: Any) -> BaseTool:
         logger.warning("tool %s: max_results must be a number above 0, not %.80r", tool.name, most)
         return tool
     bound = min(most, MAX_GLOB_RESULTS if issubclass(schema, GlobArguments) else MAX_GREP_RESULTS)
-    wish = (
+    wish: Any = (
         Annotated[int, AfterValidator(lambda number: min(number, bound))],
         Field(bound, description=f"How many to return, at most {bound}."),
     )

@@ -9,7 +9,15 @@ from starlette.responses import Response
 
 from deerflow.app import DeerFlow
 from deerflow.gateway.deps import CurrentUser, House, json_response
-from deerflow.lead.custom import MAX_SOUL_CHARS, NAME, CustomAgent, CustomAgentConfig, ModelWishes, changed
+from deerflow.lead.custom import (
+    MAX_SOUL_CHARS,
+    NAME,
+    RESERVED,
+    CustomAgent,
+    CustomAgentConfig,
+    ModelWishes,
+    changed,
+)
 
 OFF = "Custom agents cannot be seen or changed over HTTP; set agents_api.enabled to true in config.yaml."
 
@@ -21,7 +29,6 @@ def _switched_on(house: House) -> None:
 
 router = APIRouter(tags=["agents"], dependencies=[Depends(_switched_on)])
 
-_RESERVED = frozenset({"check", "lead-agent"})
 _PATTERN = f"^{NAME}$"
 AgentPath = Annotated[str, Path(pattern=_PATTERN)]
 Names = list[Annotated[str, StringConstraints(min_length=1, max_length=128)]]
@@ -67,7 +74,7 @@ async def check_name(
 @router.post("/agents")
 async def create_agent(body: AgentCreate, user: CurrentUser, house: House) -> Response:
     """Make an agent."""
-    if body.name.lower() in _RESERVED:
+    if body.name.lower() in RESERVED:
         raise HTTPException(422, f"'{body.name}' cannot be an agent's name: it has a meaning of its own here")
     _check_model(house, body)
     agent = changed(CustomAgent(body.name.lower(), CustomAgentConfig()), _parts(body))
