@@ -7,11 +7,12 @@ import tempfile
 from pathlib import Path
 
 from chaos.cluster import Cluster, sqlite_cluster
+from chaos.many import postgres_cluster
 from chaos.report import details, summary, table
 from chaos.trial import Trial, ended_at_last, hold_trial
 from support.model_server import ScriptedModel
 
-CLUSTERS = {"sqlite": sqlite_cluster}
+CLUSTERS = {"sqlite": sqlite_cluster, "postgres": postgres_cluster}
 
 
 def main() -> int:

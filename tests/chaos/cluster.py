@@ -11,11 +11,12 @@ from typing import Any
 
 import psutil
 from chaos.plan import Kind, Target
-from support.gateway import GatewayProcess
+from support.gateway import GatewayProcess, WorkerProcess
 from typing_extensions import override
 
 GONE_SECONDS = 10
 """How long the children of a killed process may take to follow it."""
+RECOVER_SECONDS = 90
 SETTINGS: dict[str, Any] = {
     # Ends in error are for runs that kill their server; here it is never the run's fault.
     "runs": {"max_attempts": 1000},
@@ -27,10 +28,8 @@ SETTINGS: dict[str, Any] = {
 class Member(ABC):
     """A process of the cluster that can be hurt and comes back."""
 
-    target: Target
-
-    def __init__(self, name: str) -> None:
-        self.name = name
+    def __init__(self, target: Target) -> None:
+        self.target = target
         self.turn = asyncio.Lock()
         """One blow at a time."""
 
@@ -51,17 +50,30 @@ class Member(ABC):
         """Be hurt and recover; return the processes that wrongly outlived it."""
         async with self.turn:
             if kind is Kind.STOP:
-                await self._freeze(seconds)
+                await self.freeze(seconds)
                 return []
             children = [] if kind is Kind.TERMINATE else children_of(self.pids)
             how = signal.SIGKILL if kind is Kind.KILL else signal.SIGTERM
             await asyncio.to_thread(self.end, how)
             left = await asyncio.to_thread(survivors, children)
             await asyncio.sleep(seconds)
-            await asyncio.to_thread(self.start)
+            await asyncio.to_thread(self._recover)
             return left
 
-    async def _freeze(self, seconds: float) -> None:
+    def _recover(self) -> None:
+        """Start it again as a supervisor would: it may not stay up while others are down."""
+        deadline = time.monotonic() + RECOVER_SECONDS
+        while True:
+            try:
+                self.start()
+                return
+            except AssertionError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.3)
+
+    async def freeze(self, seconds: float) -> None:
+        """Stand still for a while."""
         pids = self.pids
         for pid in pids:
             os.kill(pid, signal.SIGSTOP)
@@ -72,13 +84,12 @@ class Member(ABC):
                 os.kill(pid, signal.SIGCONT)
 
 
-class ServerMember(Member):
-    """A `deerflow serve` of its own."""
+class ProcessMember(Member):
+    """A `deerflow` process of its own: a server, or a worker."""
 
-    def __init__(self, name: str, process: GatewayProcess, target: Target) -> None:
-        super().__init__(name)
+    def __init__(self, process: GatewayProcess | WorkerProcess, target: Target) -> None:
+        super().__init__(target)
         self.process = process
-        self.target = target
 
     @property
     @override
@@ -102,11 +113,13 @@ class Cluster:
 
     def __init__(self, home: Path, members: Sequence[Member], *, only_stored: bool) -> None:
         self.home = home
-        self.members = {member.name: member for member in members}
+        self.members = {member.target.name: member for member in members}
         self.only_stored = only_stored
         """Readers see an event only once it is stored."""
         self.gateways = {
-            member.name: member.process.api for member in members if isinstance(member, ServerMember)
+            member.target.name: member.process.api
+            for member in members
+            if isinstance(member, ProcessMember) and isinstance(member.process, GatewayProcess)
         }
 
     @property
@@ -132,8 +145,7 @@ class Cluster:
 def sqlite_cluster(home: Path, model_url: str, sandbox: str) -> Cluster:
     """Return one server that keeps everything in a file."""
     process = GatewayProcess(home, model_url, **{**SETTINGS, "sandbox": sandbox_settings(sandbox)})
-    server = ServerMember("server", process, Target("server"))
-    return Cluster(home, [server], only_stored=False)
+    return Cluster(home, [ProcessMember(process, Target("server"))], only_stored=False)
 
 
 def sandbox_settings(tier: str) -> dict[str, Any]:

@@ -231,6 +231,32 @@ class StreamBridgeContract:
         assert ahead == after
         await bridge.abandon(log)
 
+    async def test_attempts_that_die_before_they_store_anything_share_no_number(
+        self, bridge: StreamBridge, storage: Storage
+    ) -> None:
+        run = await start(storage)
+        firsts = []
+        for _ in range(3):
+            log = await opened(bridge, run)
+            firsts.append(log.next_seq)  # it would number its events from here, and dies
+            run = await storage.runs.claim(run.id, owner="here", attempt=run.attempt)
+
+        assert firsts == sorted(set(firsts))
+
+    async def test_a_reader_is_not_given_more_at_once_than_its_connection_should_hold(
+        self, bridge: StreamBridge, other_bridge: StreamBridge, storage: Storage
+    ) -> None:
+        run = await start(storage)
+        log = await opened(bridge, run)
+        for number in range(20):
+            log.publish("values", {"number": number, "text": "x" * 200_000})
+        await log.flush()
+
+        for reader in (bridge.subscribe(run.id), other_bridge.subscribe(run.id)):
+            batches = [await anext(reader) for _ in range(10)]
+            assert [len(batch) for batch in batches] == [2] * 10
+        await bridge.abandon(log)
+
     async def test_readers_of_a_process_that_lets_go_follow_the_next_owner(
         self, bridge: StreamBridge, other_bridge: StreamBridge, storage: Storage, elsewhere: Storage
     ) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import random
 import threading
+import uuid
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,11 +20,24 @@ QUERY = "stream_mode=values,messages-tuple,updates,custom"
 MIB = 1024 * 1024
 
 
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[GatewayProcess, ScriptedModel]]:
+    """One server for all tests that leave it as it is: what they measure is theirs, their threads too."""
+    with ScriptedModel() as scripted:
+        process = GatewayProcess(tmp_path_factory.mktemp("readers"), scripted.base_url).start()
+        yield process, scripted
+        process.kill()
+
+
 @pytest.fixture
-def server(tmp_path: Path, model: ScriptedModel) -> Iterator[GatewayProcess]:
-    process = GatewayProcess(tmp_path, model.base_url).start()
-    yield process
-    process.kill()
+def server(shared: tuple[GatewayProcess, ScriptedModel]) -> GatewayProcess:
+    return shared[0]
+
+
+@pytest.fixture
+def server_model(shared: tuple[GatewayProcess, ScriptedModel]) -> ScriptedModel:
+    shared[1].reset()
+    return shared[1]
 
 
 @pytest.fixture
@@ -43,8 +57,9 @@ def said(frames: list[Frame]) -> str:
     return "".join(piece["content"] for piece in pieces if piece["type"] == "AIMessageChunk")
 
 
-async def start(session: aiohttp.ClientSession, api: str, question: str, *, thread: str = "t1") -> str:
-    """Start a run and return the address of its stream."""
+async def start(session: aiohttp.ClientSession, api: str, question: str, *, thread: str | None = None) -> str:
+    """Start a run, in a new thread unless one is named, and return the address of its stream."""
+    thread = thread or uuid.uuid4().hex
     message = {"type": "human", "content": question}
     body = {"input": {"messages": [message]}, "stream_mode": MODES, "on_disconnect": "continue"}
     async with session.post(f"{api}/threads/{thread}/runs", json=body) as response:
@@ -121,13 +136,13 @@ async def test_a_reader_can_come_back_at_every_event_while_it_runs_and_after_a_c
 
 @pytest.mark.parametrize("readers", [1, 20])
 async def test_a_burst_of_a_thousand_tokens_reaches_every_reader(
-    server: GatewayProcess, model: ScriptedModel, session: aiohttp.ClientSession, readers: int
+    server: GatewayProcess, server_model: ScriptedModel, session: aiohttp.ClientSession, readers: int
 ) -> None:
     gate = threading.Event()
-    model.on("go", text(words(1000)).held(gate))
+    server_model.on("go", text(words(1000)).held(gate))
     url = await start(session, server.api, "go")
     reading = [asyncio.create_task(read_stream(session, url)) for _ in range(readers)]
-    await model.until(lambda scripted: scripted.in_flight == 1)
+    await server_model.until(lambda scripted: scripted.in_flight == 1)
     gate.set()
 
     seen = await asyncio.gather(*reading)
@@ -139,11 +154,11 @@ async def test_a_burst_of_a_thousand_tokens_reaches_every_reader(
 
 
 async def test_hundreds_of_idle_readers_cost_the_active_ones_nothing(
-    server: GatewayProcess, model: ScriptedModel, session: aiohttp.ClientSession
+    server: GatewayProcess, server_model: ScriptedModel, session: aiohttp.ClientSession
 ) -> None:
     gate = threading.Event()
-    model.on("hold", text("late").held(gate))
-    model.on("go", text(words(200), delay=0.005))
+    server_model.on("hold", text("late").held(gate))
+    server_model.on("go", text(words(200), delay=0.005))
     process = psutil.Process(server.pid)
     held = await start(session, server.api, "hold", thread="held")
     idle = [asyncio.create_task(read_stream(session, held)) for _ in range(250)]
@@ -176,13 +191,13 @@ async def test_hundreds_of_idle_readers_cost_the_active_ones_nothing(
 
 
 async def test_readers_that_never_read_cost_the_others_nothing(
-    server: GatewayProcess, model: ScriptedModel, session: aiohttp.ClientSession
+    server: GatewayProcess, server_model: ScriptedModel, session: aiohttp.ClientSession
 ) -> None:
     long = "x" * 20_000
-    model.on("go", text(f"{long} " + words(3000), delay=0.0003))
+    server_model.on("go", text(f"{long} " + words(3000), delay=0.0003))
     process = psutil.Process(server.pid)
-    model.on("warm up", text("ready"))
-    await read_stream(session, await start(session, server.api, "warm up", thread="warm"))
+    server_model.on("warm up", text("ready"))
+    await read_stream(session, await start(session, server.api, "warm up"))
     url = await start(session, server.api, "go")
     deaf = [await deaf_reader(url) for _ in range(50)]
     before = process.memory_info().rss
