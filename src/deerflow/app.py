@@ -19,6 +19,7 @@ from deerflow.observability.opening import open_watch
 from deerflow.observability.watch import Watch
 from deerflow.runtime import Crew, RunManager, StreamBridge, ThreadStates, Worker
 from deerflow.runtime.answers import fit_answer
+from deerflow.runtime.asking import AskTender
 from deerflow.runtime.copying import copy_thread
 from deerflow.runtime.feedback import forget_feedback
 from deerflow.runtime.housekeeping import Housekeeping
@@ -96,6 +97,13 @@ class DeerFlow:
         )
         self.custom_agents = CustomAgents(paths)
         self.state = ThreadStates(StateReader(storage.checkpoints))
+        self.asks = AskTender(
+            threads=storage.threads,
+            runs=storage.runs,
+            states=self.state,
+            start=self.start_run,
+            settings=lambda: self.settings.guardrails,
+        )
         self.webhooks = Webhooks(
             store=storage.store,
             runs=storage.runs,
@@ -151,6 +159,7 @@ class DeerFlow:
             deerflow.runs.tend(take_over=takes_over)
             if takes_over:
                 deerflow.housekeeping.start()
+                deerflow.asks.start()
             testing = asyncio.create_task(deerflow._test_sandbox())
             stack.callback(testing.cancel)
             yield deerflow
@@ -211,7 +220,9 @@ class DeerFlow:
         async with self._refreshing:  # whoever comes second finds the work done
             loaded = self._source.current()
             if loaded is not self._rooms.loaded:
-                learn_secrets(secrets_of(loaded))
+                secrets = list(secrets_of(loaded))
+                learn_secrets(secrets)
+                self.watch.redact.learn(secrets)
                 rooms = await _build_rooms(loaded, self.storage, self._executor, self.custom_agents)
                 self._outdated.append(self._rooms)
                 self._rooms = rooms
@@ -303,6 +314,7 @@ class DeerFlow:
             logger.warning("sandbox %s cannot run commands: %s", self._tier, tested.reason)
 
     async def _close(self) -> None:
+        await self.asks.aclose()
         await self.housekeeping.aclose()
         await self.runs.aclose()
         for rooms in (*self._outdated, self._rooms):

@@ -23,16 +23,16 @@ async def open_watch(loaded: LoadedSettings) -> AsyncIterator[Watch]:
     audience = audience_of(loaded)
     for problem in audience.problems:
         logger.warning("%s; runs go on without it", problem)
+    redact = Redactor(secrets_of(loaded))
     async with AsyncExitStack() as stack:
-        yield Watch(spans=_spans(audience, loaded, stack), tracers=_tracers(audience, stack))
+        spans, tracers = _spans(audience, redact, stack), _tracers(audience, stack)
+        yield Watch(spans=spans, tracers=tracers, redact=redact)
 
 
-def _spans(audience: Audience, loaded: LoadedSettings, stack: AsyncExitStack) -> Spans | None:
+def _spans(audience: Audience, redact: Redactor, stack: AsyncExitStack) -> Spans | None:
     if audience.spans is None:
         return None
-    made = import_module("deerflow.observability.spans").OpenTelemetrySpans(
-        audience.spans, Redactor(secrets_of(loaded))
-    )
+    made = import_module("deerflow.observability.spans").OpenTelemetrySpans(audience.spans, redact)
     stack.push_async_callback(_close, made.close)
     spans: Spans = made
     return spans

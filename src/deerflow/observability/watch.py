@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from deerflow.domain import RunRecord
 from deerflow.observability import meters
-from deerflow.observability.logs import mark_logs, trace_id_of
+from deerflow.observability.logs import Redactor, mark_logs, trace_id_of
 from deerflow.observability.meters import Meters, Metric
 
 HANDED_OVER = "handed_over"
@@ -97,9 +97,15 @@ class Watch:
     """What one process sees of its runs."""
 
     def __init__(
-        self, *, numbers: Meters | None = None, spans: Spans | None = None, tracers: Tracers | None = None
+        self,
+        *,
+        spans: Spans | None = None,
+        tracers: Tracers | None = None,
+        redact: Redactor | None = None,
     ) -> None:
-        self.meters = numbers or Meters()
+        self.meters = Meters()
+        self.redact = redact or Redactor()
+        """Takes the secrets of the settings out of a text that people will read."""
         self._spans = spans
         self._tracers = tracers
 

@@ -18,8 +18,6 @@ logger = logging.getLogger(__name__)
 ROLLED_BACK = "rolled_back"
 """The stop reason of a run whose thread was put back."""
 _LONGEST_ERROR = 2000
-_REDACT = Redactor()
-"""A provider may repeat the key that it refuses; everybody who follows the run would read it."""
 
 
 def finished(tally: Tally) -> RunEnd:
@@ -47,8 +45,12 @@ def stopped(stop: Stop, tally: Tally) -> RunEnd:
             return _end(RunStatus.INTERRUPTED, ThreadStatus.INTERRUPTED, tally)
 
 
-def failed(run: RunRecord, error: Exception, tally: Tally) -> RunEnd:
-    """Return the end of a run that broke."""
+def failed(run: RunRecord, error: Exception, tally: Tally, redact: Redactor) -> RunEnd:
+    """Return the end of a run that broke.
+
+    Args:
+        redact: A provider may repeat the key that it refuses; everybody who follows the run would read it.
+    """
     match error:
         case GraphRecursionError():
             text = (
@@ -66,7 +68,7 @@ def failed(run: RunRecord, error: Exception, tally: Tally) -> RunEnd:
         RunStatus.ERROR,
         ThreadStatus.ERROR,
         tally,
-        error=_REDACT(text)[:_LONGEST_ERROR],
+        error=redact(text)[:_LONGEST_ERROR],
         stop_reason=type(error).__name__,
     )
 

@@ -93,7 +93,7 @@ class Worker:
             await asyncio.shield(self._hand_over(run, log))
             return None
         except Exception as error:
-            end = ends.failed(run, error, tally)
+            end = ends.failed(run, error, tally, self._watch.redact)
         handle.is_settling = True
         await asyncio.shield(self._settle(run, log, end, tally))
         return end

@@ -84,6 +84,8 @@ class ModelErrorMiddleware(HouseMiddleware):
         explained = explain(error)
         if explained is None:
             raise error
+        # A provider may repeat the key that it refuses, and everybody who follows the run reads this.
+        explained = ModelError(context.watch.redact(str(explained)))
         if not is_retryable(error):
             raise explained from error
         self._breaker.failed()
