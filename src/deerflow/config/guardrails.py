@@ -53,7 +53,7 @@ class GuardrailsSettings(Section):
     ask_timeout_seconds: float = Field(
         86_400,
         gt=0,
-        description="Seconds that a question waits for a person; an answer after that counts as a rejection.",
+        description="Seconds that a question waits for a person; then it is rejected and the run goes on.",
     )
 
 

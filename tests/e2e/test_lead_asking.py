@@ -1,0 +1,190 @@
+"""Questions that nobody answers: the run goes on by itself, once, whoever looks and whenever it starts."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from support.gateway import Gateway, GatewayProcess, running_gateway
+from support.model_server import Reply, ScriptedModel, call, calls, text
+
+from deerflow.domain import new_id
+
+HOST = {"use": "local", "allow_host_bash": True}
+SOON = {"ask_timeout_seconds": 1}
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ScriptedModel]:
+    with ScriptedModel() as scripted:
+        yield scripted
+
+
+@pytest.fixture(scope="module")
+def gateway(tmp_path_factory: pytest.TempPathFactory, server: ScriptedModel) -> Iterator[Gateway]:
+    home = tmp_path_factory.mktemp("home")
+    with running_gateway(home, server.base_url, sandbox=HOST, guardrails=SOON) as running:
+        yield running
+
+
+@pytest.fixture
+def model(server: ScriptedModel) -> ScriptedModel:
+    server.reset()
+    return server
+
+
+@pytest.fixture
+async def api(gateway: Gateway) -> AsyncIterator[httpx.AsyncClient]:
+    async with gateway.client() as client:
+        yield client
+
+
+@pytest.fixture
+def thread() -> str:
+    return new_id()
+
+
+def bash(command: str = "touch ran") -> Reply:
+    return call("bash", description="Step", command=command)
+
+
+async def say(api: httpx.AsyncClient, thread: str, **body: Any) -> dict[str, Any]:
+    await api.post("/threads", json={"thread_id": thread, "if_exists": "do_nothing"})
+    asked = {"input": {"messages": [{"role": "user", "content": "go"}]}}
+    answer = await api.post(f"/threads/{thread}/runs/wait", json=body or asked)
+    assert answer.status_code == 200, answer.text
+    values: dict[str, Any] = answer.json()
+    return values
+
+
+async def until_idle(api: httpx.AsyncClient, thread: str, runs: int) -> list[dict[str, Any]]:
+    """Return the messages once so many runs have ended."""
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        found = (await api.get(f"/threads/{thread}/runs")).json()
+        if len(found) >= runs and all(run["status"] not in ("pending", "running") for run in found):
+            state = (await api.get(f"/threads/{thread}/state")).json()
+            messages: list[dict[str, Any]] = state["values"]["messages"]
+            return messages
+        await asyncio.sleep(0.05)
+    raise AssertionError(f"there are not {runs} ended runs: {found}")
+
+
+def results(messages: list[dict[str, Any]]) -> list[str]:
+    return [str(message["content"]) for message in messages if message["type"] == "tool"]
+
+
+async def test_an_unanswered_question_is_rejected_and_the_run_goes_on(
+    api: httpx.AsyncClient, model: ScriptedModel, gateway: Gateway, thread: str
+) -> None:
+    model.will_say(bash(), text("Then I leave it."))
+
+    asked = await say(api, thread)
+    messages = await until_idle(api, thread, runs=2)
+
+    assert "__interrupt__" in asked
+    (result,) = results(messages)
+    assert "nobody answered within 1 seconds" in result
+    assert messages[-1]["content"] == "Then I leave it."
+    assert "nobody answered within 1 seconds" in str(model.requests[1].messages[-1]["content"])
+    assert (await api.get(f"/threads/{thread}")).json()["status"] == "idle"
+    assert not list(gateway.home.rglob("ran"))
+
+
+async def test_an_answer_in_time_counts_and_nothing_is_answered_twice(
+    api: httpx.AsyncClient, model: ScriptedModel, gateway: Gateway, thread: str
+) -> None:
+    assert gateway.deerflow is not None
+    assert gateway.loop is not None
+    model.will_say(bash("echo fine"), text("Done."))
+    await say(api, thread)
+
+    ended = await say(api, thread, command={"resume": {"decisions": [{"type": "approve"}]}})
+    asks = gateway.deerflow.asks
+    rounds = [asyncio.run_coroutine_threadsafe(asks.make_round(), gateway.loop) for _ in range(2)]
+    answered = [await asyncio.wrap_future(one) for one in rounds]
+
+    assert results(ended["messages"]) == ["fine\n"]
+    assert answered == [0, 0]
+    assert len((await api.get(f"/threads/{thread}/runs")).json()) == 2
+
+
+async def test_several_questions_of_one_answer_run_out_together(
+    api: httpx.AsyncClient, model: ScriptedModel, thread: str
+) -> None:
+    model.will_say(calls(bash("echo a"), bash("echo b")), text("Neither."))
+
+    await say(api, thread)
+    messages = await until_idle(api, thread, runs=2)
+
+    assert len(results(messages)) == 2
+    assert all("nobody answered" in result for result in results(messages))
+    assert messages[-1]["content"] == "Neither."
+
+
+async def test_a_sub_agents_question_runs_out_too(
+    api: httpx.AsyncClient, model: ScriptedModel, thread: str
+) -> None:
+    task = call("task", description="part", prompt="do the part", subagent_type="general-purpose")
+    model.on("do the part", bash("echo x"), text("Could not, nobody answered."))
+    model.will_say(task, text("The part is open."))
+
+    body = {"input": {"messages": [{"role": "user", "content": "go"}]}, "context": {"subagent_enabled": True}}
+    asked = await say(api, thread, **body)
+    messages = await until_idle(api, thread, runs=2)
+
+    assert "__interrupt__" in asked
+    assert "Could not, nobody answered." in results(messages)[-1]
+    assert messages[-1]["content"] == "The part is open."
+
+
+async def test_many_servers_answer_a_question_once(
+    api: httpx.AsyncClient, model: ScriptedModel, gateway: Gateway, thread: str
+) -> None:
+    assert gateway.deerflow is not None
+    assert gateway.loop is not None
+    deerflow = gateway.deerflow
+    model.will_say(bash(), text("Left."), bash(), text("Left again."))
+    await say(api, thread)
+
+    async def look() -> Any:
+        asks = deerflow.asks
+        others = [
+            type(asks)(
+                threads=deerflow.storage.threads,
+                runs=deerflow.storage.runs,
+                states=deerflow.state,
+                start=deerflow.start_run,
+                settings=lambda: deerflow.settings.guardrails,
+                clock=lambda: asks._clock() + timedelta(days=2),
+            )
+            for _ in range(5)
+        ]
+        return await asyncio.gather(*(other.make_round() for other in others))
+
+    await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(look(), gateway.loop))
+    messages = await until_idle(api, thread, runs=2)
+
+    assert messages[-1]["content"] == "Left."
+    assert len((await api.get(f"/threads/{thread}/runs")).json()) == 2
+
+
+async def test_a_question_runs_out_while_no_server_is_there(tmp_path: Path, model: ScriptedModel) -> None:
+    model.will_say(bash(), text("Then I leave it."))
+    gateway = GatewayProcess(tmp_path, model.base_url, sandbox=HOST, guardrails=SOON).start()
+    async with httpx.AsyncClient(base_url=gateway.api, timeout=60, trust_env=False) as api:
+        await say(api, "t1")
+        gateway.kill()
+
+        gateway.start()
+        try:
+            messages = await until_idle(api, "t1", runs=2)
+        finally:
+            gateway.stop()
+
+    assert "nobody answered within 1 seconds" in results(messages)[0]
+    assert messages[-1]["content"] == "Then I leave it."
