@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -12,6 +13,8 @@ from typing import Any
 
 from deerflow.errors import StorageError
 
+MOMENT_SECONDS = 0.002
+"""How long a write that nobody waits for waits for company."""
 GROUP = 500
 """How many units one transaction holds at most."""
 
@@ -29,7 +32,7 @@ class Unit:
     result: Any = None
     error: Exception | None = None
     asked_at: float = 0.0
-    """When it was asked for, where somebody counts how long it waits."""
+    """When it was asked for, by a clock that only goes forward."""
 
 
 class UnitQueue(ABC):
@@ -46,6 +49,8 @@ class UnitQueue(ABC):
         self._gate = threading.Lock()
         self._has_work = threading.Event()
         self._is_closed = False
+        self._waking: asyncio.AbstractEventLoop | None = None
+        """The loop whose timer will wake the thread."""
         self._thread = threading.Thread(target=self._run, name="deerflow-writer", daemon=True)
         self._thread.start()
 
@@ -53,22 +58,38 @@ class UnitQueue(ABC):
     def _write(self, units: list[Unit]) -> None:
         """Commit these units and tell those who wait for them."""
 
-    def put(self, unit: Unit, *, wakes: bool = True) -> None:
-        """Queue a unit.
+    def ask(self, work: Callable[[Any], Any], *, may_wait: bool = False) -> "asyncio.Future[Any]":
+        """Queue work of the running loop and return its future result.
 
         Args:
-            wakes: Let the thread begin at once; else the unit goes with the next one that does, or
-                with `wake`. Waking it makes the caller share the interpreter at the worst moment.
+            may_wait: Let the thread begin a moment later. Waking it makes the caller share the
+                interpreter at the worst moment, and what comes meanwhile is committed together.
         """
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Any] = loop.create_future()
+        self._put(Unit(work, loop, future, asked_at=time.monotonic()))
+        if not may_wait:
+            self._has_work.set()
+        elif self._waking is not loop:  # one timer is enough for all that wait
+            self._waking = loop
+            loop.call_later(MOMENT_SECONDS, self._wake)
+        return future
+
+    def ask_blocking(self, work: Callable[[Any], Any]) -> "Future[Any]":
+        """Queue work of a thread without a loop."""
+        future: Future[Any] = Future()
+        self._put(Unit(work, None, future, asked_at=time.monotonic()))
+        self._has_work.set()
+        return future
+
+    def _put(self, unit: Unit) -> None:
         with self._gate:
             if self._is_closed:
                 raise StorageError(f"the database {self._name} is closed")
             self._queue.append(unit)
-        if wakes:
-            self._has_work.set()
 
-    def wake(self) -> None:
-        """Begin with what waits, if anything does."""
+    def _wake(self) -> None:
+        self._waking = None
         if self._queue:
             self._has_work.set()
 

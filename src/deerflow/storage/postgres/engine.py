@@ -3,7 +3,7 @@
 import asyncio
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar, cast
 
@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from deerflow.config import DatabaseSettings
 from deerflow.errors import StorageError
-from deerflow.storage.database import Database, Engine
+from deerflow.storage.database import Database, Engine, Rows
 from deerflow.storage.postgres.connect import (
     Connection,
     Target,
@@ -28,10 +28,7 @@ from deerflow.storage.postgres.listener import Listener
 from deerflow.storage.postgres.migrate import migrate
 from deerflow.storage.postgres.writer import Writer, pauses
 from deerflow.storage.signals import Signals
-from deerflow.storage.units import Unit
 
-MOMENT_SECONDS = 0.002
-"""How long a write that nobody waits for waits for company."""
 T = TypeVar("T")
 
 
@@ -54,6 +51,7 @@ class PostgresEngine(Engine):
         self._is_closed = False
         self._local = threading.local()
         self._opened: list[_Reader] = []
+        self._needs_snapshot: set[object] = set()
         self._pool = ThreadPoolExecutor(max(settings.pool_size - 1, 1), thread_name_prefix="deerflow-reader")
         self._writer = Writer(self.target, connection, recycle_seconds=self._recycle_seconds)
         self._listener = Listener(self.target, self.signals)
@@ -65,22 +63,15 @@ class PostgresEngine(Engine):
 
     @override
     async def write(self, work: Callable[[Database], T], *, may_wait: bool = False) -> T:
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[Any] = loop.create_future()
-        self._writer.put(Unit(work, loop, future, asked_at=time.monotonic()), wakes=not may_wait)
-        if may_wait:
-            loop.call_later(MOMENT_SECONDS, self._writer.wake)
-        return cast(T, await future)
+        return cast(T, await self._writer.ask(work, may_wait=may_wait))
 
     @override
     def write_blocking(self, work: Callable[[Database], T]) -> T:
-        future: Future[Any] = Future()
-        self._writer.put(Unit(work, None, future, asked_at=time.monotonic()))
-        return cast(T, future.result())
+        return cast(T, self._writer.ask_blocking(work).result())
 
     @override
     def post(self, work: Callable[[Database], object]) -> None:
-        self._writer.put(Unit(work, None, Future(), asked_at=time.monotonic()))
+        self._writer.ask_blocking(work)
 
     @override
     async def read(self, work: Callable[[Database], T]) -> T:
@@ -115,16 +106,41 @@ class PostgresEngine(Engine):
     def _read_here(self, work: Callable[[Database], T]) -> T:
         reader: _Reader | None = getattr(self._local, "reader", None)
         if reader is None:
-            reader = self._local.reader = _Reader(self.target, recycle_seconds=self._recycle_seconds)
+            reader = self._local.reader = _Reader(
+                self.target, self._needs_snapshot, recycle_seconds=self._recycle_seconds
+            )
             self._opened.append(reader)
         return reader.run(work)
+
+
+class _SecondStatementError(Exception):
+    """The read has more than one statement after all."""
+
+
+class _OneStatement(PostgresDatabase):
+    """A connection for reads of one statement."""
+
+    _is_used = False
+
+    @override
+    def execute(self, sql: str, values: Sequence[Any] = (), /) -> Rows:
+        if self._is_used:
+            raise _SecondStatementError
+        self._is_used = True
+        return super().execute(sql, values)
 
 
 class _Reader:
     """The connection of one reader thread."""
 
-    def __init__(self, target: Target, *, recycle_seconds: float) -> None:
+    def __init__(self, target: Target, needs_snapshot: set[object], *, recycle_seconds: float) -> None:
+        """Make a reader that connects when it is needed.
+
+        Args:
+            needs_snapshot: The kinds of reads that are known to have more than one statement.
+        """
         self._target = target
+        self._needs_snapshot = needs_snapshot
         self._recycle_seconds = recycle_seconds
         self._connection: Connection | None = None
         self._opened_at = 0.0
@@ -134,7 +150,9 @@ class _Reader:
         deadline = time.monotonic() + self._target.patience_seconds
         for pause in pauses():
             try:
-                return self._in_snapshot(self._usable(), work)
+                return self._read(self._usable(), work)
+            except (UnicodeEncodeError, OverflowError) as error:
+                raise explain(error, self._target) from error
             except psycopg.Error as error:
                 is_away = self._connection is None or is_lost(self._connection)
                 if not is_away or time.monotonic() > deadline:
@@ -156,13 +174,21 @@ class _Reader:
             self._opened_at = time.monotonic()
         return self._connection
 
+    def _read(self, connection: Connection, work: Callable[[Database], T]) -> T:
+        """Do a read; one of a single statement needs no transaction, and three trips are spared."""
+        kind = getattr(work, "__code__", work)
+        if kind not in self._needs_snapshot:
+            try:
+                return work(_OneStatement(connection, echo=self._target.echo_sql))
+            except _SecondStatementError:
+                self._needs_snapshot.add(kind)
+        return self._in_snapshot(connection, work)
+
     def _in_snapshot(self, connection: Connection, work: Callable[[Database], T]) -> T:
         # One transaction, so that the statements of one read see one state.
         connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", prepare=False)
         try:
             return work(PostgresDatabase(connection, echo=self._target.echo_sql))
-        except (UnicodeEncodeError, OverflowError) as error:
-            raise explain(error, self._target) from error
         finally:
             if not is_lost(connection):
                 connection.execute("ROLLBACK", prepare=False)

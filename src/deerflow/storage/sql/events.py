@@ -15,6 +15,13 @@ from deerflow.storage.sql.codec import pack, unpack
 
 MAX_SEQ = (1 << 32) - 1
 DIGEST_BYTES = 16
+_LAST_PLACE = "SELECT max(place) FROM events WHERE place >= runs.key << 32 AND place < (runs.key + 1) << 32"
+# A batch's place holds its last number, so the first row past a number holds the next event.
+_PAGE = (
+    "SELECT body FROM events WHERE place >= (SELECT key << 32 FROM runs WHERE id = ?) + ? "
+    "AND place < (SELECT (key + 1) << 32 FROM runs WHERE id = ?) ORDER BY place LIMIT ?"
+)
+PAGE_ROWS = 128
 FEW_FRAGMENTS = 256
 """Up to here they are read at once on the calling thread; more are worth the trip to another one."""
 
@@ -37,8 +44,8 @@ class SqlEventLog(EventLog):
     @override
     async def last_seq(self, run_id: str) -> int:
         def work(db: Database) -> int:
-            key = _key_of_run(db, run_id)
-            return -1 if key is None else _last_seq(db, key)
+            row = db.execute(f"SELECT ({_LAST_PLACE}) FROM runs WHERE id = ?", (run_id,)).fetchone()
+            return -1 if row is None or row[0] is None else int(row[0]) & MAX_SEQ
 
         return await self._engine.peek(work)
 
@@ -78,14 +85,14 @@ def check_numbers(batch: LogBatch) -> None:
 def append_batch(db: Database, batch: LogBatch) -> None:
     """Store a batch with its fragments, inside the transaction that is open."""
     row = db.execute(
-        "SELECT runs.key, runs.thread, runs.attempt, threads.id FROM runs "
+        f"SELECT runs.key, runs.thread, ({_LAST_PLACE}), runs.attempt, threads.id FROM runs "
         f"JOIN threads ON threads.key = runs.thread WHERE runs.id = ? {db.dialect.shared}",
         (batch.run_id,),
     ).fetchone()
-    if row is None or row[2:] != (batch.attempt, batch.thread_id):
+    if row is None or tuple(row[3:]) != (batch.attempt, batch.thread_id):
         raise StaleAttemptError(f"attempt {batch.attempt} of run {batch.run_id} may write no more")
-    run, thread = row[0], row[1]
-    if entries := _not_yet_stored(db, run, batch):
+    run, thread, stored = row[0], row[1], -1 if row[2] is None else row[2] & MAX_SEQ
+    if entries := _not_yet_stored(db, stored, batch):
         first, last = entries[0].seq, entries[-1].seq
         rows = [(entry.seq, entry.unix_ms, entry.kind, entry.body) for entry in entries]
         db.execute(
@@ -96,13 +103,16 @@ def append_batch(db: Database, batch: LogBatch) -> None:
     db.notify(run_topic(batch.run_id))
 
 
-def _not_yet_stored(db: Database, run: int, batch: LogBatch) -> Sequence[LogEntry]:
-    """Return what is new in a batch: a writer that was cancelled may send the same events again."""
-    stored = _last_seq(db, run)
+def _not_yet_stored(db: Database, stored: int, batch: LogBatch) -> Sequence[LogEntry]:
+    """Return what is new in a batch: a writer that was cancelled may send the same events again.
+
+    Args:
+        stored: The number of the last event that is stored.
+    """
     if not batch.entries or batch.entries[0].seq > stored:
         return batch.entries
     before = {
-        entry.seq: entry for entry in _read_after(db, run, batch.entries[0].seq - 1, len(batch.entries))
+        entry.seq: entry for entry in _read(db, batch.run_id, batch.entries[0].seq - 1, len(batch.entries))
     }
     for entry in batch.entries:
         if entry.seq <= stored and before.get(entry.seq) != entry:
@@ -123,41 +133,20 @@ def _add_fragment(db: Database, thread: int, number: int, body: bytes) -> None:
 
 
 def _read(db: Database, run_id: str, after_seq: int, limit: int) -> list[LogEntry]:
-    key = _key_of_run(db, run_id)
-    if key is None or limit <= 0 or after_seq >= MAX_SEQ:
-        return []
-    return _read_after(db, key, after_seq, limit)
-
-
-def _read_after(db: Database, run: int, after_seq: int, limit: int) -> list[LogEntry]:
     found: list[LogEntry] = []
-    # A batch's place holds its last number, so the first row past `after_seq` holds the next event.
-    rows = db.execute(
-        "SELECT body FROM events WHERE place >= ? AND place < ? ORDER BY place",
-        (run << 32 | after_seq + 1, (run + 1) << 32),
-    )
-    for (body,) in rows:
-        found += [LogEntry(*item) for item in _entries(body) if item[0] > after_seq]
-        if len(found) >= limit:
+    while len(found) < limit and after_seq < MAX_SEQ:
+        rows = db.execute(_PAGE, (run_id, after_seq + 1, run_id, PAGE_ROWS)).fetchall()
+        for (body,) in rows:
+            found += [LogEntry(*item) for item in _entries(body) if item[0] > after_seq]
+        if len(rows) < PAGE_ROWS:
             break
-    return found[:limit]
+        after_seq = found[-1].seq
+    return found[: max(limit, 0)]
 
 
 def _entries(body: bytes) -> list[tuple[Any, ...]]:
     entries: list[tuple[Any, ...]] = ormsgpack.unpackb(unpack(body))
     return entries
-
-
-def _last_seq(db: Database, run: int) -> int:
-    (place,) = db.execute(
-        "SELECT max(place) FROM events WHERE place >= ? AND place < ?", (run << 32, (run + 1) << 32)
-    ).fetchone()
-    return -1 if place is None else place & MAX_SEQ
-
-
-def _key_of_run(db: Database, run_id: str) -> int | None:
-    row = db.execute("SELECT key FROM runs WHERE id = ?", (run_id,)).fetchone()
-    return None if row is None else int(row[0])
 
 
 def _newest_fragment(db: Database, thread: int) -> int:

@@ -1,6 +1,6 @@
 """LangGraph's key-value store: items by namespace and key, with filters and times to live."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import orjson
@@ -29,6 +29,8 @@ from deerflow.storage.sql.codec import now_us, pack, time_of, unpack
 _DOT = "."
 _AFTER_DOT = "/"
 _COLUMNS = "namespace, name, value, created_at, updated_at"
+_PAGE_ROWS = 256
+_MAX_INT = (1 << 63) - 1
 _ALIVE = "(expires_at IS NULL OR expires_at > ?)"
 
 
@@ -120,17 +122,10 @@ def _put(db: Database, op: PutOp) -> None:
 
 
 def _search(db: Database, op: SearchOp) -> list[SearchItem]:
-    prefix = _DOT.join(op.namespace_prefix)
-    rows = db.execute(
-        f"SELECT {_COLUMNS} FROM items WHERE "
-        "(CAST(? AS TEXT) = '' OR namespace = ? OR (namespace > ? AND namespace < ?)) "
-        f"AND {_ALIVE} ORDER BY updated_at DESC, key DESC",
-        (prefix, prefix, prefix + _DOT, prefix + _AFTER_DOT, now_us()),
-    )
     found: list[SearchItem] = []
     kept: list[tuple[Any, ...]] = []
     skipped = 0
-    for row in rows:
+    for row in _under(db, _DOT.join(op.namespace_prefix)):
         if len(found) >= op.limit:
             break
         fields = _fields(row)
@@ -144,6 +139,23 @@ def _search(db: Database, op: SearchOp) -> list[SearchItem]:
     if op.refresh_ttl:
         _refresh(db, kept)
     return found
+
+
+def _under(db: Database, prefix: str) -> Iterator[tuple[Any, ...]]:
+    """Yield the rows of a namespace and those below it, latest first, read page by page."""
+    now, last = now_us(), (_MAX_INT, _MAX_INT)
+    while True:
+        rows = db.execute(
+            f"SELECT {_COLUMNS}, key FROM items WHERE "
+            "(CAST(? AS TEXT) = '' OR namespace = ? OR (namespace > ? AND namespace < ?)) "
+            f"AND {_ALIVE} AND (updated_at, key) < (?, ?) ORDER BY updated_at DESC, key DESC LIMIT ?",
+            (prefix, prefix, prefix + _DOT, prefix + _AFTER_DOT, now, *last, _PAGE_ROWS),
+        ).fetchall()
+        for row in rows:
+            yield row[:-1]
+        if len(rows) < _PAGE_ROWS:
+            return
+        last = (rows[-1][-2], rows[-1][-1])
 
 
 def _list_namespaces(db: Database, op: ListNamespacesOp) -> list[tuple[str, ...]]:

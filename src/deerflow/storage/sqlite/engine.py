@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import TypeVar, cast
 
 from typing_extensions import override
 
@@ -33,13 +33,10 @@ from deerflow.storage.sqlite.connect import (
 from deerflow.storage.sqlite.dialect import SQLITE
 from deerflow.storage.sqlite.migrations import migrate
 from deerflow.storage.sqlite.writer import PATIENCE_SECONDS, Writer
-from deerflow.storage.units import Unit
 
 logger = logging.getLogger(__name__)
 
 READERS = 3
-MOMENT_SECONDS = 0.002
-"""How long a write that nobody waits for waits for company."""
 T = TypeVar("T")
 
 
@@ -84,22 +81,15 @@ class SqliteEngine(Engine):
 
     @override
     async def write(self, work: Callable[[Database], T], *, may_wait: bool = False) -> T:
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[Any] = loop.create_future()
-        self._writer.put(Unit(work, loop, future), wakes=not may_wait)
-        if may_wait:
-            loop.call_later(MOMENT_SECONDS, self._writer.wake)
-        return cast(T, await future)
+        return cast(T, await self._writer.ask(work, may_wait=may_wait))
 
     @override
     def write_blocking(self, work: Callable[[Database], T]) -> T:
-        future: Future[Any] = Future()
-        self._writer.put(Unit(work, None, future))
-        return cast(T, future.result())
+        return cast(T, self._writer.ask_blocking(work).result())
 
     @override
     def post(self, work: Callable[[Database], object]) -> None:
-        self._writer.put(Unit(work, None, Future()))
+        self._writer.ask_blocking(work)
 
     @override
     async def read(self, work: Callable[[Database], T]) -> T:
