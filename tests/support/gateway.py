@@ -25,7 +25,7 @@ from deerflow.config import SettingsSource
 from deerflow.gateway.app import GatewayOptions, create_app
 from deerflow.gateway.server import server_config
 
-START_SECONDS = 60
+START_SECONDS = 120
 _WORKER_IS_UP = "DeerFlow worker "
 
 
@@ -79,12 +79,17 @@ class Gateway:
 
 @contextmanager
 def running_gateway(
-    home: Path, model_url: str | None, *, options: GatewayOptions | None = None, **sections: Any
+    home: Path,
+    model_url: str | None,
+    *,
+    options: GatewayOptions | None = None,
+    capacity: int | None = None,
+    **sections: Any,
 ) -> Iterator[Gateway]:
     """Serve from a thread of this process for the length of a block."""
     source = SettingsSource(write_config(home, model_url, **sections), env=environment(home), cwd=home)
     opened: list[DeerFlow] = []
-    app = create_app(lambda: DeerFlow.open(source, takes_over=True), options)
+    app = create_app(lambda: DeerFlow.open(source, takes_over=True, capacity=capacity), options)
     server = uvicorn.Server(server_config(app, grace_seconds=1))
     loops: list[asyncio.AbstractEventLoop] = []
     listener = socket.create_server(("127.0.0.1", 0))

@@ -46,6 +46,8 @@ class Claims:
         for run in await self._storage.runs.orphans(self._owner):
             if self._active.room == 0:
                 break
+            if self._drives(run):
+                continue  # its lease ran out in a busy moment, and the next heartbeat renews it
             claimed = await self.take(run.id, run.attempt)
             if claimed is not None:
                 taken.append(claimed)
@@ -74,6 +76,10 @@ class Claims:
         handle = None if taken is None else self._active.get(taken.id)
         if handle is not None:
             await handle.done()
+
+    def _drives(self, run: RunRecord) -> bool:
+        handle = self._active.get(run.id)
+        return handle is not None and (run.owner, run.attempt) == (self._owner.id, handle.attempt)
 
     async def _claim_next(self, thread_id: str) -> RunRecord | None:
         run = await self._storage.runs.claim_next(thread_id, owner=self._owner.id)
