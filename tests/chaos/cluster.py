@@ -127,14 +127,16 @@ class Cluster:
         return [member.target for member in self.members.values()]
 
     async def start(self) -> None:
-        """Start everything, in order."""
-        for member in self.members.values():
-            await asyncio.to_thread(member.start)
+        """Start everything: the first alone, since the others may need it."""
+        first, *others = self.members.values()
+        await asyncio.to_thread(first.start)
+        await asyncio.gather(*(asyncio.to_thread(member.start) for member in others))
 
     async def stop(self) -> None:
-        """End everything as an operator would, the last first."""
-        for member in reversed(self.members.values()):
-            await asyncio.to_thread(member.end, signal.SIGTERM)
+        """End everything as an operator would, the first last."""
+        first, *others = self.members.values()
+        await asyncio.gather(*(asyncio.to_thread(member.end, signal.SIGTERM) for member in others))
+        await asyncio.to_thread(first.end, signal.SIGTERM)
 
     def kill(self) -> None:
         """End everything at once."""

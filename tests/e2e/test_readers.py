@@ -13,6 +13,7 @@ import psutil
 import pytest
 from support.gateway import Gateway, GatewayProcess
 from support.model_server import ScriptedModel, text
+from support.postgres import PostgresServer
 from support.sse import NO_LIMIT, Frame, deaf_reader, drop, frames_of, joined, read_stream
 
 MODES = ["values", "messages-tuple", "updates", "custom"]
@@ -93,11 +94,14 @@ async def read_from_everywhere(session: aiohttp.ClientSession, url: str, whole: 
 @pytest.fixture
 def chatty_server(tmp_path: Path, model: ScriptedModel) -> Iterator[GatewayProcess]:
     """A server that makes one event of each token: ours puts together what comes together."""
-    entry = {"name": "m", "use": "langchain_openai:ChatOpenAI", "model": "m", "transport": "sdk"}
-    models = [{**entry, "base_url": model.base_url, "api_key": "sk-test"}]
-    process = GatewayProcess(tmp_path, model.base_url, models=models).start()
+    process = GatewayProcess(tmp_path, model.base_url, models=[chatty(model)]).start()
     yield process
     process.kill()
+
+
+def chatty(model: ScriptedModel) -> dict[str, str]:
+    entry = {"name": "m", "use": "langchain_openai:ChatOpenAI", "model": "m", "transport": "sdk"}
+    return {**entry, "base_url": model.base_url, "api_key": "sk-test"}
 
 
 async def test_a_reader_can_come_back_at_every_event_while_it_runs_and_after_a_crash(
@@ -132,6 +136,32 @@ async def test_a_reader_can_come_back_at_every_event_while_it_runs_and_after_a_c
     server.kill()
     server.start()
     await read_from_everywhere(session, url, live)
+
+
+async def test_a_reader_can_come_back_at_every_event_through_another_gateway(
+    tmp_path: Path, model: ScriptedModel, postgres: PostgresServer, session: aiohttp.ClientSession
+) -> None:
+    database = {"backend": "postgres", "postgres_url": postgres.url, "postgres_schema": "readers"}
+    sections = {"database": database, "models": [chatty(model)]}
+    here, there = (GatewayProcess(tmp_path, model.base_url, **sections) for _ in range(2))
+    model.on("go", text(words(600), delay=0.004))
+    try:
+        await asyncio.gather(asyncio.to_thread(here.start), asyncio.to_thread(there.start))
+        url = await start(session, here.api, "go")
+        elsewhere = url.replace(here.api, there.api)
+        reading = [asyncio.create_task(read_stream(session, address)) for address in (url, elsewhere)]
+        restless = asyncio.create_task(read_with_breaks(session, elsewhere, random.Random(1)))
+
+        live, followed = await asyncio.gather(*reading)
+
+        assert said(live) == words(600)
+        assert joined(followed) == joined(live)
+        assert joined(await restless) == joined(live)
+        here.kill()
+        await read_from_everywhere(session, elsewhere, live)
+    finally:
+        here.kill()
+        there.kill()
 
 
 @pytest.mark.parametrize("readers", [1, 20])
