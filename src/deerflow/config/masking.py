@@ -1,0 +1,105 @@
+"""Shows the entries of MCP servers without their secrets, and takes them back.
+
+What is a variable in the file is shown as that variable. What comes back as it was shown is kept as it was.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+from deerflow.config.secrets import HIDDEN, is_secret_key, is_secret_path, without_login
+from deerflow.config.variables import variable_in
+from deerflow.errors import InvalidInputError
+
+MASK = "********"
+_FLAG = re.compile(r"(--?[\w-]+)=(.+)", re.DOTALL)
+Path = tuple[str | int, ...]
+
+
+def masked_server(name: str, entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the entry of a server as it may be shown."""
+    return {key: _masked(value, ("mcpServers", name, key)) for key, value in entry.items()}
+
+
+def unmasked_server(name: str, sent: Mapping[str, Any], known: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the entry that a client sent, with what it was not shown put back from the known one."""
+    shown = masked_server(name, known or {})
+    return {
+        key: _unmasked(value, shown.get(key), (known or {}).get(key), (name, key))
+        for key, value in sent.items()
+    }
+
+
+def _masked(value: Any, path: Path) -> Any:
+    match value:
+        case Mapping():
+            return {key: _masked(inner, (*path, str(key))) for key, inner in value.items()}
+        case list() | tuple() if path[-1] == "args":
+            return _masked_arguments(list(value))
+        case list() | tuple():
+            return [_masked(inner, (*path, index)) for index, inner in enumerate(value)]
+        case str() if value and variable_in(value) is None:
+            return MASK if is_secret_path(path) else _masked_address(value)
+    return value
+
+
+def _masked_arguments(arguments: list[Any]) -> list[Any]:
+    """Hide `--token=x`, and what stands behind `--token`."""
+    shown = []
+    is_next_secret = False
+    for argument in arguments:
+        text = str(argument)
+        flag = _FLAG.fullmatch(text)
+        if flag and is_secret_key(flag[1]):
+            shown.append(f"{flag[1]}={MASK}")
+        elif is_next_secret and not text.startswith("-") and variable_in(text) is None:
+            shown.append(MASK)
+        else:
+            shown.append(_masked_address(argument) if isinstance(argument, str) else argument)
+        is_next_secret = text.startswith("-") and flag is None and is_secret_key(text)
+    return shown
+
+
+def _masked_address(text: str) -> str:
+    """Hide the login and the secret parameters of a URL; anything else stays as it is."""
+    if "://" not in text:
+        return text
+    bare = without_login(text).replace(f"{HIDDEN}@", f"{MASK}@")
+    try:
+        parts = urlsplit(bare)
+        query = parse_qsl(parts.query, keep_blank_values=True)
+    except ValueError:
+        return bare
+    if not any(is_secret_key(key) for key, _ in query):
+        return bare
+    shown = [(key, MASK if is_secret_key(key) else value) for key, value in query]
+    return urlunsplit(parts._replace(query=urlencode(shown, safe="*$")))
+
+
+def _unmasked(value: Any, shown: Any, known: Any, path: Path) -> Any:
+    if known is not None and value == shown:
+        return known
+    match value:
+        case Mapping():
+            old_shown, old = (part if isinstance(part, Mapping) else {} for part in (shown, known))
+            return {
+                key: _unmasked(inner, old_shown.get(key), old.get(key), (*path, str(key)))
+                for key, inner in value.items()
+            }
+        case list():
+            return [
+                _unmasked(inner, _at(shown, index), _at(known, index), (*path, index))
+                for index, inner in enumerate(value)
+            ]
+        case str() if MASK in value:
+            where = ".".join(map(str, path))
+            raise InvalidInputError(
+                f"mcp_servers.{where} is hidden, and there is no value to keep: send the value itself, "
+                "or $NAME for a variable of the environment"
+            )
+    return value
+
+
+def _at(items: Any, index: int) -> Any:
+    return items[index] if isinstance(items, list) and index < len(items) else None

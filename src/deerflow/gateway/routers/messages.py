@@ -1,0 +1,162 @@
+"""What was said in a thread or a run, page by page: also what a summary has replaced since."""
+
+from collections.abc import AsyncIterator, Sequence
+from typing import Annotated, Any
+
+from fastapi import APIRouter, HTTPException, Query
+from starlette.responses import Response
+
+from deerflow.app import DeerFlow
+from deerflow.errors import NotFoundError
+from deerflow.gateway.deps import CurrentUser, House, ThreadPath, json_response, owned_run, owned_thread
+from deerflow.runtime.conversation import Said, said
+from deerflow.runtime.feedback import OWN, feedback_of
+from deerflow.runtime.serialization import visible_fields
+from deerflow.runtime.shapes import stamp
+
+router = APIRouter(tags=["messages"])
+
+Limit = Annotated[int, Query(ge=1, le=200)]
+Seq = Annotated[int | None, Query(ge=0)]
+_EVENT_TYPES = {"human": "llm.human.input", "ai": "llm.ai.response", "tool": "llm.tool.result"}
+
+
+@router.get("/threads/{thread_id}/messages/page")
+async def page_of_thread(
+    thread_id: ThreadPath,
+    user: CurrentUser,
+    house: House,
+    limit: Limit = 50,
+    before_seq: Seq = None,
+    after_seq: Seq = None,
+) -> Response:
+    """Return the newest messages of a thread, or those before a number, oldest first."""
+    if after_seq is not None:
+        raise HTTPException(422, "pages go back from the newest message: send before_seq, not after_seq")
+    await owned_thread(house, thread_id, user)
+    rows, has_more = await _rows(house, thread_id, limit=limit, before_seq=before_seq)
+    next_before = rows[0]["seq"] if has_more and rows else None
+    return json_response({"data": rows, "has_more": has_more, "next_before_seq": next_before})
+
+
+@router.get("/threads/{thread_id}/messages")
+async def messages_of_thread(
+    thread_id: ThreadPath,
+    user: CurrentUser,
+    house: House,
+    limit: Limit = 50,
+    before_seq: Seq = None,
+    after_seq: Seq = None,
+) -> Response:
+    """Return messages of a thread, oldest first: the newest, or those before or after a number."""
+    await owned_thread(house, thread_id, user)
+    rows, _ = await _rows(house, thread_id, limit=limit, before_seq=before_seq, after_seq=after_seq)
+    return json_response(rows)
+
+
+@router.get("/threads/{thread_id}/runs/{run_id}/messages")
+async def messages_of_run(
+    thread_id: ThreadPath,
+    run_id: str,
+    user: CurrentUser,
+    house: House,
+    limit: Limit = 50,
+    before_seq: Seq = None,
+    after_seq: Seq = None,
+) -> Response:
+    """Return messages of one run, oldest first."""
+    await owned_run(house, thread_id, run_id, user)
+    rows, has_more = await _rows(
+        house, thread_id, limit=limit, before_seq=before_seq, after_seq=after_seq, run_id=run_id
+    )
+    return json_response({"data": rows, "has_more": has_more})
+
+
+@router.get("/runs/{run_id}/messages")
+async def messages_by_run(
+    run_id: str,
+    user: CurrentUser,
+    house: House,
+    limit: Limit = 50,
+    before_seq: Seq = None,
+    after_seq: Seq = None,
+) -> Response:
+    """Return messages of a run whose thread one need not know."""
+    run = await house.runs.get(run_id)
+    return await messages_of_run(run.thread_id, run_id, user, house, limit, before_seq, after_seq)
+
+
+async def _rows(
+    house: DeerFlow,
+    thread_id: str,
+    *,
+    limit: int,
+    before_seq: int | None = None,
+    after_seq: int | None = None,
+    run_id: str | None = None,
+) -> tuple[list[dict[str, Any]], bool]:
+    """Return rows, oldest first, and whether there are more of them."""
+    found: list[tuple[Said, bool]] = []
+    async for item, is_last in _with_ends(said(house.storage.checkpoints, thread_id)):
+        if after_seq is not None and item.seq <= after_seq:
+            break
+        if (before_seq is None or item.seq < before_seq) and run_id in (None, item.run_id):
+            found.append((item, is_last))
+        if after_seq is None and len(found) > limit:
+            break
+    chosen = found[:limit] if after_seq is None else found[-limit:]
+    words = {
+        word.run_id: {"feedback_id": word.feedback_id, "rating": word.rating, "comment": word.comment}
+        for key, word in await feedback_of(house.storage.store, thread_id)
+        if key == OWN
+    }
+    durations = await _durations(house, [item for item, is_last in chosen if is_last])
+    rows = [
+        _row(thread_id, item)
+        if not is_last
+        else _row(thread_id, item, words.get(item.run_id or ""), durations.get(item.run_id or ""))
+        for item, is_last in reversed(chosen)
+    ]
+    return rows, len(found) > limit
+
+
+async def _with_ends(items: AsyncIterator[Said]) -> AsyncIterator[tuple[Said, bool]]:
+    """Mark the last answer of each run: on it stands how long the run took, and what people think of it."""
+    ended: set[str | None] = {None}
+    async for item in items:
+        is_last = item.message.type == "ai" and item.run_id not in ended
+        if is_last:
+            ended.add(item.run_id)
+        yield item, is_last
+
+
+async def _durations(house: DeerFlow, items: Sequence[Said]) -> dict[str, int]:
+    """Return the seconds that ended runs took."""
+    found: dict[str, int] = {}
+    for run_id in {item.run_id for item in items if item.run_id}:
+        try:
+            run = await house.runs.get(run_id)
+        except NotFoundError:  # of the thread that this one was copied from, or deleted
+            continue
+        if run.status.is_terminal:
+            found[run_id] = round((run.updated_at - run.created_at).total_seconds())
+    return found
+
+
+def _row(
+    thread_id: str, item: Said, feedback: dict[str, Any] | None = None, duration: int | None = None
+) -> dict[str, Any]:
+    content = dict(visible_fields(item.message))
+    if duration is not None:
+        content["additional_kwargs"] = {**item.message.additional_kwargs, "turn_duration": duration}
+    row = {
+        "thread_id": thread_id,
+        "run_id": item.run_id,
+        "seq": item.seq,
+        "event_type": _EVENT_TYPES.get(item.message.type, "message"),
+        "category": "message",
+        "content": content,
+        "metadata": {"caller": "lead_agent"},
+        "created_at": stamp(item.at),
+    }
+    return row if feedback is None else {**row, "feedback": feedback}

@@ -1,0 +1,63 @@
+"""What happened in a run, row by row, and what it did to the thread's files."""
+
+import asyncio
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+from starlette.responses import Response
+
+from deerflow.gateway.deps import CurrentUser, House, ThreadPath, json_response, owned_run
+from deerflow.gateway.run_rows import run_rows
+from deerflow.runtime.changes import changes_of
+from deerflow.runtime.snapshots import SnapshotStore
+
+router = APIRouter(tags=["runs"])
+
+_MOST_RUNS = 1000
+
+
+@router.get("/threads/{thread_id}/runs/{run_id}/events")
+async def list_events(
+    thread_id: ThreadPath,
+    run_id: str,
+    user: CurrentUser,
+    house: House,
+    event_types: Annotated[str | None, Query(max_length=1000)] = None,
+    task_id: Annotated[str | None, Query(max_length=256)] = None,
+    limit: Annotated[int, Query(ge=1, le=2000)] = 500,
+    after_seq: Annotated[int, Query(ge=-1)] = -1,
+) -> Response:
+    """Return rows of a run's log, oldest first: of some types, of one task, behind a number."""
+    run = await owned_run(house, thread_id, run_id, user)
+    types = frozenset(part.strip() for part in event_types.split(",")) if event_types else None
+    found: list[dict[str, Any]] = []
+    async for row in run_rows(
+        house.storage, run, after_seq=after_seq, wants=lambda name: types is None or name in types
+    ):
+        if task_id is None or _task_of(row["content"]) == task_id:
+            found.append(row)
+        if len(found) == limit:
+            break
+    return json_response(found)
+
+
+@router.get("/threads/{thread_id}/runs/{run_id}/workspace-changes")
+async def workspace_changes(
+    thread_id: ThreadPath,
+    run_id: str,
+    user: CurrentUser,
+    house: House,
+    include_files: bool = False,
+    include_diff: bool = False,
+) -> Response:
+    """Tell what a run created, changed and deleted; up to the next run that changed files, or to now."""
+    run = await owned_run(house, thread_id, run_id, user)
+    ids = [known.id for known in await house.runs.of_thread(thread_id, limit=_MOST_RUNS)]
+    later = ids[: ids.index(run_id)][::-1] if run_id in ids else []
+    store = SnapshotStore(house.folders(run.user_id, thread_id))
+    changes = await asyncio.to_thread(changes_of, store, run_id, later)
+    return json_response(changes.out(with_files=include_files or include_diff, with_diff=include_diff))
+
+
+def _task_of(content: Any) -> Any:
+    return content.get("task_id") if isinstance(content, dict) else None

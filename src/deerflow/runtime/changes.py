@@ -1,0 +1,213 @@
+"""What a run did to a thread's files: its snapshot from before, beside what came after.
+
+Texts of a moderate size are compared line by line; of the rest it is only said that it changed.
+"""
+
+import difflib
+import hashlib
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from deerflow.runtime.snapshots import Entry, Kind, Snapshot, SnapshotStore, object_path, opened, scan
+from deerflow.sandbox.beneath import open_beneath
+
+VERSION = 1
+MAX_FILES = 500
+MAX_FILE_BYTES = 256 * 1024
+MAX_DIFF_CHARS = 64 * 1024
+MAX_TOTAL_CHARS = 1024 * 1024
+_MOST_LINES = 5000
+"""Beyond this a comparison takes seconds."""
+_USER_DATA = "/mnt/user-data"
+_NOTHING = "/dev/null"
+_LIMITS = {
+    "max_files": MAX_FILES,
+    "max_file_bytes": MAX_FILE_BYTES,
+    "max_diff_chars": MAX_DIFF_CHARS,
+    "max_total_diff_chars": MAX_TOTAL_CHARS,
+}
+
+Read = Callable[[Entry], bytes | None]
+"""Returns a file's content; None when it cannot be had."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileChange:
+    """One file that is not what it was."""
+
+    path: str
+    status: str
+    """`created`, `modified` or `deleted`."""
+    size: int
+    is_symlink: bool = False
+    is_binary: bool = False
+    additions: int = 0
+    deletions: int = 0
+    diff: str | None = None
+    is_truncated: bool = False
+
+    def out(self, *, with_diff: bool) -> dict[str, Any]:
+        """Return the change as JSON holds it."""
+        shown = {
+            "path": self.path,
+            "status": self.status,
+            "size": self.size,
+            "symlink": self.is_symlink,
+            "binary": self.is_binary,
+            "additions": self.additions,
+            "deletions": self.deletions,
+            "truncated": self.is_truncated,
+        }
+        return {**shown, "diff": self.diff} if with_diff else shown
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """Everything that a run changed."""
+
+    is_known: bool
+    """False: it changed nothing, or what was before it is not kept."""
+    files: Sequence[FileChange] = field(default_factory=list)
+    left_out: int = 0
+
+    def out(self, *, with_files: bool, with_diff: bool) -> dict[str, Any]:
+        """Return the changes as JSON holds them."""
+        return {
+            "available": self.is_known,
+            "version": VERSION,
+            "summary": self._summary(),
+            "files": [change.out(with_diff=with_diff) for change in self.files] if with_files else [],
+            "limits": _LIMITS,
+        }
+
+    def _summary(self) -> dict[str, Any]:
+        count = dict.fromkeys(("created", "modified", "deleted"), 0)
+        for change in self.files:
+            count[change.status] += 1
+        return {
+            **count,
+            "symlink_created": sum(change.is_symlink and change.status == "created" for change in self.files),
+            "additions": sum(change.additions for change in self.files),
+            "deletions": sum(change.deletions for change in self.files),
+            "truncated": bool(self.left_out) or any(change.is_truncated for change in self.files),
+        }
+
+
+def changes_of(store: SnapshotStore, run_id: str, later: Sequence[str]) -> Changes:
+    """Return what a run changed.
+
+    Args:
+        later: The runs after it, oldest first: the first that has a snapshot knows what was there then.
+    """
+    before = store.find(run_id)
+    if before is None or before.problem is not None:
+        return Changes(False)
+    kept = _reader(store)
+    after = next((found for name in later if (found := store.find(name)) is not None), None)
+    if after is not None:
+        return _compared(before, after.entries, kept, kept) if after.problem is None else Changes(False)
+    if not store.folders.user_data.is_dir():
+        return _compared(before, (), kept, kept)
+    with opened(store.folders.user_data) as root:
+        return _compared(before, list(scan(root)), kept, lambda entry: _content(root, entry))
+
+
+def _compared(before: Snapshot, after: Sequence[Entry], old: Read, new: Read) -> Changes:
+    was, now = _by_path(before.entries), _by_path(after)
+    changed = [path for path in sorted(was.keys() | now.keys()) if _may_differ(was.get(path), now.get(path))]
+    files: list[FileChange] = []
+    left, left_out = MAX_TOTAL_CHARS, 0
+    for path in changed:
+        if len(files) == MAX_FILES:
+            left_out += 1
+            continue
+        change = _change(was.get(path), now.get(path), old, new, min(left, MAX_DIFF_CHARS))
+        if change is not None:
+            files.append(change)
+            left -= len(change.diff or "")
+    return Changes(True, files, left_out)
+
+
+def _by_path(entries: Sequence[Entry]) -> Mapping[bytes, Entry]:
+    return {entry.path: entry for entry in entries if entry.kind in (Kind.FILE, Kind.LINK)}
+
+
+def _may_differ(was: Entry | None, now: Entry | None) -> bool:
+    if was is None or now is None or was.kind is not now.kind:
+        return True
+    if was.content and now.content:
+        return was.content != now.content
+    return not was.is_unchanged(now)
+
+
+def _change(was: Entry | None, now: Entry | None, old: Read, new: Read, most: int) -> FileChange | None:
+    """Return the change of one file; None when only its times moved."""
+    entry = now or was
+    assert entry is not None
+    status = "created" if was is None else "deleted" if now is None else "modified"
+    path = f"{_USER_DATA}/{os.fsdecode(entry.path)}".encode("utf-8", "replace").decode()
+    change = FileChange(path, status, entry.size, is_symlink=entry.kind is Kind.LINK)
+    if any(side is not None and side.kind is Kind.LINK for side in (was, now)):
+        return change
+    if any(side is not None and side.size > MAX_FILE_BYTES for side in (was, now)):
+        return None if was and now and _is_same(was, now, new) else replace(change, is_truncated=True)
+    first, second = old(was) if was else b"", new(now) if now else b""
+    if first is None or second is None:
+        return replace(change, is_truncated=True)
+    return None if was and now and first == second else _with_diff(change, first, second, most)
+
+
+def _is_same(was: Entry, now: Entry, new: Read) -> bool:
+    """Tell whether a large file only has other times than before."""
+    if was.size != now.size:
+        return False
+    content = new(now)
+    return content is not None and hashlib.blake2b(content, digest_size=32).digest() == was.content
+
+
+def _with_diff(change: FileChange, first: bytes, second: bytes, most: int) -> FileChange:
+    try:
+        old, new = (text.decode().splitlines(keepends=True) for text in (first, second))
+    except UnicodeDecodeError:
+        return replace(change, is_binary=True)
+    if b"\0" in first or b"\0" in second:
+        return replace(change, is_binary=True)
+    if len(old) + len(new) > _MOST_LINES:
+        return replace(change, is_truncated=True)
+    source = _NOTHING if change.status == "created" else change.path
+    target = _NOTHING if change.status == "deleted" else change.path
+    lines = [_ended(line) for line in difflib.unified_diff(old, new, source, target)]
+    diff = "".join(lines)
+    return replace(
+        change,
+        additions=sum(line.startswith("+") for line in lines[2:]),
+        deletions=sum(line.startswith("-") for line in lines[2:]),
+        diff=diff[: max(most, 0)],
+        is_truncated=len(diff) > most,
+    )
+
+
+def _ended(line: str) -> str:
+    return line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
+
+
+def _reader(store: SnapshotStore) -> Read:
+    def read(entry: Entry) -> bytes | None:
+        try:
+            return object_path(store.objects, entry.content).read_bytes()
+        except OSError:  # tidied away
+            return None
+
+    return read
+
+
+def _content(root: int, entry: Entry) -> bytes | None:
+    """Return what is in a file now, as far as its size was when it was seen."""
+    try:
+        file = open_beneath(root, entry.parts, os.O_RDONLY | os.O_NOFOLLOW)
+        with os.fdopen(file, "rb") as reader:
+            return reader.read(max(entry.size, 0))
+    except OSError:
+        return None
