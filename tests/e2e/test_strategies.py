@@ -10,15 +10,26 @@ import httpx
 import pytest
 from support.gateway import Gateway, GatewayProcess, parse_sse, running_gateway
 from support.model_server import Reply, ScriptedModel, call, text
+from support.postgres import PostgresServer
 
 WORKSPACE = "/mnt/user-data/workspace"
 SANDBOX = {"use": "local", "allow_host_bash": True}
 RULES = {"rules": [{"tool": "bash", "action": "allow"}]}
 
 
+@pytest.fixture(params=["sqlite", "postgres"])
+def database(request: pytest.FixtureRequest) -> dict[str, Any]:
+    """Return the settings of a fresh database of each kind."""
+    if request.param == "sqlite":
+        return {"backend": "sqlite"}
+    server: PostgresServer = request.getfixturevalue("postgres")
+    return server.settings().model_dump(include={"backend", "postgres_url", "postgres_schema"})
+
+
 @pytest.fixture
-def gateway(tmp_path: Path, model: ScriptedModel) -> Iterator[Gateway]:
-    with running_gateway(tmp_path, model.base_url, sandbox=SANDBOX, guardrails=RULES) as running:
+def gateway(tmp_path: Path, model: ScriptedModel, database: dict[str, Any]) -> Iterator[Gateway]:
+    sections = {"sandbox": SANDBOX, "guardrails": RULES, "database": database}
+    with running_gateway(tmp_path, model.base_url, **sections) as running:
         yield running
 
 
