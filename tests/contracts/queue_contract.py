@@ -151,6 +151,18 @@ class QueueContract:
         with pytest.raises(NotFoundError):
             await storage.threads.get("t99")
 
+    async def test_a_title_comes_with_the_end_of_its_run_and_not_from_a_stale_attempt(
+        self, storage: Storage
+    ) -> None:
+        run = await admit(storage, "r1")
+        await storage.runs.claim(run.id, owner="there", attempt=1)
+
+        with pytest.raises(StaleAttemptError):
+            await storage.runs.settle(run.id, attempt=1, end=RunEnd(RunStatus.SUCCESS, title="Stale"))
+        await storage.runs.settle(run.id, attempt=2, end=RunEnd(RunStatus.SUCCESS, title="Right\0"))
+
+        assert (await storage.threads.get("t1")).title == "Right\ufffd"
+
     async def test_a_rollback_puts_checkpoints_and_title_back(self, storage: Storage) -> None:
         await admit(storage, "r1")
         config = generate_config("t1")

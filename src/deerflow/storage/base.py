@@ -103,6 +103,8 @@ class RunEnd:
     stop_reason: str | None = None
     usage: TokenUse = TokenUse()
     message_count: int = 0
+    title: str | None = None
+    """The title that the run gave its thread."""
     rolls_back: bool = False
     """The thread's checkpoints, title and status become what they were before the run."""
 
@@ -254,8 +256,10 @@ class EventLog(ABC):
     """The durable log of every run."""
 
     @abstractmethod
-    async def append(self, batch: LogBatch) -> None:
+    async def append(self, batch: LogBatch, *, is_urgent: bool = False) -> None:
         """Store a batch; `StaleAttemptError` when another attempt owns the run.
+
+        One that is not urgent may wait for others to be stored with, for a moment that nobody notices.
 
         A batch that was stored before, wholly or in part, is stored once; a number that is taken by
         something else is a `ConflictError`.

@@ -39,6 +39,8 @@ def settle(db: Database, run_id: str, attempt: int, end: RunEnd) -> RunRecord:
     status = end.thread_status
     if end.rolls_back and before is not None:
         status = _put_back(db, thread, settled.thread_id, before)
+    elif end.title is not None:
+        db.execute("UPDATE threads SET title = ? WHERE key = ?", (printable(end.title), thread))
     following = next_waiting(db, thread)
     mark_thread(db, thread, status if following is None else ThreadStatus.BUSY)
     if following is not None:
