@@ -16,7 +16,7 @@ from typing_extensions import override
 
 GONE_SECONDS = 10
 """How long the children of a killed process may take to follow it."""
-RECOVER_SECONDS = 90
+RECOVER_SECONDS = 180
 SETTINGS: dict[str, Any] = {
     # Ends in error are for runs that kill their server; here it is never the run's fault.
     "runs": {"max_attempts": 1000},
@@ -68,6 +68,7 @@ class Member(ABC):
                 self.start()
                 return
             except AssertionError:
+                self.end(signal.SIGKILL)  # it may only have been slow
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(0.3)

@@ -12,7 +12,7 @@ from support.gateway import GatewayProcess, WorkerProcess
 from support.postgres import PostgresServer
 from typing_extensions import override
 
-LEASE_SECONDS = 2
+LEASE_SECONDS = 3
 GATEWAYS = 2
 WORKERS = 3
 
@@ -71,6 +71,6 @@ def postgres_cluster(home: Path, model_url: str, sandbox: str) -> Cluster:
     for number in range(1, WORKERS + 1):
         worker = WorkerProcess(home, model_url, concurrency=4, **settings)
         # Stopped for longer than its lease now and then: it wakes up as a zombie.
-        target = Target(f"worker{number}", weight=3, longest_stop=2.5 * LEASE_SECONDS)
+        target = Target(f"worker{number}", weight=3, longest_stop=2 * LEASE_SECONDS)
         members.append(ProcessMember(worker, target))
     return Cluster(home, members, only_stored=True)
