@@ -22,6 +22,7 @@ from deerflow.runtime.answers import fit_answer
 from deerflow.runtime.asking import AskTender
 from deerflow.runtime.copying import copy_thread
 from deerflow.runtime.feedback import forget_feedback
+from deerflow.runtime.home_mark import home_problem
 from deerflow.runtime.housekeeping import Housekeeping
 from deerflow.runtime.webhooks import Webhooks
 from deerflow.sandbox import (
@@ -158,6 +159,7 @@ class DeerFlow:
             stack.push_async_callback(deerflow._close)
             deerflow.runs.tend(take_over=takes_over)
             if takes_over:
+                await deerflow._check_home()
                 deerflow.housekeeping.start()
                 deerflow.asks.start()
             testing = asyncio.create_task(deerflow._test_sandbox())
@@ -307,6 +309,13 @@ class DeerFlow:
         if run.request.deletes_thread:
             await asyncio.sleep(_LINGER_SECONDS)
             await self.delete_thread(run.thread_id, run.user_id)
+
+    async def _check_home(self) -> None:
+        if self.storage.jobs is None:
+            return  # whoever has a database for itself shares no files
+        problem = await home_problem(self.storage.store, self.paths, remember=True)
+        if problem is not None:
+            logger.warning("%s", problem)
 
     async def _test_sandbox(self) -> None:
         tested = await self.test_sandbox()

@@ -5,7 +5,7 @@ import os
 import shutil
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from importlib.metadata import version
 from pathlib import Path
@@ -20,9 +20,11 @@ from deerflow.errors import ConfigError, DeerFlowError
 from deerflow.gateway.page import STATIC
 from deerflow.models import ModelFactory, discover
 from deerflow.observability.telemetry import audience_of
-from deerflow.sandbox import create_sandbox_provider
+from deerflow.runtime.home_mark import home_problem
+from deerflow.sandbox import choose_users_root, create_sandbox_provider
 from deerflow.sandbox.tiers import tier_of
-from deerflow.storage import open_storage
+from deerflow.storage import Storage, open_storage
+from deerflow.storage.base import Jobs
 
 _ROOM_BYTES = 500 * 1024 * 1024
 
@@ -64,7 +66,7 @@ async def examine(config: Path | None) -> list[Finding]:
     findings += _settings(loaded)
     findings += await _models(loaded)
     findings.append(await _sandbox(loaded))
-    findings.append(await _database(loaded))
+    findings += await _database(loaded)
     findings.append(_disk(loaded))
     findings.append(_page())
     findings += _telemetry(loaded)
@@ -128,13 +130,29 @@ async def _sandbox(loaded: LoadedSettings) -> Finding:
     return Finding(Verdict.GOOD, "sandbox", f"{tier}: {len(tested.probes)} probes passed")
 
 
-async def _database(loaded: LoadedSettings) -> Finding:
+async def _database(loaded: LoadedSettings) -> list[Finding]:
     try:
         async with open_storage(loaded.settings.database, loaded.paths) as storage:
             active = len(await storage.runs.active())
+            shared = [] if storage.jobs is None else await _sharing(loaded, storage, storage.jobs)
     except DeerFlowError as error:
-        return Finding(Verdict.BAD, "database", str(error))
-    return Finding(Verdict.GOOD, "database", f"{loaded.paths.database}, {active} run(s) in flight")
+        return [Finding(Verdict.BAD, "database", str(error))]
+    where = loaded.paths.database if not shared else "PostgreSQL"
+    return [Finding(Verdict.GOOD, "database", f"{where}, {active} run(s) in flight"), *shared]
+
+
+async def _sharing(loaded: LoadedSettings, storage: Storage, jobs: Jobs) -> list[Finding]:
+    """Look at what processes on one database have to share."""
+    workers = await jobs.workers()
+    found = Finding(Verdict.GOOD, "workers", f"{workers} process(es) execute runs")
+    if not workers:
+        text = "nobody executes runs: what is admitted waits"
+        found = Finding(Verdict.NOTE, "workers", text, "start `deerflow worker` or `deerflow serve`")
+    paths = replace(loaded.paths, users_root=choose_users_root(loaded.paths, loaded.settings.sandbox))
+    problem = await home_problem(storage.store, paths, remember=False)
+    if problem is None:
+        return [found]
+    return [found, Finding(Verdict.NOTE, "home", problem, "see docs/howto/many-machines.md")]
 
 
 def _disk(loaded: LoadedSettings) -> Finding:

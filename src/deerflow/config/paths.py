@@ -24,11 +24,14 @@ class Paths:
     def database(self) -> Path:
         return self.data / "deerflow.db"
 
+    @property
+    def users(self) -> Path:
+        return self.users_root or self.home / "users"
+
     def agents(self, user_id: str) -> Path:
         """Return where a user's own agents are, created or not."""
         return self.thread(user_id, "-").root.parents[1] / "agents"
 
     def thread(self, user_id: str, thread_id: str) -> ThreadFolders:
         """Return the folders of one thread, created or not."""
-        users = self.users_root or self.home / "users"
-        return ThreadFolders(thread_id, users / folder_name(user_id) / "threads" / thread_id)
+        return ThreadFolders(thread_id, self.users / folder_name(user_id) / "threads" / thread_id)
