@@ -24,6 +24,7 @@ from deerflow.runtime.copying import copy_thread
 from deerflow.runtime.feedback import forget_feedback
 from deerflow.runtime.home_mark import home_problem
 from deerflow.runtime.housekeeping import Housekeeping
+from deerflow.runtime.spending import SideSpending
 from deerflow.runtime.webhooks import Webhooks
 from deerflow.sandbox import (
     SandboxProvider,
@@ -98,6 +99,7 @@ class DeerFlow:
         )
         self.custom_agents = CustomAgents(paths)
         self.state = ThreadStates(StateReader(storage.checkpoints))
+        self.spending = SideSpending(storage.store)
         self.asks = AskTender(
             threads=storage.threads,
             runs=storage.runs,
@@ -261,6 +263,7 @@ class DeerFlow:
             raise ConflictError(f"thread {thread_id} has a run in flight; cancel it first")
         await self.storage.threads.delete(thread_id)
         await forget_feedback(self.storage.store, thread_id)
+        await self.spending.forget(thread_id)
         self._bridge.forget(thread_id)
         await asyncio.to_thread(remove_tree, self.folders(user_id, thread_id).root)
 
@@ -302,7 +305,8 @@ class DeerFlow:
         name = None if options.is_bootstrap else options.agent_name
         own = self.custom_agents.get(run.user_id, name) if name else None
         agent = rooms.agents.get(options, own)
-        return Crew(rooms.loaded.settings, agent, self._sandboxes, self._executor.finish)
+        model_name = options.model_name or rooms.models.default_name
+        return Crew(rooms.loaded.settings, agent, self._sandboxes, self._executor.finish, model_name)
 
     async def _after_run(self, run: RunRecord) -> None:
         await self.housekeeping.tidy_after(run)

@@ -14,6 +14,14 @@ Publish = Callable[[Mapping[str, Any]], None]
 """Sends a `custom` event up to the people watching; its `type` says what it is."""
 
 
+Spend = Callable[[str | None, Mapping[str, Any]], None]
+"""Counts what a call beside the conversation spent: the model's name (None: the run's own) and its usage."""
+
+
+def _uncounted(model_name: str | None, usage: Mapping[str, Any]) -> None:
+    """Count nothing: for agents that run outside a run."""
+
+
 def _nobody(event: Mapping[str, Any]) -> None:
     """Publish to nobody: for agents that run outside a run."""
 
@@ -49,6 +57,7 @@ class RunContext:
     publish: Publish = _nobody
     publish_update: Publish = _nobody
     """Sends an `updates` event, as if a node of the graph had reported it."""
+    spend: Spend = _uncounted
     effects: Effects | None = None
     """None outside a run: nothing is resumed there."""
     watch: Watch = field(default_factory=Watch)

@@ -97,6 +97,8 @@ class Progress:
             f"{run['total_tokens']:,} tokens ({run['total_input_tokens']:,} in, "
             f"{run['total_output_tokens']:,} out, {run['subagent_tokens']:,} by sub-agents)"
         )
+        for currency, amount in (run.get("costs") or {}).items():
+            tokens += f", {currency} {amount:.4f}"
         self._console.print(f"usage     {tokens}\nthread    {self._thread_id}", highlight=False)
 
     def _take_message(self, message: Mapping[str, Any]) -> None:

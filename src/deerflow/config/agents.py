@@ -14,7 +14,10 @@ class TitleSettings(Section):
     max_words: int = Field(6, ge=1, le=20, description="Words in a title.")
     max_chars: int = Field(60, ge=10, le=200, description="Characters in a title.")
     model_name: str | None = Field(None, description="Model that writes it; absent: cut from the question.")
-    prompt_template: str | None = Field(None, description="What that model is asked; absent: our own words.")
+    prompt_template: str | None = Field(
+        None,
+        description="What that model is asked, with `{user_msg}`, `{max_words}` and `{max_chars}`; absent: our own.",
+    )
 
 
 class ContextSize(Section):

@@ -103,6 +103,17 @@ class RunRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class ModelUse:
+    """Tokens that one model read and wrote."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    """How many of the input tokens the provider had cached."""
+    calls: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class TokenUse:
     """Tokens spent, by who spent them."""
 
@@ -111,6 +122,12 @@ class TokenUse:
     lead_tokens: int = 0
     subagent_tokens: int = 0
     llm_calls: int = 0
+    middleware_tokens: int = 0
+    """Spent beside the conversation: on titles, summaries, suggestions."""
+    models: Mapping[str, ModelUse] = field(default_factory=dict)
+    """The same by model, as the settings name them."""
+    costs: Mapping[str, float] = field(default_factory=dict)
+    """What it cost by currency, at the prices of that moment."""
 
     @property
     def total_tokens(self) -> int:

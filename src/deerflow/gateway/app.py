@@ -34,9 +34,11 @@ from deerflow.gateway.routers import (
     skills,
     states,
     store,
+    suggestions,
     tasks,
     teams,
     threads,
+    usage,
 )
 
 PREFIXES = ("/api", "/api/langgraph")
@@ -109,6 +111,8 @@ def _add_routes(app: FastAPI) -> None:
         files,
         tasks,
         compact,
+        suggestions,
+        usage,
         metrics,
     ):
         api.include_router(room.router)

@@ -8,6 +8,7 @@ from langgraph.types import StateSnapshot
 
 from deerflow.config import ModelSettings
 from deerflow.domain import Assistant, RunRecord, Thread
+from deerflow.runtime.spending import cost_out
 from deerflow.runtime.translate import visible_values
 
 
@@ -46,7 +47,8 @@ def run_out(run: RunRecord) -> dict[str, Any]:
         "llm_call_count": run.usage.llm_calls,
         "lead_agent_tokens": run.usage.lead_tokens,
         "subagent_tokens": run.usage.subagent_tokens,
-        "middleware_tokens": 0,
+        "middleware_tokens": run.usage.middleware_tokens,
+        **cost_out(run.usage.costs),
         "message_count": run.message_count,
         "stop_reason": run.stop_reason,
         "error": run.error,

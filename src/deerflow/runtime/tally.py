@@ -5,20 +5,34 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, RemoveMessage
 
-from deerflow.domain import TokenUse
+from deerflow.domain import ModelUse, TokenUse
+from deerflow.runtime.spending import Prices, costs_of, plus
 
 
 class Tally:
     """Adds up what the updates of one run say."""
 
     def __init__(self) -> None:
-        self._input = self._output = self._lead = self._subagents = self._calls = 0
+        self._lead = self._subagents = self._beside = self._calls = 0
+        self._models: dict[str, ModelUse] = {}
+        self._model_name = ""
+        self._prices: Prices = {}
         self.message_count = 0
         self.title: str | None = None
         self.is_waiting = False
         """The graph stopped to ask somebody."""
         self.first_token_at: float | None = None
         """When the agent began to speak, on the clock of `time.monotonic`."""
+
+    def begin(self, *, model_name: str, prices: Prices) -> None:
+        """Say which model the run's own answers come from, and what models cost."""
+        self._model_name = model_name
+        self._prices = prices
+
+    def spend(self, model_name: str | None, usage: Mapping[str, Any]) -> None:
+        """Take in a call beside the conversation."""
+        self._calls += 1
+        self._beside += self._count(model_name or self._model_name, usage)
 
     def add(self, update: Mapping[str, Any]) -> None:
         """Take in one `updates` chunk of the lead agent."""
@@ -33,11 +47,14 @@ class Tally:
     @property
     def usage(self) -> TokenUse:
         return TokenUse(
-            input_tokens=self._input,
-            output_tokens=self._output,
+            input_tokens=sum(use.input_tokens for use in self._models.values()),
+            output_tokens=sum(use.output_tokens for use in self._models.values()),
             lead_tokens=self._lead,
             subagent_tokens=self._subagents,
             llm_calls=self._calls,
+            middleware_tokens=self._beside,
+            models={name: use for name, use in self._models.items() if name},
+            costs=costs_of(self._models, self._prices),
         )
 
     def _add_message(self, message: BaseMessage) -> None:
@@ -45,17 +62,17 @@ class Tally:
         if isinstance(message, AIMessage):
             self._calls += 1
             if message.usage_metadata:
-                self._lead += self._spend(message.usage_metadata)
+                self._lead += self._count(self._model_name, message.usage_metadata)
         else:  # a result, or the news of a background task
             usage = message.additional_kwargs.get("subagent_token_usage")
             if isinstance(usage, Mapping):
-                self._subagents += self._spend(usage)
+                name = message.additional_kwargs.get("subagent_model_name")
+                self._subagents += self._count(name if isinstance(name, str) else self._model_name, usage)
 
-    def _spend(self, usage: Mapping[str, Any]) -> int:
-        spent_in, spent_out = int(usage.get("input_tokens") or 0), int(usage.get("output_tokens") or 0)
-        self._input += spent_in
-        self._output += spent_out
-        return spent_in + spent_out
+    def _count(self, model_name: str, usage: Mapping[str, Any]) -> int:
+        before = self._models.get(model_name, ModelUse())
+        after = self._models[model_name] = plus(before, usage)
+        return after.input_tokens - before.input_tokens + after.output_tokens - before.output_tokens
 
 
 def _messages(values: Mapping[str, Any]) -> Iterator[BaseMessage]:

@@ -28,6 +28,7 @@ from deerflow.runtime.inputs import graph_input
 from deerflow.runtime.restore import restore
 from deerflow.runtime.run_log import RunLog
 from deerflow.runtime.snapshots import SnapshotStore
+from deerflow.runtime.spending import prices_of
 from deerflow.runtime.stream_bridge import StreamBridge
 from deerflow.runtime.tally import Tally
 from deerflow.runtime.translate import translate
@@ -48,6 +49,8 @@ class Crew:
     sandboxes: SandboxProvider
     finish: Callable[[str], Awaitable[None]]
     """Ends what the run may have left at work, given its id; called before the sandbox goes back."""
+    model_name: str = ""
+    """The model that the lead agent answers with, as the settings name it."""
 
 
 class Worker:
@@ -105,9 +108,10 @@ class Worker:
         if handle.stop is not None:
             raise asyncio.CancelledError  # it was told before there was anything to cancel
         crew = await self._crew(run)
+        tally.begin(model_name=crew.model_name, prices=prices_of(crew.settings.models))
         limit = asyncio.timeout(crew.settings.runs.timeout_seconds)
         try:
-            async with limit, self._borrowed(run, log, crew) as context:
+            async with limit, self._borrowed(run, log, crew, tally) as context:
                 config = _config(run)
                 if callbacks:
                     config["callbacks"] = list(callbacks)
@@ -122,7 +126,9 @@ class Worker:
         return ends.finished(tally)
 
     @asynccontextmanager
-    async def _borrowed(self, run: RunRecord, log: RunLog, crew: Crew) -> AsyncIterator[RunContext]:
+    async def _borrowed(
+        self, run: RunRecord, log: RunLog, crew: Crew, tally: Tally
+    ) -> AsyncIterator[RunContext]:
         """Lend a run everything that it gives back at its end."""
         request = run.request
         folders = self._paths.thread(run.user_id, run.thread_id)
@@ -142,6 +148,7 @@ class Worker:
                 is_interactive=request.is_interactive,
                 publish=lambda event: log.publish("custom", event),
                 publish_update=lambda update: log.publish("updates", update),
+                spend=tally.spend,
                 effects=effects,
                 watch=self._watch,
                 extra=request.context,
@@ -181,12 +188,13 @@ class Worker:
 
     async def _finish(self, run: RunRecord, log: RunLog, end: RunEnd, tally: Tally) -> None:
         if end.rolls_back:
+            # Files have no fence of their own: an attempt that slept must not undo what others did since.
+            await self._storage.effects.start(run.id, attempt=run.attempt, call=ends.ROLLED_BACK.encode())
             end = replace(end, error=await self._put_files_back(run))
             log.publish("custom", {"type": ends.ROLLED_BACK, "files_kept": end.error})
         elif end.error is not None:
             log.publish("error", {"message": end.error, "name": end.stop_reason})
-        if tally.title and not end.rolls_back:
-            await self._storage.threads.update(run.thread_id, title=tally.title, touch=False)
+        end = replace(end, title=tally.title)
 
         async def settle(last: LogBatch) -> None:
             await self._storage.runs.settle(run.id, attempt=run.attempt, end=end, last=last)

@@ -6,12 +6,12 @@ from typing import Any
 
 import orjson
 
-from deerflow.domain import DisconnectMode, MultitaskStrategy, RunOptions, RunRequest, TokenUse
+from deerflow.domain import DisconnectMode, ModelUse, MultitaskStrategy, RunOptions, RunRequest, TokenUse
 from deerflow.errors import InvalidInputError
 
 _NAMES: dict[type, frozenset[str]] = {
     kind: frozenset(field.name for field in dataclasses.fields(kind))
-    for kind in (RunRequest, RunOptions, TokenUse)
+    for kind in (RunRequest, RunOptions, TokenUse, ModelUse)
 }
 _TUPLES = ("stream_modes", "interrupt_before", "interrupt_after")
 
@@ -43,7 +43,11 @@ def dump_usage(usage: TokenUse) -> str:
 
 def load_usage(text: str | None) -> TokenUse:
     """Return the token use behind `dump_usage`."""
-    return TokenUse(**_known(TokenUse, orjson.loads(text))) if text else TokenUse()
+    if not text:
+        return TokenUse()
+    fields = _known(TokenUse, orjson.loads(text))
+    models = {name: ModelUse(**_known(ModelUse, use)) for name, use in fields.get("models", {}).items()}
+    return TokenUse(**{**fields, "models": models})
 
 
 def dump_json(value: Any, *, what: str, is_sorted: bool = False) -> bytes:

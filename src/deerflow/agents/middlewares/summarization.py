@@ -9,6 +9,7 @@ a provider finds a request too long all the same, it is made shorter and sent ag
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, cast
 
 from langchain.agents.middleware.types import ExtendedModelResponse
@@ -35,7 +36,7 @@ from deerflow.agents.middlewares.tokens import TokenCounter, estimate
 from deerflow.agents.state import ThreadState
 from deerflow.agents.types import ModelAnswer, ModelCall, ModelHandler
 from deerflow.config import ContextSize, SummarizationSettings
-from deerflow.context import RunContext
+from deerflow.context import RunContext, Spend
 from deerflow.domain import new_id
 from deerflow.models import explain
 
@@ -82,7 +83,9 @@ class SummarizationMiddleware(HouseMiddleware):
         limit = token_limit(self._settings, request.model, overhead=_overhead(request))
         compacted = Compacted(seen)
         if await self._is_due(seen, limit):
-            compacted = await self.compact(state, seen, model=request.model, limit=limit)
+            compacted = await self.compact(
+                state, seen, model=request.model, limit=limit, spend=request.runtime.context.spend
+            )
             _tell(request.runtime.context, compacted, state)
         for attempt in range(MAX_RETRIES):
             try:
@@ -106,11 +109,13 @@ class SummarizationMiddleware(HouseMiddleware):
         limit: int,
         keep: ContextSize | None = None,
         is_forced: bool = False,
+        spend: Spend = lambda name, usage: None,
     ) -> Compacted:
         """Return the conversation made to fit into `limit` tokens.
 
         Args:
             is_forced: Summarise even where dropping old results would do.
+            spend: Told which model wrote the summary, None for `model`, and what it counted.
         """
         parted = split(messages, keep or self._settings.keep, window=window_of(model))
         dropped = stale_results(messages, {message.id for message in parted.kept})
@@ -126,18 +131,19 @@ class SummarizationMiddleware(HouseMiddleware):
         shown = await self._fitted(parted.kept, limit)
         update: dict[str, Any] = {"dropped_results": _joined(state, dropped)} if dropped else {}
         if parted.removed:
-            update |= await self._summary(state, parted.removed, model)
+            update |= await self._summary(state, parted.removed, model, spend)
         return Compacted(shown, parted.removed, update)
 
     async def _summary(
-        self, state: ThreadState, removed: list[AnyMessage], model: BaseChatModel
+        self, state: ThreadState, removed: list[AnyMessage], model: BaseChatModel, spend: Spend
     ) -> dict[str, Any]:
-        name = self._settings.model_name
+        name = self._settings.model_name if self._model else None
         text = await summarise(
             removed,
             previous=state.get("summary_text") or "",
             model=self._model(name) if self._model and name else model,
             settings=self._settings,
+            spend=partial(spend, name),
         )
         readers = self._settings.skill_file_read_tool_names
         return {"summary_text": text, **durable_state(removed, state, readers=readers)}
@@ -148,7 +154,12 @@ class SummarizationMiddleware(HouseMiddleware):
         if before.removed:  # there is a summary already; only cutting is left
             return replace(before, messages=clipped(before.messages, limit))
         compacted = await self.compact(
-            state, before.messages, model=request.model, limit=limit, is_forced=True
+            state,
+            before.messages,
+            model=request.model,
+            limit=limit,
+            is_forced=True,
+            spend=request.runtime.context.spend,
         )
         _tell(request.runtime.context, compacted, state)
         return compacted

@@ -1,18 +1,15 @@
 """Writes the summary that takes the place of old messages."""
 
-import asyncio
-import contextvars
-import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AnyMessage
 
 from deerflow.agents.middlewares.compaction import extract, transcript
 from deerflow.agents.middlewares.tokens import measure_text
+from deerflow.agents.side_calls import ask_beside
 from deerflow.config import SummarizationSettings
-
-logger = logging.getLogger(__name__)
 
 MAX_SUMMARY_TOKENS = 2000
 TIMEOUT_SECONDS = 120.0
@@ -40,33 +37,26 @@ async def summarise(
     previous: str,
     model: BaseChatModel,
     settings: SummarizationSettings,
+    spend: Callable[[Mapping[str, Any]], None] = lambda usage: None,
     timeout_seconds: float = TIMEOUT_SECONDS,
 ) -> str:
-    """Return a summary of `previous` and `messages`; without a model's help where it fails."""
+    """Return a summary of `previous` and `messages`; without a model's help where it fails.
+
+    Args:
+        spend: Told what the model counted.
+    """
     prompt = settings.summary_prompt or PROMPT
     shown = transcript(messages, settings.trim_tokens_to_summarize)
     # A template of the settings may have other braces; only our two names are filled in.
     asked = prompt.replace("{previous}", previous or "(none)").replace("{messages}", shown)
     if "{messages}" not in prompt:
         asked = f"{prompt}\n\n{previous}\n\n{shown}"
-    written = "" if model._llm_type == OFFLINE else await _write(asked, model, timeout_seconds)
+    written = ""
+    if model._llm_type != OFFLINE:
+        answer = await ask_beside(asked, model, what="a summary", timeout_seconds=timeout_seconds)
+        written = answer.text
+        if answer.usage:
+            spend(answer.usage)
     if not written or measure_text(written) > MAX_SUMMARY_TOKENS * 2:
         return extract(previous, messages, MAX_SUMMARY_TOKENS)
     return written
-
-
-async def _write(prompt: str, model: BaseChatModel, timeout_seconds: float) -> str:
-    """Ask in a context of its own: these tokens belong to nobody's stream."""
-    writing = asyncio.create_task(_answer(prompt, model), context=contextvars.Context())
-    try:
-        async with asyncio.timeout(timeout_seconds):
-            return await writing
-    except Exception as error:  # whatever the provider did, the run goes on with our own words
-        logger.warning("summary was not written: %s: %s", type(error).__name__, error)
-        return ""
-    finally:
-        writing.cancel()
-
-
-async def _answer(prompt: str, model: BaseChatModel) -> str:
-    return (await model.ainvoke(prompt)).text.strip()

@@ -5,8 +5,6 @@ answer, in a context of its own: its tokens belong to nobody's stream, and its f
 """
 
 import asyncio
-import contextvars
-import logging
 import re
 from collections.abc import Callable, Sequence
 from typing import ClassVar
@@ -18,10 +16,9 @@ from langgraph.types import Command
 from typing_extensions import override
 
 from deerflow.agents.middlewares.base import Audience, HouseMiddleware
+from deerflow.agents.side_calls import SideAnswer, ask_beside
 from deerflow.agents.types import ModelAnswer, ModelCall, ModelHandler
 from deerflow.config import TitleSettings
-
-logger = logging.getLogger(__name__)
 
 GRACE_SECONDS = 5.0
 """How much longer than the first answer the title may take."""
@@ -29,6 +26,7 @@ MAX_QUESTION_CHARS = 2000
 TAGS = re.compile(r"<think>.*?(?:</think>|\Z)|</?[A-Za-z][^<>]{0,80}>", re.DOTALL)
 LINKS = re.compile(r"\[([^\]]*)\]\([^)]*\)")
 MARKUP = re.compile(r"^[ \t]*(?:#+|>+|[-+*])(?=\s)|\*+|`+|~~+|\b_+|_+\b", re.MULTILINE)
+NAMES = re.compile(r"\{(max_words|max_chars|user_msg|question|assistant_msg)\}")
 WIDE = re.compile(r"[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef]")
 
 
@@ -54,25 +52,21 @@ class TitleMiddleware(HouseMiddleware):
         question = first_question(request.messages)
         if question is None:
             return await handler(request)
-        writing = asyncio.create_task(self._write(question), context=contextvars.Context())
+        prompt = title_prompt(question, self._settings)
+        writing = asyncio.create_task(ask_beside(prompt, self._model(), what="a title"))
         try:
             response = await handler(request)
             await asyncio.wait([writing], timeout=self._grace_seconds)
         finally:
             writing.cancel()
             await asyncio.wait([writing])
-        title = "" if writing.cancelled() else writing.result()
+        answer = SideAnswer() if writing.cancelled() else writing.result()
+        if answer.usage:
+            request.runtime.context.spend(self._settings.model_name, answer.usage)
+        title = clean_title(answer.text, self._settings)
         if not title:
             return response
         return ExtendedModelResponse(model_response=response, command=Command(update={"title": title}))
-
-    async def _write(self, question: str) -> str:
-        try:
-            answer = await self._model().ainvoke(_prompt(question, self._settings))
-        except Exception as error:  # whatever the provider did, the thread keeps the title it has
-            logger.warning("title was not written: %s: %s", type(error).__name__, error)
-            return ""
-        return clean_title(answer.text, self._settings)
 
 
 def first_question(messages: Sequence[AnyMessage]) -> str | None:
@@ -109,9 +103,22 @@ def _fit(line: str, limit: int) -> str:
     return line
 
 
-def _prompt(question: str, settings: TitleSettings) -> str:
+def title_prompt(question: str, settings: TitleSettings) -> str:
+    """Return what the model is asked: the settings' words, else our own."""
+    shown = question[:MAX_QUESTION_CHARS]
+    if settings.prompt_template:
+        return _filled(settings.prompt_template, shown, settings)
     return (
         f"Write a title of at most {settings.max_words} words for a conversation that starts with the "
         "message below. Use the message's language. Answer with the title alone: no quotes, no full stop.\n\n"
-        f"<message>\n{question[:MAX_QUESTION_CHARS]}\n</message>"
+        f"<message>\n{shown}\n</message>"
     )
+
+
+def _filled(template: str, question: str, settings: TitleSettings) -> str:
+    """Fill in the names that DeerFlow 2's templates have; other braces mean nothing to us."""
+    values = {"max_words": str(settings.max_words), "max_chars": str(settings.max_chars)}
+    # The answer is still being written while the title is.
+    values |= {"user_msg": question, "question": question, "assistant_msg": ""}
+    filled = NAMES.sub(lambda name: values[name[1]], template)
+    return filled if question in filled else f"{filled}\n\n{question}"

@@ -1,5 +1,6 @@
 """`/compact`: replaces a thread's older messages by a summary, when somebody asks for it."""
 
+from collections.abc import Mapping
 from typing import Any, cast
 
 from fastapi import APIRouter
@@ -13,8 +14,10 @@ from deerflow.agents.middlewares.summarization import Compacted, token_limit
 from deerflow.agents.middlewares.tokens import TokenCounter
 from deerflow.app import DeerFlow
 from deerflow.config import ContextSize
+from deerflow.context import Spend
 from deerflow.errors import ConflictError
 from deerflow.gateway.deps import CurrentUser, House, ThreadPath, json_response, owned_thread
+from deerflow.runtime.spending import prices_of
 
 router = APIRouter(tags=["state"])
 
@@ -44,14 +47,18 @@ async def compact(
     snapshot = await house.state.latest(thread_id)
     state = cast("ThreadState", snapshot.values if snapshot is not None else {})
     messages: list[AnyMessage] = list(state.get("messages") or ())
-    compacted, reason = await _compacted(house, state, messages, body)
+    spent: list[tuple[str | None, Mapping[str, Any]]] = []
+    compacted, reason = await _compacted(house, state, messages, body, lambda *call: spent.append(call))
+    for name, usage in spent:
+        model_name = name or body.model_name or house.models.default_name
+        await house.spending.add(thread_id, model_name, usage, prices_of(house.settings.models))
     if compacted.removed:
         await house.update_state(thread_id, _update(compacted))
     return json_response(await _report(house, thread_id, compacted, reason, kept=len(messages)))
 
 
 async def _compacted(
-    house: DeerFlow, state: ThreadState, messages: list[AnyMessage], body: CompactRequest
+    house: DeerFlow, state: ThreadState, messages: list[AnyMessage], body: CompactRequest, spend: Spend
 ) -> tuple[Compacted, str | None]:
     model = house.models.create(body.model_name)
     settings = house.settings.summarization
@@ -62,7 +69,7 @@ async def _compacted(
         return Compacted(messages), "the conversation is below its limit"
     writer = SummarizationMiddleware(settings=settings, model=house.models.create)
     compacted = await writer.compact(
-        state, messages, model=model, limit=limit, keep=body.keep, is_forced=True
+        state, messages, model=model, limit=limit, keep=body.keep, is_forced=True, spend=spend
     )
     return compacted, None if compacted.removed else "there is nothing older than what is kept"
 

@@ -1,0 +1,51 @@
+"""Asks a model something beside the conversation: a title, a summary, a suggestion.
+
+Such a call has a context of its own, so its tokens belong to nobody's stream, and its failure to nobody's
+run. What it spent is told to whoever counts.
+"""
+
+import asyncio
+import contextvars
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from langchain_core.language_models import BaseChatModel
+
+logger = logging.getLogger(__name__)
+
+TIMEOUT_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class SideAnswer:
+    """What came of such a call; no text where it failed."""
+
+    text: str = ""
+    usage: Mapping[str, Any] = field(default_factory=dict)
+    """The provider's count of tokens; empty where it gave none."""
+
+
+async def ask_beside(
+    prompt: str, model: BaseChatModel, *, what: str, timeout_seconds: float = TIMEOUT_SECONDS
+) -> SideAnswer:
+    """Return a model's answer to `prompt`; an empty one where it failed or took too long.
+
+    Args:
+        what: What was to be written, for the log.
+    """
+    asking = asyncio.create_task(_answer(prompt, model), context=contextvars.Context())
+    try:
+        async with asyncio.timeout(timeout_seconds):
+            return await asking
+    except Exception as error:  # whatever the provider did, the work goes on without it
+        logger.warning("%s was not written: %s: %s", what, type(error).__name__, error)
+        return SideAnswer()
+    finally:
+        asking.cancel()
+
+
+async def _answer(prompt: str, model: BaseChatModel) -> SideAnswer:
+    message = await model.ainvoke(prompt)
+    return SideAnswer(message.text.strip(), dict(message.usage_metadata or {}))

@@ -1,0 +1,168 @@
+"""What was spent: tokens by model and by who spent them, what they cost, and calls beside the runs."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, replace
+from typing import Any
+
+from langgraph.store.base import BaseStore
+
+from deerflow.config import ModelSettings, PricingSettings
+from deerflow.domain import ModelUse, RunRecord, TokenUse, new_id
+
+MILLION = 1_000_000
+Prices = Mapping[str, PricingSettings]
+
+
+def prices_of(models: Iterable[ModelSettings]) -> dict[str, PricingSettings]:
+    """Return the prices of those models that have some, by name."""
+    return {model.name: model.pricing for model in models if model.pricing is not None}
+
+
+def costs_of(models: Mapping[str, ModelUse], prices: Prices) -> dict[str, float]:
+    """Return what the use of models costs, by currency; models without prices cost nothing that we know."""
+    costs: dict[str, float] = {}
+    for name, use in models.items():
+        if (price := prices.get(name)) is not None:
+            costs[price.currency] = costs.get(price.currency, 0.0) + _cost(use, price)
+    return costs
+
+
+def plus(use: ModelUse, usage: Mapping[str, Any], *, calls: int = 1) -> ModelUse:
+    """Return `use` with one more count of a provider added."""
+    details = usage.get("input_token_details")
+    cached = details.get("cache_read") if isinstance(details, Mapping) else 0
+    return ModelUse(
+        input_tokens=use.input_tokens + _number(usage.get("input_tokens")),
+        output_tokens=use.output_tokens + _number(usage.get("output_tokens")),
+        cache_read_tokens=use.cache_read_tokens + _number(cached),
+        calls=use.calls + calls,
+    )
+
+
+def cost_out(costs: Mapping[str, float]) -> dict[str, Any]:
+    """Return costs as clients see them: one amount where there is one currency, and each of several."""
+    rounded = {currency: round(amount, 8) for currency, amount in costs.items()}
+    (currency, cost) = next(iter(rounded.items())) if len(rounded) == 1 else (None, None)
+    return {"cost": cost, "currency": currency, "costs": rounded}
+
+
+def thread_usage(runs: Iterable[RunRecord], beside: TokenUse) -> dict[str, Any]:
+    """Return what a thread has spent in all."""
+    uses = [run.usage for run in runs]
+    by_model: dict[str, dict[str, Any]] = {}
+    for use in (*uses, beside):
+        for name, spent in use.models.items():
+            row = by_model.setdefault(name, {"tokens": 0, "runs": 0, **_EMPTY})
+            row["tokens"] += spent.input_tokens + spent.output_tokens
+            row["runs"] += use is not beside
+            for key in _EMPTY:
+                row[key] += getattr(spent, key)
+    costs: Counter[str] = Counter()
+    for use in (*uses, beside):
+        costs.update(use.costs)
+    total_in = sum(use.input_tokens for use in (*uses, beside))
+    total_out = sum(use.output_tokens for use in (*uses, beside))
+    return {
+        "total_tokens": total_in + total_out,
+        "total_input_tokens": total_in,
+        "total_output_tokens": total_out,
+        "total_runs": len(uses),
+        "by_model": by_model,
+        "by_caller": {
+            "lead_agent": sum(use.lead_tokens for use in uses),
+            "subagent": sum(use.subagent_tokens for use in uses),
+            "middleware": sum(use.middleware_tokens for use in (*uses, beside)),
+        },
+        **{f"total_{key}" if key != "currency" else key: value for key, value in cost_out(costs).items()},
+    }
+
+
+class SideSpending:
+    """Counts what calls beside the runs of a thread spend, such as suggestions.
+
+    Each process adds to an item of its own, so that no two ever write the same one.
+    """
+
+    def __init__(self, store: BaseStore) -> None:
+        self._store = store
+        self._key = new_id()
+        self._adding = asyncio.Lock()
+
+    async def add(self, thread_id: str, model_name: str, usage: Mapping[str, Any], prices: Prices) -> None:
+        """Count one call."""
+        if not usage:
+            return
+        async with self._adding:
+            item = await self._store.aget(_namespace(thread_id), self._key)
+            before = _use_of(item.value) if item is not None else TokenUse()
+            spent = plus(ModelUse(), usage)
+            models = dict(before.models)
+            models[model_name] = plus(models.get(model_name, ModelUse()), usage)
+            costs: Counter[str] = Counter(before.costs)
+            costs.update(costs_of({model_name: spent}, prices))
+            total = spent.input_tokens + spent.output_tokens
+            after = replace(
+                before,
+                input_tokens=before.input_tokens + spent.input_tokens,
+                output_tokens=before.output_tokens + spent.output_tokens,
+                middleware_tokens=before.middleware_tokens + total,
+                llm_calls=before.llm_calls + 1,
+                models=models,
+                costs=dict(costs),
+            )
+            await self._store.aput(_namespace(thread_id), self._key, asdict(after), index=False)
+
+    async def of_thread(self, thread_id: str) -> TokenUse:
+        """Return what was spent beside a thread's runs, by all processes."""
+        total = TokenUse()
+        for item in await self._store.asearch(_namespace(thread_id), limit=1000):
+            total = _sum(total, _use_of(item.value))
+        return total
+
+    async def forget(self, thread_id: str) -> None:
+        """Forget a thread that is deleted."""
+        for item in await self._store.asearch(_namespace(thread_id), limit=1000):
+            await self._store.adelete(_namespace(thread_id), item.key)
+
+
+_EMPTY = {"input_tokens": 0, "output_tokens": 0, "cache_read_tokens": 0, "calls": 0}
+
+
+def _namespace(thread_id: str) -> tuple[str, ...]:
+    return ("spending", thread_id)
+
+
+def _use_of(value: Mapping[str, Any]) -> TokenUse:
+    models = {name: ModelUse(**use) for name, use in value.get("models", {}).items()}
+    return TokenUse(**{**value, "models": models})
+
+
+def _sum(one: TokenUse, other: TokenUse) -> TokenUse:
+    models = dict(one.models)
+    for name, use in other.models.items():
+        known = models.get(name, ModelUse())
+        models[name] = ModelUse(**{key: getattr(known, key) + getattr(use, key) for key in _EMPTY})
+    costs: Counter[str] = Counter(one.costs)
+    costs.update(other.costs)
+    return TokenUse(
+        input_tokens=one.input_tokens + other.input_tokens,
+        output_tokens=one.output_tokens + other.output_tokens,
+        middleware_tokens=one.middleware_tokens + other.middleware_tokens,
+        llm_calls=one.llm_calls + other.llm_calls,
+        models=models,
+        costs=dict(costs),
+    )
+
+
+def _cost(use: ModelUse, price: PricingSettings) -> float:
+    cached = min(use.cache_read_tokens, use.input_tokens)
+    full = price.input_per_million or 0.0
+    hit = full if price.input_cache_hit_per_million is None else price.input_cache_hit_per_million
+    read = (use.input_tokens - cached) * full + cached * hit
+    return (read + use.output_tokens * (price.output_per_million or 0.0)) / MILLION
+
+
+def _number(value: Any) -> int:
+    return int(value) if isinstance(value, int | float) and value > 0 else 0
