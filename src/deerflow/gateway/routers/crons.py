@@ -75,11 +75,11 @@ class CronSearch(BaseModel):
     select: list[str] | None = None
 
 
-def _crons(house: House) -> CronStore:
+async def _crons(house: House) -> CronStore:
     return CronStore(house.storage.store)
 
 
-def _scheduler(request: Request) -> Scheduler:
+async def _scheduler(request: Request) -> Scheduler:
     scheduler: Scheduler = request.app.state.scheduler
     return scheduler
 

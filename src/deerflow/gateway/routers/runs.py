@@ -1,10 +1,12 @@
 """Starting runs over HTTP: in a thread, in one of their own, or many at once."""
 
 import asyncio
+import re
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Header, Request
+from pydantic import model_validator
 from starlette.responses import Response
 
 from deerflow.app import DeerFlow
@@ -20,6 +22,19 @@ from deerflow.runtime.shapes import run_out
 router = APIRouter(tags=["runs"])
 
 MOST_IN_A_BATCH = 100
+_CAPITAL = re.compile(r"(?<=[a-z])(?=[A-Z])")
+
+
+class BatchRun(RunCreate):
+    """One run of a batch; LangGraph's JavaScript client writes its fields in its own spelling."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _other_spelling(cls, data: Any) -> Any:
+        if not isinstance(data, dict):
+            return data
+        respelled = {_CAPITAL.sub("_", str(key)).lower(): value for key, value in data.items()}
+        return {**respelled, **{key: value for key, value in data.items() if key in cls.model_fields}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +96,7 @@ async def wait_stateless(body: RunCreate, caller: CurrentCaller, request: Reques
 
 
 @router.post("/runs/batch")
-async def create_batch(bodies: list[RunCreate], caller: CurrentCaller) -> Response:
+async def create_batch(bodies: list[BatchRun], caller: CurrentCaller) -> Response:
     """Start many runs in the background, each in a thread that it names or in a new one."""
     if len(bodies) > MOST_IN_A_BATCH:
         raise InvalidInputError(f"a batch holds at most {MOST_IN_A_BATCH} runs, not {len(bodies)}")
