@@ -1,8 +1,9 @@
 """The log of one run while the run is alive in this process.
 
-Readers see an event as soon as it is published; storing waits a moment and takes what has come
-together, so that a token costs the database almost nothing. What a crash can lose is that moment:
-the next attempt numbers its events behind a gap, so no reader confuses old and new.
+Readers see an event once it is stored, so nothing that anybody saw is ever taken back, whatever dies.
+The first of some events is stored at once; those that follow it closely are stored, and shown, together
+a moment later: a flood of tokens costs the database, and each reader, almost nothing. What a crash loses
+nobody has seen; the next attempt numbers its events behind a gap.
 """
 
 import asyncio
@@ -25,10 +26,10 @@ logger = logging.getLogger(__name__)
 
 CRASH_GAP = 10_000
 """Numbers left free after a crash: more events than one unstored moment can hold."""
-PACE_SECONDS = 0.02
-"""How soon after some text of a message its readers are told of more: faster than anybody reads, and a
-flood of tokens wakes each reader, and writes to its connection, fifty times a second at most."""
 _RETRY_SECONDS = 1.0
+_SHARE = 5
+"""So much sooner than more text, an event of another kind is stored."""
+_LONG_AGO = float("-inf")
 _MOST_PER_READ = 256
 
 
@@ -56,10 +57,14 @@ class RunLog:
         self._first_seq = 0
         self._stored = 0
         self._waiters: set[asyncio.Future[None]] = set()
-        self._quiet_until = 0.0
-        """Until then, more text of a message can wait; on the loop's clock."""
-        self._alarm: asyncio.TimerHandle | None = None
+        self._flushed_at = _LONG_AGO
+        self._text_flushed_at = _LONG_AGO
+        """When text was stored that nothing but text has followed, on the loop's clock."""
+        self._ends_in_text = False
+        self._due = 0.0
+        """When the flusher stores what there is; changed only by making it sooner."""
         self._flusher: asyncio.Task[None] | None = None
+        self._hurry = asyncio.Event()
         self._storing = asyncio.Lock()
         self._is_ending = False
         self.is_closed = False
@@ -75,20 +80,22 @@ class RunLog:
         return self._encoder.digests
 
     def publish(self, kind: str, payload: Any) -> None:
-        """Append one event and wake the readers."""
+        """Append one event."""
         if self._append(kind, self._encoder.encode(payload)):
-            self._quiet_until = 0.0
-            self._wake()
+            self._ends_in_text = False
+            self._text_flushed_at = _LONG_AGO
+            self._store_at(self._flushed_at + self._flush_seconds / _SHARE)
 
     def publish_chunk(self, kind: str, message: BaseMessage, metadata: Mapping[str, Any]) -> None:
         """Append a piece of a message with the metadata of the call it belongs to."""
         if self._append(kind, self._encoder.encode_chunk(message, metadata)):
-            self._wake_in_pace()
+            self._ends_in_text = True
+            self._store_at(self._text_flushed_at + self._flush_seconds)
 
-    async def flush(self) -> None:
+    async def flush(self, *, is_urgent: bool = False) -> None:
         """Store everything that was published so far."""
         async with self._storing:  # one batch at a time, so that events are stored in order and once
-            await self._store()
+            await self._store(is_urgent)
 
     async def end(self, settle: Callable[[LogBatch], Awaitable[object]]) -> None:
         """Store the last events together with what `settle` writes, then show the end to the readers."""
@@ -112,8 +119,8 @@ class RunLog:
 
     @property
     def next_seq(self) -> int:
-        """The number that the next event will have."""
-        return self._first_seq + len(self._entries)
+        """The number behind all that readers may see."""
+        return self._first_seq + self._stored
 
     @property
     def count(self) -> int:
@@ -125,7 +132,7 @@ class RunLog:
         start = max(0, seq + 1 - self._first_seq)
         batch: list[StreamEvent] = []
         size = 0
-        for entry in self._entries[start : start + _MOST_PER_READ]:
+        for entry in self._entries[start : min(start + _MOST_PER_READ, self._stored)]:
             event = self._rendered(entry)
             batch.append(event)
             size += len(event.data)
@@ -138,7 +145,7 @@ class RunLog:
         return seq + 1 >= self._first_seq
 
     async def wait(self, seconds: float) -> None:
-        """Return when something was published, or when the time is up."""
+        """Return when there is something new to see, or when the time is up."""
         loop = asyncio.get_running_loop()
         waiter: asyncio.Future[None] = loop.create_future()
         timer = loop.call_later(seconds, _finish, waiter)
@@ -151,37 +158,26 @@ class RunLog:
 
     def _append(self, kind: str, body: bytes) -> bool:
         if self._is_ending or self.is_closed:
-            return (
-                False  # somebody who outlived the run, such as a tool in a thread, speaks into an ended log
-            )
+            return False  # somebody who outlived the run, such as a tool in a thread
         self._entries.append(self._entry(kind, body))
-        if self._flusher is None:
-            self._flusher = asyncio.get_running_loop().create_task(self._flush_soon())
         return True
 
     def _entry(self, kind: str, body: bytes) -> LogEntry:
-        return LogEntry(self.next_seq, time.time_ns() // 1_000_000, kind, body)
+        seq = self._first_seq + len(self._entries)
+        return LogEntry(seq, time.time_ns() // 1_000_000, kind, body)
 
     def _batch(self, entries: Sequence[LogEntry]) -> LogBatch:
         return LogBatch(self.run_id, self.thread_id, self._attempt, entries, self._encoder.fresh)
 
-    def _wake_in_pace(self) -> None:
-        loop = asyncio.get_running_loop()
-        now = loop.time()
-        if now >= self._quiet_until:
-            self._quiet_until = now + PACE_SECONDS
-            self._wake()
-        elif self._alarm is None:
-            self._alarm = loop.call_at(self._quiet_until, self._wake_late)
-
-    def _wake_late(self) -> None:
-        self._quiet_until = asyncio.get_running_loop().time() + PACE_SECONDS
-        self._wake()
+    def _store_at(self, due: float) -> None:
+        if self._flusher is None:
+            self._due = due
+            self._flusher = asyncio.get_running_loop().create_task(self._flush_soon())
+        elif due < self._due:
+            self._due = due
+            self._hurry.set()
 
     def _wake(self) -> None:
-        if self._alarm is not None:
-            self._alarm.cancel()
-            self._alarm = None
         for waiter in self._waiters:
             _finish(waiter)
         self._waiters.clear()
@@ -191,32 +187,45 @@ class RunLog:
         return StreamEvent(entry.seq, entry.unix_ms, entry.kind, data)
 
     async def _flush_soon(self) -> None:
-        delay = self._flush_seconds
+        loop = asyncio.get_running_loop()
         while self._stored < len(self._entries):
-            await asyncio.sleep(delay)
+            await self._wait_until_due()
+            self._flushed_at = loop.time()
+            self._due = self._flushed_at + self._flush_seconds
+            is_first_text = self._ends_in_text and self._text_flushed_at == _LONG_AGO
+            if self._ends_in_text:
+                self._text_flushed_at = self._flushed_at
             try:
-                await self.flush()
-                delay = self._flush_seconds
+                await self.flush(is_urgent=is_first_text)
             except StaleAttemptError:
                 self._on_lost(self.run_id)
                 return
             except (DeerFlowError, OSError) as error:
                 logger.warning("log of run %s could not be stored, trying again: %s", self.run_id, error)
-                delay = _RETRY_SECONDS
+                await asyncio.sleep(_RETRY_SECONDS)
         self._flusher = None
 
-    async def _store(self) -> None:
+    async def _wait_until_due(self) -> None:
+        loop = asyncio.get_running_loop()
+        while (pause := self._due - loop.time()) > 0:
+            self._hurry.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await self._hurry.wait()
+
+    async def _store(self, is_urgent: bool) -> None:
         entries = self._entries[self._stored :]
         if not entries:
             return
         batch = self._batch(entries)
         self._encoder.fresh = []
         try:
-            await self._events.append(batch)
+            await self._events.append(batch, is_urgent=is_urgent)
         except BaseException:
             self._encoder.fresh = [*batch.fragments, *self._encoder.fresh]
             raise
         self._stored += len(entries)
+        self._wake()
 
     def _rest(self) -> None:
         """Stop waiting for more to store; nothing is being stored when this is called."""

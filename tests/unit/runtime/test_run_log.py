@@ -30,13 +30,13 @@ class FragileEvents(EventLog):
         self.gate: asyncio.Event | None = None
 
     @override
-    async def append(self, batch: LogBatch) -> None:
+    async def append(self, batch: LogBatch, *, is_urgent: bool = False) -> None:
         how = self.failures.pop(0) if self.failures else ""
         if self.gate is not None:
             await self.gate.wait()
         if how == "before":
             raise StorageError("the disk is full")
-        await self.inner.append(batch)
+        await self.inner.append(batch, is_urgent=is_urgent)
         self.batches.append(batch)
         if how == "after":
             raise StorageError("the answer got lost")
@@ -132,6 +132,23 @@ async def test_what_could_not_be_stored_is_stored_later_once_and_in_order(
     assert any("could not be stored, trying again" in line for line in caplog.messages)
 
 
+async def test_nobody_sees_what_is_not_stored(log: RunLog, events: FragileEvents, storage: Storage) -> None:
+    events.gate = asyncio.Event()
+    log.publish("custom", 0)
+    waiting = asyncio.create_task(log.wait(10))
+    await asyncio.sleep(0.01)
+    before = (log.after(-1), log.next_seq, waiting.done())
+
+    events.gate.set()
+    await waiting
+    after = [event.seq for event in log.after(-1)]
+    stored = await events.last_seq("r1")
+    await settled(storage, log)
+
+    assert before == ([], 0, False)
+    assert (after, stored) == ([0], 0)
+
+
 async def test_events_published_while_storing_go_with_the_next_batch(
     log: RunLog, events: FragileEvents, storage: Storage
 ) -> None:
@@ -173,7 +190,7 @@ async def test_the_end_is_stored_with_the_run_or_not_at_all(
 
     with pytest.raises(StorageError):
         await log.end(refuse)
-    assert [event.kind for event in log.after(-1)] == ["custom"]
+    assert [event.kind for event in log.after(-1)] == []
     assert not log.is_closed
 
     await settled(storage, log)
@@ -225,6 +242,7 @@ async def test_a_waiting_reader_wakes_for_an_event_and_when_its_time_is_up(log: 
 async def test_a_new_attempt_numbers_behind_the_gap(log: RunLog) -> None:
     log.begin(attempt=1, first_seq=10_007, digests=Encoder({}).digests)
     log.publish("custom", 0)
+    await log.flush()
 
     assert [event.seq for event in log.after(-1)] == [10_007]
     assert log.next_seq == 10_008
@@ -232,49 +250,66 @@ async def test_a_new_attempt_numbers_behind_the_gap(log: RunLog) -> None:
     await log.abandon()
 
 
-async def test_the_first_piece_of_text_wakes_its_readers_at_once_and_the_rest_in_pace(log: RunLog) -> None:
-    loop = asyncio.get_running_loop()
-    reader = loop.create_task(log.wait(10))
-    await asyncio.sleep(0)
+@pytest.fixture
+def slow_log(events: FragileEvents, run: RunRecord) -> RunLog:
+    """Store text so seldom that a test would time out if it had to wait for it."""
+    return RunLog(
+        run_id=run.id, thread_id="t1", attempt=1, events=events, flush_seconds=600, on_lost=lambda _: None
+    )
 
+
+async def test_the_first_text_is_shown_at_once_and_what_follows_closely_with_the_next_event(
+    slow_log: RunLog,
+) -> None:
+    log = slow_log
+    log.publish("metadata", {})
     log.publish_chunk("messages", AIMessageChunk("one"), {})
-    await asyncio.sleep(0)
-    was_woken = reader.done()
-    reader = loop.create_task(log.wait(10))
-    await asyncio.sleep(0)
-    began = loop.time()
+    await _until(log, 2)
     for _ in range(100):
         log.publish_chunk("messages", AIMessageChunk("more"), {})
-    await asyncio.sleep(0)
-    still_waits = not reader.done()
-    await reader
+    await asyncio.sleep(0.05)
+    seen_in_between = log.next_seq
+    await log.abandon()
 
-    assert was_woken
-    assert still_waits
-    assert loop.time() - began < 5, "the pace is a moment, not the reader's patience"
-    assert len(log.after(-1)) == 101
+    assert seen_in_between == 2
+    assert log.next_seq == 102
 
 
-async def test_what_is_no_text_never_waits_for_the_pace(log: RunLog) -> None:
+async def test_text_after_something_else_does_not_wait_for_text_before_it(slow_log: RunLog) -> None:
+    log = slow_log
     log.publish_chunk("messages", AIMessageChunk("one"), {})
-    log.publish_chunk("messages", AIMessageChunk("two"), {})
-    reader = asyncio.create_task(log.wait(10))
-    await asyncio.sleep(0)
-
+    await _until(log, 1)
     log.publish("updates", {"model": {}})
-    await asyncio.sleep(0)
-
-    assert reader.done()
-    again = asyncio.create_task(log.wait(10))
-    await asyncio.sleep(0)
     log.publish_chunk("messages", AIMessageChunk("the next step"), {})
-    await asyncio.sleep(0)
-    assert again.done(), "the first text of the next step does not wait either"
+    await _until(log, 3)
+    await log.abandon()
+
+
+async def test_a_flood_of_text_is_stored_and_shown_in_few_pieces(
+    events: FragileEvents, run: RunRecord
+) -> None:
+    log = RunLog(
+        run_id=run.id, thread_id="t1", attempt=1, events=events, flush_seconds=0.05, on_lost=lambda _: None
+    )
+    for _ in range(200):
+        log.publish_chunk("messages", AIMessageChunk("more"), {})
+        await asyncio.sleep(0.0005)
+    await _until(log, 200)
+    await log.abandon()
+
+    assert len(events.batches) < 50
+
+
+async def _until(log: RunLog, count: int) -> None:
+    async with asyncio.timeout(10):
+        while log.next_seq < count:
+            await log.wait(10)
 
 
 async def test_a_reader_gets_no_more_at_once_than_a_connection_should_hold(log: RunLog) -> None:
     for number in range(5):
         log.publish("values", {"text": "x" * 200_000, "number": number})
+    await log.flush()
 
     sizes, seq = [], -1
     while batch := log.after(seq):

@@ -33,9 +33,9 @@ class SqlEventLog(EventLog):
         self._engine = engine
 
     @override
-    async def append(self, batch: LogBatch) -> None:
+    async def append(self, batch: LogBatch, *, is_urgent: bool = False) -> None:
         check_numbers(batch)
-        await self._engine.write(lambda db: append_batch(db, batch), may_wait=True)
+        await self._engine.write(lambda db: append_batch(db, batch), may_wait=not is_urgent)
 
     @override
     async def read(self, run_id: str, *, after_seq: int = -1, limit: int = 1000) -> list[LogEntry]:
