@@ -15,12 +15,13 @@ def json_response(value: Any, status: int = 200, headers: dict[str, str] | None 
     return Response(to_json(value), status, headers, media_type="application/json")
 
 
-def _house(request: Request) -> DeerFlow:
+# Asynchronous though they wait for nothing: what is not goes through a thread, for every request.
+async def _house(request: Request) -> DeerFlow:
     house: DeerFlow = request.app.state.deerflow
     return house
 
 
-def _user() -> str:
+async def _user() -> str:
     return DEFAULT_USER
 
 

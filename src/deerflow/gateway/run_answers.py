@@ -43,6 +43,7 @@ def event_stream(
         batches_of(house, run, after_seq=seq_of(after), modes=chosen),
         modes=chosen,
         headers=location(run),
+        watch=house.watch,
         on_leave=cancel if cancel_on_leave else None,
     )
 

@@ -8,6 +8,7 @@ from starlette.types import Receive, Scope, Send
 from typing_extensions import override
 
 from deerflow.domain import END, StreamEvent
+from deerflow.observability.watch import Watch
 from deerflow.runtime import is_wanted
 
 HEARTBEAT = b": heartbeat\n\n"
@@ -32,6 +33,7 @@ class EventStream(Response):
         *,
         modes: frozenset[str],
         headers: Mapping[str, str],
+        watch: Watch,
         on_leave: Callable[[], Awaitable[object]] | None = None,
         is_endless: bool = False,
     ) -> None:
@@ -44,12 +46,13 @@ class EventStream(Response):
         super().__init__(headers={**_HEADERS, **headers})
         self._batches = batches
         self._modes = modes
+        self._watch = watch
         self._on_leave = on_leave
         self._is_endless = is_endless
 
     @override
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        with scope["app"].state.deerflow.watch.reading():
+        with self._watch.reading():
             await self._stream(receive, send)
 
     async def _stream(self, receive: Receive, send: Send) -> None:
@@ -69,15 +72,17 @@ class EventStream(Response):
             raise failure
 
     async def _send_all(self, send: Send) -> None:
+        body = b""
         async for batch in self._batches:
             body = b"".join(frame(event) for event in batch if is_wanted(event.kind, self._modes))
+            if batch and batch[-1].kind == END and not self._is_endless:
+                break  # the last words and the end of the body go together
             if not batch:
                 body = HEARTBEAT
             if body:
                 await send({"type": "http.response.body", "body": body, "more_body": True})
-            if batch and batch[-1].kind == END and not self._is_endless:
-                break
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
+                body = b""
+        await send({"type": "http.response.body", "body": body, "more_body": False})
 
     def _stream_headers(self) -> list[tuple[bytes, bytes]]:
         return [(name, value) for name, value in self.raw_headers if name != b"content-length"]

@@ -24,8 +24,10 @@ class ThreadSandboxProvider(SandboxProvider):
         check_environment(settings.environment)
         self._settings = settings
         self._skills_root = skills_root
-        self._sandboxes: OrderedDict[Path, Sandbox] = OrderedDict()
+        self._sandboxes: dict[Path, Sandbox] = {}
         self._users: dict[Path, int] = {}
+        self._idle: OrderedDict[Path, None] = OrderedDict()
+        """Those that nobody uses, the longest unused first."""
 
     @abstractmethod
     def make(self, folders: ThreadFolders) -> Sandbox:
@@ -49,7 +51,7 @@ class ThreadSandboxProvider(SandboxProvider):
         if sandbox is None:
             folders.create()
             sandbox = self._sandboxes[folders.root] = self.make(folders)
-        self._sandboxes.move_to_end(folders.root)
+        self._idle.pop(folders.root, None)
         self._users[folders.root] = self._users.get(folders.root, 0) + 1
         return sandbox
 
@@ -62,16 +64,18 @@ class ThreadSandboxProvider(SandboxProvider):
         left = self._users.pop(folders.root, 1) - 1
         if left:
             self._users[folders.root] = left
-        idle = [root for root in self._sandboxes if root not in self._users]
-        for root in idle[: max(0, len(idle) - MAX_IDLE)]:
-            del self._sandboxes[root]
+        elif folders.root in self._sandboxes:
+            self._idle[folders.root] = None
+        while len(self._idle) > MAX_IDLE:
+            del self._sandboxes[self._idle.popitem(last=False)[0]]
 
     def reset(self) -> None:
         """Forget all sandboxes that nobody uses; the next run gets fresh ones."""
-        for root in [root for root in self._sandboxes if root not in self._users]:
-            del self._sandboxes[root]
+        while self._idle:
+            del self._sandboxes[self._idle.popitem()[0]]
 
     @override
     async def aclose(self) -> None:
         self._sandboxes.clear()
         self._users.clear()
+        self._idle.clear()

@@ -8,6 +8,7 @@ import pytest
 
 from deerflow.domain import StreamEvent
 from deerflow.gateway.sse import EventStream, frame
+from deerflow.observability.watch import Watch
 
 EVENTS = [
     StreamEvent(0, 1700, "metadata", b'{"run_id":"r"}'),
@@ -54,7 +55,9 @@ class Reader:
         async def notice() -> None:
             self.notices.append("left")
 
-        stream = EventStream(batches(*parts), modes=frozenset(modes), headers={}, on_leave=notice)
+        stream = EventStream(
+            batches(*parts), modes=frozenset(modes), headers={}, watch=Watch(), on_leave=notice
+        )
         await stream({"type": "http"}, self.receive, self.send)
 
 

@@ -152,6 +152,7 @@ async def join_thread(
         _thread_events(house, thread_id, last_event_id),
         modes=_thread_modes(stream_mode or ["run_modes"]),
         headers={},
+        watch=house.watch,
         is_endless=True,
     )
 

@@ -46,7 +46,7 @@ class Caller:
     key: str | None
 
 
-def _caller(
+async def _caller(
     house: House,
     user: CurrentUser,
     key: Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_length=255)] = None,
