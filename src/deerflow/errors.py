@@ -46,6 +46,18 @@ class ConflictError(DeerFlowError):
     code = "conflict"
 
 
+class ChangedError(ConflictError):
+    """What was to be replaced is not what the caller saw last."""
+
+    code = "changed"
+
+
+class UnsupportedTypeError(DeerFlowError):
+    """The thing is of a kind with which this cannot be done."""
+
+    code = "unsupported_type"
+
+
 class ThreadBusyError(ConflictError):
     """The thread already has a run in flight."""
 

@@ -16,7 +16,7 @@ class TitleSettings(Section):
     model_name: str | None = Field(None, description="Model that writes it; absent: cut from the question.")
     prompt_template: str | None = Field(
         None,
-        description="What that model is asked, with `{user_msg}`, `{max_words}` and `{max_chars}`; absent: our own.",
+        description="What that model is asked, with `{user_msg}`, `{max_words}`, `{max_chars}`.",
     )
 
 

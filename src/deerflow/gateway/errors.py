@@ -17,6 +17,8 @@ STATUS = {
     "path_refused": 403,
     "too_large": 413,
     "conflict": 409,
+    "changed": 412,
+    "unsupported_type": 415,
     "thread_busy": 409,
     "stale_attempt": 409,
     "config_invalid": 400,

@@ -4,13 +4,21 @@ import hashlib
 import mimetypes
 import os
 import re
+import secrets
 import stat
 from collections.abc import Iterator
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from deerflow.domain import ThreadFolders
-from deerflow.errors import NotFoundError, PathRefusedError
+from deerflow.errors import (
+    ChangedError,
+    NotFoundError,
+    PathRefusedError,
+    TooLargeError,
+    UnsupportedTypeError,
+)
 from deerflow.sandbox.beneath import O_DIRECTORY, open_beneath
 
 VIRTUAL_ROOT = "/mnt/user-data"
@@ -18,6 +26,8 @@ _ACTIVE = re.compile(r"text/html|.*[/+]xml")
 """What a browser would run: HTML, and everything XML, which may hold HTML or SVG."""
 _BLOCK = 1 << 20
 _MOST_HASHED = 32 * 1024 * 1024
+MOST_EDITED = 2 * 1024 * 1024
+"""Bytes of the largest file that can be edited from outside."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +87,65 @@ def open_artifact(folders: ThreadFolders, path: str) -> Artifact:
         raise PathRefusedError(f"'{path[:200]}' has more than one name (a hard link); make a copy of it")
     media_type = mimetypes.guess_type(parts[-1])[0] or "application/octet-stream"
     return Artifact(fd, parts[-1], entry.st_size, entry.st_mtime_ns, media_type)
+
+
+def replace_artifact(folders: ThreadFolders, path: str, content: str, *, expected: str) -> str:
+    """Put `content` in the place of a text file in one step; return its SHA-256.
+
+    Args:
+        expected: The SHA-256 of the file as the caller saw it; another one raises `ChangedError`.
+    """
+    data = _encoded(content)
+    with closing(open_artifact(folders, path)) as found:
+        if found.size > MOST_EDITED:
+            raise UnsupportedTypeError(f"'{path[:200]}' is too large to be edited; download it instead")
+        present = b"".join(found.read(0, found.size))
+        if hashlib.sha256(present).hexdigest() != expected:
+            raise ChangedError(f"'{path[:200]}' has changed since it was read; read it again, then edit it")
+        if not _is_text(present):
+            raise UnsupportedTypeError(f"'{path[:200]}' is no text and cannot be edited; replace it instead")
+        about = os.fstat(found.fd)
+    _put(folders, _parts(path), data, about)
+    return hashlib.sha256(data).hexdigest()
+
+
+def _encoded(content: str) -> bytes:
+    try:
+        data = content.encode()
+    except UnicodeEncodeError as error:
+        raise UnsupportedTypeError("content has half a surrogate pair; send whole characters") from error
+    if len(data) > MOST_EDITED:
+        raise TooLargeError(f"content has {len(data):,} bytes; at most {MOST_EDITED:,} can be written")
+    return data
+
+
+def _is_text(data: bytes) -> bool:
+    try:
+        return "\0" not in data.decode()
+    except UnicodeDecodeError:
+        return False
+
+
+def _put(folders: ThreadFolders, parts: list[str], data: bytes, old: os.stat_result) -> None:
+    """Write beside the file and rename, so that a reader sees the old text or the new one."""
+    root = os.open(folders.user_data, os.O_RDONLY | O_DIRECTORY)
+    try:
+        folder = open_beneath(root, parts[:-1], os.O_RDONLY | O_DIRECTORY)
+    finally:
+        os.close(root)
+    draft = f".{secrets.token_hex(8)}.part"
+    try:
+        fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600, dir_fd=folder)
+        with os.fdopen(fd, "wb") as file:
+            if os.geteuid() == 0:  # commands of the thread may run as a user of their own
+                os.fchown(fd, old.st_uid, old.st_gid)
+            os.fchmod(fd, stat.S_IMODE(old.st_mode) & 0o777)
+            file.write(data)
+        os.rename(draft, parts[-1], src_dir_fd=folder, dst_dir_fd=folder)
+    finally:
+        with suppress(FileNotFoundError):
+            os.unlink(draft, dir_fd=folder)
+        os.close(folder)
 
 
 def _open(root: int, parts: list[str], path: str) -> int:

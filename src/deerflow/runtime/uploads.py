@@ -41,10 +41,15 @@ class Upload:
             "size": self.size,
             "path": path,
             "virtual_path": path,
-            "artifact_url": f"/api/threads/{self.thread_id}/artifacts{quote(path, errors='surrogateescape')}",
+            "artifact_url": artifact_url(self.thread_id, path),
             "extension": PurePosixPath(self.filename).suffix,
             "modified": self.modified,
         }
+
+
+def artifact_url(thread_id: str, path: str) -> str:
+    """Return where a file of a thread is read."""
+    return f"/api/threads/{thread_id}/artifacts{quote(path, errors='surrogateescape')}"
 
 
 async def save_upload(

@@ -4,20 +4,30 @@ import asyncio
 import re
 from collections.abc import AsyncIterator
 from contextlib import ExitStack, closing
+from typing import Annotated, Any
 from urllib.parse import quote
 
-from fastapi import APIRouter, Request, UploadFile
+from fastapi import APIRouter, Query, Request, UploadFile
+from pydantic import BaseModel, ConfigDict, Field
 from starlette.datastructures import UploadFile as FormFile
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 from typing_extensions import override
 
 from deerflow.domain import ThreadFolders
-from deerflow.errors import InvalidInputError, TooLargeError
+from deerflow.errors import ConflictError, InvalidInputError, TooLargeError
 from deerflow.gateway.deps import CurrentUser, House, ThreadPath, json_response, owned_thread
-from deerflow.runtime.artifacts import Artifact, open_artifact
+from deerflow.runtime.artifacts import Artifact, open_artifact, replace_artifact
+from deerflow.runtime.bundle import Output, list_outputs, zip_outputs
 from deerflow.runtime.inputs import check_thread_id
-from deerflow.runtime.uploads import check_size, checked_name, delete_upload, list_uploads, save_upload
+from deerflow.runtime.uploads import (
+    artifact_url,
+    check_size,
+    checked_name,
+    delete_upload,
+    list_uploads,
+    save_upload,
+)
 
 router = APIRouter(tags=["files"])
 
@@ -83,6 +93,52 @@ async def remove_upload(thread_id: ThreadPath, filename: str, user: CurrentUser,
     return json_response({"success": True, "message": f"{filename} is deleted"})
 
 
+@router.get("/threads/{thread_id}/artifacts")
+async def artifacts(
+    thread_id: ThreadPath,
+    user: CurrentUser,
+    house: House,
+    archive: Annotated[str | None, Query(alias="zip", max_length=8)] = None,
+) -> Response:
+    """List the files that the agent made, or return all of them in one ZIP (`?zip`)."""
+    await owned_thread(house, thread_id, user)
+    folders = house.paths.thread(user, thread_id)
+    if archive is None or archive.lower() in ("0", "false"):
+        found = await asyncio.to_thread(list_outputs, folders)
+        return json_response({"files": [_output(thread_id, each) for each in found], "count": len(found)})
+    headers = {
+        "Content-Disposition": f'attachment; filename="outputs-{thread_id[:64]}.zip"',
+        "X-Content-Type-Options": "nosniff",
+        "Cache-Control": "private, no-store",
+    }
+    return StreamingResponse(zip_outputs(folders), headers=headers, media_type="application/zip")
+
+
+class ArtifactEdit(BaseModel):
+    """A new text for a file."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    content: str
+    expected_sha256: str = Field(pattern="^[0-9a-f]{64}$")
+
+
+@router.put("/threads/{thread_id}/artifacts/{path:path}")
+async def edit_artifact(
+    thread_id: ThreadPath, path: str, body: ArtifactEdit, user: CurrentUser, house: House
+) -> Response:
+    """Replace a text file of the thread, if it is still what the caller saw."""
+    await owned_thread(house, thread_id, user)
+    if await house.is_busy(thread_id):
+        raise ConflictError(f"thread {thread_id} has a run in flight; wait for it or cancel it first")
+    folders = house.paths.thread(user, thread_id)
+    written = await asyncio.to_thread(
+        replace_artifact, folders, path, body.content, expected=body.expected_sha256
+    )
+    shown = {"path": "/" + path.lstrip("/"), "sha256": written, "size": len(body.content.encode())}
+    return json_response(shown, headers={"ETag": f'"{written}"'})
+
+
 @router.get("/threads/{thread_id}/artifacts/{path:path}")
 async def artifact(
     thread_id: ThreadPath,
@@ -97,6 +153,16 @@ async def artifact(
     folders = house.paths.thread(user, thread_id)
     header = request.headers.get("range")
     return await asyncio.to_thread(_artifact_response, folders, path, header, download)
+
+
+def _output(thread_id: str, found: Output) -> dict[str, Any]:
+    return {
+        "path": found.path,
+        "filename": found.parts[-1],
+        "size": found.size,
+        "modified": found.modified,
+        "artifact_url": artifact_url(thread_id, found.path),
+    }
 
 
 async def _chunks(file: UploadFile | FormFile) -> AsyncIterator[bytes]:

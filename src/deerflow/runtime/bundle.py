@@ -1,0 +1,148 @@
+"""All files that an agent made, listed or in one ZIP that is written while it is read.
+
+Folders are entered by descriptor and links are left out, so that nothing from outside gets in, however fast
+an agent changes its files meanwhile.
+"""
+
+import os
+import re
+import stat
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from deerflow.domain import ThreadFolders
+from deerflow.sandbox.beneath import O_DIRECTORY, open_beneath
+
+OUTPUTS = "/mnt/user-data/outputs"
+MAX_FILES = 10_000
+MAX_DEPTH = 32
+MAX_BYTES = 4 * 1024**3
+_BLOCK = 1 << 18
+_ODD = re.compile(r'[\x00-\x1f\x7f\\:*?"<>|]')
+"""What some system takes for more than a part of a name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """One file among the outputs."""
+
+    parts: tuple[str, ...]
+    size: int
+    modified: float
+
+    @property
+    def path(self) -> str:
+        """Return its path as agents know it."""
+        return "/".join([OUTPUTS, *self.parts])
+
+
+def list_outputs(folders: ThreadFolders) -> list[Output]:
+    """Return the regular files below the outputs folder, without hidden ones, in order of their paths."""
+    with _outputs(folders) as root:
+        return [] if root is None else sorted(_walk(root, ()), key=lambda found: found.parts)[:MAX_FILES]
+
+
+def zip_outputs(folders: ThreadFolders) -> Iterator[bytes]:
+    """Yield a ZIP of these files piece by piece; one that is gone or changed its kind is left out."""
+    sink = _Sink()
+    left = MAX_BYTES
+    with _outputs(folders) as root, zipfile.ZipFile(sink, "w", zipfile.ZIP_DEFLATED) as archive:
+        for found in list_outputs(folders):
+            fd = None if root is None else _open(root, found.parts)
+            if fd is None:
+                continue
+            with os.fdopen(fd, "rb") as file, archive.open(_info(found), "w", force_zip64=True) as entry:
+                while left > 0 and (block := file.read(min(_BLOCK, left))):
+                    left -= len(block)
+                    entry.write(block)
+                    yield from sink.take()
+            yield from sink.take()
+    yield from sink.take()
+
+
+class _Sink:
+    """Where the ZIP is written to: what was written waits here until it is taken."""
+
+    def __init__(self) -> None:
+        self._waiting: list[bytes] = []
+
+    def write(self, data: Any) -> int:
+        self._waiting.append(bytes(data))
+        return len(data)
+
+    def flush(self) -> None:
+        """Do nothing: there is nothing behind."""
+
+    def take(self) -> Iterator[bytes]:
+        waiting, self._waiting = self._waiting, []
+        if waiting:
+            yield b"".join(waiting)
+
+
+@contextmanager
+def _outputs(folders: ThreadFolders) -> Iterator[int | None]:
+    """Open the outputs folder; None where there is none, or something else in its place."""
+    try:
+        above = os.open(folders.user_data, os.O_RDONLY | O_DIRECTORY)
+    except OSError:
+        yield None
+        return
+    try:
+        root = open_beneath(above, [folders.outputs.name], os.O_RDONLY | O_DIRECTORY | os.O_NOFOLLOW)
+    except OSError:
+        root = None
+    finally:
+        os.close(above)
+    try:
+        yield root
+    finally:
+        if root is not None:
+            os.close(root)
+
+
+def _walk(folder: int, above: tuple[str, ...]) -> Iterator[Output]:
+    with os.scandir(folder) as entries:
+        names = sorted(entry.name for entry in entries if not entry.name.startswith("."))
+    for name in names[:MAX_FILES]:
+        try:
+            about = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            if stat.S_ISREG(about.st_mode) and about.st_nlink == 1:
+                yield Output((*above, name), about.st_size, about.st_mtime)
+            elif stat.S_ISDIR(about.st_mode) and len(above) < MAX_DEPTH:
+                deeper = os.open(name, os.O_RDONLY | O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)
+                try:
+                    yield from _walk(deeper, (*above, name))
+                finally:
+                    os.close(deeper)
+        except OSError:
+            continue  # gone, replaced by a link, or not ours to read
+
+
+def _open(root: int, parts: tuple[str, ...]) -> int | None:
+    try:
+        fd = open_beneath(root, parts, os.O_RDONLY | os.O_NOFOLLOW)
+    except OSError:
+        return None
+    about = os.fstat(fd)
+    if stat.S_ISREG(about.st_mode) and about.st_nlink == 1:
+        return fd
+    os.close(fd)
+    return None
+
+
+def _info(found: Output) -> zipfile.ZipInfo:
+    """Return how a file stands in the ZIP: under a name that is harmless wherever it is unpacked."""
+    name = "/".join(_ODD.sub("_", part.encode(errors="replace").decode()) for part in found.parts)
+    moment = datetime.fromtimestamp(max(found.modified, _EARLIEST), UTC)
+    info = zipfile.ZipInfo(name, moment.timetuple()[:6])
+    info.compress_type = zipfile.ZIP_DEFLATED
+    info.external_attr = 0o644 << 16
+    return info
+
+
+_EARLIEST = 315_619_200.0
+"""ZIP knows no time before 1980."""
