@@ -25,6 +25,7 @@ from deerflow.runtime.feedback import forget_feedback
 from deerflow.runtime.home_mark import home_problem
 from deerflow.runtime.housekeeping import Housekeeping
 from deerflow.runtime.spending import SideSpending
+from deerflow.runtime.task_wishes import TaskWishes
 from deerflow.runtime.webhooks import Webhooks
 from deerflow.sandbox import (
     SandboxProvider,
@@ -100,6 +101,11 @@ class DeerFlow:
         self.custom_agents = CustomAgents(paths)
         self.state = ThreadStates(StateReader(storage.checkpoints))
         self.spending = SideSpending(storage.store)
+        self.task_wishes = TaskWishes(
+            store=storage.store,
+            cancel=executor.request_cancel,
+            is_busy=lambda: self.runs.in_progress > 0,
+        )
         self.asks = AskTender(
             threads=storage.threads,
             runs=storage.runs,
@@ -160,8 +166,9 @@ class DeerFlow:
             )
             stack.push_async_callback(deerflow._close)
             deerflow.runs.tend(take_over=takes_over)
+            deerflow.runs.look(deerflow.task_wishes.obey)
             if takes_over:
-                await deerflow._check_home()
+                await deerflow._look_around(capacity)
                 deerflow.housekeeping.start()
                 deerflow.asks.start()
             testing = asyncio.create_task(deerflow._test_sandbox())
@@ -314,9 +321,13 @@ class DeerFlow:
             await asyncio.sleep(_LINGER_SECONDS)
             await self.delete_thread(run.thread_id, run.user_id)
 
-    async def _check_home(self) -> None:
-        if self.storage.jobs is None:
-            return  # whoever has a database for itself shares no files
+    async def _look_around(self, capacity: int | None) -> None:
+        """Say what is wrong with what processes on one database have to share."""
+        jobs = self.storage.jobs
+        if jobs is None:
+            return  # whoever has a database for itself shares nothing
+        if capacity == 0 and not await jobs.workers():
+            logger.warning("nobody executes runs yet: they wait until a `deerflow worker` is started")
         problem = await home_problem(self.storage.store, self.paths, remember=True)
         if problem is not None:
             logger.warning("%s", problem)

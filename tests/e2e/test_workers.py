@@ -323,3 +323,53 @@ async def test_two_interrupts_through_two_gateways_leave_only_the_last(
     assert sorted(ends[1:]) == ["interrupted", "success"]
     assert (await said(apis[1], "interrupts"))[-1] == "last answer"
     gate.set()
+
+
+async def test_one_task_of_a_run_is_stopped_through_any_gateway(
+    cluster: Cluster, apis: Apis, scripted: ScriptedModel
+) -> None:
+    gate = threading.Event()
+    scripted.on("Endless part", text("never heard").held(gate))
+    task = {"description": "part", "subagent_type": "general-purpose", "prompt": "Endless part"}
+    scripted.on("delegate", call("task", **task), text("Went on without it."))
+    run = await start(apis[0], "delegate", "tasks", context={"subagent_enabled": True})
+    await asked(scripted, "Endless part")
+    async with asyncio.timeout(10):
+        while not (tasks := (await apis[1].get(f"{path_of(run)}/tasks")).json()):  # noqa: ASYNC110 - a log
+            await asyncio.sleep(0.05)
+
+    answer = await apis[1].post(f"{path_of(run)}/tasks/{tasks[0]['task_id']}/cancel")
+
+    assert answer.status_code == 202
+    assert (await ended(apis[0], run))["status"] == "success"
+    assert (await said(apis[1], "tasks"))[-1] == "Went on without it."
+    stopped = (await apis[0].get(f"{path_of(run)}/tasks")).json()
+    assert [row["status"] for row in stopped] == ["cancelled"]
+    gate.set()
+
+
+async def test_a_reader_of_a_thread_hears_at_once_of_runs_that_another_gateway_admits(
+    apis: Apis, scripted: ScriptedModel
+) -> None:
+    scripted.on("announce", text("here"))
+    await ended(apis[0], await start(apis[0], "announce", "announced"))
+    body = {"channels": ["lifecycle"]}
+    async with apis[1].stream("POST", "/threads/announced/stream/events", json=body) as response:
+        pieces = response.aiter_text()
+        assert '"completed"' in await until(pieces, '"completed"')
+        await asyncio.sleep(2.5)  # by now its own looks for new runs are two seconds apart
+
+        before = time.monotonic()
+        await start(apis[0], "announce", "announced")
+        await until(pieces, '"running"')
+        took = time.monotonic() - before
+
+    assert took < 1.5
+
+
+async def until(pieces: AsyncIterator[str], part: str) -> str:
+    seen = ""
+    async with asyncio.timeout(20):
+        while part not in seen:
+            seen += await anext(pieces)
+    return seen

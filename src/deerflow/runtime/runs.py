@@ -176,6 +176,10 @@ class RunManager:
                 lambda: jobs.follow(self._claims.serve, concurrency=concurrency), seconds=LOOK_SECONDS
             )
 
+    def look(self, work: Callable[[], Awaitable[object]]) -> None:
+        """Do this once a second, for as long as runs are looked after."""
+        self._tender.look(work, seconds=LOOK_SECONDS)
+
     async def aclose(self) -> None:
         """Let go of everything: runs in progress stop at their next step, and the next process goes on.
 

@@ -41,6 +41,7 @@ async def cancel_task(
     rows = await tasks_of(house.storage, run, house.subagents.list(run_id))
     if task_id not in rows:
         raise NotFoundError("task", task_id, known=rows)
-    if rows[task_id].status in ("running", "pending"):
-        raise ConflictError(f"task {task_id} runs in another process; cancel it there, or cancel the run")
+    if rows[task_id].status in ("running", "pending") and not run.status.is_terminal:
+        await house.task_wishes.leave(run_id, task_id)  # for the process that drives the run
+        return Response(status_code=202)
     raise ConflictError(f"task {task_id} is not cancellable: it is {rows[task_id].status}")

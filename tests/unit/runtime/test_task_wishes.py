@@ -1,0 +1,45 @@
+"""Wishes to stop a task reach the process that drives its run."""
+
+from datetime import timedelta
+
+from langgraph.store.memory import InMemoryStore
+
+from deerflow.runtime.task_wishes import TaskWishes
+
+
+class Process:
+    """A process with some tasks."""
+
+    def __init__(self, store: InMemoryStore, *tasks: tuple[str, str]) -> None:
+        self.tasks = set(tasks)
+        self.wishes = TaskWishes(store=store, cancel=self.cancel, is_busy=lambda: bool(tasks))
+
+    def cancel(self, run_id: str, task_id: str) -> bool:
+        found = (run_id, task_id) in self.tasks
+        self.tasks.discard((run_id, task_id))
+        return found
+
+
+async def test_only_who_has_the_task_takes_the_wish_up() -> None:
+    store = InMemoryStore()
+    gateway, first, second = Process(store), Process(store, ("r1", "a")), Process(store, ("r2", "b"))
+    await gateway.wishes.leave("r2", "b")
+
+    for process in (gateway, first, second, second):
+        await process.wishes.obey()
+
+    assert first.tasks == {("r1", "a")}
+    assert second.tasks == set()
+    assert await store.asearch(("deerflow",)) == []
+
+
+async def test_a_wish_for_what_is_long_over_is_forgotten() -> None:
+    store = InMemoryStore()
+    wishes = TaskWishes(
+        store=store, cancel=lambda run, task: False, is_busy=lambda: True, life=timedelta(seconds=-1)
+    )
+    await wishes.leave("gone", "b")
+
+    await wishes.obey()
+
+    assert await store.asearch(("deerflow",)) == []
