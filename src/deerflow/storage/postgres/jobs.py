@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 Take = Callable[[str], Awaitable[None]]
 
-_POLL_SECONDS = 5.0
+_POLL_SECONDS = 2.0
 """The time between two looks for jobs; a notification mostly comes first."""
 _RETRY_SECONDS = 2.0
 _TIDY_SECONDS = 30.0

@@ -1,0 +1,168 @@
+"""Jobs tell processes of runs that wait, and leave nothing behind, whoever dies."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from support.desk import asking
+from support.postgres import PostgresServer
+
+from deerflow.config import DatabaseSettings, Paths
+from deerflow.storage import Storage, open_storage
+
+
+class Taker:
+    """Takes what it is told of, and holds it until it is let go."""
+
+    def __init__(self, *, holds: bool = False) -> None:
+        self.told: list[str] = []
+        self._news = asyncio.Event()
+        self._gate = asyncio.Event()
+        if not holds:
+            self._gate.set()
+
+    async def take(self, run_id: str) -> None:
+        self.told.append(run_id)
+        self._news.set()
+        await self._gate.wait()
+
+    async def until(self, count: int, seconds: float = 20) -> list[str]:
+        async with asyncio.timeout(seconds):
+            while len(self.told) < count:
+                self._news.clear()
+                await self._news.wait()
+        return self.told
+
+
+@asynccontextmanager
+async def following(storage: Storage, taker: Taker, concurrency: int = 10) -> AsyncIterator[None]:
+    assert storage.jobs is not None
+    task = asyncio.create_task(storage.jobs.follow(taker.take, concurrency=concurrency))
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+@pytest.fixture
+def settings(postgres: PostgresServer) -> DatabaseSettings:
+    return postgres.settings()
+
+
+@pytest.fixture
+async def storage(settings: DatabaseSettings, tmp_path: Path) -> AsyncIterator[Storage]:
+    async with open_storage(settings, Paths(tmp_path)) as storage:
+        yield storage
+
+
+def rows(settings: DatabaseSettings, sql: str) -> list[tuple[Any, ...]]:
+    options = f"-c search_path={settings.postgres_schema}"
+    with psycopg.connect(settings.postgres_url, options=options, autocommit=True) as connection:
+        cursor = connection.execute(sql)  # type: ignore[call-overload]
+        return list(cursor.fetchall()) if cursor.description else []
+
+
+async def test_each_run_is_told_once_in_the_order_of_admission(
+    storage: Storage, settings: DatabaseSettings
+) -> None:
+    taker = Taker()
+    async with following(storage, taker):
+        for number in range(10):
+            await storage.runs.create(f"r{number}", asking(f"t{number}"))
+        told = await taker.until(10)
+
+    assert told == [f"r{number}" for number in range(10)]
+    assert rows(settings, "SELECT status FROM procrastinate_jobs") == []
+    assert rows(settings, "SELECT id FROM procrastinate_workers") == []
+
+
+async def test_no_more_are_told_at_once_than_there_is_room_for(storage: Storage) -> None:
+    full, free = Taker(holds=True), Taker()
+    async with following(storage, full, concurrency=2):
+        for number in range(2):
+            await storage.runs.create(f"r{number}", asking(f"t{number}"))
+        await full.until(2)
+        async with following(storage, free):
+            await storage.runs.create("r2", asking("t2"))
+            await free.until(1)
+
+    assert (full.told, free.told) == (["r0", "r1"], ["r2"])
+
+
+async def test_a_run_that_is_given_back_is_told_again(storage: Storage) -> None:
+    taker = Taker()
+    await storage.runs.create("r1", asking("t1"))
+    claimed = await storage.runs.claim("r1", owner="me", attempt=0)
+    async with following(storage, taker):
+        await storage.runs.release("r1", attempt=claimed.attempt)
+        told = await taker.until(1)
+
+    assert told == ["r1"]
+
+
+async def test_a_delayed_run_is_told_when_its_time_has_come(storage: Storage) -> None:
+    taker = Taker()
+    async with following(storage, taker):
+        await storage.runs.create("later", asking("t1", after_seconds=0.5))
+        await storage.runs.create("now", asking("t2"))
+        first = list(await taker.until(1))
+        told = await taker.until(2)
+
+    assert (first, told) == (["now"], ["now", "later"])
+
+
+async def test_who_stops_in_the_middle_leaves_no_job_behind(
+    storage: Storage, settings: DatabaseSettings
+) -> None:
+    taker = Taker(holds=True)
+    async with following(storage, taker):
+        await storage.runs.create("r1", asking("t1"))
+        await taker.until(1)
+        assert storage.jobs is not None
+        listening = await storage.jobs.workers()
+
+    assert listening == 1
+    assert rows(settings, "SELECT status FROM procrastinate_jobs") == []
+    assert await storage.jobs.workers() == 0
+
+
+async def test_jobs_of_dead_processes_are_cleared_away(storage: Storage, settings: DatabaseSettings) -> None:
+    taker = Taker()
+    await storage.runs.create("r1", asking("t1"))
+    await storage.runs.create("r2", asking("t2"))
+    rows(
+        settings,
+        "WITH dead AS (INSERT INTO procrastinate_workers (last_heartbeat) "
+        "VALUES (now() - interval '1 hour') RETURNING id) UPDATE procrastinate_jobs "
+        "SET status = 'doing', worker_id = (SELECT id FROM dead) WHERE args->>'run_id' = 'r1'",
+    )
+    async with following(storage, taker):
+        assert await taker.until(1) == ["r2"]
+        async with asyncio.timeout(10):
+            while left := rows(settings, "SELECT status FROM procrastinate_jobs"):  # noqa: ASYNC110 - no word
+                await asyncio.sleep(0.05)
+
+    assert left == []
+    assert rows(settings, "SELECT id FROM procrastinate_workers") == []
+
+
+async def test_runs_are_told_again_after_the_database_was_away(tmp_path: Path) -> None:
+    server = PostgresServer.start(tmp_path / "server")
+    taker = Taker()
+    try:
+        async with open_storage(server.settings(), Paths(tmp_path)) as storage, following(storage, taker):
+            await storage.runs.create("before", asking("t1"))
+            await taker.until(1)
+            await asyncio.to_thread(server.kill)
+            await asyncio.to_thread(server.restart)
+            await storage.runs.create("after", asking("t2"))
+            told = await taker.until(2, seconds=30)
+    finally:
+        server.kill()
+
+    assert told == ["before", "after"]
