@@ -16,6 +16,7 @@ from langgraph.types import Command
 from langsmith.utils import tracing_is_enabled
 from typing_extensions import override
 
+from deerflow.agents.request import QuickRequest
 from deerflow.agents.types import (
     Middleware,
     ModelAnswer,
@@ -85,7 +86,7 @@ class _FoldedModelCalls(FoldedMiddleware):
         updates: dict[int, dict[str, Any]] = {}
         for level, middleware in enumerate(self._models):
             handler = partial(_ask, middleware, level, handler, updates)
-        response = await handler(request)
+        response = await handler(QuickRequest.of(request))
         if not updates:
             return response
         # The inner ones first, as the library would apply them.
@@ -109,8 +110,9 @@ async def _ask(
     request: ModelCall,
 ) -> ModelResponse[Any]:
     """Let one middleware work; what it writes to the state waits in `updates` under its level."""
-    for inner in [known for known in updates if known <= level]:
-        del updates[inner]  # asked again: what the discarded answer brought does not count
+    if updates:  # asked again: what the discarded answer brought does not count
+        for inner in [known for known in updates if known <= level]:
+            del updates[inner]
     answer = await middleware.awrap_model_call(request, handler)
     if isinstance(answer, ExtendedModelResponse):
         if answer.command is not None:

@@ -12,7 +12,14 @@ from langchain_openai import StreamChunkTimeoutError
 from deerflow.models.endpoint import Endpoint
 from deerflow.models.failures import broken_answer, request_to, stream_error
 from deerflow.models.silence import SilenceError, SilenceWatch
-from deerflow.models.wire import ChunkDecoder, Json, MalformedStreamError, chunks_of_whole, has_substance
+from deerflow.models.wire import (
+    ChunkDecoder,
+    Json,
+    MalformedStreamError,
+    chunks_of_whole,
+    has_substance,
+    joined,
+)
 
 END_GRACE_SECONDS = 0.02
 """How long the end of the body may lag behind `[DONE]` for the connection to be kept."""
@@ -116,6 +123,6 @@ class LeanStream:
         for chunk in chunks:
             if chunk.get("error"):
                 raise stream_error(self._endpoint.url, chunk["error"])
-        self._ready.extend(chunks)
+        self._ready.extend(joined(chunks))
         if self._is_over and not (self._decoder.is_done or self._decoder.is_finished):
             raise broken_answer(self._endpoint.url, "the stream ended in the middle")

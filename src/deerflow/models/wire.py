@@ -123,6 +123,19 @@ class ChunkDecoder:
             call["function"] = {}
 
 
+def joined(chunks: list[Json]) -> list[Json]:
+    """Return chunks that came together with the bare ones among them joined to their neighbours.
+
+    A short answer is an opening without words, the words, an end without words and the token counts; each
+    chunk costs the adapter as much as a page of text.
+    """
+    found: list[Json] = []
+    for chunk in chunks:
+        if not (found and _join(found, chunk)):
+            found.append(chunk)
+    return found
+
+
 def has_substance(chunk: Json) -> bool:
     """Tell whether a reader would notice this chunk: text, a tool call, or the end."""
     for choice in chunk.get("choices") or ():
@@ -140,6 +153,38 @@ def chunks_of_whole(body: Json) -> Iterator[Json]:
         for index, call in enumerate(choice["delta"].get("tool_calls") or ()):
             call.setdefault("index", index)
     yield body
+
+
+def _join(found: list[Json], chunk: Json) -> bool:
+    """Join a chunk to the last one found when one of the two is bare; tells whether it did."""
+    before, here = _only_choice(found[-1]), _only_choice(chunk)
+    if before is None:
+        return False
+    if here is None:
+        is_counts = not chunk.get("choices") and bool(chunk.get("usage")) and not found[-1].get("usage")
+        if is_counts:
+            found[-1]["usage"] = chunk["usage"]
+        return is_counts
+    if before.get("finish_reason"):
+        return False
+    if _is_bare(before):
+        here["delta"] = {**before["delta"], **here["delta"]}
+        found[-1] = chunk
+        return True
+    if _is_bare(here) and here.get("finish_reason"):
+        before.update({key: value for key, value in here.items() if key != "delta"})
+        found[-1].update({key: value for key, value in chunk.items() if key != "choices"})
+        return True
+    return False
+
+
+def _only_choice(chunk: Json) -> Json | None:
+    choices: list[Json] = chunk.get("choices") or []
+    return choices[0] if len(choices) == 1 and not choices[0].get("logprobs") else None
+
+
+def _is_bare(choice: Json) -> bool:
+    return not any(value for key, value in choice["delta"].items() if key != "role")
 
 
 def _parsed(data: bytes) -> Json:

@@ -178,7 +178,9 @@ class Attempt:
             result_file=file,
             answered=self._drive.answered,
         )
-        logger.info("task %s %s", self.result.task_id, end.status, extra=self._trace)
+        # What went well is in the run's log; a line for each of hundreds of tasks would bury the others.
+        level = logging.DEBUG if end.status is SubagentStatus.COMPLETED else logging.INFO
+        logger.log(level, "task %s %s", self.result.task_id, end.status, extra=self._trace)
         outcome = {"result": text} if end.status is SubagentStatus.COMPLETED else {"error": end.error}
         self._publish(f"task_{end.status}", usage=progress.usage, **outcome)
 

@@ -1,6 +1,5 @@
 """Tasks that work while the lead agent goes on: it hears when one ends, and its turn ends after them all."""
 
-import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -44,11 +43,9 @@ class Background:
                 continue  # its type is gone from the settings; the lead agent asks for it in vain
             self.executor.execute_async(task)
 
-    async def all_ended(self, context: RunContext) -> bool:
-        """Wait for a run's background tasks; tells whether there were any."""
-        running = self.executor.background(context.run_id)
-        await asyncio.gather(*(self.executor.wait(context.run_id, each.task_id) for each in running))
-        return bool(running)
+    async def all_ended(self, context: RunContext) -> None:
+        """Wait for a run's background tasks."""
+        await self.executor.wait_for_background(context.run_id)
 
     def news(self, context: RunContext) -> HumanMessage | None:
         """Return the message that tells of tasks which have ended since the last one; None without any."""

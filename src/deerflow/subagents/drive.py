@@ -119,7 +119,8 @@ class Drive:
         self._asked = head.interrupts
         if self._asked and self._task.resume is None:
             return self._question()
-        return await self._stream(self._resumed()) if head.next else self.ended(None)
+        # Not `next`: a step whose results are stored, but which the next step had not taken up, has none.
+        return await self._stream(self._resumed()) if head.tasks else self.ended(None)
 
     def ended(self, capped: StopReason | None) -> End:
         """Return how a trip ended that was stopped by a limit, or by nothing."""

@@ -69,6 +69,10 @@ class FairGate:
         """How many tasks wait for a place."""
         return sum(len(line) for runs in self._waiting.values() for line in runs.values())
 
+    def has_line(self, holder: Holder) -> bool:
+        """Tell whether tasks of the holder's run wait for a place."""
+        return holder.run in self._waiting.get(holder.user, ())
+
     @asynccontextmanager
     async def place(self, holder: Holder) -> AsyncIterator[Place]:
         """Hold a place for the length of a block."""

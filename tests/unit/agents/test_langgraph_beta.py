@@ -3,13 +3,17 @@
 from typing import Any
 
 import pytest
+from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, RemoveMessage
+from langchain_core.runnables import RunnableConfig
+from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.message import REMOVE_ALL_MESSAGES, add_messages
 from langgraph.types import Overwrite
 
-from deerflow.agents.langgraph_beta import SNAPSHOT_FREQUENCY, reduce_messages
+from deerflow.agents.factory import build_agent
+from deerflow.agents.langgraph_beta import MODEL_NODE, SNAPSHOT_FREQUENCY, keep_ended, reduce_messages
 from deerflow.agents.state import ThreadState
 
 
@@ -124,3 +128,49 @@ async def test_a_checkpoint_holds_what_was_added_and_not_the_conversation() -> N
 
     assert len(values) == 30
     assert not any("messages" in each for each in values)
+
+
+@tool
+async def look(place: str) -> str:
+    """Look at a place."""
+    return f"seen: {place}"
+
+
+class Model(GenericFakeChatModel):
+    """Takes tools, and does not use them."""
+
+    def bind_tools(self, tools: Any, **kwargs: Any) -> Any:
+        return self
+
+
+def agent_on(saver: InMemorySaver, *answers: AIMessage) -> Any:
+    model = Model(messages=iter(answers))
+    return build_agent(model, name="a", system_prompt="", tools=[look], middlewares=(), checkpointer=saver)
+
+
+async def test_a_conversation_that_ended_without_a_graph_is_one_that_a_graph_has_ended() -> None:
+    saver = InMemorySaver()
+    config: RunnableConfig = {"configurable": {"thread_id": "t"}, "metadata": {"task_id": "c1"}}
+
+    await keep_ended(saver, config, [human("q"), AIMessage("a", id="a")])
+    agent = agent_on(saver)
+    head = await agent.aget_state(config)
+
+    assert [message.text for message in head.values["messages"]] == ["q", "a"]
+    assert (head.next, head.tasks, head.metadata["task_id"]) == ((), (), "c1")
+    assert (await agent.ainvoke(None, config))["messages"][-1].text == "a"
+
+
+async def test_a_graph_goes_on_with_the_tools_of_an_answer_that_it_did_not_give() -> None:
+    saver = InMemorySaver()
+    config: RunnableConfig = {"configurable": {"thread_id": "t"}}
+    call = {"name": "look", "args": {"place": "here"}, "id": "c1", "type": "tool_call"}
+    asked = AIMessage("", id="a", tool_calls=[call])
+    agent = agent_on(saver, AIMessage("done", id="d"))
+
+    await agent.aupdate_state(config, {"messages": [human("q"), asked]}, as_node=MODEL_NODE)
+    before = await agent.aget_state(config)
+    result = await agent.ainvoke(None, config)
+
+    assert before.next == ("tools",)
+    assert [message.text for message in result["messages"]] == ["q", "", "seen: here", "done"]

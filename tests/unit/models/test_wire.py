@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from deerflow.models.wire import ChunkDecoder, MalformedStreamError, has_substance
+from deerflow.models.wire import ChunkDecoder, MalformedStreamError, has_substance, joined
 
 
 def line(delta: dict[str, Any] | None, *, finish: str | None = None, **more: Any) -> bytes:
@@ -172,3 +172,39 @@ def test_substance_is_what_a_reader_would_notice(
     (chunk,) = ChunkDecoder().feed(line(delta, finish=finish))
 
     assert has_substance(chunk) is expected
+
+
+def decoded(*lines: bytes) -> list[dict[str, Any]]:
+    decoder = ChunkDecoder()
+    return joined([*decoder.feed(b"".join(lines)), *decoder.finish()])
+
+
+def test_a_short_answer_that_came_at_once_is_one_chunk() -> None:
+    chunks = decoded(
+        line({"role": "assistant", "content": ""}),
+        line({"content": "a"}),
+        line({"content": "b"}),
+        line({}, finish="stop", system_fingerprint="f"),
+        b'data: {"id": "x", "choices": [], "usage": {"total_tokens": 3}}\n\n',
+    )
+
+    [chunk] = chunks
+    assert chunk["choices"][0]["delta"] == {"role": "assistant", "content": "ab"}
+    assert (chunk["choices"][0]["finish_reason"], chunk["system_fingerprint"]) == ("stop", "f")
+    assert chunk["usage"] == {"total_tokens": 3}
+
+
+def test_an_end_with_words_of_its_own_stays_a_chunk_of_its_own() -> None:
+    chunks = decoded(line({"content": "a"}), line({"content": "b"}, finish="length"), line({"content": "c"}))
+
+    assert [each["choices"][0]["finish_reason"] for each in chunks] == [None, "length", None]
+    assert deltas(chunks) == [{"content": "a"}, {"content": "b"}, {"content": "c"}]
+
+
+def test_answers_with_several_choices_or_probabilities_are_not_joined() -> None:
+    both = b'data: {"choices": [{"index": 0, "delta": {}}, {"index": 1, "delta": {}}]}\n\n'
+    sure = json.dumps({"choices": [{"index": 0, "delta": {}, "logprobs": {"content": []}}]}).encode()
+
+    chunks = decoded(both, line({"content": "a"}), b"data: " + sure + b"\n\n")
+
+    assert len(chunks) == 3

@@ -66,9 +66,17 @@ async def until_stored(new_lead: NewLead, saver: Any, *, results: int) -> None:
         while True:
             head = await saver.aget_tuple(lead.config)
             stored = [write for write in head.pending_writes if write[1] == "messages"]
-            if len(stored) >= results:
+            if len(stored) >= results and await has_used_a_tool(saver):
                 return
             await asyncio.sleep(0.02)
+
+
+async def has_used_a_tool(saver: Any) -> bool:
+    """Tell whether a task's own checkpoints hold what a tool of it returned."""
+    own = [
+        each async for each in saver.alist(None) if each.config["configurable"]["thread_id"].startswith("t1/")
+    ]
+    return any(write[1] == "messages" for each in own for write in each.pending_writes)
 
 
 def _has_all_results(request: Request) -> bool:
