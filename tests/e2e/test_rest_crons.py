@@ -17,7 +17,7 @@ from support.model_server import ScriptedModel, text
 
 LEAD = "lead_agent"
 EVERY_SECOND = "* * * * * *"
-ASK: Any = {"messages": [{"role": "user", "content": "tick"}]}
+ASK: Any = {"messages": [{"role": "user", "content": "tick", "id": "same-every-time"}]}
 
 
 @pytest.fixture
@@ -66,6 +66,8 @@ async def test_a_cron_starts_runs_in_its_thread_until_it_is_paused(
     assert runs[0]["metadata"] == {"job": "x", "cron_id": cron["cron_id"]}
     assert (paused["enabled"], paused["next_run_date"]) == (False, None)
     assert len(await client.runs.list("t1")) == count
+    state: Any = await client.threads.get_state("t1")
+    assert len(state["values"]["messages"]) >= 4  # each tick is a message of its own
 
 
 async def test_each_run_of_a_cron_without_thread_has_one_of_its_own(

@@ -89,7 +89,7 @@ def _unmasked(value: Any, shown: Any, known: Any, path: Path) -> Any:
             }
         case list():
             return [
-                _unmasked(inner, _at(shown, index), _at(known, index), (*path, index))
+                _unmasked(inner, *_same_place(value, shown, known, index), (*path, index))
                 for index, inner in enumerate(value)
             ]
         case str() if MASK in value:
@@ -101,5 +101,8 @@ def _unmasked(value: Any, shown: Any, known: Any, path: Path) -> Any:
     return value
 
 
-def _at(items: Any, index: int) -> Any:
-    return items[index] if isinstance(items, list) and index < len(items) else None
+def _same_place(sent: list[Any], shown: Any, known: Any, index: int) -> tuple[Any, Any]:
+    """Return what stood at an index, if all before it is as it was: a value belongs to the flag before it."""
+    if not isinstance(shown, list) or not isinstance(known, list | tuple) or index >= len(known):
+        return None, None
+    return (shown[index], known[index]) if sent[:index] == shown[:index] else (None, None)

@@ -2,7 +2,7 @@
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from datetime import datetime
@@ -56,11 +56,26 @@ async def start_run(house: DeerFlow, cron: Cron, tick: datetime) -> RunRecord | 
     return await house.start_run(
         replace(
             request,
+            input=_without_ids(request.input),
             metadata={**request.metadata, CRON_ID: cron.id},
             is_interactive=False,
             deletes_thread=cron.thread_id is None and cron.on_run_completed != "keep",
         )
     )
+
+
+def _without_ids(values: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """Return an input whose messages are new ones: with an id, each would take the place of the last."""
+    messages = values.get("messages") if values else None
+    if not isinstance(messages, list):
+        return values
+    new = [
+        {key: value for key, value in message.items() if key != "id"}
+        if isinstance(message, dict)
+        else message
+        for message in messages
+    ]
+    return {**(values or {}), "messages": new}
 
 
 @asynccontextmanager

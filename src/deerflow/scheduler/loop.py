@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from deerflow.domain import RunRecord
@@ -23,6 +24,7 @@ StartRun = Callable[[Cron, datetime], Awaitable[RunRecord | None]]
 CRON_ID = "cron_id"
 """The key of a run's metadata that names its cron."""
 _SHORTEST_SECONDS = 0.02
+_LOOK_AGAIN_SECONDS = 0.2
 
 
 def tick_key(cron: Cron, tick: datetime) -> str:
@@ -63,6 +65,7 @@ class Scheduler:
         self._max_running = max_running
         self._clock = clock
         self._news = asyncio.Event()
+        self._plans: dict[str, _Plan] = {}
 
     def wake(self) -> None:
         """Look again at once: a cron was made or changed here."""
@@ -71,31 +74,45 @@ class Scheduler:
     async def run(self) -> None:
         """Start runs on time until cancelled."""
         while True:
-            wait_seconds = self._poll_seconds
             self._news.clear()
             try:
                 await self.look()
-                wait_seconds = await self._seconds_to_next()
+                wait_seconds = self._seconds_to_next()
             except Exception:
                 logger.exception("crons could not be looked at, trying again")
+                wait_seconds = self._poll_seconds
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._news.wait(), wait_seconds)
 
     async def look(self) -> list[RunRecord]:
         """Start what is due now; return the runs."""
         now, ticks = self._clock(), await self._crons.ticks()
-        due = [
-            (tick, cron)
-            for cron in await self._crons.enabled()
-            if (tick := cron.due(now, last=ticks.get(cron.id))) is not None
-        ]
+        crons = {cron.id: cron for cron in await self._crons.enabled()}
+        self._plans = {cron.id: self._plan(cron, ticks.get(cron.id)) for cron in crons.values()}
+        due = sorted(
+            (plan.time, cron_id)
+            for cron_id, plan in self._plans.items()
+            if plan.time is not None and plan.time <= now
+        )
         room = self._max_running - await self._running() if due else 0
         started = []
-        for tick, cron in sorted(due, key=lambda pair: pair[0])[: max(room, 0)]:
+        for _, cron_id in due[: max(room, 0)]:
+            cron = crons[cron_id]
+            tick = cron.due(now, last=ticks.get(cron_id))
+            if tick is None:
+                continue
             run = await self._fire(cron, tick)
+            self._plans[cron_id] = self._plan(cron, tick)
             if run is not None:
                 started.append(run)
         return started
+
+    def _plan(self, cron: Cron, last: datetime | None) -> "_Plan":
+        """Return when a cron is next due; reckoned anew only when something about it has changed."""
+        known = self._plans.get(cron.id)
+        if known is not None and (known.version, known.last) == (cron.updated_at, last):
+            return known
+        return _Plan(cron.updated_at, last, cron.next_after(last or cron.since))
 
     async def _fire(self, cron: Cron, tick: datetime) -> RunRecord | None:
         run = None
@@ -115,12 +132,18 @@ class Scheduler:
     async def _running(self) -> int:
         return sum(CRON_ID in run.request.metadata for run in await self._active())
 
-    async def _seconds_to_next(self) -> float:
-        now, ticks = self._clock(), await self._crons.ticks()
-        times = [cron.next_after(ticks.get(cron.id, cron.since)) for cron in await self._crons.enabled()]
-        nearest = min((time for time in times if time is not None), default=None)
+    def _seconds_to_next(self) -> float:
+        nearest = min((plan.time for plan in self._plans.values() if plan.time is not None), default=None)
         if nearest is None:
             return self._poll_seconds
-        if nearest <= now:  # it waits for room
-            return min(1.0, self._poll_seconds)
-        return min(max((nearest - now).total_seconds(), _SHORTEST_SECONDS), self._poll_seconds)
+        seconds = (nearest - self._clock()).total_seconds()
+        if seconds <= 0:  # it came meanwhile, or waits for room
+            seconds = _LOOK_AGAIN_SECONDS
+        return min(max(seconds, _SHORTEST_SECONDS), self._poll_seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    version: datetime
+    last: datetime | None
+    time: datetime | None

@@ -1,14 +1,16 @@
 """When the scheduler starts runs, on a clock that the test sets."""
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from langgraph.store.memory import InMemoryStore
 
 from deerflow.domain import RunRecord, RunRequest, RunStatus
-from deerflow.errors import ConflictError, InvalidInputError, NotFoundError, ThreadBusyError
+from deerflow.errors import ConflictError, InvalidInputError, NotFoundError, StorageError, ThreadBusyError
 from deerflow.scheduler import Cron, CronStore, Scheduler, tick_key
 from deerflow.scheduler.loop import CRON_ID
 from deerflow.scheduler.store import MOST_CRONS
@@ -165,3 +167,69 @@ async def test_nobody_has_more_crons_than_the_limit(
     with pytest.raises(ConflictError, match="delete some first"):
         await crons.create(cron("c9"))
     assert MOST_CRONS > 2
+
+
+async def test_the_loop_sleeps_until_the_next_time_and_wakes_for_news(
+    desk: Desk, crons: CronStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slept: list[float] = []
+    asleep = asyncio.Event()
+
+    async def wait_for(waiting: Any, seconds: float) -> None:
+        slept.append(seconds)
+        asleep.set()
+        await waiting
+
+    monkeypatch.setattr("deerflow.scheduler.loop.asyncio.wait_for", wait_for)
+    server = scheduler(desk, crons)
+    running = asyncio.create_task(server.run())
+    await asleep.wait()
+    asleep.clear()
+
+    desk.now = START + timedelta(minutes=4, seconds=58)
+    await crons.create(cron())
+    server.wake()
+    await asleep.wait()
+    running.cancel()
+
+    assert slept == [5, 2]
+
+
+async def test_a_store_that_fails_does_not_end_the_loop(desk: Desk, crons: CronStore) -> None:
+    server = scheduler(desk, crons)
+    failures = [StorageError("the database is away")]
+    real, looked = server.look, asyncio.Event()
+
+    async def look() -> list[RunRecord]:
+        if failures:
+            server.wake()
+            raise failures.pop()
+        looked.set()
+        return await real()
+
+    server.look = look  # type: ignore[method-assign]
+    running = asyncio.create_task(server.run())
+
+    await asyncio.wait_for(looked.wait(), 5)
+    running.cancel()
+
+
+async def test_times_are_reckoned_once_however_often_it_looks(
+    desk: Desk, crons: CronStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(20):
+        await crons.create(cron(f"c{number}"))
+    server = scheduler(desk, crons)
+    reckoned: list[str] = []
+    real = Cron.next_after
+
+    def next_after(self: Cron, moment: datetime) -> datetime | None:
+        reckoned.append(self.id)
+        return real(self, moment)
+
+    monkeypatch.setattr(Cron, "next_after", next_after)
+
+    for _ in range(10):
+        await server.look()
+
+    assert len(reckoned) == 20

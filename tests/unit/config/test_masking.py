@@ -1,0 +1,61 @@
+"""Secrets of MCP servers are never shown, and come back whole."""
+
+from typing import Any
+
+import pytest
+
+from deerflow.config.masking import MASK, masked_server, unmasked_server
+from deerflow.errors import InvalidInputError
+
+ENTRY: dict[str, Any] = {
+    "command": "npx",
+    "args": ["--api-key", "one", "--verbose", "--password=two", "--key", "$KEY", "https://u:three@h/x?token=four&a=b"],
+    "env": {"A": "five", "B": "${VAR}", "C": ""},
+    "headers": {"X": "six"},
+    "oauth": {"client_id": "me", "client_secret": "seven", "extra_token_params": {"p": "eight"}},
+    "tools": {"search": {"api_key": "nine", "limit": 3}},
+    "timeout": 5,
+}  # fmt: skip
+
+
+def test_nothing_secret_is_shown() -> None:
+    shown = masked_server("s", ENTRY)
+
+    for word in ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine"):
+        assert word not in str(shown)
+    assert shown["args"][4:6] == ["--key", "$KEY"]
+    assert shown["env"] == {"A": MASK, "B": "${VAR}", "C": ""}
+    assert (shown["command"], shown["timeout"], shown["oauth"]["client_id"]) == ("npx", 5, "me")
+
+
+def test_what_comes_back_as_it_was_shown_is_what_it_was() -> None:
+    sent = masked_server("s", ENTRY)
+    sent["env"]["NEW"] = "value"
+    sent["args"] = [*sent["args"], "--more"]
+
+    kept = unmasked_server("s", sent, ENTRY)
+
+    assert kept == {
+        **ENTRY,
+        "env": {**ENTRY["env"], "NEW": "value"},
+        "args": [*ENTRY["args"], "--more"],
+    }
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        {"env": {"OTHER": MASK}},
+        {"args": ["--token", MASK]},
+        {"url": f"https://x/?key={MASK}"},
+        {"headers": {"X": f"Bearer {MASK}"}},
+    ],
+)
+def test_a_mask_without_a_value_behind_it_is_refused(sent: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInputError, match="there is no value to keep"):
+        unmasked_server("s", sent, ENTRY)
+
+
+def test_a_server_of_another_name_gets_no_secrets() -> None:
+    with pytest.raises(InvalidInputError):
+        unmasked_server("copy", masked_server("s", ENTRY), None)

@@ -1,0 +1,150 @@
+"""Which files a fork gets, and what a run did to them."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from langchain_core.messages import AIMessage
+
+from deerflow.domain import RunRecord, RunRequest, RunStatus, ThreadFolders
+from deerflow.runtime import changes
+from deerflow.runtime.changes import changes_of
+from deerflow.runtime.conversation import Said
+from deerflow.runtime.forking import files_after, later_runs
+from deerflow.runtime.snapshots import SnapshotLimits, SnapshotStore
+
+KEPT = 2
+LIMITS = SnapshotLimits(max_bytes=1_000_000, kept=KEPT)
+START = datetime(2026, 11, 16, tzinfo=UTC)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> SnapshotStore:
+    folders = ThreadFolders("t1", tmp_path / "t1")
+    folders.create()
+    return SnapshotStore(folders)
+
+
+def change_files(store: SnapshotStore, run_id: str) -> None:
+    """Do what a run does that writes a file: keep what is there, then change it."""
+    store.keep(run_id, LIMITS)
+    (store.folders.workspace / "note.txt").write_text(run_id)
+
+
+def said(run_id: str | None, minutes: int = 0) -> Said:
+    return Said(AIMessage("x"), 1, START + timedelta(minutes=minutes), run_id, "c", None)
+
+
+def run(run_id: str, minutes: int) -> RunRecord:
+    at = START + timedelta(minutes=minutes)
+    return RunRecord(run_id, RunRequest(thread_id="t1"), RunStatus.SUCCESS, at, at)
+
+
+def test_later_runs_are_told_by_the_run_or_by_time_for_what_people_wrote() -> None:
+    runs = [run(f"r{number}", number) for number in (3, 2, 1)]
+
+    assert later_runs(runs, said("r1", minutes=9)) == ["r2", "r3"]
+    assert later_runs(runs, said("r3")) == []
+    assert later_runs(runs, said(None, minutes=2)) == ["r3"]
+    assert later_runs(runs, said("of another thread", minutes=0)) == ["r1", "r2", "r3"]
+
+
+def test_files_of_then_come_from_the_next_run_that_changed_some(store: SnapshotStore) -> None:
+    change_files(store, "r1")
+    change_files(store, "r3")
+
+    exact = files_after(store, ["r2", "r3"], kept=10)
+    unchanged = files_after(store, ["r4"], kept=10)
+
+    assert exact.snapshot == store.find("r3")
+    assert exact.is_exact
+    assert (unchanged.snapshot, unchanged.is_exact) == (None, True)
+
+
+def test_files_that_are_no_longer_kept_are_not_guessed(store: SnapshotStore) -> None:
+    for number in range(1, 6):  # the fifth drops all but the newest two
+        change_files(store, f"r{number}")
+
+    gone = files_after(store, ["r2", "r3", "r4", "r5"], kept=KEPT)
+    known = files_after(store, ["r4", "r5"], kept=KEPT)
+
+    assert store.run_ids() == ["r5", "r4"]
+    assert (gone.snapshot, gone.is_exact) == (None, False)
+    assert known.snapshot == store.find("r4")
+
+
+def test_files_that_were_too_large_to_keep_are_said_to_be_unknown(store: SnapshotStore) -> None:
+    (store.folders.workspace / "big").write_bytes(b"x" * 100)
+    store.keep("r2", SnapshotLimits(max_bytes=10))
+
+    past = files_after(store, ["r2"], kept=KEPT)
+
+    assert (past.snapshot, past.is_exact) == (None, False)
+    assert changes_of(store, "r2", []).is_known is False
+
+
+def test_changes_are_measured_up_to_the_next_snapshot(store: SnapshotStore) -> None:
+    (store.folders.workspace / "old.txt").write_text("a\nb\n")
+    store.keep("r1", LIMITS)
+    (store.folders.workspace / "old.txt").write_text("a\nc\n")
+    (store.folders.outputs / "new.txt").write_text("no newline")
+    store.keep("r2", LIMITS)
+    (store.folders.workspace / "old.txt").unlink()
+
+    first = changes_of(store, "r1", ["r2"]).out(with_files=True, with_diff=True)
+    second = changes_of(store, "r2", []).out(with_files=True, with_diff=True)
+
+    assert [(file["path"], file["status"]) for file in first["files"]] == [
+        ("/mnt/user-data/outputs/new.txt", "created"),
+        ("/mnt/user-data/workspace/old.txt", "modified"),
+    ]
+    assert "\\ No newline at end of file" in first["files"][0]["diff"]
+    assert (first["summary"]["additions"], first["summary"]["deletions"]) == (2, 1)
+    assert [(file["status"], file["deletions"]) for file in second["files"]] == [("deleted", 2)]
+
+
+def test_a_file_whose_times_moved_is_not_changed(store: SnapshotStore) -> None:
+    file = store.folders.workspace / "same.txt"
+    file.write_text("same")
+    large = store.folders.workspace / "large.bin"
+    large.write_bytes(b"x" * (changes.MAX_FILE_BYTES + 1))
+    store.keep("r1", LIMITS)
+    file.write_text("same")
+    large.write_bytes(b"x" * (changes.MAX_FILE_BYTES + 1))
+
+    assert changes_of(store, "r1", []).files == []
+
+
+def test_what_is_too_much_is_said_to_be_cut(store: SnapshotStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(changes, "MAX_FILES", 3)
+    monkeypatch.setattr(changes, "MAX_DIFF_CHARS", 50)
+    store.keep("r1", LIMITS)
+    work = store.folders.workspace
+    (work / "a-long.txt").write_text("line\n" * 100)
+    (work / "b-many.txt").write_text("\n" * 6000)
+    (work / "c-large.bin").write_bytes(b"x" * (changes.MAX_FILE_BYTES + 1))
+    (work / "d-more.txt").write_text("more")
+
+    found = changes_of(store, "r1", [])
+    shown = found.out(with_files=True, with_diff=True)
+
+    assert [file["truncated"] for file in shown["files"]] == [True, True, True]
+    assert (len(shown["files"][0]["diff"]), found.left_out) == (50, 1)
+    assert shown["summary"]["truncated"] is True
+
+
+def test_odd_names_and_other_kinds_are_shown_safely(store: SnapshotStore) -> None:
+    work = store.folders.workspace
+    (work / "turns").write_text("a file")
+    store.keep("r1", LIMITS)
+    (work / "turns").unlink()
+    (work / "turns").symlink_to("/etc/passwd")
+    (work / "odd\udcff\n.txt").write_text("x")
+
+    shown = changes_of(store, "r1", []).out(with_files=True, with_diff=True)
+
+    assert [(file["status"], file["symlink"]) for file in shown["files"]] == [
+        ("created", False),
+        ("modified", True),
+    ]
+    assert "root:" not in str(shown)
