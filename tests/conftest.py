@@ -15,8 +15,7 @@ def model() -> Iterator[ScriptedModel]:
 
 
 @pytest.fixture(scope="session")
-def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresServer]:
+def postgres() -> Iterator[PostgresServer]:
     """Return a PostgreSQL server for the whole test run; a test takes a schema of its own."""
-    server = PostgresServer.start(tmp_path_factory.mktemp("postgres"))
-    yield server
-    server.kill()
+    with PostgresServer.running() as server:
+        yield server

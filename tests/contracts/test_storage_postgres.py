@@ -18,21 +18,25 @@ WHERE nspname = %s AND relkind = 'r'
 """
 
 
+@pytest.fixture(scope="module")
+def schema(postgres: PostgresServer) -> DatabaseSettings:
+    return postgres.settings()
+
+
 class TestPostgresStorage(StorageContract):
     @pytest.fixture
-    def settings(self, postgres: PostgresServer) -> DatabaseSettings:
-        return postgres.settings()
-
-    @pytest.fixture
-    async def storage(self, settings: DatabaseSettings, tmp_path: Path) -> AsyncIterator[Storage]:
-        async with open_storage(settings, Paths(tmp_path / "home")) as storage:
+    async def storage(
+        self, postgres: PostgresServer, schema: DatabaseSettings, tmp_path: Path
+    ) -> AsyncIterator[Storage]:
+        postgres.clean(schema)
+        async with open_storage(schema, Paths(tmp_path / "home")) as storage:
             yield storage
 
     @pytest.fixture
-    def stored_bytes(self, settings: DatabaseSettings) -> Callable[[], int]:
+    def stored_bytes(self, schema: DatabaseSettings) -> Callable[[], int]:
         def size() -> int:
-            with psycopg.connect(settings.postgres_url) as connection:
-                row = connection.execute(_SIZE, (settings.postgres_schema,)).fetchone()
+            with psycopg.connect(schema.postgres_url) as connection:
+                row = connection.execute(_SIZE, (schema.postgres_schema,)).fetchone()
             assert row is not None
             return int(row[0])
 

@@ -4,12 +4,11 @@ import hashlib
 import logging
 import re
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import psycopg
-from psycopg import errors, sql
+from psycopg import errors
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.types.numeric import Int8BinaryDumper
 
@@ -41,7 +40,7 @@ _EXAMPLE = "postgresql://user:password@host:5432/database"
 class Target:
     """Which database of which server, and how it is spoken to."""
 
-    conninfo: str
+    conninfo: str = field(repr=False)
     name: str
     """For people: without the password."""
     schema: str
@@ -70,7 +69,7 @@ def target_of(settings: DatabaseSettings) -> Target:
     where: dict[str, str | int] = {key: value for key, value in _DEFAULTS.items() if key not in parts}
     if settings.postgres_schema:
         # With the connection, not after it: whoever opens one with these words is in the same schema.
-        where["options"] = f"{parts.pop('options', '')} -c search_path={settings.postgres_schema}".strip()
+        where["options"] = f'{parts.pop("options", "")} -c search_path="{settings.postgres_schema}"'.strip()
     host, port = parts.get("host", "localhost"), parts.get("port", "5432")
     return Target(
         conninfo=make_conninfo("", **parts, **where),
@@ -112,11 +111,6 @@ def first_connection(target: Target) -> Connection:
             raise ConfigError(_why(error, target)) from None
 
 
-def is_lost(connection: Connection) -> bool:
-    """Tell whether the connection is of no more use."""
-    return connection.closed or connection.broken
-
-
 def may_pass(error: BaseException) -> bool:
     """Tell whether the same work may go well when it is done again at once."""
     return isinstance(error, errors.DeadlockDetected | errors.SerializationFailure)
@@ -145,11 +139,6 @@ def explain(error: Exception, target: Target) -> Exception:
         case psycopg.Error():
             return StorageError(f"the database {target.name} failed: {_first_line(error)}")
     return error
-
-
-def literal_list(values: Sequence[str]) -> sql.Composable:
-    """Return a list of texts for a statement that goes without values."""
-    return sql.Literal(list(values))
 
 
 def _parts(url: str) -> dict[str, Any]:

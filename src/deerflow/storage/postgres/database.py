@@ -7,8 +7,8 @@ from typing import Any
 
 from deerflow.storage.database import Rows
 from deerflow.storage.postgres import dispatch
-from deerflow.storage.postgres.connect import Connection
 from deerflow.storage.postgres.dialect import POSTGRES, translated
+from deerflow.storage.postgres.line import Line
 from deerflow.storage.signals import QUEUE
 
 logger = logging.getLogger(__name__)
@@ -23,8 +23,8 @@ class PostgresDatabase:
 
     dialect = POSTGRES
 
-    def __init__(self, connection: Connection, *, may_block: bool = True, echo: bool = False) -> None:
-        self._connection = connection
+    def __init__(self, line: Line, *, may_block: bool = True, echo: bool = False) -> None:
+        self._line = line
         self._echo = echo
         self.may_block = may_block
         """This transaction has nothing that others wait for, so it may wait for them."""
@@ -38,7 +38,7 @@ class PostgresDatabase:
             logger.info("sql %s", " ".join(sql.split()))
         if not self.has_written and not sql.startswith("SELECT"):
             self.has_written = True
-        return self._connection.execute(translated(sql), values, binary=True)
+        return self._line.execute(translated(sql), values, binary=True)
 
     def hold(self, thread_id: str, /) -> None:
         """Lock a thread until the transaction is over; a transaction with other work does not wait."""

@@ -13,17 +13,10 @@ from typing_extensions import override
 from deerflow.config import DatabaseSettings
 from deerflow.errors import StorageError
 from deerflow.storage.database import Database, Engine, Rows
-from deerflow.storage.postgres.connect import (
-    Connection,
-    Target,
-    connect,
-    explain,
-    first_connection,
-    is_lost,
-    target_of,
-)
+from deerflow.storage.postgres.connect import Target, explain, first_connection, target_of
 from deerflow.storage.postgres.database import PostgresDatabase
 from deerflow.storage.postgres.dialect import POSTGRES
+from deerflow.storage.postgres.line import Line, Watchdog
 from deerflow.storage.postgres.listener import Listener
 from deerflow.storage.postgres.migrate import migrate
 from deerflow.storage.postgres.writer import Writer, pauses
@@ -50,10 +43,12 @@ class PostgresEngine(Engine):
             raise
         self._is_closed = False
         self._local = threading.local()
-        self._opened: list[_Reader] = []
         self._needs_snapshot: set[object] = set()
         self._pool = ThreadPoolExecutor(max(settings.pool_size - 1, 1), thread_name_prefix="deerflow-reader")
-        self._writer = Writer(self.target, connection, recycle_seconds=self._recycle_seconds)
+        self._watchdog = Watchdog(self.target)
+        line = Line(self.target, connection, recycle_seconds=self._recycle_seconds)
+        self._watchdog.watch(line)
+        self._writer = Writer(self.target, line)
         self._listener = Listener(self.target, self.signals)
 
     @classmethod
@@ -91,12 +86,13 @@ class PostgresEngine(Engine):
         await asyncio.to_thread(self._close)
 
     def _close(self) -> None:
+        if self._is_closed:
+            return
         self._is_closed = True
         self._writer.close()
         self._listener.close()
         self._pool.shutdown(wait=True)
-        for reader in self._opened:
-            reader.close()
+        self._watchdog.close()
 
     def _far(self, work: Callable[[Database], T]) -> "Future[T]":
         if self._is_closed:
@@ -106,10 +102,9 @@ class PostgresEngine(Engine):
     def _read_here(self, work: Callable[[Database], T]) -> T:
         reader: _Reader | None = getattr(self._local, "reader", None)
         if reader is None:
-            reader = self._local.reader = _Reader(
-                self.target, self._needs_snapshot, recycle_seconds=self._recycle_seconds
-            )
-            self._opened.append(reader)
+            line = Line(self.target, recycle_seconds=self._recycle_seconds)
+            self._watchdog.watch(line)
+            reader = self._local.reader = _Reader(self.target, line, self._needs_snapshot)
         return reader.run(work)
 
 
@@ -131,64 +126,48 @@ class _OneStatement(PostgresDatabase):
 
 
 class _Reader:
-    """The connection of one reader thread."""
+    """Reads on one line, in one thread."""
 
-    def __init__(self, target: Target, needs_snapshot: set[object], *, recycle_seconds: float) -> None:
-        """Make a reader that connects when it is needed.
+    def __init__(self, target: Target, line: Line, needs_snapshot: set[object]) -> None:
+        """Make a reader.
 
         Args:
             needs_snapshot: The kinds of reads that are known to have more than one statement.
         """
         self._target = target
+        self._line = line
         self._needs_snapshot = needs_snapshot
-        self._recycle_seconds = recycle_seconds
-        self._connection: Connection | None = None
-        self._opened_at = 0.0
 
     def run(self, work: Callable[[Database], T]) -> T:
         """Do a read, again and again while the database is away and there is time."""
         deadline = time.monotonic() + self._target.patience_seconds
         for pause in pauses():
             try:
-                return self._read(self._usable(), work)
+                self._line.open()
+                return self._read(work)
             except (UnicodeEncodeError, OverflowError) as error:
                 raise explain(error, self._target) from error
             except psycopg.Error as error:
-                is_away = self._connection is None or is_lost(self._connection)
-                if not is_away or time.monotonic() > deadline:
+                if not self._line.is_lost or time.monotonic() > deadline:
                     raise explain(error, self._target) from error
             time.sleep(pause)
         raise AssertionError("pauses never end")
 
-    def close(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-
-    def _usable(self) -> Connection:
-        is_old = time.monotonic() - self._opened_at > self._recycle_seconds
-        if self._connection is not None and is_old:
-            self._connection.close()
-        if self._connection is None or is_lost(self._connection):
-            self._connection = None
-            self._connection = connect(self._target)
-            self._opened_at = time.monotonic()
-        return self._connection
-
-    def _read(self, connection: Connection, work: Callable[[Database], T]) -> T:
-        """Do a read; one of a single statement needs no transaction, and three trips are spared."""
+    def _read(self, work: Callable[[Database], T]) -> T:
+        """Do a read; one of a single statement needs no transaction, and two trips are spared."""
         kind = getattr(work, "__code__", work)
         if kind not in self._needs_snapshot:
             try:
-                return work(_OneStatement(connection, echo=self._target.echo_sql))
+                return work(_OneStatement(self._line, echo=self._target.echo_sql))
             except _SecondStatementError:
                 self._needs_snapshot.add(kind)
-        return self._in_snapshot(connection, work)
+        return self._in_snapshot(work)
 
-    def _in_snapshot(self, connection: Connection, work: Callable[[Database], T]) -> T:
+    def _in_snapshot(self, work: Callable[[Database], T]) -> T:
         # One transaction, so that the statements of one read see one state.
-        connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", prepare=False)
+        self._line.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", prepare=False)
         try:
-            return work(PostgresDatabase(connection, echo=self._target.echo_sql))
+            return work(PostgresDatabase(self._line, echo=self._target.echo_sql))
         finally:
-            if not is_lost(connection):
-                connection.execute("ROLLBACK", prepare=False)
+            if not self._line.is_lost:
+                self._line.execute("ROLLBACK", prepare=False)

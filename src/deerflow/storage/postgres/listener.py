@@ -47,8 +47,9 @@ class Listener:
                     self._signals.is_connected = True
                     self._signals.tell_all()  # whatever was signalled while nobody listened
                     self._listen(connection)
-            except psycopg.Error as error:
-                logger.warning("database %s: signals are lost for now: %s", self._target.name, error)
+            except psycopg.Error:
+                if self._signals.is_connected:
+                    logger.warning("database %s: signals of others are lost for now", self._target.name)
             finally:
                 self._signals.is_connected = False
             self._closing.wait(next(tries))

@@ -42,15 +42,17 @@ def migrate(target: Target, connection: Connection, *, folder: Path = FOLDER) ->
 
 
 def _upgrade(target: Target, connection: Connection, folder: Path) -> None:
-    if target.schema:
-        connection.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(target.schema)))
-    revision, known = _revision(connection), known_revisions(folder)
-    if revision == known[-1]:
+    # Asked for first: making one that exists takes the right to make one.
+    known = connection.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", (target.schema,))
+    if target.schema and known.fetchone() is None:
+        connection.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(target.schema)))
+    revision, revisions = _revision(connection), known_revisions(folder)
+    if revision == revisions[-1]:
         return
-    if revision is not None and revision not in known:
+    if revision is not None and revision not in revisions:
         raise ConfigError(
             f"the database {target.name} was written by a newer DeerFlow (schema {revision}, this one knows "
-            f"{known[-1]}): update DeerFlow, or set database.postgres_schema to another schema"
+            f"{revisions[-1]}): update DeerFlow, or set database.postgres_schema to another schema"
         )
     # Heavy to load, and mostly there is nothing to do for it.
     alembic = importlib.import_module("deerflow.storage.migrations.run")

@@ -15,13 +15,16 @@ from psycopg import sql
 from typing_extensions import override
 
 from deerflow.errors import DeerFlowError, StorageError
-from deerflow.storage.postgres.connect import Connection, Target, connect, explain, is_lost, may_pass
+from deerflow.storage.postgres.connect import Target, explain, may_pass
 from deerflow.storage.postgres.database import ContendedError, PostgresDatabase
+from deerflow.storage.postgres.line import Line
 from deerflow.storage.units import Unit, UnitQueue, deliver
 
 logger = logging.getLogger(__name__)
 
 _NOTIFY_AND_COMMIT = "SELECT pg_notify({}, topic) FROM unnest({}::text[]) AS topic; COMMIT"
+_LEAST_SECONDS = 5.0
+"""How long a commit without an answer is looked up at least, however long the caller has waited."""
 _TRIES = 10
 """How often a unit is done again after it was in the way of another process."""
 
@@ -29,17 +32,10 @@ _TRIES = 10
 class Writer(UnitQueue):
     """Runs units one after another in one thread, many to a transaction."""
 
-    def __init__(self, target: Target, connection: Connection, *, recycle_seconds: float) -> None:
+    def __init__(self, target: Target, line: Line) -> None:
         self._target = target
-        self._connection = connection
-        self._opened_at = time.monotonic()
-        self._recycle_seconds = recycle_seconds
+        self._line = line
         super().__init__(target.name)
-
-    @override
-    def close(self) -> None:
-        super().close()
-        self._connection.close()
 
     @override
     def _write(self, units: list[Unit]) -> None:
@@ -67,14 +63,14 @@ class Writer(UnitQueue):
     def _try(self, group: Sequence[Unit]) -> int | None:
         """Do these units in one transaction; return which one spoilt it, None when it was committed."""
         number = self._begin()
-        db = PostgresDatabase(self._connection, echo=self._target.echo_sql)
+        db = PostgresDatabase(self._line, echo=self._target.echo_sql)
         for index, unit in enumerate(group):
             # What holds nothing yet may wait for others; else two could wait for each other.
             db.may_block, db.has_written = index == 0, False
             if not self._one(db, unit):
                 self._roll_back()
                 return index
-        self._commit(number, db.told)
+        self._commit(number, db.told, group[0].asked_at)
         return None
 
     def _one(self, db: PostgresDatabase, unit: Unit) -> bool:
@@ -84,7 +80,7 @@ class Writer(UnitQueue):
         except ContendedError:
             return False
         except psycopg.Error as error:
-            if is_lost(self._connection):
+            if self._line.is_lost:
                 raise _LostError from error
             if may_pass(error) and db.may_block:
                 self._roll_back()
@@ -99,11 +95,9 @@ class Writer(UnitQueue):
 
     def _begin(self) -> str:
         """Begin a transaction and return its number."""
-        if time.monotonic() - self._opened_at > self._recycle_seconds:
-            self._connection.close()
         try:
-            self._ensure_connection()
-            cursor = self._connection.execute("BEGIN; SELECT pg_current_xact_id()::text", prepare=False)
+            self._line.open()
+            cursor = self._line.execute("BEGIN; SELECT pg_current_xact_id()::text", prepare=False)
             cursor.nextset()
             row = cursor.fetchone()
         except psycopg.Error as error:
@@ -111,30 +105,30 @@ class Writer(UnitQueue):
         assert row is not None
         return str(row[0])
 
-    def _commit(self, number: str, topics: Collection[str]) -> None:
+    def _commit(self, number: str, topics: Collection[str], asked_at: float) -> None:
         statement: sql.SQL | sql.Composed = sql.SQL("COMMIT")
         if topics:
             statement = sql.SQL(
                 "SELECT pg_notify({}, topic) FROM unnest({}::text[]) AS topic; COMMIT"
             ).format(sql.Literal(self._target.channel), sql.Literal(list(topics)))
         try:
-            self._connection.execute(statement, prepare=False)
+            self._line.execute(statement, prepare=False)
         except psycopg.Error as error:
-            if is_lost(self._connection):
-                self._find_out(number, error)
+            if self._line.is_lost:
+                self._find_out(number, asked_at, error)
                 return
             self._roll_back()
             raise explain(error, self._target) from error
 
-    def _find_out(self, number: str, error: psycopg.Error) -> None:
+    def _find_out(self, number: str, asked_at: float, error: psycopg.Error) -> None:
         """Return when the transaction was committed after all; `_LostError` when it was not."""
         logger.warning("database %s: no answer to a commit", self._target.name)
-        deadline = time.monotonic() + self._target.patience_seconds
+        deadline = max(asked_at + self._target.patience_seconds, time.monotonic() + _LEAST_SECONDS)
         for pause in pauses():
             try:
-                self._ensure_connection()
+                self._line.open()
                 sql_text = "SELECT pg_xact_status(%s::xid8)"
-                row = self._connection.execute(sql_text, (number,)).fetchone()
+                row = self._line.execute(sql_text, (number,)).fetchone()
             except psycopg.Error:
                 row = None
             if row == ("committed",):
@@ -155,7 +149,7 @@ class Writer(UnitQueue):
         logger.warning("database %s: the connection was lost", self._target.name)
         for pause in pauses():
             try:
-                self._ensure_connection()
+                self._line.open()
                 return units
             except psycopg.Error as failure:
                 cause = failure
@@ -177,14 +171,9 @@ class Writer(UnitQueue):
         deliver(late)
         return [unit for unit in units if unit.asked_at >= oldest]
 
-    def _ensure_connection(self) -> None:
-        if is_lost(self._connection):
-            self._connection = connect(self._target)
-            self._opened_at = time.monotonic()
-
     def _roll_back(self) -> None:
         try:
-            self._connection.execute("ROLLBACK", prepare=False)
+            self._line.execute("ROLLBACK", prepare=False)
         except psycopg.Error as error:
             raise _LostError from error
 

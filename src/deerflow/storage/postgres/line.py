@@ -1,0 +1,116 @@
+"""A connection that somebody watches: a statement that gets no answer for too long is given up.
+
+The server ends statements that take longer than `database.command_timeout`. One that says nothing at all
+(stopped, or behind a network that swallows everything) would keep its caller waiting for ever.
+"""
+
+import math
+import os
+import socket
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import psycopg
+from psycopg import sql
+
+from deerflow.storage.postgres.connect import Connection, Target, connect
+
+_GRACE_SECONDS = 2.0
+"""How much longer than the server we wait."""
+_LOOK_SECONDS = 1.0
+
+
+class Line:
+    """One connection, opened when it is needed and renewed when it is old or lost."""
+
+    def __init__(
+        self, target: Target, connection: Connection | None = None, *, recycle_seconds: float
+    ) -> None:
+        self._target = target
+        self._recycle_seconds = recycle_seconds
+        self._connection = connection
+        self._opened_at = time.monotonic()
+        self._socket = None if connection is None else _socket_of(connection)
+        self._busy_since: float | None = None
+
+    @property
+    def is_lost(self) -> bool:
+        """The connection is of no more use."""
+        return self._connection is None or self._connection.closed or self._connection.broken
+
+    def open(self) -> None:
+        """See to it that there is a connection; between transactions."""
+        is_old = time.monotonic() - self._opened_at > self._recycle_seconds
+        if self.is_lost or is_old:
+            self.close()
+            self._connection = connect(self._target)
+            self._socket = _socket_of(self._connection)
+            self._opened_at = time.monotonic()
+
+    def execute(
+        self,
+        statement: str | sql.SQL | sql.Composed,
+        values: Sequence[Any] | None = None,
+        *,
+        prepare: bool | None = None,
+        binary: bool = False,
+    ) -> "psycopg.Cursor[tuple[Any, ...]]":
+        """Run one statement."""
+        assert self._connection is not None
+        self._busy_since = time.monotonic()
+        try:
+            return self._connection.execute(statement, values, prepare=prepare, binary=binary)
+        finally:
+            self._busy_since = None
+
+    def close(self) -> None:
+        """Let go of the connection; it can be opened again."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+    def cut_if_hung(self, limit_seconds: float) -> None:
+        """End a statement that gets no answer; called in another thread."""
+        since, line = self._busy_since, self._socket
+        if since is not None and line is not None and time.monotonic() - since > limit_seconds:
+            try:
+                line.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                return  # it ended by itself
+
+
+class Watchdog:
+    """Looks after lines now and then, in a thread of its own."""
+
+    def __init__(self, target: Target) -> None:
+        self._limit_seconds = (target.command_timeout or math.inf) + _GRACE_SECONDS
+        self._lines: list[Line] = []
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="deerflow-watchdog", daemon=True)
+        self._thread.start()
+
+    def watch(self, line: Line) -> None:
+        """Look after one line more."""
+        self._lines.append(line)
+
+    def close(self) -> None:
+        """End the thread and close all lines."""
+        self._closing.set()
+        self._thread.join()
+        for line in self._lines:
+            line.close()
+
+    def _run(self) -> None:
+        while not self._closing.wait(_LOOK_SECONDS):
+            for line in tuple(self._lines):
+                line.cut_if_hung(self._limit_seconds)
+
+
+def _socket_of(connection: Connection) -> socket.socket:
+    # A copy of our own: the number of the original may be given to something else at any time.
+    return socket.socket(fileno=os.dup(connection.fileno()))
