@@ -21,6 +21,7 @@ from deerflow.runtime import Crew, RunManager, StreamBridge, ThreadStates, Worke
 from deerflow.runtime.answers import fit_answer
 from deerflow.runtime.asking import AskTender
 from deerflow.runtime.copying import copy_thread
+from deerflow.runtime.documents import DocumentConverter
 from deerflow.runtime.feedback import forget_feedback
 from deerflow.runtime.home_mark import home_problem
 from deerflow.runtime.housekeeping import Housekeeping
@@ -101,18 +102,13 @@ class DeerFlow:
         self.custom_agents = CustomAgents(paths)
         self.state = ThreadStates(StateReader(storage.checkpoints))
         self.spending = SideSpending(storage.store)
+        self.documents = DocumentConverter(settings=lambda: self.settings.uploads)
         self.task_wishes = TaskWishes(
             store=storage.store,
             cancel=executor.request_cancel,
             is_busy=lambda: self.runs.in_progress > 0,
         )
-        self.asks = AskTender(
-            threads=storage.threads,
-            runs=storage.runs,
-            states=self.state,
-            start=self.start_run,
-            settings=lambda: self.settings.guardrails,
-        )
+        self.asks = self._ask_tender()
         self.webhooks = Webhooks(
             store=storage.store,
             runs=storage.runs,
@@ -315,6 +311,15 @@ class DeerFlow:
         model_name = options.model_name or rooms.models.default_name
         return Crew(rooms.loaded.settings, agent, self._sandboxes, self._executor.finish, model_name)
 
+    def _ask_tender(self) -> AskTender:
+        return AskTender(
+            threads=self.storage.threads,
+            runs=self.storage.runs,
+            states=self.state,
+            start=self.start_run,
+            settings=lambda: self.settings.guardrails,
+        )
+
     async def _after_run(self, run: RunRecord) -> None:
         await self.housekeeping.tidy_after(run)
         if run.request.deletes_thread:
@@ -339,6 +344,7 @@ class DeerFlow:
 
     async def _close(self) -> None:
         await self.asks.aclose()
+        await self.documents.aclose()
         await self.housekeeping.aclose()
         await self.runs.aclose()
         for rooms in (*self._outdated, self._rooms):

@@ -31,6 +31,8 @@ class UploadedFile(TypedDict):
     path: str
     size: int
     message_id: str
+    markdown_path: NotRequired[str]
+    """Where its text is as Markdown, for documents that were converted."""
 
 
 class ViewedImage(TypedDict):

@@ -138,7 +138,7 @@ class AsyncDeerFlowClient:
         folders = self.deerflow.folders(self._user_id, thread_id)
         limits = self.deerflow.settings.uploads
         saved = [await save_upload(folders, Path(file).name, _blocks(Path(file)), limits) for file in files]
-        return [upload.to_dict() for upload in saved]
+        return [upload.to_dict() for upload in await self.deerflow.documents.convert(folders, saved)]
 
     async def uploads(self, thread_id: str) -> list[dict[str, Any]]:
         """List a thread's uploads."""

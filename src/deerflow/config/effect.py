@@ -50,8 +50,6 @@ WAITING = frozenset(
         "stream_bridge",
         "tool_progress",
         "tool_search",
-        "uploads.auto_convert_documents",
-        "uploads.pdf_converter",
     }
 )
 """What is read and checked but has no effect yet; the room that reads one takes its name out of here."""

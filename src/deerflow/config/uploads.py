@@ -16,4 +16,6 @@ class UploadSettings(Section):
     auto_convert_documents: bool = Field(
         False, description="Turn PDF and office files into Markdown beside them."
     )
-    pdf_converter: Literal["auto", "pymupdf4llm", "markitdown"] = Field("auto", description="With what.")
+    pdf_converter: Literal["auto", "pymupdf4llm", "markitdown"] = Field(
+        "auto", description="What reads PDFs: `auto` takes pymupdf4llm where it is installed, else pypdf."
+    )

@@ -1,6 +1,7 @@
 """The words of the house: thread, run, event."""
 
 from deerflow.domain.assistants import Assistant
+from deerflow.domain.documents import companion_of
 from deerflow.domain.events import END, StreamEvent, seq_of
 from deerflow.domain.ids import DEFAULT_USER, folder_name, is_thread_id, new_id
 from deerflow.domain.runs import (
@@ -35,6 +36,7 @@ __all__ = [
     "ThreadFolders",
     "ThreadStatus",
     "TokenUse",
+    "companion_of",
     "folder_name",
     "is_thread_id",
     "new_id",

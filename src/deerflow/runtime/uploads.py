@@ -7,14 +7,20 @@ import re
 import secrets
 import stat
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Any, BinaryIO
 from urllib.parse import quote
 
 from deerflow.config import UploadSettings
-from deerflow.domain import ThreadFolders
-from deerflow.errors import InvalidInputError, NotFoundError, PathRefusedError, TooLargeError
+from deerflow.domain import ThreadFolders, companion_of
+from deerflow.errors import (
+    ConflictError,
+    InvalidInputError,
+    NotFoundError,
+    PathRefusedError,
+    TooLargeError,
+)
 from deerflow.sandbox.beneath import O_DIRECTORY, make_folders, open_beneath
 
 VIRTUAL_UPLOADS = "/mnt/user-data/uploads"
@@ -32,11 +38,15 @@ class Upload:
     filename: str
     size: int
     modified: float
+    markdown: str | None = None
+    """The name of the file beside it that has its text as Markdown."""
+    markdown_note: str | None = None
+    """Why there is none, or not yet."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the upload as clients see it."""
         path = f"{VIRTUAL_UPLOADS}/{self.filename}"
-        return {
+        shown = {
             "filename": self.filename,
             "size": self.size,
             "path": path,
@@ -44,6 +54,18 @@ class Upload:
             "artifact_url": artifact_url(self.thread_id, path),
             "extension": PurePosixPath(self.filename).suffix,
             "modified": self.modified,
+        }
+        if self.markdown_note:
+            shown["markdown_note"] = self.markdown_note
+        if self.markdown is None:
+            return shown
+        beside = f"{VIRTUAL_UPLOADS}/{self.markdown}"
+        return {
+            **shown,
+            "markdown_file": self.markdown,
+            "markdown_path": beside,
+            "markdown_virtual_path": beside,
+            "markdown_artifact_url": artifact_url(self.thread_id, beside),
         }
 
 
@@ -71,18 +93,66 @@ async def save_upload(
 def list_uploads(folders: ThreadFolders) -> list[Upload]:
     """Return the thread's uploads by name."""
     with _uploads(folders) as root, os.scandir(root) as entries:
-        found = [_listed(entry, folders.thread_id) for entry in entries]
-    return sorted(filter(None, found), key=lambda upload: upload.filename)
+        found = filter(None, [_listed(entry, folders.thread_id) for entry in entries])
+        by_name = {upload.filename: upload for upload in found}
+    companions = {name: beside for name in by_name if (beside := companion_of(name)) in by_name}
+    return [
+        replace(by_name[name], markdown=companions.get(name))
+        for name in sorted(by_name)
+        if name not in companions.values()
+    ]
 
 
 def delete_upload(folders: ThreadFolders, filename: str) -> None:
-    """Delete one upload."""
+    """Delete one upload, and the Markdown beside it."""
     name = checked_name(filename)
     with _uploads(folders) as root:
         try:
             os.unlink(name, dir_fd=root)
         except (FileNotFoundError, IsADirectoryError) as error:
             raise NotFoundError("upload", name) from error
+        if (companion := companion_of(name)) is not None:
+            with contextlib.suppress(FileNotFoundError, IsADirectoryError):
+                os.unlink(companion, dir_fd=root)
+
+
+@contextlib.contextmanager
+def open_upload(folders: ThreadFolders, filename: str) -> Iterator[BinaryIO]:
+    """Open one upload for reading, never through a link."""
+    name = checked_name(filename)
+    with _uploads(folders) as root:
+        try:
+            fd = open_beneath(root, [name], os.O_RDONLY | os.O_NOFOLLOW)
+        except OSError as error:
+            raise NotFoundError("upload", name) from error
+    with os.fdopen(fd, "rb") as file:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise NotFoundError("upload", name)
+        yield file
+
+
+def add_companion(folders: ThreadFolders, filename: str, markdown: bytes) -> None:
+    """Put Markdown beside a document; a file that has its name already is left alone."""
+    name = companion_of(checked_name(filename))
+    if name is None or len(name.encode()) > _NAME_BYTES:
+        raise InvalidInputError("its name is too long for a file beside it")
+    with _uploads(folders) as root:
+        staging = f"{_STAGING}{secrets.token_hex(8)}"
+        try:
+            fd = open_beneath(root, [staging], os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+            with os.fdopen(fd, "wb") as file:
+                file.write(markdown)
+            os.stat(
+                filename, dir_fd=root, follow_symlinks=False
+            )  # deleted meanwhile: nothing to stand beside
+            os.link(staging, name, src_dir_fd=root, dst_dir_fd=root)
+        except FileExistsError as error:
+            raise ConflictError(f"there is a file '{name}' already") from error
+        except FileNotFoundError as error:
+            raise NotFoundError("upload", filename) from error
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(staging, dir_fd=root)
 
 
 def checked_name(filename: str) -> str:

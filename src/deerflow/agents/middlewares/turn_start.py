@@ -20,7 +20,7 @@ from deerflow.agents.middlewares.title import title_from_question
 from deerflow.agents.state import ThreadData, ThreadState, UploadedFile
 from deerflow.config import TitleSettings
 from deerflow.context import RunContext
-from deerflow.domain import ThreadFolders
+from deerflow.domain import ThreadFolders, companion_of
 
 USER_DATA = "/mnt/user-data"
 UPLOADS = f"{USER_DATA}/uploads"
@@ -70,13 +70,28 @@ def new_uploads(
     question: HumanMessage, sizes: Mapping[str, int], known: Iterable[UploadedFile]
 ) -> list[UploadedFile]:
     """Return the files that came with `question`: those it names, and those nobody has mentioned yet."""
-    mentioned = {file["path"] for file in known if file["message_id"] != question.id}
+    mentioned: set[str] = set()
+    for file in known:
+        if file["message_id"] != question.id:
+            mentioned |= {file["path"], file.get("markdown_path", "")}
     named = _named_files(question)
+    companions = {name: beside for name in sizes if (beside := companion_of(name)) in sizes}
     return [
-        UploadedFile(filename=name, path=f"{UPLOADS}/{name}", size=size, message_id=question.id or "")
+        _upload(name, size, companions.get(name), question)
         for name, size in sorted(sizes.items())
-        if name in named or f"{UPLOADS}/{name}" not in mentioned
+        if name not in companions.values()
+        and (
+            name in named
+            or not {f"{UPLOADS}/{each}" for each in (name, companions.get(name)) if each} <= mentioned
+        )
     ]
+
+
+def _upload(name: str, size: int, companion: str | None, question: HumanMessage) -> UploadedFile:
+    file = UploadedFile(filename=name, path=f"{UPLOADS}/{name}", size=size, message_id=question.id or "")
+    if companion is not None:
+        file["markdown_path"] = f"{UPLOADS}/{companion}"
+    return file
 
 
 def _named_files(question: HumanMessage) -> set[str]:

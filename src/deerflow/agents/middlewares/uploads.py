@@ -47,8 +47,12 @@ def with_uploads(messages: Sequence[AnyMessage], files: Iterable[UploadedFile]) 
 
 def uploads_block(files: Iterable[UploadedFile]) -> str:
     """Return the list as the model reads it."""
-    lines = [f"- {file['path']} ({readable_size(file['size'])})" for file in files]
-    return "\n".join(["<uploaded_files>", *lines, "</uploaded_files>"])
+    return "\n".join(["<uploaded_files>", *map(_line, files), "</uploaded_files>"])
+
+
+def _line(file: UploadedFile) -> str:
+    named = f"- {file['path']} ({readable_size(file['size'])})"
+    return f"{named}, its text as Markdown: {file['markdown_path']}" if "markdown_path" in file else named
 
 
 def readable_size(size: int) -> str:

@@ -54,6 +54,7 @@ async def upload(thread_id: ThreadPath, request: Request, user: CurrentUser, hou
         await house.storage.threads.create(thread_id, user, {})
         folders = house.paths.thread(user, thread_id)
         saved = [await save_upload(folders, file.filename or "", _chunks(file), limits) for file in files]
+    saved = await house.documents.convert(folders, saved)
     return json_response(
         {
             "success": True,

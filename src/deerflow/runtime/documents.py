@@ -1,0 +1,154 @@
+"""Puts Markdown beside uploaded documents, in the background of the upload.
+
+The reading itself is another program's business (`to_markdown.py`), which this one starts, bounds and ends.
+The upload waits a moment for it, since most documents take less; what takes longer goes on afterwards.
+Whatever happens, the original stays as it is.
+"""
+
+import asyncio
+import logging
+import os
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
+from typing import BinaryIO
+
+from deerflow.config import UploadSettings
+from deerflow.domain import ThreadFolders, companion_of
+from deerflow.errors import ConflictError, DeerFlowError
+from deerflow.runtime.uploads import Upload, add_companion, open_upload
+
+logger = logging.getLogger(__name__)
+
+PROGRAM = Path(__file__).with_name("to_markdown.py")
+AT_ONCE = 2
+WAIT_SECONDS = 20.0
+MOST_SECONDS = 120.0
+MOST_CHARS = 4_000_000
+_MOST_BYTES = 4 * MOST_CHARS + 1000
+_REASON_BYTES = 500
+
+
+class DocumentConverter:
+    """Converts the documents of all threads, a few at once."""
+
+    def __init__(
+        self,
+        *,
+        settings: Callable[[], UploadSettings],
+        wait_seconds: float = WAIT_SECONDS,
+        most_seconds: float = MOST_SECONDS,
+    ) -> None:
+        """Make the converter of one process.
+
+        Args:
+            wait_seconds: How long an upload waits for its documents.
+            most_seconds: How long one document may take.
+        """
+        self._settings = settings
+        self._wait_seconds = wait_seconds
+        self._most_seconds = most_seconds
+        self._places = asyncio.Semaphore(AT_ONCE)
+        self._working: set[asyncio.Task[str | None]] = set()
+
+    async def convert(self, folders: ThreadFolders, uploads: Sequence[Upload]) -> list[Upload]:
+        """Return the uploads with what is known of their Markdown after a moment."""
+        if not self._settings().auto_convert_documents:
+            return list(uploads)
+        tasks = {
+            upload.filename: asyncio.create_task(self._convert(folders, upload.filename))
+            for upload in uploads
+            if companion_of(upload.filename) is not None
+        }
+        for task in tasks.values():
+            self._working.add(task)
+            task.add_done_callback(self._working.discard)
+        if tasks:
+            await asyncio.wait(tasks.values(), timeout=self._wait_seconds)
+        return [_described(upload, tasks.get(upload.filename)) for upload in uploads]
+
+    async def aclose(self) -> None:
+        """Give up what is not done."""
+        working = list(self._working)
+        for task in working:
+            task.cancel()
+        await asyncio.gather(*working, return_exceptions=True)
+
+    async def _convert(self, folders: ThreadFolders, filename: str) -> str | None:
+        """Convert one document; return why that did not work."""
+        try:
+            async with self._places:
+                markdown = await self._read(folders, filename)
+            await asyncio.to_thread(add_companion, folders, filename, markdown)
+        except DeerFlowError as error:
+            logger.info("thread %s: an upload was not converted: %s", folders.thread_id, error)
+            return str(error)
+        return None
+
+    async def _read(self, folders: ThreadFolders, filename: str) -> bytes:
+        kind = PurePosixPath(filename).suffix.lower()
+        with open_upload(folders, filename) as document:
+            process = await _start(document, kind, self._settings().pdf_converter)
+        try:
+            async with asyncio.timeout(self._most_seconds):
+                return await _answer(process)
+        except TimeoutError as error:
+            raise ConflictError(f"reading it took longer than {self._most_seconds:g} seconds") from error
+        finally:
+            if process.returncode is None:
+                with suppress(ProcessLookupError):
+                    process.kill()
+                await process.wait()
+
+
+async def _start(document: BinaryIO, kind: str, pdf_converter: str) -> asyncio.subprocess.Process:
+    """Start the program with the document as its input and nothing of our environment."""
+    return await asyncio.create_subprocess_exec(
+        *(sys.executable, "-I", "-W", "ignore", str(PROGRAM), kind, pdf_converter, str(MOST_CHARS)),
+        stdin=document,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env={"PATH": os.defpath, "LANG": "C.UTF-8"},
+        cwd="/",
+        start_new_session=True,
+    )
+
+
+async def _answer(process: asyncio.subprocess.Process) -> bytes:
+    """Return what the program wrote, reading no more than it may write."""
+    assert process.stdout is not None
+    assert process.stderr is not None
+    reason, written = await asyncio.gather(
+        process.stderr.read(_REASON_BYTES), _read_within(process.stdout, _MOST_BYTES)
+    )
+    if written is None:
+        raise ConflictError("its text is longer than a document's may be")
+    code = await process.wait()
+    if code != 0:
+        said = reason.decode(errors="replace").strip()
+        raise ConflictError(said if code > 0 and said else "reading it took more time or memory than it may")
+    return written
+
+
+async def _read_within(stream: asyncio.StreamReader, most: int) -> bytes | None:
+    pieces: list[bytes] = []
+    size = 0
+    while piece := await stream.read(1 << 16):
+        size += len(piece)
+        if size > most:
+            return None
+        pieces.append(piece)
+    return b"".join(pieces)
+
+
+def _described(upload: Upload, task: asyncio.Task[str | None] | None) -> Upload:
+    if task is None or task.cancelled():
+        return upload
+    if not task.done():
+        return replace(upload, markdown_note="It is still being converted to Markdown.")
+    reason = task.result()
+    if reason is not None:
+        return replace(upload, markdown_note=f"It was not converted to Markdown: {reason}.")
+    return replace(upload, markdown=companion_of(upload.filename))
