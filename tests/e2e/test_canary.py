@@ -9,6 +9,7 @@ import json
 import re
 import socket
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -156,10 +157,15 @@ def obedient() -> Iterator[ScriptedModel]:
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory, obedient: ScriptedModel) -> Iterator[Ground]:
-    home = tmp_path_factory.mktemp("home")
-    outside = tmp_path_factory.mktemp("outside")
-    for folder in (home, outside, *home.parents[:2]):
+def site(obedient: ScriptedModel) -> Iterator[Ground]:
+    with tempfile.TemporaryDirectory(prefix="canary-") as base:
+        yield from _served(Path(base), obedient)
+
+
+def _served(base: Path, obedient: ScriptedModel) -> Iterator[Ground]:
+    home, outside = base / "home", base / "outside"
+    for folder in (base, home, outside):
+        folder.mkdir(exist_ok=True)
         folder.chmod(0o755)  # open to everybody, so that only the sandbox stands between
     (outside / "secret.txt").write_text(FILE_LINE)
     (outside / "secret.txt").chmod(0o644)
@@ -269,6 +275,7 @@ def test_orders_from_files_commands_agents_and_sub_agents_reach_nothing(ground: 
         if ground.upload("notes.txt", FORGED + "\n".join(every), thread=f"t{number}") is None
     ]
 
+    assert (ground.neighbour.parents[3] / "default").is_dir(), "threads live where the secrets are looked for"
     assert counts == [1 + len(every), 1 + len(every), 6, 7], "every order was carried out"
     assert any("ORDER bash" in each.last_message for each in ground.model.requests)
     assert_unharmed(ground)
