@@ -15,6 +15,7 @@ _CALM_SECONDS = (0.5, 1.0, 2.0, 5.0)
 """How long to wait when a signal would tell."""
 MOST_BYTES_PER_READ = 256 * 1024
 """How much of a log is put together for a reader at once."""
+_MOST_ENTRIES = 1000
 _SMALL_BYTES = 4096
 _MOST_SMALL = 256
 
@@ -45,28 +46,31 @@ class StoredLog:
             small: dict[int, bytes] = {}
             looks, silent = 0, 0.0
             while True:
-                entries = await self._events.read(run_id, after_seq=seq)
+                entries = await self._events.read(run_id, after_seq=seq, limit=_MOST_ENTRIES)
                 if entries:
                     fragments = await self._fragments(thread_id, entries, small)
                     for batch in _batches(entries, fragments):
                         yield batch
                     seq, looks, silent = entries[-1].seq, 0, 0.0
-                elif is_live(run_id, seq):
+                    if len(entries) == _MOST_ENTRIES:
+                        continue
+                if is_live(run_id, seq):
                     return
-                elif (run := await self._ended(run_id)) is not None:
+                # Where there was something, a signal tells of more: only silence is worth another question.
+                if not entries and (run := await self._ended(run_id)) is not None:
                     last = await self._events.last_seq(run_id)
-                    if seq > last >= 0:
-                        seq = -1  # a number that the run never reached: its reader gets everything
-                    elif seq == last or last < 0:  # else the end was stored since the look above
+                    if seq == last or last < 0:
                         yield None if last >= 0 else made_up_end(run)
                         return
-                else:
-                    began = time.monotonic()
-                    await watch.wait(min(self._pause(looks), heartbeat_seconds))
-                    looks, silent = looks + 1, silent + time.monotonic() - began
-                    if silent >= heartbeat_seconds:
-                        silent = 0.0
-                        yield []
+                    if seq > last:
+                        seq = -1  # a number that the run never reached: its reader gets everything
+                    continue  # else the end was stored since the look above
+                began = time.monotonic()
+                await watch.wait(min(self._pause(looks), heartbeat_seconds))
+                looks, silent = looks + 1, silent + time.monotonic() - began
+                if silent >= heartbeat_seconds:
+                    silent = 0.0
+                    yield []
 
     async def _ended(self, run_id: str) -> RunRecord | None:
         run = await self._runs.get(run_id)
