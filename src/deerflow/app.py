@@ -109,12 +109,7 @@ class DeerFlow:
             is_busy=lambda: self.runs.in_progress > 0,
         )
         self.asks = self._ask_tender()
-        self.webhooks = Webhooks(
-            store=storage.store,
-            runs=storage.runs,
-            states=self.state,
-            allow_cidrs=lambda: self.settings.runs.webhook_allow_cidrs,
-        )
+        self.webhooks = Webhooks(storage, self.state, lambda: self.settings.runs.webhook_allow_cidrs)
 
     @classmethod
     @asynccontextmanager

@@ -15,7 +15,6 @@ from urllib.parse import urlsplit
 
 import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
-from langgraph.store.base import BaseStore
 from typing_extensions import override
 
 from deerflow.domain import RunRecord, new_id
@@ -25,7 +24,7 @@ from deerflow.runtime.shapes import run_out, stamp
 from deerflow.runtime.states import ThreadStates
 from deerflow.runtime.translate import visible_values
 from deerflow.sandbox.network import NetworkPolicy, RefusedError, look_up, parse_network
-from deerflow.storage.base import RunStore
+from deerflow.storage import Storage
 
 logger = logging.getLogger(__name__)
 
@@ -57,16 +56,11 @@ class Webhooks:
     """The addresses that wait for a run's end."""
 
     def __init__(
-        self,
-        *,
-        store: BaseStore,
-        runs: RunStore,
-        states: ThreadStates,
-        allow_cidrs: Callable[[], Sequence[str]],
+        self, storage: Storage, states: ThreadStates, allow_cidrs: Callable[[], Sequence[str]]
     ) -> None:
         """Args: `allow_cidrs` returns the private networks that may be called."""
-        self._store = store
-        self._runs = runs
+        self._store = storage.store
+        self._runs = storage.runs
         self._states = states
         self._allow_cidrs = allow_cidrs
         self._me = new_id()
