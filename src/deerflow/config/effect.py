@@ -36,7 +36,6 @@ WAITING = frozenset(
         "database.postgres_schema",
         "database.postgres_url",
         "dedupe_storage",
-        "llm_call.max_concurrent_calls",
         "loop_detection.max_tracked_threads",
         "mcp_tasks",
         "memory",

@@ -57,7 +57,9 @@ class ModelSettings(OpenSection):
 class LlmCallSettings(Section):
     """How calls to models are limited and repeated."""
 
-    max_concurrent_calls: int = Field(0, ge=0, description="Calls at once in this process; 0: any number.")
+    max_concurrent_calls: int = Field(
+        0, ge=0, description="Calls of agents at once in this process; 0: any number."
+    )
     retry_max_attempts: int = Field(3, ge=1, description="How often one call is tried in all.")
     retry_base_delay_ms: int = Field(1000, ge=0, description="Milliseconds before the first repeat.")
     retry_cap_delay_ms: int = Field(8000, ge=0, description="The longest wait between two tries.")

@@ -12,6 +12,7 @@ from langgraph.store.base import BaseStore
 
 from deerflow.agents import Agent, AgentCache, Middleware, build_agent
 from deerflow.agents.middlewares import Audience
+from deerflow.agents.middlewares.call_limit import CallGate
 from deerflow.agents.middlewares.model_settings import ModelSettingsMiddleware
 from deerflow.config import Settings
 from deerflow.domain import LEAD_AGENT, RunOptions
@@ -94,6 +95,12 @@ class LeadRooms:
         return [make_update_tool(self.custom_agents, choices)] if custom is not None else []
 
     @cached_property
+    def calls(self) -> CallGate | None:
+        """How many model calls these agents may make at once; None for any number."""
+        most = self.settings.llm_call.max_concurrent_calls
+        return CallGate(most) if most else None
+
+    @cached_property
     def subagents(self) -> SubagentRegistry:
         """The sub-agents that these agents may start."""
         return SubagentRegistry(self.settings.subagents, MarkdownSubagents(self.agent_folders))
@@ -156,6 +163,7 @@ class _Outfit:
             model=rooms.models.create,
             subagent_limit=subagent_limit(options, rooms.settings) if may_delegate else 0,
             notes=InboxMiddleware(rooms.executor),
+            calls=rooms.calls,
         )
 
 
@@ -218,6 +226,7 @@ def make_lead_agent(
                 model=rooms.models.create,
                 subagent_limit=limit,
                 notes=BackgroundMiddleware(rooms.background) if limit else None,
+                calls=rooms.calls,
             ),
             *_own_calls(custom),
         ],

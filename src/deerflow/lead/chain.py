@@ -34,6 +34,7 @@ from deerflow.agents.middlewares import (
     ViewImageMiddleware,
     check_order,
 )
+from deerflow.agents.middlewares.call_limit import CallGate, CallLimitMiddleware
 from deerflow.agents.middlewares.effects import EffectsMiddleware
 from deerflow.agents.middlewares.finish import Detector
 from deerflow.agents.middlewares.guardrail import GuardrailMiddleware
@@ -52,6 +53,7 @@ def build_chain(
     model: ModelByName,
     subagent_limit: int = 0,
     notes: HouseMiddleware | None = None,
+    calls: CallGate | None = None,
 ) -> list[HouseMiddleware]:
     """Return the middlewares of one kind of agent.
 
@@ -59,6 +61,7 @@ def build_chain(
         model: Returns a chat model for the middlewares that need one of their own.
         subagent_limit: How many tasks one answer may start; 0 when sub-agents are off.
         notes: How this agent hears from its tasks, or from those who gave it one.
+        calls: How many model calls may run at once; None for any number.
     """
     chain: list[HouseMiddleware] = [
         TurnStartMiddleware(title=settings.title),  # lead: folders, uploads and title before all else
@@ -89,6 +92,7 @@ def build_chain(
         *_teams(settings, subagent_limit),  # lead: a run for a team needs no model to call it
         # both: repeats the call itself and nothing around it
         ModelErrorMiddleware(settings=settings.llm_call, breaker=settings.circuit_breaker),
+        *_call_limit(calls),  # both: around each attempt, so that waiting for the next one takes no place
         ModelWatchMiddleware(),  # both: inside what repeats a call, so that each attempt counts
         EffectsMiddleware(),  # both: innermost around tools, only a call that really runs is noted
         ReadyToolsMiddleware(),  # both, innermost: nobody looks at a tool after this
@@ -96,6 +100,10 @@ def build_chain(
     chain = [middleware for middleware in chain if audience in middleware.audience]
     check_order(chain)
     return chain
+
+
+def _call_limit(calls: CallGate | None) -> list[HouseMiddleware]:
+    return [CallLimitMiddleware(calls)] if calls is not None else []
 
 
 def _title_by_model(settings: Settings, model: ModelByName) -> list[HouseMiddleware]:
