@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from support.gateway import Gateway, running_gateway, write_config
-from support.model_server import ScriptedModel, call, raw_call, text
+from support.model_server import ScriptedModel, call, calls, raw_call, text
 from support.scene import WORKSPACE, Scene
 
 EXPLODE = {"name": "explode", "group": "test", "use": "support.faulty_tools:explode"}
@@ -130,14 +130,17 @@ async def test_only_what_this_run_can_use_is_offered(scene: Scene) -> None:
     assert "allow_host_bash" in scene.shown("tool")[-1]
 
 
-async def test_arguments_that_are_no_json_are_sent_back_and_nothing_runs(scene: Scene) -> None:
-    odd = f'{{"path": "{WORKSPACE}/half.txt", content: broken}}'
-    scene.model.will_say(raw_call("write_file", odd), text("Sorry."))
+@pytest.mark.parametrize("content", [': "broken o', ": broken}", ': "x"}}', ""], ids=repr)
+async def test_arguments_that_are_no_json_are_sent_back_and_nothing_runs(scene: Scene, content: str) -> None:
+    odd = raw_call("write_file", f'{{"path": "{WORKSPACE}/half.txt", "content"{content}')
+    whole = call("write_file", description="w", path=f"{WORKSPACE}/whole.txt", content="all of it")
+    scene.model.will_say(calls(whole, odd), text("Sorry."))
 
     seen = await scene.ask()
 
-    assert "not valid JSON" in scene.shown("tool")[0]
-    assert seen.results[0]["status"] == "error"
+    assert ["not valid JSON" in shown for shown in scene.shown("tool")] == [False, True]
+    assert [result["status"] for result in seen.results] == ["success", "error"]
+    assert scene.put("x", "").with_name("whole.txt").read_text() == "all of it"
     assert not scene.put("x", "").with_name("half.txt").exists()
     assert seen.answer == "Sorry."
 

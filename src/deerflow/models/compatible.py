@@ -22,6 +22,7 @@ from deerflow.models.endpoint import Endpoint
 from deerflow.models.lean import LeanCompletions
 from deerflow.models.patience import PatientCompletions
 from deerflow.models.pool import SessionPool
+from deerflow.models.wire import BROKEN_CALLS
 
 DEFAULT_RETRIES = 2
 CONNECT_SECONDS = 10.0
@@ -171,6 +172,8 @@ def _keep_beside(message: BaseMessage | BaseMessageChunk, said: Mapping[str, Any
     reasoning = _reasoning_in(said)
     if reasoning:
         message.additional_kwargs["reasoning_content"] = reasoning
+    if said.get(BROKEN_CALLS):
+        message.additional_kwargs[BROKEN_CALLS] = said[BROKEN_CALLS]
     calls = said.get("tool_calls")
     if calls:
         extras = {

@@ -4,6 +4,7 @@ Text that arrived in the same socket read is joined into one chunk: nothing wait
 when reads grow, so do the chunks.
 """
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +13,11 @@ import orjson
 
 Json = dict[str, Any]
 TEXT_KEYS = frozenset({"content", "reasoning_content", "reasoning"})
+BROKEN_CALLS = "broken_calls"
+"""Where a chunk, and then a message, names the tool calls whose arguments are no JSON.
+
+LangChain mends arguments that broke off, and a tool would run with half of what it was to get.
+"""
 LONGEST_LINE_BYTES = 32 * 1024 * 1024
 
 
@@ -38,6 +44,8 @@ class ChunkDecoder:
         self._open: _Slot | None = None
         self._usage: Json | None = None
         self._call_ids: list[str] = []
+        self._arguments: dict[int, list[str]] = {}
+        """The pieces of each tool call's id and arguments; the id comes first."""
         self.is_done = False
         """`[DONE]` was read."""
         self.is_finished = False
@@ -56,11 +64,14 @@ class ChunkDecoder:
         return chunks
 
     def finish(self) -> list[Json]:
-        """Return what is left when the stream has ended: an unended line and the token counts."""
+        """Return what is left when the stream has ended: an unended line, broken calls, the token counts."""
         chunks: list[Json] = []
         if self._rest and not self.is_done:
             self._take_line(self._rest, chunks)
         self._rest = b""
+        broken = [pieces[0] for pieces in self._arguments.values() if not _is_json("".join(pieces[1:]))]
+        if broken:
+            chunks.append({"choices": [{"index": 0, "delta": {BROKEN_CALLS: broken}}]})
         if self._usage is not None:
             chunks.append(self._usage)
             self._usage = None
@@ -119,8 +130,13 @@ class ChunkDecoder:
             if call.get("id") and call["id"] not in self._call_ids:
                 self._call_ids.append(call["id"])
             call["index"] = max(0, len(self._call_ids) - 1)
-        if call.get("function") is None:
-            call["function"] = {}
+        function = call.get("function")
+        if function is None:
+            function = call["function"] = {}
+        pieces = self._arguments.setdefault(call["index"], [""])
+        pieces[0] = call.get("id") or pieces[0]
+        arguments = function.get("arguments")
+        pieces.append(arguments if isinstance(arguments, str) else "")
 
 
 def joined(chunks: list[Json]) -> list[Json]:
@@ -195,6 +211,14 @@ def _parsed(data: bytes) -> Json:
     if not isinstance(chunk, dict) or not _is_list_of_dicts(chunk.get("choices")):
         raise MalformedStreamError(f"the stream holds something that is no chunk: {_preview(data)}")
     return chunk
+
+
+def _is_json(arguments: str) -> bool:
+    try:
+        json.loads(arguments or "{}", strict=False)  # as LangChain reads whole ones: line breaks may be bare
+    except ValueError:
+        return False
+    return True
 
 
 def _is_list_of_dicts(choices: object) -> bool:

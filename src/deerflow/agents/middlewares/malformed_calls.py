@@ -15,6 +15,7 @@ from deerflow.agents.middlewares.base import HouseMiddleware
 from deerflow.agents.types import ModelAnswer, ModelCall, ModelHandler, ToolHandler, ToolResult
 from deerflow.agents.types import ToolCall as ToolRequest
 from deerflow.domain import new_id
+from deerflow.models.wire import BROKEN_CALLS
 
 MALFORMED = "malformed_arguments"
 MAX_SHOWN_CHARS = 300
@@ -30,9 +31,7 @@ class MalformedCallMiddleware(HouseMiddleware):
     @override
     async def awrap_model_call(self, request: ModelCall, handler: ModelHandler) -> ModelAnswer:
         response = await handler(request)
-        if any(isinstance(message, AIMessage) and message.invalid_tool_calls for message in response.result):
-            return with_malformed_calls(response)
-        return response
+        return with_malformed_calls(response) if any(map(has_malformed_calls, response.result)) else response
 
     @override
     async def awrap_tool_call(self, request: ToolRequest, handler: ToolHandler) -> ToolResult:
@@ -42,20 +41,32 @@ class MalformedCallMiddleware(HouseMiddleware):
         return ToolMessage(WHAT_TO_DO, tool_call_id=call["id"] or "", name=call["name"], status="error")
 
 
+def has_malformed_calls(message: BaseMessage) -> bool:
+    """Tell whether a message has calls whose arguments are no JSON."""
+    return isinstance(message, AIMessage) and bool(
+        message.invalid_tool_calls or BROKEN_CALLS in message.additional_kwargs
+    )
+
+
 def with_malformed_calls(response: ModelResponse[Any]) -> ModelResponse[Any]:
     """Return the answer with its malformed calls among the others, marked by their only argument."""
     return replace(response, result=[_taken_up(message) for message in response.result])
 
 
 def _taken_up(message: BaseMessage) -> BaseMessage:
-    if not isinstance(message, AIMessage) or not message.invalid_tool_calls:
+    if not isinstance(message, AIMessage) or not has_malformed_calls(message):
         return message
-    calls = [*message.tool_calls, *(_marked(call) for call in message.invalid_tool_calls)]
-    return message.model_copy(update={"tool_calls": calls, "invalid_tool_calls": []})
+    kept = dict(message.additional_kwargs)
+    broken = kept.pop(BROKEN_CALLS, ())
+    calls = [_marked(call) if call["id"] in broken else call for call in message.tool_calls]
+    calls += map(_marked, message.invalid_tool_calls)
+    return message.model_copy(
+        update={"tool_calls": calls, "invalid_tool_calls": [], "additional_kwargs": kept}
+    )
 
 
-def _marked(call: InvalidToolCall) -> ToolCall:
-    raw = (call["args"] or "")[:MAX_SHOWN_CHARS]
+def _marked(call: ToolCall | InvalidToolCall) -> ToolCall:
+    raw = str(call["args"] or "")[:MAX_SHOWN_CHARS]
     return ToolCall(
         name=call["name"] or "unknown", args={MALFORMED: raw}, id=call["id"] or new_id(), type="tool_call"
     )
