@@ -1,13 +1,16 @@
 """The one thread that writes to PostgreSQL, with group commit: what waits together is committed together.
 
-A unit that fails is taken out of its group, and the others are done again without it. A transaction
-whose commit was not answered is looked up by its number before anything is done again, so that
-nothing happens twice and nothing that was acknowledged is lost.
+A unit that fails is taken out of its group, and the others are done again without it. Every transaction
+leaves its number in a row of this process. When a commit gets no answer, that row tells whether it was
+done, so that nothing happens twice and nothing that was acknowledged is lost. (The database's own
+numbers do not tell: after a crash they may be given to others.)
 """
 
 import logging
 import time
+import uuid
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from itertools import chain, repeat
 
 import psycopg
@@ -22,7 +25,17 @@ from deerflow.storage.units import Unit, UnitQueue, deliver
 
 logger = logging.getLogger(__name__)
 
-_NOTIFY_AND_COMMIT = "SELECT pg_notify({}, topic) FROM unnest({}::text[]) AS topic; COMMIT"
+_JOIN = """
+WITH forgotten AS (DELETE FROM writers WHERE touched_at < now() - interval '7 days')
+INSERT INTO writers VALUES (%s, 0, now())
+"""
+_COMMIT = """
+INSERT INTO writers VALUES ({id}, {number}, now())
+ON CONFLICT (id) DO UPDATE SET commits = excluded.commits, touched_at = excluded.touched_at;
+SELECT pg_notify({channel}, topic) FROM unnest({topics}::text[]) AS topic;
+COMMIT
+"""
+_LOOK_UP = "SELECT commits FROM writers WHERE id = %s FOR UPDATE"
 _LEAST_SECONDS = 5.0
 """How long a commit without an answer is looked up at least, however long the caller has waited."""
 _TRIES = 10
@@ -33,9 +46,24 @@ class Writer(UnitQueue):
     """Runs units one after another in one thread, many to a transaction."""
 
     def __init__(self, target: Target, line: Line) -> None:
+        """Start the thread.
+
+        Args:
+            line: A connection that is open.
+        """
         self._target = target
         self._line = line
+        self._id = uuid.uuid4().hex
+        self._commits = 0
+        line.execute(_JOIN, (self._id,))
         super().__init__(target.name)
+
+    @override
+    def close(self) -> None:
+        super().close()
+        if not self._line.is_lost:
+            with suppress(psycopg.Error):  # the row is only forgotten later then
+                self._line.execute("DELETE FROM writers WHERE id = %s", (self._id,))
 
     @override
     def _write(self, units: list[Unit]) -> None:
@@ -62,7 +90,7 @@ class Writer(UnitQueue):
 
     def _try(self, group: Sequence[Unit]) -> int | None:
         """Do these units in one transaction; return which one spoilt it, None when it was committed."""
-        number = self._begin()
+        self._begin()
         db = PostgresDatabase(self._line, echo=self._target.echo_sql)
         for index, unit in enumerate(group):
             # What holds nothing yet may wait for others; else two could wait for each other.
@@ -70,7 +98,7 @@ class Writer(UnitQueue):
             if not self._one(db, unit):
                 self._roll_back()
                 return index
-        self._commit(number, db.told, group[0].asked_at)
+        self._commit(db.told, group[0].asked_at)
         return None
 
     def _one(self, db: PostgresDatabase, unit: Unit) -> bool:
@@ -93,47 +121,42 @@ class Writer(UnitQueue):
             return isinstance(error, DeerFlowError) and not db.has_written
         return True
 
-    def _begin(self) -> str:
-        """Begin a transaction and return its number."""
+    def _begin(self) -> None:
         try:
             self._line.open()
-            cursor = self._line.execute("BEGIN; SELECT pg_current_xact_id()::text", prepare=False)
-            cursor.nextset()
-            row = cursor.fetchone()
+            self._line.execute("BEGIN", prepare=False)
         except psycopg.Error as error:
             raise _LostError from error
-        assert row is not None
-        return str(row[0])
 
-    def _commit(self, number: str, topics: Collection[str], asked_at: float) -> None:
-        statement: sql.SQL | sql.Composed = sql.SQL("COMMIT")
-        if topics:
-            statement = sql.SQL(
-                "SELECT pg_notify({}, topic) FROM unnest({}::text[]) AS topic; COMMIT"
-            ).format(sql.Literal(self._target.channel), sql.Literal(list(topics)))
+    def _commit(self, topics: Collection[str], asked_at: float) -> None:
+        number = self._commits + 1
+        # Written as one text: number, signals and commit are one trip.
+        statement = sql.SQL(_COMMIT).format(
+            id=self._id, number=number, channel=self._target.channel, topics=list(topics)
+        )
         try:
             self._line.execute(statement, prepare=False)
         except psycopg.Error as error:
-            if self._line.is_lost:
-                self._find_out(number, asked_at, error)
-                return
-            self._roll_back()
-            raise explain(error, self._target) from error
+            if not self._line.is_lost:
+                self._roll_back()
+                raise explain(error, self._target) from error
+            self._find_out(number, asked_at, error)
+        self._commits = number
 
-    def _find_out(self, number: str, asked_at: float, error: psycopg.Error) -> None:
+    def _find_out(self, number: int, asked_at: float, error: psycopg.Error) -> None:
         """Return when the transaction was committed after all; `_LostError` when it was not."""
         logger.warning("database %s: no answer to a commit", self._target.name)
         deadline = max(asked_at + self._target.patience_seconds, time.monotonic() + _LEAST_SECONDS)
         for pause in pauses():
             try:
                 self._line.open()
-                sql_text = "SELECT pg_xact_status(%s::xid8)"
-                row = self._line.execute(sql_text, (number,)).fetchone()
+                # Locked: waits for the transaction, should it still be under way over there.
+                row = self._line.execute(_LOOK_UP, (self._id,)).fetchone()
             except psycopg.Error:
                 row = None
-            if row == ("committed",):
+            if row == (number,):
                 return
-            if row == ("aborted",):
+            if row is not None:
                 raise _LostError from error
             if time.monotonic() > deadline:
                 break

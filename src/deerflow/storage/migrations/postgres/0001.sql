@@ -137,3 +137,10 @@ CREATE TABLE assistant_versions (
     created_at BIGINT NOT NULL,
     PRIMARY KEY (assistant, version)
 );
+
+-- How many transactions each process that writes has committed.
+CREATE TABLE writers (
+    id TEXT COLLATE "C" PRIMARY KEY,
+    commits BIGINT NOT NULL,
+    touched_at TIMESTAMPTZ NOT NULL
+) WITH (fillfactor = 50);
