@@ -311,6 +311,7 @@ class DeerFlow:
             threads=self.storage.threads,
             runs=self.storage.runs,
             states=self.state,
+            checkpoints=self.storage.checkpoints,
             start=self.start_run,
             settings=lambda: self.settings.guardrails,
         )

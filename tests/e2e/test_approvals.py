@@ -1,5 +1,6 @@
 """A person decides about tool calls: over HTTP, after a restart, and for sub-agents."""
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -289,6 +290,10 @@ async def test_a_late_answer_is_a_rejection_and_says_so(tmp_path: Path, model: S
     model.will_say(bash("echo a"), text("Done."))
     limits = {"ask_timeout_seconds": 0.01}
     with running_gateway(tmp_path, model.base_url, sandbox=HOST, guardrails=limits) as gateway:
+        assert gateway.deerflow is not None
+        assert gateway.loop is not None
+        stopping = asyncio.run_coroutine_threadsafe(gateway.deerflow.asks.aclose(), gateway.loop)
+        await asyncio.wrap_future(stopping)  # else the server would be quicker with its own rejection
         async with gateway.client() as api:
             await say(api, "go")
             ended = await resume(api, decision("approve"))

@@ -158,6 +158,7 @@ async def test_many_servers_answer_a_question_once(
                 threads=deerflow.storage.threads,
                 runs=deerflow.storage.runs,
                 states=deerflow.state,
+                checkpoints=deerflow.storage.checkpoints,
                 start=deerflow.start_run,
                 settings=lambda: deerflow.settings.guardrails,
                 clock=lambda: asks._clock() + timedelta(days=2),

@@ -13,6 +13,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.checkpoint.serde.types import INTERRUPT
 from langgraph.types import Interrupt
 
 from deerflow.config import GuardrailsSettings
@@ -28,6 +30,8 @@ Clock = Callable[[], datetime]
 
 _PAGE = 100
 _LEAST_PAUSE, _MOST_PAUSE = 0.25, 15.0
+_MOST_LOOKS = 20_000
+"""How many threads are remembered; beyond, all are looked at anew."""
 _AGAIN_SECONDS = 60
 """After how long an answer that could not be given is tried again."""
 
@@ -50,6 +54,7 @@ class AskTender:
         threads: ThreadStore,
         runs: RunStore,
         states: ThreadStates,
+        checkpoints: BaseCheckpointSaver[Any],
         start: StartRun,
         settings: Callable[[], GuardrailsSettings],
         clock: Clock = lambda: datetime.now(UTC),
@@ -62,6 +67,7 @@ class AskTender:
         self._threads = threads
         self._runs = runs
         self._states = states
+        self._checkpoints = checkpoints
         self._start = start
         self._settings = settings
         self._clock = clock
@@ -86,6 +92,8 @@ class AskTender:
 
     async def _look_at_what_changed(self) -> None:
         """Read the threads that wait; those that changed last come first, so the known rest is left alone."""
+        if len(self._looks) > _MOST_LOOKS:
+            self._looks.clear()
         is_first, offset = not self._looks, 0
         while True:
             query = ThreadQuery(None, status=ThreadStatus.INTERRUPTED, limit=_PAGE, offset=offset)
@@ -105,9 +113,17 @@ class AskTender:
 
     async def _waiting(self, thread_id: str) -> dict[str, datetime]:
         """Return until when each question of a thread waits, by its id."""
-        snapshot = await self._states.latest(thread_id)
-        asked = [each for task in snapshot.tasks for each in task.interrupts] if snapshot else []
+        head = await self._checkpoints.aget_tuple({"configurable": {"thread_id": thread_id}})
+        # Most threads of this status were merely stopped: to see that, their messages need not be read.
+        writes = (head.pending_writes if head is not None else None) or ()
+        if not any(channel == INTERRUPT for _, channel, _ in writes):
+            return {}
+        asked = await self._asked(thread_id)
         return {each.id: until for each in asked if (until := expiry(each.value)) is not None}
+
+    async def _asked(self, thread_id: str) -> list[Interrupt]:
+        snapshot = await self._states.latest(thread_id)
+        return [each for task in snapshot.tasks for each in task.interrupts] if snapshot else []
 
     async def _answer(self, thread_id: str) -> bool:
         look = self._looks.pop(thread_id)
@@ -128,9 +144,11 @@ class AskTender:
 
     async def _rejection(self, thread_id: str) -> RunRequest | None:
         """Return the request that rejects what ran out, in the manner of the run that asked."""
-        snapshot = await self._states.latest(thread_id)
-        asked = [each for task in snapshot.tasks for each in task.interrupts] if snapshot else []
-        late = [each for each in asked if (until := expiry(each.value)) and until < self._clock()]
+        late = [
+            each
+            for each in await self._asked(thread_id)
+            if (until := expiry(each.value)) and until < self._clock()
+        ]
         last = await self._runs.of_thread(thread_id, limit=1)
         if not late or not last:
             return None
