@@ -41,7 +41,8 @@ def execute(*, host: str, port: int, config: Path | None, concurrency: int | Non
     logging.getLogger("uvicorn").setLevel(logging.WARNING)  # the line below says what there is to say
     with closing(_listen(host, port)) as listener:
         address = f"http://{'[' + host + ']' if ':' in host else host}:{listener.getsockname()[1]}"
-        print(f"DeerFlow {version('deerflow')} on {address} (stop with Ctrl-C)", flush=True)
+        runs = ", leaving all runs to workers" if concurrency == 0 else ""
+        print(f"DeerFlow {version('deerflow')} on {address}{runs} (stop with Ctrl-C)", flush=True)
         calm_collector()
         return _serve(source, options, listener, concurrency)
 

@@ -33,15 +33,14 @@ def execute(*, concurrency: int, config: Path | None) -> int:
 
 
 async def _work(source: SettingsSource, concurrency: int) -> int:
-    stop = asyncio.Event()
-    async with DeerFlow.open(source, takes_over=True, capacity=concurrency) as deerflow:
-        with _signals(stop, deerflow.runs.hurry):
+    signals = _Signals()
+    with signals.heard():
+        async with DeerFlow.open(source, takes_over=True, capacity=concurrency) as deerflow:
+            signals.hurry = deerflow.runs.hurry
             logger.info("worker %s takes up to %s runs at once", _name(), concurrency)
             print(f"DeerFlow worker {_name()} for {concurrency} runs at once (stop with Ctrl-C)", flush=True)
-            await _report_until(stop, deerflow)
+            await _report_until(signals.stop, deerflow)
             logger.info("worker %s stops, with %s runs in progress", _name(), deerflow.runs.in_progress)
-            # Within the signals' block: a second one hurries the runs that are being handed over.
-            await deerflow.runs.aclose()
     logger.info("worker %s has stopped", _name())
     return 0
 
@@ -57,23 +56,29 @@ async def _report_until(stop: asyncio.Event, deerflow: DeerFlow) -> None:
             logger.info("worker %s is at %s runs", _name(), deerflow.runs.in_progress)
 
 
-@contextmanager
-def _signals(stop: asyncio.Event, hurry: Callable[[], None]) -> Iterator[None]:
-    """Let the first signal stop the worker at its runs' next steps, and the second at once."""
+class _Signals:
+    """The first signal stops the worker at its runs' next steps, the second at once."""
 
-    def heard() -> None:
-        if stop.is_set():
-            hurry()
-        stop.set()
+    def __init__(self) -> None:
+        self.stop = asyncio.Event()
+        self.hurry: Callable[[], None] | None = None
 
-    loop = asyncio.get_running_loop()
-    for which in _SIGNALS:
-        loop.add_signal_handler(which, heard)
-    try:
-        yield
-    finally:
+    @contextmanager
+    def heard(self) -> Iterator[None]:
+        """Hear signals for the length of a block."""
+        loop = asyncio.get_running_loop()
         for which in _SIGNALS:
-            loop.remove_signal_handler(which)
+            loop.add_signal_handler(which, self._hear)
+        try:
+            yield
+        finally:
+            for which in _SIGNALS:
+                loop.remove_signal_handler(which)
+
+    def _hear(self) -> None:
+        if self.stop.is_set() and self.hurry is not None:
+            self.hurry()
+        self.stop.set()
 
 
 def _name() -> str:

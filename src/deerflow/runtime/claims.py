@@ -41,9 +41,11 @@ class Claims:
     async def take_orphans(self) -> list[RunRecord]:
         """Take up the runs that nobody works on and whose turn it is; return those that go on here."""
         taken: list[RunRecord] = []
-        if self._active.room == 0:
+        room = self._active.room
+        if room == 0:
             return taken
-        for run in await self._storage.runs.orphans(self._owner):
+        limit = None if room is None else room + len(self._active.handles)
+        for run in await self._storage.runs.orphans(self._owner, limit=limit):
             if self._active.room == 0:
                 break
             if self._drives(run):
