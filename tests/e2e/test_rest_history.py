@@ -264,8 +264,14 @@ async def test_what_a_run_did_to_the_files_is_told_with_its_lines(
         "pic.bin": "created",
     }
     assert by_name["a.txt"]["diff"].splitlines()[2:] == ["@@ -1,2 +1,3 @@", " one", "-two", "+2", "+three"]
-    assert (by_name["pic.bin"]["binary"], by_name["link"]["symlink"]) == (True, True)
+    assert (by_name["pic.bin"]["binary"], by_name["pic.bin"]["diff_unavailable_reason"]) == (True, "binary")
+    assert changed["summary"]["symlink_created"] == 1
+    assert set(by_name["a.txt"]) == {
+        "path", "root", "status", "binary", "sensitive", "size_before", "size_after", "sha256_before",
+        "sha256_after", "diff", "diff_truncated", "diff_unavailable_reason", "additions", "deletions",
+    }  # fmt: skip
+    assert (by_name["a.txt"]["root"], by_name["a.txt"]["size_before"]) == ("workspace", 8)
     assert "root:" not in str(changed)
     assert none["available"] is False
     assert (await changes(first, ""))["files"] == []
-    assert "diff" not in (await changes(first, "?include_files=1"))["files"][0]
+    assert (await changes(first, "?include_files=1"))["files"][0]["diff"] == ""

@@ -6,9 +6,10 @@ Texts of a moderate size are compared line by line; of the rest it is only said 
 import difflib
 import hashlib
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 from deerflow.runtime.snapshots import Entry, Kind, Snapshot, SnapshotStore, object_path, opened, scan
 from deerflow.sandbox.beneath import open_beneath
@@ -22,6 +23,11 @@ _MOST_LINES = 5000
 """Beyond this a comparison takes seconds."""
 _USER_DATA = "/mnt/user-data"
 _NOTHING = "/dev/null"
+_SENSITIVE = re.compile(
+    r"\.env(\..*)?|\.netrc|\.npmrc|\.pypirc|id_(rsa|dsa|ecdsa|ed25519)|credentials(\..*)?|.*\.(pem|key|p12|pfx)",
+    re.IGNORECASE,
+)
+"""Names of files whose content nobody wants to see in a list of changes."""
 _LIMITS = {
     "max_files": MAX_FILES,
     "max_file_bytes": MAX_FILE_BYTES,
@@ -38,29 +44,40 @@ class FileChange:
     """One file that is not what it was."""
 
     path: str
-    status: str
-    """`created`, `modified` or `deleted`."""
-    size: int
+    root: str
+    """The folder of the thread that it is in: `workspace`, `outputs` or `uploads`."""
+    status: Literal["created", "modified", "deleted"]
+    size_before: int | None
+    size_after: int | None
     is_symlink: bool = False
-    is_binary: bool = False
+    sha256_before: str | None = None
+    sha256_after: str | None = None
     additions: int = 0
     deletions: int = 0
-    diff: str | None = None
-    is_truncated: bool = False
+    diff: str = ""
+    is_cut: bool = False
+    """The comparison is longer than what is shown of it."""
+    reason: Literal["binary", "large", "sensitive", "truncated"] | None = None
+    """Why there is no comparison."""
 
     def out(self, *, with_diff: bool) -> dict[str, Any]:
         """Return the change as JSON holds it."""
-        shown = {
+        return {
             "path": self.path,
+            "root": self.root,
             "status": self.status,
-            "size": self.size,
-            "symlink": self.is_symlink,
-            "binary": self.is_binary,
+            "binary": self.reason == "binary",
+            "sensitive": self.reason == "sensitive",
+            "size_before": self.size_before,
+            "size_after": self.size_after,
+            "sha256_before": self.sha256_before,
+            "sha256_after": self.sha256_after,
+            "diff": self.diff if with_diff else "",
+            "diff_truncated": self.is_cut,
+            "diff_unavailable_reason": self.reason,
             "additions": self.additions,
             "deletions": self.deletions,
-            "truncated": self.is_truncated,
         }
-        return {**shown, "diff": self.diff} if with_diff else shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +108,7 @@ class Changes:
             "symlink_created": sum(change.is_symlink and change.status == "created" for change in self.files),
             "additions": sum(change.additions for change in self.files),
             "deletions": sum(change.deletions for change in self.files),
-            "truncated": bool(self.left_out) or any(change.is_truncated for change in self.files),
+            "truncated": bool(self.left_out) or any(change.is_cut for change in self.files),
         }
 
 
@@ -126,7 +143,7 @@ def _compared(before: Snapshot, after: Sequence[Entry], old: Read, new: Read) ->
         change = _change(was.get(path), now.get(path), old, new, min(left, MAX_DIFF_CHARS))
         if change is not None:
             files.append(change)
-            left -= len(change.diff or "")
+            left -= len(change.diff)
     return Changes(True, files, left_out)
 
 
@@ -146,17 +163,32 @@ def _change(was: Entry | None, now: Entry | None, old: Read, new: Read, most: in
     """Return the change of one file; None when only its times moved."""
     entry = now or was
     assert entry is not None
-    status = "created" if was is None else "deleted" if now is None else "modified"
-    path = f"{_USER_DATA}/{os.fsdecode(entry.path)}".encode("utf-8", "replace").decode()
-    change = FileChange(path, status, entry.size, is_symlink=entry.kind is Kind.LINK)
+    path = os.fsdecode(entry.path).encode("utf-8", "replace").decode()
+    change = FileChange(
+        path=f"{_USER_DATA}/{path}",
+        root=path.partition("/")[0],
+        status="created" if was is None else "deleted" if now is None else "modified",
+        size_before=was.size if was else None,
+        size_after=now.size if now else None,
+        is_symlink=now is not None and now.kind is Kind.LINK,
+    )
     if any(side is not None and side.kind is Kind.LINK for side in (was, now)):
         return change
     if any(side is not None and side.size > MAX_FILE_BYTES for side in (was, now)):
-        return None if was and now and _is_same(was, now, new) else replace(change, is_truncated=True)
+        return None if was and now and _is_same(was, now, new) else replace(change, reason="large")
     first, second = old(was) if was else b"", new(now) if now else b""
     if first is None or second is None:
-        return replace(change, is_truncated=True)
-    return None if was and now and first == second else _with_diff(change, first, second, most)
+        return replace(change, reason="truncated")
+    if was and now and first == second:
+        return None
+    change = replace(
+        change,
+        sha256_before=hashlib.sha256(first).hexdigest() if was else None,
+        sha256_after=hashlib.sha256(second).hexdigest() if now else None,
+    )
+    if _SENSITIVE.fullmatch(path.rpartition("/")[2]):
+        return replace(change, reason="sensitive")
+    return _with_diff(change, first, second, most)
 
 
 def _is_same(was: Entry, now: Entry, new: Read) -> bool:
@@ -171,11 +203,11 @@ def _with_diff(change: FileChange, first: bytes, second: bytes, most: int) -> Fi
     try:
         old, new = (text.decode().splitlines(keepends=True) for text in (first, second))
     except UnicodeDecodeError:
-        return replace(change, is_binary=True)
+        return replace(change, reason="binary")
     if b"\0" in first or b"\0" in second:
-        return replace(change, is_binary=True)
+        return replace(change, reason="binary")
     if len(old) + len(new) > _MOST_LINES:
-        return replace(change, is_truncated=True)
+        return replace(change, reason="large")
     source = _NOTHING if change.status == "created" else change.path
     target = _NOTHING if change.status == "deleted" else change.path
     lines = [_ended(line) for line in difflib.unified_diff(old, new, source, target)]
@@ -185,7 +217,8 @@ def _with_diff(change: FileChange, first: bytes, second: bytes, most: int) -> Fi
         additions=sum(line.startswith("+") for line in lines[2:]),
         deletions=sum(line.startswith("-") for line in lines[2:]),
         diff=diff[: max(most, 0)],
-        is_truncated=len(diff) > most,
+        is_cut=len(diff) > most,
+        reason="truncated" if most <= 0 else None,
     )
 
 

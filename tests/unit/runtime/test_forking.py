@@ -115,6 +115,17 @@ def test_a_file_whose_times_moved_is_not_changed(store: SnapshotStore) -> None:
     assert changes_of(store, "r1", []).files == []
 
 
+def test_files_that_hold_keys_are_named_and_not_shown(store: SnapshotStore) -> None:
+    store.keep("r1", LIMITS)
+    for name in (".env", ".env.local", "server.pem", "id_ed25519"):
+        (store.folders.workspace / name).write_text("SECRET")
+
+    shown = changes_of(store, "r1", []).out(with_files=True, with_diff=True)
+
+    assert [file["sensitive"] for file in shown["files"]] == [True] * 4
+    assert "SECRET" not in str(shown)
+
+
 def test_what_is_too_much_is_said_to_be_cut(store: SnapshotStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(changes, "MAX_FILES", 3)
     monkeypatch.setattr(changes, "MAX_DIFF_CHARS", 50)
@@ -128,7 +139,8 @@ def test_what_is_too_much_is_said_to_be_cut(store: SnapshotStore, monkeypatch: p
     found = changes_of(store, "r1", [])
     shown = found.out(with_files=True, with_diff=True)
 
-    assert [file["truncated"] for file in shown["files"]] == [True, True, True]
+    assert [file["diff_unavailable_reason"] for file in shown["files"]] == [None, "large", "large"]
+    assert shown["files"][0]["diff_truncated"] is True
     assert (len(shown["files"][0]["diff"]), found.left_out) == (50, 1)
     assert shown["summary"]["truncated"] is True
 
@@ -143,8 +155,8 @@ def test_odd_names_and_other_kinds_are_shown_safely(store: SnapshotStore) -> Non
 
     shown = changes_of(store, "r1", []).out(with_files=True, with_diff=True)
 
-    assert [(file["status"], file["symlink"]) for file in shown["files"]] == [
-        ("created", False),
-        ("modified", True),
+    assert [(file["status"], file["diff"] != "") for file in shown["files"]] == [
+        ("created", True),
+        ("modified", False),
     ]
     assert "root:" not in str(shown)

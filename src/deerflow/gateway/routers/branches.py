@@ -72,7 +72,7 @@ async def branch(thread_id: ThreadPath, body: Branch, user: CurrentUser, house: 
             "parent_checkpoint_id": item.checkpoint_id,
             "branched_from_message_id": item.message.id,
             "workspace_clone_mode": _FILES_OF_THEN if past.is_exact else _FILES_OF_NOW,
-            "history_seed_mode": "checkpoints",
+            "history_seed_mode": "seeded",
         }
     )
 
