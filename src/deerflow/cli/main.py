@@ -114,6 +114,10 @@ def worker(
     concurrency: Annotated[
         int, typer.Option("--concurrency", min=1, help="How many runs are executed at once.")
     ] = 10,
+    metrics_port: Annotated[
+        int | None,
+        typer.Option("--metrics-port", min=0, max=65535, help="Serve /metrics on this port of 127.0.0.1."),
+    ] = None,
     config: Config = None,
 ) -> None:
     """Execute runs that servers admit, until stopped; any number of workers share one PostgreSQL.
@@ -121,7 +125,7 @@ def worker(
     The first SIGTERM (or Ctrl-C) hands runs in progress over to other workers at their next step, the
     second at once.
     """
-    _exit_with("worker", concurrency=concurrency, config=config)
+    _exit_with("worker", concurrency=concurrency, metrics_port=metrics_port, config=config)
 
 
 @app.command()

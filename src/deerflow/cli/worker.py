@@ -13,6 +13,7 @@ from deerflow.app import DeerFlow
 from deerflow.cli.sharing import calm_collector, check_database
 from deerflow.config import SettingsSource
 from deerflow.observability import configure_logging, log_settings, secrets_of
+from deerflow.observability.serving import serve_numbers
 
 logger = logging.getLogger(__name__)
 
@@ -21,7 +22,7 @@ _REPORT_SECONDS = 60
 """The time between two lines that say what the worker is at."""
 
 
-def execute(*, concurrency: int, config: Path | None) -> int:
+def execute(*, concurrency: int, config: Path | None, metrics_port: int | None = None) -> int:
     """Execute runs until stopped."""
     source = SettingsSource(config)
     loaded = source.current()
@@ -29,13 +30,16 @@ def execute(*, concurrency: int, config: Path | None) -> int:
     check_database(loaded, "a worker shares the runs of other processes")
     log_settings(loaded)
     calm_collector()
-    return asyncio.run(_work(source, concurrency))
+    return asyncio.run(_work(source, concurrency, metrics_port))
 
 
-async def _work(source: SettingsSource, concurrency: int) -> int:
+async def _work(source: SettingsSource, concurrency: int, metrics_port: int | None) -> int:
     signals = _Signals()
     with signals.heard():
-        async with DeerFlow.open(source, takes_over=True, capacity=concurrency) as deerflow:
+        async with (
+            DeerFlow.open(source, takes_over=True, capacity=concurrency) as deerflow,
+            serve_numbers(metrics_port, deerflow.watch.meters),
+        ):
             signals.hurry = deerflow.runs.hurry
             logger.info("worker %s takes up to %s runs at once", _name(), concurrency)
             print(f"DeerFlow worker {_name()} for {concurrency} runs at once (stop with Ctrl-C)", flush=True)
