@@ -35,6 +35,28 @@ class RunManagerContract:
         async with opened_desk(storage, tmp_path, steps, grace_seconds=PATIENT) as desk:
             yield desk
 
+    async def test_a_run_that_is_stopped_while_it_begins_has_a_whole_log(
+        self, storage: Storage, desk: RunManager, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        begins, may_begin = asyncio.Event(), asyncio.Event()
+        digests = storage.events.digests
+
+        async def slow(thread_id: str) -> dict[bytes, int]:
+            begins.set()
+            await may_begin.wait()
+            return await digests(thread_id)
+
+        monkeypatch.setattr(storage.events, "digests", slow)
+        run = await desk.create_or_reject(asking("t1"))
+        await begins.wait()
+
+        await desk.cancel(run.id, action=CancelAction.ROLLBACK)
+        may_begin.set()
+
+        assert (await ended(desk, run)).status is RunStatus.INTERRUPTED
+        events = [event async for batch in desk.subscribe(run.id) for event in batch]
+        assert [event.kind for event in events] == ["metadata", "custom", "end"]
+
     async def test_no_more_runs_are_driven_at_once_than_there_is_room_for(
         self, storage: Storage, tmp_path: Path, steps: Steps
     ) -> None:

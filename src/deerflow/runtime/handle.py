@@ -33,7 +33,7 @@ class RunHandle:
         self.control = RunControl()
         self.task: asyncio.Task[None] | None = None
         self.has_started = False
-        """A task that is cancelled before its first step never runs: nothing would settle it."""
+        """Its log has begun; cancelled before that, the task could not write the run's end."""
         self.is_settling = False
         """The run is over; a cancel would only cut off the writing of its end."""
 

@@ -73,7 +73,6 @@ class Worker:
 
     async def execute(self, run: RunRecord, log: RunLog, handle: RunHandle) -> None:
         """Drive a claimed `run` to its end; whatever happens, it is settled and its log ends."""
-        handle.has_started = True
         tally = Tally()
         with self._watch.run(run) as seen:
             end = await self._execute(run, log, tally, handle, seen.callbacks)
@@ -85,6 +84,7 @@ class Worker:
         """Return how the run ended; None where somebody else goes on with it."""
         try:
             await self._bridge.begin(log, run)
+            handle.has_started = True
             end = await self._drive(run, log, tally, handle, callbacks)
         except asyncio.CancelledError:  # this is the task's root: nothing above waits for it
             stop = handle.stop or Stop.HANDOVER
