@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shutil
 import signal
 import time
 from abc import ABC, abstractmethod
@@ -27,6 +28,9 @@ SETTINGS: dict[str, Any] = {
 
 class Member(ABC):
     """A process of the cluster that can be hurt and comes back."""
+
+    folder: Path | None = None
+    """What it keeps outside of the cluster's home."""
 
     def __init__(self, target: Target) -> None:
         self.target = target
@@ -112,11 +116,9 @@ class ProcessMember(Member):
 class Cluster:
     """Members that answer together at one or more addresses."""
 
-    def __init__(self, home: Path, members: Sequence[Member], *, only_stored: bool) -> None:
+    def __init__(self, home: Path, members: Sequence[Member]) -> None:
         self.home = home
         self.members = {member.target.name: member for member in members}
-        self.only_stored = only_stored
-        """Readers see an event only once it is stored."""
         self.gateways = {
             member.target.name: member.process.api
             for member in members
@@ -140,15 +142,17 @@ class Cluster:
         await asyncio.to_thread(first.end, signal.SIGTERM)
 
     def kill(self) -> None:
-        """End everything at once."""
+        """End everything at once, and keep nothing."""
         for member in self.members.values():
             member.end(signal.SIGKILL)
+            if member.folder is not None:
+                shutil.rmtree(member.folder, ignore_errors=True)
 
 
 def sqlite_cluster(home: Path, model_url: str, sandbox: str) -> Cluster:
     """Return one server that keeps everything in a file."""
     process = GatewayProcess(home, model_url, **{**SETTINGS, "sandbox": sandbox_settings(sandbox)})
-    return Cluster(home, [ProcessMember(process, Target("server"))], only_stored=False)
+    return Cluster(home, [ProcessMember(process, Target("server"))])
 
 
 def sandbox_settings(tier: str) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -20,11 +21,12 @@ WORKERS = 3
 class DatabaseMember(Member):
     """The PostgreSQL server with all of its processes."""
 
-    def __init__(self, name: str, folder: Path) -> None:
+    def __init__(self, name: str) -> None:
         super().__init__(Target(name, kinds=(Kind.KILL, Kind.STOP), longest_stop=1.5 * LEASE_SECONDS))
-        self.server = PostgresServer(folder)
-        self._folder = folder
+        # Not in pytest's folders: every test run shuts those to other users, and the server is one.
+        self.folder = Path(tempfile.mkdtemp(prefix="chaos-pg-"))
         self._is_made = False
+        self.server = PostgresServer(self.folder)
 
     @property
     @override
@@ -36,7 +38,7 @@ class DatabaseMember(Member):
         if self._is_made:
             self.server.restart()
         else:
-            self.server = PostgresServer.start(self._folder)
+            self.server = PostgresServer.start(self.folder)
             self._is_made = True
 
     @override
@@ -57,7 +59,7 @@ class DatabaseMember(Member):
 
 def postgres_cluster(home: Path, model_url: str, sandbox: str) -> Cluster:
     """Return gateways that execute nothing, and workers, around a database of their own."""
-    database = DatabaseMember("database", home / "postgres")
+    database = DatabaseMember("database")
     settings: dict[str, Any] = {
         **SETTINGS,
         "sandbox": sandbox_settings(sandbox),
@@ -73,4 +75,4 @@ def postgres_cluster(home: Path, model_url: str, sandbox: str) -> Cluster:
         # Stopped for longer than its lease now and then: it wakes up as a zombie.
         target = Target(f"worker{number}", weight=3, longest_stop=2 * LEASE_SECONDS)
         members.append(ProcessMember(worker, target))
-    return Cluster(home, members, only_stored=True)
+    return Cluster(home, members)

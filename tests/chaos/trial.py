@@ -79,7 +79,7 @@ async def hold_trial(cluster: Cluster, *, seed: int, faults: int, clients: int =
     await cluster.stop()
     orphans += await asyncio.to_thread(leftovers, belongs_to(cluster.home))
     after = replace(after, orphans=orphans)
-    verdict = judge(history, after, only_stored=cluster.only_stored)
+    verdict = judge(history, after)
     return Trial(seed, plan, history, after, verdict, time.monotonic() - began)
 
 
