@@ -152,9 +152,8 @@ async def test_jobs_of_dead_processes_are_cleared_away(storage: Storage, setting
 
 
 async def test_runs_are_told_again_after_the_database_was_away(tmp_path: Path) -> None:
-    server = PostgresServer.start(tmp_path / "server")
     taker = Taker()
-    try:
+    with PostgresServer.running() as server:
         async with open_storage(server.settings(), Paths(tmp_path)) as storage, following(storage, taker):
             await storage.runs.create("before", asking("t1"))
             await taker.until(1)
@@ -162,7 +161,5 @@ async def test_runs_are_told_again_after_the_database_was_away(tmp_path: Path) -
             await asyncio.to_thread(server.restart)
             await storage.runs.create("after", asking("t2"))
             told = await taker.until(2, seconds=30)
-    finally:
-        server.kill()
 
     assert told == ["before", "after"]
