@@ -208,9 +208,9 @@ class StreamBridgeContract:
         speak(log)
         await log.flush()
         before = log.after(-1)
-        speak(log)  # never stored, so never seen: the process dies here
-        assert log.after(before[-1].seq) == []
         again = await elsewhere.runs.claim(run.id, owner="elsewhere", attempt=1)
+        speak(log)  # too late to be stored, so never seen
+        assert log.after(before[-1].seq) == []
 
         taken_up = other_bridge.open(again, on_lost=lambda _: None)
         # Readers that come while the new owner has not begun yet: a new one, one that saw something, and

@@ -18,10 +18,16 @@ class DatabaseSettings(Section):
     sqlite_dir: str | None = Field(None, description="Folder of the SQLite file; `{home}/data` when absent.")
     postgres_url: str = Field("", description="With `postgres`: `postgresql://user:password@host/database`.")
     postgres_schema: str = Field("", description="With `postgres`: the schema; empty: the user's own.")
-    echo_sql: bool = Field(False, description="Log every statement; for debugging.")
-    pool_size: int = Field(5, ge=1, description="With `postgres`: connections kept open.")
+    echo_sql: bool = Field(
+        False, description="With `postgres`: log every statement, without its values; for debugging."
+    )
+    pool_size: int = Field(5, ge=1, description="With `postgres`: connections kept open; one writes.")
     pool_recycle: int = Field(300, gt=0, description="With `postgres`: seconds after which one is renewed.")
-    command_timeout: float | None = Field(30, gt=0, description="With `postgres`: seconds for one statement.")
+    command_timeout: float | None = Field(
+        30,
+        gt=0,
+        description="With `postgres`: seconds for one statement, and for a database that is away.",
+    )
 
 
 class CheckpointerSettings(Section):
