@@ -36,7 +36,6 @@ WAITING = frozenset(
         "plugins",
         "run_events",
         "sandbox.ownership",
-        "scheduler.min_once_delay_seconds",
         "skill_evolution",
         "skill_scan",
         "skills.deferred_discovery",

@@ -42,12 +42,16 @@ class Cron:
     on_run_completed: Literal["delete", "keep"] | None = None
     """What becomes of a thread that was made for one run."""
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    once_at: datetime | None = None
+    """The one time that it is for, in place of a schedule."""
+    title: str | None = None
+    """What people call it; one with a title keeps a list of what came of it."""
 
     def next_after(self, moment: datetime) -> datetime | None:
         """Return the first time after `moment`; None when it is switched off or over."""
         if not self.enabled:
             return None
-        found = _walk(self.schedule, self.timezone, max(moment, self.since), forward=True)
+        found = self._nearest(max(moment, self.since), forward=True)
         return None if found is None or (self.end_time and found > self.end_time) else found
 
     def due(self, now: datetime, *, last: datetime | None) -> datetime | None:
@@ -61,8 +65,14 @@ class Cron:
         if first is None or first > now:
             return None
         until = min(now, self.end_time) if self.end_time else now
-        latest = _walk(self.schedule, self.timezone, until + _A_MOMENT, forward=False)
+        latest = self._nearest(until + _A_MOMENT, forward=False)
         return max(first, latest) if latest else first
+
+    def _nearest(self, moment: datetime, *, forward: bool) -> datetime | None:
+        if self.once_at is None:
+            return _walk(self.schedule, self.timezone, moment, forward=forward)
+        is_there = self.once_at > moment if forward else self.once_at < moment
+        return self.once_at if is_there else None
 
 
 def check_schedule(schedule: str, timezone: str | None, *, now: datetime) -> None:

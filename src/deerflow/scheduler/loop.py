@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from deerflow.domain import RunRecord
 from deerflow.errors import DeerFlowError, ThreadBusyError
 from deerflow.scheduler.cron import Cron
+from deerflow.scheduler.occurrences import occurrence_of
 from deerflow.scheduler.store import CronStore
 
 logger = logging.getLogger(__name__)
@@ -115,17 +116,21 @@ class Scheduler:
         return _Plan(cron.updated_at, last, cron.next_after(last or cron.since))
 
     async def _fire(self, cron: Cron, tick: datetime) -> RunRecord | None:
-        run = None
+        run, problem = None, None
         try:
             run = await self._start(cron, tick)
             if run is None:
                 logger.info("cron %s is deleted: its thread %s is gone", cron.id, cron.thread_id)
                 await self._crons.delete(cron.id)
                 return None
-        except ThreadBusyError:
+        except ThreadBusyError as error:
             logger.info("cron %s skips %s: its thread is busy", cron.id, tick)
+            problem = error
         except DeerFlowError as error:
             logger.warning("cron %s could not start a run for %s: %s", cron.id, tick, error)
+            problem = error
+        if cron.title is not None:
+            await self._crons.note(occurrence_of(cron, tick, run, problem, now=self._clock()))
         await self._crons.note_tick(cron.id, tick)
         return run
 

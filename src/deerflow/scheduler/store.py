@@ -12,13 +12,16 @@ from langgraph.store.base import BaseStore
 
 from deerflow.errors import ConflictError, NotFoundError
 from deerflow.scheduler.cron import Cron
+from deerflow.scheduler.occurrences import Occurrence, dump_occurrence, load_occurrence
 
 MOST_CRONS = 1000
 """How many crons one user may have."""
 _CRONS = ("crons",)
 _TICKS = ("cron-ticks",)
+_OCCURRENCES = "cron-runs"
+_MOST_OCCURRENCES = 200
 _PAGE = 500
-_MOMENTS = ("created_at", "updated_at", "since", "end_time")
+_MOMENTS = ("created_at", "updated_at", "since", "end_time", "once_at")
 
 
 class CronStore:
@@ -56,6 +59,21 @@ class CronStore:
         """Forget a cron."""
         await self._store.adelete(_CRONS, cron_id)
         await self._store.adelete(_TICKS, cron_id)
+        for occurrence in await self.occurrences(cron_id):
+            await self._store.adelete((_OCCURRENCES, cron_id), occurrence.id)
+
+    async def note(self, occurrence: Occurrence) -> None:
+        """Keep what came of a cron at one time; of very many the oldest are forgotten."""
+        namespace = (_OCCURRENCES, occurrence.cron_id)
+        await self._store.aput(namespace, occurrence.id, dump_occurrence(occurrence))
+        for old in (await self.occurrences(occurrence.cron_id))[_MOST_OCCURRENCES:]:
+            await self._store.adelete(namespace, old.id)
+
+    async def occurrences(self, cron_id: str) -> list[Occurrence]:
+        """Return what came of a cron, newest first."""
+        items = self._items((_OCCURRENCES, cron_id))
+        found = [load_occurrence(value) async for _, value in items]
+        return sorted(found, key=lambda occurrence: occurrence.created_at, reverse=True)
 
     async def ticks(self) -> dict[str, datetime]:
         """Return, by cron, the time that its last run was for."""

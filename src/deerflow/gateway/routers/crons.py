@@ -229,7 +229,8 @@ async def _found(crons: CronStore, wish: CronSearch, user: str) -> list[dict[str
     return [
         _cron_out(cron)
         for cron in await crons.of_user(user)
-        if wish.assistant_id in (None, cron.assistant_id)
+        if cron.title is None  # those are scheduled tasks, with routes of their own
+        and wish.assistant_id in (None, cron.assistant_id)
         and wish.thread_id in (None, cron.thread_id)
         and wish.enabled in (None, cron.enabled)
         and all(cron.metadata.get(key) == value for key, value in wanted)

@@ -1,0 +1,256 @@
+"""Scheduled tasks, as DeerFlow's own page knows them: crons with a title, a prompt and a list of runs."""
+
+import uuid
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, HTTPException, Query
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.responses import Response
+
+from deerflow.app import DeerFlow
+from deerflow.domain import LEAD_AGENT, new_id
+from deerflow.errors import ConflictError, InvalidInputError, NotFoundError
+from deerflow.gateway.background import start_run
+from deerflow.gateway.deps import CurrentUser, House, ThreadPath, json_response, owned_thread
+from deerflow.gateway.routers.crons import OFF, Crons, CurrentScheduler
+from deerflow.gateway.task_rows import occurrence_out, spec_of, task_out
+from deerflow.gateway.wire import ThreadId
+from deerflow.scheduler import Cron, CronStore, Occurrence, check_schedule
+from deerflow.scheduler.cron import zone_of
+
+router = APIRouter(tags=["scheduled tasks"])
+
+ContextMode = Literal["fresh_thread_per_run", "reuse_thread"]
+Title = Annotated[str, Field(min_length=1, max_length=256)]
+Prompt = Annotated[str, Field(min_length=1, max_length=100_000)]
+Zone = Annotated[str, Field(max_length=128)]
+
+
+class TaskCreate(BaseModel):
+    """A new task."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    thread_id: ThreadId | None = None
+    context_mode: ContextMode = "fresh_thread_per_run"
+    title: Title
+    prompt: Prompt
+    schedule_type: Literal["once", "cron"]
+    schedule_spec: dict[str, Any]
+    timezone: Zone = "UTC"
+
+
+class TaskUpdate(BaseModel):
+    """What is to change about a task; what is absent stays."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    context_mode: ContextMode | None = None
+    thread_id: ThreadId | None = None
+    title: Title | None = None
+    prompt: Prompt | None = None
+    schedule_spec: dict[str, Any] | None = None
+    timezone: Zone | None = None
+
+
+@router.get("/scheduled-tasks")
+async def list_tasks(user: CurrentUser, house: House, crons: Crons) -> Response:
+    """List the user's tasks, the newest first."""
+    return json_response([await task_out(house, crons, task) for task in await _tasks(crons, user)])
+
+
+@router.get("/threads/{thread_id}/scheduled-tasks")
+async def tasks_of_thread(thread_id: ThreadPath, user: CurrentUser, house: House, crons: Crons) -> Response:
+    """List the tasks that run in a thread."""
+    await owned_thread(house, thread_id, user)
+    mine = [task for task in await _tasks(crons, user) if task.thread_id == thread_id]
+    return json_response([await task_out(house, crons, task) for task in mine])
+
+
+@router.post("/scheduled-tasks")
+async def create_task(
+    body: TaskCreate, user: CurrentUser, house: House, crons: Crons, scheduler: CurrentScheduler
+) -> Response:
+    """Make a task that runs once, or at the times of a schedule."""
+    if not house.settings.scheduler.enabled:
+        raise ConflictError(OFF)
+    now = datetime.now(UTC)
+    task = Cron(
+        id=new_id(),
+        user_id=user,
+        schedule="",
+        payload=_payload(body.prompt),
+        created_at=now,
+        updated_at=now,
+        since=now,
+        assistant_id=LEAD_AGENT,
+        thread_id=await _thread(house, user, body.context_mode, body.thread_id),
+        on_run_completed="keep",
+        title=body.title,
+    )
+    is_once = body.schedule_type == "once"
+    task = _timed(house, task, body.schedule_spec, body.timezone, is_once=is_once)
+    await crons.create(task)
+    scheduler.wake()
+    return json_response(await task_out(house, crons, task))
+
+
+@router.get("/scheduled-tasks/{task_id}")
+async def get_task(task_id: str, user: CurrentUser, house: House, crons: Crons) -> Response:
+    """Return one task."""
+    return json_response(await task_out(house, crons, await _find(crons, task_id, user)))
+
+
+@router.patch("/scheduled-tasks/{task_id}")
+async def update_task(
+    task_id: str,
+    body: TaskUpdate,
+    user: CurrentUser,
+    house: House,
+    crons: Crons,
+    scheduler: CurrentScheduler,
+) -> Response:
+    """Change a task."""
+    task = await _find(crons, task_id, user)
+    if body.context_mode is not None or body.thread_id is not None:
+        mode = body.context_mode or ("reuse_thread" if body.thread_id or task.thread_id else None)
+        thread_id = body.thread_id or (task.thread_id if mode == "reuse_thread" else None)
+        task = replace(task, thread_id=await _thread(house, user, mode or "fresh_thread_per_run", thread_id))
+    if body.prompt is not None:
+        task = replace(task, payload=_payload(body.prompt))
+    if body.schedule_spec is not None or body.timezone is not None:
+        spec = body.schedule_spec or spec_of(task)
+        is_once = task.once_at is not None
+        task = _timed(house, task, spec, body.timezone or task.timezone or "UTC", is_once=is_once)
+        task = replace(task, since=datetime.now(UTC))
+    return await _kept(house, crons, scheduler, replace(task, title=body.title or task.title))
+
+
+@router.post("/scheduled-tasks/{task_id}/pause")
+async def pause_task(
+    task_id: str, user: CurrentUser, house: House, crons: Crons, scheduler: CurrentScheduler
+) -> Response:
+    """Start no more runs until somebody resumes the task."""
+    return await _kept(house, crons, scheduler, replace(await _find(crons, task_id, user), enabled=False))
+
+
+@router.post("/scheduled-tasks/{task_id}/resume")
+async def resume_task(
+    task_id: str, user: CurrentUser, house: House, crons: Crons, scheduler: CurrentScheduler
+) -> Response:
+    """Go on with a task; what its pause left out is not made up for."""
+    task = await _find(crons, task_id, user)
+    since = task.since if task.enabled else datetime.now(UTC)
+    return await _kept(house, crons, scheduler, replace(task, enabled=True, since=since))
+
+
+@router.post("/scheduled-tasks/{task_id}/trigger")
+async def trigger_task(task_id: str, user: CurrentUser, house: House, crons: Crons) -> Response:
+    """Start a run of a task now; its schedule stays as it is."""
+    task = await _find(crons, task_id, user)
+    now = datetime.now(UTC)
+    run = await start_run(house, task, now)
+    if run is None:
+        raise NotFoundError("thread", task.thread_id or "")
+    await crons.note(
+        Occurrence(
+            id=str(uuid.uuid4()),
+            cron_id=task.id,
+            scheduled_for=now,
+            created_at=now,
+            trigger="manual",
+            run_id=run.id,
+            thread_id=run.thread_id,
+        )
+    )
+    return json_response({"id": task.id, "triggered": True, "thread_id": run.thread_id})
+
+
+@router.delete("/scheduled-tasks/{task_id}")
+async def delete_task(task_id: str, user: CurrentUser, crons: Crons) -> Response:
+    """Delete a task; the threads of its runs stay."""
+    await _find(crons, task_id, user)
+    await crons.delete(task_id)
+    return json_response({"id": task_id, "deleted": True})
+
+
+@router.get("/scheduled-tasks/{task_id}/runs")
+async def runs_of_task(
+    task_id: str,
+    user: CurrentUser,
+    house: House,
+    crons: Crons,
+    limit: Annotated[int, Query(ge=1, le=200)] = 50,
+    offset: Annotated[int, Query(ge=0)] = 0,
+) -> Response:
+    """List what came of a task, newest first."""
+    await _find(crons, task_id, user)
+    page = (await crons.occurrences(task_id))[offset : offset + limit]
+    return json_response([await occurrence_out(house, occurrence) for occurrence in page])
+
+
+async def _tasks(crons: CronStore, user: str) -> list[Cron]:
+    found = [cron for cron in await crons.of_user(user) if cron.title is not None]
+    return sorted(found, key=lambda task: task.created_at, reverse=True)
+
+
+async def _find(crons: CronStore, task_id: str, user: str) -> Cron:
+    try:
+        task = await crons.get(task_id, user)
+    except NotFoundError as error:
+        raise NotFoundError("scheduled task", task_id) from error
+    if task.title is None:
+        raise NotFoundError("scheduled task", task_id)
+    return task
+
+
+async def _kept(house: DeerFlow, crons: CronStore, scheduler: CurrentScheduler, task: Cron) -> Response:
+    task = replace(task, updated_at=datetime.now(UTC))
+    await crons.put(task)
+    scheduler.wake()
+    return json_response(await task_out(house, crons, task))
+
+
+async def _thread(house: DeerFlow, user: str, mode: ContextMode, thread_id: str | None) -> str | None:
+    if mode == "fresh_thread_per_run":
+        return None
+    if thread_id is None:
+        raise HTTPException(422, "context_mode 'reuse_thread' needs a thread_id")
+    return (await owned_thread(house, thread_id, user)).id
+
+
+def _timed(house: DeerFlow, task: Cron, spec: dict[str, Any], timezone: str, *, is_once: bool) -> Cron:
+    """Return a task with its times; 422 when they mean nothing, or are too near."""
+    try:
+        if not is_once:
+            schedule = spec.get("cron")
+            if not isinstance(schedule, str):
+                raise InvalidInputError("schedule_spec must be an object like {'cron': '0 9 * * *'}")
+            check_schedule(schedule, timezone, now=datetime.now(UTC))
+            return replace(task, schedule=schedule, timezone=timezone)
+        moment = _moment(spec.get("run_at"), timezone)
+    except InvalidInputError as error:
+        raise HTTPException(422, str(error)) from error
+    least = house.settings.scheduler.min_once_delay_seconds
+    if moment != task.once_at and moment < datetime.now(UTC) + timedelta(seconds=least):
+        raise HTTPException(422, f"run_at must be at least {least} seconds from now")
+    return replace(task, once_at=moment, timezone=timezone)
+
+
+def _moment(text: Any, timezone: str) -> datetime:
+    """Return a moment; one without a zone is on the clocks of the task's."""
+    zone = zone_of(timezone)
+    try:
+        moment = datetime.fromisoformat(text)
+    except (TypeError, ValueError) as error:
+        raise InvalidInputError(
+            "schedule_spec must be an object like {'run_at': '2027-01-31T09:00'}"
+        ) from error
+    return (moment if moment.tzinfo else moment.replace(tzinfo=zone)).astimezone(UTC)
+
+
+def _payload(prompt: str) -> dict[str, Any]:
+    message = {"type": "human", "content": [{"type": "text", "text": prompt}]}
+    return {"input": {"messages": [message]}}

@@ -1,0 +1,94 @@
+"""Scheduled tasks and their runs in the words of the contract."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from deerflow.app import DeerFlow
+from deerflow.domain import RunStatus
+from deerflow.errors import NotFoundError
+from deerflow.runtime.shapes import stamp
+from deerflow.scheduler import Cron, CronStore, Occurrence
+
+_RUN_STATUS = {
+    RunStatus.PENDING: "queued",
+    RunStatus.RUNNING: "running",
+    RunStatus.SUCCESS: "success",
+    RunStatus.INTERRUPTED: "interrupted",
+}
+
+
+async def task_out(house: DeerFlow, crons: CronStore, task: Cron) -> dict[str, Any]:
+    """Return a task as clients see it."""
+    occurrences = await crons.occurrences(task.id)
+    last = occurrences[0] if occurrences else None
+    next_run = task.next_after(datetime.now(UTC))
+    return {
+        "id": task.id,
+        "thread_id": task.thread_id,
+        "context_mode": "reuse_thread" if task.thread_id else "fresh_thread_per_run",
+        "assistant_id": task.assistant_id,
+        "title": task.title,
+        "prompt": task.payload["input"]["messages"][0]["content"][0]["text"],
+        "schedule_type": "once" if task.once_at else "cron",
+        "schedule_spec": spec_of(task),
+        "timezone": task.timezone,
+        "status": await _status(house, task, occurrences),
+        "next_run_at": stamp(next_run) if next_run else None,
+        "last_run_at": stamp(last.created_at) if last else None,
+        "last_run_id": last.run_id if last else None,
+        "last_thread_id": last.thread_id if last else None,
+        "last_error": last.error if last else None,
+        "run_count": sum(occurrence.run_id is not None for occurrence in occurrences),
+        "created_at": stamp(task.created_at),
+        "updated_at": stamp(task.updated_at),
+    }
+
+
+async def _status(house: DeerFlow, task: Cron, occurrences: list[Occurrence]) -> str:
+    if not task.enabled:
+        return "paused"
+    done = next((one for one in occurrences if one.trigger == "scheduled"), None)
+    if task.once_at is None or done is None or done.scheduled_for != task.once_at:
+        return "enabled"
+    match (await occurrence_out(house, done))["status"]:
+        case "queued" | "running":
+            return "running"
+        case "success":
+            return "completed"
+        case "interrupted":
+            return "cancelled"
+    return "failed"
+
+
+async def occurrence_out(house: DeerFlow, occurrence: Occurrence) -> dict[str, Any]:
+    """Return what came of a task at one time as clients see it."""
+    run = None
+    if occurrence.run_id is not None:
+        try:
+            run = await house.runs.get(occurrence.run_id)
+        except NotFoundError:
+            run = None  # deleted since, by hand: it had started
+    if run is not None:
+        status = _RUN_STATUS.get(run.status, "failed")
+    elif occurrence.run_id is not None:
+        status = "success"
+    else:
+        status = "skipped" if occurrence.is_skipped else "failed"
+    return {
+        "id": occurrence.id,
+        "task_id": occurrence.cron_id,
+        "thread_id": occurrence.thread_id,
+        "run_id": occurrence.run_id,
+        "scheduled_for": stamp(occurrence.scheduled_for),
+        "trigger": occurrence.trigger,
+        "status": status,
+        "error": occurrence.error or (run.error if run else None),
+        "started_at": stamp(run.created_at) if run else None,
+        "finished_at": stamp(run.updated_at) if run and run.status.is_terminal else None,
+        "created_at": stamp(occurrence.created_at),
+    }
+
+
+def spec_of(task: Cron) -> dict[str, Any]:
+    """Return a task's times as its creator wrote them."""
+    return {"run_at": stamp(task.once_at)} if task.once_at else {"cron": task.schedule}
