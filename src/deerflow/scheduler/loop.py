@@ -116,7 +116,8 @@ class Scheduler:
         return _Plan(cron.updated_at, last, cron.next_after(last or cron.since))
 
     async def _fire(self, cron: Cron, tick: datetime) -> RunRecord | None:
-        run, problem = None, None
+        run: RunRecord | None = None
+        problem: DeerFlowError | None = None
         try:
             run = await self._start(cron, tick)
             if run is None:
