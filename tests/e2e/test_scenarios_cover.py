@@ -15,6 +15,7 @@ MADE = re.compile(r"\btool_of\(\s*(?:\"(\w+)\"|([A-Z_]+))")
 
 MIDDLEWARES = """
 Background subagents a_background_task_lets_the_lead_go_on_and_its_turn_ends_with_the_result
+CallLimit lead_calls calls_beyond_the_limit_wait_for_a_place
 Clarification scenarios_tools a_question_ends_the_turn_alone_and_the_answer_goes_on
 CutOff middlewares cut_answers_say_so_and_cut_calls_do_not_run
 DanglingToolCall scenarios_middlewares a_call_without_a_result_is_answered_for_the_model_only
