@@ -104,6 +104,7 @@ def chatty(model: ScriptedModel) -> dict[str, str]:
     return {**entry, "base_url": model.base_url, "api_key": "sk-test"}
 
 
+@pytest.mark.timeout(300)
 async def test_a_reader_can_come_back_at_every_event_while_it_runs_and_after_a_crash(
     chatty_server: GatewayProcess, model: ScriptedModel, session: aiohttp.ClientSession
 ) -> None:
@@ -138,6 +139,7 @@ async def test_a_reader_can_come_back_at_every_event_while_it_runs_and_after_a_c
     await read_from_everywhere(session, url, live)
 
 
+@pytest.mark.timeout(300)
 async def test_a_reader_can_come_back_at_every_event_through_another_gateway(
     tmp_path: Path, model: ScriptedModel, postgres: PostgresServer, session: aiohttp.ClientSession
 ) -> None:
