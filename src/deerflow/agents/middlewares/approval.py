@@ -71,20 +71,25 @@ def with_problem(request: ApprovalRequest, problem: str) -> ApprovalRequest:
 
 def read_answer(answer: Any, request: ApprovalRequest) -> Decision:
     """Return the decision in an answer; raises when there is none, or when it is about another call."""
-    decision = _only_decision(answer)
-    for holder in (answer, decision):
+    for holder in (answer, _only_decision(answer)):
         given = holder.get("hash") if isinstance(holder, Mapping) else None
         if given is not None and given != request["hash"]:
             raise InvalidInputError(
                 f"it is about another call: its hash is not {request['hash'][:12]}…; look at the call again"
             )
+    return read_decision(answer, request["action_requests"][0]["name"])
+
+
+def read_decision(answer: Any, name: str) -> Decision:
+    """Return what was decided about the call of a tool, or about another thing that has a name."""
+    decision = _only_decision(answer)
     match decision.get("type"):
         case "approve":
             return Decision("approve")
         case "reject":
             return Decision("reject", message=str(decision.get("message") or "").strip())
         case "edit":
-            return Decision("edit", _edited(decision.get("edited_action"), request))
+            return Decision("edit", _edited(decision.get("edited_action"), name))
     raise InvalidInputError(f"its type must be approve, edit or reject; {_HELP}")
 
 
@@ -120,8 +125,7 @@ def _only_decision(answer: Any) -> Mapping[str, Any]:
     return decisions
 
 
-def _edited(action: Any, request: ApprovalRequest) -> Mapping[str, Any]:
-    name = request["action_requests"][0]["name"]
+def _edited(action: Any, name: str) -> Mapping[str, Any]:
     args = action.get("args") if isinstance(action, Mapping) else None
     if not isinstance(args, Mapping):
         raise InvalidInputError(f"it has no edited_action with args; {_HELP}")

@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from langchain.agents.middleware.human_in_the_loop import ActionRequest, HITLRequest, ReviewConfig
 from langgraph.types import interrupt
 
+from deerflow.agents.middlewares.approval import read_decision
 from deerflow.errors import InvalidInputError
 from deerflow.subagents.config import SubagentResult
 
@@ -27,6 +28,14 @@ class Decision:
     """What the decision is about, as the person left it."""
     message: str = ""
     is_edited: bool = False
+
+    @classmethod
+    def of(cls, answer: Any, name: str, args: Mapping[str, Any]) -> Self:
+        """Return the decision in an answer, about `args` as they were shown."""
+        given = read_decision(answer, name)
+        if given.kind == "reject":
+            return cls(False, args, given.message or "no reason given")
+        return cls(True, {**args, **(given.args or {})}, is_edited=given.kind == "edit")
 
 
 def ask_person(request: Any) -> Any:
@@ -52,9 +61,8 @@ def decide(
         action = ActionRequest(name=name, args=dict(args), description=f"{problem}{description}")
         review = ReviewConfig(action_name=name, allowed_decisions=["approve", "edit", "reject"])
         try:
-            decision = read_decision(
-                ask(HITLRequest(action_requests=[action], review_configs=[review])), args
-            )
+            answer = ask(HITLRequest(action_requests=[action], review_configs=[review]))
+            decision = Decision.of(answer, name, args)
             if decision.is_edited:
                 check(decision.args)
             return decision
@@ -67,24 +75,3 @@ def question_of(result: SubagentResult) -> Any:
     """Return what a member's tool asks, in its own words, marked with the member's task."""
     value = result.question.value if result.question is not None else None
     return {**value, "task_id": result.task_id} if isinstance(value, Mapping) else value
-
-
-def read_decision(answer: Any, args: Mapping[str, Any]) -> Decision:
-    """Return the decision in an answer: `{"decisions": [{"type": "approve"}]}`, or the decision alone."""
-    decisions = answer.get("decisions") if isinstance(answer, Mapping) else answer
-    decision = decisions[0] if isinstance(decisions, list) and len(decisions) == 1 else decisions or answer
-    kind = decision.get("type") if isinstance(decision, Mapping) else None
-    match kind:
-        case "approve":
-            return Decision(True, args)
-        case "edit":
-            edited = decision.get("edited_action")
-            changed = edited.get("args") if isinstance(edited, Mapping) else None
-            if isinstance(changed, Mapping):
-                return Decision(True, {**args, **changed}, is_edited=True)
-        case "reject":
-            return Decision(False, args, str(decision.get("message") or "no reason given"))
-    raise InvalidInputError(
-        'the answer is no decision; resume with {"decisions": [{"type": "approve"}]}, '
-        '{"type": "edit", "edited_action": {"name": …, "args": {…}}} or {"type": "reject", "message": …}'
-    )
