@@ -99,5 +99,6 @@ async def test_a_background_task_that_asks_fails_with_what_to_do(asking: Lead, m
 
     messages = await asking.ask("Go.")
 
+    assert "nobody can answer a task in the background (Pay 5?)" in messages[-2].text
     assert "start it again without background" in messages[-2].text
     assert messages[-1].text == "I see."
