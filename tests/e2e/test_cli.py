@@ -10,7 +10,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from support.gateway import environment, write_config
-from support.model_server import ScriptedModel, text
+from support.model_server import ScriptedModel, text, usage
 
 CITED = re.compile(
     r"(?P<text>[^|]*?)\s*\[citation:[^\]]*:(?P<line>\d+)\]\((?P<path>/[^)\s]*)#L(?P<anchor>\d+)\)"
@@ -85,3 +85,22 @@ async def test_ctrl_c_stops_cleanly_and_keeps_the_thread(tmp_path: Path, model: 
     final = [event["data"] for event in values if event["event"] == "values"][-1]
     asked = [message["content"] for message in final["messages"] if message["type"] == "human"]
     assert (asked, final["messages"][-1]["content"]) == (["first", "second"], "Here I am.")
+
+
+async def test_the_last_lines_say_what_the_run_cost(tmp_path: Path, model: ScriptedModel) -> None:
+    model.will_say(text("Hello.") + usage(1000, 50))
+    priced = {
+        "name": "big",
+        "use": "langchain_openai:ChatOpenAI",
+        "model": "big-1",
+        "base_url": model.base_url,
+        "api_key": "sk-test",
+        "pricing": {"currency": "EUR", "input_per_million": 10, "output_per_million": 100},
+    }
+    config = write_config(tmp_path, None, models=[priced])
+
+    process = await deerflow(tmp_path, tmp_path, "run", "Hi", "--config", str(config))
+    out, err = [part.decode() for part in await asyncio.wait_for(process.communicate(), 90)]
+
+    assert (process.returncode, out) == (0, "Hello.\n")
+    assert "usage     1,050 tokens (1,000 in, 50 out, 0 by sub-agents), EUR 0.0150" in err

@@ -5,7 +5,7 @@ import threading
 from pathlib import Path
 
 import httpx
-from support.gateway import running_gateway
+from support.gateway import parse_sse, running_gateway
 from support.model_server import ScriptedModel, call, calls, text
 
 ASKED = {"input": {"messages": [{"role": "user", "content": "go"}]}}
@@ -65,3 +65,29 @@ async def test_a_cancelled_call_gives_its_place_back(tmp_path: Path, model: Scri
             answer = await start(api, "t2")
 
     assert answer.json()["messages"][-1]["content"] == "Hello."
+
+
+async def test_an_agent_whose_results_stop_being_new_is_told_so(tmp_path: Path, model: ScriptedModel) -> None:
+    words = "deer live in forests and eat leaves grass bark and young shoots all year round"
+    reads = [
+        call("read_file", description="r", path=f"/mnt/user-data/workspace/{number}.txt")
+        for number in range(3)
+    ]
+    model.will_say(*reads, text("They eat leaves."))
+    progress = {"enabled": True}
+
+    with running_gateway(tmp_path, model.base_url, tool_progress=progress) as gateway:
+        assert gateway.deerflow is not None
+        folders = gateway.deerflow.folders("default", "t1")
+        folders.create()
+        for number in range(3):
+            (folders.workspace / f"{number}.txt").write_text(f"{words} {number}")
+        async with gateway.client() as api:
+            await api.post("/threads", json={"thread_id": "t1"})
+            body = {**ASKED, "stream_mode": ["custom"]}
+            events = parse_sse((await api.post("/threads/t1/runs/stream", json=body)).text)
+
+    told = [data for name, data, _ in events if name == "custom" and data["type"] == "tool_stagnation"]
+    assert [(each["tool"], each["count"]) for each in told] == [("read_file", 3)]
+    assert "The last 3 results of read_file say almost the same" in str(model.requests[-1].messages[-1])
+    assert "say almost the same" not in str(model.requests[-2].messages[-1])

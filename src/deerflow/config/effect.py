@@ -40,7 +40,7 @@ WAITING = frozenset(
         "skill_scan",
         "skills.deferred_discovery",
         "stream_bridge",
-        "tool_progress",
+        "tool_progress.max_tracked_threads",
         "tool_search",
     }
 )

@@ -38,6 +38,7 @@ from deerflow.agents.middlewares.call_limit import CallGate, CallLimitMiddleware
 from deerflow.agents.middlewares.effects import EffectsMiddleware
 from deerflow.agents.middlewares.finish import Detector
 from deerflow.agents.middlewares.guardrail import GuardrailMiddleware
+from deerflow.agents.middlewares.tool_progress import ToolProgressMiddleware
 from deerflow.agents.middlewares.watching import ModelWatchMiddleware, ToolWatchMiddleware
 from deerflow.config import SafetyDetector, Settings, resolve_use
 from deerflow.errors import ConfigError
@@ -81,6 +82,7 @@ def build_chain(
         *_read_before_write(settings),  # both: a refused write is no result that could be long
         *_tool_output(settings),  # both: what tools return is measured before anybody stores it
         ToolOfferMiddleware(),  # both: what is on offer is settled just before the call
+        *_tool_progress(settings),  # both: its word stands in front of the loop guard's, which is the last
         *_loop_detection(settings),  # both: takes the tools away that were just offered
         *_token_budget(settings),  # lead: an answer that reaches the limit loses its calls
         *_limit(settings, subagent_limit),  # who delegates: trims an answer before any tool runs
@@ -140,6 +142,11 @@ def _tool_output(settings: Settings) -> list[HouseMiddleware]:
 def _loop_detection(settings: Settings) -> list[HouseMiddleware]:
     loops = settings.loop_detection
     return [LoopDetectionMiddleware(settings=loops)] if loops.enabled else []
+
+
+def _tool_progress(settings: Settings) -> list[HouseMiddleware]:
+    progress = settings.tool_progress
+    return [ToolProgressMiddleware(settings=progress)] if progress.enabled else []
 
 
 def _token_budget(settings: Settings) -> list[HouseMiddleware]:
