@@ -6,6 +6,7 @@ import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from importlib import import_module
+from typing import Any
 
 from deerflow.config import LoadedSettings
 from deerflow.observability.logs import Redactor, secrets_of
@@ -30,26 +31,32 @@ async def open_watch(loaded: LoadedSettings) -> AsyncIterator[Watch]:
 
 
 def _spans(audience: Audience, redact: Redactor, stack: AsyncExitStack) -> Spans | None:
-    if audience.spans is None:
+    made = _loaded("spans", "OpenTelemetrySpans", audience.spans, redact) if audience.spans else None
+    if made is None:
         return None
-    made = import_module("deerflow.observability.spans").OpenTelemetrySpans(audience.spans, redact)
     stack.push_async_callback(_close, made.close)
     spans: Spans = made
     return spans
 
 
 def _tracers(audience: Audience, stack: AsyncExitStack) -> Tracers | None:
-    services = []
-    if audience.langsmith is not None:
-        services.append(import_module("deerflow.observability.langsmith").LangSmith(audience.langsmith))
-    if audience.langfuse is not None:
-        services.append(import_module("deerflow.observability.langfuse").Langfuse(audience.langfuse))
+    wanted = (("langsmith", "LangSmith", audience.langsmith), ("langfuse", "Langfuse", audience.langfuse))
+    made = [_loaded(file, name, options) for file, name, options in wanted if options is not None]
+    services = [service for service in made if service is not None]
     if not services:
         return None
-    made = import_module("deerflow.observability.tracers").CallbackTracers(services)
-    stack.push_async_callback(_close, made.close)
-    tracers: Tracers = made
+    tracers: Tracers = _loaded("tracers", "CallbackTracers", services)
+    stack.push_async_callback(_close, tracers.close)
     return tracers
+
+
+def _loaded(file: str, name: str, *arguments: Any) -> Any:
+    """Load a class of this room and make one; None when its SDK does not let us."""
+    try:
+        return getattr(import_module(f"deerflow.observability.{file}"), name)(*arguments)
+    except Exception as error:  # an SDK raises what it likes, and nobody's work may wait for it
+        logger.warning("%s could not be set up: %s; runs go on without it", name, error)
+        return None
 
 
 async def _close(close: Callable[[], None]) -> None:

@@ -60,6 +60,9 @@ def audience_of(loaded: LoadedSettings) -> Audience:
     """Return who is to see spans and traces of these settings' runs."""
     settings, env, problems = loaded.settings, loaded.env, list[str]()
     spans = _spans(settings.telemetry, env)
+    if spans is not None and not _is_address(spans.endpoint):
+        problems.append(f"spans cannot go to {spans.endpoint!r}; name an address like {_LOCAL_COLLECTOR}")
+        spans = None
     if spans is not None and find_spec("opentelemetry") is None:
         problems.append(_missing("telemetry", "OpenTelemetry"))
         spans = None
@@ -141,6 +144,10 @@ def _pairs(text: str | None) -> dict[str, str]:
     """Read `a=1,b=2`, as OpenTelemetry's variables say it; what is no pair is left out."""
     parts = (part.partition("=") for part in (text or "").split(","))
     return {name.strip(): unquote(value.strip()) for name, sign, value in parts if sign and name.strip()}
+
+
+def _is_address(endpoint: str) -> bool:
+    return endpoint.startswith(("http://", "https://"))
 
 
 def _is_yes(env: Mapping[str, str], name: str) -> bool:

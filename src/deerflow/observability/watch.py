@@ -57,6 +57,9 @@ class Tracers(Protocol):
     def here(self) -> Callback | None:
         """Return the callbacks for work that begins here and leaves its context."""
 
+    def close(self) -> None:
+        """Send what is left."""
+
 
 @dataclass(frozen=True, slots=True)
 class Where:

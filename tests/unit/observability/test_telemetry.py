@@ -9,6 +9,7 @@ import yaml
 
 from deerflow.config import load_settings
 from deerflow.observability.logs import trace_id_of
+from deerflow.observability.meters import MODEL_TOKENS
 from deerflow.observability.opening import open_watch
 from deerflow.observability.telemetry import Audience, audience_of
 
@@ -88,6 +89,22 @@ async def test_a_missing_extra_is_said_and_runs_go_on_without(
         assert watch.here() is None
 
     assert "pip install 'deerflow[telemetry]'" in caplog.text
+
+
+async def test_an_sdk_that_refuses_keeps_nobody_from_working(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "config.yaml").write_text(
+        "telemetry: {endpoint: nonsense}\n"
+        "tracing: {langsmith: {enabled: true, api_key: lsv2_x, endpoint: '::nonsense::'}}\n"
+    )
+
+    async with open_watch(load_settings(env={}, cwd=tmp_path)) as watch:
+        with watch.model_call("m") as seen:
+            seen.tokens = {"input": 1}
+
+    assert "spans cannot go to 'nonsense/v1/traces'" in caplog.text
+    assert watch.meters.values(MODEL_TOKENS) == {("m", "input"): 1}
 
 
 def test_a_runs_trace_has_the_runs_own_id() -> None:
