@@ -332,6 +332,8 @@ async def test_one_task_of_a_running_run_is_listed_and_cancelled_and_its_steps_s
         assert [step["message"]["content"] for step in later["steps"]] == ["I saw A."]
         quick = (await api.get(f"{path}/tasks/{rows['quick']['task_id']}")).json()
         assert (quick["status"], quick["result"], quick["message_count"]) == ("completed", "quick result", 1)
+        whole = {row["task_id"]: row for row in (await api.get(f"{path}/tasks?steps=true")).json()}
+        assert (whole[slow]["steps"], "steps" in rows["slow"]) == (later["steps"], False)
         assert (await api.post(f"{path}/tasks/{slow}/cancel")).status_code == 409
         assert (await api.post(f"{path}/tasks/nobody/cancel")).status_code == 404
         assert (await api.get(f"{path}/tasks/nobody")).status_code == 404

@@ -31,7 +31,8 @@ def test_a_reload_in_the_middle_goes_on_where_the_run_is(page: Browser, model: S
 
 def test_a_reload_after_the_end_shows_the_whole_thread(page: Browser, model: ScriptedModel) -> None:
     task = call("task", description="Study it", prompt="about it", subagent_type="general-purpose")
-    model.on("about it", text("It is fine."))
+    look = call("ls", description="Look around", path="/mnt/user-data/workspace")
+    model.on("about it", look, text("It is fine."))
     model.on("Study", task, text("Studied."))
     page.say("Study.")
     page.sees("Studied.")
@@ -41,6 +42,8 @@ def test_a_reload_after_the_end_shows_the_whole_thread(page: Browser, model: Scr
 
     page.sees("Studied.")
     page.waits_for("[data-status=completed]:has-text('It is fine.')")
+    page.click("Study it")
+    page.sees("ls: Look around")
 
 
 def test_a_lost_network_is_waited_out(page: Browser, model: ScriptedModel, gateway: Gateway) -> None:

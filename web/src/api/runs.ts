@@ -3,7 +3,7 @@
 import { call, send } from "./client.ts";
 import { readEvents } from "./sse.ts";
 import { threadPath } from "./threads.ts";
-import type { Message, Run, RunContext, StreamEvent } from "./types.ts";
+import type { Message, Run, RunContext, StreamEvent, TaskRow } from "./types.ts";
 
 const STREAM_MODES = ["values", "messages-tuple", "updates", "custom"];
 
@@ -65,6 +65,11 @@ export function readRun(threadId: string, runId: string): Promise<Run> {
 
 export function cancelRun(threadId: string, runId: string): Promise<unknown> {
   return call("POST", `${runPath(threadId, runId)}/cancel?wait=0&action=interrupt`);
+}
+
+/** A run's sub-agents with their steps, as its log has them. */
+export function listTasks(threadId: string, runId: string, signal?: AbortSignal): Promise<TaskRow[]> {
+  return call("GET", `${runPath(threadId, runId)}/tasks?steps=true`, undefined, signal);
 }
 
 export function isOver(run: Run): boolean {

@@ -185,3 +185,15 @@ export interface StreamEvent {
   readonly kind: string;
   readonly data: unknown;
 }
+
+/** A sub-agent's work as the log of its run has it. */
+export interface TaskRow {
+  readonly task_id: string;
+  readonly description: string;
+  readonly status: string;
+  readonly model_name: string | null;
+  readonly result: string | null;
+  readonly error: string | null;
+  readonly usage: { readonly total_tokens?: number } | null;
+  readonly steps?: readonly { readonly index: number | null; readonly message: Message }[];
+}

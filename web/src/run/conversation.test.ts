@@ -148,4 +148,44 @@ describe("a conversation", () => {
 
     expect(conversation.read().messages.map(textOf)).toEqual(["Hello?", "done"]);
   });
+
+  test("shows what the sub-agents of earlier runs did after the page was loaded again", async () => {
+    const calls = [{ name: "task", id: "c1", args: { description: "Study", prompt: "p" }, type: "tool_call" }];
+    const messages = [MESSAGE, { type: "ai", id: "a", content: "", tool_calls: calls }, { type: "tool", id: "r", content: "Task Succeeded. Result: fine", tool_call_id: "c1", name: "task" }];
+    const step = { index: 1, message: { type: "ai", id: "s", content: "Looking.", tool_calls: [] } };
+    const row = { task_id: "c1", description: "Study", status: "completed", model_name: "m", result: "fine", error: null, usage: { total_tokens: 7 }, steps: [step] };
+    const run = (id: string, at: string) => ({ run_id: id, status: "success", created_at: at });
+    const asked = serve({
+      "GET /threads/t/state": () => json({ values: { messages } }),
+      "GET /threads/t/runs": () => json([run("old", "2026-01-01"), run("new", "2026-01-02")]),
+      "GET /threads/t/runs/new/tasks": () => json([row]),
+    });
+    const conversation = new Conversation("t");
+
+    await through(conversation.open());
+    await vi.waitFor(() => expect(conversation.read().tasks.c1?.status).toBe("completed"));
+
+    const task = conversation.read().tasks.c1;
+    expect(task?.steps.map((each) => each.text)).toEqual(["Looking."]);
+    expect([task?.result, task?.model, task?.tokens]).toEqual(["fine", "m", 7]);
+    expect(asked).not.toContain("GET /threads/t/runs/old/tasks");
+  });
+
+  test("asks for no sub-agents where a thread has none, and does without those it cannot get", async () => {
+    const calls = [{ name: "task", id: "c1", args: { prompt: "p" }, type: "tool_call" }];
+    const asked = serve({
+      "GET /threads/t/state": [() => json({ values: values("plain") }), () => json({ values: { messages: [{ type: "ai", id: "a", content: "", tool_calls: calls }] } })],
+      "GET /threads/t/runs": () => json([{ run_id: "r1", status: "success", created_at: "2026-01-01" }]),
+      "GET /threads/t/runs/r1/tasks": () => json({ detail: "gone" }, 404),
+    });
+
+    await through(new Conversation("t").open());
+    expect(asked.filter((each) => each.endsWith("/tasks"))).toEqual([]);
+    const conversation = new Conversation("t");
+    await through(conversation.open());
+    await vi.waitFor(() => expect(asked).toContain("GET /threads/t/runs/r1/tasks"));
+
+    expect(conversation.read().failure).toBeNull();
+    expect(conversation.read().tasks).toEqual({});
+  });
 });

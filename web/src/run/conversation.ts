@@ -1,7 +1,7 @@
 /** One thread as the page follows it: reads its state, starts runs, follows them through lost lines, stops them. */
 
 import { ApiError } from "../api/client.ts";
-import { cancelRun, isOver, joinRun, listRuns, readRun, startRun, type OpenStream } from "../api/runs.ts";
+import { cancelRun, isOver, joinRun, listRuns, listTasks, readRun, startRun, type OpenStream } from "../api/runs.ts";
 import { createThread, readValues } from "../api/threads.ts";
 import type { Message, Run, RunContext, StreamEvent } from "../api/types.ts";
 import { isHuman } from "./messages.ts";
@@ -9,6 +9,7 @@ import { onNextFrame } from "./frames.ts";
 import { failureOf, isLoss, pause } from "./losses.ts";
 import { forgetRun, recallRun, rememberRun } from "./memory.ts";
 import { reduce, withValues } from "./reduce.ts";
+import { asksForOthers, recallTasks } from "./tasks.ts";
 import { EMPTY_VIEW, isBusy, NO_THREAD, type Failure, type View } from "./view.ts";
 
 const REPLAY_ALL = "-1";
@@ -47,6 +48,7 @@ export class Conversation {
       const [values, run] = await Promise.all([readValues(this.threadId, signal), this.#latestRun()]);
       if (signal.aborted) return;
       this.#set(withValues(this.#view, values));
+      void this.#recallTasks();
       if (run && !isOver(run)) await this.#followRun(run.run_id);
       else if (run?.status === "error" || run?.status === "timeout") this.#fail({ name: run.status, message: run.error ?? "" });
     } catch (error) {
@@ -129,6 +131,20 @@ export class Conversation {
     const runs = await listRuns(this.threadId, this.#closing.signal);
     const newest = runs.reduce<Run | null>((best, next) => (best && best.created_at >= next.created_at ? best : next), null);
     return runs.find((candidate) => !isOver(candidate)) ?? newest;
+  }
+
+  /** Fetch what the sub-agents of earlier runs did: their steps are in the logs, not in the conversation. */
+  async #recallTasks(): Promise<void> {
+    const { signal } = this.#closing;
+    const isMissing = () => this.#view.messages.some((message) => asksForOthers(this.#view.tasks, message));
+    if (!isMissing()) return;
+    const runs = await listRuns(this.threadId, signal).catch(() => [] as Run[]);
+    const ended = runs.filter(isOver).sort((a, b) => b.created_at.localeCompare(a.created_at));
+    for (const run of ended) {
+      if (signal.aborted || !isMissing()) return;
+      const rows = await listTasks(this.threadId, run.run_id, signal).catch(() => []);
+      this.#set({ ...this.#view, tasks: recallTasks(this.#view.tasks, rows) });
+    }
   }
 
   async #followRun(runId: string): Promise<void> {

@@ -1,6 +1,6 @@
 /** Sub-agents: custom events in, the state of each task out. */
 
-import type { Message } from "../api/types.ts";
+import type { Message, TaskRow } from "../api/types.ts";
 import { isTool, textOf } from "./messages.ts";
 import type { Task, TaskStatus, TaskStep } from "./view.ts";
 
@@ -26,6 +26,16 @@ export function reduceTasks(tasks: Tasks, event: Readonly<Record<string, unknown
   return task === null ? tasks : { ...tasks, [id]: task };
 }
 
+/** Return `tasks` with those of a run that has ended, as its log tells them; what is known already stays. */
+export function recallTasks(tasks: Tasks, rows: readonly TaskRow[]): Tasks {
+  return rows.reduce((known, row) => (row.task_id in known ? known : eventsOf(row).reduce(reduceTasks, known)), tasks);
+}
+
+/** Tell whether a message asks for sub-agents that `tasks` knows nothing of. */
+export function asksForOthers(tasks: Tasks, message: Message): boolean {
+  return (message.tool_calls ?? []).some((call) => call.name === "task" && call.id && !(call.id in tasks));
+}
+
 /** Return the state of a task as its `task` tool result tells it, for runs whose events are not at hand. */
 export function taskFromResult(id: string, description: string, result: Message): Task {
   const extras = result.additional_kwargs ?? {};
@@ -36,6 +46,17 @@ export function taskFromResult(id: string, description: string, result: Message)
     result: extras.subagent_error ?? textOf(result),
     model: extras.subagent_model_name ?? null,
   };
+}
+
+/** A row as the events it was made of. */
+function eventsOf(row: TaskRow): Readonly<Record<string, unknown>>[] {
+  const { task_id, description, model_name, usage } = row;
+  const steps = (row.steps ?? []).map((step) => ({ type: "task_running", task_id, message: step.message, message_index: step.index }));
+  return [
+    { type: "task_started", task_id, description, model_name },
+    ...steps,
+    { type: `task_${row.status}`, task_id, usage, result: row.result, error: row.error },
+  ];
 }
 
 function newTask(id: string): Task {

@@ -11,11 +11,13 @@ router = APIRouter(tags=["tasks"])
 
 
 @router.get("/threads/{thread_id}/runs/{run_id}/tasks")
-async def list_tasks(thread_id: ThreadPath, run_id: str, user: CurrentUser, house: House) -> Response:
-    """List a run's tasks, oldest first; an ended run's come from its log."""
+async def list_tasks(
+    thread_id: ThreadPath, run_id: str, user: CurrentUser, house: House, *, steps: bool = False
+) -> Response:
+    """List a run's tasks, oldest first, with their steps where wanted; an ended run's come from its log."""
     run = await owned_run(house, thread_id, run_id, user)
     rows = await tasks_of(house.storage, run, house.subagents.list(run_id))
-    return json_response([row.out() for row in rows.values()])
+    return json_response([row.out(with_steps=steps) for row in rows.values()])
 
 
 @router.get("/threads/{thread_id}/runs/{run_id}/tasks/{task_id}")
