@@ -28,6 +28,8 @@ class Dialect:
     """Behind a SELECT: wait for those who share these rows, and keep all others out."""
     trusts_locks: bool
     """Owners of this machine live as long as they have their locks, whatever their leases say."""
+    is_near: bool
+    """A statement costs no trip to somewhere else."""
     is_text_of: str
     """Behind a column: is one of the texts of a JSON list."""
     is_number_of: str

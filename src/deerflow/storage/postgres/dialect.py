@@ -36,6 +36,7 @@ POSTGRES = Dialect(
     shared="FOR KEY SHARE OF runs",
     locked="FOR UPDATE",
     trusts_locks=False,
+    is_near=False,
     is_text_of=f"= ANY (ARRAY(SELECT value FROM {_LISTED}))",
     is_number_of=f"= ANY (ARRAY(SELECT CAST(value AS BIGINT) FROM {_LISTED}))",
     position="strpos",

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from deerflow.storage.database import Database
 from deerflow.storage.sql import checkpoints as rows
+from deerflow.storage.sql.checkpoint_steps import walk
 from deerflow.storage.sql.checkpoints import CheckpointRow, Id, Place
 
 PAGE = 64
@@ -46,15 +47,15 @@ def history(db: Database, place: Place, channels: Sequence[str]) -> dict[str, Ra
     if chain is None or start is None:
         return found
     open_channels = set(channels)
-    for step, held in rows.walk(db, chain, start):
-        if step == start:  # its own writes wait for the next step
+    for step in walk(db, chain, start, with_writes=True):
+        if step.id == start:  # its own writes wait for the next step
             continue
-        for _, task, writes in reversed(rows.writes_of(db, chain, step, open_channels)):
+        for _, task, writes in reversed(step.writes(open_channels)):
             for _, channel, value in reversed(writes):
                 found[channel].writes.append((task, value))
-        for channel in open_channels & held:
-            found[channel].seed = rows.stored_values(db, chain, step)
-        open_channels -= held
+        for channel in open_channels & step.held:
+            found[channel].seed = rows.stored_values(db, chain, step.id)
+        open_channels -= step.held
         if not open_channels:
             break
     for raw in found.values():
@@ -145,9 +146,9 @@ def keep_latest(
 def _needed(db: Database, chain: int, start: Id, open_channels: set[str]) -> set[Id]:
     """Return a checkpoint and the ancestors that hold what it does not hold itself."""
     needed: set[Id] = set()
-    for step, held in rows.walk(db, chain, start):
-        needed.add(step)
-        open_channels -= held
+    for step in walk(db, chain, start):
+        needed.add(step.id)
+        open_channels -= step.held
         if not open_channels:
             break
     return needed

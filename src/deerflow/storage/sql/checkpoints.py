@@ -205,35 +205,24 @@ def split_digests(joined: bytes | None) -> list[bytes]:
     return [joined[start : start + DIGEST_BYTES] for start in range(0, len(joined), DIGEST_BYTES)]
 
 
-def writes_of(
-    db: Database, chain: int, checkpoint: Id, channels: Collection[str] | None = None
-) -> list[tuple[str, str, list[Write]]]:
-    """Return the writes that wait on a checkpoint, of some channels or all, in the order they apply."""
+def writes_of(db: Database, chain: int, checkpoint: Id) -> list[tuple[str, str, list[Write]]]:
+    """Return the writes that wait on a checkpoint, in the order they apply."""
     rows = db.execute(
         "SELECT path, task, body FROM writes WHERE chain = ? AND checkpoint = ?", (chain, checkpoint)
     ).fetchall()
+    return ordered_writes(rows)
+
+
+def ordered_writes(
+    rows: Iterable[tuple[str, Id, bytes]], channels: Collection[str] | None = None
+) -> list[tuple[str, str, list[Write]]]:
+    """Return the writes of rows, of some channels or all, in the order they apply."""
     found = []
     for path, task, body in rows:
         writes = [write for write in unpack_writes(body) if channels is None or write[1] in channels]
         if writes:
             found.append((path, spread(task), sorted(writes, key=_index)))
     return sorted(found, key=_path_and_task)
-
-
-def walk(db: Database, chain: int, start: Id) -> Iterable[tuple[Id, frozenset[str]]]:
-    """Yield a checkpoint and its ancestors, each with the channels it holds values of; reads no bodies."""
-    shapes: dict[int, frozenset[str]] = {}
-    step: Id | None = start
-    while step is not None:
-        row = db.execute(
-            "SELECT parent, shape FROM checkpoints WHERE chain = ? AND id = ?", (chain, step)
-        ).fetchone()
-        if row is None:
-            return
-        if row[1] not in shapes:
-            shapes[row[1]] = _shape(db, row[1])
-        yield step, shapes[row[1]]
-        step = row[0]
 
 
 def stored_values(db: Database, chain: int, checkpoint: Id) -> tuple[bytes, list[bytes]]:
@@ -291,8 +280,8 @@ def _shape_key(db: Database, channels: Iterable[str]) -> int:
     return _shape_key(db, channels) if made is None else int(made[0])
 
 
-def _shape(db: Database, key: int) -> frozenset[str]:
-    (names,) = db.execute("SELECT names FROM shapes WHERE key = ?", (key,)).fetchone()
+def split_names(names: str) -> frozenset[str]:
+    """Return the channels of a shape."""
     return frozenset(names.split(_NAMES_END))
 
 

@@ -29,6 +29,7 @@ SQLITE = Dialect(
     shared="",
     locked="",
     trusts_locks=True,
+    is_near=True,
     is_text_of="IN (SELECT value FROM json_each(?))",
     is_number_of="IN (SELECT value FROM json_each(?))",
     position="instr",
