@@ -4,6 +4,7 @@ import asyncio
 import os
 import shutil
 import signal
+import subprocess
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -34,6 +35,8 @@ class Member(ABC):
 
     def __init__(self, target: Target) -> None:
         self.target = target
+        self.stubborn = 0
+        """How often it was told to end, did not in time, and was killed."""
         self.turn = asyncio.Lock()
         """One blow at a time."""
 
@@ -109,8 +112,12 @@ class ProcessMember(Member):
     def end(self, how: signal.Signals) -> None:
         if how is signal.SIGKILL:
             self.process.kill()
-        else:
+            return
+        try:
             self.process.stop()
+        except subprocess.TimeoutExpired:  # it may wait for a database that is down; supervisors do not
+            self.stubborn += 1
+            self.process.kill()
 
 
 class Cluster:

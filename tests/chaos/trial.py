@@ -79,6 +79,9 @@ async def hold_trial(cluster: Cluster, *, seed: int, faults: int, clients: int =
     await cluster.stop()
     orphans += await asyncio.to_thread(leftovers, belongs_to(cluster.home))
     after = replace(after, orphans=orphans)
+    for name, member in cluster.members.items():
+        if member.stubborn:
+            history.oddities[f"{name} that did not end on SIGTERM"] += member.stubborn
     verdict = judge(history, after)
     return Trial(seed, plan, history, after, verdict, time.monotonic() - began)
 
