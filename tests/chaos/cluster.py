@@ -18,7 +18,7 @@ from typing_extensions import override
 
 GONE_SECONDS = 10
 """How long the children of a killed process may take to follow it."""
-RECOVER_SECONDS = 180
+RECOVER_SECONDS = 300
 SETTINGS: dict[str, Any] = {
     # Ends in error are for runs that kill their server; here it is never the run's fault.
     "runs": {"max_attempts": 1000},
@@ -64,10 +64,10 @@ class Member(ABC):
             await asyncio.to_thread(self.end, how)
             left = await asyncio.to_thread(survivors, children)
             await asyncio.sleep(seconds)
-            await asyncio.to_thread(self._recover)
+            await asyncio.to_thread(self.recover)
             return left
 
-    def _recover(self) -> None:
+    def recover(self) -> None:
         """Start it again as a supervisor would: it may not stay up while others are down."""
         deadline = time.monotonic() + RECOVER_SECONDS
         while True:
@@ -140,7 +140,7 @@ class Cluster:
         """Start everything: the first alone, since the others may need it."""
         first, *others = self.members.values()
         await asyncio.to_thread(first.start)
-        await asyncio.gather(*(asyncio.to_thread(member.start) for member in others))
+        await asyncio.gather(*(asyncio.to_thread(member.recover) for member in others))
 
     async def stop(self) -> None:
         """End everything as an operator would, the first last."""

@@ -129,6 +129,10 @@ class DeerFlowProcess:
         return self._process.pid
 
     @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    @property
     def log(self) -> str:
         return self._log.read_text() if self._log.exists() else ""
 
