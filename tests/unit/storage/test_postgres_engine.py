@@ -309,6 +309,21 @@ async def test_callers_wait_for_a_database_that_is_away_but_not_for_ever(
     assert (made.id, found.id) == ("t3", "t1")
 
 
+async def test_a_process_that_ends_does_not_wait_long_for_a_database_that_is_away(
+    mortal: PostgresServer,
+) -> None:
+    engine = await PostgresEngine.open(mortal.settings())
+    await asyncio.to_thread(mortal.kill)
+    waiting = asyncio.ensure_future(engine.write(lambda db: db.execute("SELECT 1") and None))
+    await asyncio.sleep(0)
+
+    async with asyncio.timeout(10):
+        await engine.aclose()
+
+    with pytest.raises(StorageError, match="cannot be reached"):
+        await waiting
+
+
 async def test_a_server_that_says_nothing_at_all_is_given_up(mortal: PostgresServer, tmp_path: Path) -> None:
     settings = mortal.settings(command_timeout=1)
     settings = settings.model_copy(update={"postgres_url": f"{settings.postgres_url}&connect_timeout=2"})

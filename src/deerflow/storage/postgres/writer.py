@@ -7,6 +7,7 @@ numbers do not tell: after a crash they may be given to others.)
 """
 
 import logging
+import math
 import time
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -38,6 +39,8 @@ COMMIT
 _LOOK_UP = "SELECT commits FROM writers WHERE id = %s FOR UPDATE"
 _LEAST_SECONDS = 5.0
 """How long a commit without an answer is looked up at least, however long the caller has waited."""
+_LAST_SECONDS = 2.0
+"""How long a process that ends waits for a database that is away."""
 _TRIES = 10
 """How often a unit is done again after it was in the way of another process."""
 
@@ -184,7 +187,9 @@ class Writer(UnitQueue):
 
     def _expire(self, units: list[Unit], error: Exception) -> list[Unit]:
         """Fail what has waited too long, here and in the queue; return what is left of `units`."""
-        oldest = time.monotonic() - self._target.patience_seconds
+        # Who is told to end does not wait for a database that may never come back.
+        patience = min(self._target.patience_seconds, _LAST_SECONDS if self._is_closed else math.inf)
+        oldest = time.monotonic() - patience
         with self._gate:
             late = []
             while self._queue and self._queue[0].asked_at < oldest:
