@@ -198,6 +198,17 @@ class RunManagerContract:
         after = await ended(desk, lost)
         assert (after.status, after.attempt) == (RunStatus.SUCCESS, 2)
 
+    async def test_a_desk_that_closes_gives_back_what_it_never_started(
+        self, storage: Storage, tmp_path: Path, steps: Steps
+    ) -> None:
+        async with opened_desk(storage, tmp_path, steps) as desk:
+            steps.let("t2")
+            mine = (await desk.create_or_reject(asking("t2"))).owner
+            await storage.runs.create("lost", asking("t1"), owner=mine)
+
+        after = await storage.runs.get("lost")
+        assert (after.status, after.owner) == (RunStatus.RUNNING, None)
+
     async def test_a_wish_to_stop_reaches_the_process_that_has_the_run(
         self, desk: RunManager, elsewhere: Storage, tmp_path: Path, steps: Steps
     ) -> None:

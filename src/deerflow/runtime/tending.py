@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
+from deerflow.errors import DeerFlowError
 from deerflow.runtime.active import ActiveRuns
 from deerflow.runtime.claims import Claims
 from deerflow.runtime.handle import Stop
@@ -14,6 +15,7 @@ from deerflow.storage.signals import owner_topic
 logger = logging.getLogger(__name__)
 
 _LISTEN_SECONDS = 3600
+_LET_GO_SECONDS = 5
 
 
 class Tender:
@@ -52,9 +54,22 @@ class Tender:
         await _end(self._looking)
 
     async def aclose(self) -> None:
-        """Stop altogether."""
+        """Stop altogether, when nothing runs here any more."""
         await self.rest()
+        was_keeping = bool(self._keeping)
         await _end(self._keeping)
+        self._keeping = []
+        if was_keeping:
+            await self._let_go()
+
+    async def _let_go(self) -> None:
+        """Give back what was claimed a moment ago and never started: others need not wait for its lease."""
+        try:
+            async with asyncio.timeout(_LET_GO_SECONDS):
+                for run_id, attempt in (await self._storage.runs.heartbeat(self._owner.id)).items():
+                    await self._storage.runs.release(run_id, attempt=attempt)
+        except (DeerFlowError, TimeoutError) as error:
+            logger.warning("runs could not be given back, their leases have to run out: %s", error)
 
     async def beat(self) -> None:
         """Move the leases of this process's runs on, and set right what does not fit."""
