@@ -29,6 +29,8 @@ CRASH_GAP = 10_000
 _RETRY_SECONDS = 1.0
 _SHARE = 5
 """So much sooner than more text, an event of another kind is stored."""
+_CAN_WAIT = frozenset({"metadata", "values", "updates"})
+"""Kinds that are stored with what follows: a write of their own would keep the first text waiting."""
 _LONG_AGO = float("-inf")
 _MOST_PER_READ = 256
 
@@ -84,7 +86,10 @@ class RunLog:
         if self._append(kind, self._encoder.encode(payload)):
             self._ends_in_text = False
             self._text_flushed_at = _LONG_AGO
-            self._store_at(self._flushed_at + self._flush_seconds / _SHARE)
+            if kind in _CAN_WAIT:
+                self._store_at(asyncio.get_running_loop().time() + self._flush_seconds)
+            else:
+                self._store_at(self._flushed_at + self._flush_seconds / _SHARE)
 
     def publish_chunk(self, kind: str, message: BaseMessage, metadata: Mapping[str, Any]) -> None:
         """Append a piece of a message with the metadata of the call it belongs to."""
