@@ -3,7 +3,17 @@
 import sys
 from importlib import import_module
 
-ALL = ("one_turn", "tool_steps", "fanout", "concurrency", "history", "long_thread", "start", "sandbox")
+ALL = (
+    "one_turn",
+    "tool_steps",
+    "fanout",
+    "concurrency",
+    "history",
+    "workers",
+    "long_thread",
+    "start",
+    "sandbox",
+)
 
 
 def main(names: list[str]) -> int:

@@ -10,7 +10,7 @@ import tempfile
 import time
 import urllib.request
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -132,17 +132,41 @@ def open_arena(**sections: Any) -> Iterator[Arena]:
 
 
 @contextmanager
-def serving(home: Path, model_url: str, port: int, **sections: Any) -> "Iterator[subprocess.Popen[str]]":
+def serving(
+    home: Path, model_url: str, port: int, *, options: Sequence[str] = (), **sections: Any
+) -> "Iterator[subprocess.Popen[str]]":
     """Run `deerflow serve` on a home until it is healthy, and end it with the block."""
     entry = {"name": "bench", "use": "langchain_openai:ChatOpenAI", "model": "bench", "base_url": model_url}
     config = {"models": [{**entry, "api_key": "sk-bench"}], "sandbox": {"use": "local"}, **sections}
     path = home / "config.yaml"
     path.write_text(json.dumps(config))
-    env = {**os.environ, "DEER_FLOW_HOME": str(home / "home")}
-    command = [sys.executable, "-m", "deerflow", "serve", "--port", str(port), "--config", str(path)]
-    with _process(command, stdout=subprocess.DEVNULL, env=env) as process:
+    command = [
+        sys.executable,
+        "-m",
+        "deerflow",
+        "serve",
+        "--port",
+        str(port),
+        "--config",
+        str(path),
+        *options,
+    ]
+    with _process(command, stdout=subprocess.DEVNULL, env=_environment(home)) as process:
         await_health(port)
         yield process
+
+
+@contextmanager
+def working(home: Path, at_once: int) -> Iterator[None]:
+    """Run `deerflow worker` for the server of the same home, and end it with the block."""
+    command = [sys.executable, "-m", "deerflow", "worker", "--concurrency", str(at_once)]
+    command += ["--config", str(home / "config.yaml")]
+    with _process(command, stdout=subprocess.DEVNULL, env=_environment(home)):
+        yield
+
+
+def _environment(home: Path) -> dict[str, str]:
+    return {**os.environ, "DEER_FLOW_HOME": str(home / "home")}
 
 
 def await_health(port: int) -> None:
