@@ -81,13 +81,16 @@ class Engine(ABC):
     signals: Signals
 
     @abstractmethod
-    async def write(self, work: Callable[[Database], T], *, may_wait: bool = False) -> T:
+    async def write(
+        self, work: Callable[[Database], T], *, may_wait: bool = False, weight: int | None = None
+    ) -> T:
         """Run `work` in a transaction and return its result once it is committed.
 
         `work` may be run twice when the first transaction is lost, so it touches only the database.
 
         Args:
             may_wait: Nobody waits for this one: it is committed a moment later, with others.
+            weight: About how many bytes it writes, if known: few of them may not need another thread.
         """
 
     @abstractmethod

@@ -17,6 +17,9 @@ MOMENT_SECONDS = 0.002
 """How long a write that nobody waits for waits for company."""
 GROUP = 500
 """How many units one transaction holds at most."""
+NEAR_UNITS = 8
+NEAR_BYTES = 32 * 1024
+"""How much may be written without the thread that writes."""
 
 logger = logging.getLogger(__name__)
 
@@ -33,6 +36,8 @@ class Unit:
     error: Exception | None = None
     asked_at: float = 0.0
     """When it was asked for, by a clock that only goes forward."""
+    weight: int | None = None
+    """About how many bytes it writes; None when nobody knows."""
 
 
 class UnitQueue(ABC):
@@ -47,6 +52,8 @@ class UnitQueue(ABC):
         self._name = name
         self._queue: deque[Unit] = deque()
         self._gate = threading.Lock()
+        self._writing = threading.Lock()
+        """Held from taking units to writing them, which keeps their order."""
         self._has_work = threading.Event()
         self._is_closed = False
         self._waking: asyncio.AbstractEventLoop | None = None
@@ -58,18 +65,26 @@ class UnitQueue(ABC):
     def _write(self, units: list[Unit]) -> None:
         """Commit these units and tell those who wait for them."""
 
-    def ask(self, work: Callable[[Any], Any], *, may_wait: bool = False) -> "asyncio.Future[Any]":
+    def _write_near(self, units: list[Unit]) -> bool:
+        """Do the same on the calling thread if that takes no time; else do nothing and return False."""
+        return False
+
+    def ask(
+        self, work: Callable[[Any], Any], *, may_wait: bool = False, weight: int | None = None
+    ) -> "asyncio.Future[Any]":
         """Queue work of the running loop and return its future result.
 
         Args:
             may_wait: Let the thread begin a moment later. Waking it makes the caller share the
                 interpreter at the worst moment, and what comes meanwhile is committed together.
+            weight: About how many bytes it writes; with few of them the thread may not be needed.
         """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Any] = loop.create_future()
-        self._put(Unit(work, loop, future, asked_at=time.monotonic()))
+        self._put(Unit(work, loop, future, asked_at=time.monotonic(), weight=weight))
         if not may_wait:
-            self._has_work.set()
+            if weight is None or not self._has_written_near():
+                self._has_work.set()
         elif self._waking is not loop:  # one timer is enough for all that wait
             self._waking = loop
             loop.call_later(MOMENT_SECONDS, self._wake)
@@ -88,6 +103,19 @@ class UnitQueue(ABC):
                 raise StorageError(f"the database {self._name} is closed")
             self._queue.append(unit)
 
+    def _has_written_near(self) -> bool:
+        """Write what waits without the thread: two changes of thread cost more than a small commit."""
+        if len(self._queue) > NEAR_UNITS or not self._writing.acquire(blocking=False):
+            return False
+        try:
+            units = self._next()
+            if _are_light(units) and self._write_near(units):
+                return True
+            self._queue.extendleft(reversed(units))
+            return False
+        finally:
+            self._writing.release()
+
     def _wake(self) -> None:
         self._waking = None
         if self._queue:
@@ -104,18 +132,29 @@ class UnitQueue(ABC):
         while not (self._is_closed and not self._queue):
             self._has_work.wait()
             self._has_work.clear()
-            while units := self._next():
-                self._write(units)
+            while self._queue:
+                with self._writing:
+                    if units := self._next():
+                        self._write(units)
 
     def _next(self) -> list[Unit]:
         return [self._queue.popleft() for _ in range(min(len(self._queue), GROUP))]
 
 
-def deliver(units: Iterable[Unit]) -> None:
-    """Wake those who wait, with one call per event loop."""
+def _are_light(units: Iterable[Unit]) -> bool:
+    weights = [unit.weight for unit in units]
+    return None not in weights and sum(weight or 0 for weight in weights) <= NEAR_BYTES
+
+
+def deliver(units: Iterable[Unit], *, here: asyncio.AbstractEventLoop | None = None) -> None:
+    """Wake those who wait, with one call per event loop.
+
+    Args:
+        here: The loop that runs on this thread, if one does.
+    """
     loops: dict[asyncio.AbstractEventLoop, list[Unit]] = {}
     for unit in units:
-        if unit.loop is None:
+        if unit.loop is None or unit.loop is here:
             _settle([unit])
         else:
             loops.setdefault(unit.loop, []).append(unit)

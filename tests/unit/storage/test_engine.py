@@ -7,6 +7,7 @@ import stat
 import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,11 +29,11 @@ async def engine(tmp_path: Path) -> AsyncIterator[SqliteEngine]:
     await engine.aclose()
 
 
-async def add(engine: SqliteEngine, text: object) -> int:
+async def add(engine: SqliteEngine, text: object, **options: Any) -> int:
     def work(db: sqlite3.Connection) -> int:
         return db.execute("INSERT INTO notes (text) VALUES (?)", (text,)).lastrowid or 0
 
-    return await engine.write(work)
+    return await engine.write(work, **options)
 
 
 async def texts(engine: SqliteEngine) -> list[str]:
@@ -44,6 +45,42 @@ async def test_writes_are_done_in_the_order_they_were_asked_for(engine: SqliteEn
 
     assert numbers == list(range(1, 2001))
     assert await texts(engine) == list(range(2000))
+
+
+async def test_light_writes_keep_their_place_among_heavy_ones(engine: SqliteEngine) -> None:
+    options = [{"weight": 10}, {"may_wait": True, "weight": 10}, {}, {"weight": 10**6}, {"may_wait": True}]
+
+    await asyncio.gather(*(add(engine, number, **options[number % 5]) for number in range(500)))
+
+    assert await texts(engine) == list(range(500))
+
+
+async def test_a_light_write_is_committed_without_another_thread(engine: SqliteEngine) -> None:
+    await add(engine, "the log has begun")
+    threads: list[str] = []
+
+    await engine.write(lambda db: threads.append(threading.current_thread().name), weight=10)
+    await engine.write(lambda db: threads.append(threading.current_thread().name))
+
+    assert threads[0] == threading.current_thread().name
+    assert threads[1] != threads[0]
+
+
+async def test_a_light_write_waits_for_another_process_beside_the_loop(
+    engine: SqliteEngine, tmp_path: Path
+) -> None:
+    await add(engine, "mine")
+    other = sqlite3.connect(tmp_path / "data" / "deerflow.db", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    waiting = asyncio.ensure_future(add(engine, "later", weight=10))
+    await asyncio.sleep(0.05)  # the loop goes on meanwhile
+    was_done = waiting.done()
+    other.execute("COMMIT")
+    other.close()
+
+    await waiting
+    assert not was_done
+    assert await texts(engine) == ["mine", "later"]
 
 
 async def test_what_waits_together_is_committed_together(engine: SqliteEngine) -> None:

@@ -57,7 +57,9 @@ class PostgresEngine(Engine):
         return await asyncio.to_thread(cls, settings)
 
     @override
-    async def write(self, work: Callable[[Database], T], *, may_wait: bool = False) -> T:
+    async def write(
+        self, work: Callable[[Database], T], *, may_wait: bool = False, weight: int | None = None
+    ) -> T:
         return cast(T, await self._writer.ask(work, may_wait=may_wait))
 
     @override

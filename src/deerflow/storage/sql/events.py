@@ -26,6 +26,11 @@ FEW_FRAGMENTS = 256
 """Up to here they are read at once on the calling thread; more are worth the trip to another one."""
 
 
+def weight_of(batch: LogBatch) -> int:
+    """Return how many bytes a batch holds."""
+    return sum(len(entry.body) for entry in batch.entries) + sum(len(body) for _, body in batch.fragments)
+
+
 class SqlEventLog(EventLog):
     """Events of all runs and the fragments of all threads."""
 
@@ -35,7 +40,9 @@ class SqlEventLog(EventLog):
     @override
     async def append(self, batch: LogBatch, *, is_urgent: bool = False) -> None:
         check_numbers(batch)
-        await self._engine.write(lambda db: append_batch(db, batch), may_wait=not is_urgent)
+        await self._engine.write(
+            lambda db: append_batch(db, batch), may_wait=not is_urgent, weight=weight_of(batch)
+        )
 
     @override
     async def read(self, run_id: str, *, after_seq: int = -1, limit: int = 1000) -> list[LogEntry]:

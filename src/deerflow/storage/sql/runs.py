@@ -29,7 +29,9 @@ class SqlRunStore(RunStore):
     @override
     async def create(self, run_id: str, request: RunRequest, *, owner: str | None = None) -> RunRecord:
         body, lease = dump_request(request), self._lease_seconds
-        return await self._engine.write(lambda db: queue.create(db, run_id, request, body, owner, lease))
+        return await self._engine.write(
+            lambda db: queue.create(db, run_id, request, body, owner, lease), weight=len(body)
+        )
 
     @override
     async def get(self, run_id: str, thread_id: str | None = None) -> RunRecord:

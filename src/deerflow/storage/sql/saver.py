@@ -91,7 +91,8 @@ class SqlSaver(BaseCheckpointSaver[int]):
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
         new = self._new(config, checkpoint, metadata)
-        await self._engine.write(_fenced(config, lambda db: rows.put(db, new)), may_wait=True)
+        weight = len(new.body) + sum(len(body) for _, body in new.blobs)
+        await self._engine.write(_fenced(config, lambda db: rows.put(db, new)), may_wait=True, weight=weight)
         return codec.config_of(new.place)
 
     @override
@@ -114,7 +115,8 @@ class SqlSaver(BaseCheckpointSaver[int]):
         task_id: str,
         task_path: str = "",
     ) -> None:
-        await self._engine.write(self._writing(config, writes, task_id, task_path), may_wait=True)
+        work, weight = self._writing(config, writes, task_id, task_path)
+        await self._engine.write(work, may_wait=True, weight=weight)
 
     @override
     def put_writes(
@@ -124,7 +126,7 @@ class SqlSaver(BaseCheckpointSaver[int]):
         task_id: str,
         task_path: str = "",
     ) -> None:
-        self._engine.write_blocking(self._writing(config, writes, task_id, task_path))
+        self._engine.write_blocking(self._writing(config, writes, task_id, task_path)[0])
 
     @override
     async def adelete_thread(self, thread_id: str) -> None:
@@ -213,13 +215,15 @@ class SqlSaver(BaseCheckpointSaver[int]):
 
     def _writing(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
-    ) -> Callable[[Database], None]:
+    ) -> tuple[Callable[[Database], None], int]:
+        """Return the work and how many bytes it writes."""
         place = _place(config)
         # Now, not in the writer's thread: the caller may change the values while they wait.
         encoded, is_special = codec.encode_writes(self.serde, writes)
-        return _fenced(
+        work = _fenced(
             config, lambda db: rows.put_writes(db, place, task_id, task_path, encoded, replace=is_special)
         )
+        return work, sum(len(value) for _, _, value in encoded)
 
 
 def _place(config: RunnableConfig) -> Place:

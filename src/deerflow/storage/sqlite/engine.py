@@ -63,7 +63,9 @@ class SqliteEngine(Engine):
         self._opened: list[SqliteDatabase] = []
         self._pool = ThreadPoolExecutor(READERS, thread_name_prefix="deerflow-reader")
         self._copier = _Copier(path)
-        self._writer = Writer(path, self._connection, self._committed)
+        self._writer = Writer(
+            path, self._connection, committed=self._committed, may_sync=self._copier.may_restart
+        )
 
     @classmethod
     async def open(cls, path: Path) -> "SqliteEngine":
@@ -80,8 +82,10 @@ class SqliteEngine(Engine):
         return await asyncio.to_thread(made)
 
     @override
-    async def write(self, work: Callable[[Database], T], *, may_wait: bool = False) -> T:
-        return cast(T, await self._writer.ask(work, may_wait=may_wait))
+    async def write(
+        self, work: Callable[[Database], T], *, may_wait: bool = False, weight: int | None = None
+    ) -> T:
+        return cast(T, await self._writer.ask(work, may_wait=may_wait, weight=weight))
 
     @override
     def write_blocking(self, work: Callable[[Database], T]) -> T:
@@ -113,11 +117,11 @@ class SqliteEngine(Engine):
     async def aclose(self) -> None:
         await asyncio.to_thread(self._close)
 
-    def _committed(self, db: SqliteDatabase) -> None:
+    def _committed(self, db: SqliteDatabase, can_wait: bool) -> None:
         if db.told:
             self.signals.tell(db.told)
             db.told.clear()
-        self._copier.nudge(db)
+        self._copier.nudge(db if can_wait else None)
 
     def _close(self) -> None:
         self._is_closed = True
@@ -167,21 +171,29 @@ class _Copier:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._wal = path.with_name(path.name + "-wal")
+        self._has_copied_all = True
         self._wake = threading.Event()
         self._is_closed = False
         self._connection = connect(path)
         self._thread = threading.Thread(target=self._run, name="deerflow-wal", daemon=True)
         self._thread.start()
 
-    def nudge(self, writer: SqliteDatabase) -> None:
-        """Look at the size of the log; called in the writer's thread after each commit."""
+    def may_restart(self) -> bool:
+        """Tell whether the next commit may be the first of a new log, which waits for the disk."""
+        return self._has_copied_all
+
+    def nudge(self, writer: SqliteDatabase | None) -> None:
+        """Look at the size of the log; called after each commit, with the connection if it has time."""
+        if writer is not None:
+            self._has_copied_all = False
         try:
             size = self._wal.stat().st_size
         except FileNotFoundError:
+            self._has_copied_all = True  # no log on this file system: every commit waits for the disk
             return
         if size > WAL_BYTES:
             self._wake.set()
-        if size > WAL_BYTES * 3 // 2:
+        if size > WAL_BYTES * 3 // 2 and writer is not None:
             # Writes without a pause keep the log from starting again: now they wait for the copy.
             self._copy(writer)
 
@@ -199,7 +211,9 @@ class _Copier:
 
     def _copy(self, connection: SqliteDatabase) -> None:
         try:
-            connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+            _, logged, copied = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+            if logged == copied:
+                self._has_copied_all = True
         except sqlite3.Error as error:
             # Nothing is lost: the log only stays longer, and the next commit asks again.
             logger.warning("database %s: its log could not be copied: %s", self._path, error)
@@ -216,6 +230,9 @@ def _prepare(path: Path, *, is_temporary: bool) -> SqliteDatabase:
             if is_temporary:
                 connection.execute("PRAGMA synchronous = OFF")
             migrate(connection, path)
+            if mode == "wal":
+                # The writer waits for other processes itself, where no event loop has to wait with it.
+                connection.execute("PRAGMA busy_timeout = 0")
             return connection
         except BaseException as error:
             connection.close()

@@ -3,6 +3,7 @@
 Every unit of work runs in a savepoint of its own, so one that fails does not fail its neighbours.
 """
 
+import asyncio
 import sqlite3
 import time
 from collections.abc import Callable, Iterable
@@ -15,24 +16,52 @@ from deerflow.storage.units import Unit, UnitQueue, deliver
 
 PATIENCE_SECONDS = 30.0
 """How long a transaction waits for another process that writes."""
+BUSY_PAUSE_SECONDS = 0.002
 
 
 class Writer(UnitQueue):
     """Runs units one after another in one thread, many to a transaction."""
 
     def __init__(
-        self, path: Path, connection: SqliteDatabase, committed: Callable[[SqliteDatabase], None]
+        self,
+        path: Path,
+        connection: SqliteDatabase,
+        *,
+        committed: Callable[[SqliteDatabase, bool], None],
+        may_sync: Callable[[], bool],
     ) -> None:
+        """Start the thread.
+
+        Args:
+            connection: One that never waits for a lock by itself.
+            committed: Called after each commit, and told whether there is time for more.
+            may_sync: Tells whether the next commit may have to wait for the disk.
+        """
         self._path = path
         self._connection = connection
         self._committed = committed
+        self._may_sync = may_sync
         super().__init__(str(path))
 
     @override
     def _write(self, units: list[Unit]) -> None:
         self._commit(units)
         deliver(units)
-        self._committed(self._connection)
+        self._committed(self._connection, True)
+
+    @override
+    def _write_near(self, units: list[Unit]) -> bool:
+        if self._may_sync():
+            return False
+        try:
+            self._connection.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError:
+            return False  # another process writes, or the disk is bad: the thread finds out
+        if not self._try_begun(units):
+            return False
+        deliver(units, here=asyncio.get_running_loop())
+        self._committed(self._connection, False)
+        return True
 
     def _commit(self, units: list[Unit]) -> None:
         if self._try_together(units):
@@ -45,6 +74,13 @@ class Writer(UnitQueue):
         """Return False when units that could have gone well were lost because of others."""
         try:
             self._begin()
+        except sqlite3.Error as error:
+            self._fail(units, explain(error, self._path))
+            return True
+        return self._try_begun(units)
+
+    def _try_begun(self, units: list[Unit]) -> bool:
+        try:
             for unit in units:
                 self._one(unit)
             self._connection.execute("COMMIT")
@@ -65,6 +101,7 @@ class Writer(UnitQueue):
             except sqlite3.OperationalError as error:
                 if not is_busy(error) or time.monotonic() > deadline:
                     raise
+                time.sleep(BUSY_PAUSE_SECONDS)
 
     def _one(self, unit: Unit) -> None:
         connection = self._connection
