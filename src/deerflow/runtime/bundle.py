@@ -77,6 +77,9 @@ class _Sink:
     def flush(self) -> None:
         """Do nothing: there is nothing behind."""
 
+    def close(self) -> None:
+        """Do nothing: what waits can still be taken."""
+
     def take(self) -> Iterator[bytes]:
         waiting, self._waiting = self._waiting, []
         if waiting:

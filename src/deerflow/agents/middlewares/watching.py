@@ -5,7 +5,7 @@ Nothing that was said leaves through here, unless the settings want it in spans 
 
 import json
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, cast
 
 from langchain_core.exceptions import (
     ContextOverflowError,
@@ -25,6 +25,7 @@ from typing_extensions import override
 
 from deerflow.agents.middlewares.base import HouseMiddleware
 from deerflow.agents.types import ModelAnswer, ModelCall, ModelHandler, ToolCall, ToolHandler, ToolResult
+from deerflow.context import RunContext
 from deerflow.observability.meters import OTHER
 from deerflow.observability.watch import Attributes
 
@@ -69,7 +70,7 @@ class ToolWatchMiddleware(HouseMiddleware):
 
     @override
     async def awrap_tool_call(self, request: ToolCall, handler: ToolHandler) -> ToolResult:
-        context = request.runtime.context
+        context = cast("RunContext", request.runtime.context)
         call = request.tool_call
         name = call["name"] if request.tool is not None else OTHER  # a model may make names up
         with context.watch.tool_call(name, call_id=call["id"] or "", task_id=context.task_id) as seen:

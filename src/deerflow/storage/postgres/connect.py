@@ -23,7 +23,7 @@ PATIENCE_SECONDS = 30.0
 """How long callers wait for a database that is away, when statements have no limit."""
 _IDLE_SECONDS = 5
 """A transaction in which nothing happens for so long is ended by the server: its process was stopped."""
-_DEFAULTS = {
+_DEFAULTS: dict[str, str | int] = {
     "application_name": "deerflow",
     "connect_timeout": 10,
     # A server that vanishes without a word is noticed, however long the answer may take.
@@ -66,7 +66,7 @@ def target_of(settings: DatabaseSettings) -> Target:
     if settings.postgres_schema and not _SCHEMA.fullmatch(settings.postgres_schema):
         raise ConfigError("database.postgres_schema is a name of up to 63 letters, digits and '_'")
     parts = _parts(re.sub(r"^postgres(ql)?(\+\w+)?://", "postgresql://", url))
-    where: dict[str, str | int] = {key: value for key, value in _DEFAULTS.items() if key not in parts}
+    where = {key: value for key, value in _DEFAULTS.items() if key not in parts}
     if settings.postgres_schema:
         # With the connection, not after it: whoever opens one with these words is in the same schema.
         where["options"] = f'{parts.pop("options", "")} -c search_path="{settings.postgres_schema}"'.strip()

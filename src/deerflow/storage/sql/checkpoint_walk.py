@@ -65,14 +65,14 @@ def history(db: Database, place: Place, channels: Sequence[str]) -> dict[str, Ra
 
 def next_page(db: Database, listing: Listing, size: int) -> list[CheckpointRow]:
     """Return up to `size` checkpoints of a listing; -1 means all."""
-    conditions = {
+    conditions: dict[str, Id | str | None] = {
         "chains.thread_id = ?": listing.thread_id,
         "chains.ns = ?": listing.ns,
         "checkpoints.id = ?": rows.compact(listing.id) if listing.id else None,
         "checkpoints.id < ?": rows.compact(listing.before) if listing.before else None,
     }
     where = [text for text, value in conditions.items() if value is not None]
-    values: list[Id | int] = [value for value in conditions.values() if value is not None]
+    values: list[Id | str | int] = [value for value in conditions.values() if value is not None]
     if listing.after_row is not None:
         where.append("(checkpoints.id, checkpoints.key) < (?, ?)")
         values += listing.after_row
