@@ -13,7 +13,7 @@ from langgraph.channels import DeltaChannel
 from langgraph.checkpoint.base import BaseCheckpointSaver, empty_checkpoint
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 
-SNAPSHOT_FREQUENCY = 50
+SNAPSHOT_FREQUENCY = 16
 """Every so many updates the whole list is stored, so that a read replays at most this many writes."""
 MODEL_NODE = "model"
 """The node of an agent's graph that asks the model."""

@@ -11,13 +11,22 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import orjson
-from langchain_core.messages import AIMessageChunk, BaseMessage, BaseMessageChunk
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    BaseMessage,
+    BaseMessageChunk,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+)
 from pydantic import BaseModel
 
 from deerflow.storage.fragments import mark
 
 _OPTIONS = orjson.OPT_NON_STR_KEYS
 _NEIGHBOURS = re.compile(rb"\x01\d+\x01(?:,\x01\d+\x01)+")
+_WHOLE = frozenset({AIMessage, HumanMessage, SystemMessage, ToolMessage})
 _MOST_DEPTH = 40
 
 
@@ -81,7 +90,7 @@ class Encoder:
     def encode(self, payload: Any) -> bytes:
         """Return `payload` as JSON in which whole messages are references."""
         try:
-            body = orjson.dumps(payload, default=self._refer, option=_OPTIONS)
+            body = orjson.dumps(self._marked(payload), default=self._refer, option=_OPTIONS)
         except (TypeError, ValueError, RecursionError):
             return to_json(payload)
         return _NEIGHBOURS.sub(_merge, body)
@@ -91,6 +100,14 @@ class Encoder:
         if isinstance(message, AIMessageChunk) and _is_only_text(message):
             return b'[{"content":%b%b' % (to_json(message.content), mark([self._tail(message, metadata)]))
         return b"[%b,%b]" % (self.encode(message), mark([self._number_of(metadata, to_json)]))
+
+    def _marked(self, payload: Any) -> Any:
+        """Return a state with its messages as one piece: in a long thread they are nearly all of it."""
+        messages = payload.get("messages") if type(payload) is dict else None
+        if not isinstance(messages, list) or not all(type(message) in _WHOLE for message in messages):
+            return payload
+        numbers = [self._number_of(message, message_json) for message in messages]
+        return {**payload, "messages": orjson.Fragment(b"[%b]" % mark(numbers))}
 
     def _refer(self, value: Any) -> Any:
         if isinstance(value, BaseMessageChunk) or not isinstance(value, BaseMessage):
