@@ -1,5 +1,6 @@
 """What attacks start from: a sandbox of each tier, a canary outside, and a look at what is left after."""
 
+import asyncio
 import os
 import shutil
 import stat
@@ -143,4 +144,11 @@ def marked_processes(mark: str) -> list[int]:
     return found
 
 
-__all__ = ["ALL", "CONFINED", "LIMITS", "Ground", "SelfTest", "marked_processes"]
+async def forty_marked(mark: str) -> None:
+    """Wait until forty processes bear `mark`: one in the middle of its exec shows no environment."""
+    async with asyncio.timeout(30):
+        while len(marked_processes(mark)) < 40:
+            await asyncio.sleep(0.01)
+
+
+__all__ = ["ALL", "CONFINED", "LIMITS", "Ground", "SelfTest", "forty_marked", "marked_processes"]

@@ -62,6 +62,7 @@ class RunManagerContract:
     ) -> None:
         async with opened_desk(storage, tmp_path, steps, capacity=2) as desk:
             runs = [await desk.create_or_reject(asking(f"t{number}")) for number in range(4)]
+            await steps.until("t0", "first")
             await steps.until("t1", "first")
             admitted = [run.status for run in runs]
             steps.let("t0")
@@ -75,7 +76,8 @@ class RunManagerContract:
         assert admitted == [RunStatus.RUNNING] * 2 + [RunStatus.PENDING] * 2
         assert most == 2
         assert last == [RunStatus.SUCCESS] * 4
-        assert [thread for thread, step in steps.begun if step == "first"] == ["t0", "t1", "t2", "t3"]
+        first = [thread for thread, step in steps.begun if step == "first"]
+        assert (sorted(first[:2]), first[2:]) == (["t0", "t1"], ["t2", "t3"])
 
     async def test_a_long_queue_of_one_thread_lets_others_by(
         self, storage: Storage, tmp_path: Path, steps: Steps
