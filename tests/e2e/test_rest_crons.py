@@ -73,7 +73,7 @@ async def test_a_cron_starts_runs_in_its_thread_until_it_is_paused(
 async def test_each_run_of_a_cron_without_thread_has_one_of_its_own(
     client: LangGraphClient, model: ScriptedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("deerflow.app._LINGER_SECONDS", 0)
+    monkeypatch.setattr("deerflow.app.threads._LINGER_SECONDS", 0)
     model.on("tick", text("tock"))
 
     kept: Any = await client.crons.create(LEAD, schedule=EVERY_SECOND, input=ASK, on_run_completed="keep")

@@ -156,7 +156,7 @@ class AsyncDeerFlowClient:
     async def delete_thread(self, thread_id: str) -> None:
         """Delete a thread with everything that belongs to it."""
         await self._folders(thread_id)
-        await self.deerflow.delete_thread(thread_id, self._user_id)
+        await self.deerflow.threads.delete(thread_id, self._user_id)
 
     async def _folders(self, thread_id: str) -> ThreadFolders:
         """Return the folders of a thread of this user; everybody else's does not exist."""

@@ -118,7 +118,7 @@ async def prepare_edit(
 
 async def _idle_thread(house: DeerFlow, thread_id: str, user: str) -> Thread:
     thread = await owned_thread(house, thread_id, user)
-    if await house.is_busy(thread_id):
+    if await house.threads.is_busy(thread_id):
         raise ConflictError(f"thread {thread_id} has a run in flight; wait for it or cancel it first")
     return thread
 
@@ -149,7 +149,7 @@ async def _fork(house: DeerFlow, thread: Thread, item: Said, past: PastFiles, *,
         raise
     await house.storage.threads.create(new, thread.user_id, {**metadata, **origin})
     if title:
-        await house.update_state(new, {"title": title})
+        await house.threads.update_state(new, {"title": title})
     else:
         await house.storage.threads.update(new, title=thread.title)
     return new

@@ -53,7 +53,7 @@ async def compact(
         model_name = name or body.model_name or house.models.default_name
         await house.spending.add(thread_id, model_name, usage, prices_of(house.settings.models))
     if compacted.removed:
-        await house.update_state(thread_id, _update(compacted))
+        await house.threads.update_state(thread_id, _update(compacted))
     return json_response(await _report(house, thread_id, compacted, reason, kept=len(messages)))
 
 

@@ -130,7 +130,7 @@ async def edit_artifact(
 ) -> Response:
     """Replace a text file of the thread, if it is still what the caller saw."""
     await owned_thread(house, thread_id, user)
-    if await house.is_busy(thread_id):
+    if await house.threads.is_busy(thread_id):
         raise ConflictError(f"thread {thread_id} has a run in flight; wait for it or cancel it first")
     folders = house.paths.thread(user, thread_id)
     written = await asyncio.to_thread(

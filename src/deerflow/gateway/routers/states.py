@@ -45,10 +45,12 @@ async def post_state_at(thread_id: ThreadPath, body: StateQuery, user: CurrentUs
 async def update_state(thread_id: ThreadPath, body: StateUpdate, user: CurrentUser, house: House) -> Response:
     """Set values in the thread's state: what is sent replaces what was there."""
     await owned_thread(house, thread_id, user)
-    if await house.is_busy(thread_id):
+    if await house.threads.is_busy(thread_id):
         raise ConflictError(f"thread {thread_id} has a run in flight; wait for it or cancel it first")
     checkpoint_id = body.checkpoint_id or _checkpoint_id(body.checkpoint)
-    await house.update_state(thread_id, body.values, checkpoint_id=checkpoint_id, as_node=body.as_node)
+    await house.threads.update_state(
+        thread_id, body.values, checkpoint_id=checkpoint_id, as_node=body.as_node
+    )
     return await _state(house, thread_id, None)
 
 

@@ -35,7 +35,7 @@ async def create_thread(body: ThreadCreate, user: CurrentUser, house: House) -> 
     thread = await house.storage.threads.create(body.thread_id or new_id(), user, metadata)
     for step in body.supersteps or ():
         for update in step.updates:
-            await house.update_state(thread.id, update.values, as_node=update.as_node)
+            await house.threads.update_state(thread.id, update.values, as_node=update.as_node)
     return json_response(thread_out(thread))
 
 
@@ -62,13 +62,13 @@ async def prune_threads(body: ThreadPrune, user: CurrentUser, house: House) -> R
     """Delete threads, or the past of threads: all their states but the latest."""
     owned = [await owned_thread(house, thread_id, user) for thread_id in dict.fromkeys(body.thread_ids)]
     for thread in owned:
-        if await house.is_busy(thread.id):
+        if await house.threads.is_busy(thread.id):
             raise ConflictError(f"thread {thread.id} has a run in flight; cancel it first")
     if body.strategy == "keep_latest":
         await house.storage.checkpoints.aprune([thread.id for thread in owned], strategy="keep_latest")
     else:
         for thread in owned:
-            await house.delete_thread(thread.id, user)
+            await house.threads.delete(thread.id, user)
     return json_response({"pruned_count": len(owned)})
 
 
@@ -76,9 +76,9 @@ async def prune_threads(body: ThreadPrune, user: CurrentUser, house: House) -> R
 async def copy_thread(thread_id: ThreadPath, user: CurrentUser, house: House) -> Response:
     """Return a new thread with the same conversation and files."""
     thread = await owned_thread(house, thread_id, user)
-    if await house.is_busy(thread_id):
+    if await house.threads.is_busy(thread_id):
         raise ConflictError(f"thread {thread_id} has a run in flight; wait for it or cancel it first")
-    return json_response(await _with_state(house, await house.copy_thread(thread)))
+    return json_response(await _with_state(house, await house.threads.copy(thread)))
 
 
 @router.get("/threads/{thread_id}")
@@ -100,7 +100,7 @@ async def patch_thread(thread_id: ThreadPath, body: ThreadPatch, user: CurrentUs
 async def delete_thread(thread_id: ThreadPath, user: CurrentUser, house: House) -> Response:
     """Delete a thread with everything that belongs to it."""
     await owned_thread(house, thread_id, user)
-    await house.delete_thread(thread_id, user)
+    await house.threads.delete(thread_id, user)
     return json_response({"success": True, "message": f"thread {thread_id} is deleted"})
 
 

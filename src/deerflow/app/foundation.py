@@ -1,0 +1,52 @@
+"""What a DeerFlow stands on: opened once, whatever becomes of the settings, and closed from the top down."""
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
+
+from deerflow.config import LoadedSettings, Paths
+from deerflow.lead.custom import CustomAgents
+from deerflow.observability.opening import open_watch
+from deerflow.observability.watch import Watch
+from deerflow.sandbox import SandboxProvider, choose_users_root, create_sandbox_provider
+from deerflow.storage import OwnerLock, Storage, open_storage
+from deerflow.subagents import SubagentExecutor
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Foundation:
+    """What outlives an edit of the settings: one field per thing that is opened and closed."""
+
+    paths: Paths
+    watch: Watch
+    storage: Storage
+    owner: OwnerLock
+    sandboxes: SandboxProvider
+    subagents: SubagentExecutor
+    custom_agents: CustomAgents
+
+
+@asynccontextmanager
+async def lay_foundation(loaded: LoadedSettings) -> AsyncIterator[Foundation]:
+    """Open what a DeerFlow stands on, and close it with the block."""
+    settings = loaded.settings
+    async with AsyncExitStack() as stack:
+        watch = await stack.enter_async_context(open_watch(loaded))
+        paths = replace(loaded.paths, users_root=choose_users_root(loaded.paths, settings.sandbox))
+        lease_seconds = settings.run_ownership.lease_seconds
+        opening = open_storage(settings.database, paths, lease_seconds=lease_seconds)
+        storage = await stack.enter_async_context(opening)
+        owner = OwnerLock(paths.data / "owners")
+        stack.callback(owner.close)
+        owner.clean_up()
+        sandboxes = create_sandbox_provider(settings.sandbox, skills_root=loaded.skills_root)
+        stack.push_async_callback(sandboxes.aclose)
+        yield Foundation(
+            paths=paths,
+            watch=watch,
+            storage=storage,
+            owner=owner,
+            sandboxes=sandboxes,
+            subagents=SubagentExecutor(max_running=settings.subagents.max_running),
+            custom_agents=CustomAgents(paths),
+        )

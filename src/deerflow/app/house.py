@@ -1,0 +1,220 @@
+"""An open DeerFlow: what doors, channels and embedders call."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+from deerflow.agents import StateReader
+from deerflow.app.foundation import Foundation, lay_foundation
+from deerflow.app.rooms import CurrentRooms, build_rooms
+from deerflow.app.sandbox_check import SandboxCheck
+from deerflow.app.threads import Threads
+from deerflow.config import LoadedSettings, Settings, SettingsSource
+from deerflow.domain import LEAD_AGENT, RunRecord, RunRequest, ThreadFolders
+from deerflow.lead.custom import is_agent_name
+from deerflow.models import ModelFactory, quiet_tracing
+from deerflow.runtime import RunManager, StreamBridge, ThreadStates, Worker
+from deerflow.runtime.answers import fit_answer
+from deerflow.runtime.asking import AskTender
+from deerflow.runtime.documents import DocumentConverter
+from deerflow.runtime.home_mark import home_problem
+from deerflow.runtime.housekeeping import Housekeeping
+from deerflow.runtime.spending import SideSpending
+from deerflow.runtime.task_wishes import TaskWishes
+from deerflow.runtime.webhooks import Webhooks
+
+logger = logging.getLogger(__name__)
+
+
+class DeerFlow:
+    """Everything that runs, open: made by `DeerFlow.open`, closed with its block."""
+
+    def __init__(self, *, ground: Foundation, rooms: CurrentRooms, capacity: int | None = None) -> None:
+        self._rooms = rooms
+        self.paths = ground.paths
+        self.storage = ground.storage
+        self.watch = ground.watch
+        self.subagents = ground.subagents
+        self.custom_agents = ground.custom_agents
+        bridge = StreamBridge(
+            events=self.storage.events, runs=self.storage.runs, signals=self.storage.signals
+        )
+        self.runs = self._run_manager(ground, bridge, capacity)
+        self.housekeeping = Housekeeping(
+            retention=self.storage.retention, settings=lambda: rooms.source.current().settings.runs
+        )
+        self.state = ThreadStates(StateReader(self.storage.checkpoints))
+        self.spending = SideSpending(self.storage.store)
+        self.threads = Threads(
+            storage=self.storage,
+            paths=self.paths,
+            bridge=bridge,
+            states=self.state,
+            spending=self.spending,
+        )
+        self.documents = DocumentConverter(settings=lambda: self.settings.uploads)
+        self.task_wishes = TaskWishes(
+            store=self.storage.store,
+            cancel=self.subagents.request_cancel,
+            is_busy=lambda: self.runs.in_progress > 0,
+        )
+        self.asks = self._ask_tender()
+        self.webhooks = Webhooks(self.storage, self.state, lambda: self.settings.runs.webhook_allow_cidrs)
+        self.sandbox_check = SandboxCheck(ground.sandboxes, self.settings.sandbox)
+
+    @classmethod
+    @asynccontextmanager
+    async def open(
+        cls,
+        source: SettingsSource | None = None,
+        *,
+        takes_over: bool = False,
+        capacity: int | None = None,
+    ) -> AsyncIterator["DeerFlow"]:
+        """Open everything, and close it with the block.
+
+        Args:
+            source: where settings come from; found as the command line finds them when absent.
+            takes_over: go on with runs whose process died; for servers, not for one-off jobs.
+            capacity: how many runs are driven at once; None for any number, 0 to leave all to others.
+        """
+        quiet_tracing()
+        source = source or SettingsSource()
+        loaded = source.current()
+        async with lay_foundation(loaded) as ground, AsyncExitStack() as stack:
+            rooms = CurrentRooms(source, ground, await build_rooms(loaded, ground))
+            deerflow = cls(ground=ground, rooms=rooms, capacity=capacity)
+            stack.push_async_callback(deerflow._close)
+            deerflow.runs.tend(take_over=takes_over)
+            deerflow.runs.look(deerflow.task_wishes.obey)
+            if takes_over:
+                await deerflow._look_around(capacity)
+                deerflow.housekeeping.start()
+                deerflow.asks.start()
+            testing = asyncio.create_task(deerflow.sandbox_check.announce())
+            stack.callback(testing.cancel)
+            yield deerflow
+
+    @property
+    def settings(self) -> Settings:
+        """The settings as of the last run that started."""
+        return self.loaded.settings
+
+    @property
+    def loaded(self) -> LoadedSettings:
+        """The settings with where they came from and what is wrong with them."""
+        return self._rooms.now.loaded
+
+    @property
+    def models(self) -> ModelFactory:
+        """The models as of the last run that started."""
+        return self._rooms.now.models
+
+    def folders(self, user_id: str, thread_id: str) -> ThreadFolders:
+        """Return where a thread's files are."""
+        return self.paths.thread(user_id, thread_id)
+
+    async def start_run(self, request: RunRequest) -> RunRecord:
+        """Admit and start a run, with the settings as they are now."""
+        await self.refresh()
+        request = await self._as_agent(request)
+        if request.options.model_name is not None:
+            self.models.get(request.options.model_name)  # unknown: refused before anything is stored
+        run = await self.runs.create_or_reject(await fit_answer(self.state, request))
+        await self.webhooks.expect(run)
+        return run
+
+    async def is_custom_agent(self, name: str, user_id: str) -> bool:
+        """Tell whether a user has an agent of this name."""
+        return is_agent_name(name) and await asyncio.to_thread(self.custom_agents.exists, user_id, name)
+
+    async def refresh(self) -> None:
+        """Take up an edit of the settings, if there is one; runs in progress keep theirs."""
+        await self._rooms.refresh()
+
+    async def edit_extensions(self, change: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> None:
+        """Write what `change` makes of `extensions_config.json` into it; runs that start then use it."""
+        await asyncio.to_thread(self._rooms.source.edit_extensions, change)
+        await self.refresh()
+
+    def health(self) -> dict[str, Any]:
+        """Return what an operator should know at a glance."""
+        source = self._rooms.source
+        return {
+            "models": list(self.models.names),
+            "sandbox": self.sandbox_check.health(),
+            "config": {
+                "path": str(self.loaded.source_path) if self.loaded.source_path else None,
+                "problem": source.problem,
+                "problems": [str(problem) for problem in self.loaded.problems],
+                "restart_needed": list(source.restart_needed),
+            },
+        }
+
+    def _run_manager(self, ground: Foundation, bridge: StreamBridge, capacity: int | None) -> RunManager:
+        worker = Worker(
+            storage=ground.storage,
+            bridge=bridge,
+            paths=ground.paths,
+            crew=self._rooms.crew,
+            watch=ground.watch,
+        )
+        return RunManager(
+            storage=ground.storage,
+            bridge=bridge,
+            worker=worker,
+            owner=ground.owner,
+            capacity=capacity,
+            max_attempts=self.settings.runs.max_attempts,
+            lease_seconds=self.settings.run_ownership.lease_seconds,
+            grace_seconds=self.settings.run_ownership.grace_seconds,
+            after_run=self._after_run,
+        )
+
+    def _ask_tender(self) -> AskTender:
+        return AskTender(
+            threads=self.storage.threads,
+            runs=self.storage.runs,
+            states=self.state,
+            checkpoints=self.storage.checkpoints,
+            start=self.start_run,
+            settings=lambda: self.settings.guardrails,
+        )
+
+    async def _as_agent(self, request: RunRequest) -> RunRequest:
+        """Return the request with what the user's own agent says, named as such or as the assistant."""
+        name, user = request.options.agent_name, request.user_id
+        if request.assistant_id != LEAD_AGENT:
+            if name is None and await self.is_custom_agent(request.assistant_id, user):
+                name = request.assistant_id
+            if name is None:
+                await self.storage.assistants.get(request.assistant_id, user)
+        if name is None or request.options.is_bootstrap:  # one that is only being made has nothing to say yet
+            return request
+        agent = await asyncio.to_thread(self.custom_agents.get, user, name)
+        return replace(request, options=agent.options(request.options))
+
+    async def _after_run(self, run: RunRecord) -> None:
+        await self.housekeeping.tidy_after(run)
+        await self.threads.let_go(run)
+
+    async def _look_around(self, capacity: int | None) -> None:
+        """Say what is wrong with what processes on one database have to share."""
+        jobs = self.storage.jobs
+        if jobs is None:
+            return  # whoever has a database for itself shares nothing
+        if capacity == 0 and not await jobs.workers():
+            logger.warning("nobody executes runs yet: they wait until a `deerflow worker` is started")
+        problem = await home_problem(self.storage.store, self.paths, remember=True)
+        if problem is not None:
+            logger.warning("%s", problem)
+
+    async def _close(self) -> None:
+        await self.asks.aclose()
+        await self.documents.aclose()
+        await self.housekeeping.aclose()
+        await self.runs.aclose()
+        await self._rooms.aclose()

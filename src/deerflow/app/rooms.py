@@ -1,0 +1,100 @@
+"""What follows the settings: made anew when they change, used by runs that start after that."""
+
+import asyncio
+from dataclasses import dataclass
+
+from deerflow.app.foundation import Foundation
+from deerflow.config import LoadedSettings, SettingsSource
+from deerflow.domain import RunRecord
+from deerflow.lead import LeadAgents, LeadRooms
+from deerflow.models import ModelFactory, discover
+from deerflow.observability import learn_secrets, secrets_of
+from deerflow.runtime import Crew
+from deerflow.skills import Skills
+from deerflow.tools.acp import acp_tools
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Rooms:
+    """What one value of the settings makes."""
+
+    loaded: LoadedSettings
+    models: ModelFactory
+    agents: LeadAgents
+
+    async def aclose(self) -> None:
+        """Give back what these rooms hold."""
+        await self.models.aclose()
+
+
+async def build_rooms(loaded: LoadedSettings, ground: Foundation) -> Rooms:
+    """Make what these settings ask for; a new capability joins the lead agents' rooms here."""
+    settings = loaded.settings
+    entries = settings.models or (await discover(loaded.env)).models
+    models = ModelFactory(entries, env=loaded.env)
+    rooms = LeadRooms(
+        settings=settings,
+        models=models,
+        executor=ground.subagents,
+        skills=_skills(loaded),
+        checkpointer=ground.storage.checkpoints,
+        store=ground.storage.store,
+        agent_folders=[loaded.paths.home / "agents", loaded.project_root / "agents"],
+        custom_agents=ground.custom_agents,
+        extra_tools=acp_tools(settings.acp_agents, loaded.env, loaded.extensions.mcp_servers),
+    )
+    return Rooms(loaded, models, LeadAgents(rooms))
+
+
+def _skills(loaded: LoadedSettings) -> Skills:
+    disabled = [name for name, skill in loaded.extensions.skills.items() if not skill.enabled]
+    path = loaded.settings.skills.container_path
+    return Skills(loaded.skills_root, container_path=path, disabled=disabled)
+
+
+class CurrentRooms:
+    """The rooms of the settings as they are now; those of earlier ones stay for the runs that use them."""
+
+    def __init__(self, source: SettingsSource, ground: Foundation, first: Rooms) -> None:
+        self.source = source
+        self._ground = ground
+        self._now = first
+        self._outdated: list[Rooms] = []
+        self._refreshing = asyncio.Lock()
+
+    @property
+    def now(self) -> Rooms:
+        """The rooms as of the last refresh."""
+        return self._now
+
+    async def refresh(self) -> None:
+        """Take up an edit of the settings, if there is one; runs in progress keep theirs."""
+        if self.source.current() is self._now.loaded:
+            return
+        async with self._refreshing:  # whoever comes second finds the work done
+            loaded = self.source.current()
+            if loaded is not self._now.loaded:
+                secrets = list(secrets_of(loaded))
+                learn_secrets(secrets)
+                self._ground.watch.redact.learn(secrets)
+                rooms = await build_rooms(loaded, self._ground)
+                self._outdated.append(self._now)
+                self._now = rooms
+
+    async def crew(self, run: RunRecord) -> Crew:
+        """Return who drives a run, by the settings of this moment."""
+        await self.refresh()  # the run may have been admitted by another process
+        rooms, ground, options = self._now, self._ground, run.request.options
+        if rooms.loaded.settings.acp_agents:  # there before the sandbox is made, which sees it read-only
+            folders = ground.paths.thread(run.user_id, run.thread_id)
+            folders.acp_workspace.mkdir(parents=True, exist_ok=True)
+        name = None if options.is_bootstrap else options.agent_name
+        own = ground.custom_agents.get(run.user_id, name) if name else None
+        agent = rooms.agents.get(options, own)
+        model_name = options.model_name or rooms.models.default_name
+        return Crew(rooms.loaded.settings, agent, ground.sandboxes, ground.subagents.finish, model_name)
+
+    async def aclose(self) -> None:
+        """Close all rooms there were."""
+        for rooms in (*self._outdated, self._now):
+            await rooms.aclose()

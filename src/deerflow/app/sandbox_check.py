@@ -1,0 +1,40 @@
+"""Whether commands can run here: tried once, told to whoever asks."""
+
+import logging
+from typing import Any
+
+from deerflow.config import SandboxSettings
+from deerflow.sandbox import SandboxProvider, SelfTest
+from deerflow.sandbox.tiers import tier_of
+
+logger = logging.getLogger(__name__)
+
+
+class SandboxCheck:
+    """The self-test of one process's sandboxes."""
+
+    def __init__(self, sandboxes: SandboxProvider, settings: SandboxSettings) -> None:
+        self._sandboxes = sandboxes
+        self._tier = tier_of(settings)
+        self._found: SelfTest | None = None
+
+    async def found(self) -> SelfTest:
+        """Return whether commands can run, trying it once."""
+        if self._found is None:
+            self._found = await self._sandboxes.self_test()
+        return self._found
+
+    async def announce(self) -> None:
+        """Try, and say in the log when commands cannot run."""
+        found = await self.found()
+        if not found.ok:
+            logger.warning("sandbox %s cannot run commands: %s", self._tier, found.reason)
+
+    def health(self) -> dict[str, Any]:
+        """Return what is known so far."""
+        found = self._found
+        return {
+            "tier": self._tier,
+            "ready": None if found is None else found.ok,
+            "problem": None if found is None or found.ok else f"{found.reason} {found.fix}".strip(),
+        }

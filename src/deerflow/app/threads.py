@@ -1,0 +1,79 @@
+"""A thread as a whole: its rows, its state and its files, which change, are copied and go together."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from deerflow.config import Paths
+from deerflow.domain import RunRecord, RunStatus, Thread, new_id
+from deerflow.errors import ConflictError
+from deerflow.runtime import StreamBridge, ThreadStates
+from deerflow.runtime.copying import copy_thread
+from deerflow.runtime.feedback import forget_feedback
+from deerflow.runtime.spending import SideSpending
+from deerflow.sandbox import remove_tree
+from deerflow.storage import Storage
+
+_LINGER_SECONDS = 5
+"""How long a thread that goes with its run can still be read."""
+
+
+class Threads:
+    """Does to threads what concerns more than one of the places that know them."""
+
+    def __init__(
+        self,
+        *,
+        storage: Storage,
+        paths: Paths,
+        bridge: StreamBridge,
+        states: ThreadStates,
+        spending: SideSpending,
+    ) -> None:
+        self._storage = storage
+        self._paths = paths
+        self._bridge = bridge
+        self._states = states
+        self._spending = spending
+
+    async def is_busy(self, thread_id: str) -> bool:
+        """Tell whether a run of the thread is under way or waits for its turn."""
+        for status in (RunStatus.RUNNING, RunStatus.PENDING):
+            if await self._storage.runs.of_thread(thread_id, status=status, limit=1):
+                return True
+        return False
+
+    async def update_state(
+        self,
+        thread_id: str,
+        values: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None,
+        *,
+        checkpoint_id: str | None = None,
+        as_node: str | None = None,
+    ) -> None:
+        """Change a thread's state by hand; a new title shows in the list of threads too."""
+        await self._states.update(thread_id, values, checkpoint_id=checkpoint_id, as_node=as_node)
+        parts = [values or {}] if isinstance(values, Mapping | None) else values
+        titles = [part["title"] for part in parts if part.get("title")]
+        await self._storage.threads.update(thread_id, title=titles[-1] if titles else None)
+
+    async def copy(self, thread: Thread) -> Thread:
+        """Return a new thread with the same conversation and files."""
+        folders = (self._paths.thread(thread.user_id, name) for name in (thread.id, new_id()))
+        return await copy_thread(self._storage, thread, *folders)
+
+    async def delete(self, thread_id: str, user_id: str) -> None:
+        """Delete a thread with its runs, checkpoints and files."""
+        if await self.is_busy(thread_id):
+            raise ConflictError(f"thread {thread_id} has a run in flight; cancel it first")
+        await self._storage.threads.delete(thread_id)
+        await forget_feedback(self._storage.store, thread_id)
+        await self._spending.forget(thread_id)
+        self._bridge.forget(thread_id)
+        await asyncio.to_thread(remove_tree, self._paths.thread(user_id, thread_id).root)
+
+    async def let_go(self, run: RunRecord) -> None:
+        """Delete the thread of a run that was only there for that run."""
+        if run.request.deletes_thread:
+            await asyncio.sleep(_LINGER_SECONDS)
+            await self.delete(run.thread_id, run.user_id)
