@@ -90,6 +90,18 @@ class ModelError(DeerFlowError):
     code = "model_failed"
 
 
+class ProgramError(DeerFlowError):
+    """A program of this machine could not be started; the message says which one and why."""
+
+    code = "program_failed"
+
+
+class McpError(DeerFlowError):
+    """An MCP server could not do what was asked; the message says which one and why."""
+
+    code = "mcp_failed"
+
+
 class AcpError(DeerFlowError):
     """An agent of another program could not do its work; the message says why and what it did so far."""
 

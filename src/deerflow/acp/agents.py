@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import cast
 
 from deerflow.acp.base import AcpAnswer, AcpProgress, AcpWork, Watch
-from deerflow.acp.process import AgentProcess, declared_environment, kill_orphans, running_agent
 from deerflow.acp.wire import WireLimits
 from deerflow.config.aliases import install_hint, resolve_use
 from deerflow.config.extensions import McpServerSettings
 from deerflow.config.subagents import AcpAgentSettings
-from deerflow.errors import AcpError, NotFoundError
+from deerflow.errors import AcpError, NotFoundError, ProgramError
+from deerflow.programs import Program, declared_environment, kill_orphans, running_program
 
 logger = logging.getLogger(__name__)
 
-Converse = Callable[[AgentProcess, AcpWork, Watch, WireLimits], Awaitable[AcpAnswer]]
+Converse = Callable[[Program, AcpWork, Watch, WireLimits], Awaitable[AcpAnswer]]
 """Speaks the protocol with a running agent."""
 
 MAX_RUNNING = 8
@@ -61,14 +61,14 @@ class AcpAgents:
             try:
                 async with asyncio.timeout(agent.timeout_seconds) as limit:
                     command, env = (agent.command, *agent.args), declared_environment(self._env, agent.env)
-                    async with running_agent(command, env=env, cwd=workspace) as process:
+                    async with running_program(command, env=env, cwd=workspace) as process:
                         return await converse(process, work, notes.take, self._limits)
             except TimeoutError as error:
                 if not limit.expired():
                     raise
                 reason = f"still working after {agent.timeout_seconds:g} seconds"
                 raise notes.failure(name, reason) from error
-            except AcpError as error:
+            except (AcpError, ProgramError) as error:
                 raise notes.failure(name, str(error)) from error
 
     def _servers_of(self, agent: AcpAgentSettings) -> dict[str, McpServerSettings]:

@@ -31,10 +31,10 @@ from pydantic import BaseModel, ValidationError
 
 from deerflow.acp.base import AcpAnswer, AcpWork, Watch
 from deerflow.acp.host import Host
-from deerflow.acp.process import AgentProcess
 from deerflow.acp.wire import AgentWire, WireLimits
 from deerflow.config.extensions import McpServerSettings
 from deerflow.errors import AcpError
+from deerflow.programs import Program
 
 Answer = TypeVar("Answer", bound=BaseModel)
 
@@ -42,7 +42,7 @@ START_SECONDS = 60
 """How long an agent may take until it is ready for work."""
 
 
-async def converse(process: AgentProcess, work: AcpWork, watch: Watch, limits: WireLimits) -> AcpAnswer:
+async def converse(process: Program, work: AcpWork, watch: Watch, limits: WireLimits) -> AcpAnswer:
     """Let a running agent do its work and return its answer."""
     host = Host(work.workspace, grants=work.agent.auto_approve_permissions, watch=watch)
     conversation = Conversation(process, host, limits)
@@ -57,7 +57,7 @@ async def converse(process: AgentProcess, work: AcpWork, watch: Watch, limits: W
 class Conversation:
     """A session with one agent; every way it can end badly is an `AcpError`."""
 
-    def __init__(self, process: AgentProcess, host: Host, limits: WireLimits) -> None:
+    def __init__(self, process: Program, host: Host, limits: WireLimits) -> None:
         self._process = process
         self._wire = AgentWire(process.stdin, process.stdout, limits)
         self._connection = Connection(host, self._wire)

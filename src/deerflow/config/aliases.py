@@ -31,6 +31,7 @@ EXTRAS: dict[str, str] = {
     "langchain_deepseek": "deepseek",
     "langchain_google_genai": "google",
     "langchain_ollama": "ollama",
+    "mcp": "mcp",
 }
 """Packages that come with an extra of ours."""
 

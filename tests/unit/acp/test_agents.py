@@ -14,11 +14,11 @@ import pytest
 
 from deerflow.acp.agents import AcpAgents
 from deerflow.acp.base import AcpAnswer, AcpProgress
-from deerflow.acp.process import MARK, _owner_mark, kill_orphans
 from deerflow.acp.wire import WireLimits
 from deerflow.config.extensions import McpServerSettings
 from deerflow.config.subagents import AcpAgentSettings
 from deerflow.errors import AcpError, NotFoundError
+from deerflow.programs import MARK, _owner_mark, kill_orphans
 
 SUPPORT = Path(__file__).parents[2] / "support"
 GOOD = ("echo", "work", "outside", "environment", "model", "beg", "mcp")
@@ -103,7 +103,7 @@ async def test_only_usual_and_declared_variables_reach_the_agent(ask: Any) -> No
 
     variables = dict(line.split("=", 1) for line in answer.text.splitlines())
     variables.pop("LC_CTYPE", None)  # Python sets it for itself
-    assert variables.pop("DEERFLOW_ACP_CALL")
+    assert variables.pop("DEERFLOW_PROGRAM")
     assert variables == {"PATH": os.environ["PATH"], "HOME": "/nowhere", "TOKEN": "t-1"}
 
 

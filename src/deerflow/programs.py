@@ -1,7 +1,8 @@
-"""The process of an agent: started in a group of its own, with declared variables only, and ended whole.
+"""Programs we talk to over their standard streams: with declared variables only, and ended whole.
 
-A helper that left the group is found by a mark in its environment, since `fork` and `exec` hand that on. The
-mark also names the server, so that the next one can end what a killed one left behind.
+Each has a process group of its own. A helper that left the group is found by a mark in its environment, since
+`fork` and `exec` hand that on. The mark also names the server, so that the next one can end what a killed one
+left behind.
 """
 
 import asyncio
@@ -14,22 +15,22 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 from deerflow.domain import new_id
-from deerflow.errors import AcpError
+from deerflow.errors import ProgramError
 
 USUAL_VARIABLES = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER")
-"""What every agent gets of our environment; keys and tokens are not among them."""
+"""What every program gets of our environment; keys and tokens are not among them."""
 
-MARK = "DEERFLOW_ACP_CALL"
+MARK = "DEERFLOW_PROGRAM"
 GRACE_SECONDS = 0.3
-"""How long an agent that is told to stop may take."""
+"""How long a program that is told to stop may take."""
 REMAINS_SECONDS = 2.0
 MAX_ERROR_CHARS = 2000
 _CHUNK_BYTES = 65_536
 _ROUNDS = 5
 
 
-class AgentProcess:
-    """A running agent with its last words on standard error."""
+class Program:
+    """A running program with its last words on standard error."""
 
     def __init__(self, process: Process, mark: str) -> None:
         assert process.stdin is not None
@@ -88,10 +89,10 @@ class AgentProcess:
 
 
 @asynccontextmanager
-async def running_agent(
+async def running_program(
     command: Sequence[str], *, env: Mapping[str, str], cwd: Path
-) -> AsyncIterator[AgentProcess]:
-    """Run an agent for the length of a block; nothing of it is left afterwards."""
+) -> AsyncIterator[Program]:
+    """Run a program for the length of a block; nothing of it is left afterwards."""
     mark = f"{_owner_mark()}/{new_id()}"
     try:
         process = await asyncio.create_subprocess_exec(
@@ -105,12 +106,12 @@ async def running_agent(
         )
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise AcpError(f"the program '{command[0]}' cannot be started: {reason}") from error
-    agent = AgentProcess(process, mark)
+        raise ProgramError(f"the program '{command[0]}' cannot be started: {reason}") from error
+    program = Program(process, mark)
     try:
-        yield agent
+        yield program
     finally:
-        await agent.end()
+        await program.end()
 
 
 def declared_environment(env: Mapping[str, str], declared: Mapping[str, str]) -> dict[str, str]:
@@ -126,7 +127,7 @@ def kill_marked(mark: str) -> None:
 
 
 def kill_orphans() -> None:
-    """Kill agents whose server is gone; a living server's are left alone."""
+    """Kill programs whose server is gone; a living server's are left alone."""
     for entry in _process_folders():
         _kill_if(entry, lambda found: _is_gone(found.rpartition("/")[0]))
 
