@@ -1,0 +1,53 @@
+"""What is kept, whichever database keeps it: one file per store."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.store.base import BaseStore
+
+from deerflow.storage.base.assistants import AssistantQuery, AssistantStore
+from deerflow.storage.base.effects import EffectLog, EffectState
+from deerflow.storage.base.events import EventLog, LogBatch, LogEntry
+from deerflow.storage.base.fencing import FENCE, fence
+from deerflow.storage.base.jobs import Jobs
+from deerflow.storage.base.retention import Retention
+from deerflow.storage.base.runs import RunEnd, RunStore
+from deerflow.storage.base.threads import ThreadQuery, ThreadStore
+from deerflow.storage.signals import Signals
+
+__all__ = [
+    "FENCE",
+    "AssistantQuery",
+    "AssistantStore",
+    "EffectLog",
+    "EffectState",
+    "EventLog",
+    "Jobs",
+    "LogBatch",
+    "LogEntry",
+    "Retention",
+    "RunEnd",
+    "RunStore",
+    "Storage",
+    "ThreadQuery",
+    "ThreadStore",
+    "fence",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """All stores of one database."""
+
+    threads: ThreadStore
+    runs: RunStore
+    events: EventLog
+    effects: EffectLog
+    assistants: AssistantStore
+    checkpoints: BaseCheckpointSaver[Any]
+    store: BaseStore
+    signals: Signals
+    retention: Retention
+    jobs: Jobs | None = None
+    """None where one process has the database for itself."""
