@@ -1,9 +1,10 @@
 """What was said in a thread or a run, page by page: also what a summary has replaced since."""
 
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any
 
-from fastapi import APIRouter, HTTPException, Query
+from fastapi import APIRouter, Depends, HTTPException, Query
 from starlette.responses import Response
 
 from deerflow.app import DeerFlow
@@ -16,95 +17,74 @@ from deerflow.runtime.shapes import stamp
 
 router = APIRouter(tags=["messages"])
 
-Limit = Annotated[int, Query(ge=1, le=200)]
-Seq = Annotated[int | None, Query(ge=0)]
 _EVENT_TYPES = {"human": "llm.human.input", "ai": "llm.ai.response", "tool": "llm.tool.result"}
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Which part of all messages is wanted, as the address says."""
+
+    limit: Annotated[int, Query(ge=1, le=200)] = 50
+    before_seq: Annotated[int | None, Query(ge=0)] = None
+    after_seq: Annotated[int | None, Query(ge=0)] = None
+
+
+WantedPart = Annotated[Part, Depends()]
 
 
 @router.get("/threads/{thread_id}/messages/page")
 async def page_of_thread(
-    thread_id: ThreadPath,
-    user: CurrentUser,
-    house: House,
-    limit: Limit = 50,
-    before_seq: Seq = None,
-    after_seq: Seq = None,
+    thread_id: ThreadPath, user: CurrentUser, house: House, part: WantedPart
 ) -> Response:
     """Return the newest messages of a thread, or those before a number, oldest first."""
-    if after_seq is not None:
+    if part.after_seq is not None:
         raise HTTPException(422, "pages go back from the newest message: send before_seq, not after_seq")
     await owned_thread(house, thread_id, user)
-    rows, has_more = await _rows(house, thread_id, limit=limit, before_seq=before_seq)
+    rows, has_more = await _rows(house, thread_id, part)
     next_before = rows[0]["seq"] if has_more and rows else None
     return json_response({"data": rows, "has_more": has_more, "next_before_seq": next_before})
 
 
 @router.get("/threads/{thread_id}/messages")
 async def messages_of_thread(
-    thread_id: ThreadPath,
-    user: CurrentUser,
-    house: House,
-    limit: Limit = 50,
-    before_seq: Seq = None,
-    after_seq: Seq = None,
+    thread_id: ThreadPath, user: CurrentUser, house: House, part: WantedPart
 ) -> Response:
     """Return messages of a thread, oldest first: the newest, or those before or after a number."""
     await owned_thread(house, thread_id, user)
-    rows, _ = await _rows(house, thread_id, limit=limit, before_seq=before_seq, after_seq=after_seq)
+    rows, _ = await _rows(house, thread_id, part)
     return json_response(rows)
 
 
 @router.get("/threads/{thread_id}/runs/{run_id}/messages")
 async def messages_of_run(
-    thread_id: ThreadPath,
-    run_id: str,
-    user: CurrentUser,
-    house: House,
-    limit: Limit = 50,
-    before_seq: Seq = None,
-    after_seq: Seq = None,
+    thread_id: ThreadPath, run_id: str, user: CurrentUser, house: House, part: WantedPart
 ) -> Response:
     """Return messages of one run, oldest first."""
     await owned_run(house, thread_id, run_id, user)
-    rows, has_more = await _rows(
-        house, thread_id, limit=limit, before_seq=before_seq, after_seq=after_seq, run_id=run_id
-    )
+    rows, has_more = await _rows(house, thread_id, part, run_id=run_id)
     return json_response({"data": rows, "has_more": has_more})
 
 
 @router.get("/runs/{run_id}/messages")
-async def messages_by_run(
-    run_id: str,
-    user: CurrentUser,
-    house: House,
-    limit: Limit = 50,
-    before_seq: Seq = None,
-    after_seq: Seq = None,
-) -> Response:
+async def messages_by_run(run_id: str, user: CurrentUser, house: House, part: WantedPart) -> Response:
     """Return messages of a run whose thread one need not know."""
     run = await house.runs.get(run_id)
-    return await messages_of_run(run.thread_id, run_id, user, house, limit, before_seq, after_seq)
+    return await messages_of_run(run.thread_id, run_id, user, house, part)
 
 
 async def _rows(
-    house: DeerFlow,
-    thread_id: str,
-    *,
-    limit: int,
-    before_seq: int | None = None,
-    after_seq: int | None = None,
-    run_id: str | None = None,
+    house: DeerFlow, thread_id: str, part: Part, *, run_id: str | None = None
 ) -> tuple[list[dict[str, Any]], bool]:
     """Return rows, oldest first, and whether there are more of them."""
     found: list[tuple[Said, bool]] = []
     async for item, is_last in _with_ends(said(house.storage.checkpoints, thread_id)):
-        if after_seq is not None and item.seq <= after_seq:
+        if part.after_seq is not None and item.seq <= part.after_seq:
             break
-        if (before_seq is None or item.seq < before_seq) and run_id in (None, item.run_id):
+        if (part.before_seq is None or item.seq < part.before_seq) and run_id in (None, item.run_id):
             found.append((item, is_last))
-        if after_seq is None and len(found) > limit:
+        if part.after_seq is None and len(found) > part.limit:
             break
-    chosen = found[:limit] if after_seq is None else found[-limit:]
+    chosen = found[: part.limit] if part.after_seq is None else found[-part.limit :]
     words = {
         word.run_id: {"feedback_id": word.feedback_id, "rating": word.rating, "comment": word.comment}
         for key, word in await feedback_of(house.storage.store, thread_id)
@@ -117,7 +97,7 @@ async def _rows(
         else _row(thread_id, item, words.get(item.run_id or ""), durations.get(item.run_id or ""))
         for item, is_last in reversed(chosen)
     ]
-    return rows, len(found) > limit
+    return rows, len(found) > part.limit
 
 
 async def _with_ends(items: AsyncIterator[Said]) -> AsyncIterator[tuple[Said, bool]]:

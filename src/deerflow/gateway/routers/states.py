@@ -8,7 +8,7 @@ from starlette.responses import Response
 from deerflow.app import DeerFlow
 from deerflow.errors import ConflictError, InvalidInputError, NotFoundError
 from deerflow.gateway.deps import CurrentUser, House, ThreadPath, json_response, owned_thread
-from deerflow.gateway.wire import HistoryQuery, StateQuery, StateUpdate
+from deerflow.gateway.thread_wire import HistoryQuery, StateQuery, StateUpdate
 from deerflow.runtime.shapes import empty_state, selected, state_out
 
 router = APIRouter(tags=["state"])

@@ -13,7 +13,7 @@ from deerflow.domain import Thread, ThreadStatus, new_id
 from deerflow.errors import ConflictError, NotFoundError
 from deerflow.gateway.deps import CurrentUser, House, ThreadPath, json_response, owned_thread
 from deerflow.gateway.paths import Path, parse_path, value_at
-from deerflow.gateway.wire import ThreadCreate, ThreadPatch, ThreadPrune, ThreadSearch
+from deerflow.gateway.thread_wire import ThreadCreate, ThreadPatch, ThreadPrune, ThreadSearch
 from deerflow.runtime import to_json, visible_values
 from deerflow.runtime.shapes import selected, thread_out
 from deerflow.storage.base import ThreadQuery
