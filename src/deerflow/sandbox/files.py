@@ -1,18 +1,16 @@
 """File operations on a thread's folders: the same for every sandbox whose files lie on this host."""
 
 import asyncio
-import errno
 import os
 import secrets
-import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 
-from deerflow.errors import PathRefusedError, SandboxError
+from deerflow.errors import SandboxError
 from deerflow.sandbox.beneath import O_DIRECTORY, O_PATH, make_folders, open_beneath
 from deerflow.sandbox.paths import PathMapping, PathTable, Place, shown
+from deerflow.sandbox.plain import OpenFile, explained, mode_of_present, read_all, refuse_special, write_all
 from deerflow.sandbox.searching import Entry, Folder, path_filter, walk
 
 TEXT_MAX_BYTES = 8 * 1024 * 1024
@@ -22,14 +20,6 @@ INLINE_BYTES = 64 * 1024
 LISTING_MAX_ENTRIES = 5000
 GLOB_MAX_RESULTS = 1000
 WALK_SECONDS = 10.0
-
-
-@dataclass(frozen=True, slots=True)
-class OpenFile:
-    """An open regular file and its size."""
-
-    fd: int
-    size: int
 
 
 class ThreadFiles:
@@ -136,7 +126,7 @@ class ThreadFiles:
     def _replace(self, place: Place, data: bytes) -> None:
         name = place.parts[-1]
         with explained(place.virtual), self._parent(place) as parent:
-            mode = _mode_of_present(parent, name, place.virtual)
+            mode = mode_of_present(parent, name, place.virtual)
             draft = f".{secrets.token_hex(8)}.part"
             fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600, dir_fd=parent)
             try:
@@ -222,83 +212,6 @@ def _check_glob(pattern: str) -> None:
         raise SandboxError(
             "the pattern is relative to `path`: write it without a leading '/' and without '..'"
         )
-
-
-def _mode_of_present(parent: int, name: str, path: str) -> int:
-    """Return the permissions of the file that is to be replaced, which must be a plain one."""
-    try:
-        about = os.stat(name, dir_fd=parent, follow_symlinks=False)
-    except FileNotFoundError:
-        return 0o644
-    if stat.S_ISLNK(about.st_mode):
-        raise PathRefusedError(
-            f"{shown(path)} is a link; write to the file it stands for, or remove it first"
-        )
-    refuse_special(about, path)
-    return stat.S_IMODE(about.st_mode) & 0o777
-
-
-def refuse_special(about: os.stat_result, path: str) -> None:
-    """Raise unless it is a regular file with one name."""
-    if stat.S_ISDIR(about.st_mode):
-        raise PathRefusedError(f"{shown(path)} is a folder; name a file, or list it with ls")
-    if not stat.S_ISREG(about.st_mode):
-        raise PathRefusedError(f"{shown(path)} is not a regular file; use a regular file instead")
-    if about.st_nlink > 1:
-        raise PathRefusedError(
-            f"{shown(path)} has more than one name (a hard link); make a copy and use that"
-        )
-
-
-@contextmanager
-def explained(path: str) -> Iterator[None]:
-    """Turn the system's errors into sentences for the model."""
-    try:
-        yield
-    except OSError as error:
-        raise _explanation(error, path) from error
-
-
-def _explanation(error: OSError, path: str) -> SandboxError:
-    name = shown(path)
-    match error.errno:
-        case errno.ENOENT:
-            return SandboxError(f"{name} does not exist; use ls or glob to find the right path")
-        case errno.ELOOP | errno.EXDEV:
-            return PathRefusedError(f"{name} goes through a link that is not followed; name the real file")
-        case errno.ENOTDIR:
-            return PathRefusedError(f"{name} is not a folder, or goes through something that is none")
-        case errno.EISDIR | errno.ENOTEMPTY:
-            return PathRefusedError(f"{name} is a folder; name a file below it")
-        case errno.ENXIO | errno.ENODEV:
-            return PathRefusedError(f"{name} is not a regular file; use a regular file instead")
-        case errno.EACCES | errno.EPERM | errno.EROFS:
-            return PathRefusedError(f"{name} may not be used: {error.strerror}; choose another file")
-        case errno.ENOSPC | errno.EDQUOT | errno.EFBIG:
-            return SandboxError(
-                f"{name} could not be written: the disk is full; remove files that are not needed"
-            )
-        case errno.ENAMETOOLONG:
-            return PathRefusedError(f"{name} is too long; use a shorter name")
-        case _:
-            return SandboxError(f"{name} could not be used: {error.strerror}")
-
-
-def read_all(fd: int, max_bytes: int) -> bytes:
-    """Read an open file to its end, or to the limit should it grow meanwhile."""
-    chunks = []
-    left = max_bytes
-    while left > 0 and (chunk := os.read(fd, min(left, 1 << 20))):
-        chunks.append(chunk)
-        left -= len(chunk)
-    return b"".join(chunks)
-
-
-def write_all(fd: int, data: bytes) -> None:
-    """Write all of `data`, however many calls that takes."""
-    view = memoryview(data)
-    while view:
-        view = view[os.write(fd, view) :]
 
 
 def _size(number: int) -> str:
