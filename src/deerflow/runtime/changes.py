@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from deerflow.runtime.snapshots import Entry, Kind, Snapshot, SnapshotStore, object_path, opened, scan
+from deerflow.runtime.scanning import Entry, Kind, opened, scan
+from deerflow.runtime.snapshots import Snapshot, SnapshotStore, object_path
 from deerflow.sandbox.beneath import open_beneath
 
 VERSION = 1

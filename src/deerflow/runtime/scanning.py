@@ -1,0 +1,115 @@
+"""What lies in a thread's folders at a moment, seen without following links."""
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import IntEnum
+from pathlib import Path
+
+from deerflow.sandbox.beneath import O_DIRECTORY, O_PATH, open_beneath
+
+_SCOPES = ("workspace", "outputs", "uploads")
+
+
+class Kind(IntEnum):
+    """What stands at a path."""
+
+    FOLDER = 0
+    FILE = 1
+    LINK = 2
+    OTHER = 3
+    """A pipe, a socket or a device: no content that could be kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One path of a snapshot."""
+
+    kind: Kind
+    path: bytes
+    mode: int
+    uid: int
+    gid: int
+    mtime_ns: int
+    ctime_ns: int
+    inode: int
+    size: int
+    content: bytes = b""
+    """A file's digest, a link's target."""
+
+    @property
+    def parts(self) -> list[str]:
+        return os.fsdecode(self.path).split("/")
+
+    def is_unchanged(self, now: "Entry") -> bool:
+        """Tell whether a file is the very same one with the same content, by what nobody can set."""
+        return (self.kind, self.size, self.ctime_ns, self.inode) == (
+            now.kind,
+            now.size,
+            now.ctime_ns,
+            now.inode,
+        )
+
+
+@contextmanager
+def opened(folder: Path) -> Iterator[int]:
+    """Open a folder as the root of everything that is looked at below it."""
+    descriptor = os.open(folder, O_PATH | O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def scan(root: int) -> Iterator[Entry]:
+    """Yield everything in the folders of a thread, folders before what is in them; links are not followed."""
+    waiting: list[tuple[str, ...]] = [(scope,) for scope in reversed(_SCOPES)]
+    while waiting:
+        parts = waiting.pop()
+        try:
+            folder = open_beneath(root, parts, os.O_RDONLY | O_DIRECTORY | os.O_NOFOLLOW)
+        except FileNotFoundError:
+            continue
+        try:
+            with os.scandir(folder) as items:
+                for item in items:
+                    entry = _entry(folder, parts, item)
+                    if entry is None:
+                        continue
+                    yield entry
+                    if entry.kind is Kind.FOLDER:
+                        waiting.append((*parts, item.name))
+        finally:
+            os.close(folder)
+
+
+def _entry(folder: int, parts: tuple[str, ...], item: os.DirEntry[str]) -> Entry | None:
+    """Return what a name stands for; None for what is gone already."""
+    try:
+        status = item.stat(follow_symlinks=False)
+        kind = _kind(status.st_mode)
+        target = os.fsencode(os.readlink(item.name, dir_fd=folder)) if kind is Kind.LINK else b""
+    except FileNotFoundError:
+        return None
+    return Entry(
+        kind=kind,
+        path=os.fsencode("/".join((*parts, item.name))),
+        mode=stat.S_IMODE(status.st_mode),
+        uid=status.st_uid,
+        gid=status.st_gid,
+        mtime_ns=status.st_mtime_ns,
+        ctime_ns=status.st_ctime_ns,
+        inode=status.st_ino,
+        size=status.st_size if kind is Kind.FILE else 0,
+        content=target,
+    )
+
+
+def _kind(mode: int) -> Kind:
+    if stat.S_ISDIR(mode):
+        return Kind.FOLDER
+    if stat.S_ISREG(mode):
+        return Kind.FILE
+    return Kind.LINK if stat.S_ISLNK(mode) else Kind.OTHER
