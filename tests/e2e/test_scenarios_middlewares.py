@@ -130,8 +130,13 @@ async def test_only_what_this_run_can_use_is_offered(scene: Scene) -> None:
     assert "allow_host_bash" in scene.shown("tool")[-1]
 
 
+@pytest.mark.parametrize("transport", ["lean", "sdk"])
 @pytest.mark.parametrize("content", [': "broken o', ": broken}", ': "x"}}', ""], ids=repr)
-async def test_arguments_that_are_no_json_are_sent_back_and_nothing_runs(scene: Scene, content: str) -> None:
+async def test_arguments_that_are_no_json_are_sent_back_and_nothing_runs(
+    scene: Scene, configured: Any, content: str, transport: str
+) -> None:
+    entry = {"name": "scripted", "use": "langchain_openai:ChatOpenAI", "model": "scripted", "api_key": "k"}
+    configured(models=[{**entry, "base_url": scene.model.base_url, "transport": transport}])
     odd = raw_call("write_file", f'{{"path": "{WORKSPACE}/half.txt", "content"{content}')
     whole = call("write_file", description="w", path=f"{WORKSPACE}/whole.txt", content="all of it")
     scene.model.will_say(calls(whole, odd), text("Sorry."))

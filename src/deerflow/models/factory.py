@@ -12,6 +12,7 @@ from deerflow.errors import ConfigError, NotFoundError
 from deerflow.models.arguments import COMPATIBLE, arguments_for
 from deerflow.models.fallback import FallbackChatModel
 from deerflow.models.pool import SessionPool
+from deerflow.models.whole_calls import watched
 
 OPENAI_URL = "https://api.openai.com/v1"
 REPLACED = {
@@ -131,6 +132,9 @@ class ModelFactory:
             arguments["pool"] = self._pool
             proxy = self._pool.proxy_for(arguments.get("base_url") or OPENAI_URL)
             _go_through(proxy, arguments, settings)
+        is_lean = "pool" in cls.model_fields and arguments.get("transport") != "sdk"
+        if not is_lean or arguments.get("use_responses_api"):  # the lean transport looks by itself
+            cls = watched(cls)
         model = _constructed(cls, arguments, settings)
         if settings.context_window is not None:
             model.profile = {**(model.profile or {}), "max_input_tokens": settings.context_window}

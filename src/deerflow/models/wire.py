@@ -69,7 +69,7 @@ class ChunkDecoder:
         if self._rest and not self.is_done:
             self._take_line(self._rest, chunks)
         self._rest = b""
-        broken = [pieces[0] for pieces in self._arguments.values() if not _is_json("".join(pieces[1:]))]
+        broken = [pieces[0] for pieces in self._arguments.values() if not is_json("".join(pieces[1:]))]
         if broken:
             chunks.append({"choices": [{"index": 0, "delta": {BROKEN_CALLS: broken}}]})
         if self._usage is not None:
@@ -171,6 +171,15 @@ def chunks_of_whole(body: Json) -> Iterator[Json]:
     yield body
 
 
+def is_json(arguments: str) -> bool:
+    """Tell whether the arguments of a tool call are complete; a call without any has none."""
+    try:
+        json.loads(arguments or "{}", strict=False)  # as LangChain reads whole ones: line breaks may be bare
+    except ValueError:
+        return False
+    return True
+
+
 def _join(found: list[Json], chunk: Json) -> bool:
     """Join a chunk to the last one found when one of the two is bare; tells whether it did."""
     before, here = _only_choice(found[-1]), _only_choice(chunk)
@@ -211,14 +220,6 @@ def _parsed(data: bytes) -> Json:
     if not isinstance(chunk, dict) or not _is_list_of_dicts(chunk.get("choices")):
         raise MalformedStreamError(f"the stream holds something that is no chunk: {_preview(data)}")
     return chunk
-
-
-def _is_json(arguments: str) -> bool:
-    try:
-        json.loads(arguments or "{}", strict=False)  # as LangChain reads whole ones: line breaks may be bare
-    except ValueError:
-        return False
-    return True
 
 
 def _is_list_of_dicts(choices: object) -> bool:

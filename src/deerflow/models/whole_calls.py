@@ -1,0 +1,63 @@
+"""Names the tool calls of a streamed answer whose arguments broke off, whichever provider sent them.
+
+LangChain joins the pieces of a call and mends what is missing at the end, so that afterwards nobody can tell
+half of a file from a whole one. The pieces are therefore read while they pass.
+"""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing
+from functools import cache
+from typing import Any
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessageChunk, BaseMessage
+from langchain_core.outputs import ChatGenerationChunk
+
+from deerflow.models.wire import BROKEN_CALLS, is_json
+
+Stream = Callable[..., AsyncIterator[ChatGenerationChunk]]
+
+
+@cache
+def watched(cls: type[BaseChatModel]) -> type[BaseChatModel]:
+    """Return the class of a chat model whose streamed answers name their broken calls."""
+    if cls._astream is BaseChatModel._astream and cls._stream is BaseChatModel._stream:
+        return cls  # it does not stream: its calls come whole, and are read strictly
+    body = {"_astream": _watching(cls._astream), "__module__": cls.__module__, "__doc__": cls.__doc__}
+    return type(cls.__name__, (cls,), body)
+
+
+def _watching(stream: Stream) -> Stream:
+    async def _astream(self: BaseChatModel, *args: Any, **kwargs: Any) -> AsyncIterator[ChatGenerationChunk]:
+        calls = _Calls()
+        async with aclosing(stream(self, *args, **kwargs)) as chunks:  # type: ignore[type-var]
+            async for chunk in chunks:
+                calls.take(chunk.message)
+                yield chunk
+        if broken := calls.broken():
+            noted = AIMessageChunk(content="", additional_kwargs={BROKEN_CALLS: broken})
+            yield ChatGenerationChunk(message=noted)
+
+    return _astream
+
+
+class _Calls:
+    """The pieces of each call's arguments, as far as they have come."""
+
+    def __init__(self) -> None:
+        self._pieces: dict[object, list[str]] = {}
+        self._ids: dict[object, str] = {}
+
+    def take(self, message: BaseMessage) -> None:
+        """Read the pieces in one chunk of the answer."""
+        for piece in message.tool_call_chunks if isinstance(message, AIMessageChunk) else ():
+            key = piece["id"] if piece["index"] is None else piece["index"]
+            if piece["id"]:
+                self._ids[key] = piece["id"]
+            self._pieces.setdefault(key, []).append(piece["args"] or "")
+
+    def broken(self) -> list[str]:
+        """Return the ids of the calls whose arguments are no JSON."""
+        return [
+            self._ids.get(key, "") for key, pieces in self._pieces.items() if not is_json("".join(pieces))
+        ]

@@ -1,0 +1,146 @@
+"""Tool calls whose arguments broke off are named, whichever provider streamed them."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage
+from support.model_server import ScriptedModel, calls, raw_call, text
+
+from deerflow.config import ModelSettings
+from deerflow.models import ModelFactory
+from deerflow.models.wire import BROKEN_CALLS
+
+HALF = '{"path": "/a.txt", "content": "half of'
+WHOLE = '{"path": "/a.txt", "content": "all of it"}'
+TOOL = {"name": "write_file", "description": "w", "parameters": {"type": "object", "properties": {}}}
+
+
+async def answer(factory: ModelFactory, name: str | None = None) -> AIMessage:
+    """Ask as an agent does whose tokens are watched: the answer is streamed and then put together."""
+    said = await factory.create(name).bind_tools([TOOL]).ainvoke([HumanMessage("hi")], stream=True)
+    await factory.aclose()
+    return said
+
+
+def entry(**given: Any) -> ModelSettings:
+    return ModelSettings.model_validate(
+        {"name": "m", "model": "m", "api_key": "k", "max_retries": 0, **given}
+    )
+
+
+def openai(model: ScriptedModel, **more: Any) -> ModelSettings:
+    return entry(use="langchain_openai:ChatOpenAI", base_url=model.base_url, **more)
+
+
+@pytest.fixture
+async def anthropic() -> AsyncIterator[str]:
+    """Return the address of a server that streams a whole and a broken call in Anthropic's own words."""
+    started = {
+        "type": "message_start",
+        "message": {
+            "id": "msg_1",
+            "type": "message",
+            "role": "assistant",
+            "model": "m",
+            "content": [],
+            "stop_reason": None,
+            "stop_sequence": None,
+            "usage": {"input_tokens": 1, "output_tokens": 1},
+        },
+    }
+    stopped = {"stop_reason": "tool_use", "stop_sequence": None}
+    events = [
+        started,
+        *_tool_use(0, "whole", WHOLE),
+        *_tool_use(1, "half", HALF),
+        {"type": "message_delta", "delta": stopped, "usage": {"output_tokens": 9}},
+        {"type": "message_stop"},
+    ]
+    body = "".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in events).encode()
+
+    async def reply(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
+        await reader.readexactly(int(head.split("content-length: ")[1].split("\r\n")[0]))
+        writer.write(
+            b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n" + body
+        )
+        await writer.drain()
+        writer.close()
+        await writer.wait_closed()
+
+    server = await asyncio.start_server(reply, "127.0.0.1", 0)
+    yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    server.close()
+    await server.wait_closed()
+
+
+def _tool_use(index: int, call_id: str, arguments: str) -> list[dict[str, Any]]:
+    block = {"type": "tool_use", "id": call_id, "name": "write_file", "input": {}}
+    pieces = [arguments[:9], arguments[9:]]
+    return [
+        {"type": "content_block_start", "index": index, "content_block": block},
+        *(
+            {
+                "type": "content_block_delta",
+                "index": index,
+                "delta": {"type": "input_json_delta", "partial_json": piece},
+            }
+            for piece in pieces
+        ),
+        {"type": "content_block_stop", "index": index},
+    ]
+
+
+@pytest.mark.parametrize("transport", ["lean", "sdk"])
+async def test_both_transports_name_the_call_that_broke_off_and_no_other(
+    model: ScriptedModel, transport: str
+) -> None:
+    model.will_say(calls(raw_call("write_file", WHOLE), raw_call("write_file", HALF)))
+
+    said = await answer(ModelFactory([openai(model, transport=transport)], env={}))
+
+    whole, half = said.tool_calls
+    assert whole["args"]["content"] == "all of it"
+    assert said.additional_kwargs[BROKEN_CALLS] == [half["id"]]
+
+
+async def test_another_provider_is_watched_in_the_same_way(anthropic: str) -> None:
+    settings = entry(use="langchain_anthropic:ChatAnthropic", base_url=anthropic, max_tokens=100)
+
+    said = await answer(ModelFactory([settings], env={}))
+
+    assert [call["id"] for call in said.tool_calls] == ["whole", "half"]
+    assert said.additional_kwargs[BROKEN_CALLS] == ["half"]
+
+
+async def test_a_fallback_is_watched_too(model: ScriptedModel) -> None:
+    model.will_say(raw_call("write_file", HALF))
+    first = entry(name="first", use="langchain_openai:ChatOpenAI", base_url="http://127.0.0.1:9/v1")
+    first = first.model_copy(update={"fallbacks": ["m"]})
+
+    said = await answer(ModelFactory([first, openai(model, transport="sdk")], env={}), "first")
+
+    assert said.additional_kwargs[BROKEN_CALLS] == [said.tool_calls[0]["id"]]
+
+
+async def test_an_answer_without_broken_calls_stays_as_it_was(model: ScriptedModel) -> None:
+    model.will_say(text("Nothing to do.") + raw_call("write_file", WHOLE) + raw_call("ls", ""))
+
+    said = await answer(ModelFactory([openai(model, transport="sdk")], env={}))
+
+    assert BROKEN_CALLS not in said.additional_kwargs
+    assert said.text == "Nothing to do."
+    assert [call["name"] for call in said.tool_calls] == ["write_file", "ls"]
+
+
+async def test_a_watched_model_keeps_its_class_and_its_name(anthropic: str) -> None:
+    settings = entry(use="langchain_anthropic:ChatAnthropic", base_url=anthropic)
+    factory = ModelFactory([settings], env={})
+
+    made = type(factory.create())
+
+    await factory.aclose()
+    assert (made.__name__, made.__module__) == ("ChatAnthropic", "langchain_anthropic.chat_models")
