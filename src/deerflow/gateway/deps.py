@@ -7,6 +7,7 @@ from starlette.responses import Response
 
 from deerflow.app import DeerFlow
 from deerflow.domain import DEFAULT_USER, RunRecord, Thread
+from deerflow.errors import ConflictError
 from deerflow.runtime import to_json
 
 
@@ -33,6 +34,14 @@ ThreadPath = Annotated[str, Path(max_length=128)]
 async def owned_thread(house: DeerFlow, thread_id: str, user: str) -> Thread:
     """Return a thread of this user; everybody else's does not exist."""
     return await house.storage.threads.get(thread_id, user)
+
+
+async def idle_thread(house: DeerFlow, thread_id: str, user: str) -> Thread:
+    """Return a thread of this user in which nothing runs; `ConflictError` when something does."""
+    thread = await owned_thread(house, thread_id, user)
+    if await house.threads.is_busy(thread_id):
+        raise ConflictError(f"thread {thread_id} has a run in flight; wait for it or cancel it first")
+    return thread
 
 
 async def owned_run(house: DeerFlow, thread_id: str, run_id: str, user: str) -> RunRecord:

@@ -11,7 +11,7 @@ from starlette.responses import Response
 from deerflow.app import DeerFlow
 from deerflow.domain import Thread, new_id
 from deerflow.errors import ConflictError
-from deerflow.gateway.deps import CurrentUser, House, ThreadPath, json_response, owned_thread
+from deerflow.gateway.deps import CurrentUser, House, ThreadPath, idle_thread, json_response
 from deerflow.runtime.conversation import Said
 from deerflow.runtime.forking import PastFiles, files_after, fork_checkpoints, fork_files, later_runs
 from deerflow.runtime.snapshots import SnapshotStore
@@ -61,7 +61,7 @@ async def branch(thread_id: ThreadPath, body: Branch, user: CurrentUser, house: 
 
     `workspace_clone_mode` says when the files of then are no longer kept, so that these are today's.
     """
-    thread = await _idle_thread(house, thread_id, user)
+    thread = await idle_thread(house, thread_id, user)
     item = await find_message(house.storage.checkpoints, thread_id, [body.message_id, *body.message_ids])
     past = await _files_of(house, thread, item)
     forked = await _fork(house, thread, item, past, title=body.title)
@@ -82,7 +82,7 @@ async def prepare_regenerate(
     thread_id: ThreadPath, body: Regenerate, user: CurrentUser, house: House
 ) -> Response:
     """Return what to post to `runs/stream` to have an answer given again."""
-    await _idle_thread(house, thread_id, user)
+    await idle_thread(house, thread_id, user)
     turn = await find_turn(house.storage.checkpoints, thread_id, body.message_id)
     if turn.target.message.type != "ai":
         raise ConflictError(f"message {body.message_id} is no answer; name a message of the agent")
@@ -95,7 +95,7 @@ async def prepare_edit(
     thread_id: ThreadPath, body: EditRegenerate, user: CurrentUser, house: House
 ) -> Response:
     """Return what to post to `runs/stream` to have a question answered that is asked in other words."""
-    await _idle_thread(house, thread_id, user)
+    await idle_thread(house, thread_id, user)
     turn = await find_turn(house.storage.checkpoints, thread_id, body.human_message_id)
     if turn.target.message.type != "human":
         raise ConflictError(f"message {body.human_message_id} is no question; name a message of the user")
@@ -114,13 +114,6 @@ async def prepare_edit(
             "source_message_ids": [item.message.id for item in turn.since],
         }
     )
-
-
-async def _idle_thread(house: DeerFlow, thread_id: str, user: str) -> Thread:
-    thread = await owned_thread(house, thread_id, user)
-    if await house.threads.is_busy(thread_id):
-        raise ConflictError(f"thread {thread_id} has a run in flight; wait for it or cancel it first")
-    return thread
 
 
 async def _files_of(house: DeerFlow, thread: Thread, item: Said) -> PastFiles:

@@ -16,7 +16,7 @@ from deerflow.app import DeerFlow
 from deerflow.config import ContextSize
 from deerflow.context import Spend
 from deerflow.errors import ConflictError
-from deerflow.gateway.deps import CurrentUser, House, ThreadPath, json_response, owned_thread
+from deerflow.gateway.deps import CurrentUser, House, ThreadPath, idle_thread, json_response
 from deerflow.runtime.spending import prices_of
 
 router = APIRouter(tags=["state"])
@@ -39,11 +39,9 @@ async def compact(
 ) -> Response:
     """Sum up the older messages of a thread; `force: false` only where it is due."""
     body = body or CompactRequest()
-    await owned_thread(house, thread_id, user)
+    await idle_thread(house, thread_id, user)
     if not house.settings.summarization.enabled:
         raise ConflictError("summarization.enabled is false in the settings; turn it on to compact threads")
-    if any(not run.status.is_terminal for run in await house.runs.of_thread(thread_id, limit=5)):
-        raise ConflictError(f"thread {thread_id} has a run in flight; wait for it or cancel it first")
     snapshot = await house.state.latest(thread_id)
     state = cast("ThreadState", snapshot.values if snapshot is not None else {})
     messages: list[AnyMessage] = list(state.get("messages") or ())

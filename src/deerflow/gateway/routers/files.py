@@ -15,8 +15,8 @@ from starlette.types import Receive, Scope, Send
 from typing_extensions import override
 
 from deerflow.domain import ThreadFolders
-from deerflow.errors import ConflictError, InvalidInputError, TooLargeError
-from deerflow.gateway.deps import CurrentUser, House, ThreadPath, json_response, owned_thread
+from deerflow.errors import InvalidInputError, TooLargeError
+from deerflow.gateway.deps import CurrentUser, House, ThreadPath, idle_thread, json_response, owned_thread
 from deerflow.runtime.artifacts import Artifact, open_artifact, replace_artifact
 from deerflow.runtime.bundle import Output, list_outputs, zip_outputs
 from deerflow.runtime.inputs import check_thread_id
@@ -129,9 +129,7 @@ async def edit_artifact(
     thread_id: ThreadPath, path: str, body: ArtifactEdit, user: CurrentUser, house: House
 ) -> Response:
     """Replace a text file of the thread, if it is still what the caller saw."""
-    await owned_thread(house, thread_id, user)
-    if await house.threads.is_busy(thread_id):
-        raise ConflictError(f"thread {thread_id} has a run in flight; wait for it or cancel it first")
+    await idle_thread(house, thread_id, user)
     folders = house.paths.thread(user, thread_id)
     written = await asyncio.to_thread(
         replace_artifact, folders, path, body.content, expected=body.expected_sha256

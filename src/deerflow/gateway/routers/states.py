@@ -6,8 +6,8 @@ from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from deerflow.app import DeerFlow
-from deerflow.errors import ConflictError, InvalidInputError, NotFoundError
-from deerflow.gateway.deps import CurrentUser, House, ThreadPath, json_response, owned_thread
+from deerflow.errors import InvalidInputError, NotFoundError
+from deerflow.gateway.deps import CurrentUser, House, ThreadPath, idle_thread, json_response, owned_thread
 from deerflow.gateway.thread_wire import HistoryQuery, StateQuery, StateUpdate
 from deerflow.runtime.shapes import empty_state, selected, state_out
 
@@ -44,9 +44,7 @@ async def post_state_at(thread_id: ThreadPath, body: StateQuery, user: CurrentUs
 @router.post("/threads/{thread_id}/state")
 async def update_state(thread_id: ThreadPath, body: StateUpdate, user: CurrentUser, house: House) -> Response:
     """Set values in the thread's state: what is sent replaces what was there."""
-    await owned_thread(house, thread_id, user)
-    if await house.threads.is_busy(thread_id):
-        raise ConflictError(f"thread {thread_id} has a run in flight; wait for it or cancel it first")
+    await idle_thread(house, thread_id, user)
     checkpoint_id = body.checkpoint_id or _checkpoint_id(body.checkpoint)
     await house.threads.update_state(
         thread_id, body.values, checkpoint_id=checkpoint_id, as_node=body.as_node

@@ -11,7 +11,7 @@ from starlette.responses import Response
 from deerflow.app import DeerFlow
 from deerflow.domain import Thread, ThreadStatus, new_id
 from deerflow.errors import ConflictError, NotFoundError
-from deerflow.gateway.deps import CurrentUser, House, ThreadPath, json_response, owned_thread
+from deerflow.gateway.deps import CurrentUser, House, ThreadPath, idle_thread, json_response, owned_thread
 from deerflow.gateway.paths import Path, parse_path, value_at
 from deerflow.gateway.thread_wire import ThreadCreate, ThreadPatch, ThreadPrune, ThreadSearch
 from deerflow.runtime import to_json, visible_values
@@ -60,10 +60,7 @@ async def count_threads(user: CurrentUser, house: House, body: ThreadSearch | No
 @router.post("/threads/prune")
 async def prune_threads(body: ThreadPrune, user: CurrentUser, house: House) -> Response:
     """Delete threads, or the past of threads: all their states but the latest."""
-    owned = [await owned_thread(house, thread_id, user) for thread_id in dict.fromkeys(body.thread_ids)]
-    for thread in owned:
-        if await house.threads.is_busy(thread.id):
-            raise ConflictError(f"thread {thread.id} has a run in flight; cancel it first")
+    owned = [await idle_thread(house, thread_id, user) for thread_id in dict.fromkeys(body.thread_ids)]
     if body.strategy == "keep_latest":
         await house.storage.checkpoints.aprune([thread.id for thread in owned], strategy="keep_latest")
     else:
@@ -75,9 +72,7 @@ async def prune_threads(body: ThreadPrune, user: CurrentUser, house: House) -> R
 @router.post("/threads/{thread_id}/copy")
 async def copy_thread(thread_id: ThreadPath, user: CurrentUser, house: House) -> Response:
     """Return a new thread with the same conversation and files."""
-    thread = await owned_thread(house, thread_id, user)
-    if await house.threads.is_busy(thread_id):
-        raise ConflictError(f"thread {thread_id} has a run in flight; wait for it or cancel it first")
+    thread = await idle_thread(house, thread_id, user)
     return json_response(await _with_state(house, await house.threads.copy(thread)))
 
 
