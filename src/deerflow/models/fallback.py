@@ -64,12 +64,10 @@ class FallbackChatModel(BaseChatModel):
     ) -> ChatResult:
         failures = _Failures(self.names)
         for member in self.members:
-            try:
+            with failures:
                 return await member._agenerate_with_cache(
                     messages, stop=stop, run_manager=run_manager, **_arguments(member, kwargs)
                 )
-            except Exception as error:  # whatever a provider's SDK raises, the next member may do better
-                failures.add(error)
         raise failures.first()
 
     @override
@@ -82,12 +80,10 @@ class FallbackChatModel(BaseChatModel):
     ) -> ChatResult:
         failures = _Failures(self.names)
         for member in self.members:
-            try:
+            with failures:
                 return member._generate_with_cache(
                     messages, stop=stop, run_manager=run_manager, **_arguments(member, kwargs)
                 )
-            except Exception as error:  # as above
-                failures.add(error)
         raise failures.first()
 
     @override
@@ -120,18 +116,13 @@ class FallbackChatModel(BaseChatModel):
     ) -> AsyncIterator[ChatGenerationChunk]:
         failures = _Failures(self.names)
         for member in self.members:
-            is_started = False
-            answer = member._astream(messages, stop, run_manager, **_arguments(member, kwargs))
-            try:
+            with failures:
+                answer = member._astream(messages, stop, run_manager, **_arguments(member, kwargs))
                 async with aclosing(answer) as chunks:  # type: ignore[type-var]
                     async for chunk in chunks:
-                        is_started = True
+                        failures.are_final = True
                         yield chunk
                 return
-            except Exception as error:  # as above
-                if is_started:
-                    raise
-                failures.add(error)
         raise failures.first()
 
     @override
@@ -144,27 +135,34 @@ class FallbackChatModel(BaseChatModel):
     ) -> Iterator[ChatGenerationChunk]:
         failures = _Failures(self.names)
         for member in self.members:
-            is_started = False
-            try:
+            with failures:
                 for chunk in member._stream(messages, stop, run_manager, **_arguments(member, kwargs)):
-                    is_started = True
+                    failures.are_final = True
                     yield chunk
                 return
-            except Exception as error:  # as above
-                if is_started:
-                    raise
-                failures.add(error)
         raise failures.first()
 
 
 class _Failures:
-    """What went wrong so far in one call."""
+    """What went wrong so far in one call: a member's failure inside the block is noted, and ends there."""
 
     def __init__(self, names: tuple[str, ...]) -> None:
         self._names = names
         self._errors: list[Exception] = []
+        self.are_final = False
+        """From now on a failure is the caller's: what was shown cannot be taken back."""
 
-    def add(self, error: Exception) -> None:
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        # Whatever a provider's SDK raises, the next member may do better.
+        if self.are_final or not isinstance(error, Exception):
+            return False
+        self._add(error)
+        return True
+
+    def _add(self, error: Exception) -> None:
         number = len(self._errors)
         self._errors.append(error)
         if number + 1 < len(self._names):
