@@ -657,6 +657,25 @@ class ItemContract:
         assert (second.value, second.created_at) == ({"v": 2}, first.created_at)
         assert second.updated_at >= first.updated_at
 
+    async def test_an_item_is_replaced_only_by_who_saw_it_last(self, storage: Storage) -> None:
+        store = storage.store
+
+        is_new = await store.areplace(("a",), "k", {"v": 1}, seen=None)
+        is_second_new = await store.areplace(("a",), "k", {"v": 2}, seen=None)
+        first = await store.aget(("a",), "k")
+        assert first is not None
+        changes = await asyncio.gather(
+            *(store.areplace(("a",), "k", {"v": n}, seen=first.updated_at) for n in (3, 4, 5))
+        )
+        last = await store.aget(("a",), "k")
+
+        assert (is_new, is_second_new, first.value) == (True, False, {"v": 1})
+        assert sorted(changes) == [False, False, True]
+        assert last is not None
+        assert last.value["v"] in (3, 4, 5)
+        assert last.updated_at > first.updated_at
+        assert last.created_at == first.created_at
+
     async def test_a_search_stays_inside_its_prefix(self, storage: Storage) -> None:
         for namespace in (("a",), ("a", "b"), ("a", "b", "c"), ("ab",), ("a-b",), ("b",)):
             await storage.store.aput(namespace, "k", {"at": "/".join(namespace)})

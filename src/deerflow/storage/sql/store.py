@@ -1,11 +1,11 @@
 """LangGraph's key-value store: items by namespace and key, with filters and times to live."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import orjson
 from langgraph.store.base import (
-    BaseStore,
     GetOp,
     Item,
     ListNamespacesOp,
@@ -20,9 +20,10 @@ from langgraph.store.base import (
 from typing_extensions import override
 
 from deerflow.errors import InvalidInputError
+from deerflow.storage.base.items import ItemStore
 from deerflow.storage.database import Database, Engine
 from deerflow.storage.requests import dump_json
-from deerflow.storage.sql.codec import now_us, pack, time_of, unpack
+from deerflow.storage.sql.codec import LATER, later, now_us, pack, time_of, unpack
 
 # Labels never hold a dot (`validate_op_namespace`), and `/` follows it in the alphabet: the
 # namespaces under `a.b` are exactly the range from `a.b.` to `a.b/`.
@@ -32,9 +33,10 @@ _COLUMNS = "namespace, name, value, created_at, updated_at"
 _PAGE_ROWS = 256
 _MAX_INT = (1 << 63) - 1
 _ALIVE = "(expires_at IS NULL OR expires_at > ?)"
+_EPOCH = datetime.fromtimestamp(0, UTC)
 
 
-class SqlStore(BaseStore):
+class SqlStore(ItemStore):
     """Items that outlive threads; search filters by value, there are no vectors."""
 
     supports_ttl = True
@@ -55,6 +57,14 @@ class SqlStore(BaseStore):
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         checked = _checked(ops)
         return self._engine.write_blocking(lambda db: _run(db, checked))
+
+    @override
+    async def areplace(
+        self, namespace: tuple[str, ...], key: str, value: Mapping[str, Any], *, seen: datetime | None
+    ) -> bool:
+        op = PutOp(namespace, key, dict(value))
+        _checked([op])
+        return await self._engine.write(lambda db: _replace(db, op, seen))
 
 
 def _checked(ops: Iterable[Op]) -> list[Op]:
@@ -119,6 +129,23 @@ def _put(db: Database, op: PutOp) -> None:
         "expires_at = excluded.expires_at",
         (namespace, op.key, pack(dump_json(op.value, what="the item")), now, now, seconds, expires_at),
     )
+
+
+def _replace(db: Database, op: PutOp, seen: datetime | None) -> bool:
+    namespace, body = _DOT.join(op.namespace), pack(dump_json(op.value, what="the item"))
+    if seen is None:
+        now = now_us()
+        done = db.execute(
+            f"INSERT INTO items ({_COLUMNS}) VALUES (?, ?, ?, ?, ?) ON CONFLICT (namespace, name) DO NOTHING",
+            (namespace, op.key, body, now, now),
+        )
+    else:
+        done = db.execute(
+            f"UPDATE items SET value = ?, updated_at = {LATER} "
+            "WHERE namespace = ? AND name = ? AND updated_at = ?",
+            (body, *later(), namespace, op.key, (seen - _EPOCH) // timedelta(microseconds=1)),
+        )
+    return done.rowcount == 1
 
 
 def _search(db: Database, op: SearchOp) -> list[SearchItem]:
