@@ -14,7 +14,7 @@ import uvicorn
 from typing_extensions import override
 
 from deerflow.app import DeerFlow
-from deerflow.cli.sharing import calm_collector, check_database
+from deerflow.cli.sharing import calm_collector, check_database, exit_code_of
 from deerflow.config import SettingsSource
 from deerflow.errors import ConfigError, DeerFlowError
 from deerflow.gateway.app import GatewayOptions, create_app
@@ -51,6 +51,7 @@ def _serve(
     source: SettingsSource, options: GatewayOptions, listener: socket.socket, capacity: int | None
 ) -> int:
     failures: list[DeerFlowError] = []
+    codes = [0]
 
     @asynccontextmanager
     async def opening() -> AsyncIterator[DeerFlow]:
@@ -59,6 +60,7 @@ def _serve(
             async with DeerFlow.open(source, takes_over=True, capacity=capacity) as deerflow:
                 server.hurry = lambda: loop.call_soon_threadsafe(deerflow.runs.hurry)
                 yield deerflow
+            codes.append(exit_code_of(deerflow))
         except DeerFlowError as error:
             failures.append(error)
             raise
@@ -69,13 +71,13 @@ def _serve(
     try:
         server.run(sockets=[listener])
     except KeyboardInterrupt:  # the server has stopped in order, and passes the signal on
-        return 0
+        return codes[-1]
     except SystemExit:
         if not failures:
             raise
     if failures:
         raise failures[0]
-    return 0 if server.started else 1
+    return codes[-1] if server.started else 1
 
 
 class _Server(uvicorn.Server):

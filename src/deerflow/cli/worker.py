@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from deerflow.app import DeerFlow
-from deerflow.cli.sharing import calm_collector, check_database
+from deerflow.cli.sharing import calm_collector, check_database, exit_code_of
 from deerflow.config import SettingsSource
 from deerflow.observability import configure_logging, log_settings, secrets_of
 from deerflow.observability.serving import serve_numbers
@@ -45,8 +45,9 @@ async def _work(source: SettingsSource, concurrency: int, metrics_port: int | No
             print(f"DeerFlow worker {_name()} for {concurrency} runs at once (stop with Ctrl-C)", flush=True)
             await _report_until(signals.stop, deerflow)
             logger.info("worker %s stops, with %s runs in progress", _name(), deerflow.runs.in_progress)
+    code = exit_code_of(deerflow)
     logger.info("worker %s has stopped", _name())
-    return 0
+    return code
 
 
 async def _report_until(stop: asyncio.Event, deerflow: DeerFlow) -> None:

@@ -9,6 +9,9 @@ from deerflow.runtime.handle import STOP_OF, RunHandle, Stop
 from deerflow.runtime.stream_bridge import StreamBridge
 from deerflow.runtime.worker import Worker
 
+_LET_GO_SECONDS = 8.0
+"""How long runs that were cut off may take to let go; a database that is away must not keep us."""
+
 
 class ActiveRuns:
     """Starts runs that were claimed, stops them, and knows how many more there is room for."""
@@ -106,15 +109,25 @@ class ActiveRuns:
         """Take no more runs."""
         self._is_closed = True
 
-    async def drain(self, grace_seconds: float) -> None:
-        """Let all runs go at their next step; those that take longer to it are cut off."""
-        tasks = [handle.task for handle in self._handles.values() if handle.task is not None]
-        for handle in self._handles.values():
+    async def drain(self, grace_seconds: float, *, hasten: Callable[[], None]) -> int:
+        """Let all runs go at their next step; those that take longer to it are cut off.
+
+        Args:
+            hasten: Called when the grace is over: from then on nobody waits for a database that is away.
+
+        Returns:
+            How many runs could not be given back.
+        """
+        driven = list(self._handles.values())
+        tasks = {handle.task for handle in driven if handle.task is not None}
+        for handle in driven:
             handle.drain()
         if tasks and grace_seconds > 0:
             await asyncio.wait(tasks, timeout=grace_seconds)
+        hasten()
         self.hurry()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        late = (await asyncio.wait(tasks, timeout=_LET_GO_SECONDS))[1] if tasks else set()
+        return sum(handle.is_left_behind or handle.task in late for handle in driven)
 
     def hurry(self) -> None:
         """Let go of all runs at once, whatever they are at."""

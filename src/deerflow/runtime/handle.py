@@ -36,6 +36,8 @@ class RunHandle:
         """Its log has begun; cancelled before that, the task could not write the run's end."""
         self.is_settling = False
         """The run is over; a cancel would only cut off the writing of its end."""
+        self.is_left_behind = False
+        """It could not be given back: whoever goes on with it has to wait for its lease."""
 
     def tell(self, why: Stop) -> None:
         """Stop the run at once; of two reasons the first counts, but a rollback adds to an interrupt."""

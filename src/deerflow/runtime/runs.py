@@ -72,6 +72,8 @@ class RunManager:
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._errands: set[asyncio.Task[None]] = set()
         self._is_closing = False
+        self.left_behind = 0
+        """How many runs this process could not hand over when it was closed; leases have to run out."""
 
     async def create_or_reject(self, request: RunRequest) -> RunRecord:
         """Admit a run and start it; a busy thread answers as the request's strategy says."""
@@ -195,7 +197,7 @@ class RunManager:
         await asyncio.gather(*self._errands, return_exceptions=True)
         if self.in_progress:
             logger.info("%s runs in progress are handed over at their next step", self.in_progress)
-        await self._active.drain(self._grace_seconds)
+        self.left_behind = await self._active.drain(self._grace_seconds, hasten=self._storage.hasten)
         await self._tender.aclose()
 
     def hurry(self) -> None:

@@ -16,6 +16,8 @@ logger = logging.getLogger(__name__)
 
 _LISTEN_SECONDS = 3600
 _LET_GO_SECONDS = 5
+_END_SECONDS = 2.0
+"""How long a task may take to its end; one that tidies up in a database that is away is told again."""
 
 
 class Tender:
@@ -51,7 +53,8 @@ class Tender:
 
     async def rest(self) -> None:
         """Look for nothing new any more; what runs here is still looked after."""
-        await _end(self._looking)
+        looking, self._looking = self._looking, []
+        await _end(looking)
 
     async def aclose(self) -> None:
         """Stop altogether, when nothing runs here any more."""
@@ -117,6 +120,9 @@ async def _repeat(work: Callable[[], Awaitable[object]], seconds: float) -> None
 
 
 async def _end(tasks: list[asyncio.Task[None]]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
+    waiting = set(tasks)
+    for _ in range(2):
+        for task in waiting:
+            task.cancel()
+        if waiting:
+            waiting = (await asyncio.wait(waiting, timeout=_END_SECONDS))[1]

@@ -89,11 +89,11 @@ class Worker:
         except asyncio.CancelledError:  # this is the task's root: nothing above waits for it
             stop = handle.stop or Stop.HANDOVER
             if stop in (Stop.HANDOVER, Stop.LOST):
-                await asyncio.shield(self._hand_over(run, log))
+                await asyncio.shield(self._hand_over(run, log, handle))
                 return None
             end = ends.stopped(stop, tally)
         except (GraphDrained, StaleAttemptError):
-            await asyncio.shield(self._hand_over(run, log))
+            await asyncio.shield(self._hand_over(run, log, handle))
             return None
         except Exception as error:
             end = ends.failed(run, error, tally, self._watch.redact)
@@ -163,13 +163,14 @@ class Worker:
             config["configurable"]["checkpoint_ns"] = ""
         return graph_input(run.request)
 
-    async def _hand_over(self, run: RunRecord, log: RunLog) -> None:
+    async def _hand_over(self, run: RunRecord, log: RunLog, handle: RunHandle) -> None:
         """Let go of a run that goes on elsewhere, without a trace of an end."""
         await self._bridge.abandon(log)
         try:
             await self._storage.runs.release(run.id, attempt=run.attempt)
         except DeerFlowError as error:
             # It is taken up all the same, once this process is gone.
+            handle.is_left_behind = True
             logger.warning("run %s could not be released: %s", run.id, error)
 
     async def _settle(self, run: RunRecord, log: RunLog, end: RunEnd, tally: Tally) -> None:

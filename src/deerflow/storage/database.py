@@ -113,6 +113,10 @@ class Engine(ABC):
     def read_blocking(self, work: Callable[[Database], T]) -> T:
         """Like `read`, for callers without an event loop."""
 
+    def hasten(self) -> None:
+        """Wait no longer for a database that is away: this process is about to end."""
+        return  # a file is never away
+
     @abstractmethod
     async def aclose(self) -> None:
         """Finish all writes and let go of the database."""

@@ -324,6 +324,29 @@ async def test_a_process_that_ends_does_not_wait_long_for_a_database_that_is_awa
         await waiting
 
 
+async def test_a_process_that_ends_does_not_wait_long_for_a_server_that_says_nothing(
+    mortal: PostgresServer,
+) -> None:
+    engine = await PostgresEngine.open(mortal.settings())
+    await engine.read(lambda db: db.execute("SELECT 1").fetchone())
+    mortal.pause()
+    try:
+        waiting = [
+            asyncio.ensure_future(engine.write(lambda db: db.execute("SELECT 1") and None)),
+            asyncio.ensure_future(engine.read(lambda db: db.execute("SELECT 1").fetchone())),
+        ]
+        await asyncio.sleep(0)
+
+        engine.hasten()
+        async with asyncio.timeout(20):
+            errors = await asyncio.gather(*waiting, return_exceptions=True)
+            await engine.aclose()
+    finally:
+        mortal.resume()
+
+    assert [type(error) for error in errors] == [StorageError, StorageError]
+
+
 async def test_a_server_that_says_nothing_at_all_is_given_up(mortal: PostgresServer, tmp_path: Path) -> None:
     settings = mortal.settings(command_timeout=1)
     settings = settings.model_copy(update={"postgres_url": f"{settings.postgres_url}&connect_timeout=2"})

@@ -1,15 +1,16 @@
 """What is kept, whichever database keeps it: one file per store."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from langgraph.checkpoint.base import BaseCheckpointSaver
-from langgraph.store.base import BaseStore
 
 from deerflow.storage.base.assistants import AssistantQuery, AssistantStore
 from deerflow.storage.base.effects import EffectLog, EffectState
 from deerflow.storage.base.events import EventLog, LogBatch, LogEntry
 from deerflow.storage.base.fencing import FENCE, fence
+from deerflow.storage.base.items import ItemStore
 from deerflow.storage.base.jobs import Jobs
 from deerflow.storage.base.retention import Retention
 from deerflow.storage.base.runs import RunEnd, RunStore
@@ -23,6 +24,7 @@ __all__ = [
     "EffectLog",
     "EffectState",
     "EventLog",
+    "ItemStore",
     "Jobs",
     "LogBatch",
     "LogEntry",
@@ -46,8 +48,10 @@ class Storage:
     effects: EffectLog
     assistants: AssistantStore
     checkpoints: BaseCheckpointSaver[Any]
-    store: BaseStore
+    store: ItemStore
     signals: Signals
     retention: Retention
     jobs: Jobs | None = None
     """None where one process has the database for itself."""
+    hasten: Callable[[], None] = lambda: None
+    """From now on nobody waits long for a database that is away; for a process that ends."""

@@ -21,6 +21,8 @@ Connection = psycopg.Connection[tuple[Any, ...]]
 
 PATIENCE_SECONDS = 30.0
 """How long callers wait for a database that is away, when statements have no limit."""
+HASTY_SECONDS = 2
+"""How long a process that ends waits for a database that is away."""
 _IDLE_SECONDS = 5
 """A transaction in which nothing happens for so long is ended by the server: its process was stopped."""
 _DEFAULTS: dict[str, str | int] = {
@@ -80,9 +82,14 @@ def target_of(settings: DatabaseSettings) -> Target:
     )
 
 
-def connect(target: Target) -> Connection:
-    """Open a connection whose transactions are begun by hand."""
-    connection: Connection = psycopg.connect(target.conninfo, autocommit=True)
+def connect(target: Target, *, hasty: bool = False) -> Connection:
+    """Open a connection whose transactions are begun by hand.
+
+    Args:
+        hasty: Give up soon, since this process is about to end.
+    """
+    limit_of_connect = {"connect_timeout": HASTY_SECONDS} if hasty else {}
+    connection: Connection = psycopg.connect(target.conninfo, autocommit=True, **limit_of_connect)
     # One type for all numbers, so that a statement is one prepared statement.
     connection.adapters.register_dumper(int, Int8BinaryDumper)
     limit = int((target.command_timeout or 0) * 1000)

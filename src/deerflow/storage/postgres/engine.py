@@ -1,6 +1,7 @@
 """One PostgreSQL database for any number of event loops: one connection writes, others read, one listens."""
 
 import asyncio
+import math
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -13,7 +14,7 @@ from typing_extensions import override
 from deerflow.config import DatabaseSettings
 from deerflow.errors import StorageError
 from deerflow.storage.database import Database, Engine, Rows
-from deerflow.storage.postgres.connect import Target, explain, first_connection, target_of
+from deerflow.storage.postgres.connect import HASTY_SECONDS, Target, explain, first_connection, target_of
 from deerflow.storage.postgres.database import PostgresDatabase
 from deerflow.storage.postgres.dialect import POSTGRES
 from deerflow.storage.postgres.line import Line, Watchdog
@@ -42,6 +43,7 @@ class PostgresEngine(Engine):
             connection.close()
             raise
         self._is_closed = False
+        self._is_hasty = False
         self._local = threading.local()
         self._needs_snapshot: set[object] = set()
         self._pool = ThreadPoolExecutor(max(settings.pool_size - 1, 1), thread_name_prefix="deerflow-reader")
@@ -84,6 +86,12 @@ class PostgresEngine(Engine):
         return self._far(work).result()
 
     @override
+    def hasten(self) -> None:
+        self._is_hasty = True
+        self._writer.hasten()
+        self._watchdog.hasten()
+
+    @override
     async def aclose(self) -> None:
         await asyncio.to_thread(self._close)
 
@@ -91,6 +99,7 @@ class PostgresEngine(Engine):
         if self._is_closed:
             return
         self._is_closed = True
+        self.hasten()
         self._writer.close()
         self._listener.close()
         self._pool.shutdown(wait=True)
@@ -107,7 +116,7 @@ class PostgresEngine(Engine):
             line = Line(self.target, recycle_seconds=self._recycle_seconds)
             self._watchdog.watch(line)
             reader = self._local.reader = _Reader(self.target, line, self._needs_snapshot)
-        return reader.run(work)
+        return reader.run(work, patience=lambda: HASTY_SECONDS if self._is_hasty else math.inf)
 
 
 class _SecondStatementError(Exception):
@@ -140,9 +149,13 @@ class _Reader:
         self._line = line
         self._needs_snapshot = needs_snapshot
 
-    def run(self, work: Callable[[Database], T]) -> T:
-        """Do a read, again and again while the database is away and there is time."""
-        deadline = time.monotonic() + self._target.patience_seconds
+    def run(self, work: Callable[[Database], T], *, patience: Callable[[], float]) -> T:
+        """Do a read, again and again while the database is away and there is time.
+
+        Args:
+            patience: How long it may take at most, as of now.
+        """
+        began_at = time.monotonic()
         for pause in pauses():
             try:
                 self._line.open()
@@ -150,7 +163,8 @@ class _Reader:
             except (UnicodeEncodeError, OverflowError) as error:
                 raise explain(error, self._target) from error
             except psycopg.Error as error:
-                if not self._line.is_lost or time.monotonic() > deadline:
+                limit = min(self._target.patience_seconds, patience())
+                if not self._line.is_lost or time.monotonic() > began_at + limit:
                     raise explain(error, self._target) from error
             time.sleep(pause)
         raise AssertionError("pauses never end")

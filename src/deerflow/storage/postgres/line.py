@@ -15,7 +15,7 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from deerflow.storage.postgres.connect import Connection, Target, connect
+from deerflow.storage.postgres.connect import HASTY_SECONDS, Connection, Target, connect
 
 _GRACE_SECONDS = 2.0
 """How much longer than the server we wait."""
@@ -34,6 +34,8 @@ class Line:
         self._opened_at = time.monotonic()
         self._socket = None if connection is None else _socket_of(connection)
         self._busy_since: float | None = None
+        self.is_hasty = False
+        """This process is about to end: a server that does not answer is not waited for."""
 
     @property
     def is_lost(self) -> bool:
@@ -45,7 +47,7 @@ class Line:
         is_old = time.monotonic() - self._opened_at > self._recycle_seconds
         if self.is_lost or is_old:
             self.close()
-            self._connection = connect(self._target)
+            self._connection = connect(self._target, hasty=self.is_hasty)
             self._socket = _socket_of(self._connection)
             self._opened_at = time.monotonic()
 
@@ -90,13 +92,22 @@ class Watchdog:
     def __init__(self, target: Target) -> None:
         self._limit_seconds = (target.command_timeout or math.inf) + _GRACE_SECONDS
         self._lines: list[Line] = []
+        self._is_hasty = False
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="deerflow-watchdog", daemon=True)
         self._thread.start()
 
     def watch(self, line: Line) -> None:
         """Look after one line more."""
+        line.is_hasty = self._is_hasty
         self._lines.append(line)
+
+    def hasten(self) -> None:
+        """Give up soon from now on what gets no answer."""
+        self._is_hasty = True
+        self._limit_seconds = min(self._limit_seconds, HASTY_SECONDS)
+        for line in tuple(self._lines):
+            line.is_hasty = True
 
     def close(self) -> None:
         """End the thread and close all lines."""

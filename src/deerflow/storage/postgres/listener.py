@@ -11,7 +11,7 @@ import threading
 import psycopg
 from psycopg import sql
 
-from deerflow.storage.postgres.connect import Connection, Target, connect
+from deerflow.storage.postgres.connect import HASTY_SECONDS, Connection, Target, connect
 from deerflow.storage.postgres.writer import pauses
 from deerflow.storage.signals import Signals
 
@@ -33,9 +33,10 @@ class Listener:
         """End the thread."""
         self._closing.set()
         os.write(self._wake, b"x")
-        self._thread.join()
-        os.close(self._wake)
-        os.close(self._wakes)
+        self._thread.join(HASTY_SECONDS)
+        if not self._thread.is_alive():  # else it still knocks at a server that does not answer
+            os.close(self._wake)
+            os.close(self._wakes)
 
     def _run(self) -> None:
         tries = pauses()

@@ -7,7 +7,6 @@ numbers do not tell: after a crash they may be given to others.)
 """
 
 import logging
-import math
 import time
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -19,7 +18,7 @@ from psycopg import sql
 from typing_extensions import override
 
 from deerflow.errors import DeerFlowError, StorageError
-from deerflow.storage.postgres.connect import Target, explain, may_pass
+from deerflow.storage.postgres.connect import HASTY_SECONDS, Target, explain, may_pass
 from deerflow.storage.postgres.database import ContendedError, PostgresDatabase
 from deerflow.storage.postgres.line import Line
 from deerflow.storage.units import Unit, UnitQueue, deliver
@@ -39,8 +38,6 @@ COMMIT
 _LOOK_UP = "SELECT commits FROM writers WHERE id = %s FOR UPDATE"
 _LEAST_SECONDS = 5.0
 """How long a commit without an answer is looked up at least, however long the caller has waited."""
-_LAST_SECONDS = 2.0
-"""How long a process that ends waits for a database that is away."""
 _TRIES = 10
 """How often a unit is done again after it was in the way of another process."""
 
@@ -58,11 +55,17 @@ class Writer(UnitQueue):
         self._line = line
         self._id = uuid.uuid4().hex
         self._commits = 0
+        self._patience_seconds = target.patience_seconds
         line.execute(_JOIN, (self._id,))
         super().__init__(target.name)
 
+    def hasten(self) -> None:
+        """Wait no longer for a database that is away: it may never come back."""
+        self._patience_seconds = min(self._patience_seconds, HASTY_SECONDS)
+
     @override
     def close(self) -> None:
+        self.hasten()
         super().close()
         if not self._line.is_lost:
             with suppress(psycopg.Error):  # the row is only forgotten later then
@@ -149,7 +152,7 @@ class Writer(UnitQueue):
     def _find_out(self, number: int, asked_at: float, error: psycopg.Error) -> None:
         """Return when the transaction was committed after all; `_LostError` when it was not."""
         logger.warning("database %s: no answer to a commit", self._target.name)
-        deadline = max(asked_at + self._target.patience_seconds, time.monotonic() + _LEAST_SECONDS)
+        began_at = time.monotonic()
         for pause in pauses():
             try:
                 self._line.open()
@@ -161,7 +164,8 @@ class Writer(UnitQueue):
                 return
             if row is not None:
                 raise _LostError from error
-            if time.monotonic() > deadline:
+            least = min(_LEAST_SECONDS, self._patience_seconds)
+            if time.monotonic() > max(asked_at + self._patience_seconds, began_at + least):
                 break
             time.sleep(pause)
         raise StorageError(
@@ -187,9 +191,7 @@ class Writer(UnitQueue):
 
     def _expire(self, units: list[Unit], error: Exception) -> list[Unit]:
         """Fail what has waited too long, here and in the queue; return what is left of `units`."""
-        # Who is told to end does not wait for a database that may never come back.
-        patience = min(self._target.patience_seconds, _LAST_SECONDS if self._is_closed else math.inf)
-        oldest = time.monotonic() - patience
+        oldest = time.monotonic() - self._patience_seconds
         with self._gate:
             late = []
             while self._queue and self._queue[0].asked_at < oldest:
