@@ -16,7 +16,7 @@ from deerflow.errors import DeerFlowError
 from deerflow.observability.logs import mark_logs
 from deerflow.observability.watch import Watch
 from deerflow.subagents.condense import clip_to, condense, estimate_tokens, is_too_long, keep_whole
-from deerflow.subagents.config import Question, SubagentResult, SubagentStatus
+from deerflow.subagents.config import SubagentResult, SubagentStatus
 from deerflow.subagents.drive import Drive, End
 from deerflow.subagents.gate import FairGate, Place
 from deerflow.subagents.task import SubagentTask
@@ -24,11 +24,6 @@ from deerflow.subagents.task import SubagentTask
 logger = logging.getLogger(__name__)
 
 SUMMARY_SECONDS = 120
-NEEDS_A_PERSON = (
-    "it asked a person and stopped, since nobody can answer a task in the background{asked}; start it again "
-    "without background, and the question reaches the person"
-)
-MAX_ASKED_CHARS = 500
 
 
 class Attempt:
@@ -102,8 +97,6 @@ class Attempt:
                 background=self.task.is_background,
             )
             end = await self._driven()
-            if end.question is not None and self.task.is_background:
-                end = End(SubagentStatus.FAILED, NEEDS_A_PERSON.format(asked=_words(end.question)))
             if end.question is not None:
                 self.result = replace(self.result, question=end.question)
                 self._remember(self.result)
@@ -181,6 +174,7 @@ class Attempt:
             token_usage=progress.usage or {},
             result_file=file,
             answered=self._drive.answered,
+            question=None,
         )
         # What went well is in the run's log; a line for each of hundreds of tasks would bury the others.
         level = logging.DEBUG if end.status is SubagentStatus.COMPLETED else logging.INFO
@@ -207,21 +201,3 @@ class Attempt:
         if self.task.context.task_id is not None:
             event["parent_task_id"] = self.task.context.task_id
         self.task.context.publish(event)
-
-
-def _words(question: Question) -> str:
-    """Return what was asked as a part of a sentence; nothing where the tool has no words for it."""
-    values = question.value if isinstance(question.value, list) else [question.value]
-    asked = " ".join(text for text in map(_asked_in, values) if text)
-    return f" ({asked[:MAX_ASKED_CHARS]})" if asked else ""
-
-
-def _asked_in(value: Any) -> str:
-    """Return the words of one question: a tool's own, or those of an approval."""
-    match value:
-        case str():
-            return value
-        case {"question": str(text)} | {"action_requests": [{"description": str(text)}, *_]}:
-            return text
-        case _:
-            return ""

@@ -1,7 +1,7 @@
 """Tasks that work while the lead agent goes on: it hears when one ends, and its turn ends after them all."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolCall, ToolMessage
 
@@ -13,6 +13,7 @@ from deerflow.subagents.config import TASK, SubagentResult
 from deerflow.subagents.delegation import NOTE, Delegation, TaskArguments, this_turn
 from deerflow.subagents.executor import SubagentExecutor
 from deerflow.subagents.progress import COUNTED
+from deerflow.subagents.task import Resume, SubagentTask
 from deerflow.subagents.task_tool import result_text
 
 TOLD = "told_tasks"
@@ -32,25 +33,55 @@ class Background:
     def revive(self, context: RunContext, messages: Sequence[AnyMessage]) -> None:
         """Start those again that died with their process or their run; they go on where they stopped."""
         known = self.executor.started(context.run_id)
-        for call, asked_in in unfinished(messages):
-            task_id = call["id"] or ""
-            if task_id in known:
+        for call, turn in unfinished(messages):
+            if call["id"] in known:
                 continue
             try:
-                wanted = TaskArguments.model_validate(call["args"])
-                task = self.delegation.prepare(wanted, task_id=task_id, context=context, messages=asked_in)
+                task = self._task(call, context=context, messages=turn)
             except (DeerFlowError, ValueError):
                 continue  # its type is gone from the settings; the lead agent asks for it in vain
             self.executor.execute_async(task)
 
-    async def all_ended(self, context: RunContext) -> None:
-        """Wait for a run's background tasks."""
+    def answer(
+        self, task_id: str, given: object, *, context: RunContext, messages: Sequence[AnyMessage]
+    ) -> None:
+        """Let a task go on with what a person answered; only the first answer to a question counts."""
+        known = self.executor.get(context.run_id, task_id)
+        if known is None or known.question is None:
+            return
+        for call, turn in unfinished(messages):
+            if call["id"] == task_id:
+                task = self._task(call, context=context, messages=turn)
+                self.executor.execute_async(replace(task, resume=Resume(given)))
+
+    def asking(self, context: RunContext) -> list[SubagentResult]:
+        """Return the tasks that wait for a person; none while others work, which asking would stop."""
+        open_tasks = self.executor.background(context.run_id)
+        return open_tasks if all(each.question is not None for each in open_tasks) else []
+
+    async def wait(self, context: RunContext, task_id: str) -> SubagentResult:
+        """Return a task once it has ended, or once a person can be asked what it wants to know."""
+        result = await self.executor.wait(context.run_id, task_id)
+        if result.question is not None:
+            await self.at_rest(context)
+        return result
+
+    async def at_rest(self, context: RunContext) -> None:
+        """Wait until each of a run's background tasks has ended or waits for a person."""
         await self.executor.wait_for_background(context.run_id)
 
-    def news(self, context: RunContext) -> HumanMessage | None:
-        """Return the message that tells of tasks which have ended since the last one; None without any."""
-        ended = self.executor.take_news(context.run_id)
+    def news(self, context: RunContext, messages: Sequence[AnyMessage]) -> HumanMessage | None:
+        """Return the message that tells of tasks which have ended since the last one; None without any.
+
+        A call that ran again for its question may have revived a task whose end another call told meanwhile.
+        """
+        told = told_in(this_turn(messages))
+        ended = [each for each in self.executor.take_news(context.run_id) if each.task_id not in told]
         return news_message(ended) if ended else None
+
+    def _task(self, call: ToolCall, *, context: RunContext, messages: Sequence[AnyMessage]) -> SubagentTask:
+        wanted = TaskArguments.model_validate(call["args"])
+        return self.delegation.prepare(wanted, task_id=call["id"] or "", context=context, messages=messages)
 
 
 def news_message(results: Iterable[SubagentResult]) -> HumanMessage:
@@ -79,13 +110,12 @@ def note(text: str, **more: object) -> HumanMessage:
 def unfinished(messages: Sequence[AnyMessage]) -> list[tuple[ToolCall, Sequence[AnyMessage]]]:
     """Return this turn's background calls whose end nobody was told, each with the messages up to it."""
     turn = this_turn(messages)
-    told = {each for message in turn for each in message.additional_kwargs.get(TOLD, ())}
     started = {
         message.tool_call_id
         for message in turn
         if isinstance(message, ToolMessage) and message.additional_kwargs.get("subagent_background")
     }
-    waiting = started - told
+    waiting = started - told_in(turn)
     if not waiting:
         return []
     return [
@@ -95,6 +125,11 @@ def unfinished(messages: Sequence[AnyMessage]) -> list[tuple[ToolCall, Sequence[
         for call in message.tool_calls
         if call["name"] == TASK and call["id"] in waiting
     ]
+
+
+def told_in(messages: Iterable[AnyMessage]) -> set[str]:
+    """Return the background tasks whose end these messages tell."""
+    return {each for message in messages for each in message.additional_kwargs.get(TOLD, ())}
 
 
 def has_background(messages: Sequence[AnyMessage]) -> bool:

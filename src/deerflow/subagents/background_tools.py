@@ -68,7 +68,7 @@ def make_background_tools(background: Background) -> list[BaseTool]:
         """Return what a background task found, once it has ended."""
         result = known(runtime, task_id)
         if wait and not result.status.is_terminal:
-            result = await executor.wait(runtime.context.run_id, task_id)
+            result = await background.wait(runtime.context, task_id)
         return told(runtime, result, "task_result") if result.status.is_terminal else _line(result)
 
     @tool_of("task_message", MessageArguments)
@@ -91,4 +91,5 @@ def make_background_tools(background: Background) -> list[BaseTool]:
 
 
 def _line(result: SubagentResult) -> str:
-    return f"{result.task_id}  {result.status}  {result.description}"
+    waits = ", waits for a person's answer" if result.question is not None else ""
+    return f"{result.task_id}  {result.status}{waits}  {result.description}"

@@ -149,7 +149,11 @@ class Drive:
                 capped = self._limit_reached() if mode == "updates" else None
                 if capped is not None:
                     break
-        return self._question() if self._asked else self.ended(capped)
+        if not self._asked:
+            return self.ended(capped)
+        # They were heard in the order in which they came up; the state has them in that of the calls.
+        self._asked = (await self._task.agent.graph.aget_state(self._config())).interrupts
+        return self._question()
 
     def _take(self, mode: str, chunk: Any) -> None:
         """Pass on each new message; what a restart repeats from the checkpoint is known already."""
@@ -189,19 +193,15 @@ class Drive:
         return None
 
     def _question(self) -> End:
-        values = [asked.value for asked in self._asked]
-        question = Question(values[0] if len(values) == 1 else values, self._answers)
-        return End(SubagentStatus.RUNNING, question=question)
+        """Return the first question: one at a time, so that no answer is taken for another's."""
+        return End(SubagentStatus.RUNNING, question=Question(self._asked[0].value, self._answers))
 
     def _resumed(self) -> Command[Any] | None:
-        """Return the answers for those who asked: a list answers them one by one, all else all of them."""
+        """Return the answer for the one who asked first; the others ask again."""
         if self._task.resume is None or not self._asked:
             return None
-        answer = self._task.resume.answer
-        is_each = isinstance(answer, list) and len(answer) == len(self._asked) > 1
-        answers = answer if is_each and isinstance(answer, list) else [answer] * len(self._asked)
         self._answers += 1
-        return Command(resume={asked.id: given for asked, given in zip(self._asked, answers, strict=True)})
+        return Command(resume={self._asked[0].id: self._task.resume.answer})
 
     async def _saved(self) -> CheckpointTuple | None:
         """Return where an earlier attempt at the task stopped; None when there was none."""
@@ -228,10 +228,10 @@ def spent_share(usage: dict[str, int] | None, budget: TokenBudgetSettings) -> fl
 
 
 def _answers(saved: CheckpointTuple) -> int:
-    """Return how many questions were answered: before this checkpoint, and in the step behind it."""
-    given = [len(value) for _, channel, value in saved.pending_writes or () if channel == RESUMED and value]
+    """Return how many questions were answered: before this checkpoint, and in the calls of the step behind it."""
+    given = {task: len(value) for task, channel, value in saved.pending_writes or () if channel == RESUMED}
     metadata = cast("dict[str, Any]", saved.metadata)
-    return int(metadata.get("answers") or 0) + max(given, default=0)
+    return int(metadata.get("answers") or 0) + sum(given.values())
 
 
 def _written(update: dict[str, Any]) -> list[AnyMessage]:

@@ -30,6 +30,7 @@ class SubagentExecutor:
         self._results: OrderedDict[TaskKey, SubagentResult] = OrderedDict()
         self._started: defaultdict[str, set[str]] = defaultdict(set)
         self._background: dict[TaskKey, asyncio.Task[SubagentResult]] = {}
+        self._asking: dict[TaskKey, Attempt] = {}
         self._keeping: dict[TaskKey, asyncio.Task[None]] = {}
         self._news: defaultdict[str, list[str]] = defaultdict(list)
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -74,14 +75,14 @@ class SubagentExecutor:
         return task.task_id
 
     async def wait(self, run_id: str, task_id: str) -> SubagentResult:
-        """Return the result of a background task once it has ended; stopping to wait does not stop it."""
+        """Return a background task once it has ended or asks; who stops waiting does not stop it."""
         job = self._background.get((run_id, task_id))
         if job is not None:
             await asyncio.wait([job])
         return self._known(run_id, task_id)
 
     async def wait_for_background(self, run_id: str) -> None:
-        """Return when all background tasks of a run have ended and `take_news` tells of them."""
+        """Return when each background task of a run has ended, so that `take_news` tells of it, or asks."""
         jobs = [job for key, job in self._background.items() if key[0] == run_id]
         if jobs:
             await asyncio.wait(jobs)
@@ -119,7 +120,7 @@ class SubagentExecutor:
         """Stop a task at once, with the tool it is in; tells whether there was one to stop."""
         job = self._jobs.get((run_id, task_id))
         if job is None or job.done():
-            return False
+            return self._cancel_asking((run_id, task_id))
         self._cancel_wishes.add((run_id, task_id))
         job.cancel()
         return True
@@ -141,6 +142,7 @@ class SubagentExecutor:
         for result in self.list(run_id):
             if result.status.is_terminal or result.question is not None:
                 del self._results[run_id, result.task_id]
+                self._asking.pop((run_id, result.task_id), None)
         if not self.list(run_id):
             self._started.pop(run_id, None)
             self._news.pop(run_id, None)
@@ -166,6 +168,7 @@ class SubagentExecutor:
     def _begin(self, task: SubagentTask) -> Attempt:
         if task.key in self._jobs:
             raise ConflictError(f"task {task.task_id} is at work already")
+        self._asking.pop(task.key, None)
         self._started[task.context.run_id].add(task.task_id)
         attempt = self._attempts[task.key] = Attempt(task, self._remember)
         self._jobs[task.key] = asyncio.create_task(attempt.run(self._gate), context=contextvars.Context())
@@ -185,6 +188,8 @@ class SubagentExecutor:
             self._jobs.pop(key, None)
             self._attempts.pop(key, None)
             self._cancel_wishes.discard(key)
+        if attempt.result.question is not None and attempt.task.is_background:
+            self._asking[key] = attempt
         if not attempt.is_stored:  # those who wait for the result need not wait for the disk
             self._keeping[key] = asyncio.create_task(attempt.keep(), context=contextvars.Context())
             self._keeping[key].add_done_callback(lambda _: self._keeping.pop(key, None))
@@ -206,8 +211,18 @@ class SubagentExecutor:
         return attempt.place if attempt is not None else None
 
     def _tell_later(self, key: TaskKey) -> None:
-        if self._background.pop(key, None) is not None and key in self._results:
+        has_stopped = self._background.pop(key, None) is not None
+        if has_stopped and key in self._results and self._results[key].status.is_terminal:
             self._news[key[0]].append(key[1])
+
+    def _cancel_asking(self, key: TaskKey) -> bool:
+        """End a background task that waits for a person; tells whether it did."""
+        attempt = self._asking.pop(key, None)
+        if attempt is None:
+            return False
+        attempt.cancel("cancelled by user")
+        self._news[key[0]].append(key[1])
+        return True
 
     def _known(self, run_id: str, task_id: str) -> SubagentResult:
         result = self.get(run_id, task_id)

@@ -4,20 +4,22 @@ The lead agent hears of background tasks that have ended; a sub-agent hears what
 An answer that would end the work is not the last one when there is news.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, cast
 
 from langchain.agents.middleware import ModelResponse
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
 from langchain_core.tools import BaseTool
+from langgraph.errors import GraphInterrupt
 from typing_extensions import override
 
 from deerflow.agents.middlewares import Audience, HouseMiddleware
 from deerflow.agents.state import ThreadState
-from deerflow.agents.types import ModelAnswer, ModelCall, ModelHandler
+from deerflow.agents.types import ModelAnswer, ModelCall, ModelHandler, ToolCall, ToolHandler, ToolResult
 from deerflow.context import RunContext
 from deerflow.subagents.background import Background, has_background, note
+from deerflow.subagents.background_questions import TASK_QUESTION, ask_for_task, question_message
 from deerflow.subagents.background_tools import TASK_TOOLS
 from deerflow.subagents.executor import SubagentExecutor
 
@@ -42,16 +44,37 @@ class BackgroundMiddleware(HouseMiddleware):
             return await handler(request.override(tools=_without_task_tools(request)))
         self._background.revive(context, messages)
         return await with_news(
-            request, handler, before=lambda: self._news(context), after=lambda: self._rest(context)
+            request,
+            handler,
+            before=lambda: self._news(context, messages),
+            after=lambda: self._rest(context, messages),
         )
 
-    async def _news(self, context: RunContext) -> list[AnyMessage]:
-        told = self._background.news(context)
-        return [] if told is None else [told]
+    @override
+    async def awrap_tool_call(self, request: ToolCall, handler: ToolHandler) -> ToolResult:
+        """Ask for tasks, and let no question of the lead agent's tools stop tasks in the middle of a step."""
+        context = request.runtime.context
+        try:
+            if request.tool_call["name"] != TASK_QUESTION:
+                return await handler(request)
+            messages = request.state["messages"]
+            return await ask_for_task(self._background, request.tool_call, context=context, messages=messages)
+        except GraphInterrupt:
+            await self._background.at_rest(context)  # the run ends here, and what works ends with it
+            raise
 
-    async def _rest(self, context: RunContext) -> list[AnyMessage]:
-        await self._background.all_ended(context)
-        return await self._news(context)
+    async def _news(self, context: RunContext, messages: Sequence[AnyMessage]) -> list[AnyMessage]:
+        told, asking = self._background.news(context, messages), self._background.asking(context)
+        news: list[AnyMessage] = [] if told is None else [told]
+        return [*news, question_message(asking, wait=False)] if asking else news
+
+    async def _rest(self, context: RunContext, messages: Sequence[AnyMessage]) -> list[AnyMessage]:
+        await self._background.at_rest(context)
+        told, asking = self._background.news(context, messages), self._background.asking(context)
+        if not asking:
+            return [] if told is None else [told]
+        # Some providers want somebody to speak between two answers.
+        return [told or note("Background tasks need a person's word."), question_message(asking, wait=True)]
 
 
 class InboxMiddleware(HouseMiddleware):
@@ -79,21 +102,28 @@ async def with_news(
 ) -> ModelResponse[Any]:
     """Ask the model with the news in front of the answer, and again while an ending meets more news.
 
+    News that itself calls for tools is the answer: the model is asked when they have run.
+
     Args:
         after: Called when the answer asks for no tools, so that it would be the last one.
     """
     said: list[BaseMessage] = list(await before())
-    while True:
+    response: ModelResponse[Any] = ModelResponse(result=[])
+    while not _wants_tools(said):
         asked = request.override(messages=[*request.messages, *cast("list[AnyMessage]", said)])
         response = await handler(asked if said else request)
         said += response.result
-        if any(isinstance(each, AIMessage) and each.tool_calls for each in response.result):
+        if _wants_tools(response.result):
             break
         more = await after()
         if not more:
             break
         said += more
     return response if len(said) == len(response.result) else replace(response, result=said)
+
+
+def _wants_tools(messages: Sequence[BaseMessage]) -> bool:
+    return any(isinstance(each, AIMessage) and each.tool_calls for each in messages)
 
 
 def _without_task_tools(request: ModelCall) -> list[BaseTool | dict[str, Any]]:

@@ -54,16 +54,16 @@ async def _execute(executor: SubagentExecutor, task: SubagentTask) -> SubagentRe
     while result.question is not None:
         given: object = None
         while asked <= result.question.number:
-            given = interrupt(_as_asked(task, result.question))
+            given = interrupt(as_asked(task.task_id, result.question))
             asked += 1
         result = await executor.execute(replace(task, resume=Resume(given)))
     return result
 
 
-def _as_asked(task: SubagentTask, question: Question) -> Any:
+def as_asked(task_id: str, question: Question) -> Any:
     """Return a question as people get it: in the tool's own words, marked with the task."""
     if isinstance(question.value, Mapping):
-        return {**question.value, "task_id": task.task_id}
+        return {**question.value, "task_id": task_id}
     return question.value
 
 

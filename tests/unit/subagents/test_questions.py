@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from langchain_core.messages import AnyMessage, ToolMessage
 from langchain_core.tools import tool
+from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.types import Command, interrupt
 from support.lead import Lead, NewLead
 from support.model_server import ScriptedModel, call, calls, text
@@ -21,11 +22,15 @@ async def pay(amounts: list[int]) -> str:
     return f"answers: {answers}"
 
 
-@pytest.fixture
-def asking(new_lead: NewLead) -> Lead:
-    lead = new_lead()
+def asking_lead(new_lead: NewLead, **parts: Any) -> Lead:
+    lead = new_lead(**parts)
     lead.agents = LeadAgents(replace(lead.rooms, extra_tools=[pay]))
     return lead
+
+
+@pytest.fixture
+def asking(new_lead: NewLead) -> Lead:
+    return asking_lead(new_lead)
 
 
 async def resume(lead: Lead, answer: Any, run_id: str) -> dict[str, Any]:
@@ -78,27 +83,21 @@ async def test_each_of_several_questions_meets_its_own_answer(asking: Lead, mode
     assert "answers: ['three']" in said
 
 
-async def test_questions_of_parallel_tools_are_asked_together(asking: Lead, model: ScriptedModel) -> None:
-    both = calls(call("pay", amounts=[1]), call("pay", amounts=[2]))
-    model.on("part 1", both, lambda r: text(f"paid {r.messages}"))
+async def test_questions_of_parallel_tools_are_asked_one_after_the_other(
+    model: ScriptedModel, new_lead: NewLead, saver: BaseCheckpointSaver[Any]
+) -> None:
+    three = calls(*(call("pay", amounts=[amount]) for amount in (1, 2, 3)))
+    model.on("part 1", three, lambda r: text(f"paid {r.messages}"))
     model.will_say(call("task", description="part 1", prompt="part 1"), text("Done."))
 
-    await asking.ask("Go.")
-    [together] = await questions(asking)
-    done = await resume(asking, ["a", "b"], "r2")
+    await asking_lead(new_lead, checkpointer=saver).ask("Go.")
+    asked = []
+    for number, answer in enumerate(["one", "two", "three"]):
+        lead = asking_lead(new_lead, checkpointer=saver)  # each answer meets another process
+        asked += [each["question"] for each in await questions(lead)]
+        done = await resume(lead, answer, f"r{number + 2}")
 
-    assert [each["question"] for each in together] == ["Pay 1?", "Pay 2?"]
+    assert asked == ["Pay 1?", "Pay 2?", "Pay 3?"]
     said = task_result(done["messages"])
-    assert "answers: ['a']" in said
-    assert "answers: ['b']" in said
-
-
-async def test_a_background_task_that_asks_fails_with_what_to_do(asking: Lead, model: ScriptedModel) -> None:
-    model.on("part 1", call("pay", amounts=[5]))
-    model.will_say(call("task", prompt="part 1", background=True), text("Waiting."), text("I see."))
-
-    messages = await asking.ask("Go.")
-
-    assert "nobody can answer a task in the background (Pay 5?)" in messages[-2].text
-    assert "start it again without background" in messages[-2].text
-    assert messages[-1].text == "I see."
+    assert said.index("answers: ['one']") < said.index("answers: ['two']") < said.index("answers: ['three']")
+    assert done["messages"][-1].text == "Done."

@@ -1,0 +1,91 @@
+"""Brings what a background task asks to a person, and the answer back to the task.
+
+The question must be the run's own, so that it is stored, shown and answered like every other. So the house
+makes a call for it in the lead agent's conversation, between two of its steps or when it would end, and the
+call asks. It names the task and the number of the question: when the answer comes, in whichever process, the
+call is made again from its start and finds both.
+"""
+
+from collections.abc import Sequence
+
+from langchain_core.messages import AIMessage, AnyMessage, ToolCall, ToolMessage
+from langgraph.types import interrupt
+from pydantic import BaseModel, ValidationError
+
+from deerflow.context import RunContext
+from deerflow.domain import new_id
+from deerflow.errors import DeerFlowError, InvalidInputError
+from deerflow.subagents.background import Background, told_fields
+from deerflow.subagents.config import SubagentResult
+from deerflow.subagents.task_tool import as_asked, result_text
+
+TASK_QUESTION = "task_question"
+"""The name of the call; no model is offered it."""
+
+
+class QuestionCall(BaseModel):
+    """Which question of which task a call puts to a person."""
+
+    task_id: str
+    number: int
+    """How many questions of the task were answered before."""
+    wait: bool = False
+    """The lead agent has nothing else to do: it goes on when the task has ended."""
+
+
+def question_message(asking: Sequence[SubagentResult], *, wait: bool) -> AIMessage:
+    """Return the answer of the lead agent in which the house asks for its tasks."""
+    wanted = [
+        QuestionCall(task_id=each.task_id, number=each.question.number, wait=wait)
+        for each in asking
+        if each.question is not None
+    ]
+    calls = [ToolCall(name=TASK_QUESTION, args=each.model_dump(), id=f"ask_{new_id()}") for each in wanted]
+    return AIMessage("", tool_calls=calls, id=new_id())
+
+
+async def ask_for_task(
+    background: Background, call: ToolCall, *, context: RunContext, messages: Sequence[AnyMessage]
+) -> ToolMessage:
+    """Put a task's question to a person, and let the task go on with the answer.
+
+    Args:
+        messages: The lead agent's conversation, with the task's start in it.
+    """
+    try:
+        wanted = QuestionCall.model_validate(call["args"])
+        background.revive(context, messages)
+        result = await _answered(background, wanted, context, messages)
+    except (DeerFlowError, ValidationError) as error:
+        return _message(call, f"Error: {error}", status="error")
+    if not result.status.is_terminal:
+        return _message(call, f"A person has answered what task {result.task_id} asked; it goes on.")
+    background.executor.take_news(context.run_id, result.task_id)  # the lead agent knows by this answer
+    return _message(call, result_text(result), **told_fields([result]))
+
+
+async def _answered(
+    background: Background, wanted: QuestionCall, context: RunContext, messages: Sequence[AnyMessage]
+) -> SubagentResult:
+    """Return the task after its question was answered; with `wait`, after all of them were and it has ended.
+
+    What was answered before this call was made again is asked again first, and gets the same answers.
+    """
+    result = await background.executor.wait(context.run_id, wanted.task_id)
+    asked = wanted.number
+    while (question := result.question) is not None:
+        if asked > question.number:
+            raise InvalidInputError(f"task {wanted.task_id} asks something else: question {question.number}")
+        given = [interrupt(as_asked(result.task_id, question)) for _ in range(asked, question.number + 1)][-1]
+        asked = question.number + 1
+        background.answer(result.task_id, given, context=context, messages=messages)
+        if not wanted.wait:
+            break
+        result = await background.executor.wait(context.run_id, wanted.task_id)
+    return background.executor.get(context.run_id, wanted.task_id) or result
+
+
+def _message(call: ToolCall, text: str, *, status: str = "success", **more: object) -> ToolMessage:
+    return ToolMessage(
+        text, tool_call_id=call["id"] or "", name=TASK_QUESTION, status=status, additional_kwargs=more
+    )
