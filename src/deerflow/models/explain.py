@@ -40,6 +40,16 @@ def explain(error: BaseException) -> ModelError | None:
         advice = "The model did not answer."
     if advice is None:
         return None
-    detail = " ".join(str(error).split())
     notes = " ".join(getattr(error, "__notes__", ()))
-    return ModelError(f"{advice} ({f'{detail} {notes}'.strip()[:LONGEST_DETAIL]})")
+    return ModelError(f"{advice} ({f'{_detail(error)} {notes}'.strip()[:LONGEST_DETAIL]})")
+
+
+def _detail(error: BaseException) -> str:
+    """Return what the provider said: its own sentence, without the JSON that it came in."""
+    body = getattr(error, "body", None)
+    inner = body.get("error", body) if isinstance(body, dict) else None
+    said = inner.get("message") if isinstance(inner, dict) else inner
+    status = getattr(error, "status_code", None)
+    if isinstance(said, str) and said.strip() and isinstance(status, int):
+        return f"{status}: {' '.join(said.split())}"
+    return " ".join(str(error).split())

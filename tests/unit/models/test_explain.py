@@ -19,7 +19,7 @@ from deerflow.models.pool import SessionPool
         (status(401), "check `api_key`"),
         (status(403), "may not use this model"),
         (status(404), "does not know this model"),
-        (status(400, message="bad tool"), "refused the request. (Error code: 400"),
+        (status(400, message="bad tool"), "refused the request. (400: bad tool)"),
         (status(400, message="context_length_exceeded"), "start a new thread"),
         (status(422), "did not answer"),
         (status(429), "fallbacks"),
