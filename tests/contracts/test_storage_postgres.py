@@ -1,15 +1,13 @@
 """The storage contract on a real PostgreSQL."""
 
-from collections.abc import AsyncIterator, Callable
-from pathlib import Path
+from collections.abc import Callable
 
 import psycopg
 import pytest
+from contracts.databases import OnPostgres
 from contracts.storage_contract import StorageContract
-from support.postgres import PostgresServer
 
-from deerflow.config import DatabaseSettings, Paths
-from deerflow.storage import Storage, open_storage
+from deerflow.config import DatabaseSettings
 
 _SIZE = """
 SELECT coalesce(sum(pg_total_relation_size(pg_class.oid)), 0)
@@ -18,20 +16,7 @@ WHERE nspname = %s AND relkind = 'r'
 """
 
 
-@pytest.fixture(scope="module")
-def schema(postgres: PostgresServer) -> DatabaseSettings:
-    return postgres.settings()
-
-
-class TestPostgresStorage(StorageContract):
-    @pytest.fixture
-    async def storage(
-        self, postgres: PostgresServer, schema: DatabaseSettings, tmp_path: Path
-    ) -> AsyncIterator[Storage]:
-        postgres.clean(schema)
-        async with open_storage(schema, Paths(tmp_path / "home")) as storage:
-            yield storage
-
+class TestPostgresStorage(OnPostgres, StorageContract):
     @pytest.fixture
     def stored_bytes(self, schema: DatabaseSettings) -> Callable[[], int]:
         def size() -> int:

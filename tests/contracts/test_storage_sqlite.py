@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
+from contracts.databases import OnSqlite
 from contracts.storage_contract import StorageContract
 
 from deerflow.config import DatabaseSettings, Paths
@@ -14,12 +15,7 @@ def stored_in(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.glob("**/deerflow.db*"))
 
 
-class TestSqliteStorage(StorageContract):
-    @pytest.fixture
-    async def storage(self, tmp_path: Path) -> AsyncIterator[Storage]:
-        async with open_storage(DatabaseSettings(), Paths(tmp_path / "home")) as storage:
-            yield storage
-
+class TestSqliteStorage(OnSqlite, StorageContract):
     @pytest.fixture
     def stored_bytes(self, tmp_path: Path) -> Callable[[], int]:
         return lambda: stored_in(tmp_path)
