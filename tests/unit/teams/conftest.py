@@ -1,26 +1,3 @@
-from collections.abc import AsyncIterator
-from pathlib import Path
-from typing import Any
+from support.leads import lead, new_lead
 
-import pytest
-from support.lead import Lead, NewLead
-from support.model_server import ScriptedModel
-
-
-@pytest.fixture
-async def new_lead(model: ScriptedModel, tmp_path: Path) -> AsyncIterator[NewLead]:
-    """Builds leads on the scripted model and closes their connections."""
-    leads: list[Lead] = []
-
-    def build(folder: str = "t1", **options: Any) -> Lead:
-        leads.append(Lead(model, tmp_path / folder, **options))
-        return leads[-1]
-
-    yield build
-    for lead in leads:
-        await lead.models.aclose()
-
-
-@pytest.fixture
-def lead(new_lead: NewLead) -> Lead:
-    return new_lead()
+__all__ = ["lead", "new_lead"]
