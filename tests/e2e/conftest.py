@@ -1,4 +1,8 @@
-"""A real gateway beside a scripted model."""
+"""A real gateway beside a scripted model, and a thread.
+
+A file whose tests can share a gateway has one of its own with `scope="module"`, on the model `server`; what
+hangs on `gateway` then hangs on that one.
+"""
 
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -7,6 +11,15 @@ import httpx
 import pytest
 from support.gateway import Gateway, running_gateway
 from support.model_server import ScriptedModel
+
+from deerflow.domain import new_id
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ScriptedModel]:
+    """Return a scripted model for all tests of a file."""
+    with ScriptedModel() as scripted:
+        yield scripted
 
 
 @pytest.fixture
@@ -19,3 +32,10 @@ def gateway(tmp_path: Path, model: ScriptedModel) -> Iterator[Gateway]:
 async def api(gateway: Gateway) -> AsyncIterator[httpx.AsyncClient]:
     async with gateway.client() as client:
         yield client
+
+
+@pytest.fixture
+async def thread(api: httpx.AsyncClient) -> str:
+    """Return the id of a thread that no other test has."""
+    created = await api.post("/threads", json={"thread_id": new_id()})
+    return str(created.json()["thread_id"])

@@ -1,7 +1,7 @@
 """A person decides about tool calls: over HTTP, after a restart, and for sub-agents."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +26,6 @@ def gateway(tmp_path: Path, model: ScriptedModel) -> Iterator[Gateway]:
     ]
     with running_gateway(tmp_path, model.base_url, sandbox=HOST, guardrails={"rules": rules}) as running:
         yield running
-
-
-@pytest.fixture
-async def api(gateway: Gateway) -> AsyncIterator[httpx.AsyncClient]:
-    async with gateway.client() as client:
-        yield client
 
 
 def bash(command: str) -> Any:

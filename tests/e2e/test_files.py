@@ -1,4 +1,4 @@
-"""Uploads and artifacts over HTTP: whole or not at all, and nothing in them can act on this site."""
+"""Uploads and artifacts over HTTP: whole or not at all, and nothing in them can act on this gateway."""
 
 import asyncio
 import hashlib
@@ -10,33 +10,18 @@ import httpx
 import pytest
 from support.gateway import Gateway, running_gateway
 
-from deerflow.domain import new_id
-
 LIMITS = {"max_files": 3, "max_file_size": 1000, "max_total_size": 2500}
 HOSTILE_NAMES = ["<script>alert(1).txt", "a'b\"c;.txt", "😀 报告.md", "-rf", "%2e%2e", "a;b=c.txt"]
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     with running_gateway(tmp_path_factory.mktemp("files"), None, uploads=LIMITS) as running:
         yield running
 
 
-@pytest.fixture
-async def api(site: Gateway) -> AsyncIterator[httpx.AsyncClient]:
-    async with site.client() as client:
-        yield client
-
-
-@pytest.fixture
-async def thread(api: httpx.AsyncClient) -> str:
-    """A thread of this test alone."""
-    created: dict[str, Any] = (await api.post("/threads", json={"thread_id": new_id()})).json()
-    return str(created["thread_id"])
-
-
-def outputs(site: Gateway, thread: str) -> Path:
-    folder = site.home / ".deer-flow/users/default/threads" / thread / "user-data/outputs"
+def outputs(gateway: Gateway, thread: str) -> Path:
+    folder = gateway.home / ".deer-flow/users/default/threads" / thread / "user-data/outputs"
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 
@@ -137,9 +122,9 @@ async def test_a_flood_of_bytes_without_a_length_is_cut_off(api: httpx.AsyncClie
 
 
 async def test_an_upload_that_is_cut_off_leaves_nothing(
-    site: Gateway, api: httpx.AsyncClient, thread: str
+    gateway: Gateway, api: httpx.AsyncClient, thread: str
 ) -> None:
-    host, _, port = site.url.removeprefix("http://").partition(":")
+    host, _, port = gateway.url.removeprefix("http://").partition(":")
     _, writer = await asyncio.open_connection(host, int(port))
     head = (
         f"POST /api/threads/{thread}/uploads HTTP/1.1\r\nHost: {host}\r\nContent-Length: 900\r\n"
@@ -152,15 +137,15 @@ async def test_an_upload_that_is_cut_off_leaves_nothing(
     await writer.wait_closed()
 
     assert await names(api, thread) == []
-    uploads = outputs(site, thread).parent / "uploads"
+    uploads = outputs(gateway, thread).parent / "uploads"
     assert [path.name for path in uploads.iterdir()] == []
 
 
 @pytest.mark.parametrize("name", ["a.html", "a.svg", "a.xhtml", "a.xml"])
 async def test_what_a_browser_would_run_is_only_handed_over(
-    site: Gateway, api: httpx.AsyncClient, thread: str, name: str
+    gateway: Gateway, api: httpx.AsyncClient, thread: str, name: str
 ) -> None:
-    (outputs(site, thread) / name).write_text("<script>alert(1)</script>")
+    (outputs(gateway, thread) / name).write_text("<script>alert(1)</script>")
 
     answer = await api.get(f"/threads/{thread}/artifacts/mnt/user-data/outputs/{name}")
 
@@ -171,9 +156,9 @@ async def test_what_a_browser_would_run_is_only_handed_over(
 
 
 async def test_other_files_are_shown_unless_a_download_is_wanted(
-    site: Gateway, api: httpx.AsyncClient, thread: str
+    gateway: Gateway, api: httpx.AsyncClient, thread: str
 ) -> None:
-    (outputs(site, thread) / "a.md").write_bytes(b"# Hi")
+    (outputs(gateway, thread) / "a.md").write_bytes(b"# Hi")
     path = f"/threads/{thread}/artifacts/mnt/user-data/outputs/a.md"
 
     shown, taken = await api.get(path), await api.get(path, params={"download": "true"})
@@ -205,7 +190,7 @@ async def test_other_files_are_shown_unless_a_download_is_wanted(
     ],
 )
 async def test_a_part_of_a_file_can_be_asked_for(
-    site: Gateway,
+    gateway: Gateway,
     api: httpx.AsyncClient,
     thread: str,
     wanted: str,
@@ -213,7 +198,7 @@ async def test_a_part_of_a_file_can_be_asked_for(
     content: bytes,
     told: str | None,
 ) -> None:
-    (outputs(site, thread) / "digits.bin").write_bytes(b"0123456789")
+    (outputs(gateway, thread) / "digits.bin").write_bytes(b"0123456789")
 
     answer = await api.get(
         f"/threads/{thread}/artifacts/mnt/user-data/outputs/digits.bin", headers={"Range": wanted}
@@ -238,9 +223,9 @@ async def test_a_part_of_a_file_can_be_asked_for(
     ],
 )
 async def test_paths_that_lead_elsewhere_are_refused(
-    site: Gateway, api: httpx.AsyncClient, thread: str, path: str, code: int
+    gateway: Gateway, api: httpx.AsyncClient, thread: str, path: str, code: int
 ) -> None:
-    (outputs(site, thread) / "link").symlink_to("/etc/passwd")
+    (outputs(gateway, thread) / "link").symlink_to("/etc/passwd")
 
     answer = await api.get(f"/threads/{thread}/artifacts/{path}")
 
@@ -253,9 +238,9 @@ async def test_files_of_an_unknown_thread_are_not_there(api: httpx.AsyncClient) 
 
 
 async def test_readers_that_leave_early_leave_no_file_open(
-    site: Gateway, api: httpx.AsyncClient, thread: str
+    gateway: Gateway, api: httpx.AsyncClient, thread: str
 ) -> None:
-    with (outputs(site, thread) / "huge.bin").open("wb") as file:
+    with (outputs(gateway, thread) / "huge.bin").open("wb") as file:
         file.truncate(1 << 33)
     path = f"/threads/{thread}/artifacts/mnt/user-data/outputs/huge.bin"
 

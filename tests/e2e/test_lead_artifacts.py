@@ -6,7 +6,7 @@ import io
 import json
 import os
 import zipfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -16,32 +16,15 @@ import pytest
 from support.gateway import Gateway, running_gateway
 from support.model_server import ScriptedModel, call, text
 
-from deerflow.domain import ThreadFolders, new_id
+from deerflow.domain import ThreadFolders
 
 OUTPUTS = "/mnt/user-data/outputs"
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[ScriptedModel]:
-    with ScriptedModel() as scripted:
-        yield scripted
 
 
 @pytest.fixture(scope="module")
 def gateway(tmp_path_factory: pytest.TempPathFactory, server: ScriptedModel) -> Iterator[Gateway]:
     with running_gateway(tmp_path_factory.mktemp("home"), server.base_url) as running:
         yield running
-
-
-@pytest.fixture
-async def api(gateway: Gateway) -> AsyncIterator[httpx.AsyncClient]:
-    async with gateway.client() as client:
-        yield client
-
-
-@pytest.fixture
-async def thread(api: httpx.AsyncClient) -> str:
-    return str((await api.post("/threads", json={"thread_id": new_id()})).json()["thread_id"])
 
 
 @pytest.fixture

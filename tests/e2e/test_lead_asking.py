@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -12,16 +12,8 @@ import pytest
 from support.gateway import Gateway, GatewayProcess, running_gateway
 from support.model_server import Reply, ScriptedModel, call, calls, text
 
-from deerflow.domain import new_id
-
 HOST = {"use": "local", "allow_host_bash": True}
 SOON = {"ask_timeout_seconds": 1}
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[ScriptedModel]:
-    with ScriptedModel() as scripted:
-        yield scripted
 
 
 @pytest.fixture(scope="module")
@@ -35,17 +27,6 @@ def gateway(tmp_path_factory: pytest.TempPathFactory, server: ScriptedModel) -> 
 def model(server: ScriptedModel) -> ScriptedModel:
     server.reset()
     return server
-
-
-@pytest.fixture
-async def api(gateway: Gateway) -> AsyncIterator[httpx.AsyncClient]:
-    async with gateway.client() as client:
-        yield client
-
-
-@pytest.fixture
-def thread() -> str:
-    return new_id()
 
 
 def bash(command: str = "touch ran") -> Reply:

@@ -18,12 +18,6 @@ SOUL = "# Poet\n\nYou answer in rhymes. 诗"
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[ScriptedModel]:
-    with ScriptedModel() as scripted:
-        yield scripted
-
-
-@pytest.fixture(scope="module")
 def gateway(tmp_path_factory: pytest.TempPathFactory, server: ScriptedModel) -> Iterator[Gateway]:
     home = tmp_path_factory.mktemp("home")
     with running_gateway(home, server.base_url, agents_api={"enabled": True}) as running:

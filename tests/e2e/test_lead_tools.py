@@ -1,6 +1,6 @@
 """The lead agent's newer tools over HTTP: what the model saw, and what the client saw."""
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +9,6 @@ import pytest
 from support.gateway import Gateway, parse_sse, running_gateway
 from support.model_server import Reply, ScriptedModel, call, calls, text
 
-from deerflow.domain import new_id
-
 WORKSPACE = "/mnt/user-data/workspace"
 HOST = {"use": "local", "allow_host_bash": True}
 RULES = [
@@ -18,12 +16,6 @@ RULES = [
     {"tool": "bash", "pattern": "shutdown", "action": "deny"},
     {"tool": "bash", "action": "allow"},
 ]
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[ScriptedModel]:
-    with ScriptedModel() as scripted:
-        yield scripted
 
 
 @pytest.fixture(scope="module")
@@ -37,17 +29,6 @@ def gateway(tmp_path_factory: pytest.TempPathFactory, server: ScriptedModel) -> 
 def model(server: ScriptedModel) -> ScriptedModel:
     server.reset()
     return server
-
-
-@pytest.fixture
-async def api(gateway: Gateway) -> AsyncIterator[httpx.AsyncClient]:
-    async with gateway.client() as client:
-        yield client
-
-
-@pytest.fixture
-def thread() -> str:
-    return new_id()
 
 
 async def ask(api: httpx.AsyncClient, thread: str) -> list[tuple[str, Any, str | None]]:

@@ -1,7 +1,7 @@
 """Uploaded documents become Markdown beside them, whatever is in them, and the model hears of both."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from support.gateway import Gateway, running_gateway
 from support.model_server import ScriptedModel, text
 
 from deerflow.config import UploadSettings
-from deerflow.domain import ThreadFolders, new_id
+from deerflow.domain import ThreadFolders
 from deerflow.runtime.documents import DocumentConverter
 from deerflow.runtime.uploads import Upload, list_uploads
 
@@ -21,27 +21,10 @@ SETTINGS = UploadSettings(auto_convert_documents=True)
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[ScriptedModel]:
-    with ScriptedModel() as scripted:
-        yield scripted
-
-
-@pytest.fixture(scope="module")
 def gateway(tmp_path_factory: pytest.TempPathFactory, server: ScriptedModel) -> Iterator[Gateway]:
     home = tmp_path_factory.mktemp("home")
     with running_gateway(home, server.base_url, uploads={"auto_convert_documents": True}) as running:
         yield running
-
-
-@pytest.fixture
-async def api(gateway: Gateway) -> AsyncIterator[httpx.AsyncClient]:
-    async with gateway.client() as client:
-        yield client
-
-
-@pytest.fixture
-def thread() -> str:
-    return new_id()
 
 
 @pytest.fixture

@@ -2,15 +2,13 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import httpx
 import pytest
 from support.gateway import Gateway, running_gateway, write_config
 from support.model_server import ScriptedModel, call, silence, status, text, usage
-
-from deerflow.domain import new_id
 
 PRICES = {
     "currency": "EUR",
@@ -36,12 +34,6 @@ def models(server: ScriptedModel) -> list[dict[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[ScriptedModel]:
-    with ScriptedModel() as scripted:
-        yield scripted
-
-
-@pytest.fixture(scope="module")
 def gateway(tmp_path_factory: pytest.TempPathFactory, server: ScriptedModel) -> Iterator[Gateway]:
     home = tmp_path_factory.mktemp("home")
     with running_gateway(home, server.base_url, models=models(server), llm_call=CALLS) as running:
@@ -52,17 +44,6 @@ def gateway(tmp_path_factory: pytest.TempPathFactory, server: ScriptedModel) -> 
 def model(server: ScriptedModel) -> ScriptedModel:
     server.reset()
     return server
-
-
-@pytest.fixture
-async def api(gateway: Gateway) -> AsyncIterator[httpx.AsyncClient]:
-    async with gateway.client() as client:
-        yield client
-
-
-@pytest.fixture
-async def thread(api: httpx.AsyncClient) -> str:
-    return str((await api.post("/threads", json={"thread_id": new_id()})).json()["thread_id"])
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +19,6 @@ QUICK = {"retry_base_delay_ms": 1, "retry_cap_delay_ms": 1, "burst_retry_base_de
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[ScriptedModel]:
-    with ScriptedModel() as scripted:
-        yield scripted
-
-
-@pytest.fixture(scope="module")
 def gateway(tmp_path_factory: pytest.TempPathFactory, server: ScriptedModel) -> Iterator[Gateway]:
     home = tmp_path_factory.mktemp("home")
     with running_gateway(home, server.base_url, llm_call=QUICK) as running:
@@ -35,17 +29,6 @@ def gateway(tmp_path_factory: pytest.TempPathFactory, server: ScriptedModel) -> 
 def model(server: ScriptedModel) -> ScriptedModel:
     server.reset()
     return server
-
-
-@pytest.fixture
-async def api(gateway: Gateway) -> AsyncIterator[httpx.AsyncClient]:
-    async with gateway.client() as client:
-        yield client
-
-
-@pytest.fixture
-def thread() -> str:
-    return new_id()
 
 
 @pytest.fixture

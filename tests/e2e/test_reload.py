@@ -1,26 +1,11 @@
 """An edit of config.yaml counts from the next run; a broken one is reported and changes nothing."""
 
-from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
 from typing import Any
 
 import httpx
-import pytest
 import yaml
-from support.gateway import Gateway, running_gateway
+from support.gateway import Gateway
 from support.model_server import ScriptedModel, text
-
-
-@pytest.fixture
-def site(tmp_path: Path, model: ScriptedModel) -> Iterator[Gateway]:
-    with running_gateway(tmp_path, model.base_url) as running:
-        yield running
-
-
-@pytest.fixture
-async def api(site: Gateway) -> AsyncIterator[httpx.AsyncClient]:
-    async with site.client() as client:
-        yield client
 
 
 async def run(api: httpx.AsyncClient, thread: str, **context: Any) -> dict[str, Any]:
@@ -30,16 +15,16 @@ async def run(api: httpx.AsyncClient, thread: str, **context: Any) -> dict[str, 
 
 
 async def test_an_edit_counts_from_the_next_run_and_a_broken_one_keeps_the_last(
-    site: Gateway, api: httpx.AsyncClient, model: ScriptedModel
+    gateway: Gateway, api: httpx.AsyncClient, model: ScriptedModel
 ) -> None:
     async def names() -> list[str]:
         return [entry["name"] for entry in (await api.get("/models")).json()["models"]]
 
     async def config() -> dict[str, Any]:
-        shown: dict[str, Any] = (await api.get(f"{site.url}/health")).json()["config"]
+        shown: dict[str, Any] = (await api.get(f"{gateway.url}/health")).json()["config"]
         return shown
 
-    file = site.home / "config.yaml"
+    file = gateway.home / "config.yaml"
     settings = yaml.safe_load(file.read_text())
     assert await names() == ["scripted"]
 
@@ -70,9 +55,9 @@ async def test_an_edit_counts_from_the_next_run_and_a_broken_one_keeps_the_last(
 
 
 async def test_a_model_that_cannot_be_built_fails_its_runs_and_nothing_else(
-    site: Gateway, api: httpx.AsyncClient, model: ScriptedModel
+    gateway: Gateway, api: httpx.AsyncClient, model: ScriptedModel
 ) -> None:
-    file = site.home / "config.yaml"
+    file = gateway.home / "config.yaml"
     settings = yaml.safe_load(file.read_text())
     settings["models"].append({"name": "broken", "use": "no_such_package:Model", "model": "x"})
     file.write_text(yaml.safe_dump(settings))

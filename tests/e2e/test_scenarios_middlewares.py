@@ -14,12 +14,6 @@ LS = {"name": "ls", "group": "file:read", "use": "deerflow.tools.files:ls_tool"}
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[ScriptedModel]:
-    with ScriptedModel() as scripted:
-        yield scripted
-
-
-@pytest.fixture(scope="module")
 def gateway(tmp_path_factory: pytest.TempPathFactory, server: ScriptedModel) -> Iterator[Gateway]:
     with running_gateway(tmp_path_factory.mktemp("home"), server.base_url) as running:
         yield running

@@ -20,12 +20,6 @@ OUTPUTS = "/mnt/user-data/outputs"
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[ScriptedModel]:
-    with ScriptedModel() as scripted:
-        yield scripted
-
-
-@pytest.fixture(scope="module")
 def gateway(tmp_path_factory: pytest.TempPathFactory, server: ScriptedModel) -> Iterator[Gateway]:
     entry = {
         "name": "scripted",
