@@ -222,3 +222,14 @@ def test_the_text_of_an_answer_is_found_in_every_form(content: Any, expected: st
     assert text_of(content) == expected
     assert answer_of({"messages": messages}) == expected
     assert answer_of({}) == ""
+
+
+def test_a_question_of_the_agent_is_what_chat_returns(client: DeerFlowClient, model: ScriptedModel) -> None:
+    asked = {"question": "Which form?", "clarification_type": "approach_choice", "options": ["A", "B"]}
+    model.will_say(call("ask_clarification", **asked), text("B, then."))
+
+    question = client.chat("Summarise it.", thread_id="t1")
+    answer = client.chat("B", thread_id="t1")
+
+    assert question == "Which form?\n\n1. A\n2. B"
+    assert answer == "B, then."

@@ -1,4 +1,4 @@
-"""Asks the person at the terminal whether a tool call may run."""
+"""The person at the terminal, who is asked whether a tool call may run."""
 
 import asyncio
 import os
@@ -33,19 +33,19 @@ class Person:
             return [await self._answer(each) for each in question]
         actions = question.get("action_requests") if isinstance(question, Mapping) else None
         if not isinstance(actions, list):
-            return await self._line(f"{visible(str(question))}\n> ")
+            return await self.line(f"{visible(str(question))}\n> ")
         answer: dict[str, Any] = {"decisions": [await self._decision(action) for action in actions]}
         return {**answer, "hash": question["hash"]} if question.get("hash") else answer
 
     async def _decision(self, action: Mapping[str, Any]) -> dict[str, Any]:
-        self._print(f"\n{visible(str(action.get('description') or 'May this run?'))}", style="yellow")
-        self._print(shown(str(action["name"]), action["args"]))
+        self.show(f"\n{visible(str(action.get('description') or 'May this run?'))}", style="yellow")
+        self.show(shown(str(action["name"]), action["args"]))
         while not self._is_gone:
-            match (await self._line(_CHOICES)).strip().lower():
+            match (await self.line(_CHOICES)).strip().lower():
                 case "y" | "yes":
                     return {"type": "approve"}
                 case "n" | "no":
-                    return {"type": "reject", "message": await self._line("Why (Enter: no reason): ")}
+                    return {"type": "reject", "message": await self.line("Why (Enter: no reason): ")}
                 case "e" | "edit":
                     edited = await self._edit(action)
                     if edited is not None:
@@ -55,7 +55,7 @@ class Person:
     async def _edit(self, action: Mapping[str, Any]) -> dict[str, Any] | None:
         """Return the action as the person changed it; None when it is not clear what they want."""
         key = only_text(action["args"])
-        line = await self._line(f"{key}: " if key else "all arguments, as JSON: ")
+        line = await self.line(f"{key}: " if key else "all arguments, as JSON: ")
         if key and line.strip():
             return {"name": action["name"], "args": {**action["args"], key: line}}
         try:
@@ -64,12 +64,11 @@ class Person:
             args = None
         if isinstance(args, dict):
             return {"name": action["name"], "args": args}
-        self._print(
-            "Nothing was changed: that is no JSON object." if line.strip() else "Nothing was changed."
-        )
+        self.show("Nothing was changed: that is no JSON object." if line.strip() else "Nothing was changed.")
         return None
 
-    async def _line(self, prompt: str) -> str:
+    async def line(self, prompt: str) -> str:
+        """Ask and return the line that is typed; empty when the terminal is gone."""
         # What was typed before the question was there is no answer to it.
         if os.isatty(self._keyboard):
             termios.tcflush(self._keyboard, termios.TCIFLUSH)
@@ -78,7 +77,8 @@ class Person:
         self._is_gone = not line
         return line.decode(errors="replace").rstrip("\r\n")
 
-    def _print(self, text: str, *, style: str = "") -> None:
+    def show(self, text: str, *, style: str = "") -> None:
+        """Print a text as it is."""
         self._console.print(Text(text, style=style), highlight=False, soft_wrap=True)
 
 

@@ -1,5 +1,6 @@
 """What a job in the terminal shows while it runs, and when it has ended."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,10 +12,13 @@ from rich.markdown import Markdown
 from rich.spinner import Spinner
 from rich.text import Text
 
+from deerflow.cli.approve import visible
 from deerflow.client import ClientEvent, text_of
 
 _MARKS = {"completed": "✓", "failed": "✗", "timed_out": "✗", "cancelled": "■"}
-_WIDTH = 100
+_WIDTH = 160
+_ABOUT = ("description", "command", "path", "pattern", "query", "url")
+"""The arguments that say what a call is about, the model's own words for it first."""
 
 
 @dataclass(slots=True)
@@ -33,6 +37,11 @@ class View:
     message_id: str = ""
     error: str | None = None
     tasks: dict[str, _Task] = field(default_factory=dict)
+    calls: dict[str, str] = field(default_factory=dict)
+    """What each tool call is about, by its id."""
+    plan: str = ""
+    is_question: bool = False
+    """The turn ended with a question to the person."""
     doing: str = "thinking"
 
 
@@ -43,6 +52,8 @@ class Progress:
         self._console = console
         self._thread_id = thread_id
         self._view = View()
+        self.run_ids: set[str] = set()
+        """The runs that the job took: one, and one more for each answer of the person."""
         self._is_on = False
         self._live: Live | None = None
 
@@ -66,8 +77,14 @@ class Progress:
     def take(self, event: ClientEvent) -> None:
         """Take in one event."""
         match event.event:
+            case "metadata":
+                self.run_ids.add(str(event.data["run_id"]))
             case "messages":
                 self._take_message(event.data[0])
+            case "updates" if isinstance(event.data, Mapping):
+                self._view.calls.update(_calls_in(event.data))
+            case "values":
+                self._take_plan(event.data.get("todos") or ())
             case "custom" if isinstance(event.data, Mapping):
                 self._take_custom(event.data)
             case "error":
@@ -82,7 +99,7 @@ class Progress:
             highlight=False,
         )
 
-    def report(self, run: Mapping[str, Any], artifacts: Sequence[Path], out: Console) -> None:
+    def report(self, runs: Sequence[Mapping[str, Any]], artifacts: Sequence[Path], out: Console) -> None:
         """Print the answer on `out` and what there is to know about it beside it."""
         if self._view.error:
             failure = Text.assemble(("The run failed: ", "red"), self._view.error)
@@ -91,19 +108,17 @@ class Progress:
             out.print(Markdown(self._view.answer))
         else:
             out.file.write(self._view.answer.rstrip("\n") + "\n")
-        for path in artifacts:
-            self._console.print(f"artifact  {path}", highlight=False, markup=False, soft_wrap=True)
-        tokens = (
-            f"{run['total_tokens']:,} tokens ({run['total_input_tokens']:,} in, "
-            f"{run['total_output_tokens']:,} out, {run['subagent_tokens']:,} by sub-agents)"
-        )
-        for currency, amount in (run.get("costs") or {}).items():
-            tokens += f", {currency} {amount:.4f}"
-        self._console.print(f"usage     {tokens}\nthread    {self._thread_id}", highlight=False)
+            out.file.flush()
+        notes = [f"artifact  {path}" for path in artifacts]
+        if self._view.is_question:
+            notes.append(f'question  answer it with: deerflow run --thread {self._thread_id} "your answer"')
+        for note in (*notes, f"usage     {_spent(runs)}", f"thread    {self._thread_id}"):
+            self._console.print(note, highlight=False, markup=False, soft_wrap=True)
 
     def _take_message(self, message: Mapping[str, Any]) -> None:
         view = self._view
         if message["type"] == "AIMessageChunk":
+            view.is_question = False
             if message["id"] != view.message_id:
                 view.message_id, view.answer = message["id"], ""
             view.answer += text_of(message["content"])
@@ -112,14 +127,31 @@ class Progress:
                     view.doing = f"calling {call['name']}"
         elif message["type"] == "tool":
             view.doing = "thinking"
-            if message["name"] != "task":
+            if (message.get("artifact") or {}).get("human_input"):
+                view.answer, view.is_question = text_of(message["content"]), True
+            elif message["name"] not in ("task", "write_todos"):
                 mark = "✗" if message.get("status") == "error" else "✓"
-                self._line(f"{mark} {message['name']}  {_first_line(message['content'])}")
+                about = view.calls.pop(str(message.get("tool_call_id")), "")
+                said = " → ".join(filter(None, (about, _first_line(message["content"]))))
+                self._line(f"{mark} {message['name']}  {said}")
+
+    def _take_plan(self, todos: Sequence[Mapping[str, Any]]) -> None:
+        done = sum(todo.get("status") == "completed" for todo in todos)
+        current = next(
+            (str(todo.get("content")) for todo in todos if todo.get("status") == "in_progress"), ""
+        )
+        plan = f"{done} of {len(todos)}  {current}".rstrip() if todos else ""
+        if plan and plan != self._view.plan:
+            self._view.plan = plan
+            self._line(f"☐ plan  {plan}")
 
     def _take_custom(self, data: Mapping[str, Any]) -> None:
         kind, tasks = str(data.get("type", "")), self._view.tasks
         task_id = str(data.get("task_id", ""))
-        if kind == "task_started":
+        if kind == "llm_retry":
+            wait = int(data.get("wait_ms") or 0) / 1000
+            self._line(f"! {data.get('message')} Trying again in {wait:.0f} s.")
+        elif kind == "task_started":
             tasks[task_id] = _Task(str(data.get("description", "")))
             self._line(f"▸ task  {tasks[task_id].description}")
         elif kind == "task_running" and task_id in tasks:
@@ -131,18 +163,50 @@ class Progress:
             self._line(f"{_MARKS.get(outcome, '•')} task  {done.description} {outcome}{reason}")
 
     def _line(self, text: str) -> None:
-        if self._is_on:
-            self._console.print(Text(text[:_WIDTH], style="dim"), highlight=False)
+        if not self._is_on:
+            return
+        line = Text(visible(text), style="dim", no_wrap=True, overflow="ellipsis")
+        if not self._console.is_terminal:  # a log has no width of its own
+            line.truncate(_WIDTH, overflow="ellipsis")
+        self._console.print(line, highlight=False, soft_wrap=not self._console.is_terminal)
 
     def _bottom(self) -> RenderableType:
         view = self._view
         rows: list[RenderableType] = [
-            Spinner("dots", Text(f"{task.description}  {task.step}"[:_WIDTH], style="cyan"))
+            Spinner("dots", _row(f"{task.description}  {task.step}", style="cyan"))
             for task in view.tasks.values()
         ]
         tail = view.answer.strip().splitlines()[-1:] or [view.doing]
-        rows.append(Spinner("dots", Text(tail[0][:_WIDTH])))
+        rows.append(Spinner("dots", _row(tail[0])))
         return Group(*rows)
+
+
+def _spent(runs: Sequence[Mapping[str, Any]]) -> str:
+    """Return what all runs of the job took together."""
+    keys = ("total_tokens", "total_input_tokens", "total_output_tokens", "subagent_tokens")
+    total, given, made, delegated = (sum(run[key] for run in runs) for key in keys)
+    said = f"{total:,} tokens ({given:,} in, {made:,} out, {delegated:,} by sub-agents)"
+    costs: Counter[str] = Counter()
+    for run in runs:
+        costs.update(run.get("costs") or {})
+    return ", ".join([said, *(f"{currency} {amount:.4f}" for currency, amount in costs.items())])
+
+
+def _row(text: str, *, style: str = "") -> Text:
+    return Text(visible(text), style=style, no_wrap=True, overflow="ellipsis")
+
+
+def _calls_in(update: Mapping[str, Any]) -> dict[str, str]:
+    """Return what the tool calls in an update are about."""
+    parts = (part for part in update.values() if isinstance(part, Mapping))
+    messages = (message for part in parts for message in part.get("messages") or ())
+    calls = (call for message in messages for call in message.get("tool_calls") or ())
+    return {str(call["id"]): _about(call["args"]) for call in calls}
+
+
+def _about(args: Mapping[str, Any]) -> str:
+    said = next((args[key] for key in _ABOUT if isinstance(args.get(key), str) and args[key]), "")
+    return _first_line(said)
 
 
 def _step(message: Any) -> str:

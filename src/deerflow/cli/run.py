@@ -1,6 +1,7 @@
 """`deerflow run`: one job in the terminal."""
 
 import asyncio
+import logging
 import shutil
 import signal
 import sys
@@ -13,6 +14,7 @@ from rich.console import Console
 
 from deerflow.app import DeerFlow
 from deerflow.cli.approve import Person
+from deerflow.cli.clarify import question_in, reply_to
 from deerflow.cli.progress import Progress
 from deerflow.client import AsyncDeerFlowClient, ClientEvent
 from deerflow.config import SettingsSource
@@ -48,6 +50,7 @@ def execute(
         raise InvalidInputError(f"no such file or folder: {', '.join(missing)}")
     source = SettingsSource(config)
     configure_logging("warning", secrets=secrets_of(source.current()))
+    logging.getLogger("deerflow.agents.middlewares.model_errors").setLevel(logging.ERROR)  # progress says it
     options = {"model_name": model, "subagent_enabled": has_subagents, "is_plan_mode": is_plan_mode}
     job = _Job(task, list(files), thread_id or new_id(), options, as_json)
     try:
@@ -103,11 +106,15 @@ class _Job:
         person = self._person()
         await self._watch(client, task, progress, is_interactive=person is not None)
         while person is not None and progress.error is None:
-            waiting = (await client.state(self._thread_id))["interrupts"]
-            if not waiting:
-                return
+            state = await client.state(self._thread_id)
+            waiting, question = state["interrupts"], question_in(state["values"])
             progress.stop()
-            await self._watch(client, "", progress, resume=await person.decide(waiting))
+            if waiting:
+                await self._watch(client, "", progress, resume=await person.decide(waiting))
+            elif question is not None and (reply := await reply_to(question, person)):
+                await self._watch(client, reply, progress, is_interactive=True)
+            else:
+                return
 
     def _person(self) -> Person | None:
         """Return who can be asked; nobody, where the output is for a program or no terminal is there."""
@@ -124,7 +131,7 @@ class _Job:
             progress.take(event)
 
     async def _report(self, client: AsyncDeerFlowClient, progress: Progress) -> None:
-        run = (await client.runs(self._thread_id))[0]
+        runs = [run for run in await client.runs(self._thread_id) if run["run_id"] in progress.run_ids]
         state = await client.state(self._thread_id)
         if self._as_json:
             return
@@ -132,7 +139,7 @@ class _Job:
         artifacts = [
             outputs / path.removeprefix("/mnt/user-data/") for path in state["values"].get("artifacts", [])
         ]
-        progress.report(run, artifacts, Console(file=sys.stdout))
+        progress.report(runs, artifacts, Console(file=sys.stdout))
 
 
 def _print_json(event: ClientEvent) -> None:

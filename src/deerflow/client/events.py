@@ -23,9 +23,9 @@ class RunFailedError(DeerFlowError):
 
 
 def answer_of(values: Mapping[str, Any]) -> str:
-    """Return the text of the last answer in a thread's values."""
+    """Return the text of the last answer in a thread's values; a question to the person is one too."""
     for message in reversed(values.get("messages", [])):
-        if message["type"] == "ai":
+        if message["type"] == "ai" or (message.get("artifact") or {}).get("human_input"):
             return text_of(message["content"])
     return ""
 

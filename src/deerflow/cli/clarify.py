@@ -1,0 +1,57 @@
+"""Asks the person at the terminal what the agent wants to know before it goes on."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from deerflow.cli.approve import Person, visible
+
+Request = Mapping[str, Any]
+
+
+def question_in(values: Mapping[str, Any]) -> Request | None:
+    """Return the question with which a thread's last turn ended, if it ended with one."""
+    messages = values.get("messages") or [{}]
+    artifact = messages[-1].get("artifact")
+    request = artifact.get("human_input") if isinstance(artifact, Mapping) else None
+    return request if isinstance(request, Mapping) else None
+
+
+async def reply_to(request: Request, person: Person) -> str:
+    """Ask the person and return what they said; nothing when they would rather not answer."""
+    if request.get("context"):
+        person.show(f"\n{visible(str(request['context']))}")
+    person.show(f"\n{visible(str(request.get('question', '')))}", style="bold")
+    if request.get("fields"):
+        return await _form(request["fields"], person)
+    labels = [str(option["label"]) for option in request.get("options") or ()]
+    for number, label in enumerate(labels, start=1):
+        person.show(f"  {number}. {visible(label)}")
+    hint = "A number, or an answer of your own" if labels else "Your answer"
+    return chosen(await person.line(f"{hint} (Enter: not now): "), labels)
+
+
+async def _form(fields: list[Mapping[str, Any]], person: Person) -> str:
+    """Ask for one thing after the other; nothing when one that is required is left out."""
+    answers = []
+    for field in fields:
+        labels = [str(option) for option in field.get("options") or ()]
+        choices = "".join(f"  {number}. {visible(label)}\n" for number, label in enumerate(labels, start=1))
+        name = visible(str(field.get("label") or field["name"]))
+        note = "" if field.get("required") else " (optional)"
+        given = await person.line(f"{choices}{name}{note}: ")
+        # Several choices may be named, with commas between them.
+        is_many = field.get("type") == "multi_select"
+        parts = given.split(",") if is_many else [given]
+        value = ", ".join(filter(None, (chosen(part, labels) for part in parts)))
+        if value:
+            answers.append(f"{name}: {value}")
+        elif field.get("required"):
+            return ""
+    return "\n".join(answers)
+
+
+def chosen(line: str, labels: list[str]) -> str:
+    """Return what was meant: the option of that number, else the line itself."""
+    text = line.strip()
+    number = int(text) if text.isdecimal() else 0
+    return labels[number - 1] if 0 < number <= len(labels) else text
