@@ -28,6 +28,8 @@ class TaskRow:
     model_name: str | None = None
     parent_task_id: str | None = None
     background: bool = False
+    is_asking: bool = False
+    """It waits for a person's answer, also when its run has stopped for that."""
     started_at: str | None = None
     completed_at: str | None = None
     message_count: int = 0
@@ -47,14 +49,16 @@ class TaskRow:
                 self.subagent_type = event.get("subagent_type") or self.subagent_type
                 self.background = bool(event.get("background"))
                 self.started_at = self.started_at or at
-                self.status = "running"
+                self.status, self.is_asking = "running", False
+            case "task_asking":
+                self.is_asking = True
             case "task_running":
                 self.message_count = event.get("total_messages") or self.message_count
                 self.steps.append(
                     {"at": at, "index": event.get("message_index"), "message": event.get("message")}
                 )
             case kind if kind in ENDS:
-                self.status, self.completed_at = ENDS[kind], at
+                self.status, self.completed_at, self.is_asking = ENDS[kind], at, False
                 self.result, self.error = event.get("result"), event.get("error")
 
     def out(self, *, with_steps: bool = False) -> dict[str, Any]:
@@ -78,8 +82,9 @@ async def tasks_of(storage: Storage, run: RunRecord, live: list[SubagentResult])
     for result in live:
         _refresh(rows.setdefault(result.task_id, TaskRow(result.task_id)), result)
     if run.status.is_terminal:
-        for row in rows.values():  # nothing works for a run that has ended
-            row.status = str(SubagentStatus.CANCELLED) if row.status in ("running", "pending") else row.status
+        for row in rows.values():  # nothing works for a run that has ended; what asks goes on in the next
+            if row.status in ("running", "pending") and not row.is_asking:
+                row.status = str(SubagentStatus.CANCELLED)
     return rows
 
 
@@ -90,6 +95,7 @@ def _refresh(row: TaskRow, result: SubagentResult) -> None:
     row.model_name = result.model_name
     row.parent_task_id = result.parent_task_id
     row.background = result.is_background
+    row.is_asking = result.question is not None
     if result.status.is_terminal:
         row.result, row.error = result.result, result.error
         row.usage = dict(result.token_usage) or row.usage

@@ -10,13 +10,18 @@ from typing import Any
 
 from langgraph.types import Interrupt
 
-from deerflow.domain import RunRequest
+from deerflow.domain import RunOptions, RunRequest
 from deerflow.errors import ConflictError
 from deerflow.runtime.states import ThreadStates
+from deerflow.storage.base import RunStore
 
 
-async def fit_answer(states: ThreadStates, request: RunRequest) -> RunRequest:
-    """Return the request with its answers by interrupt id; a request that answers nothing stays as it is."""
+async def fit_answer(states: ThreadStates, runs: RunStore, request: RunRequest) -> RunRequest:
+    """Return the request with its answers by interrupt id; a request that answers nothing stays as it is.
+
+    An answer that chooses nothing about the agent goes to the one that asked: another one may not even have
+    the tool whose call waits.
+    """
     command = request.command
     if command is None or command.get("resume") is None or request.checkpoint_id is not None:
         return request
@@ -29,7 +34,16 @@ async def fit_answer(states: ThreadStates, request: RunRequest) -> RunRequest:
             f"nothing in thread {request.thread_id} waits for an answer; it may have been given already"
         )
     answers = by_question(command["resume"], waiting)
-    return replace(request, command={**command, "resume": answers})
+    return await _as_asked(runs, replace(request, command={**command, "resume": answers}))
+
+
+async def _as_asked(runs: RunStore, request: RunRequest) -> RunRequest:
+    if request.options != RunOptions() or request.context:
+        return request
+    asked_in = await runs.of_thread(request.thread_id, limit=1)
+    if not asked_in:
+        return request
+    return replace(request, options=asked_in[0].request.options, context=asked_in[0].request.context)
 
 
 def by_question(resume: Any, waiting: Sequence[Interrupt]) -> dict[str, Any]:

@@ -100,6 +100,7 @@ class Attempt:
             if end.question is not None:
                 self.result = replace(self.result, question=end.question)
                 self._remember(self.result)
+                self._publish("task_asking")
             else:
                 await self._settle_fitting(end)
 

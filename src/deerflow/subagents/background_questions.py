@@ -6,7 +6,7 @@ call asks. It names the task and the number of the question: when the answer com
 call is made again from its start and finds both.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from langchain_core.messages import AIMessage, AnyMessage, ToolCall, ToolMessage
 from langgraph.types import interrupt
@@ -57,11 +57,11 @@ async def ask_for_task(
         background.revive(context, messages)
         result = await _answered(background, wanted, context, messages)
     except (DeerFlowError, ValidationError) as error:
-        return _message(call, f"Error: {error}", status="error")
+        return _message(call, f"Error: {error}")
     if not result.status.is_terminal:
         return _message(call, f"A person has answered what task {result.task_id} asked; it goes on.")
     background.executor.take_news(context.run_id, result.task_id)  # the lead agent knows by this answer
-    return _message(call, result_text(result), **told_fields([result]))
+    return _message(call, result_text(result), told_fields([result]))
 
 
 async def _answered(
@@ -85,7 +85,7 @@ async def _answered(
     return background.executor.get(context.run_id, wanted.task_id) or result
 
 
-def _message(call: ToolCall, text: str, *, status: str = "success", **more: object) -> ToolMessage:
+def _message(call: ToolCall, text: str, fields: Mapping[str, object] | None = None) -> ToolMessage:
     return ToolMessage(
-        text, tool_call_id=call["id"] or "", name=TASK_QUESTION, status=status, additional_kwargs=more
+        text, tool_call_id=call["id"] or "", name=TASK_QUESTION, additional_kwargs=dict(fields or {})
     )

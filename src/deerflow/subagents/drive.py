@@ -228,7 +228,7 @@ def spent_share(usage: dict[str, int] | None, budget: TokenBudgetSettings) -> fl
 
 
 def _answers(saved: CheckpointTuple) -> int:
-    """Return how many questions were answered: before this checkpoint, and in the calls of the step behind it."""
+    """Return how many questions were answered: before this checkpoint, and in the step behind it."""
     given = {task: len(value) for task, channel, value in saved.pending_writes or () if channel == RESUMED}
     metadata = cast("dict[str, Any]", saved.metadata)
     return int(metadata.get("answers") or 0) + sum(given.values())

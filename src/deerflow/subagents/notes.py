@@ -53,7 +53,7 @@ class BackgroundMiddleware(HouseMiddleware):
     @override
     async def awrap_tool_call(self, request: ToolCall, handler: ToolHandler) -> ToolResult:
         """Ask for tasks, and let no question of the lead agent's tools stop tasks in the middle of a step."""
-        context = request.runtime.context
+        context = cast("RunContext", request.runtime.context)
         try:
             if request.tool_call["name"] != TASK_QUESTION:
                 return await handler(request)
