@@ -33,6 +33,10 @@ def write(content: str) -> Any:
     return call("write_file", description="w", path=NOTE, content=content)
 
 
+def add(content: str) -> Any:
+    return call("write_file", description="w", path=NOTE, content=f"+{content}", append=True)
+
+
 def note_of(gateway: Gateway, thread: str) -> str:
     threads = gateway.home / ".deer-flow/users/default/threads"
     return (threads / thread / "user-data/workspace/note.txt").read_text()
@@ -136,7 +140,8 @@ async def test_an_answer_is_given_again_by_posting_back_what_was_prepared(
     )
 
     assert prepared.status_code == 200
-    assert set(body) == {"input", "checkpoint", "metadata", "target_run_id"}
+    assert set(body) == {"input", "checkpoint", "metadata", "target_run_id", "workspace_restore_mode"}
+    assert body["workspace_restore_mode"] == "as_of_message"
     assert set(body["checkpoint"]) == {"checkpoint_ns", "checkpoint_id", "checkpoint_map"}
     runs = (await api.get("/threads/t1/runs")).json()
     assert body["target_run_id"] == runs[1]["run_id"] == body["metadata"]["regenerate_from_run_id"]
@@ -144,6 +149,100 @@ async def test_an_answer_is_given_again_by_posting_back_what_was_prepared(
     final = [data for event, data, _ in parse_sse(streamed.text) if event == "values"][-1]
     assert words(final) == ["first", "one", "second", "dos"]
     assert final["messages"][2]["id"] == before["messages"][2]["id"]
+
+
+async def prepared(api: httpx.AsyncClient, values: dict[str, Any], index: int = -1) -> dict[str, Any]:
+    body = {"message_id": values["messages"][index]["id"]}
+    answer = await api.post("/threads/t1/runs/regenerate/prepare", json=body)
+    assert answer.status_code == 200, answer.text
+    return answer.json()  # type: ignore[no-any-return]
+
+
+def as_run(body: dict[str, Any]) -> dict[str, Any]:
+    return {key: body[key] for key in ("input", "checkpoint", "metadata")}
+
+
+async def test_an_answer_that_is_given_again_finds_the_files_of_its_question(
+    api: httpx.AsyncClient, model: ScriptedModel, gateway: Gateway
+) -> None:
+    extra = call("write_file", description="w", path=NOTE.replace("note", "extra"), content="x")
+    model.will_say(write("one"), text("1"), write("two"), extra, text("2"))
+    model.will_say(add("again"), text("2b"), add("third"), text("2c"))
+    await say(api, "first")
+    second = await say(api, "second")
+    workspace = gateway.home / ".deer-flow/users/default/threads/t1/user-data/workspace"
+
+    again = await api.post("/threads/t1/runs/stream", json=as_run(await prepared(api, second)))
+    note, files = note_of(gateway, "t1"), sorted(path.name for path in workspace.iterdir())
+    values = await values_of(api, "t1")
+    await api.post("/threads/t1/runs/wait", json=as_run(await prepared(api, values)))
+
+    assert (note, files) == ("one+again", ["note.txt"])
+    told = [data for event, data, _ in parse_sse(again.text) if event == "custom"]
+    assert not told  # the reader asked for values only
+    assert note_of(gateway, "t1") == "one+third"
+    rows = (await api.get("/threads/t1/runs")).json()
+    log = parse_sse((await api.get(f"/threads/t1/runs/{rows[1]['run_id']}/stream?stream_mode=custom")).text)
+    told = [data for event, data, _ in log if event == "custom"]
+    assert told == [{"type": "files_turned_back", "files_kept": None}]
+
+
+async def test_undoing_an_answer_that_was_given_again_brings_the_files_back_that_it_found(
+    api: httpx.AsyncClient, model: ScriptedModel, gateway: Gateway
+) -> None:
+    gate = threading.Event()
+    model.will_say(write("one"), text("1"), add("again"), text("held").held(gate))
+    first = await say(api, "first")
+
+    body = {**as_run(await prepared(api, first)), "on_disconnect": "continue"}
+    run = (await api.post("/threads/t1/runs", json=body)).json()["run_id"]
+    await model.until(lambda model: len(model.requests) >= 4, timeout=30)
+    held = note_of(gateway, "t1")
+    cancelled = await api.post(f"/threads/t1/runs/{run}/cancel?wait=1&action=rollback")
+    gate.set()
+
+    assert (held, cancelled.status_code) == ("+again", 204)
+    assert note_of(gateway, "t1") == "one"
+    assert words(await values_of(api, "t1")) == words(first)
+
+
+async def test_an_answer_that_is_given_again_says_when_the_files_of_then_are_not_kept(
+    tmp_path: Path, model: ScriptedModel
+) -> None:
+    model.will_say(write("one" * 100), text("1"), add("two"), text("2"), text("3"))
+    with running_gateway(tmp_path, model.base_url, runs={"snapshot_max_bytes": 10}) as gateway:
+        async with gateway.client() as api:
+            await say(api, "first")
+            second = await say(api, "second")
+
+            body = await prepared(api, second)
+            again = await api.post("/threads/t1/runs/stream", json={**as_run(body), "stream_mode": "custom"})
+
+        told = [data for event, data, _ in parse_sse(again.text) if event == "custom"]
+        assert body["workspace_restore_mode"] == "current_thread_best_effort"
+        assert [event["type"] for event in told] == ["files_turned_back"]
+        assert "not kept any more" in told[0]["files_kept"]
+        assert note_of(gateway, "t1") == "one" * 100 + "+two"
+
+
+async def test_a_fork_in_the_middle_of_a_run_has_the_files_from_before_it_or_says_so(
+    api: httpx.AsyncClient, model: ScriptedModel, gateway: Gateway
+) -> None:
+    model.will_say(write("one"), text("1"), add("two"), add("three"), text("3"))
+    await say(api, "first")
+    second = (await say(api, "second"))["messages"]
+
+    forks = [
+        (await api.post("/threads/t1/branches", json={"message_id": message["id"]})).json()
+        for message in second[-6:]
+    ]
+
+    told = [(note_of(gateway, fork["thread_id"]), fork["workspace_clone_mode"]) for fork in forks]
+    of_then, of_now = "as_of_message", "current_thread_best_effort"
+    assert [message["type"] for message in second[-6:]] == ["human", "ai", "tool", "ai", "tool", "ai"]
+    assert told[:2] == [("one", of_then), ("one", of_then)]
+    assert told[2:5] == [("one+two+three", of_now)] * 3
+    assert told[5] == ("one+two+three", of_then)
 
 
 async def test_the_first_answer_of_a_thread_is_given_again_too(

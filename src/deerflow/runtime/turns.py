@@ -34,6 +34,17 @@ class Turn:
         return step
 
 
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A message, and where in its run it stands."""
+
+    item: Said
+    ends_run: bool
+    """Nothing of its run came after it."""
+    is_before_tools: bool
+    """No tool of its run had answered before it, so the run had changed nothing."""
+
+
 async def find_turn(checkpoints: BaseCheckpointSaver[Any], thread_id: str, message_id: str) -> Turn:
     """Return the turn that a message belongs to; `NotFoundError` when it is not in the conversation."""
     since: list[Said] = []
@@ -58,13 +69,28 @@ async def find_turn(checkpoints: BaseCheckpointSaver[Any], thread_id: str, messa
 
 async def find_message(
     checkpoints: BaseCheckpointSaver[Any], thread_id: str, message_ids: Sequence[str]
-) -> Said:
+) -> Found:
     """Return the last message of a conversation that has one of these ids."""
     wanted = frozenset(message_ids)
+    target: Said | None = None
+    newer: Said | None = None
     async for item in said(checkpoints, thread_id):
-        if item.message.id in wanted:
-            return item
-    raise NotFoundError("message", message_ids[0])
+        if target is None:
+            if item.message.id in wanted:
+                target = item
+            else:
+                newer = item
+        elif item.run_id != target.run_id:
+            break
+        elif item.message.type == "tool":
+            return Found(target, ends_run=_ends_run(target, newer), is_before_tools=False)
+    if target is None:
+        raise NotFoundError("message", message_ids[0])
+    return Found(target, ends_run=_ends_run(target, newer), is_before_tools=target.message.type != "tool")
+
+
+def _ends_run(item: Said, newer: Said | None) -> bool:
+    return newer is None or newer.run_id != item.run_id
 
 
 async def base_of(checkpoints: BaseCheckpointSaver[Any], thread_id: str, turn: Turn) -> str:

@@ -25,13 +25,14 @@ from deerflow.runtime.effects import RunEffects
 from deerflow.runtime.graph_stream import Part, graph_parts
 from deerflow.runtime.handle import RunHandle, Stop
 from deerflow.runtime.inputs import graph_input
-from deerflow.runtime.restore import restore
+from deerflow.runtime.past_files import taken_again
 from deerflow.runtime.run_log import RunLog
 from deerflow.runtime.snapshots import SnapshotStore
 from deerflow.runtime.spending import prices_of
 from deerflow.runtime.stream_bridge import StreamBridge
 from deerflow.runtime.tally import Tally
 from deerflow.runtime.translate import translate
+from deerflow.runtime.turning_back import FILES_TURNED_BACK, put_files_back, turn_files_back
 from deerflow.sandbox import SandboxProvider
 from deerflow.storage.base import LogBatch, RunEnd, Storage, fence
 
@@ -109,13 +110,15 @@ class Worker:
             raise asyncio.CancelledError  # it was told before there was anything to cancel
         crew = await self._crew(run)
         tally.begin(model_name=crew.model_name, prices=prices_of(crew.settings.models))
+        config = _config(run)
+        values = await self._first_input(run, config)
+        if config["configurable"].get("checkpoint_id") and taken_again(run.request):
+            await self._turn_files_back(run, log, crew)
         limit = asyncio.timeout(crew.settings.runs.timeout_seconds)
         try:
             async with limit, self._borrowed(run, log, crew, tally) as context:
-                config = _config(run)
                 if callbacks:
                     config["callbacks"] = list(callbacks)
-                values = await self._first_input(run, config)
                 parts = graph_parts(crew.agent, values, config, run.request, context, handle.control)
                 async for part in parts:
                     _take_in(log, tally, run, part)
@@ -163,6 +166,14 @@ class Worker:
             config["configurable"]["checkpoint_ns"] = ""
         return graph_input(run.request)
 
+    async def _turn_files_back(self, run: RunRecord, log: RunLog, crew: Crew) -> None:
+        """Let a run that takes a turn again find the files as they were before that turn."""
+        problem = await turn_files_back(self._storage, run, self._files(run), crew.settings.runs)
+        log.publish("custom", {"type": FILES_TURNED_BACK, "files_kept": problem})
+
+    def _files(self, run: RunRecord) -> SnapshotStore:
+        return SnapshotStore(self._paths.thread(run.user_id, run.thread_id))
+
     async def _hand_over(self, run: RunRecord, log: RunLog, handle: RunHandle) -> None:
         """Let go of a run that goes on elsewhere, without a trace of an end."""
         await self._bridge.abandon(log)
@@ -191,7 +202,7 @@ class Worker:
         if end.rolls_back:
             # Files have no fence of their own: an attempt that slept must not undo what others did since.
             await self._storage.effects.start(run.id, attempt=run.attempt, call=ends.ROLLED_BACK.encode())
-            end = replace(end, error=await self._put_files_back(run))
+            end = replace(end, error=await put_files_back(self._files(run), run.id))
             log.publish("custom", {"type": ends.ROLLED_BACK, "files_kept": end.error})
         elif end.error is not None:
             log.publish("error", {"message": end.error, "name": end.stop_reason})
@@ -201,26 +212,6 @@ class Worker:
             await self._storage.runs.settle(run.id, attempt=run.attempt, end=end, last=last)
 
         await self._bridge.publish_end(log, settle)
-
-    async def _put_files_back(self, run: RunRecord) -> str | None:
-        """Undo what a run did to the thread's files; return why not, when that is not possible."""
-        store = SnapshotStore(self._paths.thread(run.user_id, run.thread_id))
-        return await asyncio.to_thread(_restored, store, run.id)
-
-
-def _restored(store: SnapshotStore, run_id: str) -> str | None:
-    snapshot = store.find(run_id)
-    if snapshot is None:
-        return None  # no tool that changes anything was called, or snapshots are switched off
-    if snapshot.problem is not None:
-        return f"The conversation was put back, but the files stay as they are: {snapshot.problem}."
-    try:
-        failed = restore(store, snapshot)
-    except OSError as error:
-        return f"The conversation was put back, but not the files: {error.strerror}."
-    if failed:
-        return f"The conversation was put back, and all files but {len(failed)}: {', '.join(failed[:5])}."
-    return None
 
 
 @asynccontextmanager

@@ -10,7 +10,7 @@ from deerflow.domain import RunRecord, RunRequest, RunStatus, ThreadFolders
 from deerflow.runtime import changes
 from deerflow.runtime.changes import changes_of
 from deerflow.runtime.conversation import Said
-from deerflow.runtime.forking import files_after, later_runs
+from deerflow.runtime.past_files import TAKES_AGAIN, files_after, files_before, later_runs, runs_from
 from deerflow.runtime.snapshots import SnapshotLimits, SnapshotStore
 
 KEPT = 2
@@ -35,9 +35,12 @@ def said(run_id: str | None, minutes: int = 0) -> Said:
     return Said(AIMessage("x"), 1, START + timedelta(minutes=minutes), run_id, "c", None)
 
 
-def run(run_id: str, minutes: int) -> RunRecord:
+def run(run_id: str, minutes: int, *, again: str | None = None) -> RunRecord:
     at = START + timedelta(minutes=minutes)
-    return RunRecord(run_id, RunRequest(thread_id="t1"), RunStatus.SUCCESS, at, at)
+    request = RunRequest(thread_id="t1")
+    if again is not None:
+        request = RunRequest(thread_id="t1", checkpoint_id="c", metadata={TAKES_AGAIN: again})
+    return RunRecord(run_id, request, RunStatus.SUCCESS, at, at)
 
 
 def test_later_runs_are_told_by_the_run_or_by_time_for_what_people_wrote() -> None:
@@ -59,6 +62,26 @@ def test_files_of_then_come_from_the_next_run_that_changed_some(store: SnapshotS
     assert exact.snapshot == store.find("r3")
     assert exact.is_exact
     assert (unchanged.snapshot, unchanged.is_exact) == (None, True)
+
+
+def test_a_turn_that_was_taken_again_began_with_the_files_of_the_first_time(store: SnapshotStore) -> None:
+    change_files(store, "r1")
+    change_files(store, "r2")
+    change_files(store, "r3")
+    runs = [run("r4", 4, again="r3"), run("r3", 3, again="r2"), run("r2", 2), run("r1", 1)]
+
+    past = files_before(store, runs, "r4", kept=10)
+    lost = files_before(store, runs, "r0", kept=10)
+
+    assert runs_from(runs, "r4") == ["r2", "r3", "r4"]
+    assert (past.snapshot, past.is_exact) == (store.find("r2"), True)
+    assert (lost.snapshot, lost.is_exact) == (None, False)
+
+
+def test_runs_that_name_each_other_lead_nowhere_but_to_an_end() -> None:
+    runs = [run("r2", 2, again="r1"), run("r1", 1, again="r2")]
+
+    assert runs_from(runs, "r1") in (["r1", "r2"], ["r2"])
 
 
 def test_files_that_are_no_longer_kept_are_not_guessed(store: SnapshotStore) -> None:

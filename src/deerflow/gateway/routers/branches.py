@@ -1,6 +1,7 @@
 """Another way on from a message: fork a thread there, take a turn again, or ask something else instead."""
 
 import asyncio
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from fastapi import APIRouter
@@ -9,18 +10,18 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
 from deerflow.app import DeerFlow
-from deerflow.domain import Thread, new_id
+from deerflow.domain import RunRecord, Thread, new_id
 from deerflow.errors import ConflictError
 from deerflow.gateway.deps import CurrentUser, House, ThreadPath, idle_thread, json_response
 from deerflow.runtime.conversation import Said
-from deerflow.runtime.forking import PastFiles, files_after, fork_checkpoints, fork_files, later_runs
+from deerflow.runtime.forking import fork_files
+from deerflow.runtime.past_files import MOST_RUNS, TAKES_AGAIN, PastFiles, files_at, files_before
 from deerflow.runtime.snapshots import SnapshotStore
 from deerflow.runtime.turns import Turn, as_input, base_of, find_message, find_turn
 from deerflow.sandbox import remove_tree
 
 router = APIRouter(tags=["branches"])
 
-_MOST_RUNS = 1000
 _NOT_COPIED = frozenset({"deerflow_pinned", "deerflow_sidecar", "parent_thread_id"})
 _FILES_OF_THEN = "as_of_message"
 _FILES_OF_NOW = "current_thread_best_effort"
@@ -62,8 +63,9 @@ async def branch(thread_id: ThreadPath, body: Branch, user: CurrentUser, house: 
     `workspace_clone_mode` says when the files of then are no longer kept, so that these are today's.
     """
     thread = await idle_thread(house, thread_id, user)
-    item = await find_message(house.storage.checkpoints, thread_id, [body.message_id, *body.message_ids])
-    past = await _files_of(house, thread, item)
+    found = await find_message(house.storage.checkpoints, thread_id, [body.message_id, *body.message_ids])
+    item = found.item
+    past = await _past(house, thread, lambda store, runs, kept: files_at(store, runs, found, kept=kept))
     forked = await _fork(house, thread, item, past, title=body.title)
     return json_response(
         {
@@ -81,21 +83,28 @@ async def branch(thread_id: ThreadPath, body: Branch, user: CurrentUser, house: 
 async def prepare_regenerate(
     thread_id: ThreadPath, body: Regenerate, user: CurrentUser, house: House
 ) -> Response:
-    """Return what to post to `runs/stream` to have an answer given again."""
-    await idle_thread(house, thread_id, user)
+    """Return what to post to `runs/stream` to have an answer given again.
+
+    The run begins with the files as they were before the turn; `workspace_restore_mode` says when those
+    are no longer kept, so that it begins with today's.
+    """
+    thread = await idle_thread(house, thread_id, user)
     turn = await find_turn(house.storage.checkpoints, thread_id, body.message_id)
     if turn.target.message.type != "ai":
         raise ConflictError(f"message {body.message_id} is no answer; name a message of the agent")
     messages = [as_input(item.message) for item in turn.question]
-    return json_response(await _prepared(house, thread_id, turn, messages))
+    return json_response(await _prepared(house, thread, turn, messages))
 
 
 @router.post("/threads/{thread_id}/runs/edit-regenerate/prepare")
 async def prepare_edit(
     thread_id: ThreadPath, body: EditRegenerate, user: CurrentUser, house: House
 ) -> Response:
-    """Return what to post to `runs/stream` to have a question answered that is asked in other words."""
-    await idle_thread(house, thread_id, user)
+    """Return what to post to `runs/stream` to have a question answered that is asked in other words.
+
+    Files are as with an answer that is given again.
+    """
+    thread = await idle_thread(house, thread_id, user)
     turn = await find_turn(house.storage.checkpoints, thread_id, body.human_message_id)
     if turn.target.message.type != "human":
         raise ConflictError(f"message {body.human_message_id} is no question; name a message of the user")
@@ -106,7 +115,7 @@ async def prepare_edit(
         else as_input(item.message)
         for item in turn.question
     ]
-    prepared = await _prepared(house, thread_id, turn, messages, replay_kind="edit")
+    prepared = await _prepared(house, thread, turn, messages, replay_kind="edit")
     return json_response(
         {
             **prepared,
@@ -116,11 +125,12 @@ async def prepare_edit(
     )
 
 
-async def _files_of(house: DeerFlow, thread: Thread, item: Said) -> PastFiles:
-    runs = await house.runs.of_thread(thread.id, limit=_MOST_RUNS)
+async def _past(
+    house: DeerFlow, thread: Thread, look: Callable[[SnapshotStore, Sequence[RunRecord], int], PastFiles]
+) -> PastFiles:
+    runs = await house.runs.of_thread(thread.id, limit=MOST_RUNS)
     store = SnapshotStore(house.folders(thread.user_id, thread.id))
-    kept = house.settings.runs.snapshots_kept
-    return await asyncio.to_thread(files_after, store, later_runs(runs, item), kept=kept)
+    return await asyncio.to_thread(look, store, runs, house.settings.runs.snapshots_kept)
 
 
 async def _fork(house: DeerFlow, thread: Thread, item: Said, past: PastFiles, *, title: str | None) -> str:
@@ -135,7 +145,7 @@ async def _fork(house: DeerFlow, thread: Thread, item: Said, past: PastFiles, *,
     }
     try:
         await fork_files(source, target, past)
-        await fork_checkpoints(house.storage.checkpoints, thread.id, new, item.checkpoint_id)
+        await house.storage.checkpoints.afork_thread(thread.id, new, item.checkpoint_id)
     except BaseException:
         await asyncio.shield(asyncio.to_thread(remove_tree, target.root))
         await asyncio.shield(house.storage.checkpoints.adelete_thread(new))
@@ -149,9 +159,11 @@ async def _fork(house: DeerFlow, thread: Thread, item: Said, past: PastFiles, *,
 
 
 async def _prepared(
-    house: DeerFlow, thread_id: str, turn: Turn, messages: list[dict[str, Any]], **more: Any
+    house: DeerFlow, thread: Thread, turn: Turn, messages: list[dict[str, Any]], **more: Any
 ) -> dict[str, Any]:
-    checkpoint_id = await base_of(house.storage.checkpoints, thread_id, turn)
+    checkpoint_id = await base_of(house.storage.checkpoints, thread.id, turn)
+    first = turn.step.run_id or ""
+    past = await _past(house, thread, lambda store, runs, kept: files_before(store, runs, first, kept=kept))
     return {
         "input": {"messages": messages},
         "checkpoint": {"checkpoint_ns": "", "checkpoint_id": checkpoint_id, "checkpoint_map": {}},
@@ -159,9 +171,11 @@ async def _prepared(
             "regenerate_checkpoint_id": checkpoint_id,
             "regenerate_from_message_id": turn.target.message.id,
             "regenerate_from_run_id": turn.target.run_id,
+            TAKES_AGAIN: first,
             **more,
         },
         "target_run_id": turn.target.run_id,
+        "workspace_restore_mode": _FILES_OF_THEN if past.is_exact else _FILES_OF_NOW,
     }
 
 

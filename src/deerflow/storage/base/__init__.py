@@ -2,11 +2,9 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
-
-from langgraph.checkpoint.base import BaseCheckpointSaver
 
 from deerflow.storage.base.assistants import AssistantQuery, AssistantStore
+from deerflow.storage.base.checkpoints import CheckpointStore
 from deerflow.storage.base.effects import EffectLog, EffectState
 from deerflow.storage.base.events import EventLog, LogBatch, LogEntry
 from deerflow.storage.base.fencing import FENCE, fence
@@ -21,6 +19,7 @@ __all__ = [
     "FENCE",
     "AssistantQuery",
     "AssistantStore",
+    "CheckpointStore",
     "EffectLog",
     "EffectState",
     "EventLog",
@@ -47,7 +46,7 @@ class Storage:
     events: EventLog
     effects: EffectLog
     assistants: AssistantStore
-    checkpoints: BaseCheckpointSaver[Any]
+    checkpoints: CheckpointStore
     store: ItemStore
     signals: Signals
     retention: Retention

@@ -12,6 +12,25 @@ PAGE = 64
 """How many checkpoints are read at once when a list has no small limit."""
 
 
+_BRANCH = """
+WITH RECURSIVE branch (id, parent) AS (
+    SELECT id, parent FROM checkpoints WHERE chain = ? AND id = ?
+    UNION ALL
+    SELECT checkpoints.id, checkpoints.parent
+    FROM branch JOIN checkpoints ON checkpoints.chain = ? AND checkpoints.id = branch.parent
+)
+"""
+_COPY_CHECKPOINTS = f"""INSERT INTO checkpoints (chain, id, parent, shape, run, blobs, body) {_BRANCH}
+SELECT ?, id, parent, shape, run, blobs, body FROM checkpoints
+WHERE chain = ? AND id IN (SELECT id FROM branch) ORDER BY key
+"""
+# What waits on the last one led to what came after it, which belongs to the other thread.
+_COPY_WRITES = f"""INSERT INTO writes (chain, checkpoint, task, path, body) {_BRANCH}
+SELECT ?, checkpoint, task, path, body FROM writes
+WHERE chain = ? AND checkpoint != ? AND checkpoint IN (SELECT id FROM branch) ORDER BY key
+"""
+
+
 @dataclass(slots=True)
 class RawHistory:
     """What one delta channel is rebuilt from, as stored."""
@@ -86,6 +105,25 @@ def next_page(db: Database, listing: Listing, size: int) -> list[CheckpointRow]:
         values.append(size)
     found = db.execute(sql, values).fetchall()
     return [rows.complete(db, row[:6], Place(row[6], row[7])) for row in found]
+
+
+def copy_branch(db: Database, source: Place, target_id: str) -> bool:
+    """Give a new thread a checkpoint and its ancestors; return False when the checkpoint is not there."""
+    assert source.id is not None
+    chain, tip = rows.chain_key(db, source), rows.compact(source.id)
+    found = "SELECT 1 FROM checkpoints WHERE chain = ? AND id = ?"
+    if chain is None or db.execute(found, (chain, tip)).fetchone() is None:
+        return False
+    new = rows.ensure_chain(db, Place(target_id, source.ns))
+    branch = (chain, tip, chain)
+    db.execute(_COPY_CHECKPOINTS, (*branch, new, chain))
+    db.execute(_COPY_WRITES, (*branch, new, chain, tip))
+    db.execute(
+        "INSERT INTO blobs (chain, digest, body) SELECT ?, digest, body FROM blobs WHERE chain = ?",
+        (new, chain),
+    )
+    rows.delete_unused_blobs(db, new)
+    return True
 
 
 def copy_chains(db: Database, source: str, target: str) -> None:

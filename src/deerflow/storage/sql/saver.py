@@ -11,7 +11,6 @@ from typing import Any
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
-    BaseCheckpointSaver,
     ChannelVersions,
     Checkpoint,
     CheckpointMetadata,
@@ -21,8 +20,8 @@ from langgraph.checkpoint.base import (
 )
 from typing_extensions import override
 
-from deerflow.errors import ConflictError, InvalidInputError
-from deerflow.storage.base import FENCE
+from deerflow.errors import ConflictError, InvalidInputError, NotFoundError
+from deerflow.storage.base import FENCE, CheckpointStore
 from deerflow.storage.database import Database, Engine
 from deerflow.storage.sql import checkpoint_codec as codec
 from deerflow.storage.sql import checkpoint_marks as marks
@@ -33,7 +32,7 @@ from deerflow.storage.sql.checkpoints import CheckpointRow, NewCheckpoint, Place
 from deerflow.storage.sql.serializer import StrictSerializer
 
 
-class SqlSaver(BaseCheckpointSaver[int]):
+class SqlSaver(CheckpointStore):
     """Checkpoints of all threads in the engine's database."""
 
     def __init__(self, engine: Engine, *, serde: StrictSerializer | None = None) -> None:
@@ -148,6 +147,12 @@ class SqlSaver(BaseCheckpointSaver[int]):
             walks.copy_chains(db, source_thread_id, target_thread_id)
 
         await self._engine.write(work)
+
+    @override
+    async def afork_thread(self, source_thread_id: str, target_thread_id: str, checkpoint_id: str) -> None:
+        source = Place(source_thread_id, "", checkpoint_id)
+        if not await self._engine.write(lambda db: walks.copy_branch(db, source, target_thread_id)):
+            raise NotFoundError("checkpoint", checkpoint_id)
 
     @override
     async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:

@@ -1,0 +1,41 @@
+"""Forks of a thread's states: the same for every database."""
+
+from pathlib import Path
+
+import pytest
+from support.desk import Steps, asking, opened_desk
+
+from deerflow.errors import NotFoundError
+from deerflow.runtime.conversation import id_of, place
+from deerflow.storage import Storage
+
+
+class ForkContract:
+    """A subclass supplies `storage`."""
+
+    async def test_a_fork_has_a_checkpoint_and_what_led_to_it(self, storage: Storage, tmp_path: Path) -> None:
+        steps = Steps()
+        async with opened_desk(storage, tmp_path, steps) as desk:
+            for _ in range(3):
+                steps.let("t1")
+                await desk.wait((await desk.create_or_reject(asking("t1"))).id)
+        all_of_it = [found async for found in storage.checkpoints.alist(place("t1"))]
+        tip = all_of_it[len(all_of_it) // 2]
+
+        await storage.checkpoints.afork_thread("t1", "t2", id_of(tip.config))
+
+        forked = [found async for found in storage.checkpoints.alist(place("t2"))]
+        wanted = all_of_it[len(all_of_it) // 2 :]
+        assert [found.checkpoint for found in forked] == [found.checkpoint for found in wanted]
+        assert [found.metadata for found in forked] == [found.metadata for found in wanted]
+        assert forked[0].pending_writes == []
+        assert [found.pending_writes for found in forked[1:]] == [
+            found.pending_writes for found in wanted[1:]
+        ]
+        assert [found async for found in storage.checkpoints.alist(place("t1"))] == all_of_it
+
+    async def test_a_checkpoint_that_is_not_there_is_not_forked(self, storage: Storage) -> None:
+        with pytest.raises(NotFoundError):
+            await storage.checkpoints.afork_thread("t1", "t2", "00000000-0000-0000-0000-000000000000")
+
+        assert await storage.checkpoints.aget_tuple(place("t2")) is None
