@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 
 from deerflow.config import LoadedSettings, Paths
 from deerflow.lead.custom import CustomAgents
+from deerflow.mcp import McpServers
+from deerflow.mcp.base import Place
 from deerflow.observability.opening import open_watch
 from deerflow.observability.watch import Watch
 from deerflow.sandbox import SandboxProvider, choose_users_root, create_sandbox_provider
@@ -24,6 +26,7 @@ class Foundation:
     sandboxes: SandboxProvider
     subagents: SubagentExecutor
     custom_agents: CustomAgents
+    mcp: McpServers
 
 
 @asynccontextmanager
@@ -41,6 +44,8 @@ async def lay_foundation(loaded: LoadedSettings) -> AsyncIterator[Foundation]:
         owner.clean_up()
         sandboxes = create_sandbox_provider(settings.sandbox, skills_root=loaded.skills_root)
         stack.push_async_callback(sandboxes.aclose)
+        mcp = McpServers(Place(env=loaded.env, folder=loaded.project_root))
+        stack.push_async_callback(mcp.aclose)
         yield Foundation(
             paths=paths,
             watch=watch,
@@ -49,4 +54,5 @@ async def lay_foundation(loaded: LoadedSettings) -> AsyncIterator[Foundation]:
             sandboxes=sandboxes,
             subagents=SubagentExecutor(max_running=settings.subagents.max_running),
             custom_agents=CustomAgents(paths),
+            mcp=mcp,
         )

@@ -12,6 +12,7 @@ from deerflow.observability import learn_secrets, secrets_of
 from deerflow.runtime import Crew
 from deerflow.skills import Skills
 from deerflow.tools.acp import acp_tools
+from deerflow.tools.mcp import McpToolbox
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -30,6 +31,7 @@ class Rooms:
 async def build_rooms(loaded: LoadedSettings, ground: Foundation) -> Rooms:
     """Make what these settings ask for; a new capability joins the lead agents' rooms here."""
     settings = loaded.settings
+    ground.mcp.use(loaded.extensions.mcp_servers)
     entries = settings.models or (await discover(loaded.env)).models
     models = ModelFactory(entries, env=loaded.env)
     rooms = LeadRooms(
@@ -59,6 +61,7 @@ class CurrentRooms:
         self.source = source
         self._ground = ground
         self._now = first
+        self._mcp = McpToolbox(ground.mcp)
         self._outdated: list[Rooms] = []
         self._refreshing = asyncio.Lock()
 
@@ -90,7 +93,8 @@ class CurrentRooms:
             folders.acp_workspace.mkdir(parents=True, exist_ok=True)
         name = None if options.is_bootstrap else options.agent_name
         own = ground.custom_agents.get(run.user_id, name) if name else None
-        agent = rooms.agents.get(options, own)
+        agents = rooms.agents.offering(await self._mcp.tools()) if ground.mcp else rooms.agents
+        agent = agents.get(options, own)
         model_name = options.model_name or rooms.models.default_name
         return Crew(rooms.loaded.settings, agent, ground.sandboxes, ground.subagents.finish, model_name)
 

@@ -73,7 +73,9 @@ class McpServerSettings(OpenSection):
     )
     tools: dict[str, McpToolOverride] = Field({}, description="What is different about single tools.")
     tool_name_prefix: bool = Field(True, description="Put the server's name before its tools' names.")
-    tool_call_timeout: float | None = Field(None, gt=0, description="Seconds that one call may take.")
+    tool_call_timeout: float | None = Field(
+        None, gt=0, description="Seconds that one call may take; 600 when absent."
+    )
     session_init_timeout: float | None = Field(60, gt=0, description="Seconds that it may take to start.")
     task_toolsets: tuple[McpTaskToolset, ...] = Field((), description="Its long-running tasks.")
 

@@ -20,10 +20,12 @@ class ToolGroupSettings(OpenSection):
 
 
 class ToolSearchSettings(Section):
-    """Whether rarely used tools are found by searching, to keep the prompt small."""
+    """Whether the tools of MCP servers are found by searching, to keep the prompt small."""
 
-    enabled: bool = Field(False, description="Defer the tools of MCP servers until they are searched for.")
-    auto_promote_top_k: int = Field(3, ge=1, le=5, description="Found tools that become callable at once.")
+    enabled: bool = Field(False, description="Name these tools only; `tool_search` loads their schemas.")
+    auto_promote_top_k: int = Field(
+        3, ge=1, le=5, description="Tools that the words of `routing` load without a search, at most."
+    )
 
 
 class ToolOutputSettings(Section):

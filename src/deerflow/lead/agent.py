@@ -1,7 +1,7 @@
 """The lead agent, put together: model, tools, prompt and chain for one set of options."""
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -172,6 +172,15 @@ class LeadAgents:
 
     def __init__(self, rooms: LeadRooms) -> None:
         self._rooms = rooms
+        self._offering = self
+
+    def offering(self, mcp_tools: Sequence[BaseTool]) -> "LeadAgents":
+        """Return the same agents with these tools of MCP servers; the same tools give the same agents."""
+        if mcp_tools is self._rooms.mcp_tools:
+            return self
+        if mcp_tools is not self._offering._rooms.mcp_tools:
+            self._offering = LeadAgents(replace(self._rooms, mcp_tools=mcp_tools))
+        return self._offering
 
     def get(self, options: RunOptions, custom: CustomAgent | None = None) -> Agent:
         """Return the agent for a run with these options, as the user's own agent or as the house's."""

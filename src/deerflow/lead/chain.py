@@ -10,6 +10,7 @@ from deerflow.agents.middlewares import (
     ClarificationMiddleware,
     CutOffMiddleware,
     DanglingToolCallMiddleware,
+    DeferredToolsMiddleware,
     EmptyAnswerMiddleware,
     HouseMiddleware,
     InputSanitizingMiddleware,
@@ -81,6 +82,7 @@ def build_chain(
         GuardrailMiddleware(settings=settings.guardrails),  # both: all below see the call a person approved
         *_read_before_write(settings),  # both: a refused write is no result that could be long
         *_tool_output(settings),  # both: what tools return is measured before anybody stores it
+        *_deferred_tools(settings),  # both: a refused call is no result, and hidden tools are not on offer
         ToolOfferMiddleware(),  # both: what is on offer is settled just before the call
         *_tool_progress(settings),  # both: its word stands in front of the loop guard's, which is the last
         *_loop_detection(settings),  # both: takes the tools away that were just offered
@@ -142,6 +144,10 @@ def _tool_output(settings: Settings) -> list[HouseMiddleware]:
 def _loop_detection(settings: Settings) -> list[HouseMiddleware]:
     loops = settings.loop_detection
     return [LoopDetectionMiddleware(settings=loops)] if loops.enabled else []
+
+
+def _deferred_tools(settings: Settings) -> list[HouseMiddleware]:
+    return [DeferredToolsMiddleware()] if settings.tool_search.enabled else []
 
 
 def _tool_progress(settings: Settings) -> list[HouseMiddleware]:

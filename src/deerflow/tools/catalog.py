@@ -8,6 +8,7 @@ from langchain_core.tools import BaseTool
 from deerflow.config import ModelSettings, Settings, ToolSettings, resolve_use
 from deerflow.errors import ConfigError
 from deerflow.tools.clarify import ask_clarification_tool
+from deerflow.tools.deferred import defer, tool_search_tool
 from deerflow.tools.edits import edit_files_tool
 from deerflow.tools.files import (
     glob_tool,
@@ -60,7 +61,7 @@ def get_available_tools(
         subagent_enabled: Offer what is needed to delegate.
         models: The models by name; those of the settings when absent.
         subagent_tools: How it delegates, `task` first.
-        mcp_tools: Tools of MCP servers.
+        mcp_tools: Tools of MCP servers; with `tool_search` they are offered by name, and searched for.
         acp_tools: Tools that reach agents of other programs.
     """
     known = {model.name: model for model in settings.models} if models is None else models
@@ -68,11 +69,15 @@ def get_available_tools(
     built_in = [present_files_tool, ask_clarification_tool]
     if model is not None and model.supports_vision:
         built_in.append(view_image_tool)
+    offered_by_servers = list(mcp_tools) if include_mcp else []
+    if offered_by_servers and settings.tool_search.enabled:
+        built_in.append(tool_search_tool)
+        offered_by_servers = defer(offered_by_servers)
     classes = {
         "the settings": [tool for group, tool in _grouped(settings) if groups is None or group in groups],
         "the built-in ones": built_in,
         "the sub-agents": subagent_tools if subagent_enabled else (),
-        "MCP servers": mcp_tools if include_mcp else (),
+        "MCP servers": offered_by_servers,
         "ACP agents": acp_tools,
     }
     return list(_each_name_once(classes))

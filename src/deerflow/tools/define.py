@@ -46,7 +46,7 @@ def tool_of(
             except DeerFlowError as error:
                 raise ToolException(str(error)) from error
 
-        return _PlainTool.from_function(
+        return PlainTool.from_function(
             coroutine=call,
             name=name,
             description=_dedent(function.__doc__ or name),
@@ -61,7 +61,7 @@ def tool_of(
     return build
 
 
-class _PlainTool(StructuredTool):
+class PlainTool(StructuredTool):
     """A tool whose function takes its arguments and `runtime`, and nothing that a library would add.
 
     LangChain looks for such additions in the types of `_arun` before every call; here there are few to read.

@@ -3,6 +3,7 @@
 from deerflow.agents.middlewares.base import Audience, HouseMiddleware, check_order
 from deerflow.agents.middlewares.clarification import ClarificationMiddleware
 from deerflow.agents.middlewares.dangling_calls import DanglingToolCallMiddleware
+from deerflow.agents.middlewares.deferred_tools import DeferredToolsMiddleware
 from deerflow.agents.middlewares.empty_answer import EmptyAnswerMiddleware
 from deerflow.agents.middlewares.finish import CutOffMiddleware, SafetyStopMiddleware
 from deerflow.agents.middlewares.input_sanitizing import InputSanitizingMiddleware
@@ -30,6 +31,7 @@ __all__ = [
     "ClarificationMiddleware",
     "CutOffMiddleware",
     "DanglingToolCallMiddleware",
+    "DeferredToolsMiddleware",
     "EmptyAnswerMiddleware",
     "HouseMiddleware",
     "InputSanitizingMiddleware",

@@ -15,6 +15,7 @@ FRAMEWORK_TAGS = (
     "clarification_system",
     "skill_system",
     "critical_reminders",
+    "deferred_tools",
     "thinking_style",
     "response_style",
     "working_directory",

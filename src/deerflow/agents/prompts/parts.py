@@ -37,6 +37,19 @@ def skills_section(skills: Iterable[Skill]) -> str:
     )
 
 
+def deferred_section(names: Iterable[str]) -> str:
+    """Return the list of tools that are offered by name only."""
+    return "\n".join(
+        [
+            "<deferred_tools>",
+            "These tools exist but are not loaded: you know only their names. When one may help, call",
+            "tool_search first, with what you need or with select:name; then you can call what it returns.",
+            *(f"- {name}" for name in names),
+            "</deferred_tools>",
+        ]
+    )
+
+
 def join_parts(parts: Iterable[str]) -> str:
     """Return the parts that say something, a blank line between them."""
     return "\n\n".join(part for part in parts if part)

@@ -1,0 +1,16 @@
+"""Tools that live on MCP servers: reached when first needed, kept, reopened and ended here."""
+
+from deerflow.mcp.base import McpAnswer, McpFile, McpTool, ServerStatus, ToolHints
+from deerflow.mcp.server import McpServer
+from deerflow.mcp.servers import McpServers, missing_package
+
+__all__ = [
+    "McpAnswer",
+    "McpFile",
+    "McpServer",
+    "McpServers",
+    "McpTool",
+    "ServerStatus",
+    "ToolHints",
+    "missing_package",
+]

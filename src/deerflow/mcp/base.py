@@ -1,0 +1,140 @@
+"""What MCP servers offer and answer, in our words."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+from deerflow.config.extensions import McpServerSettings
+from deerflow.errors import McpError
+
+
+@dataclass(frozen=True, slots=True)
+class ToolHints:
+    """What a server says about a tool's effects; it may be wrong, and None says nothing."""
+
+    read_only: bool | None = None
+    destructive: bool | None = None
+    idempotent: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class McpTool:
+    """One tool of a server, checked and ready to be offered."""
+
+    server: str
+    name: str
+    """What the server calls it."""
+    call_name: str
+    """What the model calls it."""
+    description: str
+    schema: Mapping[str, Any] = field(hash=False)
+    """What it takes, as a JSON schema without references."""
+    hints: ToolHints = ToolHints()
+    fingerprint: str = ""
+    """Stands for everything that the model is told about it: another one is another tool."""
+
+
+@dataclass(frozen=True, slots=True)
+class McpFile:
+    """Bytes that came with an answer: an image, a sound, a document."""
+
+    data: bytes
+    mime_type: str
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class McpAnswer:
+    """What a tool returned."""
+
+    text: str
+    files: tuple[McpFile, ...] = ()
+    is_error: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one server may send; beyond it, it is cut, left out or no longer listened to."""
+
+    message_bytes: int = 32 * 1024 * 1024
+    stray_lines: int = 100
+    """Lines of a program that are no messages; some print a greeting."""
+    burst_messages: int = 5000
+    """The most messages of a program within `burst_seconds`."""
+    burst_seconds: float = 10
+    tools: int = 500
+    description_chars: int = 4000
+    schema_nodes: int = 5000
+    text_chars: int = 1_000_000
+    file_bytes: int = 20 * 1024 * 1024
+    files: int = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the programs of servers run, and what they get of our environment."""
+
+    env: Mapping[str, str]
+    folder: Path
+
+
+CALL_SECONDS = 600
+"""How long a call may take where the settings do not say."""
+START_SECONDS = 60
+"""How long a server may take to start where the settings do not say."""
+
+
+def call_seconds(settings: McpServerSettings) -> float:
+    """Return how long one call of a server may take."""
+    return settings.tool_call_timeout or CALL_SECONDS
+
+
+State = Literal["idle", "opening", "ready", "failed"]
+
+
+@dataclass(frozen=True, slots=True)
+class ServerStatus:
+    """How one server is doing."""
+
+    name: str
+    state: State
+    problem: str | None = None
+    tools: tuple[str, ...] = ()
+
+
+Progress = Callable[[str], None]
+"""Hears what a server says about a call under way."""
+
+
+class LinkLostError(McpError):
+    """The connection ended before the answer came."""
+
+
+class Link(Protocol):
+    """An open connection to one server."""
+
+    changed: asyncio.Event
+    """Set when the server says that its tools are others now."""
+    over: asyncio.Event
+    """Set when nothing more will come."""
+
+    async def tools(self) -> list[McpTool]:
+        """Return what the server offers now."""
+
+    async def call(self, name: str, arguments: Mapping[str, Any], *, progress: Progress) -> McpAnswer:
+        """Let the server run a tool; cancelling takes the request back."""
+
+    async def why(self) -> str:
+        """Say why the connection ended, as far as that is known."""
+
+
+class Connect(Protocol):
+    """Opens connections."""
+
+    def __call__(
+        self, name: str, settings: McpServerSettings, place: Place, limits: Limits
+    ) -> AbstractAsyncContextManager[Link]:
+        """Return a connection for the length of a block."""

@@ -1,0 +1,196 @@
+"""A connection to one MCP server by the protocol's own SDK; loaded when the first server is opened."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import SchemaError
+from mcp import Client, MCPError
+from mcp.client import IncomingMessage
+from mcp.client.subscriptions import SubscriptionLost
+from mcp_types import (
+    CONNECTION_CLOSED,
+    INTERNAL_ERROR,
+    METHOD_NOT_FOUND,
+    Implementation,
+    Tool,
+    ToolListChangedNotification,
+)
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import ValidationError
+
+from deerflow.config.extensions import McpServerSettings
+from deerflow.errors import McpError
+from deerflow.mcp.base import (
+    Limits,
+    LinkLostError,
+    McpAnswer,
+    McpTool,
+    Place,
+    Progress,
+    ToolHints,
+    call_seconds,
+)
+from deerflow.mcp.content import answer_of
+from deerflow.mcp.offer import describe_tool
+from deerflow.mcp.pipe import Pipe
+from deerflow.mcp.web import Web
+from deerflow.programs import declared_environment
+
+logger = logging.getLogger(__name__)
+
+MAX_PAGES = 100
+MAX_REASON_CHARS = 1000
+_MARGIN_SECONDS = 30
+US = Implementation(name="deerflow", title="DeerFlow", version="3")
+
+
+@asynccontextmanager
+async def connect(
+    name: str, settings: McpServerSettings, place: Place, limits: Limits
+) -> AsyncIterator["SdkLink"]:
+    """Open a connection for the length of a block; which version is spoken is found out on the way."""
+    way = _way(settings, place, limits)
+    changed = asyncio.Event()
+
+    async def hear(message: IncomingMessage) -> None:
+        if isinstance(message, ToolListChangedNotification):
+            changed.set()
+
+    client = Client(way.open(), message_handler=hear, client_info=US, cache=None)
+    async with AsyncExitStack() as stack:
+        try:
+            await stack.enter_async_context(client)
+        except MCPError as error:
+            raise McpError(await _reason(error, way)) from error
+        link = SdkLink(name, client, way, settings, limits, changed)
+        listening = asyncio.create_task(link.listen())
+        stack.callback(listening.cancel)
+        yield link
+
+
+class SdkLink:
+    """An open connection."""
+
+    def __init__(
+        self,
+        name: str,
+        client: Client,
+        way: Pipe | Web,
+        settings: McpServerSettings,
+        limits: Limits,
+        changed: asyncio.Event,
+    ) -> None:
+        self._name = name
+        self._client = client
+        self._way = way
+        self._settings = settings
+        self._limits = limits
+        self.changed = changed
+        self.over = way.over
+
+    async def listen(self) -> None:
+        """Hear of changed tools where the protocol asks for a subscription; older servers just say so."""
+        capabilities = self._client.server_capabilities.tools
+        is_new = self._client.protocol_version in MODERN_PROTOCOL_VERSIONS
+        if not is_new or capabilities is None or not capabilities.list_changed:
+            return
+        try:
+            async with self._client.listen(tools_list_changed=True) as events:
+                async for _ in events:
+                    self.changed.set()
+        except (MCPError, SubscriptionLost, TimeoutError) as error:
+            logger.debug("MCP server %s tells nothing of changed tools: %s", self._name, error)
+
+    async def tools(self) -> list[McpTool]:
+        """Return what the server offers now; a tool that cannot be described is left out, and said."""
+        found: dict[str, McpTool] = {}
+        for tool in await self._listed():
+            if len(found) >= self._limits.tools:
+                logger.warning(
+                    "MCP server %s: tools beyond the first %d are left out", self._name, len(found)
+                )
+                break
+            try:
+                described = self._described(tool)
+            except (McpError, SchemaError) as error:
+                reason = getattr(error, "message", error)
+                logger.warning("MCP server %s: tool %.80r is left out: %s", self._name, tool.name, reason)
+                continue
+            found.setdefault(described.call_name, described)
+        return list(found.values())
+
+    async def call(self, name: str, arguments: Mapping[str, Any], *, progress: Progress) -> McpAnswer:
+        """Let the server run a tool; cancelling takes the request back."""
+
+        async def hear(done: float, total: float | None, message: str | None) -> None:
+            progress(message or (f"{done:g} of {total:g}" if total else f"{done:g}"))
+
+        try:
+            result = await self._client.call_tool(name, dict(arguments), progress_callback=hear)
+        except MCPError as error:
+            if error.code == CONNECTION_CLOSED or self._way.over.is_set():
+                raise LinkLostError(await self._way.why()) from error
+            raise McpError(await _reason(error, self._way)) from error
+        except ValidationError as error:
+            raise McpError("its answer is not the protocol's") from error
+        except RuntimeError as error:  # what the SDK says of an answer unlike its declared schema
+            raise McpError(f"it ran, but its answer is not what it declared: {error!s:.300}") from error
+        return answer_of(result, self._limits)
+
+    async def why(self) -> str:
+        """Say why the connection ended."""
+        return await self._way.why()
+
+    async def _listed(self) -> list[Tool]:
+        tools: list[Tool] = []
+        cursor: str | None = None
+        try:
+            for _ in range(MAX_PAGES):
+                page = await self._client.list_tools(cursor=cursor)
+                tools += page.tools
+                cursor = page.next_cursor
+                if cursor is None or len(tools) > self._limits.tools:
+                    break
+        except MCPError as error:
+            raise McpError(await _reason(error, self._way)) from error
+        except ValidationError as error:
+            raise McpError("its list of tools is not the protocol's") from error
+        return tools
+
+    def _described(self, tool: Tool) -> McpTool:
+        said = tool.annotations
+        hints = ToolHints()
+        if said is not None:
+            hints = ToolHints(said.read_only_hint, said.destructive_hint, said.idempotent_hint)
+        described = describe_tool(
+            self._name,
+            tool.name,
+            description=tool.description or tool.title or "",
+            schema=tool.input_schema,
+            hints=hints,
+            with_prefix=self._settings.tool_name_prefix,
+            limits=self._limits,
+        )
+        Draft202012Validator.check_schema(described.schema)
+        return described
+
+
+def _way(settings: McpServerSettings, place: Place, limits: Limits) -> Pipe | Web:
+    if settings.type == "stdio":
+        env = declared_environment(place.env, settings.env)
+        command = (settings.command or "", *settings.args)
+        return Pipe(command, env=env, folder=place.folder, limits=limits)
+    return Web(settings, silence_seconds=call_seconds(settings) + _MARGIN_SECONDS, limits=limits)
+
+
+async def _reason(error: MCPError, way: Pipe | Web) -> str:
+    """Say what went wrong in the server's words, or in ours where it said nothing."""
+    if error.code == CONNECTION_CLOSED or way.over.is_set():
+        return await way.why()
+    if isinstance(way, Web) and error.code in (INTERNAL_ERROR, METHOD_NOT_FOUND) and way.status is not None:
+        return f"{error.message[:MAX_REASON_CHARS]} (HTTP status {way.status})"
+    return error.message[:MAX_REASON_CHARS]

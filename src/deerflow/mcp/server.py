@@ -1,0 +1,234 @@
+"""One MCP server: opened when first needed, shared by all runs, opened again after it died.
+
+One task of its own holds the connection, since whoever opens it must also close it. Everybody else asks
+through `tools` and `call`. A server that failed is left alone for a while, longer each time, so that it costs
+the runs meanwhile nothing.
+"""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from typing import Any
+
+from deerflow.config.extensions import McpServerSettings
+from deerflow.config.secrets import secret_values
+from deerflow.errors import DeerFlowError, McpError
+from deerflow.mcp.base import (
+    START_SECONDS,
+    Connect,
+    Limits,
+    Link,
+    LinkLostError,
+    McpAnswer,
+    McpTool,
+    Place,
+    Progress,
+    ServerStatus,
+    call_seconds,
+)
+from deerflow.observability.logs import Redactor
+
+logger = logging.getLogger(__name__)
+
+FIRST_PAUSE_SECONDS = 5.0
+LONGEST_PAUSE_SECONDS = 300.0
+PATIENCE_SECONDS = 3.0
+"""How long a run waits for a server that failed the last time."""
+CLOSING_SECONDS = 5.0
+
+
+class McpServer:
+    """A server of the settings; it starts nothing before the first question."""
+
+    def __init__(
+        self,
+        name: str,
+        settings: McpServerSettings,
+        *,
+        connect: Connect,
+        place: Place,
+        limits: Limits | None = None,
+    ) -> None:
+        self.name = name
+        self.settings = settings
+        self._connect = connect
+        self._place = place
+        self._limits = limits or Limits()
+        self._redact = Redactor(secret_values({"mcpServers": {name: settings.model_dump()}}))
+        self._owner: asyncio.Task[None] | None = None
+        self._opened: asyncio.Future[Link | None] | None = None
+        self._closing = asyncio.Event()
+        self._tools: tuple[McpTool, ...] = ()
+        self._problem: str | None = None
+        self._failures = 0
+        self._rests_until = 0.0
+        self._calls = 0
+        self._is_retired = False
+
+    @property
+    def status(self) -> ServerStatus:
+        """How it is doing."""
+        names = tuple(tool.call_name for tool in self._tools)
+        if self._opened is not None and self._opened.done():
+            return ServerStatus(self.name, "ready", None, names)
+        if self._opened is not None:
+            return ServerStatus(self.name, "opening", self._problem)
+        if self._problem is not None:
+            return ServerStatus(self.name, "failed", self._problem)
+        return ServerStatus(self.name, "idle")
+
+    async def tools(self) -> tuple[McpTool, ...]:
+        """Return what it offers; nothing while it cannot be reached, and `status` says why."""
+        if self._opened is None and _now() < self._rests_until:
+            return ()
+        patience = PATIENCE_SECONDS if self._failures else None
+        try:
+            async with asyncio.timeout(patience):
+                link = await self._link()
+        except TimeoutError:
+            return ()
+        return () if link is None else self._tools
+
+    async def call(
+        self, name: str, arguments: Mapping[str, Any], *, progress: Progress = lambda text: None
+    ) -> McpAnswer:
+        """Let it run a tool; what goes wrong is an `McpError` that says what to make of it."""
+        self._calls += 1
+        try:
+            return await self._call(name, arguments, progress)
+        finally:
+            self._calls -= 1
+            self._rest_if_retired()
+
+    async def _call(self, name: str, arguments: Mapping[str, Any], progress: Progress) -> McpAnswer:
+        link = await self._link()
+        if link is None:
+            raise McpError(f"The MCP server '{self.name}' cannot be reached: {self._problem}")
+        seconds = call_seconds(self.settings)
+        try:
+            async with asyncio.timeout(seconds) as limit:
+                return await link.call(name, arguments, progress=progress)
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            raise McpError(
+                f"{name} of the MCP server '{self.name}' gave no answer within {seconds:g} seconds and was "
+                "told to stop. It may have had an effect: look before you call it again."
+            ) from error
+        except LinkLostError as error:
+            link.over.set()  # whoever asks next gets a new connection
+            raise McpError(
+                f"The MCP server '{self.name}' was lost during the call: {self._redact(str(error))}. It may "
+                "have had an effect: look before you call it again."
+            ) from error
+        except McpError as error:
+            reason = self._redact(str(error))
+            raise McpError(f"The MCP server '{self.name}' failed at {name}: {reason}") from error
+
+    def retire(self) -> None:
+        """Keep it for the runs that have its tools, and no longer open than their calls take."""
+        self._is_retired = True
+        self._rest_if_retired()
+
+    async def aclose(self) -> None:
+        """End the connection and, where there is one, the program."""
+        owner = self._owner
+        if owner is None:
+            return
+        self._closing.set()
+        await asyncio.wait([owner], timeout=CLOSING_SECONDS)
+        if not owner.done():
+            owner.cancel()
+        await asyncio.gather(owner, return_exceptions=True)
+
+    def _rest_if_retired(self) -> None:
+        if self._is_retired and not self._calls:
+            self._closing.set()
+
+    async def _link(self) -> Link | None:
+        """Return the open connection, opening it when there is none; None when that fails."""
+        while True:
+            if self._opened is None:
+                self._opened = asyncio.get_running_loop().create_future()
+                self._closing = asyncio.Event()
+                self._owner = asyncio.create_task(self._hold(self._opened), name=f"mcp-{self.name}")
+            owner = self._owner
+            link = await asyncio.shield(self._opened)
+            if link is None or not link.over.is_set() or owner is None:
+                return link
+            await asyncio.wait([owner])  # it died a moment ago and is being tidied up
+
+    async def _hold(self, opened: "asyncio.Future[Link | None]") -> None:
+        """Hold the connection until it ends or nobody needs it; all that can go wrong with it ends here."""
+        try:
+            async with AsyncExitStack() as stack:
+                async with asyncio.timeout(self.settings.session_init_timeout or START_SECONDS) as limit:
+                    opening = self._connect(self.name, self.settings, self._place, self._limits)
+                    link = await stack.enter_async_context(opening)
+                    self._take(await link.tools())
+                self._problem, self._failures = None, 0
+                opened.set_result(link)
+                await self._until_over(link)
+                if link.over.is_set() and not self._closing.is_set():
+                    self._note(await link.why())
+        except TimeoutError as error:
+            seconds = self.settings.session_init_timeout or START_SECONDS
+            self._fail(f"it was not ready after {seconds:g} seconds" if limit.expired() else explain(error))
+        except Exception as error:  # servers, their transports and the SDK fail in every way there is
+            self._fail(explain(error))
+        finally:
+            self._opened = self._owner = None
+            if not opened.done():
+                opened.set_result(None)
+
+    async def _until_over(self, link: Link) -> None:
+        """Wait for the end, taking up changed tools meanwhile."""
+        ends = [asyncio.ensure_future(event.wait()) for event in (link.over, self._closing)]
+        changed = asyncio.ensure_future(link.changed.wait())
+        try:
+            while not any(end.done() for end in ends):
+                await asyncio.wait([*ends, changed], return_when=asyncio.FIRST_COMPLETED)
+                if changed.done() and not any(end.done() for end in ends):
+                    link.changed.clear()
+                    changed = asyncio.ensure_future(link.changed.wait())
+                    self._take(await link.tools())
+        finally:
+            for waiting in (*ends, changed):
+                waiting.cancel()
+
+    def _take(self, tools: list[McpTool]) -> None:
+        """Use these tools from now on; the same ones stay the very same object."""
+        found = tuple(tools)
+        if found == self._tools:
+            return
+        before = {tool.call_name: tool.fingerprint for tool in self._tools}
+        now = {tool.call_name: tool.fingerprint for tool in found}
+        for name in (name for name in now if before.get(name, now[name]) != now[name]):
+            logger.warning("MCP server %s now describes its tool %s differently", self.name, name)
+        self._tools = found
+
+    def _note(self, problem: str) -> None:
+        self._problem = self._redact(problem)
+        logger.warning("MCP server %s ended: %s", self.name, self._problem)
+
+    def _fail(self, problem: str) -> None:
+        pause = min(FIRST_PAUSE_SECONDS * 2**self._failures, LONGEST_PAUSE_SECONDS)
+        self._failures += 1
+        self._rests_until = _now() + pause
+        self._problem = self._redact(problem)
+        logger.warning("MCP server %s failed: %s", self.name, self._problem)
+
+
+def explain(error: BaseException) -> str:
+    """Return the first thing that went wrong, in a sentence."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    if isinstance(error, DeerFlowError):
+        return str(error)
+    detail = " ".join(str(error).split())[:500]
+    return f"{type(error).__name__}: {detail}" if detail else type(error).__name__
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

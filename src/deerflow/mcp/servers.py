@@ -1,0 +1,87 @@
+"""All MCP servers of the settings; an edit replaces those that it changes and leaves the others alone."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from importlib.util import find_spec
+from typing import cast
+
+from deerflow.config.aliases import install_hint, resolve_use
+from deerflow.config.extensions import McpServerSettings
+from deerflow.mcp.base import Connect, Limits, Link, McpTool, Place, ServerStatus
+from deerflow.mcp.server import McpServer
+from deerflow.programs import kill_orphans
+
+logger = logging.getLogger(__name__)
+
+Offer = tuple[McpServer, McpTool]
+
+
+class McpServers:
+    """The servers that are on, by name."""
+
+    def __init__(self, place: Place, *, limits: Limits | None = None) -> None:
+        self._place = place
+        self._limits = limits
+        self._servers: dict[str, McpServer] = {}
+        self._retired: list[McpServer] = []
+        self._connect: Connect | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self._servers)
+
+    def use(self, settings: Mapping[str, McpServerSettings]) -> None:
+        """Have these servers from now on; runs under way keep those that they began with."""
+        wanted = {name: entry for name, entry in settings.items() if entry.enabled}
+        if wanted and (hint := missing_package()):
+            logger.warning("mcpServers are left out: a package is missing, get it with %s", hint)
+            wanted = {}
+        kept = {name: server for name, server in self._servers.items() if server.settings == wanted.get(name)}
+        for name, server in self._servers.items():
+            if name not in kept:
+                server.retire()
+                self._retired.append(server)
+        self._servers = {name: kept.get(name) or self._made(name, entry) for name, entry in wanted.items()}
+
+    async def offers(self) -> list[Offer]:
+        """Return the tools of all servers that can be reached, opening those that are not open."""
+        servers = list(self._servers.values())
+        found: Sequence[Sequence[McpTool]] = await asyncio.gather(*(server.tools() for server in servers))
+        return [(server, tool) for server, tools in zip(servers, found, strict=True) for tool in tools]
+
+    @property
+    def statuses(self) -> list[ServerStatus]:
+        """How the servers are doing."""
+        return [server.status for server in self._servers.values()]
+
+    async def reset(self) -> None:
+        """Close all connections; whoever needs a server next opens it anew."""
+        await asyncio.gather(*(server.aclose() for server in self._servers.values()))
+
+    async def aclose(self) -> None:
+        """Close everything."""
+        await asyncio.gather(*(server.aclose() for server in (*self._servers.values(), *self._retired)))
+
+    def _made(self, name: str, settings: McpServerSettings) -> McpServer:
+        return McpServer(name, settings, connect=self._open, place=self._place, limits=self._limits)
+
+    @asynccontextmanager
+    async def _open(
+        self, name: str, settings: McpServerSettings, place: Place, limits: Limits
+    ) -> AsyncIterator[Link]:
+        connect = await self._speaker()
+        async with connect(name, settings, place, limits) as link:
+            yield link
+
+    async def _speaker(self) -> Connect:
+        """Load what speaks the protocol, not on the loop: the SDK takes a second; and tidy up once."""
+        if self._connect is None:
+            await asyncio.to_thread(kill_orphans)
+            self._connect = cast(Connect, await asyncio.to_thread(resolve_use, "deerflow.mcp.link:connect"))
+        return self._connect
+
+
+def missing_package() -> str | None:
+    """Return how to install what speaks MCP; None when it is there."""
+    return None if find_spec("mcp") else install_hint("mcp")

@@ -1,0 +1,103 @@
+"""MCP over HTTP: streamable HTTP and the older server-sent events, with a limit on every answer."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import httpx2
+from mcp.client._transport import TransportStreams
+from mcp.client.sse import sse_client
+from mcp.client.streamable_http import streamable_http_client
+from typing_extensions import override
+
+from deerflow.config.extensions import McpServerSettings
+from deerflow.mcp.base import Limits
+
+CONNECT_SECONDS = 30
+_PLAIN = "identity"
+
+
+class Web:
+    """A server that is reached by its address."""
+
+    def __init__(self, settings: McpServerSettings, *, silence_seconds: float, limits: Limits) -> None:
+        self._settings = settings
+        self._silence_seconds = silence_seconds
+        self._limits = limits
+        self._problem: str | None = None
+        self.status: int | None = None
+        """The status of its last answer, where that was a refusal."""
+        self.over = asyncio.Event()
+        """Set when nothing more will come."""
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[TransportStreams]:
+        """Connect for the length of a block and give what is said in both directions."""
+        try:
+            async with self._transport() as streams:
+                yield streams
+        finally:
+            self.over.set()
+
+    async def why(self) -> str:
+        """Say why nothing more comes."""
+        refused = None if self.status is None else f"it answered with HTTP status {self.status}"
+        return self._problem or refused or "the connection failed"
+
+    @asynccontextmanager
+    async def _transport(self) -> AsyncIterator[TransportStreams]:
+        url = self._settings.url or ""
+        if self._settings.type == "sse":
+            async with sse_client(url, httpx_client_factory=lambda **_: self._client()) as streams:
+                yield streams
+            return
+        most = self._limits.message_bytes
+        async with (
+            self._client() as client,
+            streamable_http_client(url, http_client=client, max_sse_event_size=most) as streams,
+        ):
+            yield streams
+
+    def _client(self) -> httpx2.AsyncClient:
+        return httpx2.AsyncClient(
+            headers={**self._settings.headers, "Accept-Encoding": _PLAIN},
+            timeout=httpx2.Timeout(CONNECT_SECONDS, read=self._silence_seconds),
+            event_hooks={"response": [self._look]},
+        )
+
+    async def _look(self, response: httpx2.Response) -> None:
+        """Note what went wrong, and keep an answer from being endless."""
+        if response.request.method == "POST":
+            self.status = response.status_code if response.status_code >= 400 else None
+        if response.headers.get("content-encoding", _PLAIN) != _PLAIN:
+            self._problem = "it packs its answers though it was asked not to"
+            raise httpx2.DecodingError(self._problem, request=response.request)
+        if "text/event-stream" not in response.headers.get("content-type", ""):
+            response.stream = _Bounded(response, self._limits.message_bytes, self._too_long)
+
+    def _too_long(self) -> None:
+        self._problem = f"it answered with more than {self._limits.message_bytes} bytes"
+
+
+class _Bounded(httpx2.AsyncByteStream):
+    """The body of an answer, up to a limit."""
+
+    def __init__(self, response: httpx2.Response, limit: int, on_excess: Callable[[], None]) -> None:
+        assert isinstance(response.stream, httpx2.AsyncByteStream)
+        self._stream = response.stream
+        self._request = response.request
+        self._left = limit
+        self._on_excess = on_excess
+
+    @override
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        async for chunk in self._stream:
+            self._left -= len(chunk)
+            if self._left < 0:
+                self._on_excess()
+                raise httpx2.ReadError("the answer is too long", request=self._request)
+            yield chunk
+
+    @override
+    async def aclose(self) -> None:
+        await self._stream.aclose()

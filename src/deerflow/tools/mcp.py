@@ -1,0 +1,112 @@
+"""Tools of MCP servers as tools of ours: their schemas, what they return, and what they say of themselves."""
+
+import mimetypes
+import posixpath
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from langchain_core.tools import BaseTool, ToolException
+
+from deerflow.domain import new_id
+from deerflow.errors import DeerFlowError, SandboxError
+from deerflow.mcp import McpAnswer, McpFile, McpServer, McpServers, McpTool, ToolHints
+from deerflow.sandbox import Sandbox
+from deerflow.tools.define import PlainTool, Runtime
+from deerflow.tools.shell import LiveOutput
+
+MCP_SERVER = "mcp_server"
+"""The key of a tool's metadata that says from which server it is."""
+FINGERPRINT = "mcp_fingerprint"
+"""The key of a tool's metadata that stands for all that the model is told of it."""
+FOLDER = "/mnt/user-data/workspace/.mcp"
+"""Where images and other files go that come with an answer."""
+_UNFIT = re.compile(r"[^\w.-]+")
+MAX_NAME_CHARS = 40
+
+
+class McpToolbox:
+    """The tools of all servers at the moment; while nothing changes they are the very same objects."""
+
+    def __init__(self, servers: McpServers) -> None:
+        self._servers = servers
+        self._offers: list[tuple[McpServer, McpTool]] = []
+        self._tools: tuple[BaseTool, ...] = ()
+
+    async def tools(self) -> tuple[BaseTool, ...]:
+        """Return the tools of the servers that can be reached, opening those that are not open yet."""
+        offers = await self._servers.offers() if self._servers else []
+        if offers != self._offers:
+            self._offers = offers
+            self._tools = tuple(make_mcp_tool(server, tool) for server, tool in offers)
+        return self._tools
+
+
+def make_mcp_tool(server: McpServer, offered: McpTool) -> BaseTool:
+    """Return the tool through which a model reaches one tool of a server."""
+
+    # Servers may call an argument of theirs `runtime`: ours has a name that nobody else uses.
+    async def call(*, deerflow_runtime: Runtime, **arguments: Any) -> str:
+        runtime = deerflow_runtime
+        with LiveOutput(lambda text: _show(runtime, text)) as live:
+            try:
+                answer = await server.call(offered.name, arguments, progress=lambda text: live(f"{text}\n"))
+            except DeerFlowError as error:
+                raise ToolException(str(error)) from error
+        text = await _text_of(answer, offered, runtime.context.sandbox)
+        if answer.is_error:
+            raise ToolException(text or f"{offered.name} failed without saying why.")
+        return text or "(no output)"
+
+    return PlainTool.from_function(
+        coroutine=call,
+        name=offered.call_name,
+        description=offered.description,
+        args_schema=dict(offered.schema),
+        handle_tool_error=True,
+        metadata={MCP_SERVER: server.name, FINGERPRINT: offered.fingerprint, **_hints(offered.hints)},
+    )
+
+
+def _hints(hints: ToolHints) -> dict[str, bool]:
+    """Return what a server says of a tool's effects, in the protocol's words."""
+    said = {
+        "readOnlyHint": hints.read_only,
+        # A tool that only reads destroys nothing, whatever stands beside it.
+        "destructiveHint": None if hints.read_only else hints.destructive,
+        "idempotentHint": hints.idempotent,
+    }
+    return {name: value for name, value in said.items() if value is not None}
+
+
+async def _text_of(answer: McpAnswer, tool: McpTool, sandbox: Sandbox) -> str:
+    """Return the answer's text, with its files put where the agent can open them."""
+    lines = [await _saved(file, tool, sandbox) for file in answer.files]
+    return "\n\n".join(part for part in (answer.text, *lines) if part)
+
+
+async def _saved(file: McpFile, tool: McpTool, sandbox: Sandbox) -> str:
+    path = f"{FOLDER}/{_file_name(file, tool)}"
+    try:
+        await sandbox.update_file(path, file.data)
+    except SandboxError as error:
+        return f"[{file.mime_type} with {len(file.data)} bytes could not be kept: {error}]"
+    hint = "; view_image shows it, where you have that" if file.mime_type.startswith("image/") else ""
+    return f"[{file.mime_type} with {len(file.data)} bytes is in {path}{hint}]"
+
+
+def _file_name(file: McpFile, tool: McpTool) -> str:
+    """Return a name that no other file of the thread has."""
+    stem, ending = posixpath.splitext(_UNFIT.sub("_", file.name).strip("."))
+    ending = mimetypes.guess_extension(file.mime_type) or ending[:10] or ".bin"
+    return f"{(stem or tool.call_name)[:MAX_NAME_CHARS]}-{new_id()[:6]}{ending}"
+
+
+def _show(runtime: Runtime, text: str) -> None:
+    event = {"type": "tool_output", "tool_call_id": runtime.tool_call_id, "text": text}
+    runtime.context.publish(event)
+
+
+def mcp_tools_in(tools: Sequence[BaseTool]) -> list[BaseTool]:
+    """Return those tools that are of MCP servers."""
+    return [tool for tool in tools if MCP_SERVER in (tool.metadata or {})]

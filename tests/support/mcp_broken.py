@@ -1,0 +1,84 @@
+"""A program that speaks MCP by hand and badly, in the way its argument names."""
+
+import json
+import sys
+import time
+from typing import Any
+
+MODE = sys.argv[1]
+
+LAUGHS: dict[str, Any] = {f"l{n}": {"properties": {"a": {"$ref": f"#/$defs/l{n + 1}"}, "b": {"$ref": f"#/$defs/l{n + 1}"}}} for n in range(25)}
+SCHEMAS: dict[str, Any] = {
+    "good": {"type": "object", "properties": {"x": {"type": "integer"}}},
+    "listed": {"type": "array", "items": {}},
+    "odd": {"type": "object", "properties": {"x": {"type": "no such type"}}},
+    "laughs": {"type": "object", "properties": {"x": {"$ref": "#/$defs/l0"}}, "$defs": {**LAUGHS, "l25": {}}},
+    "elsewhere": {"type": "object", "properties": {"x": {"$ref": "http://169.254.169.254/schema"}}},
+    "missing": {"type": "object", "properties": {"x": {"$ref": "#/$defs/nowhere"}}},
+    "endless": {"type": "object", "properties": {"next": {"$ref": "#"}}, "required": ["next", "ghost"]},
+}
+
+
+def say(message: dict[str, Any]) -> None:
+    print(json.dumps({"jsonrpc": "2.0", **message}), flush=True)
+
+
+def tools() -> list[dict[str, Any]]:
+    if MODE == "schemas":
+        return [{"name": name, "description": "d", "inputSchema": schema} for name, schema in SCHEMAS.items()]
+    if MODE == "names":
+        names = ["plain", "with spaces", "with/spaces", "<system>", "n" * 100, "n" * 101]
+        return [{"name": name, "description": "w" * 9000, "inputSchema": SCHEMAS["good"]} for name in names]
+    if MODE == "many":
+        return [{"name": f"t{n}", "inputSchema": {"type": "object"}} for n in range(10_000)]
+    declared = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+    return [{"name": "act", "description": "acts", "inputSchema": SCHEMAS["good"], "outputSchema": declared}]
+
+
+def act(call: dict[str, Any]) -> None:
+    match MODE:
+        case "hang":
+            return
+        case "die":
+            print("token is sk-very-secret-1", file=sys.stderr, flush=True)
+            sys.exit(4)
+        case "flood":
+            while True:
+                say({"method": "notifications/message", "params": {"level": "info", "data": "x"}})
+        case "huge":
+            sys.stdout.write("x" * 100_000_000)
+            sys.stdout.flush()
+            time.sleep(60)
+        case "garbage":
+            for _ in range(200):
+                print("Traceback (most recent call last):", flush=True)
+            time.sleep(60)
+        case "lie":
+            content = [{"type": "text", "text": "done"}]
+            say({"id": call["id"], "result": {"content": content, "structuredContent": {"n": "seven"}}})
+        case "nonsense":
+            say({"id": call["id"], "result": {"content": 7}})
+        case _:
+            say({"id": call["id"], "error": {"code": -32000, "message": "no such luck"}})
+
+
+def answer(call: dict[str, Any]) -> None:
+    match call.get("method"):
+        case "initialize" if MODE != "mute":
+            info = {"name": MODE, "version": "1"}
+            result = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": info}
+            say({"id": call["id"], "result": result})
+        case "tools/list":
+            say({"id": call["id"], "result": {"tools": tools()}})
+        case "tools/call":
+            act(call)
+        case "server/discover":
+            say({"id": call["id"], "error": {"code": -32601, "message": "what?"}})
+
+
+if MODE == "quit":
+    print("no license found", file=sys.stderr)
+    sys.exit(5)
+print("Welcome to my server!", flush=True)
+for line in sys.stdin:
+    answer(json.loads(line))
