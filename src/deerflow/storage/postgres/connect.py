@@ -88,8 +88,8 @@ def connect(target: Target, *, hasty: bool = False) -> Connection:
     Args:
         hasty: Give up soon, since this process is about to end.
     """
-    limit_of_connect = {"connect_timeout": HASTY_SECONDS} if hasty else {}
-    connection: Connection = psycopg.connect(target.conninfo, autocommit=True, **limit_of_connect)
+    where = make_conninfo(target.conninfo, connect_timeout=HASTY_SECONDS) if hasty else target.conninfo
+    connection: Connection = psycopg.connect(where, autocommit=True)
     # One type for all numbers, so that a statement is one prepared statement.
     connection.adapters.register_dumper(int, Int8BinaryDumper)
     limit = int((target.command_timeout or 0) * 1000)
