@@ -33,7 +33,14 @@ def write_config(home: Path, model_url: str | None, **sections: Any) -> Path:
     """Write a `config.yaml` whose model is the scripted one, and return its path."""
     # A short grace: most tests that leave a run behind do not wait for its next step.
     short = {"grace_seconds": 0.2}
-    config: dict[str, Any] = {"sandbox": {"use": "local"}, "run_ownership": short, **sections}
+    # No memory unless a test is about it: to learn, it asks the model whenever a thread is quiet.
+    quiet = {"enabled": False}
+    config: dict[str, Any] = {
+        "sandbox": {"use": "local"},
+        "run_ownership": short,
+        "memory": quiet,
+        **sections,
+    }
     if model_url is not None:
         config.setdefault(
             "models",

@@ -8,8 +8,10 @@ from deerflow.config import LoadedSettings, Paths
 from deerflow.lead.custom import CustomAgents
 from deerflow.mcp import McpServers
 from deerflow.mcp.base import Place
+from deerflow.memory import Memories
 from deerflow.observability.opening import open_watch
 from deerflow.observability.watch import Watch
+from deerflow.runtime.spending import SideSpending
 from deerflow.sandbox import SandboxProvider, choose_users_root, create_sandbox_provider
 from deerflow.storage import OwnerLock, Storage, open_storage
 from deerflow.subagents import SubagentExecutor
@@ -27,6 +29,8 @@ class Foundation:
     subagents: SubagentExecutor
     custom_agents: CustomAgents
     mcp: McpServers
+    memories: Memories
+    spending: SideSpending
 
 
 @asynccontextmanager
@@ -55,4 +59,6 @@ async def lay_foundation(loaded: LoadedSettings) -> AsyncIterator[Foundation]:
             subagents=SubagentExecutor(max_running=settings.subagents.max_running),
             custom_agents=CustomAgents(paths),
             mcp=mcp,
+            memories=Memories(storage.store, redact=watch.redact),
+            spending=SideSpending(storage.store),
         )

@@ -22,7 +22,6 @@ from deerflow.runtime.asking import AskTender
 from deerflow.runtime.documents import DocumentConverter
 from deerflow.runtime.home_mark import home_problem
 from deerflow.runtime.housekeeping import Housekeeping
-from deerflow.runtime.spending import SideSpending
 from deerflow.runtime.task_wishes import TaskWishes
 from deerflow.runtime.webhooks import Webhooks
 
@@ -47,13 +46,15 @@ class DeerFlow:
             retention=self.storage.retention, settings=lambda: rooms.source.current().settings.runs
         )
         self.state = ThreadStates(StateReader(self.storage.checkpoints))
-        self.spending = SideSpending(self.storage.store)
+        self.spending = ground.spending
+        self.memories = ground.memories
         self.threads = Threads(
             storage=self.storage,
             paths=self.paths,
             bridge=bridge,
             states=self.state,
             spending=self.spending,
+            memories=self.memories,
         )
         self.documents = DocumentConverter(settings=lambda: self.settings.uploads)
         self.task_wishes = TaskWishes(
@@ -123,7 +124,8 @@ class DeerFlow:
         request = await self._as_agent(request)
         if request.options.model_name is not None:
             self.models.get(request.options.model_name)  # unknown: refused before anything is stored
-        run = await self.runs.create_or_reject(await fit_answer(self.state, request))
+        request = await fit_answer(self.state, self.storage.runs, request)
+        run = await self.runs.create_or_reject(request)
         await self.webhooks.expect(run)
         return run
 
@@ -217,4 +219,5 @@ class DeerFlow:
         await self.documents.aclose()
         await self.housekeeping.aclose()
         await self.runs.aclose()
+        await self.memories.aclose(self.settings.memory.shutdown_flush_timeout_seconds)
         await self._rooms.aclose()

@@ -2,14 +2,17 @@
 
 import asyncio
 from dataclasses import dataclass
+from functools import partial
 
 from deerflow.app.foundation import Foundation
 from deerflow.config import LoadedSettings, SettingsSource
 from deerflow.domain import RunRecord
 from deerflow.lead import LeadAgents, LeadRooms
 from deerflow.models import ModelFactory, discover
+from deerflow.models.own import own_model
 from deerflow.observability import learn_secrets, secrets_of
 from deerflow.runtime import Crew
+from deerflow.runtime.spending import prices_of
 from deerflow.skills import Skills
 from deerflow.tools.acp import acp_tools
 from deerflow.tools.mcp import McpToolbox
@@ -22,10 +25,14 @@ class Rooms:
     loaded: LoadedSettings
     models: ModelFactory
     agents: LeadAgents
+    memory_models: ModelFactory | None = None
+    """Has the model that only the memory uses, where there is one."""
 
     async def aclose(self) -> None:
         """Give back what these rooms hold."""
         await self.models.aclose()
+        if self.memory_models is not None:
+            await self.memory_models.aclose()
 
 
 async def build_rooms(loaded: LoadedSettings, ground: Foundation) -> Rooms:
@@ -34,6 +41,7 @@ async def build_rooms(loaded: LoadedSettings, ground: Foundation) -> Rooms:
     ground.mcp.use(loaded.extensions.mcp_servers)
     entries = settings.models or (await discover(loaded.env)).models
     models = ModelFactory(entries, env=loaded.env)
+    memory_models = _memory_models(loaded)
     rooms = LeadRooms(
         settings=settings,
         models=models,
@@ -43,9 +51,20 @@ async def build_rooms(loaded: LoadedSettings, ground: Foundation) -> Rooms:
         store=ground.storage.store,
         agent_folders=[loaded.paths.home / "agents", loaded.project_root / "agents"],
         custom_agents=ground.custom_agents,
+        memories=ground.memories,
+        memory_models=memory_models,
+        count_beside=partial(ground.spending.add, prices=prices_of(settings.models)),
         extra_tools=acp_tools(settings.acp_agents, loaded.env, loaded.extensions.mcp_servers),
     )
-    return Rooms(loaded, models, LeadAgents(rooms))
+    return Rooms(loaded, models, LeadAgents(rooms), memory_models)
+
+
+def _memory_models(loaded: LoadedSettings) -> ModelFactory | None:
+    own = loaded.settings.memory.backend_config.model
+    if own is None:
+        return None
+    entry = own_model(own, name="memory", key="memory.backend_config.model")
+    return ModelFactory([entry], env=loaded.env)
 
 
 def _skills(loaded: LoadedSettings) -> Skills:

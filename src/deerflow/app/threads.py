@@ -7,6 +7,7 @@ from typing import Any
 from deerflow.config import Paths
 from deerflow.domain import RunRecord, RunStatus, Thread, new_id
 from deerflow.errors import ConflictError
+from deerflow.memory import Memories
 from deerflow.runtime import StreamBridge, ThreadStates
 from deerflow.runtime.copying import copy_thread
 from deerflow.runtime.feedback import forget_feedback
@@ -29,12 +30,14 @@ class Threads:
         bridge: StreamBridge,
         states: ThreadStates,
         spending: SideSpending,
+        memories: Memories,
     ) -> None:
         self._storage = storage
         self._paths = paths
         self._bridge = bridge
         self._states = states
         self._spending = spending
+        self._memories = memories
 
     async def is_busy(self, thread_id: str) -> bool:
         """Tell whether a run of the thread is under way or waits for its turn."""
@@ -68,6 +71,7 @@ class Threads:
             raise ConflictError(f"thread {thread_id} has a run in flight; cancel it first")
         await self._storage.threads.delete(thread_id)
         await forget_feedback(self._storage.store, thread_id)
+        self._memories.learner.forget(thread_id=thread_id)
         await self._spending.forget(thread_id)
         self._bridge.forget(thread_id)
         await asyncio.to_thread(remove_tree, self._paths.thread(user_id, thread_id).root)

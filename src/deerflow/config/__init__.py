@@ -13,6 +13,7 @@ from deerflow.config.extensions import ExtensionsSettings, McpServerSettings
 from deerflow.config.extensions_file import save_extensions
 from deerflow.config.guardrails import GuardrailRule, GuardrailsSettings
 from deerflow.config.load import LoadedSettings, load_settings
+from deerflow.config.memory import MemoryBackendSettings, MemorySettings
 from deerflow.config.models import CircuitBreakerSettings, LlmCallSettings, ModelSettings, PricingSettings
 from deerflow.config.parts import Problem
 from deerflow.config.paths import Paths
@@ -40,6 +41,8 @@ __all__ = [
     "LoadedSettings",
     "LoopDetectionSettings",
     "McpServerSettings",
+    "MemoryBackendSettings",
+    "MemorySettings",
     "ModelSettings",
     "MountSettings",
     "NetworkSettings",

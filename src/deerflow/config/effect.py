@@ -32,7 +32,7 @@ WAITING = frozenset(
         "dedupe_storage",
         "loop_detection.max_tracked_threads",
         "mcp_tasks",
-        "memory",
+        "memory.backend_config.storage_path",
         "plugins",
         "run_events",
         "sandbox.ownership",

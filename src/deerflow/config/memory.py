@@ -32,6 +32,7 @@ LEGACY_KEYS = frozenset(
         "prompts_dir",
     }
 )
+NOOP = "noop"
 _LEGACY_PREFIXES = ("eviction_", "staleness_", "consolidation_")
 
 
@@ -45,22 +46,24 @@ class MemoryModelSettings(OpenSection):
     temperature: float | None = Field(None, ge=0, le=2, description="How freely it writes.")
 
 
-class MemoryBackendSettings(OpenSection):
-    """How the built-in memory works; keys not listed here go to the chosen memory as they are."""
+class MemoryBackendSettings(Section):
+    """How the memory works."""
 
-    storage_path: str = Field("", description="Where facts are kept; empty: in the home.")
+    storage_path: str = Field("", description="Where older versions keep facts; here it is the database.")
     debounce_seconds: float = Field(
         30, ge=1, le=300, description="Quiet seconds before a talk is learnt from."
     )
     queue_max_depth: int = Field(1000, ge=0, description="Talks waiting to be learnt from; 0: any number.")
-    model_name: str | None = Field(None, description="Model that extracts facts; absent: the default.")
+    model_name: str | None = Field(None, description="Model that extracts facts; absent: the run's.")
     model: MemoryModelSettings | None = Field(None, description="Or a model of its own.")
     max_facts: int = Field(100, ge=10, le=500, description="Facts kept per user.")
     fact_confidence_threshold: float = Field(0.7, ge=0, le=1, description="How sure a fact must be.")
-    max_injection_tokens: int = Field(2000, ge=100, le=8000, description="Tokens of memory in the prompt.")
-    token_counting: Literal["tiktoken", "char"] = Field("tiktoken", description="How these are counted.")
+    max_injection_tokens: int = Field(2000, ge=100, le=8000, description="Tokens of memory that the model reads.")
+    token_counting: Literal["tiktoken", "char"] = Field(
+        "tiktoken", description="How these are counted: exactly, or by length."
+    )
     guaranteed_categories: tuple[str, ...] = Field(
-        ("correction",), description="Kinds of facts that always are in the prompt."
+        ("correction",), description="Kinds of facts that come first."
     )
     guaranteed_token_budget: int = Field(500, ge=50, le=2000, description="Tokens set aside for them.")
 
@@ -72,14 +75,21 @@ class MemorySettings(Section):
     mode: Literal["middleware", "tool"] = Field(
         "middleware", description="Learn from every talk, or only when the model calls a tool."
     )
-    injection_enabled: bool = Field(True, description="Put what is remembered into the prompt.")
+    injection_enabled: bool = Field(True, description="Tell the model what is remembered.")
     shutdown_flush_timeout_seconds: float = Field(
         30, ge=1, le=300, description="Seconds to finish learning when the server stops."
     )
-    manager_class: str = Field("deermem", description="`deermem` (built in), `noop`, or `module:Class`.")
+    manager_class: str = Field(
+        "deermem", description="`noop` remembers nothing; with any other name the built-in memory is used."
+    )
     backend_config: MemoryBackendSettings = Field(
         MemoryBackendSettings.model_construct(), description="How it works."
     )
+
+    @property
+    def is_on(self) -> bool:
+        """Whether anything is remembered."""
+        return self.enabled and self.manager_class != NOOP
 
     @model_validator(mode="before")
     @classmethod

@@ -13,6 +13,7 @@ from langgraph.store.base import BaseStore
 from deerflow.agents import Agent, AgentCache, Middleware, build_agent
 from deerflow.agents.middlewares import Audience
 from deerflow.agents.middlewares.call_limit import CallGate
+from deerflow.agents.middlewares.memory import Count, MemoryDesk
 from deerflow.agents.middlewares.model_settings import ModelSettingsMiddleware
 from deerflow.config import Settings
 from deerflow.domain import LEAD_AGENT, RunOptions
@@ -20,6 +21,7 @@ from deerflow.lead.agent_tools import Choices, make_setup_tool, make_update_tool
 from deerflow.lead.chain import build_chain
 from deerflow.lead.custom import CustomAgent, CustomAgents
 from deerflow.lead.prompt import lead_prompt
+from deerflow.memory import Memories
 from deerflow.models import ModelFactory
 from deerflow.skills import Skill, Skills
 from deerflow.subagents import (
@@ -37,6 +39,7 @@ from deerflow.subagents import (
 )
 from deerflow.subagents.teams import Office, RoleRegistry, make_team_tool
 from deerflow.tools.catalog import get_available_tools, tool_groups
+from deerflow.tools.memory import make_memory_tools
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,6 +61,12 @@ class LeadRooms:
     """Where Markdown files describe sub-agents; a later folder's count before an earlier one's."""
     custom_agents: CustomAgents | None = None
     """Agents of the users' own, which can be made and changed in conversation."""
+    memories: Memories | None = None
+    """What is remembered of users; None where nothing is."""
+    memory_models: ModelFactory | None = None
+    """Has the model that only the memory uses, where there is one."""
+    count_beside: Count | None = None
+    """Counts what calls beside the runs spend."""
     cache: AgentCache = field(default_factory=AgentCache)
 
     def tools(
@@ -99,6 +108,23 @@ class LeadRooms:
         """How many model calls these agents may make at once; None for any number."""
         most = self.settings.llm_call.max_concurrent_calls
         return CallGate(most) if most else None
+
+    @cached_property
+    def memory(self) -> MemoryDesk | None:
+        """How these agents remember; None where they do not."""
+        settings = self.settings.memory
+        if self.memories is None or not settings.is_on:
+            return None
+        count = {} if self.count_beside is None else {"count": self.count_beside}
+        return MemoryDesk(self.memories, settings, self.models, self.memory_models, **count)
+
+    @cached_property
+    def memory_tools(self) -> Sequence[BaseTool]:
+        """How a lead agent looks after the memory itself, where the settings want that."""
+        desk = self.memory
+        if desk is None or desk.learns:
+            return ()
+        return make_memory_tools(desk.memories, desk.settings.backend_config)
 
     @cached_property
     def subagents(self) -> SubagentRegistry:
@@ -227,6 +253,7 @@ def make_lead_agent(
                 groups=None if custom is None else custom.config.tool_groups,
             ),
             *agent_tools,
+            *rooms.memory_tools,
         ],
         middlewares=[
             *build_chain(
@@ -236,6 +263,7 @@ def make_lead_agent(
                 subagent_limit=limit,
                 notes=BackgroundMiddleware(rooms.background) if limit else None,
                 calls=rooms.calls,
+                memory=rooms.memory,
             ),
             *_own_calls(custom),
         ],

@@ -39,6 +39,7 @@ from deerflow.agents.middlewares.call_limit import CallGate, CallLimitMiddleware
 from deerflow.agents.middlewares.effects import EffectsMiddleware
 from deerflow.agents.middlewares.finish import Detector
 from deerflow.agents.middlewares.guardrail import GuardrailMiddleware
+from deerflow.agents.middlewares.memory import MemoryDesk, MemoryMiddleware
 from deerflow.agents.middlewares.tool_progress import ToolProgressMiddleware
 from deerflow.agents.middlewares.watching import ModelWatchMiddleware, ToolWatchMiddleware
 from deerflow.config import SafetyDetector, Settings, resolve_use
@@ -56,6 +57,7 @@ def build_chain(
     subagent_limit: int = 0,
     notes: HouseMiddleware | None = None,
     calls: CallGate | None = None,
+    memory: MemoryDesk | None = None,
 ) -> list[HouseMiddleware]:
     """Return the middlewares of one kind of agent.
 
@@ -64,11 +66,14 @@ def build_chain(
         subagent_limit: How many tasks one answer may start; 0 when sub-agents are off.
         notes: How this agent hears from its tasks, or from those who gave it one.
         calls: How many model calls may run at once; None for any number.
+        memory: What is remembered of users; None where nothing is.
     """
     chain: list[HouseMiddleware] = [
-        TurnStartMiddleware(title=settings.title),  # lead: folders, uploads and title before all else
+        # lead: folders, uploads, title and what is remembered before all else
+        TurnStartMiddleware(title=settings.title, memory=memory.notes if memory else None),
         TodoMiddleware(),  # lead: has a tool, like the one above a node, so both stand outside the fold
         *_title_by_model(settings, model),  # lead: outside the rest, it only watches the first call
+        *_memory(memory),  # lead: hears only the answer that ends a turn, and sees what is stored
         *([notes] if notes else []),  # both: news may ask the model again, which goes through all below
         InputSanitizingMiddleware(),  # both: before anything of ours stands beside the user's words
         *_summarization(settings, model),  # both: sees what is stored, before anything is added to it
@@ -108,6 +113,10 @@ def build_chain(
 
 def _call_limit(calls: CallGate | None) -> list[HouseMiddleware]:
     return [CallLimitMiddleware(calls)] if calls is not None else []
+
+
+def _memory(desk: MemoryDesk | None) -> list[HouseMiddleware]:
+    return [MemoryMiddleware(desk)] if desk is not None and desk.learns else []
 
 
 def _title_by_model(settings: Settings, model: ModelByName) -> list[HouseMiddleware]:

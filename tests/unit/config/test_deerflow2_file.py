@@ -51,7 +51,7 @@ def test_flat_memory_keys_are_folded(project: Project) -> None:
     memory = project.load(TEXT, env=ENV).settings.memory
 
     assert (memory.backend_config.debounce_seconds, memory.backend_config.max_facts) == (45, 120)
-    assert memory.backend_config.handed_on == {"staleness_age_days": 60}
+    assert memory.backend_config.model_extra == {"staleness_age_days": 60}
     assert memory.model_extra == {}
 
 
@@ -60,6 +60,7 @@ def test_keys_without_effect_are_named_in_one_warning(project: Project) -> None:
 
     assert "database.checkpoint_channel_mode" in warning
     assert "channels" in warning
+    assert "memory.backend_config.staleness_age_days" in warning
     assert "models[0].max_tokens" not in warning
 
 

@@ -96,7 +96,7 @@ def read_decision(answer: Any, name: str) -> Decision:
 def last_rejection(messages: Sequence[AnyMessage], call_hash: str) -> str | None:
     """Return why a person rejected this very call since the user last spoke; None when nobody did."""
     for message in reversed(messages):
-        if isinstance(message, HumanMessage) and _is_users(message):
+        if isinstance(message, HumanMessage) and is_users(message):
             return None
         mark = message.additional_kwargs.get(MARK) if isinstance(message, ToolMessage) else None
         if isinstance(mark, Mapping) and mark.get("decision") == "reject" and mark.get("hash") == call_hash:
@@ -134,7 +134,7 @@ def _edited(action: Any, name: str) -> Mapping[str, Any]:
     return args
 
 
-def _is_users(message: HumanMessage) -> bool:
+def is_users(message: HumanMessage) -> bool:
     """Tell the user's words from notes of the house; answers to a form are hidden, but the user's."""
     kwargs = message.additional_kwargs
     return not kwargs.get("hide_from_ui") or "human_input_response" in kwargs

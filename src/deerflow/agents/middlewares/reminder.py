@@ -1,7 +1,7 @@
-"""Tells the model what day it is without touching the prompt.
+"""Tells the model what day it is, and what is remembered of the user, without touching the prompt.
 
-The system prompt has no date in it, so that providers can cache it. The date stands in front of the message
-with which it was first true, noted in the state at the start of that turn: every later call finds it at
+The system prompt has neither in it, so that providers can cache it. Both stand in front of the message with
+which they were first true, noted in the state at the start of that turn: every later call finds them at
 the same place, and a thread that goes on past midnight gets a second note instead of another first one.
 """
 
@@ -44,7 +44,8 @@ class ReminderMiddleware(HouseMiddleware):
 def new_note(question: HumanMessage | None, known: Mapping[str, str] | None, today: date) -> dict[str, str]:
     """Return what a turn has to note: today's date, unless the last note says it already."""
     text = f"Today is {today:%A}, {today.isoformat()}."
-    if question is None or question.id is None or text in list((known or {}).values())[-1:]:
+    last = next(reversed((known or {}).values()), "")
+    if question is None or question.id is None or last.partition("\n")[0] == text:
         return {}
     return {question.id: text}
 
@@ -58,10 +59,19 @@ def with_reminders(messages: Sequence[AnyMessage], notes: Mapping[str, str]) -> 
     """Return `messages` with each note in front of its own; of those whose message is gone, the last."""
     present = {message.id for message in messages}
     gone = [text for message_id, text in notes.items() if message_id not in present]
-    found: list[AnyMessage] = [reminder(gone[-1])] if gone else []
+    found: list[AnyMessage] = [reminder(_last_of(gone))] if gone else []
     for message in messages:
         note: Any = notes.get(message.id or "") if isinstance(message, HumanMessage) else None
         if note:
             found.append(reminder(note))
         found.append(message)
     return found
+
+
+def _last_of(gone: Sequence[str]) -> str:
+    """Return the last of some notes, with what an earlier one says beside its date where it says nothing."""
+    date_of_last, _, rest = gone[-1].partition("\n")
+    if rest:
+        return gone[-1]
+    beside = next((rest for text in reversed(gone) if (rest := text.partition("\n")[2])), "")
+    return f"{date_of_last}\n{beside}" if beside else date_of_last

@@ -1,4 +1,4 @@
-"""Prepares a turn: the thread's folders exist, uploads and a new date are noted, a new thread has a title.
+"""Prepares a turn: folders exist, uploads, a new date and memories are noted, a new thread has a title.
 
 This is the only hook of the chain that is a graph node, and so the only one that costs a checkpoint: it
 writes what several hooks would. The title is cut from the question here, before the first token, so
@@ -15,6 +15,7 @@ from langgraph.runtime import Runtime
 from typing_extensions import override
 
 from deerflow.agents.middlewares.base import Audience, HouseMiddleware
+from deerflow.agents.middlewares.memory import MemoryNotes
 from deerflow.agents.middlewares.reminder import Clock, local_time, new_note
 from deerflow.agents.middlewares.title import title_from_question
 from deerflow.agents.state import ThreadData, ThreadState, UploadedFile
@@ -35,9 +36,12 @@ class TurnStartMiddleware(HouseMiddleware):
 
     audience: ClassVar[Audience] = Audience.LEAD
 
-    def __init__(self, *, title: TitleSettings, clock: Clock = local_time) -> None:
+    def __init__(
+        self, *, title: TitleSettings, memory: MemoryNotes | None = None, clock: Clock = local_time
+    ) -> None:
         super().__init__()
         self._title = title
+        self._memory = memory
         self._clock = clock
 
     @override
@@ -52,8 +56,12 @@ class TurnStartMiddleware(HouseMiddleware):
         question = last_question(state["messages"])
         if question is not None and (new := new_uploads(question, sizes, state.get("uploaded_files") or ())):
             update["uploaded_files"] = new
-        if note := new_note(question, state.get("reminders"), self._clock().date()):
-            update["reminders"] = note
+        known = state.get("reminders") or {}
+        notes = new_note(question, known, self._clock().date())
+        if self._memory is not None:
+            notes = await self._memory.added(notes, known, context)
+        if notes:
+            update["reminders"] = notes
         if not state.get("title") and self._title.enabled:
             title = title_from_question(state["messages"], self._title)
             if title:

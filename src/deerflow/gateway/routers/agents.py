@@ -18,6 +18,7 @@ from deerflow.lead.custom import (
     ModelWishes,
     changed,
 )
+from deerflow.memory import Scope
 
 OFF = "Custom agents cannot be seen or changed over HTTP; set agents_api.enabled to true in config.yaml."
 
@@ -97,8 +98,9 @@ async def update_agent(name: AgentPath, body: AgentChange, user: CurrentUser, ho
 
 @router.delete("/agents/{name}")
 async def delete_agent(name: AgentPath, user: CurrentUser, house: House) -> Response:
-    """Delete an agent."""
+    """Delete an agent, with what it remembers."""
     await asyncio.to_thread(house.custom_agents.delete, user, name)
+    await house.memories.clear(Scope(user, name.lower()))
     return Response(status_code=204)
 
 

@@ -1,0 +1,115 @@
+"""What can be done to a memory, as plain functions from one to the next."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from deerflow.errors import ConflictError, NotFoundError
+from deerflow.memory.base import Fact, Memory, Section
+
+_PLAIN = re.compile(r"[\W_]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Lesson:
+    """What a talk taught: only what is to change."""
+
+    new: tuple[Fact, ...] = ()
+    changed: tuple[Fact, ...] = ()
+    """Facts in their new words, under the ids that they have."""
+    removed: frozenset[str] = frozenset()
+    sections: tuple[tuple[str, Section], ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to change."""
+        return not (self.new or self.changed or self.removed or self.sections)
+
+
+def likeness_key(content: str) -> str:
+    """Return what two facts that say the same in the same words have in common."""
+    return _PLAIN.sub(" ", content.casefold()).strip()
+
+
+def with_fact(memory: Memory, fact: Fact, *, max_facts: int) -> Memory:
+    """Return the memory with one more fact; refuse one that is there, and one too many."""
+    _refuse_duplicate(memory.facts, fact)
+    if len(memory.facts) >= max_facts:
+        raise ConflictError(
+            f"the memory is full: {max_facts} facts (memory.backend_config.max_facts); delete one first"
+        )
+    return replace(memory, facts=(*memory.facts, fact))
+
+
+def with_changed_fact(memory: Memory, fact: Fact) -> Memory:
+    """Return the memory with a fact in place of the one of its id."""
+    find_fact(memory, fact.id)
+    _refuse_duplicate([other for other in memory.facts if other.id != fact.id], fact)
+    return replace(memory, facts=tuple(fact if other.id == fact.id else other for other in memory.facts))
+
+
+def without_fact(memory: Memory, fact_id: str) -> Memory:
+    """Return the memory without a fact."""
+    find_fact(memory, fact_id)
+    return replace(memory, facts=tuple(fact for fact in memory.facts if fact.id != fact_id))
+
+
+def find_fact(memory: Memory, fact_id: str) -> Fact:
+    """Return a fact by its id."""
+    for fact in memory.facts:
+        if fact.id == fact_id:
+            return fact
+    raise NotFoundError("fact", fact_id)
+
+
+def taught(memory: Memory, lesson: Lesson, *, max_facts: int, keeps: Iterable[str] = ()) -> Memory:
+    """Return the memory after a lesson.
+
+    Args:
+        max_facts: Beyond these the least certain go, the oldest of them first.
+        keeps: Categories that go last.
+    """
+    changed = {fact.id: fact for fact in lesson.changed}
+    facts = [changed.get(fact.id, fact) for fact in memory.facts if fact.id not in lesson.removed]
+    for fact in lesson.new:
+        facts = _joined(facts, fact)
+    return replace(
+        memory,
+        facts=tuple(_most_certain(_each_once(facts), max_facts, frozenset(keeps))),
+        sections={**memory.sections, **dict(lesson.sections)},
+    )
+
+
+def _joined(facts: list[Fact], new: Fact) -> list[Fact]:
+    """Add a fact; one that is known already is only known more surely."""
+    key = likeness_key(new.content)
+    known = [fact for fact in facts if likeness_key(fact.content) == key]
+    if not known:
+        return [*facts, new]
+    surer = replace(known[0], confidence=max(known[0].confidence, new.confidence))
+    return [surer if fact is known[0] else fact for fact in facts]
+
+
+def _each_once(facts: Iterable[Fact]) -> list[Fact]:
+    """Return facts without those that say the same: a change may have made two alike."""
+    found: dict[str, Fact] = {}
+    for fact in facts:
+        found.setdefault(likeness_key(fact.content), fact)
+    return list(found.values())
+
+
+def _most_certain(facts: list[Fact], most: int, keeps: frozenset[str]) -> list[Fact]:
+    if len(facts) <= most:
+        return facts
+    ranked = sorted(
+        facts, key=lambda fact: (fact.category in keeps, fact.confidence, fact.created_at), reverse=True
+    )
+    kept = {fact.id for fact in ranked[:most]}
+    return [fact for fact in facts if fact.id in kept]
+
+
+def _refuse_duplicate(facts: Iterable[Fact], fact: Fact) -> None:
+    key = likeness_key(fact.content)
+    for other in facts:
+        if likeness_key(other.content) == key:
+            raise ConflictError(f"this is remembered already, as {other.id}; change that one instead")

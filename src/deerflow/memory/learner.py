@@ -1,0 +1,129 @@
+"""Learns from talks once they pause, beside the runs: no run waits for it or fails with it."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+
+from deerflow.memory.base import Scope
+from deerflow.memory.talk import MAX_EXCHANGES, Talk
+
+logger = logging.getLogger(__name__)
+
+Learn = Callable[[Talk], Awaitable[bool]]
+"""Learns from a talk; False when it could not, and it may be tried again."""
+
+MAX_AT_ONCE = 4
+MAX_FAILURES = 2
+"""How often a talk that could not be learnt from is put back."""
+_Key = tuple[Scope, str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    talk: Talk
+    timer: asyncio.TimerHandle
+
+
+class Learner:
+    """Holds talks until nothing was said in them for a while, then has them learnt from."""
+
+    def __init__(self, learn: Learn) -> None:
+        self._learn = learn
+        self._waiting: dict[_Key, _Waiting] = {}
+        self._tasks: dict[asyncio.Task[None], _Key] = {}
+        self._places = asyncio.Semaphore(MAX_AT_ONCE)
+        self._turns: dict[Scope, asyncio.Lock] = {}
+        self._is_closed = False
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing waits to be learnt from and nothing is being learnt."""
+        return not self._waiting and not self._tasks
+
+    def hear(self, talk: Talk) -> None:
+        """Take what was just said; it is learnt from when the thread has been quiet for a while."""
+        key, most = (talk.scope, talk.thread_id), talk.settings.queue_max_depth
+        if self._is_closed:
+            return
+        before = self._waiting.pop(key, None)
+        if before is not None:
+            before.timer.cancel()
+            talk = replace(talk, exchanges=(*before.talk.exchanges, *talk.exchanges))
+        elif most and len(self._waiting) >= most:
+            self._drop_oldest(most)
+        # One who never pauses is learnt from nevertheless.
+        is_long = len(talk.exchanges) >= MAX_EXCHANGES
+        delay = 0.0 if is_long else talk.settings.debounce_seconds
+        timer = asyncio.get_running_loop().call_later(delay, self._begin, key)
+        self._waiting[key] = _Waiting(talk, timer)
+
+    def forget(self, *, scope: Scope | None = None, thread_id: str | None = None) -> None:
+        """Learn nothing more from a thread, or for a scope."""
+        for key in [key for key in self._waiting if scope == key[0] or thread_id == key[1]]:
+            self._waiting.pop(key).timer.cancel()
+        for task, key in self._tasks.items():
+            if scope == key[0] or thread_id == key[1]:
+                task.cancel()
+
+    async def flush(self, timeout_seconds: float) -> int:
+        """Learn from all that waits, now; return how many talks are not learnt from when the time is up."""
+        for key in list(self._waiting):
+            self._begin(key)
+        if not self._tasks:
+            return 0
+        _, late = await asyncio.wait(self._tasks, timeout=timeout_seconds)
+        return len(late)
+
+    async def aclose(self, timeout_seconds: float) -> None:
+        """Learn from all that waits as long as there is time, and end."""
+        self._is_closed = True
+        late = await self.flush(timeout_seconds)
+        if late:
+            logger.warning("memory: %d talks were not learnt from before the end", late)
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _drop_oldest(self, most: int) -> None:
+        oldest = next(iter(self._waiting))
+        self._waiting.pop(oldest).timer.cancel()
+        logger.warning(
+            "memory: more than %d talks wait (memory.backend_config.queue_max_depth); the oldest is dropped",
+            most,
+        )
+
+    def _begin(self, key: _Key) -> None:
+        waiting = self._waiting.pop(key)
+        waiting.timer.cancel()
+        task = asyncio.create_task(self._work(waiting.talk))
+        self._tasks[task] = key
+        task.add_done_callback(self._done)
+
+    def _done(self, task: "asyncio.Task[None]") -> None:
+        key = self._tasks.pop(task)
+        if all(scope != key[0] for scope, _ in self._tasks.values()):
+            self._turns.pop(key[0], None)
+
+    async def _work(self, talk: Talk) -> None:
+        """Learn from one talk; those of one scope in turn, so that each knows what the last one taught."""
+        turn = self._turns.setdefault(talk.scope, asyncio.Lock())
+        async with turn, self._places:
+            try:
+                is_done = await self._learn(talk)
+            except Exception:  # the root of its task: whatever went wrong, nobody's run has to do with it
+                logger.exception("memory: thread %s was not learnt from", talk.thread_id)
+                return
+        if not is_done:
+            self._try_again(talk)
+
+    def _try_again(self, talk: Talk) -> None:
+        if talk.failures >= MAX_FAILURES or self._is_closed:
+            logger.warning("memory: thread %s was not learnt from: the model gave no answer", talk.thread_id)
+            return
+        newer = self._waiting.pop((talk.scope, talk.thread_id), None)
+        self.hear(replace(talk, failures=talk.failures + 1))
+        if newer is not None:  # said meanwhile: behind it
+            newer.timer.cancel()
+            self.hear(replace(newer.talk, failures=talk.failures + 1))

@@ -1,0 +1,222 @@
+"""The memory room: read, edit, show to the model, and learn."""
+
+import asyncio
+from collections import OrderedDict
+from dataclasses import replace
+
+from deerflow.config import MemoryBackendSettings
+from deerflow.errors import InvalidInputError
+from deerflow.memory.base import (
+    DEFAULT_CATEGORY,
+    MAX_CATEGORY_CHARS,
+    MAX_FACT_CHARS,
+    MAX_SUMMARY_CHARS,
+    Clock,
+    Fact,
+    Memory,
+    Scope,
+    clean,
+    new_fact_id,
+    stamp,
+    utc_now,
+)
+from deerflow.memory.changes import Lesson, find_fact, taught, with_changed_fact, with_fact, without_fact
+from deerflow.memory.extraction import Redact, extraction_prompt, is_fit, lesson_in
+from deerflow.memory.learner import Learner
+from deerflow.memory.rendering import Budget, Measure, at_most, block, roughly
+from deerflow.memory.store import Items, MemoryStore
+from deerflow.memory.talk import Talk
+from deerflow.memory.wishes import wishes_in
+
+MAX_BLOCKS = 256
+MAX_REREADS = 2
+MANUAL = "manual"
+
+
+class Memories:
+    """What is remembered of every user, in one database."""
+
+    def __init__(self, items: Items, *, redact: Redact, clock: Clock = utc_now) -> None:
+        self._store = MemoryStore(items, clock=clock)
+        self._redact = redact
+        self._clock = clock
+        self._blocks: OrderedDict[Scope, tuple[int, MemoryBackendSettings, str]] = OrderedDict()
+        self.learner = Learner(self.learn)
+
+    async def read(self, scope: Scope) -> Memory:
+        """Return what is remembered."""
+        return await self._store.read(scope)
+
+    async def add_fact(
+        self,
+        scope: Scope,
+        content: str,
+        *,
+        category: str,
+        confidence: float,
+        settings: MemoryBackendSettings,
+        source: str = MANUAL,
+    ) -> tuple[Memory, Fact]:
+        """Remember one more fact; return the memory and the fact."""
+        fact = Fact(
+            id=new_fact_id(),
+            content=self._checked(content),
+            category=_category(category),
+            confidence=confidence,
+            created_at=stamp(self._clock()),
+            source=source,
+        )
+        most = settings.max_facts
+        return await self._store.change(scope, lambda known: with_fact(known, fact, max_facts=most)), fact
+
+    async def change_fact(
+        self,
+        scope: Scope,
+        fact_id: str,
+        *,
+        content: str | None = None,
+        category: str | None = None,
+        confidence: float | None = None,
+    ) -> Memory:
+        """Change parts of a fact; what is None stays."""
+        words = None if content is None else self._checked(content)
+
+        def change(known: Memory) -> Memory:
+            fact = find_fact(known, fact_id)
+            return with_changed_fact(
+                known,
+                replace(
+                    fact,
+                    content=fact.content if words is None else words,
+                    category=fact.category if category is None else _category(category),
+                    confidence=fact.confidence if confidence is None else confidence,
+                ),
+            )
+
+        return await self._store.change(scope, change)
+
+    async def remove_fact(self, scope: Scope, fact_id: str) -> Memory:
+        """Forget a fact."""
+        return await self._store.change(scope, lambda known: without_fact(known, fact_id))
+
+    async def clear(self, scope: Scope) -> Memory:
+        """Forget everything, also what was said and is not learnt yet."""
+        self.learner.forget(scope=scope)
+        now = stamp(self._clock())
+        return await self._store.change(scope, lambda known: Memory(cleared_at=now))
+
+    async def put(self, scope: Scope, memory: Memory, *, settings: MemoryBackendSettings) -> Memory:
+        """Remember what a file says, in place of everything else; refuse a file that does not fit."""
+        if len(memory.facts) > settings.max_facts:
+            raise InvalidInputError(
+                f"there are {len(memory.facts)} facts; at most {settings.max_facts} are remembered "
+                "(memory.backend_config.max_facts)"
+            )
+        if len({fact.id for fact in memory.facts}) < len(memory.facts):
+            raise InvalidInputError("two facts have the same id; give each one of its own")
+        facts = tuple(replace(fact, content=self._checked(fact.content)) for fact in memory.facts)
+        sections = {
+            name: replace(section, summary=self._checked(section.summary, MAX_SUMMARY_CHARS))
+            for name, section in memory.sections.items()
+        }
+        return await self._store.change(scope, lambda known: replace(known, facts=facts, sections=sections))
+
+    async def recall(
+        self, scope: Scope, settings: MemoryBackendSettings, measure: Measure
+    ) -> tuple[Memory, str]:
+        """Return the memory, and the block in which the model reads it.
+
+        Args:
+            measure: Counts tokens exactly; it is asked only where the memory may be too long.
+        """
+        memory = await self._store.read(scope)
+        known = self._blocks.get(scope)
+        if known is None or known[0] != memory.revision or known[1] is not settings:
+            known = (memory.revision, settings, await _block(memory, settings, measure))
+            self._blocks[scope] = known
+        self._blocks.move_to_end(scope)
+        while len(self._blocks) > MAX_BLOCKS:
+            self._blocks.popitem(last=False)
+        return memory, known[2]
+
+    async def learn(self, talk: Talk) -> bool:
+        """Learn from a talk; False when the model gave no answer."""
+        for _ in range(MAX_REREADS + 1):
+            seen = await self._store.read(talk.scope)
+            talk = _since(talk, seen)
+            if not talk.exchanges:
+                return True
+            lesson = await self._lesson(talk, seen)
+            if lesson is None:
+                return False
+            if lesson.is_empty or await self._taught(talk, seen, lesson):
+                return True
+        return await self._taught(talk, seen, replace(lesson, sections=()))
+
+    async def aclose(self, timeout_seconds: float) -> None:
+        """Learn from what waits as long as there is time, and end."""
+        await self.learner.aclose(timeout_seconds)
+
+    async def _lesson(self, talk: Talk, memory: Memory) -> Lesson | None:
+        if talk.ask is None:
+            return wishes_in(talk, now=self._clock(), redact=self._redact)
+        answer = await talk.ask(extraction_prompt(memory, talk, self._redact), talk.thread_id)
+        if answer is None:
+            return None
+        return lesson_in(answer, memory, talk, now=self._clock(), redact=self._redact)
+
+    async def _taught(self, talk: Talk, seen: Memory, lesson: Lesson) -> bool:
+        """Write a lesson down; False when a summary that it replaces was written anew meanwhile."""
+        settings, is_outdated = talk.settings, False
+
+        def change(known: Memory) -> Memory:
+            nonlocal is_outdated
+            is_outdated = any(known.section(name) != seen.section(name) for name, _ in lesson.sections)
+            if is_outdated or known.cleared_at != seen.cleared_at:
+                return known
+            return taught(known, lesson, max_facts=settings.max_facts, keeps=settings.guaranteed_categories)
+
+        await self._store.change(talk.scope, change)
+        return not is_outdated
+
+    def _checked(self, text: str, most: int = MAX_FACT_CHARS) -> str:
+        if len(text) > most:
+            raise InvalidInputError(f"a text has {len(text)} characters; at most {most} are remembered")
+        words = clean(text, most)
+        if not words:
+            raise InvalidInputError("a text is empty; send the words to remember")
+        if not is_fit(words, self._redact):
+            raise InvalidInputError(
+                "this looks like a secret, or names a file of one thread, and is not remembered; "
+                "leave that part out"
+            )
+        return words
+
+
+async def _block(memory: Memory, settings: MemoryBackendSettings, measure: Measure) -> str:
+    if memory.is_empty:
+        return ""
+    budget = Budget(
+        settings.max_injection_tokens,
+        settings.guaranteed_token_budget,
+        frozenset(settings.guaranteed_categories),
+    )
+    if settings.token_counting == "char":
+        return block(memory, budget, roughly)
+    whole = block(memory, replace(budget, tokens=1 << 30), len)
+    if at_most(whole) <= budget.tokens:
+        return whole
+    return await asyncio.to_thread(block, memory, budget, measure)
+
+
+def _since(talk: Talk, memory: Memory) -> Talk:
+    """Return a talk without what was said before everything was to be forgotten."""
+    if not memory.cleared_at:
+        return talk
+    return replace(
+        talk, exchanges=tuple(each for each in talk.exchanges if stamp(each.at) > memory.cleared_at)
+    )
+
+
+def _category(text: str) -> str:
+    return clean(text, MAX_CATEGORY_CHARS).lower() or DEFAULT_CATEGORY

@@ -1,0 +1,41 @@
+"""What a user explicitly asks to remember, found without a model.
+
+This is all that is learnt where only the offline model is there: it can read, but not judge what matters.
+"""
+
+import re
+from collections.abc import Iterator
+from datetime import datetime
+
+from deerflow.memory.base import MAX_FACT_CHARS, Fact, clean, new_fact_id, stamp
+from deerflow.memory.changes import Lesson
+from deerflow.memory.extraction import Redact, is_fit
+from deerflow.memory.talk import Talk
+
+CERTAINTY = 0.9
+MAX_WISHES = 10
+_WISH = re.compile(
+    r"(?:^|(?<=[.!?。！？\n]))\s*(?:please,?\s+|bitte\s+|请)?"
+    r"(?:(?:remember|keep in mind|don't forget|note)(?:\s+that\b|\s*:|,)"
+    r"|merk(?:e)?\s+dir\s*(?:,\s*dass\b|:|,)"
+    r"|(?:记住|記住)[:：,，]?)"
+    r"\s*(?P<wish>[^.!?。！？\n]{3,300})(?P<end>[.!?。！？\n]|$)",
+    re.IGNORECASE,
+)
+
+
+def wishes_in(talk: Talk, *, now: datetime, redact: Redact) -> Lesson:
+    """Return what the user asked to remember."""
+    facts = [
+        Fact(new_fact_id(), content, confidence=CERTAINTY, created_at=stamp(now), source=talk.thread_id)
+        for text in talk.said
+        for content in _wishes(text)
+        if is_fit(content, redact)
+    ]
+    return Lesson(new=tuple(facts[:MAX_WISHES]))
+
+
+def _wishes(text: str) -> Iterator[str]:
+    for found in _WISH.finditer(text):
+        if found["end"] not in ("?", "？"):
+            yield clean(found["wish"], MAX_FACT_CHARS)

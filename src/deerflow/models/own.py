@@ -1,0 +1,41 @@
+"""A model that one room has for itself, described in a few words instead of as an entry of `models:`."""
+
+from deerflow.config import ModelSettings
+from deerflow.config.memory import MemoryModelSettings
+from deerflow.errors import ConfigError
+from deerflow.models.providers import PROVIDERS, Provider
+
+
+def own_model(settings: MemoryModelSettings, *, name: str, key: str) -> ModelSettings:
+    """Return the entry that `models:` would have for it.
+
+    Args:
+        name: What the model is called in the numbers.
+        key: Where in the settings it stands, for messages.
+    """
+    provider = _provider(settings.provider, key)
+    given = {
+        **settings.handed_on,
+        "base_url": settings.base_url or provider.base_url,
+        "api_key": settings.api_key,
+        "temperature": settings.temperature,
+    }
+    return ModelSettings.model_validate(
+        {
+            "name": name,
+            "use": provider.use,
+            "model": settings.model or provider.model,
+            **{part: value for part, value in given.items() if value is not None},
+        }
+    )
+
+
+def _provider(name: str | None, key: str) -> Provider:
+    """Return a provider by its name; without one, whoever speaks as OpenAI does."""
+    if name is None:
+        return PROVIDERS[0]
+    for provider in PROVIDERS:
+        if name.casefold() in (provider.label.casefold(), provider.prefix.casefold()):
+            return provider
+    known = ", ".join(provider.label for provider in PROVIDERS)
+    raise ConfigError(f"{key}.provider is '{name}'; allowed: {known}")
