@@ -23,6 +23,7 @@ def test_a_command_waits_for_the_person_and_outlives_a_reload(page: Browser, mod
     page.waits_for(CARD)
     page.evaluate("location.reload()")
     page.waits_for(f"{CARD} pre:has-text('u202e')")
+    page.waits_for("[aria-label='waits for your answer']")
     page.click("Run it")
 
     page.sees("It ran.")
@@ -37,6 +38,10 @@ def test_a_refusal_gives_its_reason_and_a_change_runs_as_written(page: Browser, 
     page.waits_for(f"{CARD}:has-text('two')")
     page.do("fill", target={"css": f"{CARD}:has-text('may-i one') input"}, value="not today")
     page.do("click", target={"css": f"{CARD}:has-text('may-i one') form button"})
+    page.click("Change it")
+    page.do("fill", target={"css": f"{CARD} textarea"}, value="echo a second thought")
+    page.click("Cancel", within={"css": CARD})
+    page.waits_for(f"{CARD} pre:has-text('may-i two')")
     page.click("Change it")
     page.do("fill", target={"css": f"{CARD} textarea"}, value="echo some-$((1+1))-thing")
     page.click("Run it like this")

@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
-import type { Decision, Interrupt } from "../api/types.ts";
+import type { Decision, Interrupt, Message } from "../api/types.ts";
 import { answersOf, edited, onlyText, questionsOf, visible } from "./approvals.ts";
+import { itemsOf } from "./items.ts";
 import { reduce } from "./reduce.ts";
 import { EMPTY_VIEW } from "./view.ts";
 
@@ -45,5 +46,20 @@ describe("approvals", () => {
 
     expect(again.waiting.map((each) => each.id)).toEqual(["a", "b"]);
     expect(reduce(again, { kind: "metadata", data: { run_id: "r2" } }).waiting).toEqual([]);
+  });
+
+  it("shows a call as waiting while its question is open, and those of earlier turns as stopped", () => {
+    const asks = (id: string): Message => ({ type: "ai", id, content: "", tool_calls: [{ id: `call-${id}`, name: "bash", args: {} }] });
+    const sends: Message = { type: "ai", id: "c", content: "", tool_calls: [{ id: "call-c", name: "task", args: {} }] };
+    const messages: Message[] = [asks("a"), { type: "human", id: "h", content: "on" }, asks("b"), sends];
+    const asked = reduce(EMPTY_VIEW, { kind: "values", data: { messages, __interrupt__: [one] } });
+
+    const items = itemsOf(reduce(asked, { kind: "end", data: null }));
+
+    const statuses = items.flatMap((item): string[] => {
+      if (item.kind === "steps") return item.steps.map((step) => step.status);
+      return item.kind === "tasks" ? item.tasks.map((task) => task.status) : [];
+    });
+    expect(statuses).toEqual(["stopped", "waiting", "waiting"]);
   });
 });

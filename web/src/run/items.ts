@@ -5,7 +5,9 @@ import { isAi, isHuman, isTool, reasoningOf, textOf } from "./messages.ts";
 import { taskFromResult } from "./tasks.ts";
 import { isBusy, type Task, type View } from "./view.ts";
 
-export type StepStatus = "running" | "done" | "failed" | "stopped";
+export type StepStatus = "running" | "waiting" | "done" | "failed" | "stopped";
+
+type OpenStatus = "running" | "waiting" | "stopped";
 
 /** One tool call and what came of it. */
 export interface Step {
@@ -35,13 +37,15 @@ export function itemsOf(view: View): readonly Item[] {
   const results = new Map(view.messages.filter(isTool).map((message) => [message.tool_call_id, message]));
   const answers = answersIn(view.messages);
   const items: Item[] = [];
+  const lastSaid = view.messages.findLastIndex(isHuman);
   view.messages.forEach((message, index) => {
     if (isHuman(message)) {
       if (!message.additional_kwargs?.hide_from_ui) items.push({ kind: "said", key: keyOf(message, index), message });
     } else if (isAi(message) && !message.additional_kwargs?.hide_from_ui) {
       addAnswer(items, view, message, index);
       for (const [at, call] of (message.tool_calls ?? []).entries()) {
-        addCall(items, view, call, `${keyOf(message, index)}/${call.id ?? at}`, results.get(call.id ?? ""));
+        const open = openStatus(view, index > lastSaid);
+        addCall(items, view, call, `${keyOf(message, index)}/${call.id ?? at}`, results.get(call.id ?? ""), open);
       }
     } else if (isTool(message)) {
       addQuestion(items, view, message, index, answers);
@@ -50,21 +54,27 @@ export function itemsOf(view: View): readonly Item[] {
   return items;
 }
 
+/** How a call without a result stands: a thread that has stopped at a question goes on with the answer. */
+function openStatus(view: View, isLatest: boolean): OpenStatus {
+  if (isBusy(view)) return "running";
+  return isLatest && view.waiting.length > 0 ? "waiting" : "stopped";
+}
+
 function addAnswer(items: Item[], view: View, message: Message, index: number): void {
   if (textOf(message).trim() === "" && reasoningOf(message) === "") return;
   const isPartial = message.id !== null && view.partial.has(message.id) && isBusy(view);
   items.push({ kind: "answer", key: keyOf(message, index), message, isPartial });
 }
 
-function addCall(items: Item[], view: View, call: ToolCall, key: string, result: Message | undefined): void {
+function addCall(items: Item[], view: View, call: ToolCall, key: string, result: Message | undefined, open: OpenStatus): void {
   if (call.name === "ask_clarification" && result?.artifact?.human_input) return; // its question is drawn instead
   if (call.name === "task") {
-    push(items, "tasks", key, taskOf(view, call, result));
+    push(items, "tasks", key, taskOf(view, call, result, open));
   } else if (call.name === "present_files" && result && result.status !== "error") {
     const paths = pathsIn(call);
     if (paths.length > 0) items.push({ kind: "files", key, paths });
   } else {
-    push(items, "steps", key, stepOf(view, call, key, result));
+    push(items, "steps", key, stepOf(view, call, key, result, open));
   }
 }
 
@@ -91,14 +101,12 @@ function push(items: Item[], kind: "steps" | "tasks", key: string, entry: Step |
   else items.push({ kind, key, tasks: [entry as Task] });
 }
 
-function stepOf(view: View, call: ToolCall, key: string, result: Message | undefined): Step {
-  const status: StepStatus = result
-    ? result.status === "error" ? "failed" : "done"
-    : isBusy(view) ? "running" : "stopped";
+function stepOf(view: View, call: ToolCall, key: string, result: Message | undefined, open: OpenStatus): Step {
+  const status: StepStatus = result ? (result.status === "error" ? "failed" : "done") : open;
   return { key, call, result: result ?? null, output: call.id ? (view.output[call.id] ?? "") : "", status };
 }
 
-function taskOf(view: View, call: ToolCall, result: Message | undefined): Task {
+function taskOf(view: View, call: ToolCall, result: Message | undefined, open: OpenStatus): Task {
   const description = typeof call.args.description === "string" ? call.args.description : "";
   const live = call.id ? view.tasks[call.id] : undefined;
   const told = result ? taskFromResult(call.id ?? "", description, result) : undefined;
@@ -107,7 +115,7 @@ function taskOf(view: View, call: ToolCall, result: Message | undefined): Task {
   return {
     ...task,
     description: task.description || description,
-    status: status === "running" && !isBusy(view) ? "cancelled" : status,
+    status: status === "running" && open !== "running" ? (open === "waiting" ? "waiting" : "cancelled") : status,
     result: task.result ?? told?.result ?? null,
   };
 }

@@ -4,7 +4,7 @@ import type { Interrupt, Message, Todo } from "../api/types.ts";
 
 export type RunStatus = "idle" | "starting" | "running" | "reconnecting" | "stopping" | "stopped" | "failed";
 
-export type TaskStatus = "running" | "completed" | "failed" | "cancelled" | "timed_out";
+export type TaskStatus = "running" | "waiting" | "completed" | "failed" | "cancelled" | "timed_out";
 
 /** One step of a sub-agent, short enough for a line. */
 export interface TaskStep {

@@ -25,7 +25,7 @@ export const Answer = memo(function Answer({ message, isPartial }: Props) {
         </div>
       )}
       {!isPartial && isFinal(message) && text.trim() && (
-        <div className="-ml-1.5 h-7 opacity-0 transition-opacity group-hover:opacity-100 focus-within:opacity-100">
+        <div className="-ml-1.5 h-7 opacity-0 transition-opacity group-hover:opacity-100 focus-within:opacity-100 [@media(hover:none)]:opacity-100">
           <CopyButton text={() => text} label={words.copyAnswer} />
         </div>
       )}

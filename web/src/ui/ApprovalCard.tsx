@@ -29,7 +29,15 @@ export function ApprovalCard({ action, onDecide }: Props) {
       {draft === null ? (
         <pre tabIndex={0} className={BOX}>{argumentsText(action)}</pre>
       ) : (
-        <textarea aria-label={words.newArguments} rows={5} className={BOX} value={draft} onChange={(event) => setDraft(event.target.value)} />
+        <textarea
+          autoFocus
+          aria-label={words.newArguments}
+          rows={Math.min(12, Math.max(3, draft.split("\n").length + 1))}
+          className={BOX}
+          value={draft}
+          onChange={(event) => setDraft(event.target.value)}
+          onKeyDown={(event) => event.key === "Escape" && setDraft(null)}
+        />
       )}
       {draft !== null && changed === null && <p role="alert" className="text-sm text-warn">{words.notAnObject}</p>}
       <div className="flex flex-wrap gap-2">
@@ -39,9 +47,12 @@ export function ApprovalCard({ action, onDecide }: Props) {
             <button type="button" className={BUTTON} onClick={() => setDraft(draftOf(action))}>{words.change}</button>
           </>
         ) : (
-          <button type="button" disabled={changed === null} className={MAIN_BUTTON} onClick={() => changed && onDecide({ type: "edit", edited_action: changed })}>
-            {words.runChanged}
-          </button>
+          <>
+            <button type="button" disabled={changed === null} className={MAIN_BUTTON} onClick={() => changed && onDecide({ type: "edit", edited_action: changed })}>
+              {words.runChanged}
+            </button>
+            <button type="button" className={BUTTON} onClick={() => setDraft(null)}>{words.cancel}</button>
+          </>
         )}
         <form className="flex min-w-0 flex-1 gap-2" onSubmit={(event) => { event.preventDefault(); onDecide({ type: "reject", message: reason.trim() }); }}>
           <input aria-label={words.refuseReason} placeholder={words.refuseReason} value={reason} className="min-w-0 flex-1 rounded-lg border border-line bg-paper px-3 py-1.5 text-sm" onChange={(event) => setReason(event.target.value)} />

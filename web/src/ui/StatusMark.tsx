@@ -1,6 +1,6 @@
-import { Ban, Check, Clock, LoaderCircle, X } from "lucide-react";
+import { Ban, Check, CircleQuestionMark, Clock, LoaderCircle, X } from "lucide-react";
 
-type Status = "running" | "done" | "completed" | "failed" | "stopped" | "cancelled" | "timed_out";
+type Status = "running" | "waiting" | "done" | "completed" | "failed" | "stopped" | "cancelled" | "timed_out";
 
 /** How something stands, in one sign (with a name for those who do not see it). */
 export function StatusMark({ status, label }: { readonly status: Status; readonly label: string }) {
@@ -15,6 +15,8 @@ function sign(status: Status) {
   switch (status) {
     case "running":
       return <LoaderCircle size={15} className="animate-spin text-accent" />;
+    case "waiting":
+      return <CircleQuestionMark size={15} className="text-warn" />;
     case "done":
     case "completed":
       return <Check size={15} className="text-accent" />;

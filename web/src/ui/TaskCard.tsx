@@ -12,7 +12,7 @@ export const TaskCard = memo(
     const words = useWords();
     const [isOpen, setIsOpen] = useState(false);
     return (
-      <article data-task={task.id} data-status={task.status} className="h-full overflow-hidden rounded-xl border border-line bg-panel text-sm">
+      <article data-task={task.id} data-status={task.status} className="overflow-hidden rounded-xl border border-line bg-panel text-sm">
         <button
           type="button"
           aria-expanded={isOpen}
@@ -40,7 +40,7 @@ export const TaskCard = memo(
 );
 
 function latest(task: Task): string {
-  if (task.status !== "running" && task.result) return task.result.slice(0, 300).replace(/[*_`#]+/g, "");
+  if (task.status !== "running" && task.status !== "waiting" && task.result) return task.result.slice(0, 300).replace(/[*_`#]+/g, "");
   return (task.steps.findLast((step) => step.kind !== "result") ?? task.steps.at(-1))?.text ?? "";
 }
 

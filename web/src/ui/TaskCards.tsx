@@ -6,11 +6,11 @@ import { TaskCard } from "./TaskCard.tsx";
 /** Sub-agents that were sent off together. */
 export const TaskCards = memo(function TaskCards({ tasks }: { readonly tasks: readonly Task[] }) {
   const words = useWords();
-  const running = tasks.filter((task) => task.status === "running").length;
+  const running = tasks.filter((task) => task.status === "running" || task.status === "waiting").length;
   return (
     <section aria-label={words.subagents} className="@container space-y-2">
       {tasks.length > 1 && <h3 className="text-xs text-muted">{words.tasksRunning(running, tasks.length)}</h3>}
-      <ul className="grid gap-2 @lg:grid-cols-2">
+      <ul className="grid items-start gap-2 @lg:grid-cols-2">
         {tasks.map((task, index) => (
           <li key={task.id || index} className={tasks.length === 1 ? "@lg:col-span-2" : "min-w-0"}>
             <TaskCard task={task} />
