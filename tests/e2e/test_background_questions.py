@@ -1,6 +1,8 @@
 """A background task meets a rule that asks: the question reaches the person, over HTTP and over restarts."""
 
 import asyncio
+import os
+import pty
 import threading
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -11,6 +13,7 @@ import httpx
 import pytest
 from support.gateway import Gateway, GatewayProcess, parse_sse, running_gateway
 from support.model_server import Reply, ScriptedModel, call, calls, text
+from support.terminal import Terminal, start_job
 
 HOST = {"use": "local", "allow_host_bash": True}
 
@@ -213,6 +216,27 @@ async def test_a_question_that_nobody_answers_is_rejected_in_time(
     assert "nobody answered within 1 seconds" in told(ended)
     assert last(ended) == "All done."
     assert not (tmp_path / "proof").exists()
+
+
+async def test_what_a_background_task_asks_is_asked_at_the_terminal(
+    tmp_path: Path, model: ScriptedModel
+) -> None:
+    proof = tmp_path / "proof"
+    model.on("inner", call("bash", description="Step", command=f"touch {proof}"), text("It ran."))
+    model.will_say(call("task", prompt="inner", background=True), text("It works."), text("Finished."))
+    master, slave = pty.openpty()
+    job = Terminal(await start_job(tmp_path, model, slave, sandbox=HOST), master)
+
+    await job.sees("touch .*proof")
+    await job.sees("change it: ")
+    existed_before = proof.exists()
+    job.types("y")
+    answer = await job.ends()
+
+    os.close(master)
+    os.close(slave)
+    assert (existed_before, proof.exists()) == (False, True)
+    assert answer.endswith("Finished.\n")
 
 
 def test_a_question_and_its_answer_outlive_the_server(tmp_path: Path, model: ScriptedModel) -> None:
