@@ -137,7 +137,13 @@ def serving(
 ) -> "Iterator[subprocess.Popen[str]]":
     """Run `deerflow serve` on a home until it is healthy, and end it with the block."""
     entry = {"name": "bench", "use": "langchain_openai:ChatOpenAI", "model": "bench", "base_url": model_url}
-    config = {"models": [{**entry, "api_key": "sk-bench"}], "sandbox": {"use": "local"}, **sections}
+    # No memory: half a minute after a turn it asks the model what to learn, while something else is measured.
+    config = {
+        "models": [{**entry, "api_key": "sk-bench"}],
+        "sandbox": {"use": "local"},
+        "memory": {"enabled": False},
+        **sections,
+    }
     path = home / "config.yaml"
     path.write_text(json.dumps(config))
     command = [
