@@ -1,5 +1,6 @@
 """Keeps memories as items of a key-value store, one item each, and loses no change of anybody."""
 
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime
@@ -13,12 +14,15 @@ from deerflow.memory.base import Clock, Memory, Scope, memory_of, stamp, utc_now
 
 ROOT = "memory"
 MAX_TRIES = 50
+MAX_REMEMBERED = 256
 
 
 class Items(Protocol):
     """What a memory needs of a store."""
 
-    async def aget(self, namespace: tuple[str, ...], key: str) -> Item | None: ...
+    async def aget(
+        self, namespace: tuple[str, ...], key: str, *, refresh_ttl: bool | None = None
+    ) -> Item | None: ...
 
     async def areplace(
         self, namespace: tuple[str, ...], key: str, value: Mapping[str, Any], *, seen: datetime | None
@@ -32,17 +36,17 @@ class MemoryStore:
     def __init__(self, items: Items, *, clock: Clock = utc_now) -> None:
         self._items = items
         self._clock = clock
+        self._last: OrderedDict[Scope, tuple[datetime, Memory]] = OrderedDict()
 
     async def read(self, scope: Scope) -> Memory:
         """Return what is remembered; an empty memory where nothing is."""
-        item = await self._items.aget(*_place(scope))
-        return Memory() if item is None else memory_of(item.value)
+        return self._memory(scope, await self._item(scope))
 
     async def change(self, scope: Scope, change: Callable[[Memory], Memory]) -> Memory:
         """Return the memory as `change` made it; made anew from the latest one when somebody was quicker."""
         for _ in range(MAX_TRIES):
-            item = await self._items.aget(*_place(scope))
-            known = Memory() if item is None else memory_of(item.value)
+            item = await self._item(scope)
+            known = self._memory(scope, item)
             wanted = change(known)
             if wanted == known:
                 return known
@@ -51,6 +55,22 @@ class MemoryStore:
             if await self._items.areplace(*_place(scope), value, seen=item.updated_at if item else None):
                 return wanted
         raise ConflictError("the memory is being changed by too many at once; try again in a moment")
+
+    async def _item(self, scope: Scope) -> Item | None:
+        # Without this word a read would be a write, for a life that nobody gave the item.
+        return await self._items.aget(*_place(scope), refresh_ttl=False)
+
+    def _memory(self, scope: Scope, item: Item | None) -> Memory:
+        """Return what an item says; read once as long as it stays the same."""
+        if item is None:
+            return Memory()
+        last = self._last.get(scope)
+        if last is None or last[0] != item.updated_at:
+            last = self._last[scope] = (item.updated_at, memory_of(item.value))
+        self._last.move_to_end(scope)
+        while len(self._last) > MAX_REMEMBERED:
+            self._last.popitem(last=False)
+        return last[1]
 
 
 def _place(scope: Scope) -> tuple[tuple[str, ...], str]:
