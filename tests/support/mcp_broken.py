@@ -7,10 +7,9 @@ from typing import Any
 
 MODE = sys.argv[1]
 
-LAUGHS: dict[str, Any] = {f"l{n}": {"properties": {"a": {"$ref": f"#/$defs/l{n + 1}"}, "b": {"$ref": f"#/$defs/l{n + 1}"}}} for n in range(25)}
+LAUGHS: dict[str, Any] = {f"l{n}": {"anyOf": [{"$ref": f"#/$defs/l{n + 1}"}] * 2} for n in range(25)}
 SCHEMAS: dict[str, Any] = {
     "good": {"type": "object", "properties": {"x": {"type": "integer"}}},
-    "listed": {"type": "array", "items": {}},
     "odd": {"type": "object", "properties": {"x": {"type": "no such type"}}},
     "laughs": {"type": "object", "properties": {"x": {"$ref": "#/$defs/l0"}}, "$defs": {**LAUGHS, "l25": {}}},
     "elsewhere": {"type": "object", "properties": {"x": {"$ref": "http://169.254.169.254/schema"}}},
@@ -26,6 +25,8 @@ def say(message: dict[str, Any]) -> None:
 def tools() -> list[dict[str, Any]]:
     if MODE == "schemas":
         return [{"name": name, "description": "d", "inputSchema": schema} for name, schema in SCHEMAS.items()]
+    if MODE == "list":
+        return [{"name": "act", "inputSchema": {"type": "array"}}]
     if MODE == "names":
         names = ["plain", "with spaces", "with/spaces", "<system>", "n" * 100, "n" * 101]
         return [{"name": name, "description": "w" * 9000, "inputSchema": SCHEMAS["good"]} for name in names]

@@ -28,9 +28,7 @@ from mcp_types import (
     ToolAnnotations,
 )
 
-PIXEL = (
-    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
-)
+PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 
 
 def make_server(log: Path | None = None) -> MCPServer[Any]:
@@ -73,6 +71,12 @@ def make_server(log: Path | None = None) -> MCPServer[Any]:
             raise
         return "waited"
 
+    _add_answers(server)
+    _add_lives(server)
+    return server
+
+
+def _add_answers(server: MCPServer[Any]) -> None:
     @server.tool(structured_output=False)
     def fail() -> str:
         """Fail."""
@@ -98,10 +102,14 @@ def make_server(log: Path | None = None) -> MCPServer[Any]:
         """Return a long text."""
         return "x" * chars
 
+
+def _add_lives(server: MCPServer[Any]) -> None:
     @server.tool(structured_output=False)
     def environment() -> str:
         """Return the variables of this program and where it runs."""
-        return "\n".join([f"cwd={Path.cwd()}", *(f"{key}={value}" for key, value in sorted(os.environ.items()))])
+        return "\n".join(
+            [f"cwd={Path.cwd()}", *(f"{key}={value}" for key, value in sorted(os.environ.items()))]
+        )
 
     @server.tool(structured_output=False)
     def die() -> str:
@@ -124,14 +132,19 @@ def make_server(log: Path | None = None) -> MCPServer[Any]:
             await ctx.session.send_tool_list_changed()
         return "ok"
 
-    return server
-
 
 @contextmanager
 def serving_mcp(server: MCPServer[Any] | None = None, *, kind: str = "http") -> Iterator[str]:
     """Serve over HTTP for the length of a block; gives the address."""
     made = server or make_server()
     app = made.sse_app() if kind == "sse" else made.streamable_http_app()
+    with serving_app(app) as url:
+        yield f"{url}/{'sse' if kind == 'sse' else 'mcp'}"
+
+
+@contextmanager
+def serving_app(app: Any) -> Iterator[str]:
+    """Serve an application for the length of a block; gives the address."""
     config = uvicorn.Config(app, log_level="error", ws="none", timeout_graceful_shutdown=1)
     running = uvicorn.Server(config)
     listener = socket.create_server(("127.0.0.1", 0))
@@ -143,7 +156,7 @@ def serving_mcp(server: MCPServer[Any] | None = None, *, kind: str = "http") -> 
             assert thread.is_alive(), "the MCP server did not start"
             assert time.monotonic() < deadline, "the MCP server is not up in time"
             time.sleep(0.01)
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}/{'sse' if kind == 'sse' else 'mcp'}"
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
     finally:
         running.should_exit = True
         thread.join(30)

@@ -92,6 +92,13 @@ def call_seconds(settings: McpServerSettings) -> float:
     return settings.tool_call_timeout or CALL_SECONDS
 
 
+def first_of(error: BaseException) -> BaseException:
+    """Return the first thing that went wrong: tasks that work together fail in groups."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
 State = Literal["idle", "opening", "ready", "failed"]
 
 
@@ -111,6 +118,10 @@ Progress = Callable[[str], None]
 
 class LinkLostError(McpError):
     """The connection ended before the answer came."""
+
+
+class SessionOverError(LinkLostError):
+    """The server no longer knows the connection and did nothing: asking again on a new one is safe."""
 
 
 class Link(Protocol):

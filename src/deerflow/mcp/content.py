@@ -14,6 +14,7 @@ from mcp_types import (
     ImageContent,
     ResourceLink,
     TextContent,
+    TextResourceContents,
 )
 
 from deerflow.mcp.base import Limits, McpAnswer, McpFile
@@ -42,7 +43,7 @@ def _take(block: Any, texts: list[str], files: list[McpFile], limits: Limits) ->
             _keep(data, kind, "", texts, files, limits)
         case EmbeddedResource(resource=BlobResourceContents() as blob):
             _keep(blob.blob, blob.mime_type or "", str(blob.uri), texts, files, limits)
-        case EmbeddedResource(resource=resource):
+        case EmbeddedResource(resource=TextResourceContents() as resource):
             texts.append(f"[{resource.uri}]\n{resource.text}")
         case ResourceLink(name=name, uri=uri, description=about):
             texts.append(f"[{name}: {uri}]" + (f" {about}" if about else ""))

@@ -14,6 +14,7 @@ from mcp.client.subscriptions import SubscriptionLost
 from mcp_types import (
     CONNECTION_CLOSED,
     INTERNAL_ERROR,
+    INVALID_REQUEST,
     METHOD_NOT_FOUND,
     Implementation,
     Tool,
@@ -31,8 +32,10 @@ from deerflow.mcp.base import (
     McpTool,
     Place,
     Progress,
+    SessionOverError,
     ToolHints,
     call_seconds,
+    first_of,
 )
 from deerflow.mcp.content import answer_of
 from deerflow.mcp.offer import describe_tool
@@ -45,6 +48,8 @@ logger = logging.getLogger(__name__)
 MAX_PAGES = 100
 MAX_REASON_CHARS = 1000
 _MARGIN_SECONDS = 30
+_CLOSED = "Connection closed"
+_SESSION_OVER = "Session terminated"
 US = Implementation(name="deerflow", title="DeerFlow", version="3")
 
 
@@ -64,8 +69,11 @@ async def connect(
     async with AsyncExitStack() as stack:
         try:
             await stack.enter_async_context(client)
-        except MCPError as error:
-            raise McpError(await _reason(error, way)) from error
+        except (MCPError, ExceptionGroup) as error:
+            first = first_of(error)
+            if not isinstance(first, MCPError):
+                raise
+            raise McpError(await _reason(first, way)) from error
         link = SdkLink(name, client, way, settings, limits, changed)
         listening = asyncio.create_task(link.listen())
         stack.callback(listening.cancel)
@@ -132,8 +140,10 @@ class SdkLink:
         try:
             result = await self._client.call_tool(name, dict(arguments), progress_callback=hear)
         except MCPError as error:
-            if error.code == CONNECTION_CLOSED or self._way.over.is_set():
+            if _is_lost(error, self._way):
                 raise LinkLostError(await self._way.why()) from error
+            if (error.code, error.message) == (INVALID_REQUEST, _SESSION_OVER):
+                raise SessionOverError("it ended the session") from error
             raise McpError(await _reason(error, self._way)) from error
         except ValidationError as error:
             raise McpError("its answer is not the protocol's") from error
@@ -187,9 +197,14 @@ def _way(settings: McpServerSettings, place: Place, limits: Limits) -> Pipe | We
     return Web(settings, silence_seconds=call_seconds(settings) + _MARGIN_SECONDS, limits=limits)
 
 
+def _is_lost(error: MCPError, way: Pipe | Web) -> bool:
+    """Tell whether the SDK found the connection closed; servers use that number for errors of their own."""
+    return way.over.is_set() or (error.code, error.message) == (CONNECTION_CLOSED, _CLOSED)
+
+
 async def _reason(error: MCPError, way: Pipe | Web) -> str:
     """Say what went wrong in the server's words, or in ours where it said nothing."""
-    if error.code == CONNECTION_CLOSED or way.over.is_set():
+    if _is_lost(error, way):
         return await way.why()
     if isinstance(way, Web) and error.code in (INTERNAL_ERROR, METHOD_NOT_FOUND) and way.status is not None:
         return f"{error.message[:MAX_REASON_CHARS]} (HTTP status {way.status})"

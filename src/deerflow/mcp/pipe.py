@@ -16,6 +16,7 @@ from deerflow.programs import Program, running_program
 Incoming = SessionMessage | Exception
 Streams = tuple[MemoryObjectReceiveStream[Incoming], MemoryObjectSendStream[SessionMessage]]
 
+MAX_WORDS_CHARS = 300
 _CHUNK_BYTES = 65_536
 
 
@@ -40,9 +41,9 @@ class Pipe:
     @asynccontextmanager
     async def open(self) -> AsyncIterator[Streams]:
         """Run the program for the length of a block and give what is said in both directions."""
-        into, incoming = anyio.create_memory_object_stream[Incoming](0)
-        outgoing, out = anyio.create_memory_object_stream[SessionMessage](0)
         async with running_program(self._command, env=self._env, cwd=self._folder) as self._program:
+            into, incoming = anyio.create_memory_object_stream[Incoming](0)
+            outgoing, out = anyio.create_memory_object_stream[SessionMessage](0)
             try:
                 async with anyio.create_task_group() as tasks:
                     tasks.start_soon(self._read, self._program, into)
@@ -61,7 +62,7 @@ class Pipe:
         what = self._problem
         if what is None:
             what = "it closed its output" if code is None else f"it ended with exit code {code}"
-        words = self._program.last_words if self._program is not None else ""
+        words = self._program.last_words[-MAX_WORDS_CHARS:] if self._program is not None else ""
         return f"{what}; its last words: {words}" if words else what
 
     async def _read(self, program: Program, into: MemoryObjectSendStream[Incoming]) -> None:

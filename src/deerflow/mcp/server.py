@@ -25,7 +25,9 @@ from deerflow.mcp.base import (
     Place,
     Progress,
     ServerStatus,
+    SessionOverError,
     call_seconds,
+    first_of,
 )
 from deerflow.observability.logs import Redactor
 
@@ -96,7 +98,10 @@ class McpServer:
         """Let it run a tool; what goes wrong is an `McpError` that says what to make of it."""
         self._calls += 1
         try:
-            return await self._call(name, arguments, progress)
+            try:
+                return await self._call(name, arguments, progress)
+            except SessionOverError:  # nothing was done: the second time goes through a new connection
+                return await self._call(name, arguments, progress)
         finally:
             self._calls -= 1
             self._rest_if_retired()
@@ -116,6 +121,9 @@ class McpServer:
                 f"{name} of the MCP server '{self.name}' gave no answer within {seconds:g} seconds and was "
                 "told to stop. It may have had an effect: look before you call it again."
             ) from error
+        except SessionOverError as error:
+            link.over.set()
+            raise SessionOverError(f"The MCP server '{self.name}' knows this session no longer") from error
         except LinkLostError as error:
             link.over.set()  # whoever asks next gets a new connection
             raise McpError(
@@ -222,8 +230,7 @@ class McpServer:
 
 def explain(error: BaseException) -> str:
     """Return the first thing that went wrong, in a sentence."""
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
+    error = first_of(error)
     if isinstance(error, DeerFlowError):
         return str(error)
     detail = " ".join(str(error).split())[:500]

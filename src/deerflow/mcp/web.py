@@ -48,7 +48,7 @@ class Web:
     async def _transport(self) -> AsyncIterator[TransportStreams]:
         url = self._settings.url or ""
         if self._settings.type == "sse":
-            async with sse_client(url, httpx_client_factory=lambda **_: self._client()) as streams:
+            async with sse_client(url, httpx_client_factory=self._sse_client) as streams:
                 yield streams
             return
         most = self._limits.message_bytes
@@ -57,6 +57,15 @@ class Web:
             streamable_http_client(url, http_client=client, max_sse_event_size=most) as streams,
         ):
             yield streams
+
+    def _sse_client(
+        self,
+        headers: dict[str, str] | None = None,
+        timeout: httpx2.Timeout | None = None,
+        auth: httpx2.Auth | None = None,
+    ) -> httpx2.AsyncClient:
+        """Return our client to a transport that would make its own."""
+        return self._client()
 
     def _client(self) -> httpx2.AsyncClient:
         return httpx2.AsyncClient(

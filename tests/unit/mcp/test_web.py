@@ -1,0 +1,159 @@
+"""MCP over HTTP as older and odder servers speak it, answered by hand."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, RedirectResponse, Response, StreamingResponse
+from starlette.routing import Route
+from support.mcp_server import serving_app
+
+from deerflow.config.extensions import McpServerSettings
+from deerflow.errors import McpError
+from deerflow.mcp import McpServer
+from deerflow.mcp.base import Limits, Place
+from deerflow.mcp.link import connect
+
+TOOL = {"name": "act", "description": "acts", "inputSchema": {"type": "object"}}
+
+
+class OldServer:
+    """A server of the year before, with sessions; `act` is what its tool does."""
+
+    def __init__(self) -> None:
+        self.session = 1
+        self.headers: list[dict[str, str]] = []
+        self.act: Callable[[], Response | None] = lambda: None
+        self.app = Starlette(routes=[Route("/mcp", self.answer, methods=["POST", "GET", "DELETE"])])
+
+    async def answer(self, request: Request) -> Response:
+        self.headers.append(dict(request.headers))
+        if request.method != "POST":
+            return Response(status_code=405)
+        message = await request.json()
+        known = request.headers.get("mcp-session-id")
+        match message["method"]:
+            case "server/discover":
+                return JSONResponse({"detail": "what?"}, status_code=400)
+            case "initialize":
+                info = {"name": "old", "version": "1"}
+                result: Any = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}}
+                return self._said(message, {**result, "serverInfo": info})
+            case _ if known != str(self.session):
+                return Response(status_code=404)
+            case "tools/list":
+                return self._said(message, {"tools": [TOOL]})
+            case "tools/call":
+                done = self.act()
+                return done or self._said(message, {"content": [{"type": "text", "text": "acted"}]})
+        return Response(status_code=202)
+
+    def _said(self, message: Any, result: Any) -> Response:
+        headers = {"mcp-session-id": str(self.session)}
+        return JSONResponse({"jsonrpc": "2.0", "id": message["id"], "result": result}, headers=headers)
+
+
+@pytest.fixture
+def old() -> OldServer:
+    return OldServer()
+
+
+@pytest.fixture
+def url(old: OldServer) -> Iterator[str]:
+    with serving_app(old.app) as address:
+        yield f"{address}/mcp"
+
+
+@pytest.fixture
+async def server(url: str, place: Place) -> Any:
+    entry = {"url": url, "headers": {"Authorization": "Bearer t-very-secret"}, "tool_call_timeout": 30}
+    settings = McpServerSettings.model_validate(entry)
+    made = McpServer("old", settings, connect=connect, place=place, limits=Limits(message_bytes=100_000))
+    yield made
+    await made.aclose()
+
+
+async def test_headers_of_the_settings_go_with_every_request(server: McpServer, old: OldServer) -> None:
+    assert [tool.call_name for tool in await server.tools()] == ["old_act"]
+    assert (await server.call("act", {})).text == "acted"
+
+    assert {headers.get("authorization") for headers in old.headers} == {"Bearer t-very-secret"}
+
+
+async def test_a_session_that_the_server_forgot_is_begun_anew_and_the_call_made_once(
+    server: McpServer, old: OldServer
+) -> None:
+    await server.tools()
+    acted: list[int] = []
+
+    def act() -> None:
+        acted.append(1)
+
+    old.act = act
+    old.session = 2
+
+    assert (await server.call("act", {})).text == "acted"
+    assert acted == [1]
+
+
+def floods() -> Response:
+    return JSONResponse({"x": "y" * 200_000})
+
+
+def packed() -> Response:
+    return Response(b"\x1f\x8b", headers={"content-encoding": "gzip", "content-type": "application/json"})
+
+
+def away() -> Response:
+    return RedirectResponse("http://169.254.169.254/", status_code=307)
+
+
+def breaks_off() -> Response:
+    async def half() -> Any:
+        yield b'{"jsonrpc"'
+        raise ConnectionError
+
+    return StreamingResponse(half(), media_type="application/json", headers={"content-length": "9999"})
+
+
+@pytest.mark.parametrize(
+    ("act", "problem"),
+    [
+        (floods, "it answered with more than 100000 bytes"),
+        (packed, "it packs its answers though it was asked not to"),
+        (away, "Redirect to http://169.254.169.254/ not followed"),
+        (breaks_off, "lost during the call"),
+        (lambda: Response("<h1>Hello</h1>", media_type="text/html"), "Unexpected content type"),
+        (lambda: Response(status_code=401), "HTTP status 401"),
+        (lambda: Response(status_code=500), "HTTP status 500"),
+        (lambda: Response("nothing", media_type="application/json"), "Failed to parse JSON"),
+    ],
+)
+async def test_answers_that_are_none_cost_one_call(
+    act: Callable[[], Response], problem: str, server: McpServer, old: OldServer
+) -> None:
+    await server.tools()
+    old.act = act
+
+    with pytest.raises(McpError, match=problem) as caught:
+        await server.call("act", {})
+
+    assert "t-very-secret" not in str(caught.value)
+    old.act = lambda: None
+    async with asyncio.timeout(30):
+        assert (await server.call("act", {})).text == "acted"
+
+
+async def test_a_server_that_wants_another_key_says_so(place: Place) -> None:
+    async def refuse(request: Request) -> Response:
+        return Response(status_code=401)
+
+    with serving_app(Starlette(routes=[Route("/mcp", refuse, methods=["POST"])])) as address:
+        settings = McpServerSettings.model_validate({"url": f"{address}/mcp"})
+        server = McpServer("locked", settings, connect=connect, place=place)
+        assert await server.tools() == ()
+
+    assert "HTTP status 401" in str(server.status.problem)
