@@ -19,6 +19,7 @@ from deerflow.config.secrets import without_login
 from deerflow.errors import ConfigError, DeerFlowError
 from deerflow.gateway.page import STATIC
 from deerflow.models import ModelFactory, discover
+from deerflow.models.reach import reaching_problem
 from deerflow.observability.telemetry import audience_of
 from deerflow.runtime.home_mark import home_problem
 from deerflow.sandbox import choose_users_root, create_sandbox_provider
@@ -97,19 +98,23 @@ async def _models(loaded: LoadedSettings) -> list[Finding]:
         findings += [Finding(Verdict.NOTE, "models", note) for note in found.notes]
     factory = ModelFactory(entries, env=loaded.env)
     try:
-        for entry in entries:
-            findings.append(_model(factory, entry.name, entry.use))
+        looks = (_model(factory, entry.name, entry.use) for entry in entries)
+        return findings + list(await asyncio.gather(*looks))
     finally:
         await factory.aclose()
-    return findings
 
 
-def _model(factory: ModelFactory, name: str, use: str) -> Finding:
+async def _model(factory: ModelFactory, name: str, use: str) -> Finding:
     try:
-        factory.create(name)
+        model = factory.create(name)
     except DeerFlowError as error:
         return Finding(Verdict.BAD, "models", f"{name}: {error}")
-    return Finding(Verdict.GOOD, "models", f"{name} ({use})")
+    problem = await reaching_problem(model)
+    if problem is None:
+        return Finding(Verdict.GOOD, "models", f"{name} ({use})")
+    # The default model is needed; the others wait for somebody who chooses them.
+    verdict = Verdict.BAD if name == factory.default_name else Verdict.NOTE
+    return Finding(verdict, "models", f"{name}: {without_login(problem)}")
 
 
 async def _sandbox(loaded: LoadedSettings) -> Finding:

@@ -171,6 +171,24 @@ def test_the_doctor_names_what_is_broken(deerflow: Any, home: Path) -> None:
     assert (odd.exit_code, "did you mean sandbox" in odd.output) == (0, True), odd.output
 
 
+def test_the_doctor_asks_the_models_servers_and_insists_on_the_default_one(deerflow: Any, home: Path) -> None:
+    gone = {
+        "use": "langchain_openai:ChatOpenAI",
+        "model": "m",
+        "base_url": "http://me:hunter2@127.0.0.1:9/v1",
+    }
+    offline = {"name": "offline", "use": "deerflow.models.offline:OfflineChatModel", "model": "offline"}
+    write_config(home, None, models=[{"name": "gone", "api_key": "sk-x", **gone}, offline])
+    needed = deerflow("doctor")
+    write_config(home, None, models=[offline, {"name": "gone", "api_key": "sk-x", **gone}])
+    beside = deerflow("doctor")
+
+    said = "gone: http://(hidden)@127.0.0.1:9/v1 cannot be reached; check `base_url`"
+    assert (needed.exit_code, said in needed.output) == (1, True), needed.output
+    assert (beside.exit_code, said in beside.output) == (0, True), beside.output
+    assert "hunter2" not in needed.output + beside.output
+
+
 def test_the_doctor_finds_a_database_that_is_none(deerflow: Any, config: Path, home: Path) -> None:
     (home / ".deer-flow/data").mkdir(parents=True)
     (home / ".deer-flow/data/deerflow.db").write_bytes(b"this is no database at all" * 100)
