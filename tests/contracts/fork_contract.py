@@ -1,8 +1,9 @@
-"""Forks of a thread's states: the same for every database."""
+"""Forks of a thread's states, and what states take: the same for every database."""
 
 from pathlib import Path
 
 import pytest
+from langgraph.checkpoint.base import empty_checkpoint
 from support.desk import Steps, asking, opened_desk
 
 from deerflow.errors import NotFoundError
@@ -39,3 +40,23 @@ class ForkContract:
             await storage.checkpoints.afork_thread("t1", "t2", "00000000-0000-0000-0000-000000000000")
 
         assert await storage.checkpoints.aget_tuple(place("t2")) is None
+
+    async def test_what_states_take_is_added_up(self, storage: Storage, tmp_path: Path) -> None:
+        steps = Steps()
+        nothing = await storage.checkpoints.asizes("t1")
+        async with opened_desk(storage, tmp_path, steps) as desk:
+            steps.let("t1")
+            await desk.wait((await desk.create_or_reject(asking("t1"))).id)
+        checkpoint = empty_checkpoint()
+        checkpoint["channel_values"] = {"big": "x" * 100_000, "other": list(range(10_000))}
+        await storage.checkpoints.aput(place("t1/task"), checkpoint, {"step": 1}, {})
+
+        sizes = await storage.checkpoints.asizes("t1")
+
+        stored = [found async for found in storage.checkpoints.alist(place("t1"))]
+        assert (nothing.checkpoints.count, nothing.channels) == (0, {})
+        assert sizes.checkpoints.count == len(stored) + 1
+        assert sizes.checkpoints.bytes > 100
+        assert sizes.writes.bytes > 10
+        assert {name: amount.count for name, amount in sizes.channels.items()} == {"big": 1, "other": 1}
+        assert sizes.channels["other"].bytes > 100

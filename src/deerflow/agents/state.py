@@ -64,6 +64,36 @@ class Delegation(TypedDict):
     result: str
 
 
+class GoalEvaluation(TypedDict):
+    """What a model found about a goal at the end of a turn."""
+
+    satisfied: bool
+    blocker: str
+    reason: str
+    evidence_summary: NotRequired[str]
+    run_id: NotRequired[str]
+    evaluated_at: NotRequired[str]
+    progress_key: NotRequired[str]
+    """Equal keys of two evaluations: nothing was done between them."""
+    stand_down_reason: NotRequired[str]
+    """Why the agent did not go on by itself."""
+
+
+class GoalState(TypedDict):
+    """What the user wants a thread to reach."""
+
+    objective: str
+    status: str
+    created_at: str
+    updated_at: str
+    continuation_count: int
+    """How often the agent went on by itself."""
+    max_continuations: int
+    no_progress_count: int
+    max_no_progress_continuations: int
+    last_evaluation: NotRequired[GoalEvaluation]
+
+
 def merge_artifacts(known: Sequence[str] | None, new: Sequence[str] | None) -> list[str]:
     """Return `known` and then what is new in `new`, each path once."""
     return list(dict.fromkeys([*(known or ()), *(new or ())]))
@@ -97,6 +127,11 @@ def keep_latest(known: Any, new: Any) -> Any:
     return known if new is None else new
 
 
+def replace_known(known: Any, new: Any) -> Any:
+    """Return `new`, also when it says that there is nothing any more."""
+    return new
+
+
 class ThreadState(AgentState[Any]):
     """The state of one thread."""
 
@@ -106,6 +141,7 @@ class ThreadState(AgentState[Any]):
     title: NotRequired[Annotated[str | None, keep_latest]]
     artifacts: NotRequired[Annotated[list[str], merge_artifacts]]
     todos: NotRequired[Annotated[list[Todo] | None, keep_latest]]
+    goal: NotRequired[Annotated[GoalState | None, replace_known]]
     uploaded_files: NotRequired[Annotated[list[UploadedFile], merge_uploads]]
     viewed_images: NotRequired[Annotated[dict[str, ViewedImage], merge_images]]
     reminders: NotRequired[Annotated[dict[str, str], merge_notes]]

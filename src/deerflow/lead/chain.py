@@ -38,6 +38,7 @@ from deerflow.agents.middlewares import (
 from deerflow.agents.middlewares.call_limit import CallGate, CallLimitMiddleware
 from deerflow.agents.middlewares.effects import EffectsMiddleware
 from deerflow.agents.middlewares.finish import Detector
+from deerflow.agents.middlewares.goal import GoalMiddleware
 from deerflow.agents.middlewares.guardrail import GuardrailMiddleware
 from deerflow.agents.middlewares.memory import MemoryDesk, MemoryMiddleware
 from deerflow.agents.middlewares.tool_progress import ToolProgressMiddleware
@@ -69,11 +70,11 @@ def build_chain(
         memory: What is remembered of users; None where nothing is.
     """
     chain: list[HouseMiddleware] = [
-        # lead: folders, uploads, title and what is remembered before all else
-        TurnStartMiddleware(title=settings.title, memory=memory.notes if memory else None),
+        *_turn_start(settings, memory),  # lead: folders, uploads, title and memories before all else
         TodoMiddleware(),  # lead: has a tool, like the one above a node, so both stand outside the fold
         *_title_by_model(settings, model),  # lead: outside the rest, it only watches the first call
         *_memory(memory),  # lead: hears only the answer that ends a turn, and sees what is stored
+        GoalMiddleware(),  # lead: judges the answer that would end the turn, when no task is at work any more
         *([notes] if notes else []),  # both: news may ask the model again, which goes through all below
         InputSanitizingMiddleware(),  # both: before anything of ours stands beside the user's words
         *_summarization(settings, model),  # both: sees what is stored, before anything is added to it
@@ -99,16 +100,27 @@ def build_chain(
         CutOffMiddleware(),  # both: takes the last call of a cut answer for malformed, like those below
         MalformedCallMiddleware(),  # both: all above see only calls they can count
         *_teams(settings, subagent_limit),  # lead: a run for a team needs no model to call it
-        # both: repeats the call itself and nothing around it
-        ModelErrorMiddleware(settings=settings.llm_call, breaker=settings.circuit_breaker),
+        *_model_errors(settings),  # both: repeats the call itself and nothing around it
         *_call_limit(calls),  # both: around each attempt, so that waiting for the next one takes no place
         ModelWatchMiddleware(),  # both: inside what repeats a call, so that each attempt counts
         EffectsMiddleware(),  # both: innermost around tools, only a call that really runs is noted
         ReadyToolsMiddleware(),  # both, innermost: nobody looks at a tool after this
     ]
-    chain = [middleware for middleware in chain if audience in middleware.audience]
-    check_order(chain)
-    return chain
+    return _for_audience(chain, audience)
+
+
+def _turn_start(settings: Settings, memory: MemoryDesk | None) -> list[HouseMiddleware]:
+    return [TurnStartMiddleware(title=settings.title, memory=memory.notes if memory else None)]
+
+
+def _model_errors(settings: Settings) -> list[HouseMiddleware]:
+    return [ModelErrorMiddleware(settings=settings.llm_call, breaker=settings.circuit_breaker)]
+
+
+def _for_audience(chain: list[HouseMiddleware], audience: Audience) -> list[HouseMiddleware]:
+    chosen = [middleware for middleware in chain if audience in middleware.audience]
+    check_order(chosen)
+    return chosen
 
 
 def _call_limit(calls: CallGate | None) -> list[HouseMiddleware]:

@@ -10,6 +10,7 @@ from deerflow.config import ModelSettings
 from deerflow.domain import Assistant, RunRecord, Thread
 from deerflow.runtime.spending import cost_out
 from deerflow.runtime.translate import visible_values
+from deerflow.storage.base.checkpoints import Amount, StoredSizes
 
 
 def thread_out(thread: Thread, values: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -54,6 +55,26 @@ def run_out(run: RunRecord) -> dict[str, Any]:
         "error": run.error,
         "attempt": run.attempt,
     }
+
+
+def storage_out(thread_id: str, sizes: StoredSizes) -> dict[str, Any]:
+    """Return what a thread's states take, as clients see it."""
+    values = sum(sizes.channels.values(), Amount())
+    by_channel = {
+        channel: {"versions": amount.count, "bytes": amount.bytes}
+        for channel, amount in sorted(sizes.channels.items())
+    }
+    return {
+        "thread_id": thread_id,
+        "total_bytes": sizes.checkpoints.bytes + values.bytes + sizes.writes.bytes,
+        "checkpoints": _amount_out(sizes.checkpoints),
+        "channel_values": {**_amount_out(values), "by_channel": by_channel},
+        "pending_writes": _amount_out(sizes.writes),
+    }
+
+
+def _amount_out(amount: Amount) -> dict[str, int]:
+    return {"count": amount.count, "bytes": amount.bytes}
 
 
 def selected(shown: dict[str, Any], fields: Sequence[str] | None) -> dict[str, Any]:

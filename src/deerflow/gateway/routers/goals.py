@@ -1,14 +1,59 @@
-"""The goal of a thread over HTTP: there is none, since nothing here goes on by itself towards one."""
+"""The goal of a thread over HTTP: set it, look at it, give it up."""
+
+from datetime import UTC, datetime
 
 from fastapi import APIRouter
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 from starlette.responses import Response
 
-from deerflow.gateway.deps import ThreadPath, json_response
+from deerflow.agents.goals import LONGEST_OBJECTIVE, MOST_CONTINUATIONS, new_goal
+from deerflow.gateway.deps import CurrentUser, House, ThreadPath, idle_thread, json_response, owned_thread
 
 router = APIRouter(tags=["goals"])
 
 
+class Goal(BaseModel):
+    """What is to be reached, and how often the agent may go on towards it by itself."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    objective: str = Field(min_length=1, max_length=LONGEST_OBJECTIVE)
+    max_continuations: int = Field(MOST_CONTINUATIONS, ge=0, le=MOST_CONTINUATIONS)
+
+    @field_validator("objective")
+    @classmethod
+    def _says_something(cls, objective: str) -> str:
+        words = objective.strip()
+        if not words:
+            raise ValueError("say what is to be reached")
+        return words
+
+
 @router.get("/threads/{thread_id}/goal")
-async def get_goal(thread_id: ThreadPath) -> Response:
-    """Tell that a thread has no goal; also of a thread that a client is only about to make."""
+async def get_goal(thread_id: ThreadPath, user: CurrentUser, house: House) -> Response:
+    """Return the thread's goal; none also for a thread that a client is only about to make."""
+    snapshot = await house.state.latest(thread_id)
+    if snapshot is None:
+        return json_response({"goal": None})
+    await owned_thread(house, thread_id, user)
+    return json_response({"goal": snapshot.values.get("goal")})
+
+
+@router.put("/threads/{thread_id}/goal")
+async def put_goal(thread_id: ThreadPath, body: Goal, user: CurrentUser, house: House) -> Response:
+    """Give the thread a goal, in place of the one that it may have; the thread is made if need be."""
+    goal = new_goal(body.objective, max_continuations=body.max_continuations, now=datetime.now(UTC))
+    await house.storage.threads.create(thread_id, user, {})
+    await idle_thread(house, thread_id, user)
+    await house.threads.update_state(thread_id, {"goal": goal})
+    return json_response({"goal": goal})
+
+
+@router.delete("/threads/{thread_id}/goal")
+async def delete_goal(thread_id: ThreadPath, user: CurrentUser, house: House) -> Response:
+    """Give the thread's goal up; also when there is none."""
+    snapshot = await house.state.latest(thread_id)
+    if snapshot is not None and snapshot.values.get("goal"):
+        await idle_thread(house, thread_id, user)
+        await house.threads.update_state(thread_id, {"goal": None})
     return json_response({"goal": None})

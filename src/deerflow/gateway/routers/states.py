@@ -9,7 +9,7 @@ from deerflow.app import DeerFlow
 from deerflow.errors import InvalidInputError, NotFoundError
 from deerflow.gateway.deps import CurrentUser, House, ThreadPath, idle_thread, json_response, owned_thread
 from deerflow.gateway.thread_wire import HistoryQuery, StateQuery, StateUpdate
-from deerflow.runtime.shapes import empty_state, selected, state_out
+from deerflow.runtime.shapes import empty_state, selected, state_out, storage_out
 
 router = APIRouter(tags=["state"])
 
@@ -23,6 +23,13 @@ async def get_state(
     """Return the thread's state."""
     await owned_thread(house, thread_id, user)
     return await _state(house, thread_id, None, select)
+
+
+@router.get("/threads/{thread_id}/storage")
+async def get_storage(thread_id: ThreadPath, user: CurrentUser, house: House) -> Response:
+    """Return how many bytes the thread's states take in the database, those of its sub-agents included."""
+    await owned_thread(house, thread_id, user)
+    return json_response(storage_out(thread_id, await house.storage.checkpoints.asizes(thread_id)))
 
 
 @router.get("/threads/{thread_id}/state/{checkpoint_id}")

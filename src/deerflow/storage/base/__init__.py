@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from deerflow.storage.base.assistants import AssistantQuery, AssistantStore
-from deerflow.storage.base.checkpoints import CheckpointStore
+from deerflow.storage.base.checkpoints import CheckpointStore, StoredSizes
 from deerflow.storage.base.effects import EffectLog, EffectState
 from deerflow.storage.base.events import EventLog, LogBatch, LogEntry
 from deerflow.storage.base.fencing import FENCE, fence
@@ -31,6 +31,7 @@ __all__ = [
     "RunEnd",
     "RunStore",
     "Storage",
+    "StoredSizes",
     "ThreadQuery",
     "ThreadStore",
     "fence",

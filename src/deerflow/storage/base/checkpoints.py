@@ -1,8 +1,32 @@
 """The states of threads, step by step: LangGraph's interface, and what the house adds to it."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 from langgraph.checkpoint.base import BaseCheckpointSaver
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """So many of something, with so many bytes together."""
+
+    count: int = 0
+    bytes: int = 0
+
+    def __add__(self, other: "Amount") -> "Amount":
+        return Amount(self.count + other.count, self.bytes + other.bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSizes:
+    """What the states of a thread and its sub-threads take in the database."""
+
+    checkpoints: Amount
+    """With the values that are small enough to stand in them."""
+    writes: Amount
+    channels: Mapping[str, Amount]
+    """The other values, each different one once, by channel."""
 
 
 class CheckpointStore(BaseCheckpointSaver[int], ABC):
@@ -14,3 +38,7 @@ class CheckpointStore(BaseCheckpointSaver[int], ABC):
 
         `NotFoundError` when the other one has no such checkpoint.
         """
+
+    @abstractmethod
+    async def asizes(self, thread_id: str) -> StoredSizes:
+        """Return what the states of a thread take; nothing for one that is not there."""

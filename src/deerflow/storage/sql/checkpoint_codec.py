@@ -85,6 +85,12 @@ def unheld_deltas(serde: SerializerProtocol, body: bytes) -> set[str]:
     return set(document[0].get(_COUNTERS) or ()) - set(document[6]) - set(document[7])
 
 
+def large_channels(serde: SerializerProtocol, body: bytes) -> list[str]:
+    """Return the channels of a stored checkpoint whose values stand beside it, in their order."""
+    large: list[str] = _load(serde, unpack(body))[7]
+    return large
+
+
 def config_of(place: Place) -> RunnableConfig:
     """Return the config that names a place."""
     return {

@@ -21,12 +21,13 @@ from langgraph.checkpoint.base import (
 from typing_extensions import override
 
 from deerflow.errors import ConflictError, InvalidInputError, NotFoundError
-from deerflow.storage.base import FENCE, CheckpointStore
+from deerflow.storage.base import FENCE, CheckpointStore, StoredSizes
 from deerflow.storage.database import Database, Engine
 from deerflow.storage.sql import checkpoint_codec as codec
 from deerflow.storage.sql import checkpoint_marks as marks
 from deerflow.storage.sql import checkpoint_walk as walks
 from deerflow.storage.sql import checkpoints as rows
+from deerflow.storage.sql.checkpoint_sizes import sizes
 from deerflow.storage.sql.checkpoint_walk import PAGE, Listing
 from deerflow.storage.sql.checkpoints import CheckpointRow, NewCheckpoint, Place
 from deerflow.storage.sql.serializer import StrictSerializer
@@ -153,6 +154,12 @@ class SqlSaver(CheckpointStore):
         source = Place(source_thread_id, "", checkpoint_id)
         if not await self._engine.write(lambda db: walks.copy_branch(db, source, target_thread_id)):
             raise NotFoundError("checkpoint", checkpoint_id)
+
+    @override
+    async def asizes(self, thread_id: str) -> StoredSizes:
+        return await self._engine.read(
+            lambda db: sizes(db, thread_id, lambda body: codec.large_channels(self.serde, body))
+        )
 
     @override
     async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
