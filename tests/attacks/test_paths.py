@@ -156,7 +156,7 @@ async def test_p12_a_link_that_flips_while_we_look(
     assert (ground.outside / "file").read_text() == "canary"
     assert {text.replace("inside", "") for text in seen} <= {"", "written", "refused"}
     assert sum(seen.values()) == rounds
-    assert min(seen.get("refused", 0), seen.get("written", 0)) > 100  # both sides of the flip were met
+    assert min(seen.get("refused", 0), seen.get("written", 0)) > 10  # both sides of the flip were met
     (ground.outside / "file").unlink()
 
 
@@ -178,7 +178,7 @@ async def test_p15_a_sparse_terabyte(ground: Ground, memory: None) -> None:
         await ground.sandbox.download_file("huge.txt")
     assert await ground.sandbox.list_dir(WORKSPACE) == [f"{WORKSPACE}/huge.txt"]
     assert await ground.sandbox.grep(WORKSPACE, "x") == ([], False)
-    assert time.monotonic() - started < 10
+    assert time.monotonic() - started < 60  # to read all of it would take an hour
 
 
 async def test_p16_names_that_mean_something_elsewhere(ground: Ground) -> None:
@@ -217,7 +217,7 @@ async def test_p19_replaced_between_look_and_open(ground: Ground) -> None:
     with pytest.raises(SandboxError):
         await ground.sandbox.write_file("folder/keep.txt/below", "x")
     assert (workspace / "folder" / "keep.txt").read_text() == "keep"
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 60  # a pipe would be waited for without end
 
 
 async def test_p21_names_that_would_speak_to_the_terminal_or_page(ground: Ground) -> None:

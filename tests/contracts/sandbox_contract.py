@@ -28,10 +28,10 @@ class SandboxContract:
         started = time.monotonic()
 
         with pytest.raises(SandboxTimeoutError) as caught:
-            await sandbox.execute_command("echo begun; sleep 30", timeout=1)
+            await sandbox.execute_command("echo begun; sleep 60", timeout=2)
 
         assert caught.value.output == "begun\n"
-        assert time.monotonic() - started < 10
+        assert time.monotonic() - started < 30
 
     @pytest.mark.parametrize("timeout", [0, -1, float("nan")])
     async def test_refuses_a_timeout_that_is_none(self, sandbox: Sandbox, timeout: float) -> None:

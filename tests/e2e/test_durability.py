@@ -11,6 +11,7 @@ import httpx
 import pytest
 from support.gateway import GatewayProcess, parse_sse
 from support.model_server import ScriptedModel, call, calls, text
+from support.waiting import completed, stored
 
 LOG = "/mnt/user-data/workspace/log.txt"
 MODES = ["values", "messages-tuple", "updates", "custom"]
@@ -101,7 +102,7 @@ async def test_a_run_survives_kill_9_and_finished_steps_are_not_repeated(
     async with client(server) as api:
         path, first = await read_some(api, "go", 12)
         await model.until(lambda scripted: len(scripted.requests) == 2)
-        await asyncio.sleep(0.3)
+        await stored(api)
         server.kill()
     gate.set()
     server.start()
@@ -136,7 +137,7 @@ async def test_finished_sub_agents_are_not_run_again_after_kill_9(
         run = (await api.post("/threads/t1/runs", json=body)).json()
         path = f"/threads/t1/runs/{run['run_id']}"
         await model.until(lambda scripted: len(scripted.requests) == 3)
-        await asyncio.sleep(0.5)
+        await completed(api, path, 1)
         server.kill()
     gate.set()
     server.start()

@@ -12,6 +12,7 @@ import httpx
 import pytest
 from support.gateway import GatewayProcess, running_gateway
 from support.model_server import ScriptedModel, call, calls, text
+from support.waiting import logged, stored
 
 SANDBOX = {"use": "local", "allow_host_bash": True}
 RULES = {"rules": [{"tool": "bash", "action": "allow"}]}
@@ -87,7 +88,7 @@ async def test_a_command_that_had_begun_is_not_repeated_and_the_model_is_told(
     async with client(server) as api:
         path = await start(api, "go")
         await written(server, 1)
-        await asyncio.sleep(0.3)
+        await stored(api)
         server.kill()
     server.start()
 
@@ -116,7 +117,7 @@ async def test_a_tool_that_changes_nothing_is_simply_repeated(
         }
         run = (await api.post("/threads/t1/runs", json=body)).json()
         await model.until(lambda scripted: len(scripted.requests) == 2)
-        await asyncio.sleep(0.3)
+        await stored(api)
         server.kill()
     gate.set()
     server.start()
@@ -177,7 +178,7 @@ async def test_a_second_signal_ends_the_server_at_once(tmp_path: Path, model: Sc
         await model.until(lambda scripted: len(scripted.requests) == 1)
     started = time.monotonic()
     server.tell(signal.SIGTERM)
-    await asyncio.sleep(0.3)
+    await logged(server, "handed over at their next step")  # two signals at once would count as one
     server.stop()
     took = time.monotonic() - started
     gate.set()

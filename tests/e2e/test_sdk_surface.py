@@ -269,7 +269,9 @@ async def test_a_thread_is_followed_through_its_runs(client: LangGraphClient, mo
                 return
 
     following = asyncio.create_task(follow())
-    await asyncio.sleep(0.3)
+    async with asyncio.timeout(20):
+        while not seen:  # noqa: ASYNC110 - what is held back is said once somebody listens
+            await asyncio.sleep(0.02)
     gate.set()
     await client.runs.join("t1", run["run_id"])
     await client.runs.wait("t1", LEAD, input=ask("two"))

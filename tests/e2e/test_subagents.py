@@ -4,7 +4,7 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import psutil
 import pytest
 from support.gateway import Gateway, GatewayProcess, parse_sse, running_gateway
 from support.model_server import Request, ScriptedModel, call, calls, text
+from support.waiting import completed, until
 from typer.testing import CliRunner
 
 from deerflow.cli.main import app
@@ -70,13 +71,6 @@ def last_values(events: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def tool_results(request: Request) -> list[str]:
     return [str(message["content"]) for message in request.messages if message["role"] == "tool"]
-
-
-async def until(condition: Callable[[], Any], seconds: float = 30) -> None:
-    """Wait for something that happens in another process and tells nobody."""
-    async with asyncio.timeout(seconds):
-        while not condition():  # noqa: ASYNC110 - other processes set no event
-            await asyncio.sleep(0.02)
 
 
 # Orchestration
@@ -269,8 +263,7 @@ async def test_after_kill_9_four_finished_tasks_are_not_run_again_and_the_answer
             run = (await api.post("/threads/t1/runs", json=ask("Go.", max_concurrent_subagents=10))).json()
             path = f"/threads/t1/runs/{run['run_id']}"
             await model.until(lambda m: m.in_flight == 6 and len(m.requests) == 17, timeout=60)
-            await asyncio.sleep(0.5)  # results of tools are stored a moment after the fact
-            done = [row for row in (await api.get(f"{path}/tasks")).json() if row["status"] == "completed"]
+            done = await completed(api, path, 4)
             server.kill()
         assert len(done) == 4
         gate.set()

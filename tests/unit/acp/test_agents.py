@@ -194,7 +194,7 @@ async def test_cancelling_the_caller_ends_the_whole_tree_at_once(tmp_path: Path)
     assert is_alive(helper)
 
     asking.cancel()
-    async with asyncio.timeout(2):  # it takes half of one; the machine may be busy
+    async with asyncio.timeout(20):  # it takes half of one; the machine may be busy
         await asyncio.wait([asking])
 
     assert asking.cancelled()

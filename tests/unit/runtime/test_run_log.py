@@ -293,7 +293,7 @@ async def test_a_flood_of_text_is_stored_and_shown_in_few_pieces(
     )
     for _ in range(200):
         log.publish_chunk("messages", AIMessageChunk("more"), {})
-        await asyncio.sleep(0.0005)
+        await asyncio.sleep(0)
     await _until(log, 200)
     await log.abandon()
 

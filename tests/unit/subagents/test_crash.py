@@ -62,7 +62,7 @@ async def test_a_killed_process_is_gone_on_with_and_nothing_runs_twice(
 async def until_stored(new_lead: NewLead, saver: Any, *, results: int) -> None:
     """Wait until the process has stored so many results of tasks; it writes them a moment after the fact."""
     lead = new_lead(checkpointer=saver)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while True:
             head = await saver.aget_tuple(lead.config)
             stored = [write for write in head.pending_writes if write[1] == "messages"]

@@ -66,7 +66,7 @@ async def test_those_who_leave_the_line_take_no_place_with_them() -> None:
 
     also_gone.cancel()
     await asyncio.gather(stays, also_gone, return_exceptions=True)
-    async with asyncio.timeout(1), gate.place(Holder("last")):
+    async with asyncio.timeout(20), gate.place(Holder("last")):
         assert "b" in order
 
 
@@ -157,7 +157,7 @@ async def test_a_holder_that_is_stopped_while_its_place_is_lent_gives_nothing_ba
     job.cancel()
     await asyncio.gather(job, return_exceptions=True)
 
-    async with asyncio.timeout(1), gate.place(Holder("x")):
+    async with asyncio.timeout(20), gate.place(Holder("x")):
         second = asyncio.create_task(gate.take(Holder("y")))
         await settle()
         assert not second.done()

@@ -100,7 +100,7 @@ async def test_links_stay_where_they_are(sandbox: Sandbox, thread: Threads, tmp_
 
 async def test_files_of_a_stopped_command_come_back(sandbox: Sandbox) -> None:
     with pytest.raises(SandboxError, match="still running"):
-        await sandbox.execute_command(f"echo half > {OUTPUTS}/half.txt; sleep 30", timeout=1)
+        await sandbox.execute_command(f"echo half > {OUTPUTS}/half.txt; sleep 30", timeout=3)
 
     assert await sandbox.read_file(f"{OUTPUTS}/half.txt") == "half\n"
 

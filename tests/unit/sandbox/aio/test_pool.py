@@ -25,7 +25,7 @@ async def say(sandbox: Sandbox, command: str) -> str:
     return (await sandbox.execute_command(command, timeout=20)).output
 
 
-async def until(is_so: Callable[[], bool], *, seconds: float = 15) -> None:
+async def until(is_so: Callable[[], bool], *, seconds: float = 30) -> None:
     async with asyncio.timeout(seconds):
         while not is_so():  # noqa: ASYNC110 — the engine's processes cannot wake us
             await asyncio.sleep(0.02)
@@ -252,7 +252,7 @@ async def test_background_work_outlives_its_command(make_provider: MakeProvider,
     async with make_provider().lend(thread("t1")) as sandbox:
         await say(sandbox, "(sleep 1; echo late > late.txt) >/dev/null 2>&1 &")
 
-        assert await say(sandbox, "sleep 1.5; cat late.txt") == "late\n"
+        assert await say(sandbox, "until [ -s late.txt ]; do sleep 0.1; done; cat late.txt") == "late\n"
 
 
 async def test_an_image_without_the_bash_api_works_too(make_provider: MakeProvider, thread: Threads) -> None:
