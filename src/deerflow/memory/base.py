@@ -17,7 +17,7 @@ DEFAULT_CONFIDENCE = 0.5
 MAX_FACT_CHARS = 1000
 MAX_SUMMARY_CHARS = 2000
 MAX_CATEGORY_CHARS = 40
-_UNWANTED = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\u202a-\u202e\u2066-\u2069]+|\s+")
+_UNWANTED = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\u202a-\u202e\u2066-\u2069]+")
 
 Clock = Callable[[], datetime]
 
@@ -113,7 +113,7 @@ def memory_of(data: Mapping[str, Any]) -> Memory:
 
 def clean(text: str, limit: int) -> str:
     """Return a text in one line, without characters that control how it is shown, and not too long."""
-    return _UNWANTED.sub(" ", text).strip()[:limit].rstrip()
+    return " ".join(_UNWANTED.sub(" ", text).split())[:limit].rstrip()
 
 
 def new_fact_id() -> str:

@@ -16,6 +16,8 @@ Learn = Callable[[Talk], Awaitable[bool]]
 MAX_AT_ONCE = 4
 MAX_FAILURES = 2
 """How often a talk that could not be learnt from is put back."""
+MAX_UNTOLD = 100
+"""Of so many talks that are dropped the log tells of one."""
 _Key = tuple[Scope, str]
 
 
@@ -35,6 +37,7 @@ class Learner:
         self._places = asyncio.Semaphore(MAX_AT_ONCE)
         self._turns: dict[Scope, asyncio.Lock] = {}
         self._is_closed = False
+        self._dropped = 0
 
     @property
     def is_idle(self) -> bool:
@@ -89,10 +92,13 @@ class Learner:
     def _drop_oldest(self, most: int) -> None:
         oldest = next(iter(self._waiting))
         self._waiting.pop(oldest).timer.cancel()
-        logger.warning(
-            "memory: more than %d talks wait (memory.backend_config.queue_max_depth); the oldest is dropped",
-            most,
-        )
+        self._dropped += 1
+        if self._dropped % MAX_UNTOLD == 1:
+            logger.warning(
+                "memory: more than %d talks wait (memory.backend_config.queue_max_depth); dropped so far: %d",
+                most,
+                self._dropped,
+            )
 
     def _begin(self, key: _Key) -> None:
         waiting = self._waiting.pop(key)

@@ -146,9 +146,10 @@ class Memories:
             talk = _since(talk, seen)
             if not talk.exchanges:
                 return True
-            lesson = await self._lesson(talk, seen)
-            if lesson is None:
+            found = await self._lesson(talk, seen)
+            if found is None:
                 return False
+            lesson = found
             if lesson.is_empty or await self._taught(talk, seen, lesson):
                 return True
         return await self._taught(talk, seen, replace(lesson, sections=()))

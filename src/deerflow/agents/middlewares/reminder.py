@@ -44,8 +44,8 @@ class ReminderMiddleware(HouseMiddleware):
 def new_note(question: HumanMessage | None, known: Mapping[str, str] | None, today: date) -> dict[str, str]:
     """Return what a turn has to note: today's date, unless the last note says it already."""
     text = f"Today is {today:%A}, {today.isoformat()}."
-    last = next(reversed((known or {}).values()), "")
-    if question is None or question.id is None or last.partition("\n")[0] == text:
+    last = [note.partition("\n")[0] for note in list((known or {}).values())[-1:]]
+    if question is None or question.id is None or text in last:
         return {}
     return {question.id: text}
 

@@ -1,0 +1,82 @@
+"""What is handed to the memory of a turn, and how notes carry what is remembered."""
+
+from datetime import date
+
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
+
+from deerflow.agents.middlewares.memory import exchange_of, with_memory
+from deerflow.agents.middlewares.reminder import new_note, with_reminders
+from deerflow.memory import Fact, Memory
+from deerflow.memory.rendering import Budget, block, roughly
+
+TEA, DOG = Fact("1", "Likes tea."), Fact("2", "Has a dog.")
+SUNDAY, MONDAY = date(2026, 8, 2), date(2026, 8, 3)
+CALL = {"name": "bash", "args": {}, "id": "c1"}
+
+
+def said(text: str, **more: object) -> HumanMessage:
+    return HumanMessage(text, additional_kwargs=more)
+
+
+def shown(*facts: Fact) -> str:
+    return block(Memory(facts=facts), Budget(2000), roughly)
+
+
+def test_a_turn_is_the_users_words_since_the_last_answer_and_the_new_answer() -> None:
+    messages: list[AnyMessage] = [
+        said("old"),
+        AIMessage("old answer"),
+        said("question"),
+        AIMessage("let me see", tool_calls=[CALL]),
+        ToolMessage("secret of a page", tool_call_id="c1"),
+        said("note of the house", hide_from_ui=True),
+        said("reply to a form", hide_from_ui=True, human_input_response={}),
+        HumanMessage("by the harness", name="harness"),
+    ]
+
+    exchange = exchange_of(messages, [AIMessage([{"type": "text", "text": "the answer"}])])
+
+    assert exchange is not None
+    assert (exchange.said, exchange.answer) == (("question", "reply to a form"), "the answer")
+
+
+def test_a_turn_that_goes_on_or_has_no_words_is_not_handed_over() -> None:
+    assert exchange_of([said("hi")], [AIMessage("x", tool_calls=[CALL])]) is None
+    assert exchange_of([said("hi")], [AIMessage("")]) is None
+    assert exchange_of([said("<uploaded_files>a</uploaded_files>")], [AIMessage("Done.")]) is None
+    assert exchange_of([said("hi"), AIMessage("Hello.")], [AIMessage("Going on.")]) is None
+
+
+def test_the_first_note_has_the_memory_and_the_next_days_only_what_is_new() -> None:
+    question = HumanMessage("q", id="m1")
+    both = Memory(facts=(TEA, DOG))
+
+    first = with_memory(new_note(question, {}, SUNDAY), {}, Memory(facts=(TEA,)), shown(TEA))
+    same_day = with_memory(new_note(HumanMessage("q", id="m2"), first, SUNDAY), first, both, shown(TEA, DOG))
+    unchanged = with_memory({"m3": "Today is Monday."}, first, Memory(facts=(TEA,)), shown(TEA))
+    changed = with_memory({"m3": "Today is Monday."}, first, both, shown(TEA, DOG))
+
+    assert first == {"m1": f"Today is Sunday, 2026-08-02.\n\n{shown(TEA)}"}
+    assert same_day == {}
+    assert unchanged == {"m3": "Today is Monday."}
+    assert changed == {"m3": f"Today is Monday.\n\n{shown(TEA, DOG)}"}
+
+
+def test_a_note_with_something_forgotten_is_written_anew_where_it_stands() -> None:
+    known = {"m1": f"Today is Sunday.\n\n{shown(TEA, DOG)}", "m2": "Today is Monday."}
+
+    less = with_memory({}, known, Memory(facts=(DOG,)), shown(DOG))
+    nothing = with_memory({}, known, Memory(), "")
+
+    assert less == {"m1": f"Today is Sunday.\n\n{shown(DOG)}"}
+    assert nothing == {"m1": "Today is Sunday."}
+
+
+def test_what_is_remembered_outlives_the_message_it_was_noted_for() -> None:
+    notes = {"m1": f"Today is Sunday.\n\n{shown(TEA)}", "m2": "Today is Monday."}
+
+    (reminder, _) = with_reminders([HumanMessage("q", id="m9")], notes)
+
+    assert "Today is Monday." in reminder.text
+    assert "Likes tea." in reminder.text
+    assert "Sunday" not in reminder.text

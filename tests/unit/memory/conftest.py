@@ -1,0 +1,50 @@
+"""Memories on a real database, and what was said."""
+
+from collections.abc import AsyncIterator, Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deerflow.config import MemoryBackendSettings, SettingsSource
+from deerflow.memory import Ask, Exchange, Memories, Scope, Talk
+from deerflow.observability.logs import Redactor
+from deerflow.storage import Storage, open_storage
+
+ANN = Scope("ann@example.org")
+NOW = datetime(2026, 8, 2, 12, tzinfo=UTC)
+NewTalk = Callable[..., Talk]
+
+
+@pytest.fixture
+async def storage(tmp_path: Path) -> AsyncIterator[Storage]:
+    loaded = SettingsSource(None, env={"DEER_FLOW_HOME": str(tmp_path / "home")}, cwd=tmp_path).current()
+    async with open_storage(loaded.settings.database, loaded.paths, lease_seconds=30) as opened:
+        yield opened
+
+
+@pytest.fixture
+def memories(storage: Storage) -> Memories:
+    return Memories(storage.store, redact=Redactor())
+
+
+@pytest.fixture
+def talk() -> NewTalk:
+    """Make a talk of some words of the user."""
+
+    def make(
+        *said: str,
+        thread: str = "t1",
+        scope: Scope = ANN,
+        ask: Ask | None = None,
+        at: datetime | None = None,
+        answer: str = "I see.",
+        **settings: Any,
+    ) -> Talk:
+        exchange = Exchange(said, answer, at or datetime.now(UTC))
+        # Shorter waits than the settings allow.
+        backend = MemoryBackendSettings.model_construct(**{"debounce_seconds": 0.01, **settings})
+        return Talk(scope, thread, (exchange,), backend, ask)
+
+    return make
