@@ -7,10 +7,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
-from support.gateway import Gateway, running_gateway
+from support.gateway import running_gateway
 from support.mcp_server import serving_mcp
-from support.model_server import ScriptedModel, call, calls, text
+from support.model_server import ScriptedModel, call, text
 from support.scene import Scene
 
 SUPPORT = Path(__file__).parents[1] / "support"
@@ -107,3 +106,149 @@ async def test_without_servers_that_offer_something_nothing_is_deferred(
     assert seen.answer == "Hello."
     assert "tool_search" not in offered(model)
     assert "<deferred_tools>" not in model.requests[0].messages[0]["content"]
+
+
+async def test_words_of_the_user_point_to_tools_and_load_them(tmp_path: Path, model: ScriptedModel) -> None:
+    routing = {"mode": "prefer", "keywords": ["Sum"], "priority": 5}
+    tools = {"erase": {"routing": {"mode": "off"}}, "long": {"routing": {**routing, "priority": 9}}}
+    server = program("mcp_server.py", routing=routing, tools=tools)
+    model.will_say(call("files_add", a=1, b=1), text("Two."), text("Nothing."))
+    search = {"enabled": True, "auto_promote_top_k": 2}
+    with scene_with(tmp_path, model, {"files": server}, tool_search=search) as scene:
+        seen = await scene.ask("the sum of one and one?")
+        await scene.ask("and what else?")
+
+    first, second, third = (
+        [name for name in offered(model, n) if name.startswith("files_")] for n in range(3)
+    )
+    assert first == second == third == ["files_add", "files_long"]
+    hint = str(model.requests[0].messages[-1]["content"])
+    assert "prefer these tools where they fit: files_long, files_add" in hint
+    assert "files_erase" not in hint
+    assert "prefer these tools" not in str(model.requests[1].messages[-1]["content"])
+    assert "prefer these tools" not in str(model.requests[2].messages)
+    assert seen.results[0]["content"] == "2"
+    assert "prefer these tools" not in str(seen.values)
+
+
+async def test_a_tool_that_destroys_is_asked_for_and_one_that_reads_is_not(
+    tmp_path: Path, model: ScriptedModel
+) -> None:
+    log = tmp_path / "log"
+    model.will_say(
+        call("files_add", a=1, b=1) + call("files_erase", path="/x"), text("It is gone."), text("No more.")
+    )
+    with scene_with(tmp_path, model, {"files": program("mcp_server.py", str(log))}) as scene:
+        seen = await scene.ask()
+        asked = [data["__interrupt__"] for data in seen.of_kind("updates") if "__interrupt__" in data]
+        before = log.read_text()
+        answer = {"command": {"resume": {"decisions": [{"type": "approve"}]}}}
+        done = await scene.ask(body=answer)
+
+    assert [asks[0]["value"]["action_requests"][0]["name"] for asks in asked] == ["files_erase"]
+    assert "erase" not in before
+    assert "erase /x" in log.read_text()
+    assert done.results[-1]["content"] == "/x is gone"
+
+
+async def test_files_that_come_with_an_answer_go_to_the_workspace(
+    tmp_path: Path, model: ScriptedModel
+) -> None:
+    model.will_say(call("files_mixed"), text("Seen."))
+    with scene_with(tmp_path, model, {"files": program("mcp_server.py")}) as scene:
+        seen = await scene.ask()
+        assert scene.gateway.deerflow is not None
+        folder = scene.gateway.deerflow.folders("default", scene.thread).user_data / "workspace" / ".mcp"
+        files = {file.suffix: file.stat().st_size for file in folder.iterdir()}
+
+    result = seen.results[0]["content"]
+    assert files == {".png": 70, ".bin": 2}
+    assert "[image/png with 70 bytes is in /mnt/user-data/workspace/.mcp/files_mixed-" in result
+    assert "a note" in result
+
+
+async def test_a_server_that_fails_costs_its_own_tools_only_and_says_why(
+    tmp_path: Path, model: ScriptedModel
+) -> None:
+    servers = {
+        "good": program("mcp_server.py"),
+        "quit": program("mcp_broken.py", "quit", env={"TOKEN": "t-very-secret"}),
+        "dying": program("mcp_broken.py", "die", env={"TOKEN": "sk-very-secret-1"}),
+        "off": program("mcp_server.py", enabled=False),
+        "missing": {"command": "/nowhere/at/all"},
+    }
+    model.will_say(
+        call("dying_act", x=1) + call("good_add", a=1, b=1) + call("quit_act"), text("Half of it.")
+    )
+    with scene_with(tmp_path, model, servers) as scene:
+        seen = await scene.ask()
+        async with scene.gateway.client() as api:
+            status = await api.get("/mcp/status")
+            reset = await api.post("/mcp/cache/reset")
+            after = await api.get("/mcp/status")
+
+    died, added, unknown = seen.results
+    assert "exit code 4" in died["content"]
+    assert "secret" not in died["content"] + status.text
+    assert (added["content"], unknown["status"]) == ("2", "error")
+    states = {server["name"]: server["state"] for server in status.json()["servers"]}
+    problems = {server["name"]: server["problem"] for server in status.json()["servers"]}
+    assert states == {"good": "ready", "quit": "failed", "dying": "failed", "missing": "failed"}
+    assert "no license found" in problems["quit"]
+    assert "cannot be started" in problems["missing"]
+    assert reset.json()["success"] is True
+    assert [server["state"] for server in after.json()["servers"] if server["name"] == "good"] == ["idle"]
+
+
+async def test_an_edit_counts_from_the_next_run(tmp_path: Path, model: ScriptedModel) -> None:
+    model.will_say(text("one"), text("two"), text("three"))
+
+    def names(request: int) -> set[str]:
+        return {name for name in offered(model, request) if name.endswith("_add")}
+
+    with scene_with(tmp_path, model, {"first": program("mcp_server.py")}) as scene:
+        await scene.ask()
+        write_servers(tmp_path, first=program("mcp_server.py"), second=program("mcp_server.py"))
+        await scene.ask()
+        async with scene.gateway.client() as api:
+            patched = await api.patch("/mcp/config", json={"server_name": "first", "enabled": False})
+        await scene.ask()
+
+    assert patched.status_code == 200, patched.text
+    assert [names(n) for n in range(3)] == [{"first_add"}, {"first_add", "second_add"}, {"second_add"}]
+
+
+async def test_sub_agents_have_the_tools_too_and_search_for_themselves(
+    tmp_path: Path, model: ScriptedModel
+) -> None:
+    model.on(
+        "add them up",
+        call("tool_search", query="select:files_add"),
+        call("files_add", a=20, b=22),
+        text("It is 42."),
+    )
+    model.will_say(
+        call("task", description="add", prompt="add them up", subagent_type="general-purpose"),
+        text("42, says my helper."),
+    )
+    servers = {"files": program("mcp_server.py")}
+    with scene_with(tmp_path, model, servers, tool_search={"enabled": True}) as scene:
+        seen = await scene.ask(subagent_enabled=True)
+
+    assert "It is 42." in seen.results[0]["content"]
+    assert "promoted" not in seen.values, "what a sub-agent loads is its own"
+
+
+async def test_secrets_of_servers_reach_neither_model_nor_client(
+    tmp_path: Path, model: ScriptedModel
+) -> None:
+    secret = "canary-1234567"
+    servers = {"files": program("mcp_server.py", env={"TOKEN": secret}, description="helps")}
+    model.will_say(call("files_add", a=1, b=1), text("Two."))
+    with scene_with(tmp_path, model, servers) as scene:
+        seen = await scene.ask()
+        async with scene.gateway.client() as api:
+            shown = await api.get("/mcp/config")
+
+    sent = json.dumps([request.body for request in model.requests])
+    assert secret not in sent + json.dumps(seen.events) + shown.text

@@ -153,7 +153,7 @@ class ThreadState(AgentState[Any]):
     """Skills that were read in such messages."""
     delegations: NotRequired[Annotated[list[Delegation] | None, keep_latest]]
     """Tasks that were given in such messages."""
-    promoted: NotRequired[Annotated[dict[str, str], merge_notes]]
+    promoted: NotRequired[Annotated[dict[str, str] | None, merge_notes]]
     """Deferred tools that were searched for, each with what stood for its description then."""
     dropped_results: NotRequired[Annotated[list[str] | None, keep_latest]]
     """Ids of the tool results of which the model sees only a line any more."""

@@ -38,6 +38,7 @@ class DeerFlow:
         self.watch = ground.watch
         self.subagents = ground.subagents
         self.custom_agents = ground.custom_agents
+        self.mcp = ground.mcp
         bridge = StreamBridge(
             events=self.storage.events, runs=self.storage.runs, signals=self.storage.signals
         )

@@ -18,6 +18,8 @@ from deerflow.config import LoadedSettings, SettingsSource
 from deerflow.config.secrets import without_login
 from deerflow.errors import ConfigError, DeerFlowError
 from deerflow.gateway.page import STATIC
+from deerflow.mcp import McpServers, ServerStatus, missing_package
+from deerflow.mcp.base import Place
 from deerflow.models import ModelFactory, discover
 from deerflow.models.reach import reaching_problem
 from deerflow.observability.telemetry import audience_of
@@ -71,6 +73,7 @@ async def examine(config: Path | None) -> list[Finding]:
     findings.append(_disk(loaded))
     findings.append(_page())
     findings += _telemetry(loaded)
+    findings += await _mcp(loaded)
     return findings
 
 
@@ -192,6 +195,27 @@ def _telemetry(loaded: LoadedSettings) -> Iterator[Finding]:
     if audience.langfuse is not None:
         where = f"Langfuse at {without_login(audience.langfuse.host)}"
         yield Finding(Verdict.GOOD, "telemetry", f"conversations go to {where}")
+
+
+async def _mcp(loaded: LoadedSettings) -> list[Finding]:
+    """Open every MCP server that is on, and say what came of it."""
+    wanted = {name: entry for name, entry in loaded.extensions.mcp_servers.items() if entry.enabled}
+    if wanted and (hint := missing_package()):
+        return [Finding(Verdict.NOTE, "mcp", "a package is missing: no MCP server is used", hint)]
+    servers = McpServers(Place(env=loaded.env, folder=loaded.project_root))
+    servers.use(wanted)
+    try:
+        await servers.offers()
+        return [_mcp_server(status) for status in servers.statuses]
+    finally:
+        await servers.aclose()
+
+
+def _mcp_server(status: ServerStatus) -> Finding:
+    if status.state == "ready":
+        return Finding(Verdict.GOOD, "mcp", f"{status.name}: {len(status.tools)} tool(s)")
+    fix = "correct it in extensions_config.json, or set enabled: false; runs go on without it"
+    return Finding(Verdict.NOTE, "mcp", f"{status.name}: {status.problem}", fix)
 
 
 def _table(findings: list[Finding]) -> Table:

@@ -4,11 +4,12 @@ What is a variable in the file is shown as that variable. What comes back as it 
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
-from deerflow.config.secrets import HIDDEN, is_secret_key, is_secret_path, without_login
+from deerflow.config.secrets import HIDDEN, SHORTEST_SECRET, is_secret_key, is_secret_path, without_login
 from deerflow.config.variables import variable_in
 from deerflow.errors import InvalidInputError
 
@@ -29,6 +30,34 @@ def unmasked_server(name: str, sent: Mapping[str, Any], known: Mapping[str, Any]
         key: _unmasked(value, shown.get(key), (known or {}).get(key), (name, key))
         for key, value in sent.items()
     }
+
+
+def hidden_values(name: str, entry: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what `masked_server` hides, for logs and messages to leave out."""
+    found = _hidden(masked_server(name, entry), entry)
+    yield from (text for text in found if len(text) >= SHORTEST_SECRET)
+
+
+def _hidden(shown: Any, value: Any) -> Iterator[str]:
+    match value:
+        case Mapping():
+            for key, inner in value.items():
+                yield from _hidden(shown[key], inner)
+        case list() | tuple():
+            for part, inner in zip(shown, value, strict=True):
+                yield from _hidden(part, inner)
+        case str() if shown != value:
+            yield from (value,) if shown == MASK else _hidden_part(value)
+
+
+def _hidden_part(text: str) -> Iterator[str]:
+    """Yield the secrets inside a text: what stands behind a flag, or the login and keys of an address."""
+    if flag := _FLAG.fullmatch(text):
+        yield flag[2]
+    with suppress(ValueError):
+        parts = urlsplit(text)
+        yield from (word for word in (parts.username, parts.password) if word)
+        yield from (value for key, value in parse_qsl(parts.query) if is_secret_key(key) and value)
 
 
 def _masked(value: Any, path: Path) -> Any:

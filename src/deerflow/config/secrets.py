@@ -29,7 +29,8 @@ _SECRET_FOLDERS = frozenset({"env", "environment", "headers", "extra_token_param
 """Mappings whose values are secrets more often than not."""
 _WORD = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")
 _LOGIN_IN_URL = re.compile(r"(?<=://)[^/@\s]+@")
-_SHORTEST_SECRET = 6
+SHORTEST_SECRET = 6
+"""Shorter ones are also words: taking them out would take messages apart."""
 
 
 def is_secret_key(name: str) -> bool:
@@ -78,7 +79,7 @@ def secret_values(document: object, path: tuple[str | int, ...] = ()) -> Iterato
         case list() | tuple():
             for index, value in enumerate(document):
                 yield from secret_values(value, (*path, index))
-        case str() if len(document) >= _SHORTEST_SECRET and is_secret_path(path):
+        case str() if len(document) >= SHORTEST_SECRET and is_secret_path(path):
             yield document
 
 

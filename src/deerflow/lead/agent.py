@@ -39,6 +39,7 @@ from deerflow.subagents import (
 )
 from deerflow.subagents.teams import Office, RoleRegistry, make_team_tool
 from deerflow.tools.catalog import get_available_tools, tool_groups
+from deerflow.tools.mcp import ROUTING
 from deerflow.tools.memory import make_memory_tools
 
 
@@ -127,6 +128,11 @@ class LeadRooms:
         return make_memory_tools(desk.memories, desk.settings.backend_config)
 
     @cached_property
+    def routes_mcp(self) -> bool:
+        """Whether words of the user point to tools of MCP servers."""
+        return any(ROUTING in (tool.metadata or {}) for tool in self.mcp_tools)
+
+    @cached_property
     def subagents(self) -> SubagentRegistry:
         """The sub-agents that these agents may start."""
         return SubagentRegistry(self.settings.subagents, MarkdownSubagents(self.agent_folders))
@@ -190,6 +196,7 @@ class _Outfit:
             subagent_limit=subagent_limit(options, rooms.settings) if may_delegate else 0,
             notes=InboxMiddleware(rooms.executor),
             calls=rooms.calls,
+            routes_mcp=rooms.routes_mcp,
         )
 
 
@@ -263,6 +270,7 @@ def make_lead_agent(
                 subagent_limit=limit,
                 notes=BackgroundMiddleware(rooms.background) if limit else None,
                 calls=rooms.calls,
+                routes_mcp=rooms.routes_mcp,
                 memory=rooms.memory,
             ),
             *_own_calls(custom),

@@ -40,6 +40,7 @@ from deerflow.agents.middlewares.effects import EffectsMiddleware
 from deerflow.agents.middlewares.finish import Detector
 from deerflow.agents.middlewares.goal import GoalMiddleware
 from deerflow.agents.middlewares.guardrail import GuardrailMiddleware
+from deerflow.agents.middlewares.mcp_routing import McpRoutingMiddleware
 from deerflow.agents.middlewares.memory import MemoryDesk, MemoryMiddleware
 from deerflow.agents.middlewares.tool_progress import ToolProgressMiddleware
 from deerflow.agents.middlewares.watching import ModelWatchMiddleware, ToolWatchMiddleware
@@ -58,6 +59,7 @@ def build_chain(
     subagent_limit: int = 0,
     notes: HouseMiddleware | None = None,
     calls: CallGate | None = None,
+    routes_mcp: bool = False,
     memory: MemoryDesk | None = None,
 ) -> list[HouseMiddleware]:
     """Return the middlewares of one kind of agent.
@@ -67,6 +69,7 @@ def build_chain(
         subagent_limit: How many tasks one answer may start; 0 when sub-agents are off.
         notes: How this agent hears from its tasks, or from those who gave it one.
         calls: How many model calls may run at once; None for any number.
+        routes_mcp: Words of the user point to tools of MCP servers.
         memory: What is remembered of users; None where nothing is.
     """
     chain: list[HouseMiddleware] = [
@@ -88,6 +91,7 @@ def build_chain(
         GuardrailMiddleware(settings=settings.guardrails),  # both: all below see the call a person approved
         *_read_before_write(settings),  # both: a refused write is no result that could be long
         *_tool_output(settings),  # both: what tools return is measured before anybody stores it
+        *_mcp_routing(settings, routes_mcp),  # both: loads deferred tools before the others are hidden
         *_deferred_tools(settings),  # both: a refused call is no result, and hidden tools are not on offer
         ToolOfferMiddleware(),  # both: what is on offer is settled just before the call
         *_tool_progress(settings),  # both: its word stands in front of the loop guard's, which is the last
@@ -165,6 +169,10 @@ def _tool_output(settings: Settings) -> list[HouseMiddleware]:
 def _loop_detection(settings: Settings) -> list[HouseMiddleware]:
     loops = settings.loop_detection
     return [LoopDetectionMiddleware(settings=loops)] if loops.enabled else []
+
+
+def _mcp_routing(settings: Settings, routes_mcp: bool) -> list[HouseMiddleware]:
+    return [McpRoutingMiddleware(top_k=settings.tool_search.auto_promote_top_k)] if routes_mcp else []
 
 
 def _deferred_tools(settings: Settings) -> list[HouseMiddleware]:

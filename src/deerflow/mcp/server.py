@@ -12,7 +12,7 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 from deerflow.config.extensions import McpServerSettings
-from deerflow.config.secrets import secret_values
+from deerflow.config.masking import hidden_values
 from deerflow.errors import DeerFlowError, McpError
 from deerflow.mcp.base import (
     START_SECONDS,
@@ -57,7 +57,7 @@ class McpServer:
         self._connect = connect
         self._place = place
         self._limits = limits or Limits()
-        self._redact = Redactor(secret_values({"mcpServers": {name: settings.model_dump()}}))
+        self._redact = Redactor(hidden_values(name, settings.model_dump()))
         self._owner: asyncio.Task[None] | None = None
         self._opened: asyncio.Future[Link | None] | None = None
         self._closing = asyncio.Event()

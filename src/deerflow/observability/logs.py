@@ -13,6 +13,7 @@ from typing import IO, Any, Literal
 from typing_extensions import override
 
 from deerflow.config import LoadedSettings
+from deerflow.config.masking import hidden_values
 from deerflow.config.secrets import HIDDEN, SECRET_WORDS, is_secret_key, secret_values, without_login
 
 logger = logging.getLogger(__name__)
@@ -100,6 +101,8 @@ def secrets_of(loaded: LoadedSettings) -> Iterator[str]:
     """Yield the secrets that these settings and this environment hold, for `configure_logging`."""
     yield from secret_values(loaded.settings.model_dump())
     yield from secret_values(loaded.extensions.model_dump())
+    for name, server in loaded.extensions.mcp_servers.items():
+        yield from hidden_values(name, server.model_dump())
     yield from secret_values({name: value for name, value in loaded.env.items() if name not in _FOLDERS})
 
 

@@ -3,11 +3,11 @@
 import mimetypes
 import posixpath
 import re
-from collections.abc import Sequence
 from typing import Any
 
 from langchain_core.tools import BaseTool, ToolException
 
+from deerflow.config.extensions import McpServerSettings
 from deerflow.domain import new_id
 from deerflow.errors import DeerFlowError, SandboxError
 from deerflow.mcp import McpAnswer, McpFile, McpServer, McpServers, McpTool, ToolHints
@@ -19,6 +19,8 @@ MCP_SERVER = "mcp_server"
 """The key of a tool's metadata that says from which server it is."""
 FINGERPRINT = "mcp_fingerprint"
 """The key of a tool's metadata that stands for all that the model is told of it."""
+ROUTING = "mcp_routing"
+"""The key of a tool's metadata that has the words which point to it, and how important it is."""
 FOLDER = "/mnt/user-data/workspace/.mcp"
 """Where images and other files go that come with an answer."""
 _UNFIT = re.compile(r"[^\w.-]+")
@@ -64,7 +66,12 @@ def make_mcp_tool(server: McpServer, offered: McpTool) -> BaseTool:
         description=offered.description,
         args_schema=dict(offered.schema),
         handle_tool_error=True,
-        metadata={MCP_SERVER: server.name, FINGERPRINT: offered.fingerprint, **_hints(offered.hints)},
+        metadata={
+            MCP_SERVER: server.name,
+            FINGERPRINT: offered.fingerprint,
+            **_hints(offered.hints),
+            **_routing(server.settings, offered.name),
+        },
     )
 
 
@@ -77,6 +84,16 @@ def _hints(hints: ToolHints) -> dict[str, bool]:
         "idempotentHint": hints.idempotent,
     }
     return {name: value for name, value in said.items() if value is not None}
+
+
+def _routing(settings: McpServerSettings, tool: str) -> dict[str, Any]:
+    """Return which words point to a tool: its own where it has some, else its server's."""
+    own = settings.tools.get(tool)
+    route = own.routing if own is not None and "routing" in own.model_fields_set else settings.routing
+    words = tuple(word.casefold() for word in route.keywords if word.strip())
+    if route.mode == "off" or not words:
+        return {}
+    return {ROUTING: {"priority": route.priority, "words": words}}
 
 
 async def _text_of(answer: McpAnswer, tool: McpTool, sandbox: Sandbox) -> str:
@@ -105,8 +122,3 @@ def _file_name(file: McpFile, tool: McpTool) -> str:
 def _show(runtime: Runtime, text: str) -> None:
     event = {"type": "tool_output", "tool_call_id": runtime.tool_call_id, "text": text}
     runtime.context.publish(event)
-
-
-def mcp_tools_in(tools: Sequence[BaseTool]) -> list[BaseTool]:
-    """Return those tools that are of MCP servers."""
-    return [tool for tool in tools if MCP_SERVER in (tool.metadata or {})]

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from deerflow.config.masking import MASK, masked_server, unmasked_server
+from deerflow.config.masking import MASK, hidden_values, masked_server, unmasked_server
 from deerflow.errors import InvalidInputError
 
 ENTRY: dict[str, Any] = {
@@ -59,3 +59,24 @@ def test_a_mask_without_a_value_behind_it_is_refused(sent: dict[str, Any]) -> No
 def test_a_server_of_another_name_gets_no_secrets() -> None:
     with pytest.raises(InvalidInputError):
         unmasked_server("copy", masked_server("s", ENTRY), None)
+
+
+def test_what_is_hidden_is_known_for_logs_to_leave_out() -> None:
+    entry = {
+        "command": "server",
+        "args": ["--token=from-a-flag", "--api-key", "behind-a-flag", "--root", "/data"],
+        "env": {"ANY": "from-the-environment", "MODE": "on"},
+        "url": "https://user:pass-word@example.org/mcp?api_key=in-the-address&page=1",
+        "headers": {"X-Any": "from-a-header"},
+        "oauth": {"client_secret": "client-secret", "client_id": "deerflow"},
+    }
+
+    assert set(hidden_values("files", entry)) == {
+        "from-a-flag",
+        "behind-a-flag",
+        "from-the-environment",
+        "pass-word",
+        "in-the-address",
+        "from-a-header",
+        "client-secret",
+    }

@@ -15,6 +15,7 @@ from deerflow.config.extensions_file import read_document
 from deerflow.config.masking import masked_server, unmasked_server
 from deerflow.errors import InvalidInputError, NotFoundError
 from deerflow.gateway.deps import House, json_response
+from deerflow.mcp import ServerStatus
 
 router = APIRouter(tags=["mcp"])
 
@@ -81,6 +82,29 @@ async def switch_server(body: McpSwitch, house: House) -> Response:
 
     await _edit(house, change)
     return json_response(await _config_out(house))
+
+
+@router.get("/mcp/status")
+async def get_status(house: House) -> Response:
+    """Return how the servers that are on are doing: whether they were reached, why not, and their tools."""
+    await house.refresh()
+    return json_response({"servers": [_status_out(status) for status in house.mcp.statuses]})
+
+
+@router.post("/mcp/cache/reset")
+async def reset_connections(house: House) -> Response:
+    """Close all connections; the next run opens them anew and asks every server for its tools."""
+    await house.mcp.reset()
+    return json_response({"success": True, "message": "The next run opens all MCP servers anew."})
+
+
+def _status_out(status: ServerStatus) -> dict[str, Any]:
+    return {
+        "name": status.name,
+        "state": status.state,
+        "problem": status.problem,
+        "tools": list(status.tools),
+    }
 
 
 async def _edit(house: DeerFlow, change: Callable[[Mapping[str, Any]], dict[str, Any]]) -> None:

@@ -1,0 +1,51 @@
+"""What the doctor says about MCP servers."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deerflow.cli import doctor
+
+SUPPORT = Path(__file__).parents[2] / "support"
+
+
+@pytest.fixture
+def config(home: Path) -> Path:
+    def program(script: str, *arguments: str) -> dict[str, Any]:
+        return {"command": sys.executable, "args": [str(SUPPORT / script), *arguments]}
+
+    servers = {
+        "good": program("mcp_server.py"),
+        "quit": {**program("mcp_broken.py", "quit"), "env": {"TOKEN": "t-very-secret"}},
+        "asleep": {"command": "nowhere", "enabled": False},
+    }
+    (home / "extensions_config.json").write_text(json.dumps({"mcpServers": servers}))
+    path = home / "config.yaml"
+    path.write_text("sandbox: {use: local}\n")
+    return path
+
+
+def test_the_doctor_opens_every_server_and_says_what_came_of_it(deerflow: Any, config: Path) -> None:
+    result = deerflow("doctor", "--config", str(config))
+
+    text = " ".join(result.output.split())
+    assert "good: 11 tool(s)" in text
+    assert "quit: it ended with exit code 5" in text
+    assert "no license found" in text
+    assert "runs go on without it" in text
+    assert "asleep" not in text
+    assert result.exit_code == 0
+
+
+def test_the_doctor_names_the_package_that_is_missing(
+    deerflow: Any, config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doctor, "missing_package", lambda: "pip install 'deerflow[mcp]'")
+
+    result = deerflow("doctor", "--config", str(config))
+
+    assert "no MCP server is used" in result.output
+    assert "deerflow[mcp]" in result.output
