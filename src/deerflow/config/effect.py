@@ -41,7 +41,6 @@ WAITING = frozenset(
         "skills.deferred_discovery",
         "stream_bridge",
         "tool_progress.max_tracked_threads",
-        "tool_search.auto_promote_top_k",
     }
 )
 """What is read and checked but has no effect yet; the room that reads one takes its name out of here."""
