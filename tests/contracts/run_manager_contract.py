@@ -178,7 +178,7 @@ class RunManagerContract:
 
         await storage.runs.claim(run.id, owner=other.id, attempt=1)
 
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while desk.in_progress:  # noqa: ASYNC110 - what is waited for is that nobody says a word
                 await asyncio.sleep(0.01)
         taken = await storage.runs.get(run.id)

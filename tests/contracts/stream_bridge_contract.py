@@ -179,7 +179,7 @@ class StreamBridgeContract:
             bridge.subscribe(run.id, heartbeat_seconds=0.01),
             other_bridge.subscribe(run.id, heartbeat_seconds=0.01),
         ):
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(30):
                 assert [len(await anext(reader)) for _ in range(3)] == [1, 0, 0]
         await bridge.abandon(log)
 

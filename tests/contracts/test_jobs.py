@@ -143,7 +143,7 @@ async def test_jobs_of_dead_processes_are_cleared_away(storage: Storage, setting
     )
     async with following(storage, taker):
         assert await taker.until(1) == ["r2"]
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while left := rows(settings, "SELECT status FROM procrastinate_jobs"):  # noqa: ASYNC110 - no word
                 await asyncio.sleep(0.05)
 

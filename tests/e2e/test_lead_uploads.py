@@ -158,7 +158,7 @@ async def test_an_upload_does_not_wait_for_ever_and_the_work_goes_on(folders: Th
 async def test_closing_ends_what_is_at_work(folders: ThreadFolders) -> None:
     _, converter = await convert(folders, "a.pdf", documents.pdf("x"), wait_seconds=0.01)
 
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         await converter.aclose()
 
     assert [each.name for each in folders.uploads.iterdir()] == ["a.pdf"]

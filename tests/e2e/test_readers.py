@@ -280,6 +280,6 @@ async def tasks_of(gateway: Gateway) -> int:
 
 async def settled(gateway: Gateway, most: int) -> None:
     """Wait until the gateway has as few tasks as before: nobody tells when the last one is gone."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while await tasks_of(gateway) > most:  # noqa: ASYNC110
             await asyncio.sleep(0.02)

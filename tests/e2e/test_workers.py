@@ -342,7 +342,7 @@ async def test_one_task_of_a_run_is_stopped_through_any_gateway(
     scripted.on("delegate", call("task", **task), text("Went on without it."))
     run = await start(apis[0], "delegate", "tasks", context={"subagent_enabled": True})
     await asked(scripted, "Endless part")
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while not (tasks := (await apis[1].get(f"{path_of(run)}/tasks")).json()):  # noqa: ASYNC110 - a log
             await asyncio.sleep(0.05)
 

@@ -289,7 +289,7 @@ class ScriptedModel:
         started = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve(started)), daemon=True)
         self._thread.start()
-        if not started.wait(10) or self._loop is None:
+        if not started.wait(30) or self._loop is None:
             raise RuntimeError(f"the model server could not listen on port {self.port}")
         return self
 

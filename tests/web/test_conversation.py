@@ -1,6 +1,7 @@
 """A person talks to the agent in the browser."""
 
 import threading
+from pathlib import Path
 
 from support.gateway import Gateway
 from support.model_server import ScriptedModel, call, calls, reasoning, status, text
@@ -27,7 +28,9 @@ def test_an_answer_streams_in_and_is_drawn_as_markdown(page: Browser, model: Scr
     assert "#/threads/" in page.do("address")
 
 
-def test_steps_show_what_tools_do_and_print(page: Browser, model: ScriptedModel) -> None:
+def test_steps_show_what_tools_do_and_print(page: Browser, model: ScriptedModel, tmp_path: Path) -> None:
+    seen = tmp_path / "seen"
+    count = f"echo one; until [ -e {seen} ]; do sleep 0.1; done; echo two"
     model.will_say(
         calls(
             call(
@@ -36,7 +39,7 @@ def test_steps_show_what_tools_do_and_print(page: Browser, model: ScriptedModel)
                 path="/mnt/user-data/workspace/note.txt",
                 content="hi",
             ),
-            call("bash", description="Count slowly", command="echo one; sleep 0.6; echo two; sleep 0.6"),
+            call("bash", description="Count slowly", command=count),
         ),
         text("All done."),
     )
@@ -45,6 +48,7 @@ def test_steps_show_what_tools_do_and_print(page: Browser, model: ScriptedModel)
 
     page.sees("Keep a note")
     page.waits_for("pre:has-text('one')")  # while the command still runs
+    seen.touch()
     page.sees("All done.")
     page.click("Count slowly")
     page.waits_for("section:has-text('Result') pre:has-text('two')")

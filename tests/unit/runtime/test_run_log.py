@@ -98,7 +98,7 @@ async def settled(storage: Storage, log: RunLog, *, attempt: int = 1) -> None:
 
 
 async def until_stored(events: FragileEvents, last_seq: int) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while await events.last_seq("r1") < last_seq:  # noqa: ASYNC110 - the database sends no word
             await asyncio.sleep(0.005)
 
@@ -219,7 +219,7 @@ async def test_an_attempt_that_was_overtaken_stops(
     await storage.runs.claim("r1", owner="other", attempt=1)
 
     log.publish("custom", 0)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         assert await lost.get() == "r1"
 
     assert await storage.events.read("r1") == []
@@ -233,7 +233,7 @@ async def test_a_waiting_reader_wakes_for_an_event_and_when_its_time_is_up(log: 
     await asyncio.sleep(0)
     log.publish("custom", 0)
 
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         await waiting
         await log.wait(0.001)
     await log.abandon()
@@ -301,7 +301,7 @@ async def test_a_flood_of_text_is_stored_and_shown_in_few_pieces(
 
 
 async def _until(log: RunLog, count: int) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while log.next_seq < count:
             await log.wait(10)
 

@@ -27,11 +27,11 @@ async def test_what_is_told_between_watching_and_waiting_counts() -> None:
 
     with signals.watch("a") as watch:
         signals.tell(["b", "a"])
-        assert await watch.wait(5)
+        assert await watch.wait(30)
         assert not await watch.wait(0.01)
         signals.tell(["a"])
         signals.tell(["a"])
-        assert await watch.wait(5)
+        assert await watch.wait(30)
         assert not await watch.wait(0.01)
 
 
@@ -40,11 +40,11 @@ async def test_signals_come_from_any_thread_to_everybody_who_watches() -> None:
 
     with signals.watch("a") as first, signals.watch("a") as second, signals.watch("b") as other:
         await asyncio.to_thread(signals.tell, ["a"])
-        assert await first.wait(5)
-        assert await second.wait(5)
+        assert await first.wait(30)
+        assert await second.wait(30)
         assert not await other.wait(0.01)
         await asyncio.to_thread(signals.tell_all)
-        assert await other.wait(5)
+        assert await other.wait(30)
 
 
 async def test_a_loop_that_is_gone_is_nobodys_trouble() -> None:
@@ -67,7 +67,7 @@ async def test_a_loop_that_is_gone_is_nobodys_trouble() -> None:
     with signals.watch("a") as watch:
         await asyncio.to_thread(elsewhere)
         signals.tell(["a"])
-        assert await watch.wait(5)
+        assert await watch.wait(30)
 
 
 @pytest.mark.parametrize("name", ["x" * 100_000, "a\x00b", "\ud800", "line\nbreak"])
@@ -91,34 +91,34 @@ class SignalContract:
             storage.signals.watch(QUEUE) as queue,
         ):
             await storage.runs.create("r1", RunRequest("t1"), owner="me")
-            assert await thread.wait(5)
+            assert await thread.wait(30)
             await storage.events.append(LogBatch("r1", "t1", 1, [LogEntry(0, 0, "values", b"1")]))
-            assert await run.wait(5)
+            assert await run.wait(30)
             assert not await owner.wait(0.01)
             await storage.runs.request_cancel("r1", CancelAction.INTERRUPT)
-            assert await owner.wait(5)
+            assert await owner.wait(30)
             assert not await queue.wait(0.01)
             await storage.runs.release("r1", attempt=1)
-            assert await queue.wait(5)
+            assert await queue.wait(30)
             await run.wait(0.01)
             await storage.runs.settle("r1", attempt=1, end=RunEnd(RunStatus.SUCCESS))
-            assert await run.wait(5)
+            assert await run.wait(30)
 
     async def test_a_run_that_nobody_has_signals_the_queue(self, storage: Storage) -> None:
         with storage.signals.watch(QUEUE) as queue, storage.signals.watch(run_topic("r3")) as third:
             await storage.runs.create("r1", RunRequest("t1"))
-            assert await queue.wait(5)
+            assert await queue.wait(30)
             await storage.runs.claim("r1", owner="me", attempt=0)
             enqueue = RunRequest("t1", multitask_strategy=MultitaskStrategy.ENQUEUE)
             await storage.runs.create("r2", enqueue)
             await storage.runs.create("r3", enqueue)
             assert not await queue.wait(0.01)
             await storage.runs.settle("r1", attempt=1, end=RunEnd(RunStatus.SUCCESS))
-            assert await queue.wait(5)
+            assert await queue.wait(30)
             await storage.runs.request_cancel("r2", CancelAction.INTERRUPT)
-            assert await queue.wait(5)
+            assert await queue.wait(30)
             await storage.runs.request_cancel("r3", CancelAction.INTERRUPT)
-            assert await third.wait(5)
+            assert await third.wait(30)
             assert not await queue.wait(0.01)
 
 

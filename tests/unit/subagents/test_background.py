@@ -190,7 +190,7 @@ async def test_the_end_of_a_run_stops_what_it_left_in_the_background(
 
     run.cancel()
     await asyncio.gather(run, return_exceptions=True)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         await lead.executor.finish("r1")
 
     assert lead.told("task_cancelled") == [("task_cancelled", task_id(lead))]

@@ -99,7 +99,7 @@ async def test_a_run_and_a_user_keep_to_their_own_limits_while_places_are_free()
 
     jobs = [work("a", "u1", 2, None) for _ in range(8)]
     jobs += [work(run, "u2", None, 3) for run in ("b", "c") for _ in range(8)]
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         await asyncio.gather(*jobs)
 
     assert (most["a"], most["u2"]) == (2, 3)
@@ -132,7 +132,7 @@ async def test_a_place_is_lent_to_those_the_holder_waits_for_and_taken_again() -
         async with gate.place(Holder("r")):
             order.append(f"child {number}")
 
-    async with asyncio.timeout(5), gate.place(Holder("r")) as place:
+    async with asyncio.timeout(30), gate.place(Holder("r")) as place:
         async with place.lent(), asyncio.TaskGroup() as group:
             for number in range(2):
                 group.create_task(child(number))
