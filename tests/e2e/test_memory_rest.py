@@ -135,7 +135,7 @@ async def test_an_export_can_be_imported_and_takes_the_place_of_all(api: httpx.A
         ({"facts": [{"id": f"a{n}", "content": f"x{n}"} for n in range(11)]}, 400),
         ({"facts": [{"id": "a", "content": "x"}, {"id": "a", "content": "y"}]}, 400),
         ({"facts": [{"id": "a", "content": ""}], "user": 3}, 422),
-        ({"user": {"workContext": {"summary": "x" * 2001}}}, 422),
+        ({"user": {"workContext": {"summary": "x" * 4001}}}, 422),
         ([], 422),
     ],
 )

@@ -160,6 +160,47 @@ def cancel_task(
     _exit_with("tasks", action="cancel", url=url, thread_id=thread, run_id=run, task_id=task)
 
 
+OfAgent = Annotated[
+    str | None, typer.Option("--agent", "-a", help="What this agent of yours remembers, instead.")
+]
+memory_app = typer.Typer(help="See and delete what is remembered of you.", no_args_is_help=True)
+app.add_typer(memory_app, name="memory")
+
+
+@memory_app.command("show")
+def show_memory(
+    agent: OfAgent = None,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print it as JSON, as /api/memory/import takes it.")
+    ] = False,
+    config: Config = None,
+) -> None:
+    """Show what is remembered."""
+    _exit_with("memory", action="show", agent=agent, as_json=json, config=config)
+
+
+@memory_app.command("forget")
+def forget_fact(
+    fact: Annotated[str, typer.Argument(help="The fact's id; `deerflow memory show` shows them.")],
+    agent: OfAgent = None,
+    config: Config = None,
+) -> None:
+    """Forget one fact."""
+    _exit_with("memory", action="forget", agent=agent, fact_id=fact, config=config)
+
+
+@memory_app.command("clear")
+def clear_memory(
+    agent: OfAgent = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask first.")] = False,
+    config: Config = None,
+) -> None:
+    """Forget everything."""
+    if not yes:
+        typer.confirm("Forget everything that is remembered?", abort=True)
+    _exit_with("memory", action="clear", agent=agent, config=config)
+
+
 def main() -> None:
     """Run the command line; errors that people can act on come as one sentence."""
     app()

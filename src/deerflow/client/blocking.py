@@ -115,6 +115,22 @@ class DeerFlowClient:
         """Delete a thread with everything that belongs to it."""
         self._do(lambda client: client.delete_thread(thread_id))
 
+    def memory(self, *, agent_name: str | None = None) -> dict[str, Any]:
+        """Return what is remembered of the user, or by one of the user's own agents."""
+        return self._do(lambda client: client.memory(agent_name=agent_name))
+
+    def remember(self, content: str, **options: Any) -> dict[str, Any]:
+        """Remember one more fact and return it; options are `category`, `confidence` and `agent_name`."""
+        return self._do(lambda client: client.remember(content, **options))
+
+    def forget(self, fact_id: str, *, agent_name: str | None = None) -> dict[str, Any]:
+        """Forget one fact and return what is remembered then."""
+        return self._do(lambda client: client.forget(fact_id, agent_name=agent_name))
+
+    def clear_memory(self, *, agent_name: str | None = None) -> dict[str, Any]:
+        """Forget everything and return what is remembered then."""
+        return self._do(lambda client: client.clear_memory(agent_name=agent_name))
+
     def _open(self) -> tuple[AsyncDeerFlowClient, asyncio.AbstractEventLoop]:
         if self._client is None or self._loop is None:
             raise DeerFlowError("the client is closed; use it as `with DeerFlowClient() as client:`")

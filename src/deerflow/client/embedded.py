@@ -13,6 +13,8 @@ from deerflow.client.events import ClientEvent, RunFailedError, answer_of
 from deerflow.config import SettingsSource
 from deerflow.domain import DEFAULT_USER, RunOptions, RunRequest, StreamEvent, ThreadFolders, new_id
 from deerflow.errors import ConflictError, InvalidInputError
+from deerflow.memory import Scope
+from deerflow.memory.base import DEFAULT_CATEGORY, DEFAULT_CONFIDENCE
 from deerflow.runtime import is_wanted, to_json
 from deerflow.runtime.artifacts import open_artifact
 from deerflow.runtime.shapes import empty_state, model_out, run_out, state_out, thread_out
@@ -157,6 +159,41 @@ class AsyncDeerFlowClient:
         """Delete a thread with everything that belongs to it."""
         await self._folders(thread_id)
         await self.deerflow.threads.delete(thread_id, self._user_id)
+
+    async def memory(self, *, agent_name: str | None = None) -> dict[str, Any]:
+        """Return what is remembered of the user, or by one of the user's own agents."""
+        return (await self.deerflow.memories.read(self._scope(agent_name))).to_dict()
+
+    async def remember(
+        self,
+        content: str,
+        *,
+        category: str = DEFAULT_CATEGORY,
+        confidence: float = DEFAULT_CONFIDENCE,
+        agent_name: str | None = None,
+    ) -> dict[str, Any]:
+        """Remember one more fact and return it."""
+        if not 0 <= confidence <= 1:
+            raise InvalidInputError(f"confidence is {confidence}; allowed: a number from 0 to 1")
+        _, fact = await self.deerflow.memories.add_fact(
+            self._scope(agent_name),
+            content,
+            category=category,
+            confidence=confidence,
+            settings=self.deerflow.settings.memory.backend_config,
+        )
+        return fact.to_dict()
+
+    async def forget(self, fact_id: str, *, agent_name: str | None = None) -> dict[str, Any]:
+        """Forget one fact and return what is remembered then."""
+        return (await self.deerflow.memories.remove_fact(self._scope(agent_name), fact_id)).to_dict()
+
+    async def clear_memory(self, *, agent_name: str | None = None) -> dict[str, Any]:
+        """Forget everything and return what is remembered then."""
+        return (await self.deerflow.memories.clear(self._scope(agent_name))).to_dict()
+
+    def _scope(self, agent_name: str | None) -> Scope:
+        return Scope(self._user_id, agent_name)
 
     async def _folders(self, thread_id: str) -> ThreadFolders:
         """Return the folders of a thread of this user; everybody else's does not exist."""

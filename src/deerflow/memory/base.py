@@ -15,7 +15,7 @@ CATEGORIES = ("preference", "knowledge", "context", "behavior", "goal", "correct
 DEFAULT_CATEGORY = "context"
 DEFAULT_CONFIDENCE = 0.5
 MAX_FACT_CHARS = 1000
-MAX_SUMMARY_CHARS = 2000
+MAX_SUMMARY_CHARS = 4000
 MAX_CATEGORY_CHARS = 40
 _UNWANTED = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\u202a-\u202e\u2066-\u2069]+")
 

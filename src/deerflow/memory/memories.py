@@ -114,9 +114,14 @@ class Memories:
             )
         if len({fact.id for fact in memory.facts}) < len(memory.facts):
             raise InvalidInputError("two facts have the same id; give each one of its own")
-        facts = tuple(replace(fact, content=self._checked(fact.content)) for fact in memory.facts)
+        facts = tuple(
+            replace(
+                fact, content=self._checked(fact.content, what=fact.id), category=_category(fact.category)
+            )
+            for fact in memory.facts
+        )
         sections = {
-            name: replace(section, summary=self._checked(section.summary, MAX_SUMMARY_CHARS))
+            name: replace(section, summary=self._checked(section.summary, MAX_SUMMARY_CHARS, what=name))
             for name, section in memory.sections.items()
         }
         return await self._store.change(scope, lambda known: replace(known, facts=facts, sections=sections))
@@ -180,15 +185,15 @@ class Memories:
         await self._store.change(talk.scope, change)
         return not is_outdated
 
-    def _checked(self, text: str, most: int = MAX_FACT_CHARS) -> str:
+    def _checked(self, text: str, most: int = MAX_FACT_CHARS, *, what: str = "content") -> str:
         if len(text) > most:
-            raise InvalidInputError(f"a text has {len(text)} characters; at most {most} are remembered")
+            raise InvalidInputError(f"{what} has {len(text)} characters; at most {most} are remembered")
         words = clean(text, most)
         if not words:
-            raise InvalidInputError("a text is empty; send the words to remember")
+            raise InvalidInputError(f"{what} is empty; send the words to remember")
         if not is_fit(words, self._redact):
             raise InvalidInputError(
-                "this looks like a secret, or names a file of one thread, and is not remembered; "
+                f"{what} looks like a secret, or names a file of one thread, and is not remembered; "
                 "leave that part out"
             )
         return words
