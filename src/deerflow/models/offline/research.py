@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from deerflow.models.offline.conversation import Conversation
+from deerflow.models.offline.facets import FACETS
 from deerflow.models.offline.findings import Finding, Research, finding
 from deerflow.models.offline.question import coverage, key_terms, main_points, query_for
 from deerflow.models.offline.ranking import Bm25, centrality, is_repeat
@@ -47,6 +48,10 @@ def research(
         for candidate in _candidates(text.path, sentences_of(aligned(text, hits), path=text.path))
     ]
     found = _chosen(candidates, aspects, question)
+    approach = FACETS[0].label(language)
+    if approach in aspects:  # a comparison: whoever is compared has a say, if only the sentence it turns on
+        silent = set(paths) - {item.path for item in found}
+        found += _main_sentences(candidates, silent=silent, aspect=approach)
     return Research(tuple(found), tuple(source_of(text, language) for text in texts))
 
 
@@ -83,6 +88,16 @@ def _chosen(candidates: Sequence[_Candidate], aspects: Sequence[str], question: 
         picked = _distinct(candidates, mine, scores[number], limit=per_aspect(aspects))
         found += [finding(candidates[place].sentence, path=path, aspect=aspects[number]) for place in picked]
     return found
+
+
+def _main_sentences(candidates: Sequence[_Candidate], *, silent: set[str], aspect: str) -> list[Finding]:
+    """Return of each silent file the sentence that speaks most of what the file speaks of."""
+    scores = _central(candidates, [0.0] * len(candidates))
+    best: dict[str, int] = {}
+    for place, candidate in enumerate(candidates):
+        if candidate.path in silent and scores[place] > scores[best.setdefault(candidate.path, place)]:
+            best[candidate.path] = place
+    return [finding(candidates[place].sentence, path=path, aspect=aspect) for path, place in best.items()]
 
 
 def _scores(candidates: Sequence[_Candidate], aspects: Sequence[str], question: str) -> list[list[float]]:

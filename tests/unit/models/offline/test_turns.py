@@ -70,6 +70,21 @@ async def test_four_notes_are_compared_by_sub_agents_in_batches_of_three(desk: D
     assert desk.false_claims(answer) == []
 
 
+async def test_a_note_without_telling_words_has_its_say_in_a_comparison_and_in_nothing_else(
+    desk: Desk,
+) -> None:
+    telling = desk.put("kafka.md", "Kafka keeps a durable log, but it is costly to operate.\n")
+    plain = desk.put("postgres.md", "We already run PostgreSQL, so a queue table adds no new service.\n")
+
+    compared = await desk.ask("Compare the approaches in these notes", uploads=[telling, plain])
+    report = desk.report()
+    asked = await desk.ask("Which of them is costly?", uploads=[telling, plain])
+
+    assert "so a queue table adds no new service. [citation:postgres.md:1]" in compared[-1].text
+    assert_every_claim_is_proven(desk, report)
+    assert "postgres.md:1" not in asked[-1].text
+
+
 async def test_the_batch_is_as_large_as_the_prompt_allows(desk: Desk) -> None:
     messages = await desk.ask("Compare these notes", uploads=put_notes(desk), limit=2)
 
