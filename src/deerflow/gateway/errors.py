@@ -1,9 +1,12 @@
 """Turns errors into answers: one table from code to status."""
 
 import logging
+from http import HTTPStatus
 
 from fastapi import FastAPI, Request
+from fastapi.exception_handlers import http_exception_handler
 from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from deerflow.errors import DeerFlowError
@@ -34,6 +37,13 @@ def handle_errors(app: FastAPI) -> None:
     async def malformed(request: Request, error: RequestValidationError) -> Response:
         # ours, since what was sent may be no JSON that could be sent back: NaN, broken text
         return json_response({"detail": error.errors()}, 422)
+
+    @app.exception_handler(HTTPException)
+    async def refused(request: Request, error: HTTPException) -> Response:
+        if error.detail == HTTPStatus(error.status_code).phrase:  # nobody has said more: no route fits
+            said = f"{error.detail}: there is no {request.method} {request.url.path} here"
+            error = HTTPException(error.status_code, said, headers=error.headers)
+        return await http_exception_handler(request, error)
 
     @app.exception_handler(DeerFlowError)
     async def known(request: Request, error: DeerFlowError) -> Response:

@@ -20,20 +20,21 @@ Install Node.js 20 or newer with npm, then run <code>make install</code> and rel
 
 def serve_page(app: FastAPI, static: Path = STATIC) -> None:
     """Mount the page at `/`, behind everything else."""
-    if (static / "index.html").is_file():
-        app.mount("/", _Page(directory=static, html=True), name="page")
-        return
-
-    @app.get("/", include_in_schema=False)
-    async def missing() -> Response:
-        return HTMLResponse(_MISSING)
+    app.mount("/", _Page(directory=static, html=True, check_dir=False), name="page")
 
 
 class _Page(StaticFiles):
     """Static files; any other address of the page is the page itself, since it routes by address."""
 
     @override
+    async def check_config(self) -> None:
+        """Start without the page's folder too."""
+
+    @override
     async def get_response(self, path: str, scope: Scope) -> Response:
+        # Looked for each time, so that a page that is built meanwhile is there after a reload.
+        if path == "." and not (Path(str(self.directory)) / "index.html").is_file():
+            return HTMLResponse(_MISSING)
         try:
             response = await super().get_response(path, scope)
         except HTTPException as error:
