@@ -1,7 +1,7 @@
 """Tasks that work while the lead agent goes on: it hears when one ends, and its turn ends after them all."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolCall, ToolMessage
 
@@ -13,7 +13,6 @@ from deerflow.subagents.config import TASK, SubagentResult
 from deerflow.subagents.delegation import NOTE, Delegation, TaskArguments, this_turn
 from deerflow.subagents.executor import SubagentExecutor
 from deerflow.subagents.progress import COUNTED
-from deerflow.subagents.task import Resume, SubagentTask
 from deerflow.subagents.task_tool import result_text
 
 TOLD = "told_tasks"
@@ -34,25 +33,15 @@ class Background:
         """Start those again that died with their process or their run; they go on where they stopped."""
         known = self.executor.started(context.run_id)
         for call, turn in unfinished(messages):
-            if call["id"] in known:
+            task_id = call["id"] or ""
+            if task_id in known:
                 continue
             try:
-                task = self._task(call, context=context, messages=turn)
+                wanted = TaskArguments.model_validate(call["args"])
+                task = self.delegation.prepare(wanted, task_id=task_id, context=context, messages=turn)
             except (DeerFlowError, ValueError):
                 continue  # its type is gone from the settings; the lead agent asks for it in vain
             self.executor.execute_async(task)
-
-    def answer(
-        self, task_id: str, given: object, *, context: RunContext, messages: Sequence[AnyMessage]
-    ) -> None:
-        """Let a task go on with what a person answered; only the first answer to a question counts."""
-        known = self.executor.get(context.run_id, task_id)
-        if known is None or known.question is None:
-            return
-        for call, turn in unfinished(messages):
-            if call["id"] == task_id:
-                task = self._task(call, context=context, messages=turn)
-                self.executor.execute_async(replace(task, resume=Resume(given)))
 
     def asking(self, context: RunContext) -> list[SubagentResult]:
         """Return the tasks that wait for a person; none while others work, which asking would stop."""
@@ -78,10 +67,6 @@ class Background:
         told = told_in(this_turn(messages))
         ended = [each for each in self.executor.take_news(context.run_id) if each.task_id not in told]
         return news_message(ended) if ended else None
-
-    def _task(self, call: ToolCall, *, context: RunContext, messages: Sequence[AnyMessage]) -> SubagentTask:
-        wanted = TaskArguments.model_validate(call["args"])
-        return self.delegation.prepare(wanted, task_id=call["id"] or "", context=context, messages=messages)
 
 
 def news_message(results: Iterable[SubagentResult]) -> HumanMessage:

@@ -17,6 +17,7 @@ from deerflow.domain import new_id
 from deerflow.errors import DeerFlowError, InvalidInputError
 from deerflow.subagents.background import Background, told_fields
 from deerflow.subagents.config import SubagentResult
+from deerflow.subagents.executor import SubagentExecutor
 from deerflow.subagents.task_tool import as_asked, result_text
 
 TASK_QUESTION = "task_question"
@@ -55,7 +56,7 @@ async def ask_for_task(
     try:
         wanted = QuestionCall.model_validate(call["args"])
         background.revive(context, messages)
-        result = await _answered(background, wanted, context, messages)
+        result = await _answered(background.executor, wanted, context.run_id)
     except (DeerFlowError, ValidationError) as error:
         return _message(call, f"Error: {error}")
     if not result.status.is_terminal:
@@ -64,25 +65,23 @@ async def ask_for_task(
     return _message(call, result_text(result), told_fields([result]))
 
 
-async def _answered(
-    background: Background, wanted: QuestionCall, context: RunContext, messages: Sequence[AnyMessage]
-) -> SubagentResult:
+async def _answered(executor: SubagentExecutor, wanted: QuestionCall, run_id: str) -> SubagentResult:
     """Return the task after its question was answered; with `wait`, after all of them were and it has ended.
 
     What was answered before this call was made again is asked again first, and gets the same answers.
     """
-    result = await background.executor.wait(context.run_id, wanted.task_id)
+    result = await executor.wait(run_id, wanted.task_id)
     asked = wanted.number
     while (question := result.question) is not None:
         if asked > question.number:
             raise InvalidInputError(f"task {wanted.task_id} asks something else: question {question.number}")
         given = [interrupt(as_asked(result.task_id, question)) for _ in range(asked, question.number + 1)][-1]
         asked = question.number + 1
-        background.answer(result.task_id, given, context=context, messages=messages)
+        executor.answer(run_id, wanted.task_id, given)
         if not wanted.wait:
             break
-        result = await background.executor.wait(context.run_id, wanted.task_id)
-    return background.executor.get(context.run_id, wanted.task_id) or result
+        result = await executor.wait(run_id, wanted.task_id)
+    return executor.get(run_id, wanted.task_id) or result
 
 
 def _message(call: ToolCall, text: str, fields: Mapping[str, object] | None = None) -> ToolMessage:

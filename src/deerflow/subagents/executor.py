@@ -4,12 +4,13 @@ import asyncio
 import contextvars
 import threading
 from collections import OrderedDict, defaultdict
+from dataclasses import replace
 
 from deerflow.errors import ConflictError, NotFoundError
 from deerflow.subagents.attempt import Attempt
 from deerflow.subagents.config import SubagentResult
 from deerflow.subagents.gate import FairGate, Place
-from deerflow.subagents.task import SubagentTask
+from deerflow.subagents.task import Resume, SubagentTask
 
 TaskKey = tuple[str, str]
 """Run and task: some models count their calls anew in every conversation."""
@@ -73,6 +74,12 @@ class SubagentExecutor:
         self._background[task.key] = job
         job.add_done_callback(lambda _: self._tell_later(task.key))
         return task.task_id
+
+    def answer(self, run_id: str, task_id: str, given: object) -> None:
+        """Let a background task go on with what a person answered; only the first answer counts."""
+        attempt = self._asking.get((run_id, task_id))
+        if attempt is not None:
+            self.execute_async(replace(attempt.task, resume=Resume(given)))
 
     async def wait(self, run_id: str, task_id: str) -> SubagentResult:
         """Return a background task once it has ended or asks; who stops waiting does not stop it."""
