@@ -4,6 +4,7 @@ import asyncio
 import json
 import re
 from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import httpx
 import pytest
 from support.gateway import Gateway, running_gateway, write_config
 from support.model_server import Reply, Request, ScriptedModel, call, status, text, usage
+from support.postgres import PostgresServer
 
 from deerflow.domain import RunOptions, RunRequest, new_id
 from deerflow.memory import Scope
@@ -405,6 +407,49 @@ async def test_switches_turn_learning_and_telling_off(
     assert is_extraction(extraction)
 
 
+async def test_sub_agents_are_told_nothing_of_it(
+    api: httpx.AsyncClient, gateway: Gateway, model: ScriptedModel
+) -> None:
+    await api.post("/memory/facts", json={"content": "Likes tea."})
+    will_learn(model)
+    task = call("task", description="d", prompt="PART ONE", subagent_type="general-purpose")
+    model.on("PART ONE", text("part"))
+    model.on("delegate", task, text("whole"))
+
+    await ask(api, "please delegate", subagent_enabled=True)
+    await learnt(gateway)
+
+    lead, part, again, extraction = model.requests
+    assert (bool(memory_block(lead)), bool(memory_block(again))) == (True, True)
+    assert part.asked.endswith("PART ONE")
+    assert "Likes tea." not in json.dumps(part.messages)
+    assert "part" not in extraction.asked.partition("<conversation>")[2]
+
+
+async def test_runs_that_nobody_takes_part_in_are_not_learnt_from(
+    api: httpx.AsyncClient, gateway: Gateway, model: ScriptedModel
+) -> None:
+    model.on("report", text("Done."))
+    deerflow = gateway.deerflow
+    assert deerflow is not None
+    request = RunRequest(
+        thread_id=new_id(),
+        user_id="default",
+        input={"messages": [{"type": "human", "content": "the daily report"}]},
+        is_interactive=False,
+    )
+
+    async def scheduled() -> None:
+        run = await deerflow.start_run(request)
+        async for _ in deerflow.runs.subscribe(run.id):
+            pass
+
+    await in_house(gateway, scheduled())
+    await learnt(gateway)
+
+    assert len(model.requests) == 1
+
+
 async def test_in_tool_mode_the_model_looks_after_the_memory_itself(
     api: httpx.AsyncClient, gateway: Gateway, model: ScriptedModel, configured: Any
 ) -> None:
@@ -460,6 +505,39 @@ async def test_without_a_model_only_what_is_asked_for_is_remembered(tmp_path: Pa
             await learnt(gateway)
 
             assert await facts(api) == ["my dog is called Rex"]
+
+
+async def test_what_one_gateway_learns_another_tells(
+    tmp_path: Path, model: ScriptedModel, postgres: PostgresServer
+) -> None:
+    database = postgres.settings().model_dump(include={"backend", "postgres_url", "postgres_schema"})
+    will_learn(model, newFacts=[fact("Likes tea.", "I like tea")])
+    model.on(lambda request: True, text("Good."))
+    with ExitStack() as stack:
+        one, two = (
+            stack.enter_context(running_gateway(tmp_path, model.base_url, memory=MEMORY, database=database))
+            for _ in range(2)
+        )
+        async with one.client() as first, two.client() as second:
+            await ask(first, "I like tea")
+            await learnt(one)
+            await ask(second, "hello")
+            added = await asyncio.gather(
+                *(
+                    api.post("/memory/facts", json={"content": f"{n}."})
+                    for n in range(10)
+                    for api in (first, second)
+                )
+            )
+            known = await facts(first)
+            await second.delete("/memory")
+            await ask(first, "hello again")
+
+    told, forgotten = (request for request in model.requests if request.asked.startswith("hello"))
+    assert "Likes tea." in memory_block(told)
+    assert memory_block(forgotten) == ""
+    assert sorted(answer.status_code for answer in added) == [200] * 10 + [409] * 10
+    assert sorted(known) == sorted(["Likes tea.", *(f"{n}." for n in range(10))])
 
 
 async def test_a_server_that_stops_learns_from_what_it_heard(tmp_path: Path, model: ScriptedModel) -> None:

@@ -5,6 +5,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
+from deerflow.errors import DeerFlowError
 from deerflow.memory.base import Scope
 from deerflow.memory.talk import MAX_EXCHANGES, Talk
 
@@ -118,6 +119,9 @@ class Learner:
         async with turn, self._places:
             try:
                 is_done = await self._learn(talk)
+            except DeerFlowError as error:
+                logger.warning("memory: thread %s was not learnt from: %s", talk.thread_id, error)
+                return
             except Exception:  # the root of its task: whatever went wrong, nobody's run has to do with it
                 logger.exception("memory: thread %s was not learnt from", talk.thread_id)
                 return
