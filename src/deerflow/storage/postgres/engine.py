@@ -2,18 +2,16 @@
 
 import asyncio
 import math
-import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar, cast
 
 import psycopg
 from typing_extensions import override
 
 from deerflow.config import DatabaseSettings
-from deerflow.errors import StorageError
-from deerflow.storage.database import Database, Engine, Rows
+from deerflow.storage.database import Database, Rows
+from deerflow.storage.pooled import PooledEngine
 from deerflow.storage.postgres.connect import HASTY_SECONDS, Target, explain, first_connection, target_of
 from deerflow.storage.postgres.database import PostgresDatabase
 from deerflow.storage.postgres.dialect import POSTGRES
@@ -26,7 +24,7 @@ from deerflow.storage.signals import Signals
 T = TypeVar("T")
 
 
-class PostgresEngine(Engine):
+class PostgresEngine(PooledEngine):
     """Writes and reads one database; closing it finishes every write."""
 
     dialect = POSTGRES
@@ -34,6 +32,7 @@ class PostgresEngine(Engine):
     def __init__(self, settings: DatabaseSettings) -> None:
         """Connect, blocking; `PostgresEngine.open` does it beside the loop."""
         self.target = target_of(settings)
+        super().__init__(self.target.name, readers=max(settings.pool_size - 1, 1))
         self.signals = Signals()
         self._recycle_seconds = float(settings.pool_recycle)
         connection = first_connection(self.target)
@@ -42,11 +41,8 @@ class PostgresEngine(Engine):
         except BaseException:
             connection.close()
             raise
-        self._is_closed = False
         self._is_hasty = False
-        self._local = threading.local()
         self._needs_snapshot: set[object] = set()
-        self._pool = ThreadPoolExecutor(max(settings.pool_size - 1, 1), thread_name_prefix="deerflow-reader")
         self._watchdog = Watchdog(self.target)
         line = Line(self.target, connection, recycle_seconds=self._recycle_seconds)
         self._watchdog.watch(line)
@@ -65,25 +61,9 @@ class PostgresEngine(Engine):
         return cast(T, await self._writer.ask(work, may_wait=may_wait))
 
     @override
-    def write_blocking(self, work: Callable[[Database], T]) -> T:
-        return cast(T, self._writer.ask_blocking(work).result())
-
-    @override
-    def post(self, work: Callable[[Database], object]) -> None:
-        self._writer.ask_blocking(work)
-
-    @override
-    async def read(self, work: Callable[[Database], T]) -> T:
-        return await asyncio.wrap_future(self._far(work))
-
-    @override
     async def peek(self, work: Callable[[Database], T]) -> T:
         # Never on the calling thread: the database may be far away, or away altogether.
         return await asyncio.wrap_future(self._far(work))
-
-    @override
-    def read_blocking(self, work: Callable[[Database], T]) -> T:
-        return self._far(work).result()
 
     @override
     def hasten(self) -> None:
@@ -92,9 +72,6 @@ class PostgresEngine(Engine):
         self._watchdog.hasten()
 
     @override
-    async def aclose(self) -> None:
-        await asyncio.to_thread(self._close)
-
     def _close(self) -> None:
         if self._is_closed:
             return
@@ -105,11 +82,7 @@ class PostgresEngine(Engine):
         self._pool.shutdown(wait=True)
         self._watchdog.close()
 
-    def _far(self, work: Callable[[Database], T]) -> "Future[T]":
-        if self._is_closed:
-            raise StorageError(f"the database {self.target.name} is closed")
-        return self._pool.submit(self._read_here, work)
-
+    @override
     def _read_here(self, work: Callable[[Database], T]) -> T:
         reader: _Reader | None = getattr(self._local, "reader", None)
         if reader is None:

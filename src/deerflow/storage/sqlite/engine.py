@@ -13,14 +13,14 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar, cast
 
 from typing_extensions import override
 
 from deerflow.errors import ConfigError, StorageError
-from deerflow.storage.database import Database, Engine
+from deerflow.storage.database import Database
+from deerflow.storage.pooled import PooledEngine
 from deerflow.storage.signals import Signals
 from deerflow.storage.sqlite.connect import (
     WAL_BYTES,
@@ -40,17 +40,17 @@ READERS = 3
 T = TypeVar("T")
 
 
-class SqliteEngine(Engine):
+class SqliteEngine(PooledEngine):
     """Writes and reads one database file; closing it finishes every write."""
 
     dialect = SQLITE
 
     def __init__(self, path: Path, *, is_temporary: bool = False) -> None:
         """Open the file, blocking; `SqliteEngine.open` does it beside the loop."""
+        super().__init__(str(path), readers=READERS)
         self.path = path
         self.signals = Signals()
         self._is_temporary = is_temporary
-        self._is_closed = False
         create_file(path)
         try:
             with plain_words(path):
@@ -59,9 +59,7 @@ class SqliteEngine(Engine):
             raise ConfigError(str(error)) from error
         self._near = connect(path, busy_seconds=0, is_reader=True)
         self._near_lock = threading.Lock()
-        self._local = threading.local()
         self._opened: list[SqliteDatabase] = []
-        self._pool = ThreadPoolExecutor(READERS, thread_name_prefix="deerflow-reader")
         self._copier = _Copier(path)
         self._writer = Writer(
             path, self._connection, committed=self._committed, may_sync=self._copier.may_restart
@@ -88,18 +86,6 @@ class SqliteEngine(Engine):
         return cast(T, await self._writer.ask(work, may_wait=may_wait, weight=weight))
 
     @override
-    def write_blocking(self, work: Callable[[Database], T]) -> T:
-        return cast(T, self._writer.ask_blocking(work).result())
-
-    @override
-    def post(self, work: Callable[[Database], object]) -> None:
-        self._writer.ask_blocking(work)
-
-    @override
-    async def read(self, work: Callable[[Database], T]) -> T:
-        return await asyncio.wrap_future(self._far(work))
-
-    @override
     async def peek(self, work: Callable[[Database], T]) -> T:
         try:
             return self._peek(work)
@@ -113,16 +99,13 @@ class SqliteEngine(Engine):
         except _NearIsTaken:
             return self._far(work).result()
 
-    @override
-    async def aclose(self) -> None:
-        await asyncio.to_thread(self._close)
-
     def _committed(self, db: SqliteDatabase, can_wait: bool) -> None:
         if db.told:
             self.signals.tell(db.told)
             db.told.clear()
         self._copier.nudge(db if can_wait else None)
 
+    @override
     def _close(self) -> None:
         self._is_closed = True
         self._writer.close()
@@ -147,11 +130,7 @@ class SqliteEngine(Engine):
         finally:
             self._near_lock.release()
 
-    def _far(self, work: Callable[[Database], T]) -> "Future[T]":
-        if self._is_closed:
-            raise StorageError(f"the database {self.path} is closed")
-        return self._pool.submit(self._read_here, work)
-
+    @override
     def _read_here(self, work: Callable[[Database], T]) -> T:
         with plain_words(self.path):
             connection: SqliteDatabase | None = getattr(self._local, "connection", None)
