@@ -1,13 +1,17 @@
 """Tools of MCP servers, as the lead agent uses them over HTTP."""
 
+import asyncio
 import json
+import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from support.gateway import running_gateway
+import httpx
+from support.gateway import GatewayProcess, environment, running_gateway
 from support.mcp_server import serving_mcp
 from support.model_server import ScriptedModel, call, text
 from support.scene import Scene
@@ -252,3 +256,79 @@ async def test_secrets_of_servers_reach_neither_model_nor_client(
 
     sent = json.dumps([request.body for request in model.requests])
     assert secret not in sent + json.dumps(seen.events) + shown.text
+
+
+async def test_cancelling_a_run_takes_the_request_back(tmp_path: Path, model: ScriptedModel) -> None:
+    log = tmp_path / "log"
+    model.will_say(call("files_wait", seconds=600), text("never"))
+    with scene_with(tmp_path, model, {"files": program("mcp_server.py", str(log))}) as scene:
+        async with scene.gateway.client() as api:
+            body = {"input": {"messages": [{"type": "human", "content": "go"}]}}
+            run = (await api.post(f"/threads/{scene.thread}/runs", json=body)).json()
+            await until(lambda: log.exists() and "wait" in log.read_text())
+
+            cancelled = await api.post(f"/threads/{scene.thread}/runs/{run['run_id']}/cancel?wait=true")
+
+            await until(lambda: "cancelled" in log.read_text())
+
+    assert cancelled.status_code in (202, 204)
+
+
+def test_programs_end_with_the_server_also_when_it_is_killed(tmp_path: Path, model: ScriptedModel) -> None:
+    log = tmp_path / "log"
+    write_servers(tmp_path, files=program("mcp_server.py", str(log)))
+    model.will_say(call("files_spawn"), text("one"), text("two"))
+    gateway = GatewayProcess(tmp_path, model.base_url)
+
+    def ask() -> list[dict[str, Any]]:
+        body = {"input": {"messages": [{"type": "human", "content": "go"}]}}
+        answer = httpx.post(f"{gateway.api}/threads/t1/runs/wait", json=body, timeout=60, trust_env=False)
+        messages: list[dict[str, Any]] = answer.json()["messages"]
+        return messages
+
+    gateway.start()
+    helper = int(next(message["content"] for message in ask() if message["type"] == "tool"))
+    gateway.kill()
+    gateway.start()
+    ask()
+    gateway.stop()
+
+    programs = [int(line.split()[1]) for line in log.read_text().splitlines() if "started" in line]
+    assert len(programs) == 2
+    deadline = time.monotonic() + 30
+    while any(map(is_alive, [helper, *programs])):
+        assert time.monotonic() < deadline, "a program is left"
+        time.sleep(0.05)
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+async def until(holds: Callable[[], Any]) -> None:
+    """Wait until something holds, for as long as a busy machine may need."""
+    for _ in range(3000):
+        if holds():
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("in vain")
+
+
+def test_without_servers_the_protocol_is_not_loaded(tmp_path: Path) -> None:
+    code = (
+        "import asyncio, sys\n"
+        "from deerflow.app import DeerFlow\n"
+        "from deerflow.gateway.app import create_app\n"
+        "async def main():\n"
+        "    async with DeerFlow.open() as house:\n"
+        "        print([name for name in ('mcp', 'mcp_types', 'jsonschema') if name in sys.modules])\n"
+        "asyncio.run(main())\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env=environment(tmp_path), capture_output=True, text=True
+    )
+
+    assert done.stdout.strip().endswith("[]"), done.stdout + done.stderr

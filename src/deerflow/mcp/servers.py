@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from importlib.util import find_spec
 from typing import cast
+from weakref import WeakSet
 
 from deerflow.config.aliases import install_hint, resolve_use
 from deerflow.config.extensions import McpServerSettings
@@ -25,7 +26,7 @@ class McpServers:
         self._place = place
         self._limits = limits
         self._servers: dict[str, McpServer] = {}
-        self._retired: list[McpServer] = []
+        self._retired: WeakSet[McpServer] = WeakSet()  # a run that still has its tools keeps it alive
         self._connect: Connect | None = None
 
     def __bool__(self) -> bool:
@@ -41,7 +42,7 @@ class McpServers:
         for name, server in self._servers.items():
             if name not in kept:
                 server.retire()
-                self._retired.append(server)
+                self._retired.add(server)
         self._servers = {name: kept.get(name) or self._made(name, entry) for name, entry in wanted.items()}
 
     async def offers(self) -> list[Offer]:

@@ -12,6 +12,7 @@ from typing_extensions import override
 
 from deerflow.config.extensions import McpServerSettings
 from deerflow.mcp.base import Limits
+from deerflow.mcp.oauth import TokenAuth
 
 CONNECT_SECONDS = 30
 _PLAIN = "identity"
@@ -25,6 +26,8 @@ class Web:
         self._silence_seconds = silence_seconds
         self._limits = limits
         self._problem: str | None = None
+        oauth = settings.oauth
+        self._auth = TokenAuth(oauth) if oauth is not None and oauth.enabled else None
         self.status: int | None = None
         """The status of its last answer, where that was a refusal."""
         self.over = asyncio.Event()
@@ -72,6 +75,7 @@ class Web:
             headers={**self._settings.headers, "Accept-Encoding": _PLAIN},
             timeout=httpx2.Timeout(CONNECT_SECONDS, read=self._silence_seconds),
             event_hooks={"response": [self._look]},
+            auth=self._auth,
         )
 
     async def _look(self, response: httpx2.Response) -> None:

@@ -157,3 +157,92 @@ async def test_a_server_that_wants_another_key_says_so(place: Place) -> None:
         assert await server.tools() == ()
 
     assert "HTTP status 401" in str(server.status.problem)
+
+
+class Office:
+    """Gives out tokens, one after the other, and notes what it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[dict[str, Any]] = []
+        self.answer: dict[str, Any] = {"expires_in": 3600, "token_type": "bearer"}
+        self.status = 200
+
+    async def give(self, request: Request) -> Response:
+        self.asked.append(dict(await request.form()))
+        return JSONResponse({"access_token": f"token-{len(self.asked)}", **self.answer}, self.status)
+
+
+@pytest.fixture
+def office() -> Office:
+    return Office()
+
+
+@pytest.fixture
+async def guarded(office: Office, old: OldServer, place: Place) -> Any:
+    """A server that is reached with tokens."""
+    routes = [Route("/token", office.give, methods=["POST"]), *old.app.routes]
+    with serving_app(Starlette(routes=routes)) as address:
+        oauth = {
+            "token_url": f"{address}/token",
+            "grant_type": "refresh_token",
+            "client_id": "deerflow",
+            "client_secret": "client-secret-1",
+            "refresh_token": "refresh-1",
+            "extra_token_params": {"tenant": "forest"},
+        }
+        settings = McpServerSettings.model_validate({"url": f"{address}/mcp", "oauth": oauth})
+        server = McpServer("guarded", settings, connect=connect, place=place)
+        yield server
+        await server.aclose()
+
+
+async def test_a_token_is_fetched_once_and_goes_with_every_request(
+    guarded: McpServer, office: Office, old: OldServer
+) -> None:
+    await guarded.tools()
+    await asyncio.gather(*(guarded.call("act", {}) for _ in range(5)))
+
+    assert office.asked == [
+        {
+            "grant_type": "refresh_token",
+            "client_id": "deerflow",
+            "client_secret": "client-secret-1",
+            "refresh_token": "refresh-1",
+            "tenant": "forest",
+        }
+    ]
+    assert {headers["authorization"] for headers in old.headers} == {"Bearer token-1"}
+
+
+async def test_a_token_that_is_refused_or_has_ended_is_renewed(
+    guarded: McpServer, office: Office, old: OldServer
+) -> None:
+    office.answer = {"expires_in": 1, "refresh_token": "refresh-2", "token_type": "MAC"}
+    await guarded.tools()
+    office.answer = {"expires_in": "soon"}
+    refusals = iter([Response(status_code=401)])
+    old.act = lambda: next(refusals, None)
+
+    assert (await guarded.call("act", {})).text == "acted"
+    assert office.asked[-1]["refresh_token"] == "refresh-2"
+    assert old.headers[0]["authorization"] == "MAC token-1"
+    last = [headers["authorization"] for headers in old.headers if headers["authorization"]][-1]
+    assert last == f"Bearer token-{len(office.asked)}"
+
+
+@pytest.mark.parametrize(
+    ("status", "answer", "problem"),
+    [
+        (400, {}, "its token could not be fetched: HTTP status 400"),
+        (200, {"access_token": None}, "the answer has no `access_token`"),
+    ],
+)
+async def test_a_token_that_is_not_given_is_told(
+    status: int, answer: dict[str, Any], problem: str, guarded: McpServer, office: Office
+) -> None:
+    office.status, office.answer = status, answer
+
+    assert await guarded.tools() == ()
+
+    assert problem in str(guarded.status.problem)
+    assert "secret" not in str(guarded.status.problem)
