@@ -188,15 +188,60 @@ async def test_the_stream_shows_the_question_between_two_steps_of_the_lead(
     assert last(ended) == "All done."
 
 
-async def until_asked(api: httpx.AsyncClient) -> None:
-    """Wait until the list of tasks says that one waits for a person."""
+async def until_asked(api: httpx.AsyncClient) -> tuple[str, str]:
+    """Return the path of the latest run's tasks and the one that waits for a person, once one does."""
     async with asyncio.timeout(30):
         while True:
-            [run] = (await api.get("/threads/t1/runs")).json()
-            tasks = (await api.get(f"/threads/t1/runs/{run['run_id']}/tasks")).json()
-            if any(task["is_asking"] for task in tasks):
-                return
+            for run in (await api.get("/threads/t1/runs?limit=1")).json():
+                path = f"/threads/t1/runs/{run['run_id']}/tasks"
+                asking = [task["task_id"] for task in (await api.get(path)).json() if task["is_asking"]]
+                if asking:
+                    return path, asking[0]
             await asyncio.sleep(0.02)
+
+
+async def test_a_task_that_asks_is_stopped_over_http_while_its_run_works_and_not_after(
+    api: httpx.AsyncClient, model: ScriptedModel
+) -> None:
+    hold = threading.Event()
+    model.on("inner work", text("I saw A.") + bash("echo a"))
+    model.on("other work", text("It is found.").held(hold))
+    model.will_say(
+        calls(background("inner work"), background("other work")), text("Started."), text("Half done.")
+    )
+    model.will_say(background("inner work"), text("Started."))
+    await api.post("/threads", json={"thread_id": "t1"})
+    working = asyncio.create_task(run(api, BODY))
+    path, asking = await until_asked(api)
+
+    stopped = await api.post(f"{path}/{asking}/cancel")
+    hold.set()
+    ended = await working
+    await run(api, BODY)
+    path, waiting = await until_asked(api)
+    late = await api.post(f"{path}/{waiting}/cancel")
+
+    assert stopped.status_code == 202
+    assert questions(ended) == []
+    assert "I saw A." in str(ended["messages"])
+    assert last(ended) == "Half done."
+    assert late.status_code == 409
+    assert "waits for an answer to what it asked; reject that instead" in late.text
+
+
+async def test_a_new_message_instead_of_an_answer_leaves_the_call_undone(
+    api: httpx.AsyncClient, model: ScriptedModel, tmp_path: Path
+) -> None:
+    script(model, tmp_path / "proof")
+    await run(api, BODY)
+
+    ended = await run(api, BODY)
+    late = await api.post("/threads/t1/runs/wait", json=APPROVAL)
+
+    assert last(ended) == "All done."
+    assert questions(ended) == []
+    assert late.status_code == 409
+    assert not (tmp_path / "proof").exists()
 
 
 async def test_a_question_that_nobody_answers_is_rejected_in_time(

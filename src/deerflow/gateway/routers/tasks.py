@@ -43,6 +43,8 @@ async def cancel_task(
     rows = await tasks_of(house.storage, run, house.subagents.list(run_id))
     if task_id not in rows:
         raise NotFoundError("task", task_id, known=rows)
+    if rows[task_id].is_asking and run.status.is_terminal:
+        raise ConflictError(f"task {task_id} waits for an answer to what it asked; reject that instead")
     if rows[task_id].status in ("running", "pending") and not run.status.is_terminal:
         await house.task_wishes.leave(run_id, task_id)  # for the process that drives the run
         return Response(status_code=202)
