@@ -98,6 +98,24 @@ async def test_a_person_decides_over_http(api: httpx.AsyncClient, model: Scripte
     assert "A person did not approve: too dear" in result["content"]
 
 
+async def test_a_decision_that_nobody_makes_is_a_rejection_in_time(
+    tmp_path: Path, model: ScriptedModel
+) -> None:
+    script(model)
+    team = {"goal": "Shall we?", "steps": STEPS[:1], "approve": ["result"]}
+    with running_gateway(tmp_path, model.base_url, guardrails={"ask_timeout_seconds": 1}) as gateway:
+        async with gateway.client() as api:
+            await api.post("/threads/t1/teams/runs/stream", json={"team": team})
+            async with asyncio.timeout(60):
+                while (await api.get("/threads/t1")).json()["status"] != "idle":  # noqa: ASYNC110
+                    await asyncio.sleep(0.05)
+            messages = (await api.get("/threads/t1/state")).json()["values"]["messages"]
+
+    assert "A person did not approve: nobody answered within 1 seconds" in messages[-2]["content"]
+    assert "It earns 5 M." in messages[-2]["content"]
+    assert messages[-1]["content"] == "The team says: buy it."
+
+
 @pytest.mark.parametrize(
     ("team", "status", "reason"),
     [

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Self
 
 from langchain.agents.middleware.human_in_the_loop import ActionRequest, HITLRequest, ReviewConfig
@@ -50,18 +51,21 @@ def decide(
     description: str,
     *,
     check: Callable[[Mapping[str, Any]], object] = lambda args: None,
+    expires_at: datetime | None = None,
 ) -> Decision:
     """Ask whether `args` are right; who answers in the wrong form is asked again with what was wrong.
 
     Args:
         check: refuses edited arguments that cannot be used.
+        expires_at: until when the question waits; None for ever.
     """
     problem = ""
+    waits = {} if expires_at is None else {"expires_at": expires_at.isoformat()}
     for _ in range(MAX_QUESTIONS):
         action = ActionRequest(name=name, args=dict(args), description=f"{problem}{description}")
         review = ReviewConfig(action_name=name, allowed_decisions=["approve", "edit", "reject"])
         try:
-            answer = ask(HITLRequest(action_requests=[action], review_configs=[review]))
+            answer = ask({**HITLRequest(action_requests=[action], review_configs=[review]), **waits})
             decision = Decision.of(answer, name, args)
             if decision.is_edited:
                 check(decision.args)

@@ -9,6 +9,7 @@ member is at work, level by level of the plan, and what was answered before is a
 import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from deerflow.errors import DeerFlowError, InvalidInputError
@@ -199,8 +200,11 @@ class ProjectAgentTeam:
 
     def _decide(self, name: str, args: Mapping[str, Any], description: str, **more: Any) -> Decision:
         decision = Decision(False, args, NOBODY)
-        if self._call.context.is_interactive:
-            decision = decide(self._ask, name, args, description, **more)
+        context = self._call.context
+        if context.is_interactive:
+            patience = timedelta(seconds=context.settings.guardrails.ask_timeout_seconds)
+            until = datetime.now(UTC) + patience
+            decision = decide(self._ask, name, args, description, expires_at=until, **more)
         self._publish("team_decision", about=name, approved=decision.is_approved, edited=decision.is_edited)
         if not decision.is_approved:
             raise RejectedError(decision.message)
