@@ -7,9 +7,6 @@ from typing import Any
 LOGGED_MODES = ("values", "messages", "updates", "custom")
 """Every run logs these, whatever its first reader asked for, so that later readers find them."""
 
-GRAPH_MODE = {"messages-tuple": "messages"}
-"""What a client calls a mode, where the graph calls it otherwise."""
-
 EXTRA_MODES = ("tasks", "checkpoints", "debug")
 """Modes that are logged only for runs that ask for them."""
 

@@ -54,10 +54,6 @@ class ControlGroups:
         self._dying: list[ControlGroup] = []
         self._make = self._find_way()
 
-    @property
-    def is_usable(self) -> bool:
-        return self._make is not None
-
     def create(self) -> ControlGroup:
         """Return a fresh group; an empty one when groups cannot be made."""
         self._sweep()

@@ -6,7 +6,6 @@ export const en = {
     "DeerFlow is a super agent harness. Give it a goal: a lead agent plans, sends sub-agents off in parallel, works with your files and a shell in a sandbox, and hands you the result.",
   offline:
     "The built-in offline model is in use. It needs no key and no network: it reads the files you attach, splits the work among sub-agents and writes a cited report. Connect a real model in config.yaml for everything else.",
-  noModels: "No model is configured. See config.yaml.",
   examples: [
     { title: "Compare notes", task: "Compare the approaches in the attached notes: what each proposes, where they agree and where they do not." },
     { title: "Write a report", task: "Write a short report on the attached files, with a citation for every claim." },
@@ -25,7 +24,6 @@ export const en = {
   deleteThread: "Delete this thread?",
   deleteWarning: (title: string) => `“${title}” and its files will be gone for good.`,
   cancel: "Cancel",
-  save: "Save",
   close: "Close",
   openSidebar: "Show threads",
   closeSidebar: "Hide threads",

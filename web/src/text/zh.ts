@@ -8,7 +8,6 @@ export const zh: Words = {
     "DeerFlow 是一个超级智能体框架。给它一个目标：主智能体负责规划，派出多个子智能体并行工作，在沙箱中处理你的文件和命令，最后把成果交给你。",
   offline:
     "当前使用内置的离线模型，无需密钥和网络：它会阅读你附上的文件，把工作分给子智能体，并写出带引用的报告。其他任务请在 config.yaml 中连接真正的模型。",
-  noModels: "尚未配置模型，请查看 config.yaml。",
   examples: [
     { title: "比较笔记", task: "比较所附笔记中的方案：各自的主张、一致之处与分歧。" },
     { title: "撰写报告", task: "根据所附文件写一份简短的报告，每个论断都附上引用。" },
@@ -27,7 +26,6 @@ export const zh: Words = {
   deleteThread: "删除这个对话？",
   deleteWarning: (title) => `“${title}”及其文件将被永久删除。`,
   cancel: "取消",
-  save: "保存",
   close: "关闭",
   openSidebar: "显示对话列表",
   closeSidebar: "隐藏对话列表",

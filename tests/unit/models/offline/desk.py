@@ -152,9 +152,7 @@ class Desk:
         inner = [tool for tool in self.tools(subagents=False) if tool.name != "present_files"]
         agent = create_agent(self.model, inner, system_prompt="You are a sub-agent.")
         state = await agent.ainvoke({"messages": [HumanMessage(prompt)]}, {"recursion_limit": 150})
-        return (
-            f"Task Succeeded. Result: {state['messages'][-1].text}" if False else state["messages"][-1].text
-        )
+        return state["messages"][-1].text
 
     def report(self) -> str:
         """Return the one report that was presented."""
