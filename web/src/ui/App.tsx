@@ -30,7 +30,7 @@ export function App() {
   // A server that comes back, or gets another config, may have other models.
   useEffect(() => {
     listModels().then(setModels, () => undefined);
-  }, [route.threadId, threads.problem]);
+  }, [route.threadId, threads.problem?.message]);
 
   const { refresh } = threads;
   const onChanged = useCallback(

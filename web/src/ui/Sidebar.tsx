@@ -79,7 +79,11 @@ export function Sidebar(props: Props) {
             />
           )}
         </div>
-        {threads.problem && <p role="alert" className="mx-3 rounded-lg bg-bad-soft px-3 py-2 text-sm text-bad">{threads.problem}</p>}
+        {threads.problem && (
+          <p role="alert" className="mx-3 rounded-lg bg-bad-soft px-3 py-2 text-sm text-bad">
+            {threads.problem.isOffline ? words.offlineError : threads.problem.message}
+          </p>
+        )}
         <ul className="min-h-0 flex-1 space-y-0.5 overflow-y-auto px-2 py-1">
           {shown.map((thread) => (
             <li key={thread.thread_id}>

@@ -53,7 +53,8 @@ export function ThreadPane(props: Props) {
   const busy = isBusy(view);
   const isEmpty = isNew && items.length === 0 && !busy && view.failure === null;
 
-  useEffect(() => onChanged(view.title), [onChanged, busy, view.title]);
+  const isLost = view.status === "reconnecting";
+  useEffect(() => onChanged(view.title), [onChanged, busy, isLost, view.title]);
   useEffect(() => {
     document.title = view.title ? `${view.title} · ${words.appName}` : words.appName;
   }, [view.title, words.appName]);

@@ -7,11 +7,17 @@ import type { Thread } from "../api/types.ts";
 
 const REFRESH_MS = 10_000;
 
+/** Why the list may not be what the server has. */
+export interface Problem {
+  readonly message: string;
+  readonly isOffline: boolean;
+}
+
 export interface Threads {
   readonly list: readonly Thread[];
   readonly isLoaded: boolean;
   readonly hasMore: boolean;
-  readonly problem: string | null;
+  readonly problem: Problem | null;
   readonly refresh: () => void;
   readonly showMore: () => void;
   readonly rename: (threadId: string, title: string) => Promise<void>;
@@ -22,7 +28,7 @@ export function useThreads(): Threads {
   const [list, setList] = useState<readonly Thread[]>([]);
   const [isLoaded, setIsLoaded] = useState(false);
   const [hasMore, setHasMore] = useState(false);
-  const [problem, setProblem] = useState<string | null>(null);
+  const [problem, setProblem] = useState<Problem | null>(null);
   const pages = useRef(1);
   const latest = useRef(0);
 
@@ -37,7 +43,7 @@ export function useThreads(): Threads {
         setIsLoaded(true);
         setProblem(null);
       },
-      (error: unknown) => turn === latest.current && setProblem(messageOf(error)),
+      (error: unknown) => turn === latest.current && setProblem(problemOf(error)),
     );
   }, []);
 
@@ -63,7 +69,7 @@ export function useThreads(): Threads {
         await renameThread(threadId, title);
         refresh();
       } catch (error) {
-        setProblem(messageOf(error));
+        setProblem(problemOf(error));
       }
     },
     [refresh],
@@ -75,7 +81,7 @@ export function useThreads(): Threads {
         await deleteThread(threadId);
       } catch (error) {
         if (!(error instanceof ApiError && error.status === 404)) {
-          setProblem(messageOf(error));
+          setProblem(problemOf(error));
           return false;
         }
       }
@@ -98,6 +104,7 @@ function isSameList(a: readonly Thread[], b: readonly Thread[]): boolean {
   return JSON.stringify(a) === JSON.stringify(b);
 }
 
-function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
+function problemOf(error: unknown): Problem {
+  const message = error instanceof Error ? error.message : String(error);
+  return { message, isOffline: error instanceof ApiError && error.status === 0 };
 }
