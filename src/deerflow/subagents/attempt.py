@@ -128,7 +128,7 @@ class Attempt:
         max_tokens = self.task.context.settings.subagents.max_result_tokens
         if not is_too_long(text, max_tokens):
             return self._settle(end, text)
-        file = await keep_whole(self.task.context.sandbox, self.result.task_id, text)
+        file = await keep_whole(self.task.context.sandbox, self.task.name, text)
         shorter = await self._summary(text, max_tokens)
         where = f"; the whole text is in {file}" if file else ""
         note = f"[Summed up from about {estimate_tokens(text)} tokens{where}]"

@@ -56,13 +56,13 @@ def clip_to(text: str, max_tokens: int) -> str:
     return clip_middle(text, max(1, len(text) * max_tokens // max(1, estimate_tokens(text))))
 
 
-async def keep_whole(sandbox: Sandbox, task_id: str, text: str) -> str | None:
+async def keep_whole(sandbox: Sandbox, name: str, text: str) -> str | None:
     """Write a text to its file and return the path; None when there is no place for it."""
-    path = f"{RESULTS_FOLDER}/{re.sub(r'[^A-Za-z0-9_-]', '-', task_id)[:80] or 'task'}.md"
+    path = f"{RESULTS_FOLDER}/{re.sub(r'[^A-Za-z0-9_-]', '-', name)[-80:] or 'task'}.md"
     try:
         await sandbox.write_file(path, text)
     except (SandboxError, OSError) as error:
-        logger.warning("task %s: its whole result could not be written: %s", task_id, error)
+        logger.warning("task %s: its whole result could not be written: %s", name, error)
         return None
     return path
 

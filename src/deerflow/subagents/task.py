@@ -60,6 +60,11 @@ class SubagentTask:
         return self.context.run_id, self.task_id
 
     @property
+    def name(self) -> str:
+        """What no other task of the conversation is called, also where models use an id again."""
+        return self.thread_id.rpartition("/")[2]
+
+    @property
     def parent_key(self) -> tuple[str, str] | None:
         """The task that delegates; None when the lead agent does."""
         parent = self.context.task_id

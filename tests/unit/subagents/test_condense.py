@@ -1,11 +1,12 @@
 """Long results: summed up piece by piece for the lead agent, kept whole in a file."""
 
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 from langchain_core.messages import ToolMessage
-from support.lead import NewLead
+from support.lead import Lead, NewLead
 from support.model_server import Request, ScriptedModel, call, status, text, usage
 
 from deerflow.config import Settings, SubagentsSettings
@@ -78,14 +79,37 @@ async def test_a_long_result_reaches_the_lead_as_a_summary_with_the_whole_in_a_f
     [result] = [each for each in await lead.ask("Go.") if isinstance(each, ToolMessage)]
 
     summaries = sum(map(is_summary, model.requests))
-    path = f"/mnt/user-data/outputs/.task-results/{result.tool_call_id}.md"
+    path = result.additional_kwargs["subagent_result_file"]
+    assert path.startswith(f"/mnt/user-data/outputs/.task-results/{result.tool_call_id}-")
     assert result.text.startswith("Task Succeeded. Result: shortened")
     assert result.text.endswith(f"the whole text is in {path}]")
-    assert result.additional_kwargs["subagent_result_file"] == path
     assert result.additional_kwargs["subagent_token_usage"]["total_tokens"] == 34 + 55 * summaries
     assert summaries > 1
-    whole = lead.folders.outputs / ".task-results" / f"{result.tool_call_id}.md"
-    assert whole.read_text() == LONG.strip()
+    assert whole_of(lead, result).read_text() == LONG.strip()
+
+
+def whole_of(lead: Lead, result: ToolMessage) -> Path:
+    return (
+        lead.folders.outputs / ".task-results" / Path(result.additional_kwargs["subagent_result_file"]).name
+    )
+
+
+async def test_a_model_that_uses_an_id_again_overwrites_no_result(
+    model: ScriptedModel, new_lead: NewLead, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(model, "next_call_id", lambda: "call_0")
+    lead = lead_with(new_lead)
+    model.on(is_summary, text("shortened"))
+    model.on("part 1", text(f"one {LONG}"))
+    model.on("part 2", text(f"two {LONG}"))
+    for part in ("part 1", "part 2"):
+        model.will_say(call("task", description=part, prompt=part), text("Done."))
+
+    await lead.ask("First.")
+    messages = await lead.ask("Second.", run_id="r2")
+
+    files = [whole_of(lead, each) for each in messages if isinstance(each, ToolMessage)]
+    assert [file.read_text()[:3] for file in files] == ["one", "two"]
 
 
 async def test_without_a_summary_the_beginning_and_the_end_are_there(
