@@ -7,16 +7,38 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 from support.gateway import GatewayProcess, environment, running_gateway
-from support.mcp_server import serving_mcp
+from support.mcp_server import make_server, serving_mcp
 from support.model_server import ScriptedModel, call, text
 from support.scene import Scene
 
+from deerflow.programs import kill_orphans
+
 SUPPORT = Path(__file__).parents[1] / "support"
+
+
+@dataclass(frozen=True)
+class Web:
+    """A server that all tests share, over HTTP, and what it noted."""
+
+    url: str
+    log: Path
+
+    def entry(self, **more: Any) -> dict[str, Any]:
+        return {"type": "http", "url": self.url, **more}
+
+
+@pytest.fixture(scope="module")
+def web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Web]:
+    log = tmp_path_factory.mktemp("mcp") / "log"
+    with serving_mcp(make_server(log)) as url:
+        yield Web(url, log)
 
 
 def program(script: str, *arguments: str, **more: Any) -> dict[str, Any]:
@@ -43,15 +65,17 @@ def offered(model: ScriptedModel, request: int = -1) -> dict[str, Any]:
     return {tool["function"]["name"]: tool["function"] for tool in tools}
 
 
-async def test_the_lead_calls_tools_over_both_transports(tmp_path: Path, model: ScriptedModel) -> None:
+async def test_the_lead_calls_tools_over_both_transports(
+    tmp_path: Path, model: ScriptedModel, web: Web
+) -> None:
     model.will_say(
         call("files_add", a=40, b=2) + call("web_speak", runtime="a", config="b", description="c"),
         text("Done."),
     )
-    with serving_mcp() as url:
-        servers = {"files": program("mcp_server.py"), "web": {"type": "http", "url": url}}
-        with scene_with(tmp_path, model, servers) as scene:
-            seen = await scene.ask()
+    log = tmp_path / "log"
+    servers = {"files": program("mcp_server.py", str(log)), "web": web.entry()}
+    with scene_with(tmp_path, model, servers) as scene:
+        seen = await scene.ask()
 
     assert offered(model, 0)["files_add"] == {
         "name": "files_add",
@@ -64,10 +88,12 @@ async def test_the_lead_calls_tools_over_both_transports(tmp_path: Path, model: 
     }
     assert [result["content"] for result in seen.results] == ["42", "a, b, c"]
     assert scene.shown()[0] == "<tool-result>\n42\n</tool-result>"
+    assert len(started_in(log)) == 1
+    wait_for_the_end_of(*started_in(log))
 
 
 async def test_deferred_tools_are_named_searched_for_and_then_stay(
-    tmp_path: Path, model: ScriptedModel
+    tmp_path: Path, model: ScriptedModel, web: Web
 ) -> None:
     model.will_say(
         call("files_add", a=1, b=1),
@@ -77,9 +103,7 @@ async def test_deferred_tools_are_named_searched_for_and_then_stay(
         call("files_add", a=2, b=2),
         text("Four."),
     )
-    with scene_with(
-        tmp_path, model, {"files": program("mcp_server.py")}, tool_search={"enabled": True}
-    ) as scene:
+    with scene_with(tmp_path, model, {"files": web.entry()}, tool_search={"enabled": True}) as scene:
         seen = await scene.ask("one and one?")
         again = await scene.ask("two and two?")
 
@@ -112,10 +136,12 @@ async def test_without_servers_that_offer_something_nothing_is_deferred(
     assert "<deferred_tools>" not in model.requests[0].messages[0]["content"]
 
 
-async def test_words_of_the_user_point_to_tools_and_load_them(tmp_path: Path, model: ScriptedModel) -> None:
+async def test_words_of_the_user_point_to_tools_and_load_them(
+    tmp_path: Path, model: ScriptedModel, web: Web
+) -> None:
     routing = {"mode": "prefer", "keywords": ["Sum"], "priority": 5}
     tools = {"erase": {"routing": {"mode": "off"}}, "long": {"routing": {**routing, "priority": 9}}}
-    server = program("mcp_server.py", routing=routing, tools=tools)
+    server = web.entry(routing=routing, tools=tools)
     model.will_say(call("files_add", a=1, b=1), text("Two."), text("Nothing."))
     search = {"enabled": True, "auto_promote_top_k": 2}
     with scene_with(tmp_path, model, {"files": server}, tool_search=search) as scene:
@@ -136,13 +162,13 @@ async def test_words_of_the_user_point_to_tools_and_load_them(tmp_path: Path, mo
 
 
 async def test_a_tool_that_destroys_is_asked_for_and_one_that_reads_is_not(
-    tmp_path: Path, model: ScriptedModel
+    tmp_path: Path, model: ScriptedModel, web: Web
 ) -> None:
-    log = tmp_path / "log"
+    log = web.log
     model.will_say(
         call("files_add", a=1, b=1) + call("files_erase", path="/x"), text("It is gone."), text("No more.")
     )
-    with scene_with(tmp_path, model, {"files": program("mcp_server.py", str(log))}) as scene:
+    with scene_with(tmp_path, model, {"files": web.entry()}) as scene:
         seen = await scene.ask()
         asked = [data["__interrupt__"] for data in seen.of_kind("updates") if "__interrupt__" in data]
         before = log.read_text()
@@ -156,10 +182,10 @@ async def test_a_tool_that_destroys_is_asked_for_and_one_that_reads_is_not(
 
 
 async def test_files_that_come_with_an_answer_go_to_the_workspace(
-    tmp_path: Path, model: ScriptedModel
+    tmp_path: Path, model: ScriptedModel, web: Web
 ) -> None:
     model.will_say(call("files_mixed"), text("Seen."))
-    with scene_with(tmp_path, model, {"files": program("mcp_server.py")}) as scene:
+    with scene_with(tmp_path, model, {"files": web.entry()}) as scene:
         seen = await scene.ask()
         assert scene.gateway.deerflow is not None
         folder = scene.gateway.deerflow.folders("default", scene.thread).user_data / "workspace" / ".mcp"
@@ -172,13 +198,13 @@ async def test_files_that_come_with_an_answer_go_to_the_workspace(
 
 
 async def test_a_server_that_fails_costs_its_own_tools_only_and_says_why(
-    tmp_path: Path, model: ScriptedModel
+    tmp_path: Path, model: ScriptedModel, web: Web
 ) -> None:
     servers = {
-        "good": program("mcp_server.py"),
+        "good": web.entry(),
         "quit": program("mcp_broken.py", "quit", env={"TOKEN": "t-very-secret"}),
         "dying": program("mcp_broken.py", "die", env={"TOKEN": "sk-very-secret-1"}),
-        "off": program("mcp_server.py", enabled=False),
+        "off": web.entry(enabled=False),
         "missing": {"command": "/nowhere/at/all"},
     }
     model.will_say(
@@ -204,15 +230,15 @@ async def test_a_server_that_fails_costs_its_own_tools_only_and_says_why(
     assert [server["state"] for server in after.json()["servers"] if server["name"] == "good"] == ["idle"]
 
 
-async def test_an_edit_counts_from_the_next_run(tmp_path: Path, model: ScriptedModel) -> None:
+async def test_an_edit_counts_from_the_next_run(tmp_path: Path, model: ScriptedModel, web: Web) -> None:
     model.will_say(text("one"), text("two"), text("three"))
 
     def names(request: int) -> set[str]:
         return {name for name in offered(model, request) if name.endswith("_add")}
 
-    with scene_with(tmp_path, model, {"first": program("mcp_server.py")}) as scene:
+    with scene_with(tmp_path, model, {"first": web.entry()}) as scene:
         await scene.ask()
-        write_servers(tmp_path, first=program("mcp_server.py"), second=program("mcp_server.py"))
+        write_servers(tmp_path, first=web.entry(), second=web.entry())
         await scene.ask()
         async with scene.gateway.client() as api:
             patched = await api.patch("/mcp/config", json={"server_name": "first", "enabled": False})
@@ -223,7 +249,7 @@ async def test_an_edit_counts_from_the_next_run(tmp_path: Path, model: ScriptedM
 
 
 async def test_sub_agents_have_the_tools_too_and_search_for_themselves(
-    tmp_path: Path, model: ScriptedModel
+    tmp_path: Path, model: ScriptedModel, web: Web
 ) -> None:
     model.on(
         "add them up",
@@ -235,7 +261,7 @@ async def test_sub_agents_have_the_tools_too_and_search_for_themselves(
         call("task", description="add", prompt="add them up", subagent_type="general-purpose"),
         text("42, says my helper."),
     )
-    servers = {"files": program("mcp_server.py")}
+    servers = {"files": web.entry()}
     with scene_with(tmp_path, model, servers, tool_search={"enabled": True}) as scene:
         seen = await scene.ask(subagent_enabled=True)
 
@@ -244,10 +270,10 @@ async def test_sub_agents_have_the_tools_too_and_search_for_themselves(
 
 
 async def test_secrets_of_servers_reach_neither_model_nor_client(
-    tmp_path: Path, model: ScriptedModel
+    tmp_path: Path, model: ScriptedModel, web: Web
 ) -> None:
     secret = "canary-1234567"
-    servers = {"files": program("mcp_server.py", env={"TOKEN": secret}, description="helps")}
+    servers = {"files": web.entry(headers={"X-Token": secret}, description="helps")}
     model.will_say(call("files_add", a=1, b=1), text("Two."))
     with scene_with(tmp_path, model, servers) as scene:
         seen = await scene.ask()
@@ -258,10 +284,12 @@ async def test_secrets_of_servers_reach_neither_model_nor_client(
     assert secret not in sent + json.dumps(seen.events) + shown.text
 
 
-async def test_cancelling_a_run_takes_the_request_back(tmp_path: Path, model: ScriptedModel) -> None:
-    log = tmp_path / "log"
+async def test_cancelling_a_run_takes_the_request_back(
+    tmp_path: Path, model: ScriptedModel, web: Web
+) -> None:
+    log = web.log
     model.will_say(call("files_wait", seconds=600), text("never"))
-    with scene_with(tmp_path, model, {"files": program("mcp_server.py", str(log))}) as scene:
+    with scene_with(tmp_path, model, {"files": web.entry()}) as scene:
         async with scene.gateway.client() as api:
             body = {"input": {"messages": [{"type": "human", "content": "go"}]}}
             run = (await api.post(f"/threads/{scene.thread}/runs", json=body)).json()
@@ -274,29 +302,32 @@ async def test_cancelling_a_run_takes_the_request_back(tmp_path: Path, model: Sc
     assert cancelled.status_code in (202, 204)
 
 
-def test_programs_end_with_the_server_also_when_it_is_killed(tmp_path: Path, model: ScriptedModel) -> None:
+def test_programs_of_a_server_that_was_killed_are_ended_by_the_next_one(
+    tmp_path: Path, model: ScriptedModel
+) -> None:
     log = tmp_path / "log"
     write_servers(tmp_path, files=program("mcp_server.py", str(log)))
-    model.will_say(call("files_spawn"), text("one"), text("two"))
-    gateway = GatewayProcess(tmp_path, model.base_url)
+    model.will_say(call("files_spawn"), text("one"))
+    gateway = GatewayProcess(tmp_path, model.base_url).start()
+    body = {"input": {"messages": [{"type": "human", "content": "go"}]}}
+    answer = httpx.post(f"{gateway.api}/threads/t1/runs/wait", json=body, timeout=60, trust_env=False).json()
+    helper = int(next(message["content"] for message in answer["messages"] if message["type"] == "tool"))
+    assert is_alive(helper)
 
-    def ask() -> list[dict[str, Any]]:
-        body = {"input": {"messages": [{"type": "human", "content": "go"}]}}
-        answer = httpx.post(f"{gateway.api}/threads/t1/runs/wait", json=body, timeout=60, trust_env=False)
-        messages: list[dict[str, Any]] = answer.json()["messages"]
-        return messages
-
-    gateway.start()
-    helper = int(next(message["content"] for message in ask() if message["type"] == "tool"))
     gateway.kill()
-    gateway.start()
-    ask()
-    gateway.stop()
+    kill_orphans()  # as the next server does before it opens its first one
 
-    programs = [int(line.split()[1]) for line in log.read_text().splitlines() if "started" in line]
-    assert len(programs) == 2
+    wait_for_the_end_of(helper, *started_in(log))
+
+
+def started_in(log: Path) -> list[int]:
+    """Return the numbers of the programs that noted their start."""
+    return [int(line.split()[1]) for line in log.read_text().splitlines() if line.startswith("started")]
+
+
+def wait_for_the_end_of(*programs: int) -> None:
     deadline = time.monotonic() + 30
-    while any(map(is_alive, [helper, *programs])):
+    while any(map(is_alive, programs)):
         assert time.monotonic() < deadline, "a program is left"
         time.sleep(0.05)
 
