@@ -1,0 +1,197 @@
+"""What lead agents, and the sub-agents that they start, are made of."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from langchain_core.tools import BaseTool
+from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.store.base import BaseStore
+
+from deerflow.agents import AgentCache, Middleware
+from deerflow.agents.middlewares import Audience
+from deerflow.agents.middlewares.call_limit import CallGate
+from deerflow.agents.middlewares.memory import Count, MemoryDesk
+from deerflow.config import Settings
+from deerflow.domain import RunOptions
+from deerflow.lead.agent_tools import Choices, make_setup_tool, make_update_tool
+from deerflow.lead.chain import build_chain
+from deerflow.lead.custom import CustomAgent, CustomAgents
+from deerflow.memory import Memories
+from deerflow.models import ModelFactory
+from deerflow.skills import Skills
+from deerflow.subagents import (
+    Background,
+    Delegation,
+    InboxMiddleware,
+    MarkdownSubagents,
+    SubagentBuilder,
+    SubagentExecutor,
+    SubagentRegistry,
+    make_background_tools,
+    make_task_tool,
+    subagent_limit,
+)
+from deerflow.subagents.teams import Office, RoleRegistry, make_team_tool
+from deerflow.tools.catalog import get_available_tools, tool_groups
+from deerflow.tools.mcp import ROUTING
+from deerflow.tools.memory import make_memory_tools
+
+
+@dataclass(frozen=True, eq=False)
+class LeadRooms:
+    """What lead agents are made of, for one value of the settings; new settings make new rooms."""
+
+    settings: Settings
+    models: ModelFactory
+    executor: SubagentExecutor
+    """Outlives the settings: it knows all tasks of the process."""
+    skills: Skills = field(default_factory=lambda: Skills(None))
+    checkpointer: BaseCheckpointSaver[Any] | None = None
+    store: BaseStore | None = None
+    mcp_tools: Sequence[BaseTool] = ()
+    """Tools of MCP servers."""
+    extra_tools: Sequence[BaseTool] = ()
+    """Other tools from elsewhere, such as those that reach ACP agents."""
+    agent_folders: Sequence[Path] = ()
+    """Where Markdown files describe sub-agents; a later folder's count before an earlier one's."""
+    custom_agents: CustomAgents | None = None
+    """Agents of the users' own, which can be made and changed in conversation."""
+    memories: Memories | None = None
+    """What is remembered of users; None where nothing is."""
+    memory_models: ModelFactory | None = None
+    """Has the model that only the memory uses, where there is one."""
+    count_beside: Count | None = None
+    """Counts what calls beside the runs spend."""
+    cache: AgentCache = field(default_factory=AgentCache)
+
+    def tools(
+        self,
+        model_name: str,
+        *,
+        delegates: bool = False,
+        is_lead: bool = True,
+        groups: Sequence[str] | None = None,
+    ) -> list[BaseTool]:
+        """Return the tools of an agent with this model; one that delegates has those for it too."""
+        beside = [*self.background_tools, *self.team_tools] if delegates and is_lead else []
+        return get_available_tools(
+            self.settings,
+            groups=groups,
+            model_name=model_name,
+            models={model_name: self.models.get(model_name)},
+            subagent_enabled=delegates,
+            subagent_tools=[self.task_tool, *beside] if delegates else (),
+            mcp_tools=self.mcp_tools,
+            acp_tools=self.extra_tools,
+        )
+
+    def agent_tools(self, options: RunOptions, custom: CustomAgent | None) -> list[BaseTool]:
+        """Return what makes an agent of the user's own, or lets it change itself; none where that is off."""
+        if self.custom_agents is None or not self.settings.agents_api.enabled:
+            return []
+        choices = Choices(
+            models=self.models.names,
+            tool_groups=tool_groups(self.settings),
+            skills=lambda: [skill.name for skill in self.skills.enabled()],
+        )
+        if options.is_bootstrap:
+            return [make_setup_tool(self.custom_agents, choices)]
+        return [make_update_tool(self.custom_agents, choices)] if custom is not None else []
+
+    @cached_property
+    def calls(self) -> CallGate | None:
+        """How many model calls these agents may make at once; None for any number."""
+        most = self.settings.llm_call.max_concurrent_calls
+        return CallGate(most) if most else None
+
+    @cached_property
+    def memory(self) -> MemoryDesk | None:
+        """How these agents remember; None where they do not."""
+        settings = self.settings.memory
+        if self.memories is None or not settings.is_on:
+            return None
+        count = {} if self.count_beside is None else {"count": self.count_beside}
+        return MemoryDesk(self.memories, settings, self.models, self.memory_models, **count)
+
+    @cached_property
+    def memory_tools(self) -> Sequence[BaseTool]:
+        """How a lead agent looks after the memory itself, where the settings want that."""
+        desk = self.memory
+        if desk is None or desk.learns:
+            return ()
+        return make_memory_tools(desk.memories, desk.settings.backend_config)
+
+    @cached_property
+    def routes_mcp(self) -> bool:
+        """Whether words of the user point to tools of MCP servers."""
+        return any(ROUTING in (tool.metadata or {}) for tool in self.mcp_tools)
+
+    @cached_property
+    def subagents(self) -> SubagentRegistry:
+        """The sub-agents that these agents may start."""
+        return SubagentRegistry(self.settings.subagents, MarkdownSubagents(self.agent_folders))
+
+    @cached_property
+    def delegation(self) -> Delegation:
+        """How these agents hand work on."""
+        builder = SubagentBuilder(
+            models=self.models,
+            outfit=_Outfit(self),
+            skills=self.skills,
+            cache=self.cache,
+            checkpointer=self.checkpointer,
+            store=self.store,
+        )
+        return Delegation(self.executor, builder, self.subagents)
+
+    @cached_property
+    def task_tool(self) -> BaseTool:
+        """The tool through which these agents delegate."""
+        return make_task_tool(self.delegation)
+
+    @cached_property
+    def background(self) -> Background:
+        """The tasks that work while their lead agent goes on."""
+        return Background(self.delegation)
+
+    @cached_property
+    def background_tools(self) -> Sequence[BaseTool]:
+        """What a lead agent can do about them."""
+        return make_background_tools(self.background)
+
+    @cached_property
+    def roles(self) -> RoleRegistry:
+        """The roles that teams may have."""
+        return RoleRegistry(self.settings.teams, self.settings.subagents)
+
+    @cached_property
+    def team_tools(self) -> Sequence[BaseTool]:
+        """How a lead agent lets a team work."""
+        if not self.settings.teams.enabled:
+            return ()
+        return [make_team_tool(Office.open(self.settings.teams, self.roles, self.delegation))]
+
+
+class _Outfit:
+    """What sub-agents get from the rooms of their lead agent."""
+
+    def __init__(self, rooms: LeadRooms) -> None:
+        self._rooms = rooms
+
+    def tools(self, model_name: str, *, may_delegate: bool) -> list[BaseTool]:
+        return self._rooms.tools(model_name, delegates=may_delegate, is_lead=False)
+
+    def middlewares(self, options: RunOptions, *, may_delegate: bool) -> Sequence[Middleware]:
+        rooms = self._rooms
+        return build_chain(
+            rooms.settings,
+            audience=Audience.SUBAGENT,
+            model=rooms.models.create,
+            subagent_limit=subagent_limit(options, rooms.settings) if may_delegate else 0,
+            notes=InboxMiddleware(rooms.executor),
+            calls=rooms.calls,
+            routes_mcp=rooms.routes_mcp,
+        )
