@@ -27,6 +27,7 @@ from deerflow.domain import (
     RunRecord,
     RunRequest,
     RunStatus,
+    Thread,
     ThreadStatus,
     TokenUse,
 )
@@ -67,6 +68,16 @@ class ThreadContract:
         assert first == second == await storage.threads.get("t1")
         assert first.metadata == {"topic": "deer"}
         assert first.status is ThreadStatus.IDLE
+
+    async def test_of_many_that_want_a_new_thread_one_gets_it(self, storage: Storage) -> None:
+        wishes = [storage.threads.create("t1", "ann", {"n": number}, is_new=True) for number in range(20)]
+
+        made = await asyncio.gather(*wishes, return_exceptions=True)
+
+        threads = [each for each in made if isinstance(each, Thread)]
+        assert len(threads) == 1
+        assert all(isinstance(each, ConflictError) for each in made if each not in threads)
+        assert await storage.threads.get("t1") == threads[0]
 
     async def test_a_thread_of_somebody_else_is_a_conflict_to_make_and_not_there_to_read(
         self, storage: Storage
@@ -135,6 +146,11 @@ class ThreadContract:
             ({"n": None}, ["null"]),
             ({"n": [1, "a"]}, ["list"]),
             ({"n": {"y": 1, "x": [2]}}, ["dict"]),
+            ({"n": {"y": 1.0}}, ["dict"]),
+            ({"n": {"x": [2]}}, ["dict"]),
+            ({"n": {"x": [2], "z": 1}}, []),
+            ({"n": {"y": {"y": 1}}}, []),
+            ({"n": {"0": 1}}, []),
             ({"n": 1, "m": 2}, []),
             ({'it\'s "quoted".$[0]': "x"}, ["odd"]),
             ({"n' OR 1=1 --": 1}, []),

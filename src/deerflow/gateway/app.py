@@ -84,7 +84,16 @@ def create_app(
     handle_errors(app)
     serve_page(app)
     _add_middlewares(app, options)
+    _make_routes(app)
     return app
+
+
+def _make_routes(app: FastAPI) -> None:
+    """Look something up in the routes: else the first request has them made, and keeps everybody waiting."""
+    for prefix in PREFIXES:
+        scope = {"type": "http", "method": "GET", "path": f"{prefix}/-", "root_path": "", "headers": []}
+        for route in app.router.routes:
+            route.matches(scope)
 
 
 def _add_routes(app: FastAPI) -> None:

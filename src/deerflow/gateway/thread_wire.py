@@ -7,6 +7,23 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 ThreadId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 
 
+ThreadField = Literal[
+    "thread_id",
+    "status",
+    "created_at",
+    "updated_at",
+    "state_updated_at",
+    "metadata",
+    "values",
+    "interrupts",
+    "config",
+    "context",
+    "error",
+    "extracted",
+]
+"""What LangGraph's clients ask for of a thread; we have most of it."""
+
+
 class StepUpdate(BaseModel):
     """What one node wrote in a step of a thread from elsewhere."""
 
@@ -51,9 +68,9 @@ class ThreadSearch(BaseModel):
     offset: int = Field(0, ge=0)
     extract: dict[str, str] | None = Field(None, max_length=10)
     status: Literal["idle", "busy", "interrupted", "error"] | None = None
-    sort_by: Literal["thread_id", "status", "created_at", "updated_at"] | None = None
+    sort_by: Literal["thread_id", "status", "created_at", "updated_at", "state_updated_at"] | None = None
     sort_order: Literal["asc", "desc"] | None = None
-    select: list[str] | None = None
+    select: list[ThreadField] | None = None
 
 
 class ThreadPatch(BaseModel):

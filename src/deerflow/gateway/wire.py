@@ -95,7 +95,7 @@ class RunCreate(BaseModel):
             metadata=_metadata(self.metadata),
             stream_modes=tuple(self.stream_mode or ("values",)),
             stream_subgraphs=self.stream_subgraphs,
-            on_disconnect=self.on_disconnect or DisconnectMode.CANCEL,
+            on_disconnect=self.on_disconnect or _when_left(idempotency_key),
             multitask_strategy=self.multitask_strategy or MultitaskStrategy.REJECT,
             checkpoint_id=self._checkpoint_id(configurable),
             recursion_limit=_steps(config, most_steps),
@@ -131,6 +131,11 @@ class RunCreate(BaseModel):
                 raise InvalidInputError(
                     "metadata must not carry auth_token: secrets do not belong into metadata"
                 )
+
+
+def _when_left(idempotency_key: str | None) -> DisconnectMode:
+    """Return what a lost connection means: who sends a key means to come back for the same run."""
+    return DisconnectMode.CANCEL if idempotency_key is None else DisconnectMode.CONTINUE
 
 
 def _options(context: Mapping[str, Any]) -> RunOptions:

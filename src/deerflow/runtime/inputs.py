@@ -1,25 +1,26 @@
 """Turns what a client sends into what the graph takes, refusing what it cannot use."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
-from langchain_core.messages import BaseMessage, convert_to_messages
-from langgraph.types import Command
+from langgraph.constants import END
+from langgraph.types import Command, Send
 
 from deerflow.domain import RunRequest, is_thread_id, new_id
 from deerflow.errors import InvalidInputError
+from deerflow.runtime.messages_in import parse_messages
+from deerflow.runtime.state_shapes import KNOWN, fitting
 
 
 def graph_input(request: RunRequest) -> Any:
     """Return the graph's input for the first attempt at a run."""
-    if request.command is not None:
-        return _command(request.command)
+    command = None if request.command is None else _command(request.command)
+    if command is not None:
+        return command
     if request.input is None:
         return None
-    values = dict(request.input)
-    if "messages" in values:
-        values["messages"] = parse_messages(values["messages"])
-    return values
+    # Clients send more than the state has, such as what they keep for themselves.
+    return fitting({key: value for key, value in request.input.items() if key in KNOWN}, where="input")
 
 
 def with_message_ids(values: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
@@ -43,30 +44,6 @@ def check_thread_id(thread_id: str) -> None:
         )
 
 
-def parse_messages(raw: Any) -> list[BaseMessage]:
-    """Return messages in any of LangChain's dict forms; the error names the one that is wrong."""
-    items = raw if isinstance(raw, list) else [raw]
-    parsed: list[BaseMessage] = []
-    for index, item in enumerate(items):
-        try:
-            parsed += convert_to_messages([_normalised(item)])
-        except (ValueError, TypeError, KeyError, NotImplementedError) as error:
-            raise InvalidInputError(
-                f"input.messages[{index}] is not a message: {_brief(error)}. "
-                'Send {"role": "user", "content": "…"} or {"type": "human", "content": "…"}.'
-            ) from error
-    return parsed
-
-
-def _normalised(item: Any) -> Any:
-    """Return a message dict with one word for its role: `type` and `role` may both be there."""
-    if not isinstance(item, dict):
-        return item
-    if "type" in item and "role" in item:
-        return {key: value for key, value in item.items() if key != "role"}
-    return item
-
-
 def _with_id(message: Any) -> Any:
     if isinstance(message, str):
         return {"type": "human", "content": message, "id": new_id()}
@@ -75,16 +52,56 @@ def _with_id(message: Any) -> Any:
     return message
 
 
-def _command(raw: Mapping[str, Any]) -> Command[Any]:
+def check_goto(request: RunRequest, nodes: Collection[str]) -> None:
+    """Refuse a command that goes where an agent has nothing."""
+    goto = (request.command or {}).get("goto")
+    unknown = [name for each in _each(goto) if (name := _node_of(each)) not in (*nodes, END)]
+    if unknown:
+        shown = sorted(name for name in nodes if not name.startswith("__"))
+        raise InvalidInputError(f"command.goto names {unknown}, but this agent has only {shown}")
+
+
+def _command(raw: Mapping[str, Any]) -> Command[Any] | None:
+    """Return a command; None for one that says nothing."""
     known = {"resume", "goto", "update"}
     unknown = sorted(set(raw) - known)
     if unknown:
         raise InvalidInputError(f"command has unknown keys {unknown}; allowed are {sorted(known)}")
-    update = raw.get("update")
-    if isinstance(update, dict) and "messages" in update:
-        update = {**update, "messages": parse_messages(update["messages"])}
-    return Command(resume=raw.get("resume"), goto=raw.get("goto") or (), update=update)
+    resume, goto, update = raw.get("resume"), raw.get("goto"), raw.get("update")
+    if resume is None and not goto and not update:
+        return None
+    return Command(resume=resume, goto=[_target(each) for each in _each(goto)], update=_update(update))
 
 
-def _brief(error: Exception) -> str:
-    return str(error).splitlines()[0][:200]
+def _target(raw: Any) -> str | Send:
+    match raw:
+        case str():
+            return raw
+        case {"node": str(node), "input": dict(values), **rest} if not rest:
+            return Send(node, fitting(values, where="command.goto.input"))
+    raise InvalidInputError(
+        'command.goto is the name of a node, {"node": "…", "input": {…}}, or a list of these; '
+        f"not {raw!r:.80}"
+    )
+
+
+def _update(raw: Any) -> Any:
+    where = "command.update"
+    match raw:
+        case None:
+            return None
+        case dict():
+            return fitting(raw, where=where)
+        case list() if all(isinstance(pair, list) and len(pair) == 2 for pair in raw):
+            return [item for key, value in raw for item in fitting({str(key): value}, where=where).items()]
+    raise InvalidInputError(f"{where} is an object, or a list of pairs of key and value; not {raw!r:.80}")
+
+
+def _each(goto: Any) -> list[Any]:
+    if not goto:
+        return []
+    return goto if isinstance(goto, list) else [goto]
+
+
+def _node_of(target: Any) -> Any:
+    return target.get("node") if isinstance(target, dict) else target

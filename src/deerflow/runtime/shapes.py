@@ -23,6 +23,7 @@ def thread_out(thread: Thread, values: Mapping[str, Any] | None = None) -> dict[
         "status": thread.status,
         "created_at": stamp(thread.created_at),
         "updated_at": stamp(thread.updated_at),
+        "state_updated_at": stamp(thread.updated_at),
         "metadata": dict(thread.metadata),
         "values": shown,
         "interrupts": {},

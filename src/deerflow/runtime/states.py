@@ -1,25 +1,17 @@
 """A thread's state: read and changed without the agent that wrote it."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, get_type_hints
+from typing import Any
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.errors import InvalidUpdateError
 from langgraph.types import Overwrite, StateSnapshot
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
-from deerflow.agents import StateReader, ThreadState
+from deerflow.agents import StateReader
 from deerflow.domain import RunOptions
 from deerflow.errors import InvalidInputError
-from deerflow.runtime.inputs import parse_messages
-
-_SHAPES = {
-    key: TypeAdapter(shape)
-    for key, shape in get_type_hints(ThreadState).items()
-    if key not in ("messages", "jump_to", "structured_response")
-}
-"""What each part of the state looks like; the rest is LangChain's own."""
-_KNOWN = frozenset({*_SHAPES, "messages"})
+from deerflow.runtime.state_shapes import fitting
 
 
 class ThreadStates:
@@ -85,26 +77,11 @@ class ThreadStates:
 
 
 def _writes(values: Mapping[str, Any], *, present: Mapping[str, Any]) -> dict[str, Any]:
-    unknown = sorted(set(values) - _KNOWN)
-    if unknown:
-        raise InvalidInputError(f"values has unknown keys {unknown}; known are {sorted(_KNOWN)}")
-    fitting = {key: _fitting(key, value) for key, value in values.items()}
     return {
         # A channel without a value would take the wrapper itself for its first one.
         key: Overwrite(value) if key in present and key != "messages" else value
-        for key, value in fitting.items()
+        for key, value in fitting(values, where="values").items()
     }
-
-
-def _fitting(key: str, value: Any) -> Any:
-    if key == "messages":
-        return parse_messages(value)
-    try:
-        return _SHAPES[key].validate_python(value, strict=True)
-    except ValidationError as error:
-        wrong = error.errors(include_url=False, include_input=False)[0]
-        place = ".".join(map(str, ("values", key, *wrong["loc"])))
-        raise InvalidInputError(f"{place} does not fit the state: {wrong['msg']}") from error
 
 
 def _config(thread_id: str, checkpoint_id: str | None = None) -> RunnableConfig:

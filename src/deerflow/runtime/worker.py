@@ -24,7 +24,7 @@ from deerflow.runtime import ends
 from deerflow.runtime.effects import RunEffects
 from deerflow.runtime.graph_stream import Part, graph_parts
 from deerflow.runtime.handle import RunHandle, Stop
-from deerflow.runtime.inputs import graph_input
+from deerflow.runtime.inputs import check_goto, graph_input
 from deerflow.runtime.past_files import taken_again
 from deerflow.runtime.run_log import RunLog
 from deerflow.runtime.snapshots import SnapshotStore
@@ -109,6 +109,7 @@ class Worker:
         if handle.stop is not None:
             raise asyncio.CancelledError  # it was told before there was anything to cancel
         crew = await self._crew(run)
+        check_goto(run.request, crew.agent.nodes)
         tally.begin(model_name=crew.model_name, prices=prices_of(crew.settings.models))
         config = _config(run)
         values = await self._first_input(run, config)

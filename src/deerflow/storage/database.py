@@ -36,8 +36,8 @@ class Dialect:
     """Behind a column: is one of the numbers of a JSON list."""
     position: str
     """The function that finds a part of a text, 0 when it is not there."""
-    has_metadata: Callable[[str, Any], tuple[str, list[Any]]]
-    """Returns the condition, with its values, that a row's metadata has this key with this value."""
+    has_metadata: Callable[[Sequence[str], Any], tuple[str, list[Any]]]
+    """Returns the condition, with its values, that a row's metadata has this value under these keys."""
 
 
 class Rows(Protocol):

@@ -27,7 +27,8 @@ async def test_a_thread_is_made_once(api: httpx.AsyncClient, thread: str) -> Non
     assert first.json() == again.json()
     assert first.json()["metadata"] == {"a": 1}
     assert set(first.json()) == {
-        "thread_id", "status", "created_at", "updated_at", "metadata", "values", "interrupts",
+        "thread_id", "status", "created_at", "updated_at", "state_updated_at", "metadata", "values",
+        "interrupts",
     }  # fmt: skip
     assert (refused.status_code, thread in refused.json()["detail"]) == (409, True)
 

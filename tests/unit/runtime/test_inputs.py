@@ -4,11 +4,12 @@ from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
-from langgraph.types import Command
+from langgraph.types import Command, Send
 
 from deerflow.domain import RunRequest
 from deerflow.errors import InvalidInputError
-from deerflow.runtime.inputs import check_thread_id, graph_input, parse_messages, with_message_ids
+from deerflow.runtime.inputs import check_goto, check_thread_id, graph_input, with_message_ids
+from deerflow.runtime.messages_in import parse_messages
 
 
 @pytest.mark.parametrize(
@@ -70,6 +71,68 @@ def test_a_command_resumes_goes_or_updates() -> None:
     assert isinstance(command, Command)
     assert command.resume == {"ok": True}
     assert command.update == {"messages": [HumanMessage("hi")]}
+
+
+@pytest.mark.parametrize("command", [{}, {"resume": None}, {"goto": [], "update": {}}, {"goto": ""}])
+def test_a_command_that_says_nothing_is_none(command: dict[str, Any]) -> None:
+    values = {"messages": [{"role": "user", "content": "hi"}]}
+
+    assert graph_input(RunRequest("t1", command=command)) is None
+    assert graph_input(RunRequest("t1", command=command, input=values)) == {"messages": [HumanMessage("hi")]}
+
+
+@pytest.mark.parametrize(
+    ("goto", "targets"),
+    [
+        ("model", ["model"]),
+        (["model", "tools"], ["model", "tools"]),
+        ({"node": "model", "input": {"title": "T"}}, [Send("model", {"title": "T"})]),
+        (["tools", {"node": "model", "input": {}}], ["tools", Send("model", {})]),
+    ],
+)
+def test_a_command_goes_to_nodes_by_name_or_with_an_input(goto: Any, targets: list[Any]) -> None:
+    command = graph_input(RunRequest("t1", command={"goto": goto}))
+
+    assert command.goto == targets
+    check_goto(RunRequest("t1", command={"goto": goto}), ["__start__", "model", "tools"])
+
+
+def test_a_node_that_is_not_there_is_named_with_those_that_are() -> None:
+    for goto in ("nowhere", [{"node": "nowhere", "input": {}}]):
+        with pytest.raises(InvalidInputError, match=r"nowhere.*only \['model'\]"):
+            check_goto(RunRequest("t1", command={"goto": goto}), ["__start__", "model"])
+
+
+@pytest.mark.parametrize(
+    ("command", "wrong"),
+    [
+        ({"goto": 7}, "command.goto"),
+        ({"goto": {"node": "model"}}, "command.goto"),
+        ({"goto": {"node": "model", "input": None}}, "command.goto"),
+        ({"goto": [["model"]]}, "command.goto"),
+        ({"goto": {"node": "model", "input": {"title": 5}}}, "command.goto.input.title"),
+        ({"update": {"title": 5}}, "command.update.title"),
+        ({"update": {"colour": "red"}}, "colour"),
+        ({"update": "title"}, "command.update"),
+        ({"update": [["title"]]}, "command.update"),
+        ({"update": {"messages": [{"role": "wizard", "content": "x"}]}}, r"command.update.messages\[0\]"),
+    ],
+)
+def test_a_command_that_does_not_fit_says_where(command: dict[str, Any], wrong: str) -> None:
+    with pytest.raises(InvalidInputError, match=wrong):
+        graph_input(RunRequest("t1", command=command))
+
+
+def test_an_update_may_be_a_list_of_pairs() -> None:
+    request = RunRequest("t1", command={"update": [["title", "T"], ["messages", "hi"]]})
+
+    assert graph_input(request).update == [("title", "T"), ("messages", [HumanMessage("hi")])]
+
+
+def test_an_input_leaves_out_what_the_state_does_not_have_and_refuses_what_does_not_fit() -> None:
+    assert graph_input(RunRequest("t1", input={"title": "T", "mine": 1})) == {"title": "T"}
+    with pytest.raises(InvalidInputError, match=r"input\.title"):
+        graph_input(RunRequest("t1", input={"title": 5}))
 
 
 def test_an_unknown_command_is_refused_by_name() -> None:

@@ -15,6 +15,7 @@ from deerflow.gateway.deps import CurrentUser, House, ThreadPath, json_response,
 from deerflow.gateway.run_answers import batches_of, event_stream, final_values
 from deerflow.gateway.sse import EventStream
 from deerflow.runtime.shapes import run_out, selected
+from deerflow.runtime.translate import CLIENT_MODES
 
 router = APIRouter(tags=["runs"])
 
@@ -134,7 +135,9 @@ async def join_stream(
     run = await owned_run(house, thread_id, run_id, user)
     if action is not None and not run.status.is_terminal:
         await house.runs.cancel(run_id, action=action, wait=wait)
-    modes = tuple(mode for part in stream_mode or () for mode in part.split(","))
+    modes = tuple(mode for part in stream_mode or () for mode in part.split(",") if mode)
+    if unknown := sorted(set(modes) - CLIENT_MODES):
+        raise InvalidInputError(f"stream_mode {unknown} is unknown; known are {sorted(CLIENT_MODES)}")
     return event_stream(house, run, after=last_event_id, modes=modes, cancel_on_leave=cancel_on_disconnect)
 
 

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from deerflow.app import DeerFlow
 from deerflow.domain import Thread, ThreadStatus, new_id
-from deerflow.errors import ConflictError, NotFoundError
+from deerflow.errors import ConflictError
 from deerflow.gateway.deps import CurrentUser, House, ThreadPath, idle_thread, json_response, owned_thread
 from deerflow.gateway.paths import Path, parse_path, value_at
 from deerflow.gateway.thread_wire import ThreadCreate, ThreadPatch, ThreadPrune, ThreadSearch
@@ -29,10 +29,15 @@ _MOST_READ = 1000
 @router.post("/threads")
 async def create_thread(body: ThreadCreate, user: CurrentUser, house: House) -> Response:
     """Create a thread; an id that is known already returns that thread."""
-    if body.thread_id and body.if_exists == "raise" and await _exists(house, body.thread_id):
-        raise ConflictError(f"thread '{body.thread_id}' exists already")
-    metadata = _own_metadata(body.metadata or {})
-    thread = await house.storage.threads.create(body.thread_id or new_id(), user, metadata)
+    thread_id, metadata = body.thread_id or new_id(), _own_metadata(body.metadata or {})
+    # Steps from elsewhere make a thread; one that is there has a past of its own.
+    is_new = body.if_exists == "raise" or bool(body.supersteps)
+    try:
+        thread = await house.storage.threads.create(thread_id, user, metadata, is_new=is_new)
+    except ConflictError:
+        if body.if_exists == "raise" or not is_new:
+            raise
+        return json_response(thread_out(await house.storage.threads.create(thread_id, user, metadata)))
     for step in body.supersteps or ():
         for update in step.updates:
             await house.threads.update_state(thread.id, update.values, as_node=update.as_node)
@@ -139,14 +144,6 @@ async def _shown(
     return chosen
 
 
-async def _exists(house: House, thread_id: str) -> bool:
-    try:
-        await house.storage.threads.get(thread_id)
-    except NotFoundError:
-        return False
-    return True
-
-
 def _query(body: ThreadSearch, user: str) -> ThreadQuery:
     return ThreadQuery(
         user_id=user,
@@ -155,7 +152,7 @@ def _query(body: ThreadSearch, user: str) -> ThreadQuery:
         ids=body.ids,
         limit=body.limit,
         offset=body.offset,
-        sort_by=body.sort_by or "updated_at",
+        sort_by="updated_at" if body.sort_by in (None, "state_updated_at") else body.sort_by,
         descending=body.sort_order != "asc",
     )
 

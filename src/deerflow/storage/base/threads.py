@@ -17,7 +17,7 @@ class ThreadQuery:
     user_id: str | None
     """Whose threads; None: everybody's."""
     metadata: Mapping[str, Any] | None = None
-    """Only threads whose metadata has all of these top-level keys with equal values."""
+    """Only threads whose metadata has all of these keys with equal values, also inside of objects."""
     status: ThreadStatus | None = None
     ids: Sequence[str] | None = None
     limit: int = 100
@@ -30,8 +30,14 @@ class ThreadStore(ABC):
     """Threads as lists show them."""
 
     @abstractmethod
-    async def create(self, thread_id: str, user_id: str, metadata: Mapping[str, Any]) -> Thread:
-        """Return the thread, made now or before; another user's id raises `ConflictError`."""
+    async def create(
+        self, thread_id: str, user_id: str, metadata: Mapping[str, Any], *, is_new: bool = False
+    ) -> Thread:
+        """Return the thread, made now or before; another user's id raises `ConflictError`.
+
+        Args:
+            is_new: A thread that was made before raises `ConflictError` too.
+        """
 
     @abstractmethod
     async def get(self, thread_id: str, user_id: str | None = None) -> Thread:

@@ -1,6 +1,7 @@
 """What PostgreSQL says differently, and how statements are brought to its marks."""
 
 import functools
+from collections.abc import Sequence
 from typing import Any
 
 from deerflow.storage.database import Dialect
@@ -13,18 +14,19 @@ def translated(sql: str) -> str:
     return sql.replace("%", "%%").replace("?", "%s")
 
 
-def _has_metadata(name: str, wanted: Any) -> tuple[str, list[Any]]:
+def _has_metadata(path: Sequence[str], wanted: Any) -> tuple[str, list[Any]]:
+    found = " -> ".join(["CAST(metadata AS JSON)", *("?" for _ in path)])
     if isinstance(wanted, int | float) and not isinstance(wanted, bool):
         # 1 and 1.0 are the same number; CASE keeps texts from being read as numbers.
         test = (
-            "CASE json_typeof(CAST(metadata AS JSON) -> ?) WHEN 'number' "
-            "THEN CAST(CAST(metadata AS JSON) ->> ? AS NUMERIC) = ? ELSE false END"
+            f"CASE json_typeof({found}) WHEN 'number' "
+            f"THEN CAST(CAST({found} AS TEXT) AS NUMERIC) = ? ELSE false END"
         )
-        return test, [name, name, wanted]
+        return test, [*path, *path, wanted]
     # Metadata is kept as text with its keys in order: what is equal is written equally. As `jsonb` it
     # could not hold every text, and one row that it cannot read would spoil the whole search.
-    text = dump_json(wanted, what=f"metadata key '{name}'", is_sorted=True).decode()
-    return "CAST(CAST(metadata AS JSON) -> ? AS TEXT) = ?", [name, text]
+    text = dump_json(wanted, what=f"metadata key '{'.'.join(path)}'", is_sorted=True).decode()
+    return f"CAST({found} AS TEXT) = ?", [*path, text]
 
 
 _LISTED = "json_array_elements_text(CAST(? AS JSON)) AS given (value)"

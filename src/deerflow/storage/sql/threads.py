@@ -1,6 +1,6 @@
 """Threads."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import orjson
@@ -18,6 +18,8 @@ from deerflow.storage.sql.codec import LATER, later, now_us, printable, time_of
 COLUMNS = "id, user_id, status, title, metadata, created_at, updated_at"
 MAX_FILTERS = 50
 MAX_KEY_CHARS = 256
+_DEEPEST = 4
+"""How far objects inside objects are looked into; one further down has to be equal."""
 _ORDER = {"created_at": "created_at", "updated_at": "updated_at", "thread_id": "id", "status": "status"}
 
 
@@ -28,10 +30,16 @@ class SqlThreadStore(ThreadStore):
         self._engine = engine
 
     @override
-    async def create(self, thread_id: str, user_id: str, metadata: Mapping[str, Any]) -> Thread:
+    async def create(
+        self, thread_id: str, user_id: str, metadata: Mapping[str, Any], *, is_new: bool = False
+    ) -> Thread:
         text = _metadata_text(metadata)
 
         def work(db: Database) -> Thread:
+            if is_new:
+                db.hold(thread_id)  # of two who want a new one, the second finds it
+                if db.execute("SELECT 1 FROM threads WHERE id = ?", (thread_id,)).fetchone() is not None:
+                    raise ConflictError(f"thread '{thread_id}' exists already")
             key, owner = ensure_thread(db, thread_id, user_id, text)
             if owner != user_id:
                 raise ConflictError(f"thread id '{thread_id}' is taken: choose another one")
@@ -191,15 +199,26 @@ def _conditions(query: ThreadQuery, dialect: Dialect) -> tuple[str, list[Any]]:
 
 
 def metadata_conditions(metadata: Mapping[str, Any] | None, dialect: Dialect) -> tuple[list[str], list[Any]]:
-    """Return the conditions under which a row's metadata has all of these keys with equal values."""
-    if len(metadata or ()) > MAX_FILTERS:
-        raise InvalidInputError(f"a search takes at most {MAX_FILTERS} metadata keys")
+    """Return the conditions under which a row's metadata has all of these keys with equal values.
+
+    An object is there when its keys are, beside whatever others; a list is there when it is equal.
+    """
     where: list[str] = []
     values: list[Any] = []
-    for name, wanted in (metadata or {}).items():
-        if not isinstance(name, str) or not 0 < len(name) <= MAX_KEY_CHARS or "\x00" in name:
-            raise InvalidInputError(f"metadata keys of a search are texts of 1 to {MAX_KEY_CHARS} characters")
-        condition, bound = dialect.has_metadata(name, wanted)
+    for path, wanted in _leaves(metadata or {}):
+        if len(where) >= MAX_FILTERS:
+            raise InvalidInputError(f"a search takes at most {MAX_FILTERS} metadata keys")
+        condition, bound = dialect.has_metadata(path, wanted)
         where.append(condition)
         values += bound
     return where, values
+
+
+def _leaves(metadata: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    for name, wanted in metadata.items():
+        if not isinstance(name, str) or not 0 < len(name) <= MAX_KEY_CHARS or "\x00" in name:
+            raise InvalidInputError(f"metadata keys of a search are texts of 1 to {MAX_KEY_CHARS} characters")
+        if isinstance(wanted, Mapping) and wanted and len(path) < _DEEPEST:
+            yield from _leaves(wanted, (*path, name))
+        else:
+            yield (*path, name), wanted

@@ -1,26 +1,38 @@
 """What SQLite says differently."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from deerflow.storage.database import Dialect
 from deerflow.storage.requests import dump_json
 
 
-def _has_metadata(name: str, wanted: Any) -> tuple[str, list[Any]]:
-    bound: list[Any]
+def _has_metadata(path: Sequence[str], wanted: Any) -> tuple[str, list[Any]]:
+    last = f"m{len(path) - 1}"
+    tables = ["json_each(metadata) AS m0"]
+    for depth in range(1, len(path)):
+        outer = f"m{depth - 1}"
+        # What is no object is not read as JSON: it may be any text.
+        inside = f"CASE {outer}.type WHEN 'object' THEN {outer}.value ELSE '{{}}' END"
+        tables.append(f"json_each({inside}) AS m{depth}")
+    keys = " AND ".join(f"m{depth}.key = ?" for depth in range(len(path)))
+    test, bound = _is(last, wanted, name=".".join(path))
+    return f"EXISTS (SELECT 1 FROM {', '.join(tables)} WHERE {keys} AND {test})", [*path, *bound]
+
+
+def _is(found: str, wanted: Any, *, name: str) -> tuple[str, list[Any]]:
     match wanted:
         case None:
-            test, bound = "type = 'null'", []
+            return f"{found}.type = 'null'", []
         case bool():
-            test, bound = "type = ?", ["true" if wanted else "false"]
+            return f"{found}.type = ?", ["true" if wanted else "false"]
         case int() | float():
-            test, bound = "type IN ('integer', 'real') AND value = ?", [wanted]
+            return f"{found}.type IN ('integer', 'real') AND {found}.value = ?", [wanted]
         case str():
-            test, bound = "type = 'text' AND value = ?", [wanted]
+            return f"{found}.type = 'text' AND {found}.value = ?", [wanted]
         case _:
             text = dump_json(wanted, what=f"metadata key '{name}'", is_sorted=True).decode()
-            test, bound = "value = ?", [text]
-    return f"EXISTS (SELECT 1 FROM json_each(metadata) WHERE key = ? AND {test})", [name, *bound]
+            return f"{found}.value = ?", [text]
 
 
 SQLITE = Dialect(
