@@ -4,6 +4,7 @@ The answer of an agent may repeat what a page or a file told it. So each thing t
 changed or forgotten must come with the user's own words for it; without them it does not count.
 """
 
+import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
@@ -35,6 +36,7 @@ MAX_ENTRIES = 50
 SHORTEST_QUOTE = 4
 """Characters; four are a sentence in Chinese."""
 MAX_ANSWER_CHARS = 200_000
+_FIRST_VALUE = json.JSONDecoder()
 _THOUGHT = re.compile(r"<think>.*?(?:</think>|\Z)", re.DOTALL)
 _PRIVATE_PATH = "/mnt/"
 """Paths of a thread mean nothing in another one."""
@@ -168,12 +170,9 @@ def _as_data(value: Any) -> str:
 def _object_in(answer: str) -> Mapping[str, Any] | None:
     """Return the JSON object in an answer, whatever stands around it."""
     text = _THOUGHT.sub("", answer[:MAX_ANSWER_CHARS])
-    start, end = text.find("{"), text.rfind("}")
-    if start < 0 or end < start:
-        return None
     try:
-        found = orjson.loads(text[start : end + 1])
-    except orjson.JSONDecodeError:
+        found, _ = _FIRST_VALUE.raw_decode(text[text.index("{") :])
+    except (ValueError, RecursionError):
         return None
     return found if isinstance(found, Mapping) else None
 

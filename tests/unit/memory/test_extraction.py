@@ -105,7 +105,7 @@ def test_summaries_are_replaced_where_the_user_gave_reason_to(talk: NewTalk) -> 
     assert lesson.sections == (("topOfMind", Section("Tea and more.", "2026-08-02T12:00:00.000Z")),)
 
 
-@pytest.mark.parametrize("wrapped", ["```json\n{}\n```", "<think>{hm}</think>Here: {} Bye.", "{}"])
+@pytest.mark.parametrize("wrapped", ["```json\n{}\n```", "<think>{hm}</think>Here: {} Bye {all}.", "{}"])
 def test_what_stands_around_the_answer_does_not_matter(talk: NewTalk, wrapped: str) -> None:
     inner = json.dumps(new("Likes tea.", "I like tea"))
 
@@ -115,7 +115,7 @@ def test_what_stands_around_the_answer_does_not_matter(talk: NewTalk, wrapped: s
     assert len(lesson.new) == 1
 
 
-@pytest.mark.parametrize("answer", ["", "No.", "{", "[]", "{'a': 1}", '{"newFacts": [', "}{"])
+@pytest.mark.parametrize("answer", ["", "No.", "{", "[]", "{'a': 1}", '{"newFacts": [', "}{", '{"a":' * 9000])
 def test_what_is_no_answer_teaches_nothing(talk: NewTalk, answer: str) -> None:
     assert learnt(talk("I like tea"), answer) is None
 

@@ -28,6 +28,7 @@ from deerflow.models import ModelFactory
 
 logger = logging.getLogger(__name__)
 
+BUILT_IN = "deermem"
 OFFLINE = "deerflow.models.offline:"
 TIMEOUT_SECONDS = 120.0
 
@@ -49,6 +50,14 @@ class MemoryDesk:
     own_models: ModelFactory | None = None
     """Has the one model that only the memory uses, where the settings give it one."""
     count: Count = _uncounted
+
+    def __post_init__(self) -> None:
+        """Say so where the settings want a memory that is not here."""
+        if self.settings.manager_class != BUILT_IN:
+            logger.warning(
+                "memory.manager_class: there is no %s; the built-in memory is used",
+                self.settings.manager_class,
+            )
 
     @property
     def learns(self) -> bool:

@@ -1,13 +1,21 @@
 """What is handed to the memory of a turn, and how notes carry what is remembered."""
 
 from datetime import date
+from types import SimpleNamespace
+from typing import Any, cast
 
+import pytest
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 
-from deerflow.agents.middlewares.memory import exchange_of, with_memory
+from deerflow.agents.middlewares.memory import MemoryDesk, exchange_of, with_memory
 from deerflow.agents.middlewares.reminder import new_note, with_reminders
-from deerflow.memory import Fact, Memory
+from deerflow.config import MemorySettings, ModelSettings
+from deerflow.context import RunContext
+from deerflow.domain import RunOptions
+from deerflow.memory import Fact, Memories, Memory
 from deerflow.memory.rendering import Budget, block, roughly
+from deerflow.models import ModelFactory
+from deerflow.models.discovery import OFFLINE
 
 TEA, DOG = Fact("1", "Likes tea."), Fact("2", "Has a dog.")
 SUNDAY, MONDAY = date(2026, 8, 2), date(2026, 8, 3)
@@ -80,3 +88,42 @@ def test_what_is_remembered_outlives_the_message_it_was_noted_for() -> None:
     assert "Today is Monday." in reminder.text
     assert "Likes tea." in reminder.text
     assert "Sunday" not in reminder.text
+
+
+def desk(**settings: Any) -> MemoryDesk:
+    models = [
+        ModelSettings(name=name, use=use, model=name)
+        for name, use in (("big", "langchain_openai:ChatOpenAI"), ("offline", OFFLINE.use))
+    ]
+    memories = Memories(cast("Any", None), redact=str)
+    return MemoryDesk(memories, MemorySettings.model_validate(settings), ModelFactory(models, env={}))
+
+
+@pytest.mark.parametrize(
+    ("wanted", "of_run", "can_ask"),
+    [
+        (None, None, True),
+        (None, "offline", False),
+        ("offline", None, False),
+        ("big", "offline", True),
+        ("nowhere", None, True),
+    ],
+)
+def test_the_settings_or_the_run_name_the_model_that_is_asked(
+    wanted: str | None, of_run: str | None, can_ask: bool
+) -> None:
+    context = cast(
+        "RunContext", SimpleNamespace(user_id="u", thread_id="t", options=RunOptions(model_name=of_run))
+    )
+    exchange = exchange_of([said("hi")], [AIMessage("Hello.")])
+    assert exchange is not None
+
+    talk = desk(model_name=wanted).talk(exchange, context)
+
+    assert (talk.ask is not None) is can_ask
+
+
+def test_a_memory_that_is_not_here_is_named_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    desk(manager_class="mem0")
+
+    assert "there is no mem0" in caplog.text
