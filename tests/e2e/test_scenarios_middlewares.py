@@ -157,3 +157,16 @@ async def test_tools_are_described_whole_and_the_same_way_every_time(scene: Scen
     assert set(by_name["write_file"]["parameters"]["required"]) >= {"path", "content"}
     assert "runtime" not in described[0]
     assert seen.answer == "Again."
+
+
+async def test_effects_that_the_settings_leave_out_are_gone_for_model_and_client(
+    scene: Scene, configured: Any
+) -> None:
+    configured(middlewares={"off": ["clarification", "reminder", "result_labels"]})
+    scene.model.will_say(call("ls", description="l", path=WORKSPACE), text("Done."))
+
+    seen = await scene.ask("one")
+
+    assert scene.shown("tool") == [seen.results[0]["content"]], "no frame around what came from outside"
+    assert "Today is" not in json.dumps(scene.model.requests[0].messages)
+    assert "ask_clarification" not in scene.model.requests[0].tools

@@ -5,6 +5,7 @@ from deerflow.config.agents import (
     LoopDetectionSettings,
     SafetyDetector,
     SummarizationSettings,
+    Switchable,
     TitleSettings,
     ToolFrequency,
 )
@@ -61,6 +62,7 @@ __all__ = [
     "SubagentOverride",
     "SubagentsSettings",
     "SummarizationSettings",
+    "Switchable",
     "TitleSettings",
     "TokenBudgetSettings",
     "ToolFrequency",

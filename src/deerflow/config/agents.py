@@ -73,6 +73,34 @@ class LoopDetectionSettings(Section):
     tool_freq_overrides: dict[str, ToolFrequency] = Field({}, description="The same, by tool's name.")
 
 
+Switchable = Literal[
+    "clarification",
+    "cut_off",
+    "dangling_calls",
+    "empty_answer",
+    "input_sanitizing",
+    "malformed_calls",
+    "model_errors",
+    "reminder",
+    "result_labels",
+    "todo",
+    "tool_errors",
+    "uploads",
+    "view_image",
+]
+"""The middlewares without a section of their own."""
+
+
+class MiddlewaresSettings(Section):
+    """Which effects on model and tool calls are left out; others are switched in sections of their own."""
+
+    off: tuple[Switchable, ...] = Field(
+        (),
+        description="Those to leave out. What protects (`input_sanitizing`, `result_labels`) or repairs "
+        "(`dangling_calls`, `malformed_calls`, `tool_errors`) is missed when it is gone.",
+    )
+
+
 class SuggestionsSettings(Section):
     """Whether follow-up questions are suggested."""
 

@@ -82,6 +82,8 @@ def _words(annotation: Any) -> str:
             return _either([str(choice) for choice in inner])
         case origin if origin is tuple and inner[-1] is not Ellipsis:
             return f"a list of {len(inner)} {_plural(_words(inner[0]))}"
+        case origin if origin is tuple and get_origin(_plain(inner[0])) is Literal:
+            return f"a list of any of {', '.join(map(str, get_args(_plain(inner[0]))))}"
         case origin if origin is tuple:
             return f"a list of {_plural(_words(inner[0]))}"
         case origin if origin is dict:

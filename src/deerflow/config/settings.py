@@ -11,6 +11,7 @@ from deerflow.config.agents import (
     AgentStorageSettings,
     InputPolishSettings,
     LoopDetectionSettings,
+    MiddlewaresSettings,
     SafetyFinishReasonSettings,
     SuggestionsSettings,
     SummarizationSettings,
@@ -133,6 +134,10 @@ class Settings(Section):
     )
     loop_detection: LoopDetectionSettings = Field(
         LoopDetectionSettings.model_construct(), description="How an agent that repeats itself is stopped."
+    )
+    middlewares: MiddlewaresSettings = Field(
+        MiddlewaresSettings.model_construct(),
+        description="Effects on an agent that are left out.",
     )
     safety_finish_reason: SafetyFinishReasonSettings = Field(
         SafetyFinishReasonSettings.model_construct(), description="Answers that a provider stopped."

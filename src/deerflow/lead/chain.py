@@ -1,6 +1,6 @@
 """The middleware chain: one list, outermost first, for the lead agent and its sub-agents alike."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from typing import cast
 
 from langchain_core.language_models import BaseChatModel
@@ -44,11 +44,27 @@ from deerflow.agents.middlewares.mcp_routing import McpRoutingMiddleware
 from deerflow.agents.middlewares.memory import MemoryDesk, MemoryMiddleware
 from deerflow.agents.middlewares.tool_progress import ToolProgressMiddleware
 from deerflow.agents.middlewares.watching import ModelWatchMiddleware, ToolWatchMiddleware
-from deerflow.config import SafetyDetector, Settings, resolve_use
+from deerflow.config import SafetyDetector, Settings, Switchable, resolve_use
 from deerflow.errors import ConfigError
 from deerflow.subagents.teams import TeamRequestMiddleware
 
 ModelByName = Callable[[str], BaseChatModel]
+SWITCHES: Mapping[Switchable, type[HouseMiddleware]] = {
+    "clarification": ClarificationMiddleware,
+    "cut_off": CutOffMiddleware,
+    "dangling_calls": DanglingToolCallMiddleware,
+    "empty_answer": EmptyAnswerMiddleware,
+    "input_sanitizing": InputSanitizingMiddleware,
+    "malformed_calls": MalformedCallMiddleware,
+    "model_errors": ModelErrorMiddleware,
+    "reminder": ReminderMiddleware,
+    "result_labels": ToolResultLabelMiddleware,
+    "todo": TodoMiddleware,
+    "tool_errors": ToolErrorMiddleware,
+    "uploads": UploadsMiddleware,
+    "view_image": ViewImageMiddleware,
+}
+"""What `middlewares.off` leaves out."""
 
 
 def build_chain(
@@ -93,7 +109,7 @@ def build_chain(
         *_tool_output(settings),  # both: what tools return is measured before anybody stores it
         *_mcp_routing(settings, routes_mcp),  # both: loads deferred tools before the others are hidden
         *_deferred_tools(settings),  # both: a refused call is no result, and hidden tools are not on offer
-        ToolOfferMiddleware(),  # both: what is on offer is settled just before the call
+        _tool_offer(settings),  # both: what is on offer is settled just before the call
         *_tool_progress(settings),  # both: its word stands in front of the loop guard's, which is the last
         *_loop_detection(settings),  # both: takes the tools away that were just offered
         *_token_budget(settings),  # lead: an answer that reaches the limit loses its calls
@@ -110,7 +126,16 @@ def build_chain(
         EffectsMiddleware(),  # both: innermost around tools, only a call that really runs is noted
         ReadyToolsMiddleware(),  # both, innermost: nobody looks at a tool after this
     ]
-    return _for_audience(chain, audience)
+    return _for_audience(_without(settings.middlewares.off, chain), audience)
+
+
+def _without(off: Collection[Switchable], chain: list[HouseMiddleware]) -> list[HouseMiddleware]:
+    left_out = tuple(SWITCHES[name] for name in off)
+    return [middleware for middleware in chain if not isinstance(middleware, left_out)]
+
+
+def _tool_offer(settings: Settings) -> HouseMiddleware:
+    return ToolOfferMiddleware(has_questions="clarification" not in settings.middlewares.off)
 
 
 def _turn_start(settings: Settings, memory: MemoryDesk | None) -> list[HouseMiddleware]:

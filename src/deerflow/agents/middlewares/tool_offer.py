@@ -18,9 +18,13 @@ SHELLS = frozenset({"bash", "python"})
 class ToolOfferMiddleware(HouseMiddleware):
     """Hides what runs commands where none can run, and `ask_clarification` where nobody can answer."""
 
+    def __init__(self, *, has_questions: bool = True) -> None:
+        super().__init__()
+        self._never = frozenset[str]() if has_questions else frozenset({ASK_CLARIFICATION})
+
     @override
     async def awrap_model_call(self, request: ModelCall, handler: ModelHandler) -> ModelAnswer:
-        hidden = hidden_tools(request.runtime.context)
+        hidden = hidden_tools(request.runtime.context) | self._never
         if not hidden:
             return await handler(request)
         offered = [tool for tool in request.tools if not (isinstance(tool, BaseTool) and tool.name in hidden)]

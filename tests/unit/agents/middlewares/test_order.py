@@ -1,6 +1,9 @@
 """The chain's order is declared by its members and checked when it is built."""
 
+from typing import get_args
+
 import pytest
+from pydantic import ValidationError
 
 from deerflow.agents.middlewares import (
     Audience,
@@ -10,8 +13,9 @@ from deerflow.agents.middlewares import (
     UploadsMiddleware,
     check_order,
 )
-from deerflow.config import Settings
-from deerflow.lead.chain import build_chain
+from deerflow.config import Settings, Switchable
+from deerflow.config.agents import MiddlewaresSettings
+from deerflow.lead.chain import SWITCHES, build_chain
 
 
 def chain(audience: Audience) -> list[HouseMiddleware]:
@@ -58,3 +62,19 @@ def test_the_chain_has_at_most_one_node() -> None:
     ]
 
     assert [type(middleware).__name__ for middleware in nodes] == ["TurnStartMiddleware"]
+
+
+@pytest.mark.parametrize("name", get_args(Switchable))
+@pytest.mark.parametrize("audience", [Audience.LEAD, Audience.SUBAGENT])
+def test_each_effect_can_be_left_out_alone(name: Switchable, audience: Audience) -> None:
+    settings = Settings(middlewares=MiddlewaresSettings(off=(name,)))
+
+    left = build_chain(settings, audience=audience, model=lambda name: None, subagent_limit=3)  # type: ignore[arg-type,return-value]
+
+    gone = {type(middleware) for middleware in chain(audience)} - {type(middleware) for middleware in left}
+    assert gone == ({SWITCHES[name]} if audience in SWITCHES[name].audience else set())
+
+
+def test_settings_that_leave_out_what_does_not_exist_say_what_does() -> None:
+    with pytest.raises(ValidationError, match="'input_sanitizing'"):
+        MiddlewaresSettings.model_validate({"off": ["guardrail"]})
