@@ -257,8 +257,8 @@ async def test_what_a_tool_said_is_not_handed_over_and_not_believed(
     await learnt(gateway)
 
     (extraction,) = filter(is_extraction, model.requests)
+    assert poison not in extraction.asked
     assert "/mnt/user-data" not in extraction.asked
-    assert "tool-result" not in extraction.asked
     memory = (await api.get("/memory")).json()
     assert [each["content"] for each in memory["facts"]] == ["Trusts nobody.", "Keeps notes."]
     assert memory["user"]["topOfMind"]["summary"] == ""

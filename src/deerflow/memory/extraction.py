@@ -1,7 +1,7 @@
 """Has a model say what a talk taught, and believes only what the user said.
 
-The answer of an agent may repeat what a page or a file told it. So each thing that is to be remembered,
-changed or forgotten must come with the user's own words for it; without them it does not count.
+Whatever stands around it, a model may take somebody else's word for the user's. So each thing that is to be
+remembered, changed or forgotten must come with the user's own words for it; without them it does not count.
 """
 
 import json
@@ -105,7 +105,8 @@ def extraction_prompt(memory: Memory, talk: Talk, redact: Redact) -> str:
     spoken: list[dict[str, str]] = []
     for exchange in talk.exchanges[-MAX_EXCHANGES:]:
         spoken += [{"user": shortened(redact(text))} for text in exchange.said]
-        spoken.append({"assistant": shortened(redact(exchange.answer))})
+        if exchange.answer:
+            spoken.append({"assistant": shortened(redact(exchange.answer))})
     known = memory.to_dict()
     return PROMPT.format(
         categories="|".join(CATEGORIES),

@@ -26,6 +26,7 @@ class Exchange:
 
     said: tuple[str, ...]
     answer: str
+    """Empty where it may repeat what came from outside."""
     at: datetime
 
 

@@ -1,22 +1,25 @@
 """Hands what was said to the memory, and notes what is remembered for the model.
 
 What is handed over are the user's own words and the answer that ended the turn: no results of tools, since
-anybody may have written those. It is learnt from later and elsewhere, so no run waits for it.
+anybody may have written those, and no answers where such results are in view, since they may repeat them.
+It is learnt from later and elsewhere, so no run waits for it.
 """
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
-from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage
+from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, ToolMessage
 from typing_extensions import override
 
 from deerflow.agents.middlewares.approval import is_users
 from deerflow.agents.middlewares.base import Audience, HouseMiddleware
+from deerflow.agents.middlewares.clarification import ASK_CLARIFICATION
 from deerflow.agents.middlewares.tokens import measure_text
 from deerflow.agents.side_calls import ask_beside
+from deerflow.agents.state import ThreadState
 from deerflow.agents.types import ModelAnswer, ModelCall, ModelHandler
 from deerflow.config import MemorySettings
 from deerflow.context import RunContext
@@ -110,7 +113,8 @@ class MemoryMiddleware(HouseMiddleware):
         response = await handler(request)
         context = request.runtime.context
         if is_worth_learning(context):
-            exchange = exchange_of(request.messages, response.result)
+            has_summary = bool(cast("ThreadState", request.state).get("summary_text"))
+            exchange = exchange_of(request.messages, response.result, has_summary=has_summary)
             if exchange is not None:
                 self._desk.memories.learner.hear(self._desk.talk(exchange, context))
         return response
@@ -160,14 +164,26 @@ def is_worth_learning(context: RunContext | None) -> bool:
     return context is not None and context.is_interactive and not context.options.is_bootstrap
 
 
-def exchange_of(messages: Sequence[AnyMessage], answer: Iterable[BaseMessage]) -> Exchange | None:
-    """Return what the user said in this turn and the answer; None when the turn goes on, or has no words."""
+def exchange_of(
+    messages: Sequence[AnyMessage], answer: Iterable[BaseMessage], *, has_summary: bool = False
+) -> Exchange | None:
+    """Return what the user said in this turn and the answer; None when the turn goes on, or has no words.
+
+    Args:
+        has_summary: Something of the conversation was summed up, perhaps results of tools.
+    """
     final = [message for message in answer if isinstance(message, AIMessage)]
     text = "\n".join(message.text for message in final).strip()
     if not text or any(message.tool_calls for message in final):
         return None
     said = [shortened(words) for message in _own_of_turn(messages) if (words := own_words(message.text))]
-    return Exchange(tuple(reversed(said)), shortened(text), utc_now()) if said else None
+    own_answer = "" if has_summary or _saw_outside(messages) else shortened(text)
+    return Exchange(tuple(reversed(said)), own_answer, utc_now()) if said else None
+
+
+def _saw_outside(messages: Iterable[AnyMessage]) -> bool:
+    """Tell whether the model saw what a tool returned, except a question that it asked itself."""
+    return any(isinstance(each, ToolMessage) and each.name != ASK_CLARIFICATION for each in messages)
 
 
 def _own_of_turn(messages: Sequence[AnyMessage]) -> Iterable[HumanMessage]:

@@ -30,7 +30,7 @@ def shown(*facts: Fact) -> str:
     return block(Memory(facts=facts), Budget(2000), roughly)
 
 
-def test_a_turn_is_the_users_words_since_the_last_answer_and_the_new_answer() -> None:
+def test_a_turn_is_the_users_words_since_the_last_answer() -> None:
     messages: list[AnyMessage] = [
         said("old"),
         AIMessage("old answer"),
@@ -45,7 +45,31 @@ def test_a_turn_is_the_users_words_since_the_last_answer_and_the_new_answer() ->
     exchange = exchange_of(messages, [AIMessage([{"type": "text", "text": "the answer"}])])
 
     assert exchange is not None
-    assert (exchange.said, exchange.answer) == (("question", "reply to a form"), "the answer")
+    assert (exchange.said, exchange.answer) == (("question", "reply to a form"), "")
+
+
+def test_an_answer_is_handed_over_unless_it_may_repeat_what_came_from_outside() -> None:
+    question = AIMessage("", tool_calls=[{"name": "ask_clarification", "args": {}, "id": "c1"}])
+    own: list[AnyMessage] = [
+        said("cook"),
+        question,
+        ToolMessage("Meat?", tool_call_id="c1", name="ask_clarification"),
+    ]
+    outside: list[AnyMessage] = [
+        ToolMessage("a page", tool_call_id="c0", name="web_fetch"),
+        AIMessage("So it says."),
+    ]
+    answer = [AIMessage([{"type": "text", "text": "the answer"}])]
+
+    plain = exchange_of([*own, said("never")], answer)
+    after_page = exchange_of([*outside, said("again?")], answer)
+    summed_up = exchange_of([said("again?")], answer, has_summary=True)
+
+    assert plain is not None
+    assert (plain.said, plain.answer) == (("cook", "never"), "the answer")
+    assert after_page is not None
+    assert summed_up is not None
+    assert (after_page.answer, summed_up.answer) == ("", "")
 
 
 def test_a_turn_that_goes_on_or_has_no_words_is_not_handed_over() -> None:
