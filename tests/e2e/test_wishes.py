@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 from support.gateway import Gateway, parse_sse, running_gateway
-from support.model_server import ScriptedModel, text
+from support.model_server import ScriptedModel, call, text
 from support.postgres import PostgresServer
 
 Apis = tuple[httpx.AsyncClient, httpx.AsyncClient]
@@ -167,3 +167,28 @@ async def test_commands_that_lead_nowhere_start_nothing_or_say_why(
     assert [message["content"] for message in nothing.json()["messages"]] == ["begin", "begun"]
     assert renamed.json()["title"] == "New"
     assert len((await apis[0].get("/threads/commands/runs")).json()) == 4
+
+
+async def test_sub_agents_are_graphs_below_the_root_for_readers_who_want_them(
+    apis: Apis, scripted: ScriptedModel
+) -> None:
+    task = {"description": "part", "subagent_type": "general-purpose", "prompt": "do the part"}
+    scripted.on("do the part", text("part is done"))
+    scripted.on("delegate", call("task", **task), text("all done"))
+
+    def body(**more: Any) -> dict[str, Any]:
+        modes = ["values", "updates", "messages-tuple"]
+        options = {"stream_mode": modes, "context": {"subagent_enabled": True}}
+        return {"input": ask("delegate"), **options, **more}
+
+    plain = parse_sse((await apis[0].post("/threads/plain/runs/stream", json=body())).text)
+    wanted = await apis[0].post("/threads/deep/runs/stream", json=body(stream_subgraphs=True))
+    run = (await apis[0].get("/threads/deep/runs")).json()[0]["run_id"]
+    again = await apis[1].get(f"/threads/deep/runs/{run}/stream")
+
+    below = [(event, data) for event, data, _ in parse_sse(wanted.text) if "|" in event]
+    assert not any("|" in event for event, *_ in plain)
+    assert {event.partition("|")[0] for event, _ in below} == {"values", "updates", "messages"}
+    assert {event.partition("|")[2].partition(":")[0] for event, _ in below} == {"tools"}
+    assert below[-1][1]["messages"][-1]["content"] == "part is done"
+    assert again.text == wanted.text

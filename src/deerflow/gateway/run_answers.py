@@ -14,6 +14,7 @@ from deerflow.gateway.deps import json_response
 from deerflow.gateway.sse import EventStream
 from deerflow.runtime import visible_values
 from deerflow.runtime.classic import classic_messages
+from deerflow.runtime.subgraph_frames import with_subgraphs
 
 
 def location(run: RunRecord) -> dict[str, str]:
@@ -51,10 +52,12 @@ def event_stream(
 def batches_of(
     house: DeerFlow, run: RunRecord, *, after_seq: int, modes: frozenset[str]
 ) -> AsyncIterator[list[StreamEvent]]:
-    """Follow a run, with messages in the older form for readers that ask for it."""
+    """Follow a run, with messages in the older form and sub-agents as graphs for those who ask for it."""
     if "messages" in modes and "messages-tuple" not in modes:
         # What a message has become so far is only known to who has read it from its start.
         return classic_messages(house.runs.subscribe(run.id), after_seq=after_seq)
+    if run.request.stream_subgraphs:
+        return with_subgraphs(house.runs.subscribe(run.id), after_seq=after_seq)
     return house.runs.subscribe(run.id, after_seq=after_seq)
 
 

@@ -1,0 +1,87 @@
+"""Sub-agents as frames of graphs below the root, for readers of runs with `stream_subgraphs`.
+
+A sub-agent is a graph of its own, and its steps are in the log as `task_…` events. Each becomes, beside
+itself, what LangGraph's streams call a graph inside a tool: `updates|tools:<task>` and the like.
+"""
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import orjson
+
+from deerflow.domain import StreamEvent
+from deerflow.runtime.serialization import to_json
+
+_ENDS = frozenset({"task_completed", "task_failed", "task_timed_out", "task_cancelled"})
+_MARK = b'"task_id"'
+
+
+async def with_subgraphs(
+    batches: AsyncIterator[list[StreamEvent]], *, after_seq: int = -1
+) -> AsyncIterator[list[StreamEvent]]:
+    """Yield a run's events with the frames of its sub-agents.
+
+    Args:
+        batches: The run's events from the first one on.
+        after_seq: Events up to this number are read for what they add, and not passed on.
+    """
+    tasks = SubgraphFrames()
+    async for batch in batches:
+        shown = [frame for event in batch for frame in tasks.take(event) if frame.seq > after_seq]
+        if shown or not batch:
+            yield shown
+
+
+@dataclass(slots=True)
+class _Task:
+    namespace: str
+    messages: list[Any] = field(default_factory=list)
+
+
+class SubgraphFrames:
+    """Tells the steps of one run's sub-agents again, each below the call that began it."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[str, _Task] = {}
+
+    def take(self, event: StreamEvent) -> list[StreamEvent]:
+        """Return the frames that an event stands for; the event itself is the last of them."""
+        if event.kind != "custom" or _MARK not in event.data:
+            return [event]
+        told = orjson.loads(event.data)
+        if not isinstance(told, dict) or not isinstance(told.get("task_id"), str):
+            return [event]
+        return [*self._frames(event, told), event]
+
+    def _frames(self, event: StreamEvent, told: Mapping[str, Any]) -> list[StreamEvent]:
+        task_id, kind, message = told["task_id"], told.get("type"), told.get("message")
+        if kind == "task_started" and task_id not in self._tasks:
+            self._tasks[task_id] = task = self._begin(told)
+            return [_frame(event, "values", task, {"messages": task.messages})]
+        known = self._tasks.get(task_id)
+        if known is None:
+            return []
+        if kind == "task_running" and isinstance(message, dict):
+            known.messages.append(message)
+            node = "tools" if message.get("type") == "tool" else "model"
+            about = {"langgraph_node": node, "langgraph_checkpoint_ns": known.namespace, "task_id": task_id}
+            return [
+                _frame(event, "messages", known, [message, about]),
+                _frame(event, "updates", known, {node: {"messages": [message]}}),
+            ]
+        if kind in _ENDS:
+            del self._tasks[task_id]
+            return [_frame(event, "values", known, {"messages": known.messages})]
+        return []
+
+    def _begin(self, told: Mapping[str, Any]) -> _Task:
+        task_id = told["task_id"]
+        above = self._tasks.get(str(told.get("parent_task_id")))
+        namespace = f"tools:{task_id}" if above is None else f"{above.namespace}|tools:{task_id}"
+        asked = {"type": "human", "content": told.get("description") or "", "id": f"{task_id}-asked"}
+        return _Task(namespace, [asked])
+
+
+def _frame(event: StreamEvent, mode: str, task: _Task, payload: Any) -> StreamEvent:
+    return replace(event, kind=f"{mode}|{task.namespace}", data=to_json(payload))
