@@ -5,18 +5,16 @@ from dataclasses import dataclass
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolCall, ToolMessage
 
+from deerflow.agents.marks import NOTE, STARTED, TOLD, open_tasks
 from deerflow.agents.middlewares.tags import neutralise
 from deerflow.context import RunContext
 from deerflow.domain import new_id
 from deerflow.errors import DeerFlowError
 from deerflow.subagents.config import TASK, SubagentResult
-from deerflow.subagents.delegation import NOTE, Delegation, TaskArguments, this_turn
+from deerflow.subagents.delegation import Delegation, TaskArguments, this_turn
 from deerflow.subagents.executor import SubagentExecutor
 from deerflow.subagents.progress import COUNTED
 from deerflow.subagents.task_tool import result_text
-
-TOLD = "told_tasks"
-"""Where a message says which background tasks it tells the results of."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -95,12 +93,7 @@ def note(text: str, **more: object) -> HumanMessage:
 def unfinished(messages: Sequence[AnyMessage]) -> list[tuple[ToolCall, Sequence[AnyMessage]]]:
     """Return this turn's background calls whose end nobody was told, each with the messages up to it."""
     turn = this_turn(messages)
-    started = {
-        message.tool_call_id
-        for message in turn
-        if isinstance(message, ToolMessage) and message.additional_kwargs.get("subagent_background")
-    }
-    waiting = started - told_in(turn)
+    waiting = open_tasks(turn)
     if not waiting:
         return []
     return [
@@ -120,6 +113,6 @@ def told_in(messages: Iterable[AnyMessage]) -> set[str]:
 def has_background(messages: Sequence[AnyMessage]) -> bool:
     """Tell whether this turn has started a background task."""
     return any(
-        isinstance(message, ToolMessage) and bool(message.additional_kwargs.get("subagent_background"))
+        isinstance(message, ToolMessage) and bool(message.additional_kwargs.get(STARTED))
         for message in this_turn(messages)
     )

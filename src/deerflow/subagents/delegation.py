@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
+from langchain_core.messages import AIMessage, AnyMessage
 from pydantic import BaseModel, Field, model_validator
 
+from deerflow.agents.marks import is_users
 from deerflow.context import RunContext
 from deerflow.errors import InvalidInputError
 from deerflow.subagents.builder import SubagentBuilder
@@ -25,8 +26,6 @@ OTHER_SPELLINGS = {
     "task": "prompt",
     "run_in_background": "background",
 }
-NOTE = "deerflow_note"
-"""Marks messages that the house wrote into a conversation, so that nobody takes them for the user's."""
 
 
 class TaskArguments(BaseModel):
@@ -114,7 +113,7 @@ class Delegation:
 
 def this_turn(messages: Sequence[AnyMessage]) -> list[AnyMessage]:
     """Return what was said since the user last spoke, oldest first."""
-    return list(itertools.takewhile(lambda message: not _is_users(message), reversed(messages)))[::-1]
+    return list(itertools.takewhile(lambda message: not is_users(message), reversed(messages)))[::-1]
 
 
 def task_thread(thread_id: str, task_id: str, messages: Sequence[AnyMessage]) -> str:
@@ -135,7 +134,3 @@ def task_ids(message: AnyMessage) -> list[str | None]:
 def with_context(prompt: str, context: str | None) -> str:
     """Return the prompt with what is already known behind it."""
     return f"{prompt}\n\n<context>\n{context.strip()}\n</context>" if context and context.strip() else prompt
-
-
-def _is_users(message: AnyMessage) -> bool:
-    return isinstance(message, HumanMessage) and NOTE not in message.additional_kwargs

@@ -9,6 +9,7 @@ from langchain_core.messages import ToolMessage
 from langchain_core.tools import BaseTool
 from langgraph.types import interrupt
 
+from deerflow.agents.marks import STARTED
 from deerflow.subagents.config import TASK, Question, SubagentResult, SubagentStatus
 from deerflow.subagents.delegation import Delegation, TaskArguments
 from deerflow.subagents.executor import SubagentExecutor
@@ -71,7 +72,7 @@ def started_message(task: SubagentTask) -> ToolMessage:
     """Return what the lead agent reads when a task goes on in the background."""
     fields = {
         "subagent_status": "running",
-        "subagent_background": True,
+        STARTED: True,
         "subagent_model_name": task.model_name,
     }
     return ToolMessage(

@@ -10,6 +10,8 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 from support.lead import Lead, NewLead
 from support.model_server import Request, ScriptedModel, call, calls, text, usage
 
+from deerflow.config import Settings
+
 LS = call("ls", path="/mnt/user-data/workspace")
 TASK_TOOLS = {"task_status", "task_result", "task_message", "task_cancel"}
 
@@ -195,6 +197,28 @@ async def test_the_end_of_a_run_stops_what_it_left_in_the_background(
 
     assert lead.told("task_cancelled") == [("task_cancelled", task_id(lead))]
     assert lead.executor.list() == []
+
+
+async def test_a_summary_in_the_middle_of_a_turn_forgets_no_task(
+    model: ScriptedModel, new_lead: NewLead
+) -> None:
+    short = {"trigger": {"type": "messages", "value": 6}, "keep": {"type": "messages", "value": 2}}
+    lead = new_lead(settings=Settings.model_validate({"summarization": {"enabled": True, **short}}))
+    hold = threading.Event()
+    model.on("part 1", text("one found").held(hold))
+    model.on(lambda request: not request.tools, text("What was done so far."))
+    model.will_say(background("part 1"), *[LS] * 5, text("Waiting."), text("Done."))
+    run = asyncio.create_task(lead.ask("Go."))
+    await model.until(lambda server: server.unsaid == 1 and server.in_flight == 1, timeout=30)
+    hold.set()
+
+    messages = await run
+
+    asked = [request for request in model.requests if of_lead(request)]
+    assert all(set(request.tools) >= TASK_TOOLS for request in asked[1:])
+    assert messages[0].text == "Go."
+    assert "one found" in messages[-2].text
+    assert messages[-1].text == "Done."
 
 
 async def test_background_tasks_go_on_after_a_crash(

@@ -4,12 +4,13 @@ The stages, each only when the one before was not enough: old tool results shrin
 give way to a summary; what is left over is cut.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 
+from deerflow.agents.marks import is_users, open_tasks
 from deerflow.agents.middlewares.tokens import measure, measure_text
 from deerflow.agents.state import Delegation, ThreadState
 from deerflow.config import ContextSize
@@ -31,10 +32,15 @@ class Split:
 
 
 def split(messages: Sequence[AnyMessage], keep: ContextSize, *, window: int | None = None) -> Split:
-    """Part `messages` by the keep policy; calls stay with their results, and the question always stays."""
-    question, step = _last(messages, HumanMessage), _last(messages, AIMessage)
+    """Part `messages` by the keep policy; calls stay with their results.
+
+    The question always stays, and so do the starts of background tasks that have not ended: from these they
+    are known, and taken up again after a crash.
+    """
+    question, step = _last(messages, is_users), _last(messages, lambda each: isinstance(each, AIMessage))
     cut = _whole_steps(messages, min(_first_kept(messages, keep, window), max(question, step, 0)))
-    stays = [i >= cut or i == question for i in range(len(messages))]
+    needed = {question} | _open_starts(messages, question)
+    stays = [i >= cut or i in needed for i in range(len(messages))]
     return Split(
         [message for message, kept in zip(messages, stays, strict=True) if not kept],
         [message for message, kept in zip(messages, stays, strict=True) if kept],
@@ -46,8 +52,21 @@ def smaller(one: Split, other: Split) -> Split:
     return one if len(one.kept) <= len(other.kept) else other
 
 
-def _last(messages: Sequence[AnyMessage], kind: type[HumanMessage] | type[AIMessage]) -> int:
-    return next((i for i in range(len(messages) - 1, -1, -1) if isinstance(messages[i], kind)), -1)
+def _last(messages: Sequence[AnyMessage], fits: Callable[[AnyMessage], bool]) -> int:
+    return next((i for i in range(len(messages) - 1, -1, -1) if fits(messages[i])), -1)
+
+
+def _open_starts(messages: Sequence[AnyMessage], question: int) -> set[int]:
+    """Return where the steps are that started tasks which still work, with all their results."""
+    turn = list(enumerate(messages))[question + 1 :]
+    waiting = open_tasks([message for _, message in turn])
+    if not waiting:
+        return set()
+    steps = [(i, {call["id"] for call in each.tool_calls}) for i, each in turn if isinstance(each, AIMessage)]
+    starts = [(i, calls) for i, calls in steps if calls & waiting]
+    calls = {call for _, step in starts for call in step}
+    results = {i for i, each in turn if isinstance(each, ToolMessage) and each.tool_call_id in calls}
+    return {i for i, _ in starts} | results
 
 
 def _first_kept(messages: Sequence[AnyMessage], keep: ContextSize, window: int | None) -> int:

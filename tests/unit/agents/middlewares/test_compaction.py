@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 
+from deerflow.agents.marks import NOTE, STARTED, TOLD
 from deerflow.agents.middlewares.compaction import (
     clipped,
     durable_state,
@@ -63,6 +64,31 @@ def test_the_step_in_progress_stays_however_small_the_limit() -> None:
     parted = split(messages, ContextSize(type="tokens", value=1))
 
     assert ids(parted.kept) == ["h1", "a1-2", "t1-2"]
+
+
+def started(task_id: str) -> list[AnyMessage]:
+    """Return a step that starts a background task beside another call."""
+    calls = [
+        {"name": "task", "args": {"prompt": "x"}, "id": task_id},
+        {"name": "ls", "args": {}, "id": f"{task_id}-ls"},
+    ]
+    return [
+        AIMessage("", id=f"start-{task_id}", tool_calls=calls),
+        ToolMessage(
+            "on its way", id=f"on-{task_id}", tool_call_id=task_id, additional_kwargs={STARTED: True}
+        ),
+        ToolMessage("a b", id=f"ls-{task_id}", tool_call_id=f"{task_id}-ls"),
+    ]
+
+
+def test_starts_of_tasks_that_work_stay_and_a_note_of_the_house_is_no_question() -> None:
+    older = [HumanMessage("before", id="h0"), *started("left"), AIMessage("never mind", id="f0")]
+    told = HumanMessage("it ended", id="n", additional_kwargs={NOTE: True, TOLD: ["done"]})
+    messages = [*older, HumanMessage("go", id="h1"), *started("done"), *started("open"), told, *turn(2)[1:]]
+
+    parted = split(messages, ContextSize(type="messages", value=1))
+
+    assert ids(parted.kept) == ["h1", "start-open", "on-open", "ls-open", "f2"]
 
 
 def test_nothing_breaks_on_empty_or_odd_conversations() -> None:

@@ -1,0 +1,27 @@
+"""What messages of the house carry, so that everybody who reads a conversation knows them."""
+
+from langchain_core.messages import AnyMessage, HumanMessage, ToolMessage
+
+NOTE = "deerflow_note"
+"""Marks messages that the house wrote into a conversation, so that nobody takes them for the user's."""
+STARTED = "subagent_background"
+"""Marks the result of a call that started a background task."""
+TOLD = "told_tasks"
+"""Where a message says which background tasks it tells the results of."""
+
+
+def is_users(message: AnyMessage) -> bool:
+    """Tell the user's words from notes of the house."""
+    return isinstance(message, HumanMessage) and NOTE not in message.additional_kwargs
+
+
+def open_tasks(messages: list[AnyMessage]) -> set[str]:
+    """Return the background tasks that were started in these messages and whose end nobody was told."""
+    started = {
+        message.tool_call_id
+        for message in messages
+        if isinstance(message, ToolMessage) and message.additional_kwargs.get(STARTED)
+    }
+    if not started:
+        return started
+    return started - {each for message in messages for each in message.additional_kwargs.get(TOLD, ())}
