@@ -1,6 +1,6 @@
 """Runs that are under way or over: listed, followed, stopped, deleted."""
 
-import asyncio
+import time
 from collections.abc import AsyncIterator
 from typing import Annotated, Literal
 
@@ -16,6 +16,7 @@ from deerflow.gateway.run_answers import batches_of, event_stream, final_values
 from deerflow.gateway.sse import EventStream
 from deerflow.runtime.shapes import run_out, selected
 from deerflow.runtime.translate import CLIENT_MODES
+from deerflow.storage import thread_topic
 
 router = APIRouter(tags=["runs"])
 
@@ -23,7 +24,8 @@ LastEventId = Annotated[str | None, Header(alias="Last-Event-ID")]
 ModeQuery = Annotated[list[str] | None, Query()]
 ThreadModes = Annotated[list[Literal["run_modes", "lifecycle", "state_update"]] | None, Query()]
 
-_LOOK_SECONDS = 0.2
+_LOOK_SECONDS = (0.25, 0.5, 1.0, 2.0)
+"""How long to wait between looks for new runs; a signal mostly tells of them first."""
 _HEARTBEAT_SECONDS = 15.0
 _MOST_CANCELLED = 1000
 _EVERYTHING = frozenset(
@@ -193,23 +195,25 @@ async def _thread_events(
     """
     last = _moment(last_event_id)
     done = {run.id for run in await house.runs.of_thread(thread_id) if not _is_news(run, last)}
-    silent = 0.0
-    while True:
-        runs = await house.runs.of_thread(thread_id)
-        run = next((run for run in reversed(runs) if run.id not in done), None)
-        if run is None:
-            await asyncio.sleep(_LOOK_SECONDS)
-            silent += _LOOK_SECONDS
-            if silent >= _HEARTBEAT_SECONDS:
-                silent = 0.0
-                yield []
-            continue
-        silent = 0.0
-        done.add(run.id)
-        async for batch in batches_of(house, run, after_seq=-1, modes=_EVERYTHING):
-            fresh = [event for event in batch if last is None or (event.unix_ms, event.seq) > last]
-            if fresh or not batch:
-                yield fresh
+    with house.storage.signals.watch(thread_topic(thread_id)) as arrivals:
+        looks, silent = 0, 0.0
+        while True:
+            runs = await house.runs.of_thread(thread_id)
+            run = next((run for run in reversed(runs) if run.id not in done), None)
+            if run is None:
+                began = time.monotonic()
+                await arrivals.wait(_LOOK_SECONDS[min(looks, len(_LOOK_SECONDS) - 1)])
+                looks, silent = looks + 1, silent + time.monotonic() - began
+                if silent >= _HEARTBEAT_SECONDS:
+                    silent = 0.0
+                    yield []
+                continue
+            looks, silent = 0, 0.0
+            done.add(run.id)
+            async for batch in batches_of(house, run, after_seq=-1, modes=_EVERYTHING):
+                fresh = [event for event in batch if last is None or (event.unix_ms, event.seq) > last]
+                if fresh or not batch:
+                    yield fresh
 
 
 def _moment(event_id: str | None) -> tuple[int, int] | None:
