@@ -1,7 +1,7 @@
 """Files go in and come out through the browser."""
 
 from support.gateway import Gateway
-from support.model_server import ScriptedModel, call, text
+from support.model_server import ScriptedModel, call, calls, text
 from web.browser import Browser
 
 NOTES = "# Notes\n\nAlpha is simple.\n\nBeta is fast.\n"
@@ -56,6 +56,26 @@ def test_an_artifact_opens_and_its_citation_leads_to_the_line(page: Browser, mod
     page.do("see", target={"css": "aside"}, state="detached")
     page.click("Artifacts 1")
     page.waits_for("aside li:has-text('report.md')")
+
+
+def test_several_artifacts_come_in_one_zip(page: Browser, model: ScriptedModel) -> None:
+    paths = [f"/mnt/user-data/outputs/{name}.md" for name in ("one", "two")]
+    model.will_say(
+        calls(
+            *(call("write_file", description="Write it", path=path, content="# A file\n") for path in paths)
+        ),
+        call("present_files", filepaths=paths),
+        text("Both are there."),
+    )
+    page.say("Write two.")
+    page.sees("Both are there.")
+
+    page.click("Artifacts 2")
+    page.waits_for("aside a:has-text('Download all')")
+    address = page.do("attribute", target={"css": "aside a:has-text('Download all')"}, name="href")
+
+    got = page.evaluate(f"fetch('{address}').then((sent) => [sent.status, sent.headers.get('content-type')])")
+    assert got == [200, "application/zip"]
 
 
 def test_an_html_artifact_is_shown_without_scripts_or_network(

@@ -96,6 +96,10 @@ def test_a_narrow_screen_has_the_threads_in_a_drawer(page: Browser, gateway: Gat
     page.click("Show threads")
 
     page.do("until", script="!document.querySelector('nav').inert")
+    page.do("press", target={"css": "body"}, key="Escape")
+    page.do("until", script="document.querySelector('nav').inert")
+    page.click("Show threads")
+    page.do("until", script="!document.querySelector('nav').inert")
     page.click("New chat")
     page.do("until", script="document.querySelector('nav').inert")
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")

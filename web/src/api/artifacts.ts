@@ -36,6 +36,11 @@ export function artifactUrl(threadId: string, path: string, download = false): s
   return `${threadPath(threadId)}/artifacts/${encoded}${download ? "?download=true" : ""}`;
 }
 
+/** Return where all files that the agent made come in one ZIP. */
+export function allArtifactsUrl(threadId: string): string {
+  return `${threadPath(threadId)}/artifacts?zip=true`;
+}
+
 export function artifactKind(path: string): ArtifactKind {
   const extension = fileName(path).includes(".") ? (path.split(".").pop() ?? "").toLowerCase() : "";
   return KINDS[extension] ?? (BINARY.test(extension) ? "binary" : "text");

@@ -102,6 +102,7 @@ export const en = {
   files: "Files",
   artifacts: "Artifacts",
   download: "Download",
+  downloadAll: "Download all (ZIP)",
   preview: "Preview",
   source: "Source",
   backToFiles: "All files",

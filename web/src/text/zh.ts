@@ -104,6 +104,7 @@ export const zh: Words = {
   files: "文件",
   artifacts: "成果",
   download: "下载",
+  downloadAll: "全部下载（ZIP）",
   preview: "预览",
   source: "源文件",
   backToFiles: "全部文件",

@@ -1,6 +1,6 @@
-import { ChevronLeft, X } from "lucide-react";
+import { ChevronLeft, Download, X } from "lucide-react";
 import { useEffect } from "react";
-import { fileName, type ArtifactPlace } from "../api/artifacts.ts";
+import { allArtifactsUrl, fileName, type ArtifactPlace } from "../api/artifacts.ts";
 import { useWords } from "../text/index.ts";
 import { ArtifactView } from "./ArtifactView.tsx";
 import { FileChip } from "./FileChip.tsx";
@@ -54,6 +54,14 @@ export function ArtifactPanel({ threadId, paths, place, version, onList, onClose
               <FileChip path={path} />
             </li>
           ))}
+          {paths.length > 1 && (
+            <li>
+              <a href={allArtifactsUrl(threadId)} download className="flex items-center gap-1.5 rounded-lg px-1 py-1.5 text-sm text-muted hover:text-ink">
+                <Download aria-hidden size={15} />
+                {words.downloadAll}
+              </a>
+            </li>
+          )}
           {paths.length === 0 && <li className="text-sm text-muted">{words.noArtifacts}</li>}
         </ul>
       )}

@@ -1,5 +1,5 @@
 import { PanelLeftClose, SquarePen } from "lucide-react";
-import { useMemo, useState } from "react";
+import { useEffect, useMemo, useState } from "react";
 import type { Thread } from "../api/types.ts";
 import { useWords } from "../text/index.ts";
 import { DeerMark } from "./DeerMark.tsx";
@@ -13,6 +13,9 @@ import type { Threads } from "./useThreads.ts";
 
 /** From this many threads on, a box helps to find one. */
 const FIND_FROM = 8;
+
+/** Where the list covers the thread, Escape leaves it. */
+const WIDE = "(min-width: 768px)";
 
 interface Props {
   readonly threads: Threads;
@@ -35,6 +38,13 @@ export function Sidebar(props: Props) {
   const [wanted, setWanted] = useState("");
   const [doomed, setDoomed] = useState<Thread | null>(null);
   const shown = useMemo(() => matching(threads.list, wanted), [threads.list, wanted]);
+
+  useEffect(() => {
+    if (!isOpen || matchMedia(WIDE).matches) return undefined;
+    const onKey = (event: KeyboardEvent) => event.key === "Escape" && !event.defaultPrevented && onClose();
+    window.addEventListener("keydown", onKey);
+    return () => window.removeEventListener("keydown", onKey);
+  }, [isOpen, onClose]);
 
   async function remove(thread: Thread): Promise<void> {
     setDoomed(null);

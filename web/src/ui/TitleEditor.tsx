@@ -32,7 +32,10 @@ export function TitleEditor({ title, onSave, onCancel }: Props) {
       onBlur={finish}
       onKeyDown={(event) => {
         if (event.key === "Enter" && !event.nativeEvent.isComposing) finish();
-        else if (event.key === "Escape") onCancel();
+        else if (event.key === "Escape") {
+          event.preventDefault(); // what stands around the title stays open
+          onCancel();
+        }
       }}
     />
   );
