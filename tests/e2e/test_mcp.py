@@ -306,7 +306,7 @@ def test_programs_of_a_server_that_was_killed_are_ended_by_the_next_one(
     tmp_path: Path, model: ScriptedModel
 ) -> None:
     log = tmp_path / "log"
-    write_servers(tmp_path, files=program("mcp_server.py", str(log)))
+    write_servers(tmp_path, files=program("mcp_broken.py", "plain", str(log)))
     model.will_say(call("files_spawn"), text("one"))
     gateway = GatewayProcess(tmp_path, model.base_url).start()
     body = {"input": {"messages": [{"type": "human", "content": "go"}]}}

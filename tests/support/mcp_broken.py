@@ -1,11 +1,18 @@
-"""A program that speaks MCP by hand and badly, in the way its argument names."""
+"""A program that speaks MCP by hand: badly, in the way its argument names, or `plain`, noting what happens.
+
+It starts in a fraction of the time that the SDK takes.
+"""
 
 import json
+import os
+import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 MODE = sys.argv[1]
+LOG = Path(sys.argv[2]) if len(sys.argv) > 2 else None
 
 LAUGHS: dict[str, Any] = {f"l{n}": {"anyOf": [{"$ref": f"#/$defs/l{n + 1}"}] * 2} for n in range(25)}
 SCHEMAS: dict[str, Any] = {
@@ -22,9 +29,36 @@ def say(message: dict[str, Any]) -> None:
     print(json.dumps({"jsonrpc": "2.0", **message}), flush=True)
 
 
+def note(line: str) -> None:
+    if LOG is not None:
+        with LOG.open("a") as file:
+            file.write(f"{line}\n")
+
+
+def serve(call: dict[str, Any]) -> None:
+    """Do what a plain server's tools do; `wait` never answers."""
+    name, arguments = call["params"]["name"], call["params"].get("arguments", {})
+    note(name)
+    match name:
+        case "add":
+            result = str(arguments["a"] + arguments["b"])
+        case "environment":
+            variables = [f"{key}={value}" for key, value in os.environ.items()]
+            result = "\n".join([f"cwd={Path.cwd()}", *variables])
+        case "spawn":
+            helper = subprocess.Popen(["sleep", "600"], start_new_session=True, stdout=subprocess.DEVNULL)
+            result = str(helper.pid)
+        case _:
+            return
+    say({"id": call["id"], "result": {"content": [{"type": "text", "text": result}]}})
+
+
 def tools() -> list[dict[str, Any]]:
     if MODE == "schemas":
         return [{"name": name, "description": "d", "inputSchema": schema} for name, schema in SCHEMAS.items()]
+    if MODE == "plain":
+        names = ["add", "environment", "spawn", "wait"]
+        return [{"name": name, "inputSchema": {"type": "object"}} for name in names]
     if MODE == "list":
         return [{"name": "act", "inputSchema": {"type": "array"}}]
     if MODE == "names":
@@ -70,9 +104,15 @@ def answer(call: dict[str, Any]) -> None:
             result = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": info}
             say({"id": call["id"], "result": result})
         case "tools/list":
+            if MODE == "restless":
+                say({"method": "notifications/tools/list_changed"})
             say({"id": call["id"], "result": {"tools": tools()}})
+        case "tools/call" if MODE == "plain":
+            serve(call)
         case "tools/call":
             act(call)
+        case "notifications/cancelled":
+            note("cancelled")
         case "server/discover":
             say({"id": call["id"], "error": {"code": -32601, "message": "what?"}})
 
@@ -80,6 +120,7 @@ def answer(call: dict[str, Any]) -> None:
 if MODE == "quit":
     print("no license found", file=sys.stderr)
     sys.exit(5)
+note(f"started {os.getpid()}")
 print("Welcome to my server!", flush=True)
 for line in sys.stdin:
     answer(json.loads(line))

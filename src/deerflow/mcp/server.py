@@ -38,6 +38,8 @@ LONGEST_PAUSE_SECONDS = 300.0
 PATIENCE_SECONDS = 3.0
 """How long a run waits for a server that failed the last time."""
 CLOSING_SECONDS = 5.0
+CHANGE_SECONDS = 1.0
+"""How soon a server that says that its tools have changed is asked again."""
 
 
 class McpServer:
@@ -145,7 +147,8 @@ class McpServer:
         if owner is None:
             return
         self._closing.set()
-        await asyncio.wait([owner], timeout=CLOSING_SECONDS)
+        if self._opened is not None and self._opened.done():
+            await asyncio.wait([owner], timeout=CLOSING_SECONDS)
         if not owner.done():
             owner.cancel()
         await asyncio.gather(owner, return_exceptions=True)
@@ -163,9 +166,10 @@ class McpServer:
                 self._owner = asyncio.create_task(self._hold(self._opened), name=f"mcp-{self.name}")
             owner = self._owner
             link = await asyncio.shield(self._opened)
-            if link is None or not link.over.is_set() or owner is None:
+            is_ending = link is not None and (link.over.is_set() or self._closing.is_set())
+            if not is_ending or owner is None:
                 return link
-            await asyncio.wait([owner])  # it died a moment ago and is being tidied up
+            await asyncio.wait([owner])  # it ended a moment ago and is being tidied up
 
     async def _hold(self, opened: "asyncio.Future[Link | None]") -> None:
         """Hold the connection until it ends or nobody needs it; all that can go wrong with it ends here."""
@@ -200,10 +204,18 @@ class McpServer:
                 if changed.done() and not any(end.done() for end in ends):
                     link.changed.clear()
                     changed = asyncio.ensure_future(link.changed.wait())
-                    self._take(await link.tools())
+                    await self._ask_again(link)
+                    await asyncio.wait(ends, timeout=CHANGE_SECONDS, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for waiting in (*ends, changed):
                 waiting.cancel()
+
+    async def _ask_again(self, link: Link) -> None:
+        try:
+            self._take(await link.tools())
+        except McpError as error:  # where the connection is at fault, its end follows by itself
+            reason = self._redact(str(error))
+            logger.warning("MCP server %s does not say what its tools are now: %s", self.name, reason)
 
     def _take(self, tools: list[McpTool]) -> None:
         """Use these tools from now on; the same ones stay the very same object."""

@@ -18,7 +18,7 @@ def config(home: Path) -> Path:
         return {"command": sys.executable, "args": [str(SUPPORT / script), *arguments]}
 
     servers = {
-        "good": program("mcp_server.py"),
+        "good": program("mcp_broken.py", "plain"),
         "quit": {**program("mcp_broken.py", "quit"), "env": {"TOKEN": "t-very-secret"}},
         "asleep": {"command": "nowhere", "enabled": False},
     }
@@ -32,7 +32,7 @@ def test_the_doctor_opens_every_server_and_says_what_came_of_it(deerflow: Any, c
     result = deerflow("doctor", "--config", str(config))
 
     text = " ".join(result.output.split())
-    assert "good: 11 tool(s)" in text
+    assert "good: 4 tool(s)" in text
     assert "quit: it ended with exit code 5" in text
     assert "no license found" in text
     assert "runs go on without it" in text

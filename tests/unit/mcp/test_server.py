@@ -112,7 +112,7 @@ async def test_a_cancelled_call_is_taken_back(tmp_path: Path, new_server: NewSer
 
 async def test_a_call_that_takes_too_long_is_stopped(tmp_path: Path, new_server: NewServer) -> None:
     log = tmp_path / "log"
-    server = new_server(GOOD, str(log), tool_call_timeout=0.5)
+    server = new_server(BROKEN, "plain", str(log), tool_call_timeout=0.5)
     await server.tools()
 
     with pytest.raises(McpError, match=r"gave no answer within 0.5 seconds and was told to stop"):
@@ -143,7 +143,7 @@ async def test_a_server_that_ends_between_calls_is_opened_again(
     tmp_path: Path, new_server: NewServer
 ) -> None:
     log = tmp_path / "log"
-    server = new_server(GOOD, str(log))
+    server = new_server(BROKEN, "plain", str(log))
     await server.tools()
     os.kill(int(log.read_text().split()[1]), 9)
     await until(lambda: server.status.state != "ready", what="its end is noticed")
@@ -157,7 +157,7 @@ async def test_a_server_that_ends_between_calls_is_opened_again(
 
 async def test_many_who_need_it_at_once_open_it_once(tmp_path: Path, new_server: NewServer) -> None:
     log = tmp_path / "log"
-    server = new_server(GOOD, str(log))
+    server = new_server(BROKEN, "plain", str(log))
 
     await asyncio.gather(*(server.call("add", {"a": n, "b": 1}) for n in range(20)), server.tools())
 
@@ -165,7 +165,7 @@ async def test_many_who_need_it_at_once_open_it_once(tmp_path: Path, new_server:
 
 
 async def test_only_usual_and_declared_variables_reach_it(new_server: NewServer, tmp_path: Path) -> None:
-    server = new_server(GOOD, env={"TOKEN": "t-12345"})
+    server = new_server(BROKEN, "plain", env={"TOKEN": "t-12345"})
 
     variables = dict(line.split("=", 1) for line in (await server.call("environment", {})).text.splitlines())
 
@@ -181,7 +181,7 @@ async def test_only_usual_and_declared_variables_reach_it(new_server: NewServer,
 
 async def test_nothing_is_left_after_closing(tmp_path: Path, new_server: NewServer) -> None:
     log = tmp_path / "log"
-    server = new_server(GOOD, str(log))
+    server = new_server(BROKEN, "plain", str(log))
     helper = int((await server.call("spawn", {})).text)
     program = int(log.read_text().split()[1])
     assert is_alive(helper)
@@ -190,6 +190,28 @@ async def test_nothing_is_left_after_closing(tmp_path: Path, new_server: NewServ
 
     await until(lambda: not is_alive(program) and not is_alive(helper), what="both are gone")
     assert server.status.state == "idle"
+
+
+async def test_a_server_that_is_still_opening_is_closed_at_once(new_server: NewServer) -> None:
+    server = new_server(BROKEN, "mute")
+    asking = asyncio.create_task(server.tools())
+    await until(lambda: server.status.state == "opening", what="it is being opened")
+
+    async with asyncio.timeout(4):
+        await server.aclose()
+
+    assert await asking == ()
+    assert server.status.state == "idle"
+
+
+async def test_a_server_that_keeps_saying_that_its_tools_changed_still_works(new_server: NewServer) -> None:
+    server = new_server(BROKEN, "restless")
+    assert [tool.name for tool in await server.tools()] == ["act"]
+
+    with pytest.raises(McpError, match="no such luck"):
+        await server.call("act", {})
+
+    assert server.status.state == "ready"
 
 
 @pytest.mark.parametrize(
@@ -254,8 +276,8 @@ async def test_a_server_that_came_back_is_used_again(
     assert await server.tools() == ()
     assert "cannot be started" in str(server.status.problem)
 
-    good = settings_of(GOOD)
-    script.write_text(f"#!/bin/sh\nexec {good.command} {good.args[0]}\n")
+    good = settings_of(BROKEN, "plain")
+    script.write_text(f"#!/bin/sh\nexec {good.command} {good.args[0]} plain\n")
     script.chmod(0o755)
 
     for _ in range(600):
@@ -305,13 +327,13 @@ async def test_names_and_descriptions_are_made_fit_and_tools_are_counted(new_ser
 async def test_an_edit_replaces_what_it_changes_and_leaves_the_rest(tmp_path: Path, place: Place) -> None:
     logs = {name: tmp_path / name for name in ("a", "b")}
     servers = McpServers(place)
-    entries = {name: settings_of(GOOD, str(log)) for name, log in logs.items()}
+    entries = {name: settings_of(BROKEN, "plain", str(log)) for name, log in logs.items()}
     servers.use(entries)
     old = {server.name: server for server, _ in await servers.offers()}
     running = asyncio.create_task(old["b"].call("wait", {"seconds": 600}))
     await until(lambda: "wait" in logs["b"].read_text(), what="a run uses b")
 
-    servers.use({"a": entries["a"], "b": settings_of(GOOD, env={"NEW": "1"}), "off": off()})
+    servers.use({"a": entries["a"], "b": settings_of(BROKEN, "plain", env={"NEW": "1"}), "off": off()})
     now = {server.name: server for server, _ in await servers.offers()}
 
     assert now["a"] is old["a"]
