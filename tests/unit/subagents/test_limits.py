@@ -5,7 +5,7 @@ import logging
 from typing import Any
 
 import pytest
-from langchain_core.messages import ToolMessage
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from support.lead import Lead, NewLead
 from support.model_server import ScriptedModel, call, calls, text, usage
 
@@ -13,7 +13,8 @@ from deerflow.config import Settings, SubagentsSettings
 from deerflow.config.subagents import CustomSubagent
 from deerflow.config.tokens import TokenBudgetSettings
 from deerflow.domain import RunOptions
-from deerflow.subagents import SubagentExecutor, SubagentRegistry
+from deerflow.errors import InvalidInputError
+from deerflow.subagents import SubagentExecutor, SubagentRegistry, TaskArguments
 
 LS = call("ls", path="/mnt/user-data/workspace")
 
@@ -122,6 +123,22 @@ async def test_tasks_of_sub_agents_count_towards_the_total_of_the_run(
 
     assert len(lead.told("task_started")) == 2
     assert "may start 2 tasks and has done so" in results(messages)[1].text
+
+
+def test_tasks_of_a_process_that_died_count_towards_the_total_of_the_run(new_lead: NewLead) -> None:
+    lead = new_lead(settings=settings(max_total_per_run=2))
+    replies = [
+        AIMessage("", tool_calls=[{"name": "task", "args": {}, "id": each} for each in ids])
+        for ids in (["c1", "c2"], ["c3"])
+    ]
+    wanted = TaskArguments(description="d", prompt="p")
+    messages = [HumanMessage("Go."), *replies]
+
+    again = lead.rooms.delegation.prepare(wanted, task_id="c2", context=lead.context, messages=messages)
+
+    assert again.task_id == "c2"
+    with pytest.raises(InvalidInputError, match="may start 2 tasks and has done so"):
+        lead.rooms.delegation.prepare(wanted, task_id="c3", context=lead.context, messages=messages)
 
 
 async def test_stopping_a_run_stops_tasks_of_tasks(model: ScriptedModel, new_lead: NewLead) -> None:
