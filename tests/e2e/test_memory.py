@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+import signal
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -10,8 +11,8 @@ from typing import Any
 
 import httpx
 import pytest
-from support.gateway import Gateway, running_gateway, write_config
-from support.model_server import Reply, Request, ScriptedModel, call, status, text, usage
+from support.gateway import Gateway, GatewayProcess, running_gateway, write_config
+from support.model_server import Reply, Request, ScriptedModel, call, silence, status, text, usage
 from support.postgres import PostgresServer
 
 from deerflow.domain import RunOptions, RunRequest, new_id
@@ -550,3 +551,26 @@ async def test_a_server_that_stops_learns_from_what_it_heard(tmp_path: Path, mod
     with running_gateway(tmp_path, model.base_url, memory=MEMORY) as gateway:
         async with gateway.client() as api:
             assert await facts(api) == ["Likes tea."]
+
+
+async def test_a_second_signal_does_not_wait_for_what_is_being_learnt(
+    tmp_path: Path, model: ScriptedModel
+) -> None:
+    model.on(is_extraction, silence())
+    model.on("tea", text("Good."))
+    gateway = GatewayProcess(
+        tmp_path, model.base_url, memory={**MEMORY, "shutdown_flush_timeout_seconds": 300}
+    )
+    gateway.start()
+    try:
+        async with httpx.AsyncClient(base_url=gateway.api, timeout=60, trust_env=False) as api:
+            await ask(api, "I like tea")
+        gateway.tell(signal.SIGTERM)
+        await model.until(lambda server: any(map(is_extraction, server.requests)), timeout=60)
+        gateway.tell(signal.SIGTERM)
+        code = await asyncio.to_thread(gateway.wait, 60)
+    finally:
+        gateway.kill()
+
+    assert code in (0, -signal.SIGTERM), gateway.log
+    assert "1 talks were not learnt from" in gateway.log

@@ -130,6 +130,11 @@ class DeerFlow:
         await self.webhooks.expect(run)
         return run
 
+    def hurry(self) -> None:
+        """Wait for nothing that can be given up; for a process that is being closed."""
+        self.runs.hurry()
+        self.memories.learner.hurry()
+
     async def is_custom_agent(self, name: str, user_id: str) -> bool:
         """Tell whether a user has an agent of this name."""
         return is_agent_name(name) and await asyncio.to_thread(self.custom_agents.exists, user_id, name)

@@ -58,7 +58,7 @@ def _serve(
         loop = asyncio.get_running_loop()
         try:
             async with DeerFlow.open(source, takes_over=True, capacity=capacity) as deerflow:
-                server.hurry = lambda: loop.call_soon_threadsafe(deerflow.runs.hurry)
+                server.hurry = lambda: loop.call_soon_threadsafe(deerflow.hurry)
                 yield deerflow
             codes.append(exit_code_of(deerflow))
         except DeerFlowError as error:

@@ -90,6 +90,18 @@ class Learner:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
+    def hurry(self) -> None:
+        """Give up all that waits or is being learnt; for a process that has to end at once."""
+        self._is_closed = True
+        lost = len(self._waiting) + len(self._tasks)
+        for waiting in self._waiting.values():
+            waiting.timer.cancel()
+        self._waiting.clear()
+        for task in self._tasks:
+            task.cancel()
+        if lost:
+            logger.warning("memory: %d talks were not learnt from before the end", lost)
+
     def _drop_oldest(self, most: int) -> None:
         oldest = next(iter(self._waiting))
         self._waiting.pop(oldest).timer.cancel()

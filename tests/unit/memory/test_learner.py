@@ -179,6 +179,21 @@ async def test_the_end_waits_for_what_is_being_learnt_but_not_for_long(
     assert pupil.learner.is_idle
 
 
+async def test_who_must_end_at_once_gives_up_what_waits_and_what_is_being_learnt(
+    pupil: Pupil, talk: NewTalk, caplog: pytest.LogCaptureFixture
+) -> None:
+    pupil.gate.clear()
+    pupil.learner.hear(talk("begun"))
+    await pupil.until(lambda: pupil.at_once == 1)
+    pupil.learner.hear(talk("waiting", thread="t2", debounce_seconds=300))
+    closing = asyncio.create_task(pupil.learner.aclose(300))
+    pupil.learner.hurry()
+    await asyncio.wait_for(closing, 20)
+
+    assert (pupil.heard, pupil.learner.is_idle) == ([], True)
+    assert "2 talks were not learnt from" in caplog.text
+
+
 async def test_talks_of_an_agent_and_of_its_user_are_apart(pupil: Pupil, talk: NewTalk) -> None:
     pupil.learner.hear(talk("to the house"))
     pupil.learner.hear(replace(talk("to the cook"), scope=replace(ANN, agent_name="cook")))
