@@ -18,7 +18,7 @@ from typing import Any
 
 import httpx
 import pytest
-from support.gateway import GatewayProcess
+from support.gateway import GatewayProcess, model_entry
 from support.model_server import Reply, Request, ScriptedModel, calls, raw_call, status, text
 
 SUPPORT = Path(__file__).parents[1] / "support"
@@ -170,19 +170,11 @@ def _served(base: Path, obedient: ScriptedModel) -> Iterator[Ground]:
     (outside / "secret.txt").write_text(FILE_LINE)
     (outside / "secret.txt").chmod(0o644)
     (home / ".env").write_text(f"SOME_SERVICE_TOKEN={DOTENV}\n")
-    entry = {
-        "name": "obedient",
-        "use": "langchain_openai:ChatOpenAI",
-        "model": "obedient",
-        "base_url": obedient.base_url,
-        "api_key": "$MODEL_SECRET",
-        "max_retries": 0,
-    }
     worker = {"command": sys.executable, "args": [str(SUPPORT / "acp_agent.py"), "echo"], "description": "x"}
     server = GatewayProcess(
         home,
         None,
-        models=[entry],
+        models=[model_entry(obedient.base_url, "obedient", api_key="$MODEL_SECRET")],
         sandbox={"use": "isolated"},
         acp_agents={"worker": worker},
         guardrails={"rules": RULES},

@@ -9,7 +9,7 @@ from asyncio.subprocess import PIPE, Process
 from pathlib import Path
 from urllib.parse import unquote
 
-from support.gateway import environment, write_config
+from support.gateway import environment, model_entry, write_config
 from support.model_server import ScriptedModel, text, usage
 
 CITED = re.compile(
@@ -89,15 +89,8 @@ async def test_ctrl_c_stops_cleanly_and_keeps_the_thread(tmp_path: Path, model: 
 
 async def test_the_last_lines_say_what_the_run_cost(tmp_path: Path, model: ScriptedModel) -> None:
     model.will_say(text("Hello.") + usage(1000, 50))
-    priced = {
-        "name": "big",
-        "use": "langchain_openai:ChatOpenAI",
-        "model": "big-1",
-        "base_url": model.base_url,
-        "api_key": "sk-test",
-        "pricing": {"currency": "EUR", "input_per_million": 10, "output_per_million": 100},
-    }
-    config = write_config(tmp_path, None, models=[priced])
+    pricing = {"currency": "EUR", "input_per_million": 10, "output_per_million": 100}
+    config = write_config(tmp_path, None, models=[model_entry(model.base_url, "big", pricing=pricing)])
 
     process = await deerflow(tmp_path, tmp_path, "run", "Hi", "--config", str(config))
     out, err = [part.decode() for part in await asyncio.wait_for(process.communicate(), 90)]

@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 import pytest
-from support.gateway import Gateway, parse_sse, running_gateway
+from support.gateway import Gateway, model_entry, parse_sse, running_gateway
 from support.model_server import ScriptedModel, status, text
 
 from deerflow.domain import new_id
@@ -27,15 +27,7 @@ def scripted() -> Iterator[ScriptedModel]:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory, scripted: ScriptedModel) -> Iterator[Gateway]:
-    entry = {
-        "name": "scripted",
-        "use": "langchain_openai:ChatOpenAI",
-        "model": "scripted",
-        "base_url": scripted.base_url,
-        "api_key": KEY,
-        "max_retries": 0,
-        "default_headers": {"X-Secret": KEY},
-    }
+    entry = model_entry(scripted.base_url, api_key=KEY, default_headers={"X-Secret": KEY})
     options = GatewayOptions(origins=(PAGE,), has_docs=False)
     with running_gateway(tmp_path_factory.mktemp("guard"), None, options=options, models=[entry]) as running:
         yield running

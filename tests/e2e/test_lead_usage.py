@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx
 import pytest
-from support.gateway import Gateway, running_gateway, write_config
+from support.gateway import Gateway, model_entry, running_gateway, write_config
 from support.model_server import ScriptedModel, call, silence, status, text, usage
 
 PRICES = {
@@ -20,16 +20,11 @@ CALLS = {"retry_base_delay_ms": 1, "retry_cap_delay_ms": 1}
 
 
 def models(server: ScriptedModel) -> list[dict[str, Any]]:
-    common = {
-        "use": "langchain_openai:ChatOpenAI",
-        "base_url": server.base_url,
-        "api_key": "sk",
-        "max_retries": 0,
-    }
+    cheap = {**PRICES, "input_per_million": 1}
     return [
-        {"name": "big", "model": "big-1", "pricing": PRICES, "context_window": 10_000, **common},
-        {"name": "small", "model": "small-1", "pricing": {**PRICES, "input_per_million": 1}, **common},
-        {"name": "free", "model": "free-1", **common},
+        model_entry(server.base_url, "big", model="big-1", pricing=PRICES, context_window=10_000),
+        model_entry(server.base_url, "small", model="small-1", pricing=cheap),
+        model_entry(server.base_url, "free", model="free-1"),
     ]
 
 

@@ -9,7 +9,7 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from support.collectors import Collector, SeenSpan
-from support.gateway import Gateway, GatewayProcess, running_gateway
+from support.gateway import Gateway, GatewayProcess, model_entry, running_gateway
 from support.model_server import ScriptedModel, call, status, text, usage
 
 QUICK = {"retry_base_delay_ms": 1, "retry_cap_delay_ms": 1, "burst_retry_base_delay_ms": 1}
@@ -243,18 +243,10 @@ async def test_langfuse_follows_runs_and_their_sub_agents(
 
 async def test_every_line_of_a_run_carries_its_ids_and_no_key(tmp_path: Path, model: ScriptedModel) -> None:
     script(model)
-    entry = {
-        "name": "scripted",
-        "use": "langchain_openai:ChatOpenAI",
-        "model": "scripted",
-        "base_url": model.base_url,
-        "api_key": "$PLAIN_WORD",
-        "max_retries": 0,
-    }
     server = GatewayProcess(
         tmp_path,
         None,
-        models=[entry],
+        models=[model_entry(model.base_url, api_key="$PLAIN_WORD")],
         llm_call=QUICK,
         logging={"enhance": {"enabled": True, "format": "json"}},
         log_level="debug",

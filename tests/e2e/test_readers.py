@@ -11,7 +11,7 @@ from typing import Any
 import aiohttp
 import psutil
 import pytest
-from support.gateway import Gateway, GatewayProcess
+from support.gateway import Gateway, GatewayProcess, model_entry
 from support.model_server import ScriptedModel, text
 from support.postgres import PostgresServer
 from support.sse import NO_LIMIT, Frame, deaf_reader, drop, frames_of, joined, read_stream
@@ -99,9 +99,8 @@ def chatty_server(tmp_path: Path, model: ScriptedModel) -> Iterator[GatewayProce
     process.kill()
 
 
-def chatty(model: ScriptedModel) -> dict[str, str]:
-    entry = {"name": "m", "use": "langchain_openai:ChatOpenAI", "model": "m", "transport": "sdk"}
-    return {**entry, "base_url": model.base_url, "api_key": "sk-test"}
+def chatty(model: ScriptedModel) -> dict[str, Any]:
+    return model_entry(model.base_url, "m", transport="sdk")
 
 
 @pytest.mark.timeout(300)

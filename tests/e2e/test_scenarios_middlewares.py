@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from support.gateway import Gateway, running_gateway, write_config
+from support.gateway import Gateway, model_entry, running_gateway, write_config
 from support.model_server import ScriptedModel, call, calls, raw_call, text
 from support.scene import WORKSPACE, Scene
 
@@ -129,8 +129,7 @@ async def test_only_what_this_run_can_use_is_offered(scene: Scene) -> None:
 async def test_arguments_that_are_no_json_are_sent_back_and_nothing_runs(
     scene: Scene, configured: Any, content: str, transport: str
 ) -> None:
-    entry = {"name": "scripted", "use": "langchain_openai:ChatOpenAI", "model": "scripted", "api_key": "k"}
-    configured(models=[{**entry, "base_url": scene.model.base_url, "transport": transport}])
+    configured(models=[model_entry(scene.model.base_url, transport=transport)])
     odd = raw_call("write_file", f'{{"path": "{WORKSPACE}/half.txt", "content"{content}')
     whole = call("write_file", description="w", path=f"{WORKSPACE}/whole.txt", content="all of it")
     scene.model.will_say(calls(whole, odd), text("Sorry."))

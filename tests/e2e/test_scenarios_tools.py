@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from support.gateway import Gateway, running_gateway
+from support.gateway import Gateway, model_entry, running_gateway
 from support.model_server import Reply, Request, ScriptedModel, call, calls, text
 from support.scene import WORKSPACE, Scene
 
@@ -21,15 +21,7 @@ OUTPUTS = "/mnt/user-data/outputs"
 
 @pytest.fixture(scope="module")
 def gateway(tmp_path_factory: pytest.TempPathFactory, server: ScriptedModel) -> Iterator[Gateway]:
-    entry = {
-        "name": "scripted",
-        "use": "langchain_openai:ChatOpenAI",
-        "model": "scripted",
-        "base_url": server.base_url,
-        "api_key": "none",
-        "max_retries": 0,
-        "supports_vision": True,
-    }
+    entry = model_entry(server.base_url, supports_vision=True)
     home = tmp_path_factory.mktemp("home")
     with running_gateway(home, None, models=[entry], sandbox={"use": "isolated"}) as running:
         yield running

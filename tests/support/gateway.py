@@ -42,23 +42,17 @@ def write_config(home: Path, model_url: str | None, **sections: Any) -> Path:
         **sections,
     }
     if model_url is not None:
-        config.setdefault(
-            "models",
-            [
-                {
-                    "name": "scripted",
-                    "use": "langchain_openai:ChatOpenAI",
-                    "model": "scripted",
-                    "base_url": model_url,
-                    "api_key": "sk-test",
-                    "max_retries": 0,
-                }
-            ],
-        )
+        config.setdefault("models", [model_entry(model_url)])
     home.mkdir(parents=True, exist_ok=True)
     path = home / "config.yaml"
     path.write_text(yaml.safe_dump(config))
     return path
+
+
+def model_entry(url: str, name: str = "scripted", **more: Any) -> dict[str, Any]:
+    """Return an entry of `models` for a server that speaks as OpenAI's does."""
+    entry = {"name": name, "use": "langchain_openai:ChatOpenAI", "model": name, "base_url": url}
+    return {**entry, "api_key": "sk-test", "max_retries": 0, **more}
 
 
 def environment(home: Path) -> dict[str, str]:
