@@ -10,8 +10,8 @@ TOLD = "told_tasks"
 """Where a message says which background tasks it tells the results of."""
 
 
-def is_users(message: AnyMessage) -> bool:
-    """Tell the user's words from notes of the house."""
+def is_question(message: AnyMessage) -> bool:
+    """Tell what begins a turn from the notes that the house writes into it."""
     return isinstance(message, HumanMessage) and NOTE not in message.additional_kwargs
 
 

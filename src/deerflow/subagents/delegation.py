@@ -9,7 +9,7 @@ from typing import Any
 from langchain_core.messages import AIMessage, AnyMessage
 from pydantic import BaseModel, Field, model_validator
 
-from deerflow.agents.marks import is_users
+from deerflow.agents.marks import is_question
 from deerflow.context import RunContext
 from deerflow.errors import InvalidInputError
 from deerflow.subagents.builder import SubagentBuilder
@@ -113,7 +113,7 @@ class Delegation:
 
 def this_turn(messages: Sequence[AnyMessage]) -> list[AnyMessage]:
     """Return what was said since the user last spoke, oldest first."""
-    return list(itertools.takewhile(lambda message: not is_users(message), reversed(messages)))[::-1]
+    return list(itertools.takewhile(lambda message: not is_question(message), reversed(messages)))[::-1]
 
 
 def task_thread(thread_id: str, task_id: str, messages: Sequence[AnyMessage]) -> str:

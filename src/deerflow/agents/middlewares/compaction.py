@@ -10,7 +10,7 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 
-from deerflow.agents.marks import is_users, open_tasks
+from deerflow.agents.marks import is_question, open_tasks
 from deerflow.agents.middlewares.tokens import measure, measure_text
 from deerflow.agents.state import Delegation, ThreadState
 from deerflow.config import ContextSize
@@ -37,7 +37,7 @@ def split(messages: Sequence[AnyMessage], keep: ContextSize, *, window: int | No
     The question always stays, and so do the starts of background tasks that have not ended: from these they
     are known, and taken up again after a crash.
     """
-    question, step = _last(messages, is_users), _last(messages, lambda each: isinstance(each, AIMessage))
+    question, step = _last(messages, is_question), _last(messages, lambda each: isinstance(each, AIMessage))
     cut = _whole_steps(messages, min(_first_kept(messages, keep, window), max(question, step, 0)))
     needed = {question} | _open_starts(messages, question)
     stays = [i >= cut or i in needed for i in range(len(messages))]

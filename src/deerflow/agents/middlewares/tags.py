@@ -9,7 +9,6 @@ FRAMEWORK_TAGS = (
     "system-reminder",
     "conversation-summary",
     "tool-result",
-    "ended_task",
     "uploaded_files",
     "current_uploads",
     "subagent_system",
