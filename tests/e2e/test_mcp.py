@@ -269,6 +269,22 @@ async def test_sub_agents_have_the_tools_too_and_search_for_themselves(
     assert "promoted" not in seen.values, "what a sub-agent loads is its own"
 
 
+async def test_a_sub_agent_that_was_given_single_tools_has_them_at_once(
+    tmp_path: Path, model: ScriptedModel, web: Web
+) -> None:
+    adder = {"description": "adds", "system_prompt": "You add.", "tools": ["files_add"]}
+    model.on("add them up", call("files_add", a=20, b=22), text("It is 42."))
+    model.will_say(call("task", description="add", prompt="add them up", subagent_type="adder"), text("42."))
+    sections = {"tool_search": {"enabled": True}, "subagents": {"custom_agents": {"adder": adder}}}
+    with scene_with(tmp_path, model, {"files": web.entry()}, **sections) as scene:
+        seen = await scene.ask(subagent_enabled=True)
+
+    request = next(index for index, sent in enumerate(model.requests) if "You add." in str(sent.messages[0]))
+    assert list(offered(model, request)) == ["files_add"]
+    assert "<deferred_tools>" not in str(model.requests[request].messages[0])
+    assert "It is 42." in seen.results[0]["content"]
+
+
 async def test_secrets_of_servers_reach_neither_model_nor_client(
     tmp_path: Path, model: ScriptedModel, web: Web
 ) -> None:
