@@ -43,7 +43,7 @@ chaos: .venv/.dev ## Kill and stop processes under load on each database (SEEDS,
 
 lock: $(UV) ## Compile the locks anew from pyproject.toml.
 	$(UV) pip compile -q pyproject.toml --group dev --generate-hashes --no-header --no-annotate --python $(PYTHON) -o requirements/dev.lock
-	$(UV) pip compile -q pyproject.toml --generate-hashes --no-header --no-annotate --python $(PYTHON) -c requirements/dev.lock -o requirements/run.lock
+	$(UV) pip compile -q pyproject.toml --extra acp --extra mcp --generate-hashes --no-header --no-annotate --python $(PYTHON) -c requirements/dev.lock -o requirements/run.lock
 
 reference: .venv/.dev ## Write the generated reference anew.
 	$(BIN)/python scripts/generate_reference.py

@@ -77,7 +77,7 @@ class McpServerSettings(OpenSection):
         None, gt=0, description="Seconds that one call may take; 600 when absent."
     )
     session_init_timeout: float | None = Field(60, gt=0, description="Seconds that it may take to start.")
-    task_toolsets: tuple[McpTaskToolset, ...] = Field((), description="Its long-running tasks.")
+    task_toolsets: tuple[McpTaskToolset, ...] = Field((), description="Its long-running tasks; not used yet.")
 
     @model_validator(mode="before")
     @classmethod
@@ -112,7 +112,9 @@ class ExtensionsSettings(Section):
         {}, alias="mcpServers", description="MCP servers by name."
     )
     mcp_interceptors: tuple[str, ...] = Field(
-        (), alias="mcpInterceptors", description="Builders of MCP call interceptors, as `module:name`."
+        (),
+        alias="mcpInterceptors",
+        description="Builders of MCP call interceptors, as `module:name`; not used yet.",
     )
     skills: dict[str, SkillState] = Field({}, description="Skills by name; one that is absent is on.")
     middlewares: tuple[str, ...] = Field((), description="Middlewares of your own, as `module:Class`.")
