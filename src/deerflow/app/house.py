@@ -96,8 +96,7 @@ class DeerFlow:
                 await deerflow._look_around(capacity)
                 deerflow.housekeeping.start()
                 deerflow.asks.start()
-            testing = asyncio.create_task(deerflow.sandbox_check.announce())
-            stack.callback(testing.cancel)
+            await stack.enter_async_context(deerflow.sandbox_check.announcing())
             yield deerflow
 
     @property

@@ -1,6 +1,9 @@
 """Whether commands can run here: tried once, told to whoever asks."""
 
+import asyncio
 import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 from deerflow.config import SandboxSettings
@@ -24,8 +27,17 @@ class SandboxCheck:
             self._found = await self._sandboxes.self_test()
         return self._found
 
-    async def announce(self) -> None:
-        """Try, and say in the log when commands cannot run."""
+    @asynccontextmanager
+    async def announcing(self) -> AsyncIterator[None]:
+        """Try beside the block, and say in the log when commands cannot run."""
+        trying = asyncio.create_task(self._announce())
+        try:
+            yield
+        finally:
+            trying.cancel()
+            await asyncio.wait([trying])  # its process is gone before the loop may be
+
+    async def _announce(self) -> None:
         found = await self.found()
         if not found.ok:
             logger.warning("sandbox %s cannot run commands: %s", self._tier, found.reason)
