@@ -5,29 +5,28 @@ what the answer itself does, so an agent whose middlewares only wrap calls can b
 same chain, with the same tools on offer. Where the answer asks for tools, the graph goes on from there.
 """
 
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Self, cast
-from uuid import UUID
 
 from langchain.agents.middleware import ModelRequest, ModelResponse
 from langchain.agents.middleware.types import ExtendedModelResponse
-from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, SystemMessage
-from langchain_core.outputs import ChatGenerationChunk, GenerationChunk
+from langchain_core.messages import (
+    AIMessage,
+    AnyMessage,
+    BaseMessage,
+    SystemMessage,
+)
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool
 from langgraph.runtime import Runtime
 from langgraph.store.base import BaseStore
-from typing_extensions import override
 
 from deerflow.agents.fold import fold_whole
 from deerflow.agents.state import ThreadState
 from deerflow.agents.types import Middleware, ModelCall
 from deerflow.context import RunContext
-
-Hear = Callable[[str], None]
-"""Takes the words of an answer while it is given."""
+from deerflow.models.quick import Hear, ask_quickly
 
 
 class Opening:
@@ -68,10 +67,9 @@ class Opening:
         self, messages: Sequence[AnyMessage], *, context: RunContext, config: RunnableConfig, hear: Hear
     ) -> dict[str, Any]:
         """Return what the first step writes to the state: the answer, and what the middlewares noted."""
-        heard = cast("RunnableConfig", {**config, "callbacks": [*_handlers(config), _Ear(hear)]})
 
         async def ask(request: ModelCall) -> ModelResponse[Any]:
-            return ModelResponse(result=[await _asked(request, heard)])
+            return ModelResponse(result=[await _asked(request, config, hear)])
 
         request: ModelCall = ModelRequest(
             model=self._model,
@@ -84,7 +82,7 @@ class Opening:
         return _written(await self._chain.awrap_model_call(request, ask))
 
 
-async def _asked(request: ModelCall, config: RunnableConfig) -> BaseMessage:
+async def _asked(request: ModelCall, config: RunnableConfig, hear: Hear) -> BaseMessage:
     """Put a request to its model, as the library's own model node does."""
     settings: Mapping[str, Any] = request.model_settings
     if request.tools:
@@ -92,7 +90,7 @@ async def _asked(request: ModelCall, config: RunnableConfig) -> BaseMessage:
     else:
         bound = request.model.bind(**settings)
     prompt = [request.system_message] if request.system_message is not None else []
-    return await bound.ainvoke([*prompt, *request.messages], config)
+    return await ask_quickly(bound, [*prompt, *request.messages], config=config, hear=hear)
 
 
 def _written(answer: ModelResponse[Any] | AIMessage | ExtendedModelResponse[Any]) -> dict[str, Any]:
@@ -104,41 +102,3 @@ def _written(answer: ModelResponse[Any] | AIMessage | ExtendedModelResponse[Any]
             return {"messages": messages}
         case _:
             return {"messages": [answer]}
-
-
-def _handlers(config: RunnableConfig) -> list[BaseCallbackHandler]:
-    given = config.get("callbacks")
-    return given if isinstance(given, list) else given.handlers if given is not None else []
-
-
-class _Ear(BaseCallbackHandler):
-    """Passes on the words of an answer as they come."""
-
-    run_inline = True
-
-    def __init__(self, hear: Hear) -> None:
-        self._hear = hear
-
-    @override
-    def on_chat_model_start(self, *_: Any, **__: Any) -> None:
-        pass
-
-    @override
-    def on_llm_new_token(
-        self,
-        token: Any,
-        *,
-        chunk: GenerationChunk | ChatGenerationChunk | None = None,
-        **_: Any,
-    ) -> None:
-        if isinstance(chunk, ChatGenerationChunk):
-            self._hear(str(chunk.message.text))
-
-    # Models stream where a handler has these two; nothing else is asked of them.
-    def tap_output_aiter(self, run_id: UUID, output: AsyncIterator[Any]) -> AsyncIterator[Any]:
-        """Return what a chain puts out, as it is."""
-        return output
-
-    def tap_output_iter(self, run_id: UUID, output: Iterator[Any]) -> Iterator[Any]:
-        """Return what a chain puts out, as it is."""
-        return output

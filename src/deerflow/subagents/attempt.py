@@ -102,7 +102,7 @@ class Attempt:
                 self._remember(self.result)
                 self._publish("task_asking")
             else:
-                await self._settle_fitting(end)
+                await self._settle_fitting(end, gate)
 
     async def _driven(self) -> End:
         seconds = self.task.config.timeout_seconds
@@ -121,12 +121,15 @@ class Attempt:
             logger.exception("task %s failed", self.result.task_id, extra=self._trace)
             return End(SubagentStatus.FAILED, f"{type(error).__name__}: {error}")
 
-    async def _settle_fitting(self, end: End) -> None:
+    async def _settle_fitting(self, end: End, gate: FairGate) -> None:
         """End the task; a result that is too long is summed up, and kept whole in a file."""
         progress = self._drive.progress
         text = progress.final_text() if end.is_whole else progress.findings()
         max_tokens = self.task.context.settings.subagents.max_result_tokens
         if not is_too_long(text, max_tokens):
+            if self.place is not None:
+                self.place.give_back()
+            await gate.let_others_begin(self.task.holder)
             return self._settle(end, text)
         file = await keep_whole(self.task.context.sandbox, self.task.name, text)
         shorter = await self._summary(text, max_tokens)

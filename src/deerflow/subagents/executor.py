@@ -16,8 +16,6 @@ TaskKey = tuple[str, str]
 """Run and task: some models count their calls anew in every conversation."""
 
 MAX_KEPT_RESULTS = 1024
-LATER_SECONDS = 0.1
-"""How long a result waits at most for tasks of its run that are about to start."""
 
 
 class SubagentExecutor:
@@ -42,7 +40,7 @@ class SubagentExecutor:
         self._loop = asyncio.get_running_loop()
         parent = self._place_of(task)
         if parent is None:
-            return await self._in_turn(await self._see_through(self._begin(task)), task)
+            return await self._see_through(self._begin(task))
         async with parent.lent():
             return await self._see_through(self._begin(task))
 
@@ -201,16 +199,6 @@ class SubagentExecutor:
             self._keeping[key] = asyncio.create_task(attempt.keep(), context=contextvars.Context())
             self._keeping[key].add_done_callback(lambda _: self._keeping.pop(key, None))
         return attempt.result
-
-    async def _in_turn(self, result: SubagentResult, task: SubagentTask) -> SubagentResult:
-        """Return a result once the tasks that waited for its place are on their way.
-
-        Who asked for many tasks goes on when all have ended: taking up the first result can wait for a
-        moment, while those in line should not.
-        """
-        if self._gate.has_line(task.holder):
-            await asyncio.sleep(LATER_SECONDS)
-        return result
 
     def _place_of(self, task: SubagentTask) -> Place | None:
         """Return the place of the task that delegates, which it does not need while it waits."""

@@ -6,6 +6,9 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+BREATH_SECONDS = 0.02
+BREATHS = 10
+
 
 @dataclass(frozen=True, slots=True)
 class Holder:
@@ -63,15 +66,24 @@ class FairGate:
         self._runs: Counter[str] = Counter()
         self._users: Counter[str] = Counter()
         self._waiting: OrderedDict[str, OrderedDict[str, deque[_Turn]]] = OrderedDict()
+        self._entering: asyncio.Future[None] | None = None
 
     @property
     def waiting(self) -> int:
         """How many tasks wait for a place."""
         return sum(len(line) for runs in self._waiting.values() for line in runs.values())
 
-    def has_line(self, holder: Holder) -> bool:
-        """Tell whether tasks of the holder's run wait for a place."""
-        return holder.run in self._waiting.get(holder.user, ())
+    async def let_others_begin(self, holder: Holder) -> None:
+        """Wait a moment while tasks of the holder's run are in line.
+
+        Who asked for many tasks goes on when all have ended: what follows the end of one can wait, while a
+        model could be at work for those in line.
+        """
+        for _ in range(BREATHS):
+            is_entering = self._entering is not None and not self._entering.done()
+            if not is_entering and holder.run not in self._waiting.get(holder.user, ()):
+                return
+            await asyncio.sleep(BREATH_SECONDS)
 
     @asynccontextmanager
     async def place(self, holder: Holder) -> AsyncIterator[Place]:
@@ -79,9 +91,25 @@ class FairGate:
         await self.take(holder)
         place = Place(self, holder)
         try:
+            await self._enter()
             yield place
         finally:
             place.give_back()
+
+    async def _enter(self) -> None:
+        """Begin after the one before has sent its first request.
+
+        Many that begin at once would each do a step of their start in turn, and all requests would leave
+        at the end; one after the other, the first model thinks while the last task still gets ready.
+        """
+        loop = asyncio.get_running_loop()
+        before, mine = self._entering, loop.create_future()
+        self._entering = mine
+        try:
+            if before is not None and before.get_loop() is loop and not before.done():
+                await before
+        finally:
+            loop.call_soon(_let_by, mine)
 
     async def take(self, holder: Holder) -> None:
         """Wait for a place."""
@@ -145,6 +173,11 @@ class FairGate:
             del runs[turn.holder.run]
         if not runs:
             del self._waiting[turn.holder.user]
+
+
+def _let_by(entering: asyncio.Future[None]) -> None:
+    if not entering.done():
+        entering.set_result(None)
 
 
 def _count_down(counter: Counter[str], key: str) -> None:

@@ -184,11 +184,15 @@ def wait_then_cancel(lead: Lead) -> Any:
 
 
 async def test_an_unknown_task_is_told_the_known_ones(lead: Lead, model: ScriptedModel) -> None:
-    model.on("part", text("found"))
+    hold = threading.Event()
+    model.on("part", text("found").held(hold))
     model.on("Go.", background("part 1"), call("task_result", task_id="call_x"), text("Done."))
     model.on("Background tasks have ended", text("Done."))
+    run = asyncio.create_task(lead.ask("Go."))
+    await model.until(lambda server: server.in_flight == 1 and len(server.requests) == 4)
+    hold.set()
 
-    messages = await lead.ask("Go.")
+    messages = await run
 
     assert results(messages, "task_result") == [
         f"background task 'call_x' not found; there are: {task_id(lead)}"
