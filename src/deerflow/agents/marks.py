@@ -2,6 +2,8 @@
 
 from langchain_core.messages import AnyMessage, HumanMessage, ToolMessage
 
+MAX_CALL_ID_CHARS = 40
+"""OpenAI refuses a conversation with a longer id of a call in it."""
 NOTE = "deerflow_note"
 """Marks messages that the house wrote into a conversation, so that nobody takes them for the user's."""
 STARTED = "subagent_background"
@@ -25,3 +27,8 @@ def open_tasks(messages: list[AnyMessage]) -> set[str]:
     if not started:
         return started
     return started - {each for message in messages for each in message.additional_kwargs.get(TOLD, ())}
+
+
+def call_id(kind: str, unique: str) -> str:
+    """Return the id of a call that the house makes in the agent's place; `unique` is a UUID."""
+    return f"{kind}_{unique.replace('-', '')}"[:MAX_CALL_ID_CHARS]

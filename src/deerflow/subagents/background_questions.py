@@ -12,6 +12,7 @@ from langchain_core.messages import AIMessage, AnyMessage, ToolCall, ToolMessage
 from langgraph.types import interrupt
 from pydantic import BaseModel, ValidationError
 
+from deerflow.agents.marks import call_id
 from deerflow.context import RunContext
 from deerflow.domain import new_id
 from deerflow.errors import DeerFlowError, InvalidInputError
@@ -41,7 +42,9 @@ def question_message(asking: Sequence[SubagentResult], *, wait: bool) -> AIMessa
         for each in asking
         if each.question is not None
     ]
-    calls = [ToolCall(name=TASK_QUESTION, args=each.model_dump(), id=f"ask_{new_id()}") for each in wanted]
+    calls = [
+        ToolCall(name=TASK_QUESTION, args=each.model_dump(), id=call_id("ask", new_id())) for each in wanted
+    ]
     return AIMessage("", tool_calls=calls, id=new_id())
 
 

@@ -10,6 +10,7 @@ from typing import ClassVar
 from langchain_core.messages import AIMessage, HumanMessage, ToolCall
 from typing_extensions import override
 
+from deerflow.agents.marks import call_id
 from deerflow.agents.middlewares import Audience, HouseMiddleware
 from deerflow.agents.types import ModelAnswer, ModelCall, ModelHandler
 from deerflow.domain import new_id
@@ -30,5 +31,5 @@ class TeamRequestMiddleware(HouseMiddleware):
         messages = request.state["messages"]
         if not isinstance(wish, dict) or not messages or not isinstance(messages[-1], HumanMessage):
             return await handler(request)
-        call = ToolCall(name=RUN_TEAM, args=wish, id=f"team_{request.runtime.context.run_id}")
+        call = ToolCall(name=RUN_TEAM, args=wish, id=call_id("team", request.runtime.context.run_id))
         return AIMessage("", tool_calls=[call], id=new_id())
