@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -22,15 +23,20 @@ def scripted() -> Iterator[ScriptedModel]:
 
 
 @pytest.fixture(scope="module", params=["sqlite", "postgres"])
+def sections(request: pytest.FixtureRequest) -> dict[str, Any]:
+    """Return the settings of a database of this module's own."""
+    if request.param == "sqlite":
+        return {}
+    server: PostgresServer = request.getfixturevalue("postgres")
+    named = {"backend", "postgres_url", "postgres_schema"}
+    return {"database": server.settings().model_dump(include=named)}
+
+
+@pytest.fixture(scope="module")
 def gateways(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, scripted: ScriptedModel
+    sections: dict[str, Any], tmp_path_factory: pytest.TempPathFactory, scripted: ScriptedModel
 ) -> Iterator[list[Gateway]]:
-    sections: dict[str, Any] = {}
-    if request.param == "postgres":
-        server: PostgresServer = request.getfixturevalue("postgres")
-        settings = server.settings().model_dump(include={"backend", "postgres_url", "postgres_schema"})
-        sections["database"] = settings
-    home = tmp_path_factory.mktemp(request.param)
+    home = tmp_path_factory.mktemp("wishes")
     with ExitStack() as stack:
         yield [stack.enter_context(running_gateway(home, scripted.base_url, **sections)) for _ in range(2)]
 
@@ -192,3 +198,24 @@ async def test_sub_agents_are_graphs_below_the_root_for_readers_who_want_them(
     assert {event.partition("|")[2].partition(":")[0] for event, _ in below} == {"tools"}
     assert below[-1][1]["messages"][-1]["content"] == "part is done"
     assert again.text == wanted.text
+
+
+async def test_a_run_that_takes_too_long_ends_as_such_and_its_thread_goes_on(
+    sections: dict[str, Any], tmp_path: Path, scripted: ScriptedModel, gate: threading.Event
+) -> None:
+    scripted.reset()
+    scripted.on("too long", text("never said").held(gate))
+    scripted.on("short", text("in time"))
+    limits = {"runs": {"timeout_seconds": 2}}
+    with running_gateway(tmp_path, scripted.base_url, **sections, **limits) as gateway:
+        async with gateway.client() as api:
+            body = {"input": ask("too long"), "stream_mode": ["updates"]}
+            streamed = parse_sse((await api.post("/threads/limit/runs/stream", json=body)).text)
+            run = (await api.get("/threads/limit/runs")).json()[0]
+            status = (await api.get("/threads/limit")).json()["status"]
+            after = (await api.post("/threads/limit/runs/wait", json={"input": ask("short")})).json()
+
+    assert (run["status"], run["stop_reason"], status) == ("timeout", "RunTimeout", "error")
+    assert [event for event, *_ in streamed][-2:] == ["error", "end"]
+    assert "runs.timeout_seconds" in streamed[-2][1]["message"]
+    assert [message["type"] for message in after["messages"]][-2:] == ["human", "ai"]

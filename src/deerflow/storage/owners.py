@@ -1,7 +1,7 @@
 """Who owns a run: a process, known by a lock that the system lets go when the process dies.
 
 Beside it every run has a lease. The lock answers at once and cannot be wrong, but only on the machine
-that the process runs on; for owners elsewhere the lease decides.
+that the process runs on and for those who have the same folder of locks; for all others the lease decides.
 """
 
 import functools
@@ -26,9 +26,10 @@ class OwnerLock:
 
     def __init__(self, folder: Path) -> None:
         """Take a fresh id and its lock in `folder`, which all owners of one home share."""
-        self.id = f"{_machine()}-{os.getpid()}-{uuid.uuid4().hex[:12]}"
-        self._folder = folder
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._folder = folder
+        self._mark = _mark(folder)
+        self.id = f"{self._mark}-{os.getpid()}-{uuid.uuid4().hex[:12]}"
         # Locked before it has its name: nobody ever sees the file of a living owner unlocked.
         draft = folder / f"{self.id}.new"
         self._file: IO[bytes] | None = draft.open("wb")
@@ -37,8 +38,8 @@ class OwnerLock:
         draft.rename(self._path(self.id))
 
     def is_local(self, owner: str) -> bool:
-        """Tell whether `owner` ran on this machine, so that its lock tells the truth here."""
-        return fcntl is not None and owner.startswith(f"{_machine()}-")
+        """Tell whether `owner` has its lock on this machine and in this folder, where it tells the truth."""
+        return fcntl is not None and owner.startswith(f"{self._mark}-")
 
     def is_alive(self, owner: str | None) -> bool:
         """Tell whether the owner's process lives; True for one that only its lease can tell of."""
@@ -50,7 +51,7 @@ class OwnerLock:
 
     def clean_up(self) -> int:
         """Delete the lock files of dead owners and return how many there were."""
-        dead = [path for path in self._folder.glob(f"{_machine()}-*.lock") if not self.is_alive(path.stem)]
+        dead = [path for path in self._folder.glob(f"{self._mark}-*.lock") if not self.is_alive(path.stem)]
         for path in dead:
             path.unlink(missing_ok=True)
         return len(dead)
@@ -83,11 +84,16 @@ def _is_locked(path: Path) -> bool:
         return False
 
 
+def _mark(folder: Path) -> str:
+    """Return a short name of a folder on this machine that a restart does not change."""
+    place = f"{_machine()} {folder.resolve()} {folder.stat().st_ino}"
+    return hashlib.blake2b(os.fsencode(place), digest_size=5).hexdigest()
+
+
 @functools.cache
 def _machine() -> str:
-    """Return a short name of this machine that a restart does not change."""
     try:
         seed = Path("/etc/machine-id").read_text()
     except OSError:
         seed = f"{uuid.getnode():x}"
-    return hashlib.blake2b(f"{socket.gethostname()} {seed}".encode(), digest_size=5).hexdigest()
+    return f"{socket.gethostname()} {seed}"

@@ -63,3 +63,13 @@ def test_a_killed_process_is_a_dead_owner_and_is_cleaned_up(tmp_path: Path) -> N
     assert [path.stem for path in tmp_path.iterdir()] == [lock.id]
     assert lock.is_alive(lock.id)
     lock.close()
+
+
+def test_a_lock_in_another_folder_tells_nothing(tmp_path: Path) -> None:
+    mine, other = OwnerLock(tmp_path / "one"), OwnerLock(tmp_path / "two")
+
+    assert not mine.is_local(other.id)
+    assert mine.is_alive(other.id)
+    other.close()
+    assert mine.is_alive(other.id)
+    mine.close()
