@@ -231,7 +231,9 @@ async def test_files_above_the_limit_stay_and_the_answer_says_so(
         async with gateway.client() as api:
             await ended(api, await start(api, "first"))
             second = await start(api, "second")
-            await model.until(lambda scripted: scripted.requests[-1].step == 1)
+            await model.until(
+                lambda scripted: (scripted.requests[-1].asked, scripted.requests[-1].step) == ("second", 1)
+            )
 
             answer = await api.post(
                 f"/threads/t1/runs/{second['run_id']}/cancel", params={"action": "rollback", "wait": True}
