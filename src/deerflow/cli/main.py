@@ -1,6 +1,9 @@
 """The commands and their options; what they do is loaded when one is chosen, so that help is quick."""
 
+import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
@@ -206,9 +209,20 @@ def main() -> None:
     app()
 
 
+@contextmanager
+def _silent_end() -> Iterator[None]:
+    """Let Ctrl-C end the process without a traceback while there is nothing to stop or to tidy up."""
+    before = signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 def _exit_with(command: str, **options: Any) -> None:
     """Load a command, run it and leave with its exit code."""
-    execute = import_module(f"deerflow.cli.{command}").execute
+    with _silent_end():
+        execute = import_module(f"deerflow.cli.{command}").execute
     try:
         code = execute(**options)
     except DeerFlowError as error:

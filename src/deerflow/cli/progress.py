@@ -176,7 +176,8 @@ class Progress:
             Spinner("dots", _row(f"{task.description}  {task.step}", style="cyan"))
             for task in view.tasks.values()
         ]
-        tail = view.answer.strip().splitlines()[-1:] or [view.doing]
+        doing = f"{len(view.tasks)} task(s) at work" if view.tasks else view.doing
+        tail = view.answer.strip().splitlines()[-1:] or [doing]
         rows.append(Spinner("dots", _row(tail[0])))
         return Group(*rows)
 
@@ -214,7 +215,7 @@ def _step(message: Any) -> str:
         return ""
     calls = message.get("tool_calls") or ()
     if calls:
-        return ", ".join(call["name"] for call in calls)
+        return ", ".join(f"{call['name']}: {_about(call['args'])}".removesuffix(": ") for call in calls)
     return _first_line(message.get("content", ""))
 
 

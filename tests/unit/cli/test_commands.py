@@ -2,8 +2,11 @@
 
 import json
 import os
+import signal
 import socket
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -197,3 +200,22 @@ def test_the_doctor_finds_a_database_that_is_none(deerflow: Any, config: Path, h
 
     assert (result.exit_code, "✗" in result.output) == (1, True), result.output
     assert "Traceback" not in result.output
+
+
+def test_ctrl_c_while_a_command_is_loaded_ends_without_a_traceback(
+    deerflow: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    during = []
+
+    def load(name: str) -> Any:
+        during.append(signal.getsignal(signal.SIGINT))
+        return SimpleNamespace(execute=lambda **options: 0)
+
+    before = signal.getsignal(signal.SIGINT)
+    monkeypatch.setattr(sys.modules["deerflow.cli.main"], "import_module", load)
+
+    result = deerflow("doctor")
+
+    assert result.exit_code == 0
+    assert during == [signal.SIG_DFL]
+    assert signal.getsignal(signal.SIGINT) is before
