@@ -8,7 +8,7 @@ import asyncio
 
 from deerflow.config import RunSettings
 from deerflow.domain import RunRecord
-from deerflow.runtime.past_files import MOST_RUNS, files_before, taken_again
+from deerflow.runtime.past_files import MOST_RUNS, PastFiles, files_before, taken_again
 from deerflow.runtime.restore import restore
 from deerflow.runtime.snapshots import SnapshotLimits, SnapshotStore
 from deerflow.storage import Storage
@@ -31,7 +31,7 @@ async def turn_files_back(
     await storage.effects.start(run.id, attempt=run.attempt, call=FILES_TURNED_BACK.encode())
     found = await storage.runs.of_thread(run.thread_id, limit=MOST_RUNS)
     earlier = [other for other in found if other.id != run.id]
-    return await asyncio.to_thread(_turn_back, files, earlier, first, run.id, settings)
+    return await asyncio.to_thread(turn_back, files, earlier, first, run.id, settings)
 
 
 def _put_back(files: SnapshotStore, run_id: str) -> str | None:
@@ -49,17 +49,27 @@ def _put_back(files: SnapshotStore, run_id: str) -> str | None:
     return None
 
 
-def _turn_back(
+def turn_back(
     files: SnapshotStore, earlier: list[RunRecord], first: str, run_id: str, settings: RunSettings
 ) -> str | None:
-    past = files_before(files, earlier, first, kept=settings.snapshots_kept)
-    if not past.is_exact:
-        return "The files stay as they are: those from before this turn are not kept any more."
-    if past.snapshot is None:
+    """Put the files back to where the turn of a run began; return why not, if not.
+
+    Args:
+        earlier: The thread's other runs, newest first.
+        first: The run whose turn is taken again.
+        run_id: The run that takes it again.
+    """
+    kept = settings.snapshots_kept
+    past = files_before(files, earlier, first, kept=kept)
+    if past == PastFiles(None):
         return None  # nothing has changed since
-    present = files.keep(run_id, SnapshotLimits(settings.snapshot_max_bytes, kept=settings.snapshots_kept))
-    if present.problem is not None:
-        return f"The files stay as they are, since they could not be kept first: {present.problem}."
+    if past.is_exact:
+        present = files.keep(run_id, SnapshotLimits(settings.snapshot_max_bytes, kept=kept))
+        if present.problem is not None:
+            return f"The files stay as they are, since they could not be kept first: {present.problem}."
+        past = files_before(files, earlier, first, kept=kept)  # again: to keep one may drop the oldest
+    if past.snapshot is None:
+        return "The files stay as they are: those from before this turn are not kept any more."
     try:
         failed = restore(files, past.snapshot)
     except OSError as error:

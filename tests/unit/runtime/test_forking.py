@@ -6,12 +6,14 @@ from pathlib import Path
 import pytest
 from langchain_core.messages import AIMessage
 
+from deerflow.config import RunSettings
 from deerflow.domain import RunRecord, RunRequest, RunStatus, ThreadFolders
 from deerflow.runtime import changes
 from deerflow.runtime.changes import changes_of
 from deerflow.runtime.conversation import Said
 from deerflow.runtime.past_files import TAKES_AGAIN, files_after, files_before, later_runs, runs_from
 from deerflow.runtime.snapshots import SnapshotLimits, SnapshotStore
+from deerflow.runtime.turning_back import turn_back
 
 KEPT = 2
 LIMITS = SnapshotLimits(max_bytes=1_000_000, kept=KEPT)
@@ -76,6 +78,24 @@ def test_a_turn_that_was_taken_again_began_with_the_files_of_the_first_time(stor
     assert runs_from(runs, "r4") == ["r2", "r3", "r4"]
     assert (past.snapshot, past.is_exact) == (store.find("r2"), True)
     assert (lost.snapshot, lost.is_exact) == (None, False)
+
+
+@pytest.mark.parametrize(("runs", "note"), [(3, "r0"), (4, "r3")])
+def test_files_are_turned_back_only_while_all_of_them_are_kept(
+    store: SnapshotStore, runs: int, note: str
+) -> None:
+    settings = RunSettings(snapshots_kept=KEPT)
+    (store.folders.workspace / "note.txt").write_text("r0")
+    for number in range(1, runs + 1):
+        store.keep(f"r{number}", LIMITS)
+        (store.folders.workspace / "note.txt").write_text(f"r{number}" if number < runs else "r3")
+    done = [run(f"r{number}", number) for number in range(runs, 0, -1)]
+
+    problem = turn_back(store, done, "r1", "r9", settings)  # with five, all but two go
+
+    assert (store.folders.workspace / "note.txt").read_text() == note
+    assert (problem is None) == (runs == 3)
+    assert store.find("r9") is not None
 
 
 def test_runs_that_name_each_other_lead_nowhere_but_to_an_end() -> None:
