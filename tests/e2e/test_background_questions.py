@@ -169,7 +169,7 @@ async def test_the_stream_shows_the_question_between_two_steps_of_the_lead(
     model.will_say(background("inner work"), step.held(asked_inside), text("Still here."), text("All done."))
     await api.post("/threads", json={"thread_id": "t1"})
     waiting = asyncio.create_task(api.post("/threads/t1/runs/stream", json=BODY))
-    await model.until(lambda m: len(m.requests) == 3 and m.in_flight == 1)
+    await model.until(lambda m: len(m.requests) == 3 and m.in_flight == 1, timeout=60)
     await until_asked(api)
     asked_inside.set()
 
@@ -190,7 +190,7 @@ async def test_the_stream_shows_the_question_between_two_steps_of_the_lead(
 
 async def until_asked(api: httpx.AsyncClient) -> tuple[str, str]:
     """Return the path of the latest run's tasks and the one that waits for a person, once one does."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while True:
             for run in (await api.get("/threads/t1/runs?limit=1")).json():
                 path = f"/threads/t1/runs/{run['run_id']}/tasks"
@@ -252,7 +252,7 @@ async def test_a_question_that_nobody_answers_is_rejected_in_time(
     with running_gateway(tmp_path, model.base_url, sandbox=HOST, guardrails=limits) as gateway:
         async with gateway.client() as api:
             asked = await run(api, BODY)
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(60):
                 while (await api.get("/threads/t1")).json()["status"] != "idle":  # noqa: ASYNC110
                     await asyncio.sleep(0.05)
             ended = (await api.get("/threads/t1/state")).json()["values"]
@@ -329,6 +329,7 @@ def test_a_server_that_dies_while_a_task_asks_asks_when_it_is_back(
             run = api.post("/threads/t1/runs", json={**BODY, "on_disconnect": "continue"}).json()
             path = f"/threads/t1/runs/{run['run_id']}/tasks"
             eventually(lambda: any(task["is_asking"] for task in api.get(path).json()))
+            model.wait_for(lambda m: m.unsaid == 0, timeout=60)
             server.kill()
             hold.set()
             model.will_say(text("Both work again."), text("All done."))

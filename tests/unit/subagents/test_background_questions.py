@@ -64,7 +64,7 @@ async def questions(lead: Lead) -> dict[str, str]:
 
 async def until_asked(lead: Lead, *, count: int = 1) -> None:
     """Wait until so many tasks ask; the executor tells nobody."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while sum(each.question is not None for each in lead.executor.list()) < count:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 
@@ -120,7 +120,7 @@ async def test_a_question_is_asked_between_steps_and_the_lead_goes_on_beside_the
     asked = await questions(asking)
 
     rest = asyncio.create_task(resume(asking, "yes", "r2"))
-    await model.until(lambda server: of_lead(server) == 3)  # while the task is still at work
+    await model.until(lambda server: of_lead(server) == 3, timeout=60)  # while the task is still at work
     at_end.set()
     messages = await rest
 
@@ -160,7 +160,7 @@ async def test_a_question_of_the_leads_own_tool_waits_for_tasks_that_work(
     model.on("part 1", call("bash", command="echo x >> runs.txt"), text("one found").held(hold))
     model.will_say(background("part 1"), call("pay", amount=7), text("Waiting."), text("Done."))
     run = asyncio.create_task(asking.ask("Go."))
-    await model.until(lambda server: of_lead(server) == 2 and server.in_flight == 1)
+    await model.until(lambda server: of_lead(server) == 2 and server.in_flight == 1, timeout=60)
     hold.set()
 
     await run
@@ -232,7 +232,7 @@ async def test_a_lead_that_waits_for_a_task_hears_that_it_asks_and_the_person_is
 
     paused = await asking.ask("Go.")
     rest = asyncio.create_task(resume(asking, "yes", "r2"))
-    await model.until(lambda server: of_lead(server) == 3)
+    await model.until(lambda server: of_lead(server) == 3, timeout=60)
     hold.set()
     messages = await rest
 
@@ -268,7 +268,7 @@ async def test_a_task_that_asks_can_be_cancelled_instead(asking: Lead, model: Sc
 def asked_by(lead: Lead) -> str:
     """Return the task that asks; called by the model's server, in a thread of its own."""
     pause = threading.Event()
-    for _ in range(2000):
+    for _ in range(6000):
         asking = [each.task_id for each in lead.executor.list() if each.question is not None]
         if asking:
             return asking[0]
