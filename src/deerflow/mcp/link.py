@@ -14,7 +14,6 @@ from mcp.client.subscriptions import SubscriptionLost
 from mcp_types import (
     CONNECTION_CLOSED,
     INTERNAL_ERROR,
-    INVALID_REQUEST,
     METHOD_NOT_FOUND,
     Implementation,
     Tool,
@@ -49,7 +48,7 @@ MAX_PAGES = 100
 MAX_REASON_CHARS = 1000
 _MARGIN_SECONDS = 30
 _CLOSED = "Connection closed"
-_SESSION_OVER = "Session terminated"
+_NOT_FOUND = 404
 US = Implementation(name="deerflow", title="DeerFlow", version="3")
 
 
@@ -142,7 +141,7 @@ class SdkLink:
         except MCPError as error:
             if _is_lost(error, self._way):
                 raise LinkLostError(await self._way.why()) from error
-            if (error.code, error.message) == (INVALID_REQUEST, _SESSION_OVER):
+            if _is_session_over(error, self._way):
                 raise SessionOverError("it ended the session") from error
             raise McpError(await _reason(error, self._way)) from error
         except ValidationError as error:
@@ -200,6 +199,11 @@ def _way(settings: McpServerSettings, place: Place, limits: Limits) -> Pipe | We
 def _is_lost(error: MCPError, way: Pipe | Web) -> bool:
     """Tell whether the SDK found the connection closed; servers use that number for errors of their own."""
     return way.over.is_set() or (error.code, error.message) == (CONNECTION_CLOSED, _CLOSED)
+
+
+def _is_session_over(error: MCPError, way: Pipe | Web) -> bool:
+    """Tell whether the server refused the call unread, since it forgot the session it had opened."""
+    return isinstance(way, Web) and way.status == _NOT_FOUND and "session" in error.message.lower()
 
 
 async def _reason(error: MCPError, way: Pipe | Web) -> str:

@@ -27,6 +27,8 @@ class OldServer:
         self.session = 1
         self.headers: list[dict[str, str]] = []
         self.act: Callable[[], Response | None] = lambda: None
+        self.unknown: Callable[[], Response] = lambda: Response(status_code=404)
+        """What is said to a session that it does not know."""
         self.app = Starlette(routes=[Route("/mcp", self.answer, methods=["POST", "GET", "DELETE"])])
 
     async def answer(self, request: Request) -> Response:
@@ -43,7 +45,7 @@ class OldServer:
                 result: Any = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}}
                 return self._said(message, {**result, "serverInfo": info})
             case _ if known != str(self.session):
-                return Response(status_code=404)
+                return self.unknown()
             case "tools/list":
                 return self._said(message, {"tools": [TOOL]})
             case "tools/call":
@@ -83,10 +85,16 @@ async def test_headers_of_the_settings_go_with_every_request(server: McpServer, 
     assert {headers.get("authorization") for headers in old.headers} == {"Bearer t-very-secret"}
 
 
+SAYS_SO = {"jsonrpc": "2.0", "id": "server-error", "error": {"code": -32600, "message": "Session not found"}}
+
+
+@pytest.mark.parametrize("says_so", [False, True])
 async def test_a_session_that_the_server_forgot_is_begun_anew_and_the_call_made_once(
-    server: McpServer, old: OldServer
+    says_so: bool, server: McpServer, old: OldServer
 ) -> None:
     await server.tools()
+    if says_so:
+        old.unknown = lambda: JSONResponse(SAYS_SO, status_code=404)
     acted: list[int] = []
 
     def act() -> None:
