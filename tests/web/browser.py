@@ -71,6 +71,10 @@ class Browser:
         """Wait until `text` is on the page."""
         self.do("see", target={"text": text})
 
+    def sees_no(self, text: str) -> None:
+        """Wait until `text` is not on the page."""
+        self.do("see", target={"text": text}, state="hidden")
+
     def waits_for(self, css: str) -> None:
         self.do("see", target={"css": css})
 
