@@ -1,5 +1,6 @@
 """A short trial on each database; `make chaos` holds the long ones."""
 
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,7 +20,9 @@ SEED = 18
 async def test_nothing_is_lost_when_processes_are_killed_and_stopped_under_load(
     tmp_path: Path, model: ScriptedModel, make_cluster: Callable[[Path, str, str], Cluster], faults: int
 ) -> None:
-    with ended_at_last(make_cluster(tmp_path, model.base_url, "isolated")) as cluster:
+    # A path that no trial had before: where root's home is closed to sandboxes, their files are kept by it.
+    home = tmp_path / uuid.uuid4().hex
+    with ended_at_last(make_cluster(home, model.base_url, "isolated")) as cluster:
         trial = await hold_trial(cluster, seed=SEED, faults=faults, clients=4)
 
     print(f"{details(trial)}\n{table([trial])}")

@@ -123,6 +123,7 @@ class DeerFlowProcess:
         self._config = write_config(home, model_url, **sections)
         self._process: subprocess.Popen[bytes] | None = None
         self._log = home / log_name
+        self._log_bytes = 0
 
     @property
     def pid(self) -> int:
@@ -136,6 +137,11 @@ class DeerFlowProcess:
     @property
     def log(self) -> str:
         return self._log.read_text() if self._log.exists() else ""
+
+    @property
+    def log_since_start(self) -> str:
+        """What it has said since it was started last; its log holds what it said before that too."""
+        return self._log.read_bytes()[self._log_bytes :].decode() if self._log.exists() else ""
 
     @property
     def env(self) -> dict[str, str]:
@@ -166,6 +172,7 @@ class DeerFlowProcess:
 
     def _launch(self, *words: str, env: Mapping[str, str] | None = None) -> None:
         with self._log.open("ab") as log:
+            self._log_bytes = log.tell()
             self._process = subprocess.Popen(
                 self.command(*words),
                 cwd=self.home,

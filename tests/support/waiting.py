@@ -18,8 +18,8 @@ async def until(is_so: Callable[[], Any], *, seconds: float = 60) -> None:
 
 
 async def logged(process: DeerFlowProcess, words: str) -> None:
-    """Wait until a process has said something in its log."""
-    await until(lambda: words in process.log)
+    """Wait until a process has said something in its log since it was started."""
+    await until(lambda: words in process.log_since_start)
 
 
 async def stored(api: httpx.AsyncClient) -> None:
