@@ -10,7 +10,7 @@ from support.lead import Lead, NewLead
 from support.model_server import ScriptedModel, call, calls, text, usage
 
 from deerflow.config import Settings, SubagentsSettings
-from deerflow.config.subagents import CustomSubagent
+from deerflow.config.subagents import CustomSubagent, SubagentOverride
 from deerflow.config.tokens import TokenBudgetSettings
 from deerflow.domain import RunOptions
 from deerflow.errors import InvalidInputError
@@ -123,6 +123,17 @@ async def test_tasks_of_sub_agents_count_towards_the_total_of_the_run(
 
     assert len(lead.told("task_started")) == 2
     assert "may start 2 tasks and has done so" in results(messages)[1].text
+
+
+def test_a_budget_for_one_type_stands_before_that_for_all() -> None:
+    few, many = (TokenBudgetSettings(enabled=True, max_tokens=tokens) for tokens in (1000, 9000))
+
+    registry = SubagentRegistry(
+        SubagentsSettings(token_budget=many, agents={"bash": SubagentOverride(token_budget=few)})
+    )
+
+    assert registry.get("bash").token_budget == few
+    assert registry.get("general-purpose").token_budget == many
 
 
 def test_tasks_of_a_process_that_died_count_towards_the_total_of_the_run(new_lead: NewLead) -> None:

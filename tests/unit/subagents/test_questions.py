@@ -1,5 +1,6 @@
 """What a sub-agent's tool asks reaches the person, and the answer finds its way back."""
 
+import asyncio
 from dataclasses import replace
 from typing import Any
 
@@ -101,3 +102,34 @@ async def test_questions_of_parallel_tools_are_asked_one_after_the_other(
     said = task_result(done["messages"])
     assert said.index("answers: ['one']") < said.index("answers: ['two']") < said.index("answers: ['three']")
     assert done["messages"][-1].text == "Done."
+
+
+async def test_questions_are_told_apart_in_whatever_order_they_come_up(
+    model: ScriptedModel, new_lead: NewLead
+) -> None:
+    is_second_there = asyncio.Event()
+
+    @tool
+    async def send(number: int) -> str:
+        """Send, after asking; the first one asks last."""
+        if number == 2:
+            is_second_there.set()
+        await is_second_there.wait()
+        if number == 1:
+            await asyncio.sleep(0)
+        return f"{number} is {interrupt({'question': f'Send {number}?'})}"
+
+    lead = new_lead()
+    lead.agents = LeadAgents(replace(lead.rooms, extra_tools=[send]))
+    model.on("part 1", calls(call("send", number=1), call("send", number=2)), lambda r: text(f"{r.messages}"))
+    model.will_say(call("task", description="part 1", prompt="part 1"), text("Done."))
+
+    await lead.ask("Go.")
+    asked = [each["question"] for each in await questions(lead)]
+    await resume(lead, "fine", "r2")
+    asked += [each["question"] for each in await questions(lead)]
+    done = await resume(lead, "bad", "r3")
+
+    assert asked == ["Send 1?", "Send 2?"]
+    assert "1 is fine" in task_result(done["messages"])
+    assert "2 is bad" in task_result(done["messages"])
