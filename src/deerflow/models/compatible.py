@@ -12,7 +12,7 @@ from typing import Any, Literal, Self
 import httpx2
 import openai
 from langchain_core.language_models import LanguageModelInput
-from langchain_core.messages import AIMessage, BaseMessage, BaseMessageChunk
+from langchain_core.messages import AIMessage, BaseMessage, BaseMessageChunk, HumanMessage
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from langchain_openai import ChatOpenAI
 from pydantic import Field, PrivateAttr, SecretStr, model_validator
@@ -30,6 +30,8 @@ READ_SECONDS = 600.0
 CLIENT_ARGUMENTS = ("http_async_client", "http_client", "openai_proxy")
 CALL_EXTRAS = "tool_call_extras"
 """Where what a server attaches to its tool calls is kept, by the call's id (Gemini signs its calls)."""
+MORE = frozenset({"name", "tool_calls", "function_call", "audio"})
+"""What LangChain sends beside a message's words when it is among its additional arguments."""
 
 
 class CompatibleChatOpenAI(ChatOpenAI):
@@ -121,13 +123,17 @@ class CompatibleChatOpenAI(ChatOpenAI):
     def _get_request_payload(
         self, input_: LanguageModelInput, *, stop: list[str] | None = None, **kwargs: Any
     ) -> dict[str, Any]:
-        payload: dict[str, Any] = super()._get_request_payload(input_, stop=stop, **kwargs)
-        if "messages" in payload:  # not the Responses API, which has a form of its own for this
-            for message, sent in zip(
-                self._convert_input(input_).to_messages(), payload["messages"], strict=False
-            ):
-                if isinstance(message, AIMessage) and sent.get("tool_calls"):
-                    _send_beside(message, sent, self.reasoning_key)
+        messages = self._convert_input(input_).to_messages()
+        said = [_plain(message) for message in messages]
+        rest = [message for message, plain in zip(messages, said, strict=True) if plain is None]
+        payload: dict[str, Any] = super()._get_request_payload(rest, stop=stop, **kwargs)
+        if "messages" not in payload:  # the Responses API, which has a form of its own
+            return super()._get_request_payload(messages, stop=stop, **kwargs)
+        for message, sent in zip(rest, payload["messages"], strict=True):
+            if isinstance(message, AIMessage) and sent.get("tool_calls"):
+                _send_beside(message, sent, self.reasoning_key)
+        others = iter(payload["messages"])
+        payload["messages"] = [plain or next(others) for plain in said]
         return payload
 
     def _endpoint(self) -> Endpoint:
@@ -165,6 +171,25 @@ class CompatibleChatOpenAI(ChatOpenAI):
             return str(self.root_async_client.api_key)
         value = key()
         return str(await value if inspect.isawaitable(value) else value)
+
+
+def _plain(message: BaseMessage) -> dict[str, Any] | None:
+    """Return a message of nothing but words as it is sent; None for all others.
+
+    In a long conversation most are of this kind, and LangChain looks at every letter of each.
+    """
+    if type(message) is not HumanMessage and type(message) is not AIMessage:
+        return None
+    if (
+        not isinstance(message.content, str)
+        or message.name
+        or not message.additional_kwargs.keys().isdisjoint(MORE)
+    ):
+        return None
+    if isinstance(message, HumanMessage):
+        return {"role": "user", "content": message.content}
+    has_calls = message.tool_calls or message.invalid_tool_calls
+    return None if has_calls else {"role": "assistant", "content": message.content}
 
 
 def _keep_beside(message: BaseMessage | BaseMessageChunk, said: Mapping[str, Any]) -> None:

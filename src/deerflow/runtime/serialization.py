@@ -77,6 +77,7 @@ class Encoder:
         self._numbers = dict(digests)
         self._next = max(self._numbers.values(), default=0) + 1
         self._seen: dict[int, tuple[object, int]] = {}
+        self._before: tuple[list[BaseMessage], list[int]] = ([], [])
         self._tails: dict[tuple[str | None, str | None, int, str], tuple[object, int]] = {}
         self.fragments: dict[int, bytes] = {}
         """Every fragment this run has used so far."""
@@ -106,7 +107,12 @@ class Encoder:
         messages = payload.get("messages") if type(payload) is dict else None
         if not isinstance(messages, list) or not all(type(message) in _WHOLE for message in messages):
             return payload
-        numbers = [self._number_of(message, message_json) for message in messages]
+        # A state begins as the one before did; comparing the same objects costs next to nothing.
+        before, numbers = self._before
+        if messages[: len(before)] != before:
+            before, numbers = [], []
+        numbers = numbers + [self._number_of(message, message_json) for message in messages[len(before) :]]
+        self._before = (messages.copy(), numbers)
         return {**payload, "messages": orjson.Fragment(b"[%b]" % mark(numbers))}
 
     def _refer(self, value: Any) -> Any:

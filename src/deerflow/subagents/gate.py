@@ -79,6 +79,7 @@ class FairGate:
         Who asked for many tasks goes on when all have ended: what follows the end of one can wait, while a
         model could be at work for those in line.
         """
+        await asyncio.sleep(0)  # whoever was given a place a moment ago is on its way in now
         for _ in range(BREATHS):
             is_entering = self._entering is not None and not self._entering.done()
             if not is_entering and holder.run not in self._waiting.get(holder.user, ()):

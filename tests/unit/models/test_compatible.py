@@ -5,8 +5,8 @@ from contextlib import aclosing
 from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, ToolMessage
-from langchain_openai import StreamChunkTimeoutError
+from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, SystemMessage, ToolMessage
+from langchain_openai import ChatOpenAI, StreamChunkTimeoutError
 from support.model_server import ScriptedModel, call, reasoning, silence, text
 
 from deerflow.models.compatible import CompatibleChatOpenAI
@@ -168,3 +168,35 @@ async def test_a_model_with_its_own_connections_can_close_them(model: ScriptedMo
     await chat.aclose()
 
     assert model.connections == 1
+
+
+def test_messages_are_sent_as_langchain_itself_would_send_them() -> None:
+    given: dict[str, Any] = {"model": "m", "base_url": "http://127.0.0.1:1/v1", "api_key": "k"}
+    call_it = {"name": "t", "args": {"x": 1}, "id": "1", "type": "tool_call"}
+    messages = [
+        SystemMessage("rules"),
+        HumanMessage("one"),
+        AIMessage("two", additional_kwargs={"reasoning_content": "hm"}),
+        HumanMessage("three", name="ada"),
+        AIMessage("", tool_calls=[call_it]),
+        ToolMessage("four", tool_call_id="1"),
+        HumanMessage([{"type": "text", "text": "five"}]),
+        AIMessage("six", additional_kwargs={"audio": {"id": "a"}}),
+        HumanMessage("", additional_kwargs={"hide_from_ui": True}),
+    ]
+
+    ours = CompatibleChatOpenAI(**given)._get_request_payload(messages)
+    theirs = ChatOpenAI(**given)._get_request_payload(messages)
+
+    assert ours["messages"] == theirs["messages"]
+    assert len(ours["messages"]) == len(messages)
+
+
+def test_the_responses_api_gets_all_messages() -> None:
+    chat = CompatibleChatOpenAI(
+        model="m", base_url="http://127.0.0.1:1/v1", api_key="k", use_responses_api=True
+    )
+
+    payload = chat._get_request_payload([HumanMessage("one"), AIMessage("two"), HumanMessage("three")])
+
+    assert [each["role"] for each in payload["input"]] == ["user", "assistant", "user"]

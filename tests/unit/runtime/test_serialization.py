@@ -184,3 +184,16 @@ def test_an_event_that_cannot_be_shortened_is_written_whole() -> None:
 
     assert references(body) == []
     assert shown(encoder, body)["messages"][0]["content"] == "one"
+
+
+def test_a_state_that_goes_on_differently_is_shown_as_it_is() -> None:
+    encoder = Encoder({})
+    messages: list[AnyMessage] = [HumanMessage("one", id="1"), AIMessage("two", id="2")]
+    states = [list(messages), [*messages, HumanMessage("three", id="3")], [messages[0]], messages[::-1]]
+
+    bodies = [encoder.encode({"messages": state}) for state in states]
+    messages.append(AIMessage("late", id="4"))  # whoever owns the list goes on with it
+    states.append(messages)
+    bodies.append(encoder.encode({"messages": messages}))
+
+    assert [shown(encoder, body) for body in bodies] == [plain({"messages": state}) for state in states]

@@ -162,3 +162,51 @@ async def test_a_holder_that_is_stopped_while_its_place_is_lent_gives_nothing_ba
         await settle()
         assert not second.done()
         second.cancel()
+
+
+async def test_each_gets_a_turn_of_the_loop_before_the_next_begins() -> None:
+    gate = FairGate(3)
+    order: list[str] = []
+
+    async def work(name: str) -> None:
+        async with gate.place(Holder("run")):
+            order.append(f"{name} begins")
+            asyncio.get_running_loop().call_soon(order.append, f"{name} has asked")
+            await settle()
+
+    await asyncio.gather(*(work(name) for name in "abc"))
+
+    assert order == [f"{name} {what}" for name in "abc" for what in ("begins", "has asked")]
+
+
+async def test_one_that_is_cancelled_on_the_way_in_holds_nobody_up() -> None:
+    gate = FairGate(3)
+    begun: list[str] = []
+
+    async def work(name: str) -> None:
+        async with gate.place(Holder("run")):
+            begun.append(name)
+
+    tasks = [asyncio.create_task(work(name)) for name in "abc"]
+    await asyncio.sleep(0)
+    tasks[1].cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+    assert begun == ["a", "c"]
+
+
+async def test_who_has_ended_lets_those_in_line_begin_first() -> None:
+    gate = FairGate(1)
+    order: list[str] = []
+
+    async def work(name: str) -> None:
+        async with gate.place(Holder("run")) as place:
+            order.append(f"{name} begins")
+            await settle()
+            place.give_back()
+            await gate.let_others_begin(Holder("run"))
+            order.append(f"{name} is told of")
+
+    await asyncio.gather(*(work(name) for name in "ab"))
+
+    assert order[:2] == ["a begins", "b begins"]

@@ -89,6 +89,9 @@ def encoder() -> Encode | None:
 
 
 def _bytes(message: BaseMessage) -> int:
+    content = message.content
+    if isinstance(content, str) and not getattr(message, "tool_calls", None):
+        return _utf8(content)
     size = IMAGE_TOKENS * _images(message) * BYTES_PER_TOKEN
     return int(size) + sum(_utf8(text) for text in _texts(message))
 
