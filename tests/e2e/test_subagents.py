@@ -310,6 +310,7 @@ async def test_one_task_of_a_running_run_is_listed_and_cancelled_and_its_steps_s
         slow = rows["slow"]["task_id"]
         missing = await asyncio.to_thread(cli, shell_gateway, "tasks", "cancel", "nobody")
         stopped = await asyncio.to_thread(cli, shell_gateway, "tasks", "cancel", slow)
+        assert stopped.exit_code == 0, stopped.output
         values = (await api.get(f"{path}/join")).json()
 
         assert (rows["slow"]["status"], rows["slow"]["subagent_type"]) == ("running", "general-purpose")
@@ -317,7 +318,6 @@ async def test_one_task_of_a_running_run_is_listed_and_cancelled_and_its_steps_s
         assert slow in listed.output
         assert missing.exit_code == 1
         assert "task 'nobody' not found" in missing.output
-        assert stopped.exit_code == 0
         assert values["messages"][-1]["content"] == "Half of it."
         assert "Task cancelled by user." in tool_results(model.requests[-1])[0]
         later = (await api.get(f"{path}/tasks/{slow}")).json()

@@ -2,6 +2,7 @@
 
 import signal
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
@@ -212,6 +213,9 @@ def main() -> None:
 @contextmanager
 def _silent_end() -> Iterator[None]:
     """Let Ctrl-C end the process without a traceback while there is nothing to stop or to tidy up."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # signals are the main thread's
+        return
     before = signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         yield
