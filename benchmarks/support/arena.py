@@ -137,11 +137,11 @@ def serving(
 ) -> "Iterator[subprocess.Popen[str]]":
     """Run `deerflow serve` on a home until it is healthy, and end it with the block."""
     entry = {"name": "bench", "use": "langchain_openai:ChatOpenAI", "model": "bench", "base_url": model_url}
-    # No memory: half a minute after a turn it asks the model what to learn, while something else is measured.
+    # Memory learns five minutes after a turn: earlier it would ask the model while something else is measured.
     config = {
         "models": [{**entry, "api_key": "sk-bench"}],
         "sandbox": {"use": "local"},
-        "memory": {"enabled": False},
+        "memory": {"debounce_seconds": 300},
         **sections,
     }
     path = home / "config.yaml"

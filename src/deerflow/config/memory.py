@@ -58,7 +58,9 @@ class MemoryBackendSettings(Section):
     model: MemoryModelSettings | None = Field(None, description="Or a model of its own.")
     max_facts: int = Field(100, ge=10, le=500, description="Facts kept per user.")
     fact_confidence_threshold: float = Field(0.7, ge=0, le=1, description="How sure a fact must be.")
-    max_injection_tokens: int = Field(2000, ge=100, le=8000, description="Tokens of memory that the model reads.")
+    max_injection_tokens: int = Field(
+        2000, ge=100, le=8000, description="Tokens of memory that the model reads."
+    )
     token_counting: Literal["tiktoken", "char"] = Field(
         "tiktoken", description="How these are counted: exactly, or by length."
     )
