@@ -137,7 +137,7 @@ def serving(
 ) -> "Iterator[subprocess.Popen[str]]":
     """Run `deerflow serve` on a home until it is healthy, and end it with the block."""
     entry = {"name": "bench", "use": "langchain_openai:ChatOpenAI", "model": "bench", "base_url": model_url}
-    # Memory learns five minutes after a turn: earlier it would ask the model while something else is measured.
+    # Memory learns late: soon after a turn it would ask the model while something else is measured.
     config = {
         "models": [{**entry, "api_key": "sk-bench"}],
         "sandbox": {"use": "local"},

@@ -133,9 +133,10 @@ class SdkLink:
     async def call(self, name: str, arguments: Mapping[str, Any], *, progress: Progress) -> McpAnswer:
         """Let the server run a tool; cancelling takes the request back."""
 
-        async def hear(done: float, total: float | None, message: str | None) -> None:
-            progress(message or (f"{done:g} of {total:g}" if total else f"{done:g}"))
+        async def hear(progress: float, total: float | None, message: str | None) -> None:
+            tell(message or (f"{progress:g} of {total:g}" if total else f"{progress:g}"))
 
+        tell = progress
         try:
             result = await self._client.call_tool(name, dict(arguments), progress_callback=hear)
         except MCPError as error:

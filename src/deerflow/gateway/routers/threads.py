@@ -1,6 +1,6 @@
 """Threads over HTTP: create, find, change, delete."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -133,7 +133,7 @@ async def _with_values(house: DeerFlow, wish: ThreadSearch, user: str) -> list[T
 
 
 async def _shown(
-    house: DeerFlow, thread: Thread, fields: list[str] | None, paths: Mapping[str, Path]
+    house: DeerFlow, thread: Thread, fields: Sequence[str] | None, paths: Mapping[str, Path]
 ) -> dict[str, Any]:
     needs_state = bool(paths) or {"values", "interrupts"} & set(fields or ())
     shown = await _with_state(house, thread) if needs_state else thread_out(thread)
@@ -152,7 +152,8 @@ def _query(body: ThreadSearch, user: str) -> ThreadQuery:
         ids=body.ids,
         limit=body.limit,
         offset=body.offset,
-        sort_by="updated_at" if body.sort_by in (None, "state_updated_at") else body.sort_by,
+        # A thread's state changes with the thread, as far as its row says.
+        sort_by="updated_at" if body.sort_by is None or body.sort_by == "state_updated_at" else body.sort_by,
         descending=body.sort_order != "asc",
     )
 

@@ -46,7 +46,7 @@ class PostgresEngine(PooledEngine):
         self._watchdog = Watchdog(self.target)
         line = Line(self.target, connection, recycle_seconds=self._recycle_seconds)
         self._watchdog.watch(line)
-        self._writer = Writer(self.target, line)
+        self._writer: Writer = Writer(self.target, line)
         self._listener = Listener(self.target, self.signals)
 
     @classmethod
