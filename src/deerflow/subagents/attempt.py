@@ -60,18 +60,6 @@ class Attempt:
         """What the sub-agent is to be told before its next step."""
         return self._drive.inbox
 
-    @property
-    def is_stored(self) -> bool:
-        """Whether the end of the task is in its checkpoints."""
-        return self._drive.is_stored
-
-    async def keep(self) -> None:
-        """Store the end of the task; its result is known by now and stands in any case."""
-        try:
-            await self._drive.keep()
-        except DeerFlowError as error:
-            logger.warning("task %s: its end could not be stored: %s", self.result.task_id, error)
-
     async def run(self, gate: FairGate) -> None:
         """Wait for a place, then drive the agent until it is done, asks, or a limit is reached."""
         context = self.task.context
@@ -126,16 +114,24 @@ class Attempt:
         progress = self._drive.progress
         text = progress.final_text() if end.is_whole else progress.findings()
         max_tokens = self.task.context.settings.subagents.max_result_tokens
-        if not is_too_long(text, max_tokens):
-            if self.place is not None:
-                self.place.give_back()
-            await gate.let_others_begin(self.task.holder)
-            return self._settle(end, text)
-        file = await keep_whole(self.task.context.sandbox, self.task.name, text)
-        shorter = await self._summary(text, max_tokens)
-        where = f"; the whole text is in {file}" if file else ""
-        note = f"[Summed up from about {estimate_tokens(text)} tokens{where}]"
-        return self._settle(end, f"{shorter}\n\n{note}", file=file)
+        file = None
+        if is_too_long(text, max_tokens):
+            file = await keep_whole(self.task.context.sandbox, self.task.name, text)
+            shorter = await self._summary(text, max_tokens)
+            where = f"; the whole text is in {file}" if file else ""
+            text = f"{shorter}\n\n[Summed up from about {estimate_tokens(text)} tokens{where}]"
+        if self.place is not None:
+            self.place.give_back()
+        await gate.let_others_begin(self.task.holder)
+        await self._keep()
+        self._settle(end, text, file=file)
+
+    async def _keep(self) -> None:
+        """Store the end before anybody is told of it: whoever saw a task end never sees it run again."""
+        try:
+            await self._drive.keep()
+        except DeerFlowError as error:
+            logger.warning("task %s: its end could not be stored: %s", self.result.task_id, error)
 
     async def _summary(self, text: str, max_tokens: int) -> str:
         if self.task.model is None:

@@ -72,15 +72,10 @@ class Drive:
         """How many questions of the task people have answered."""
         return self._answers
 
-    @property
-    def is_stored(self) -> bool:
-        """Whether a later attempt at the task would find where this one stopped."""
-        return not self._unstored
-
     async def keep(self) -> None:
         """Store an end that came without the graph: a task whose result gets lost answers from here."""
         saver = self._task.agent.graph.checkpointer
-        if isinstance(saver, BaseCheckpointSaver):
+        if self._unstored and isinstance(saver, BaseCheckpointSaver):
             await keep_ended(saver, self._config(), self._unstored)
         self._unstored = ()
 

@@ -30,7 +30,6 @@ class SubagentExecutor:
         self._started: defaultdict[str, set[str]] = defaultdict(set)
         self._background: dict[TaskKey, asyncio.Task[SubagentResult]] = {}
         self._asking: dict[TaskKey, Attempt] = {}
-        self._keeping: dict[TaskKey, asyncio.Task[None]] = {}
         self._news: defaultdict[str, list[str]] = defaultdict(list)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._alone = threading.Lock()
@@ -158,7 +157,6 @@ class SubagentExecutor:
         for job in left:
             job.cancel()
         await asyncio.gather(*left, return_exceptions=True)
-        await asyncio.gather(*(job for key, job in self._keeping.items() if key[0] == run_id))
         self.cleanup(run_id)
 
     async def _execute_alone(self, task: SubagentTask) -> SubagentResult:
@@ -166,7 +164,6 @@ class SubagentExecutor:
         try:
             return await self.execute(task)
         finally:
-            await asyncio.gather(*self._keeping.values())
             if task.let_go is not None:
                 await task.let_go()
 
@@ -195,9 +192,6 @@ class SubagentExecutor:
             self._cancel_wishes.discard(key)
         if attempt.result.question is not None and attempt.task.is_background:
             self._asking[key] = attempt
-        if not attempt.is_stored:  # those who wait for the result need not wait for the disk
-            self._keeping[key] = asyncio.create_task(attempt.keep(), context=contextvars.Context())
-            self._keeping[key].add_done_callback(lambda _: self._keeping.pop(key, None))
         return attempt.result
 
     def _place_of(self, task: SubagentTask) -> Place | None:
