@@ -26,7 +26,7 @@ run: install ## Serve API and page on http://127.0.0.1:2026 (HOST and PORT overr
 
 test: .venv/.dev page ## Set up everything and run all tests.
 	@$(BIN)/python scripts/prepare_tests.py
-	$(BIN)/python -m pytest -n auto --dist loadfile
+	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 
 check: .venv/.dev ## Lint, types, floors, generated reference.
 	$(BIN)/ruff check .

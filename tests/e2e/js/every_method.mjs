@@ -45,7 +45,7 @@ const calls = {
   "threads.get": () => client.threads.get("t1"),
   "threads.update": () => client.threads.update("t1", { metadata: { a: 1 } }),
   "threads.stream": streamed,
-  "threads.joinStream": () => first(client.threads.joinStream("t1", { lastEventId: "0-0" })),
+  "threads.joinStream": () => first(client.threads.joinStream("t1", { lastEventId: "0-0", streamMode: ["run_modes"] })),
   "threads.getState": () => client.threads.getState("t1"),
   "threads.updateState": () => client.threads.updateState("t1", { values: { title: "T" } }),
   "threads.getHistory": () => client.threads.getHistory("t1"),

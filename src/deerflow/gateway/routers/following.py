@@ -1,7 +1,7 @@
 """Runs that are under way or over: listed, followed, stopped, deleted."""
 
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Header, Query, Request
@@ -22,12 +22,12 @@ router = APIRouter(tags=["runs"])
 
 LastEventId = Annotated[str | None, Header(alias="Last-Event-ID")]
 ModeQuery = Annotated[list[str] | None, Query()]
-ThreadModes = Annotated[list[Literal["run_modes", "lifecycle", "state_update"]] | None, Query()]
 
 _LOOK_SECONDS = (0.25, 0.5, 1.0, 2.0)
 """How long to wait between looks for new runs; a signal mostly tells of them first."""
 _HEARTBEAT_SECONDS = 15.0
 _MOST_CANCELLED = 1000
+_THREAD_MODES = frozenset(("run_modes", "lifecycle", "state_update"))
 _EVERYTHING = frozenset(
     ("values", "messages-tuple", "updates", "custom", "tasks", "checkpoints", "debug", "events")
 )
@@ -137,9 +137,7 @@ async def join_stream(
     run = await owned_run(house, thread_id, run_id, user)
     if action is not None and not run.status.is_terminal:
         await house.runs.cancel(run_id, action=action, wait=wait)
-    modes = tuple(mode for part in stream_mode or () for mode in part.split(",") if mode)
-    if unknown := sorted(set(modes) - CLIENT_MODES):
-        raise InvalidInputError(f"stream_mode {unknown} is unknown; known are {sorted(CLIENT_MODES)}")
+    modes = _named(stream_mode, CLIENT_MODES)
     return event_stream(house, run, after=last_event_id, modes=modes, cancel_on_leave=cancel_on_disconnect)
 
 
@@ -149,13 +147,13 @@ async def join_thread(
     user: CurrentUser,
     house: House,
     last_event_id: LastEventId = None,
-    stream_mode: ThreadModes = None,
+    stream_mode: ModeQuery = None,
 ) -> Response:
     """Follow whatever runs in a thread, now and later, until the reader leaves."""
     await owned_thread(house, thread_id, user)
     return EventStream(
         _thread_events(house, thread_id, last_event_id),
-        modes=_thread_modes(stream_mode or ["run_modes"]),
+        modes=_thread_modes(_named(stream_mode, _THREAD_MODES) or ("run_modes",)),
         headers={},
         watch=house.watch,
         is_endless=True,
@@ -177,7 +175,16 @@ async def _chosen(house: DeerFlow, user: str, body: CancelMany) -> list[RunRecor
     ]
 
 
-def _thread_modes(chosen: list[Literal["run_modes", "lifecycle", "state_update"]]) -> frozenset[str]:
+def _named(query: list[str] | None, known: frozenset[str]) -> tuple[str, ...]:
+    """Return the modes that a query names: one each, with commas, or as the JSON that the JS client sends."""
+    names = (name.strip(' []"') for part in query or () for name in part.split(","))
+    modes = tuple(name for name in names if name)
+    if unknown := sorted(set(modes) - known):
+        raise InvalidInputError(f"stream_mode {unknown} is unknown; known are {sorted(known)}")
+    return modes
+
+
+def _thread_modes(chosen: Collection[str]) -> frozenset[str]:
     modes: set[str] = set()
     if "run_modes" in chosen:
         modes |= _EVERYTHING
