@@ -38,10 +38,13 @@ def render(body: bytes, lookup: Mapping[int, bytes]) -> bytes:
     if b"\x01" not in body:
         return body
 
-    def replaced(match: re.Match[bytes]) -> bytes:
-        first, last = match.groups()
+    # One piece of text, then first, last and text again: a long conversation refers to each of its messages.
+    text, *parts = _REFERENCE.split(body)
+    pieces = [text]
+    for first, last, text in zip(parts[::3], parts[1::3], parts[2::3], strict=True):
         if last is None:
-            return lookup[int(first)]
-        return b",".join([lookup[number] for number in range(int(first), int(last) + 1)])
-
-    return _REFERENCE.sub(replaced, body)
+            pieces.append(lookup[int(first)])
+        else:
+            pieces.append(b",".join([lookup[number] for number in range(int(first), int(last) + 1)]))
+        pieces.append(text)
+    return b"".join(pieces)

@@ -27,7 +27,7 @@ Encode = Callable[[str], int]
 
 def estimate(messages: Iterable[BaseMessage]) -> int:
     """Return about how many tokens `messages` take, rather too many than too few."""
-    return sum(MESSAGE_TOKENS + int(_bytes(message) / BYTES_PER_TOKEN) for message in messages)
+    return sum([MESSAGE_TOKENS + int(_bytes(message) / BYTES_PER_TOKEN) for message in messages])
 
 
 def measure(messages: Iterable[BaseMessage]) -> int:
@@ -90,7 +90,7 @@ def encoder() -> Encode | None:
 
 def _bytes(message: BaseMessage) -> int:
     content = message.content
-    if isinstance(content, str) and not getattr(message, "tool_calls", None):
+    if isinstance(content, str) and not (isinstance(message, AIMessage) and message.tool_calls):
         return _utf8(content)
     size = IMAGE_TOKENS * _images(message) * BYTES_PER_TOKEN
     return int(size) + sum(_utf8(text) for text in _texts(message))
