@@ -1,6 +1,7 @@
 """Learns from talks once they pause, beside the runs: no run waits for it or fails with it."""
 
 import asyncio
+import contextvars
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
@@ -59,7 +60,8 @@ class Learner:
         # One who never pauses is learnt from nevertheless.
         is_long = len(talk.exchanges) >= MAX_EXCHANGES
         delay = 0.0 if is_long else talk.settings.debounce_seconds
-        timer = asyncio.get_running_loop().call_later(delay, self._begin, key)
+        # In a context of its own: that of the run would be held until then, with all that the run carried.
+        timer = asyncio.get_running_loop().call_later(delay, self._begin, key, context=contextvars.Context())
         self._waiting[key] = _Waiting(talk, timer)
 
     def forget(self, *, scope: Scope | None = None, thread_id: str | None = None) -> None:

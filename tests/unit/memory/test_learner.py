@@ -1,8 +1,11 @@
 """Talks wait for a pause, are learnt from once, and never trouble anybody."""
 
 import asyncio
+import gc
 import logging
+import weakref
 from collections.abc import Callable
+from contextvars import ContextVar, copy_context
 from dataclasses import replace
 
 import pytest
@@ -67,6 +70,25 @@ async def test_what_is_said_before_a_pause_is_learnt_in_one_go(pupil: Pupil, tal
     await pupil.has_heard(2)
 
     assert sorted(pupil.said()) == [["one", "two", "three"], ["other"]]
+
+
+async def test_a_talk_that_waits_holds_nothing_of_the_run_it_came_from(pupil: Pupil, talk: NewTalk) -> None:
+    class Carried:
+        """Something large that only a run needs."""
+
+    carried: ContextVar[Carried] = ContextVar("carried")
+
+    def run() -> "weakref.ref[Carried]":
+        carried.set(Carried())
+        pupil.learner.hear(talk("I live in Bern."))
+        return weakref.ref(carried.get())
+
+    left = copy_context().run(run)
+    gc.collect()
+
+    assert left() is None
+    assert not pupil.learner.is_idle
+    await pupil.learner.flush(20)
 
 
 async def test_who_never_pauses_is_learnt_from_nevertheless(pupil: Pupil, talk: NewTalk) -> None:
