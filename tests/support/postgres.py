@@ -70,6 +70,10 @@ class PostgresServer:
         return f"postgresql://postgres@/postgres?host={self._folder}"
 
     @property
+    def is_running(self) -> bool:
+        return self._process is not None
+
+    @property
     def pid(self) -> int:
         assert self._process is not None, "the server is not running"
         return self._process.pid
