@@ -129,13 +129,17 @@ class UnitQueue(ABC):
         self._thread.join()
 
     def _run(self) -> None:
-        while not (self._is_closed and not self._queue):
+        while not self._is_finished():
             self._has_work.wait()
             self._has_work.clear()
             while self._queue:
                 with self._writing:
                     if units := self._next():
                         self._write(units)
+
+    def _is_finished(self) -> bool:
+        with self._writing:  # who has taken units may still put them back
+            return self._is_closed and not self._queue
 
     def _next(self) -> list[Unit]:
         return [self._queue.popleft() for _ in range(min(len(self._queue), GROUP))]

@@ -45,8 +45,8 @@ class Listener:
                 with connect(self._target) as connection:
                     connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(self._target.channel)))
                     tries = pauses()
-                    self._signals.is_connected = True
                     self._signals.tell_all()  # whatever was signalled while nobody listened
+                    self._signals.is_connected = True
                     self._listen(connection)
             except psycopg.Error:
                 if self._signals.is_connected:
