@@ -7,6 +7,7 @@ run. What it spent is told to whoever counts.
 import asyncio
 import contextvars
 import logging
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -44,6 +45,12 @@ async def ask_beside(
         return SideAnswer()
     finally:
         asking.cancel()
+
+
+def framed(text: str, tag: str) -> str:
+    """Return a text between two tags, with nothing in it that could close them."""
+    inner = re.sub(rf"<(?=\s*/?\s*{tag}\b)", "&lt;", text, flags=re.IGNORECASE)
+    return f"<{tag}>\n{inner}\n</{tag}>"
 
 
 async def _answer(prompt: str, model: BaseChatModel) -> SideAnswer:

@@ -16,7 +16,7 @@ from langgraph.types import Command
 from typing_extensions import override
 
 from deerflow.agents.middlewares.base import Audience, HouseMiddleware
-from deerflow.agents.side_calls import SideAnswer, ask_beside
+from deerflow.agents.side_calls import SideAnswer, ask_beside, framed
 from deerflow.agents.types import ModelAnswer, ModelCall, ModelHandler
 from deerflow.config import TitleSettings
 
@@ -111,7 +111,7 @@ def title_prompt(question: str, settings: TitleSettings) -> str:
     return (
         f"Write a title of at most {settings.max_words} words for a conversation that starts with the "
         "message below. Use the message's language. Answer with the title alone: no quotes, no full stop.\n\n"
-        f"<message>\n{shown}\n</message>"
+        f"{framed(shown, 'message')}"
     )
 
 
