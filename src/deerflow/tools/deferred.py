@@ -6,7 +6,6 @@ describes a tool anew, the model has to look at it again before it calls it.
 """
 
 import json
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -16,6 +15,7 @@ from langchain_core.utils.function_calling import convert_to_openai_function
 from langgraph.types import Command
 from pydantic import BaseModel, Field
 
+from deerflow.memory.searching import terms_of
 from deerflow.tools.define import PlainText, Runtime, refuse, tool_of
 from deerflow.tools.mcp import FINGERPRINT
 
@@ -24,7 +24,6 @@ DEFERRED = "is_deferred"
 """The key of a tool's metadata that says: offered by name only, until it is searched for."""
 MAX_RESULTS = 5
 NAME_SCORE = 3
-_WORD = re.compile(r"\w+")
 _SELECT = "select:"
 
 
@@ -45,8 +44,8 @@ class DeferredToolRegistry:
         if query.lower().startswith(_SELECT):
             wanted = [name.strip() for name in query[len(_SELECT) :].split(",")]
             return [self._tools[name] for name in dict.fromkeys(wanted) if name in self._tools][:MAX_RESULTS]
-        needed = [word for part in query.split() if part.startswith("+") for word in _words(part)]
-        others = [word for part in query.split() if not part.startswith("+") for word in _words(part)]
+        needed = [word for part in query.split() if part.startswith("+") for word in terms_of(part)]
+        others = [word for part in query.split() if not part.startswith("+") for word in terms_of(part)]
         scored = [(_score(tool, needed, others), tool) for tool in self._tools.values()]
         ranked = sorted((each for each in scored if each[0] > 0), key=lambda each: -each[0])
         return [tool for _, tool in ranked[:MAX_RESULTS]]
@@ -109,14 +108,10 @@ def _nothing(names: Sequence[str]) -> str:
 
 
 def _score(tool: BaseTool, needed: Sequence[str], others: Sequence[str]) -> int:
-    """Return how well a tool fits; 0 when it does not. Words are looked for as they are: a pattern from
-    outside could keep us busy for hours."""
+    """Return how well a tool fits; 0 when it does not."""
+    # Words are looked for as they are: a pattern from outside could keep us busy for hours.
     name, text = tool.name.lower(), tool.description.lower()
     if not all(word in name for word in needed):
         return 0
     hits = sum(NAME_SCORE * (word in name) + (word in text) for word in others)
     return hits + NAME_SCORE * len(needed)
-
-
-def _words(text: str) -> list[str]:
-    return [word.lower() for word in _WORD.findall(text)]

@@ -28,6 +28,7 @@ TOOLS = defer(
         tool("github_list_issues", "List what is open."),
         tool("jira_create_issue", "Create a ticket in a project."),
         tool("mail_send", "Send a letter; also opens attachments. (a+)+$"),
+        tool("desk_open", "创建工单并通知客服"),
         *(tool(f"filler_{number}") for number in range(20)),
     ]
 )
@@ -46,7 +47,8 @@ TOOLS = defer(
             "github.*issue|mail",
             ["github_create_issue", "github_list_issues", "mail_send", "jira_create_issue"],
         ),
-        ("ISSUES", ["github_list_issues"]),
+        ("ISSUES", ["github_create_issue", "github_list_issues", "jira_create_issue"]),
+        ("帮我创建一个工单", ["desk_open"]),
         ("unicorn xylophone", []),
         ("???", []),
         ("select:", []),

@@ -5,7 +5,6 @@ pages, logs that differ by a time stamp. Results are compared by their words. It
 warning says to stop; whoever goes on meets the loop guard. Like that one it keeps nothing of its own.
 """
 
-import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
@@ -17,9 +16,9 @@ from deerflow.agents.middlewares.loop_guard import WRITERS
 from deerflow.agents.middlewares.tags import reminder
 from deerflow.agents.types import ModelAnswer, ModelCall, ModelHandler
 from deerflow.config.tools import ToolProgressSettings
+from deerflow.memory.searching import terms_of
 
 MAX_COMPARED_CHARS = 20_000
-WORD = re.compile(r"\w+")
 WARNING = (
     "The last {count} results of {tool} say almost the same. Look at what you have before you call it again: "
     "change what you look for, use another tool, or answer."
@@ -103,7 +102,7 @@ def _last_results(messages: Sequence[AnyMessage]) -> list[ToolMessage]:
 
 
 def _words(message: ToolMessage) -> frozenset[str]:
-    return frozenset(WORD.findall(message.text[:MAX_COMPARED_CHARS].lower()))
+    return frozenset(terms_of(message.text[:MAX_COMPARED_CHARS]))
 
 
 def _similarity(one: Collection[str], other: Collection[str]) -> float:

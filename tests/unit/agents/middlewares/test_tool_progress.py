@@ -42,6 +42,17 @@ def test_similar_results_in_a_row_are_noticed_and_the_warning_grows() -> None:
     assert "web_search" in found[2].text
 
 
+def test_results_in_chinese_are_compared_too() -> None:
+    page = "鹿生活在森林里，以树叶、青草和嫩芽为食，冬天也吃树皮"
+    other = "量子色动力学描述夸克与胶子怎样通过色荷相互作用"
+
+    alike = assess(turn(*[f"{page}，第{n}页" for n in range(3)]), settings())
+
+    assert alike is not None
+    assert alike.count == 3
+    assert assess(turn(page, page, other), settings()) is None
+
+
 @pytest.mark.parametrize(
     "messages",
     [
