@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import cast
@@ -11,8 +11,10 @@ from deerflow.acp.base import AcpAnswer, AcpProgress, AcpWork, Watch
 from deerflow.acp.wire import WireLimits
 from deerflow.config.aliases import install_hint, resolve_use
 from deerflow.config.extensions import McpServerSettings
+from deerflow.config.masking import hidden_values
 from deerflow.config.subagents import AcpAgentSettings
 from deerflow.errors import AcpError, NotFoundError, ProgramError
+from deerflow.observability.logs import Redactor
 from deerflow.programs import Program, declared_environment, kill_orphans, running_program
 
 logger = logging.getLogger(__name__)
@@ -56,7 +58,7 @@ class AcpAgents:
         await asyncio.to_thread(workspace.mkdir, parents=True, exist_ok=True)
         converse = await self._speaker()
         work = AcpWork(agent, prompt, workspace, self._servers_of(agent))
-        notes = _Notes(watch)
+        notes = _Notes(watch, Redactor(_secrets(name, work)))
         async with self._places:
             try:
                 async with asyncio.timeout(agent.timeout_seconds) as limit:
@@ -90,8 +92,9 @@ class AcpAgents:
 class _Notes:
     """Hears what the caller hears, to tell it when the agent fails."""
 
-    def __init__(self, watch: Watch) -> None:
+    def __init__(self, watch: Watch, redact: Redactor) -> None:
         self._watch = watch
+        self._redact = redact
         self._said: list[str] = []
         self._refused: list[str] = []
 
@@ -105,7 +108,15 @@ class _Notes:
     def failure(self, name: str, reason: str) -> AcpError:
         said = "".join(self._said).strip()
         found = f"\n\nIt said so far:\n{said}" if said else ""
-        return AcpError(f"agent '{name}' failed: {reason}.{refusal_note(name, self._refused)}{found}")
+        why = self._redact(reason)  # a program's last words are often about its key
+        return AcpError(f"agent '{name}' failed: {why}.{refusal_note(name, self._refused)}{found}")
+
+
+def _secrets(name: str, work: AcpWork) -> Iterator[str]:
+    """Yield what an agent was given and nobody else is to see."""
+    yield from hidden_values(name, work.agent.model_dump())
+    for server, settings in work.mcp_servers.items():
+        yield from hidden_values(server, settings.model_dump())
 
 
 def refusal_note(name: str, refused: Sequence[str]) -> str:

@@ -24,12 +24,13 @@ def masked_server(name: str, entry: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def unmasked_server(name: str, sent: Mapping[str, Any], known: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return the entry that a client sent, with what it was not shown put back from the known one."""
-    shown = masked_server(name, known or {})
-    return {
-        key: _unmasked(value, shown.get(key), (known or {}).get(key), (name, key))
-        for key, value in sent.items()
-    }
+    """Return the entry that a client sent, with what it was not shown put back from the known one.
+
+    What was meant for one address is not put back for another: whoever may edit need not know the secrets.
+    """
+    kept = {key: value for key, value in (known or {}).items() if not _goes_elsewhere(key, sent, known or {})}
+    shown = masked_server(name, kept)
+    return {key: _unmasked(value, shown.get(key), kept.get(key), (name, key)) for key, value in sent.items()}
 
 
 def hidden_values(name: str, entry: Mapping[str, Any]) -> Iterator[str]:
@@ -128,6 +129,23 @@ def _unmasked(value: Any, shown: Any, known: Any, path: Path) -> Any:
                 "or $NAME for a variable of the environment"
             )
     return value
+
+
+def _goes_elsewhere(key: str, sent: Mapping[str, Any], known: Mapping[str, Any]) -> bool:
+    """Tell whether the secrets under a key would now go to another host than before."""
+    if key == "headers":
+        return _origin(sent.get("url")) != _origin(known.get("url"))
+    if key == "oauth" and isinstance(known.get(key), Mapping) and isinstance(sent.get(key), Mapping):
+        return _origin(sent[key].get("token_url")) != _origin(known[key].get("token_url"))
+    return False
+
+
+def _origin(address: Any) -> tuple[str, str]:
+    try:
+        parts = urlsplit(str(address))
+    except ValueError:
+        return "", str(address)
+    return parts.scheme.lower(), parts.netloc.rpartition("@")[2].lower()
 
 
 def _same_place(sent: list[Any], shown: Any, known: Any, index: int) -> tuple[Any, Any]:

@@ -9,7 +9,13 @@ SHOWN_CHARS = 80
 
 SECRET_WORDS = frozenset(
     {
+        "accesskey",
+        "accesstoken",
+        "apikey",
+        "authkey",
         "authorization",
+        "authtoken",
+        "clientsecret",
         "cookie",
         "credential",
         "credentials",
@@ -19,8 +25,10 @@ SECRET_WORDS = frozenset(
         "passwd",
         "password",
         "passwords",
+        "privatekey",
         "pwd",
         "secret",
+        "secretkey",
         "secrets",
         "token",
     }

@@ -210,6 +210,13 @@ async def test_an_agent_that_dies_is_reported_with_exit_code_last_words_and_what
     assert text.endswith("It said so far:\nhalf of the work is done")
 
 
+async def test_what_an_agent_was_given_in_secret_is_not_in_its_last_words(ask: Any) -> None:
+    with pytest.raises(AcpError, match=r"its last words: \(hidden\)") as caught:
+        await ask("die", env={"TOKEN": "out of luck"})
+
+    assert "luck" not in str(caught.value)
+
+
 @pytest.mark.parametrize(
     ("mode", "reason"),
     [

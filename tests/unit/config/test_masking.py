@@ -56,6 +56,43 @@ def test_a_mask_without_a_value_behind_it_is_refused(sent: dict[str, Any]) -> No
         unmasked_server("s", sent, ENTRY)
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"url": "https://elsewhere.example/mcp"},
+        {"url": "http://example.org/mcp"},
+        {"oauth": {"token_url": "https://elsewhere.example/t", "client_secret": MASK}},
+    ],
+)
+def test_secrets_of_one_address_do_not_go_to_another(change: dict[str, Any]) -> None:
+    known = {
+        "url": "https://example.org/mcp",
+        "headers": {"Authorization": "Bearer one"},
+        "oauth": {"token_url": "https://login.example.org/t", "client_secret": "two"},
+    }
+    shown = masked_server("s", known)
+
+    with pytest.raises(InvalidInputError, match=r"(headers\.Authorization|oauth\.client_secret) is hidden"):
+        unmasked_server("s", {**shown, **change}, known)
+
+    same_host = {**shown, "url": "https://example.org/other"}
+    assert unmasked_server("s", same_host, known) == {**known, "url": "https://example.org/other"}
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"url": "https://example.org/mcp?apikey=the-value"},
+        {"args": ["--apikey=the-value"]},
+        {"args": ["--authtoken", "the-value"]},
+        {"oauth": {"clientsecret": "the-value"}},
+    ],
+)
+def test_names_in_one_word_are_known_too(entry: dict[str, Any]) -> None:
+    assert "the-value" not in str(masked_server("s", entry))
+    assert list(hidden_values("s", entry)) == ["the-value"]
+
+
 def test_a_server_of_another_name_gets_no_secrets() -> None:
     with pytest.raises(InvalidInputError):
         unmasked_server("copy", masked_server("s", ENTRY), None)
