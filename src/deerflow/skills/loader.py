@@ -113,7 +113,7 @@ def front_matter(text: str) -> Mapping[str, Any]:
         raise ValueError("it has no front matter; begin with '---', 'name:', 'description:' and '---'")
     try:
         matter = yaml.safe_load(match[1])
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, RecursionError) as error:
         raise ValueError(f"its front matter is no YAML: {' '.join(str(error).split())}") from error
     if not isinstance(matter, dict):
         raise ValueError("its front matter has no keys; write 'name: …' and 'description: …'")
@@ -160,6 +160,9 @@ def _skill_files(root: Path) -> Iterator[tuple[str, Path, tuple[int, int]]]:
             )
             file = here / SKILL_FILE
             if SKILL_FILE in files and not file.is_symlink():
-                stat = file.stat()
                 folders.clear()  # what is below belongs to this skill
+                try:
+                    stat = file.stat()
+                except FileNotFoundError:  # taken away a moment ago
+                    continue
                 yield category, file, (stat.st_mtime_ns, stat.st_size)

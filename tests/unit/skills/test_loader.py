@@ -50,6 +50,7 @@ def test_skills_of_both_folders_are_found_with_what_they_say(tmp_path: Path) -> 
         ("name: ../up\ndescription: x", "lower-case letters"),
         ("name: silent", "'description' is missing"),
         ("name: a\ndescription: [unclosed", "no YAML"),
+        ("name: a\ndescription: " + "[" * 100_000, "no YAML"),
         ("- just\n- a list", "has no keys"),
         ("name: a\ndescription: x\nallowed-tools: 7", "'allowed-tools' must be a list"),
         ("name: a\ndescription: !!python/object/apply:os.system ['true']", "no YAML"),
@@ -66,6 +67,24 @@ def test_a_broken_skill_is_left_out_with_its_reason(
 
     assert [skill.name for skill in found] == ["good"]
     assert reason in caplog.text
+
+
+def test_a_skill_that_is_taken_away_while_we_look_harms_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, "public/good", "name: good\ndescription: Works.")
+    gone = write(tmp_path, "public/gone", "name: gone\ndescription: Was there.")
+    is_symlink = Path.is_symlink
+
+    def look(path: Path) -> bool:
+        found = is_symlink(path)
+        if path == gone:
+            gone.unlink()
+        return found
+
+    monkeypatch.setattr(Path, "is_symlink", look)
+
+    assert [skill.name for skill in Skills(tmp_path).all()] == ["good"]
 
 
 def test_files_without_front_matter_or_beyond_all_measure_are_left_out(tmp_path: Path) -> None:
