@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import os
+import pty
 import re
 import signal
 from collections.abc import AsyncIterator, Iterator
@@ -14,6 +16,7 @@ import pytest
 from support.gateway import Gateway, GatewayProcess, running_gateway, write_config
 from support.model_server import Reply, Request, ScriptedModel, call, silence, status, text, usage
 from support.postgres import PostgresServer
+from support.terminal import start_job
 
 from deerflow.domain import RunOptions, RunRequest, new_id
 from deerflow.memory import Scope
@@ -574,3 +577,21 @@ async def test_a_second_signal_does_not_wait_for_what_is_being_learnt(
 
     assert code in (0, -signal.SIGTERM), gateway.log
     assert "1 talks were not learnt from" in gateway.log
+
+
+async def test_ctrl_c_ends_a_job_that_is_done_and_only_learns_yet(
+    tmp_path: Path, model: ScriptedModel
+) -> None:
+    model.on(is_extraction, silence())
+    model.on("work", text("Done."))
+    master, slave = pty.openpty()
+    memory = {**MEMORY, "shutdown_flush_timeout_seconds": 300}
+    job = await start_job(tmp_path, model, slave, memory=memory)
+    await model.until(lambda server: any(map(is_extraction, server.requests)), timeout=60)
+
+    job.send_signal(signal.SIGINT)
+    out, err = await asyncio.wait_for(job.communicate(), 120)
+
+    os.close(master)
+    os.close(slave)
+    assert (job.returncode, out) == (0, b"Done.\n"), err

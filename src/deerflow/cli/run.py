@@ -5,7 +5,7 @@ import logging
 import shutil
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -76,8 +76,7 @@ class _Job:
             task = await self._prepare(client)
             progress = Progress(Console(stderr=True), self._thread_id)
             following = asyncio.create_task(self._follow(client, task, progress))
-            for number in (signal.SIGINT, signal.SIGTERM):
-                asyncio.get_running_loop().add_signal_handler(number, following.cancel)
+            _on_signals(following.cancel)
             try:
                 await following
             except asyncio.CancelledError:
@@ -85,6 +84,7 @@ class _Job:
                 progress.say_stopped()
                 return INTERRUPTED
             finally:
+                _on_signals(deerflow.hurry)  # what is left, such as learning from the talk, can be given up
                 progress.stop()
             await self._report(client, progress)
             return 1 if progress.error else 0
@@ -140,6 +140,11 @@ class _Job:
             outputs / path.removeprefix("/mnt/user-data/") for path in state["values"].get("artifacts", [])
         ]
         progress.report(runs, artifacts, Console(file=sys.stdout))
+
+
+def _on_signals(act: Callable[[], object]) -> None:
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, act)
 
 
 def _print_json(event: ClientEvent) -> None:
