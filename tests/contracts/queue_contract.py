@@ -185,6 +185,33 @@ class QueueContract:
         assert await storage.checkpoints.aget_tuple(config) == head
         assert await storage.checkpoints.aget_tuple(generate_config("t1/call")) is None
 
+    async def test_a_thread_keeps_its_question_beside_runs_that_come_to_nothing(
+        self, storage: Storage
+    ) -> None:
+        asked = {"task": [{"id": "q1", "value": {"hash": "h", "said": "\x00 and ä"}}]}
+        end = RunEnd(RunStatus.SUCCESS, ThreadStatus.INTERRUPTED, interrupts=asked)
+        seen = []
+        await admit(storage, "r1")
+        await admit(storage, "r2", ENQUEUE)
+        await storage.runs.settle("r1", attempt=1, end=end)
+        seen.append(await storage.threads.get("t1"))
+
+        await storage.runs.request_cancel("r2", CancelAction.INTERRUPT)
+        seen.append(await storage.threads.get("t1"))
+        await admit(storage, "r3", after_seconds=3600)
+        await storage.runs.request_cancel("r3", CancelAction.INTERRUPT)
+        seen.append(await storage.threads.get("t1"))
+        await admit(storage, "r4")
+        await storage.runs.settle("r4", attempt=1, end=RunEnd(RunStatus.INTERRUPTED, rolls_back=True))
+        seen.append(await storage.threads.get("t1"))
+        await admit(storage, "r5")
+        await storage.runs.settle("r5", attempt=1, end=DONE)
+        seen.append(await storage.threads.get("t1"))
+
+        busy, waiting, idle = ThreadStatus.BUSY, ThreadStatus.INTERRUPTED, ThreadStatus.IDLE
+        assert [thread.status for thread in seen] == [busy, waiting, waiting, waiting, idle]
+        assert [thread.interrupts for thread in seen] == [{}, asked, asked, asked, {}]
+
     async def test_a_released_run_may_be_taken_up_and_is_spared_the_attempt(
         self, storage: Storage, tmp_path: Path
     ) -> None:

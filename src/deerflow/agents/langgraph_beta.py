@@ -4,7 +4,7 @@
 changes one of them shows at once.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from langchain_core.messages import AnyMessage, BaseMessage, RemoveMessage, convert_to_messages
@@ -64,6 +64,25 @@ def _merge(present: list[BaseMessage], added: Sequence[BaseMessage]) -> list[Bas
                 place[message.id] = len(merged)
             merged.append(message)
     return [message for message in merged if message is not None]
+
+
+async def set_in_place(
+    saver: BaseCheckpointSaver[Any], config: RunnableConfig, values: Mapping[str, Any]
+) -> None:
+    """Set channels that start no node in a thread's newest checkpoint, without a step.
+
+    A step would have a checkpoint of its own, and the questions that wait at this one would be left behind.
+    """
+    head = await saver.aget_tuple(config)
+    assert head is not None, "only a thread with a state has something to set"
+    checkpoint = head.checkpoint
+    version = saver.get_next_version(max(checkpoint["channel_versions"].values(), default=None), None)
+    versions = dict.fromkeys(values, version)
+    checkpoint["channel_values"] = {**checkpoint["channel_values"], **values}
+    checkpoint["channel_versions"] = {**checkpoint["channel_versions"], **versions}
+    names = {"thread_id": config["configurable"]["thread_id"], "checkpoint_ns": ""}
+    above: RunnableConfig = head.parent_config or {"configurable": names}
+    await saver.aput(above, checkpoint, head.metadata, versions)
 
 
 async def keep_ended(

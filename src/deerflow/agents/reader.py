@@ -17,6 +17,7 @@ from langgraph.types import StateSnapshot
 from typing_extensions import override
 
 from deerflow.agents.factory import build_agent
+from deerflow.agents.langgraph_beta import set_in_place
 from deerflow.agents.middlewares import ToolErrorMiddleware, TurnStartMiddleware
 from deerflow.config import TitleSettings
 
@@ -25,6 +26,7 @@ class StateReader:
     """The states of all threads of one database."""
 
     def __init__(self, checkpointer: BaseCheckpointSaver[Any]) -> None:
+        self._checkpointer = checkpointer
         self._graph = build_agent(
             _SilentModel(),
             name="reader",
@@ -65,6 +67,10 @@ class StateReader:
     ) -> RunnableConfig:
         """Write `values` as if `as_node` had; returns the config of the new checkpoint."""
         return await self._graph.aupdate_state(config, None if values is None else dict(values), as_node)
+
+    async def set_in_place(self, config: RunnableConfig, values: Mapping[str, Any]) -> None:
+        """Set `values` where the thread stands, leaving alone what waits there."""
+        await set_in_place(self._checkpointer, config, values)
 
 
 class _SilentModel(BaseChatModel):

@@ -22,6 +22,7 @@ from deerflow.runtime.asking import AskTender
 from deerflow.runtime.documents import DocumentConverter
 from deerflow.runtime.home_mark import home_problem
 from deerflow.runtime.housekeeping import Housekeeping
+from deerflow.runtime.questions import listed_questions
 from deerflow.runtime.task_wishes import TaskWishes
 from deerflow.runtime.webhooks import Webhooks
 
@@ -42,11 +43,11 @@ class DeerFlow:
         bridge = StreamBridge(
             events=self.storage.events, runs=self.storage.runs, signals=self.storage.signals
         )
+        self.state = ThreadStates(StateReader(self.storage.checkpoints))
         self.runs = self._run_manager(ground, bridge, capacity)
         self.housekeeping = Housekeeping(
             retention=self.storage.retention, settings=lambda: rooms.source.current().settings.runs
         )
-        self.state = ThreadStates(StateReader(self.storage.checkpoints))
         self.spending = ground.spending
         self.memories = ground.memories
         self.threads = Threads(
@@ -168,6 +169,7 @@ class DeerFlow:
             paths=ground.paths,
             crew=self._rooms.crew,
             watch=ground.watch,
+            questions=lambda thread_id: listed_questions(self.state, thread_id),
         )
         return RunManager(
             storage=ground.storage,

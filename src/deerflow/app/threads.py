@@ -5,12 +5,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from deerflow.config import Paths
-from deerflow.domain import RunRecord, RunStatus, Thread, new_id
+from deerflow.domain import RunRecord, RunStatus, Thread, ThreadStatus, new_id
 from deerflow.errors import ConflictError
 from deerflow.memory import Memories
 from deerflow.runtime import StreamBridge, ThreadStates
 from deerflow.runtime.copying import copy_thread
 from deerflow.runtime.feedback import forget_feedback
+from deerflow.runtime.questions import listed_questions
 from deerflow.runtime.spending import SideSpending
 from deerflow.sandbox import remove_tree
 from deerflow.storage import Storage
@@ -58,7 +59,13 @@ class Threads:
         await self._states.update(thread_id, values, checkpoint_id=checkpoint_id, as_node=as_node)
         parts = [values or {}] if isinstance(values, Mapping | None) else values
         titles = [part["title"] for part in parts if part.get("title")]
-        await self._storage.threads.update(thread_id, title=titles[-1] if titles else None)
+        thread = await self._storage.threads.get(thread_id)
+        waits = thread.status is ThreadStatus.INTERRUPTED
+        await self._storage.threads.update(
+            thread_id,
+            title=titles[-1] if titles else None,
+            interrupts=await listed_questions(self._states, thread_id) if waits else None,
+        )
 
     async def copy(self, thread: Thread) -> Thread:
         """Return a new thread with the same conversation and files."""

@@ -28,6 +28,8 @@ class Thread:
     updated_at: datetime
     metadata: Mapping[str, Any] = field(default_factory=dict)
     title: str | None = None
+    interrupts: Mapping[str, Any] = field(default_factory=dict)
+    """The questions that wait for an answer, by the graph's task; empty unless it is interrupted."""
 
 
 @dataclass(frozen=True, slots=True)

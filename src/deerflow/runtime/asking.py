@@ -122,22 +122,22 @@ class AskTender:
         return {each.id: until for each in asked if (until := expiry(each.value)) is not None}
 
     async def _asked(self, thread_id: str) -> list[Interrupt]:
-        snapshot = await self._states.latest(thread_id)
-        return [each for task in snapshot.tasks for each in task.interrupts] if snapshot else []
+        return [each for asked in (await self._states.questions(thread_id)).values() for each in asked]
 
     async def _answer(self, thread_id: str) -> bool:
         look = self._looks.pop(thread_id)
         try:
             request = await self._rejection(thread_id)
-            run = await self._start(request) if request is not None else None
+            if request is None:  # answered, or without a run to go on like: not looked at until it changes
+                self._looks[thread_id] = replace(look, until=None)
+                return False
+            run = await self._start(request)
         except ConflictError:
             return False  # somebody answered, or the thread is at work again
         except DeerFlowError as error:
             logger.warning("thread %s: its question could not be timed out: %s", thread_id, error)
             later = self._clock() + timedelta(seconds=_AGAIN_SECONDS)
             self._looks[thread_id] = replace(look, until=later)
-            return False
-        if run is None:
             return False
         logger.info("thread %s: nobody answered in time, run %s goes on with a rejection", thread_id, run.id)
         return True

@@ -18,7 +18,11 @@ async def copy_thread(
     await asyncio.to_thread(copy_current_files, SnapshotStore(source), SnapshotStore(target))
     await storage.threads.create(target.thread_id, thread.user_id, thread.metadata)
     await storage.checkpoints.acopy_thread(thread.id, target.thread_id)
-    return await storage.threads.update(target.thread_id, title=thread.title)
+    # What waits in the one waits in the other: the questions are in the checkpoints.
+    status = thread.status if thread.interrupts else None
+    return await storage.threads.update(
+        target.thread_id, title=thread.title, status=status, interrupts=thread.interrupts
+    )
 
 
 def copy_current_files(source: SnapshotStore, target: SnapshotStore) -> None:

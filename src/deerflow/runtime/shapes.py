@@ -26,7 +26,7 @@ def thread_out(thread: Thread, values: Mapping[str, Any] | None = None) -> dict[
         "state_updated_at": stamp(thread.updated_at),
         "metadata": dict(thread.metadata),
         "values": shown,
-        "interrupts": {},
+        "interrupts": dict(thread.interrupts),
     }
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.errors import InvalidUpdateError
-from langgraph.types import Overwrite, StateSnapshot
+from langgraph.types import Interrupt, Overwrite, StateSnapshot
 from pydantic import TypeAdapter
 
 from deerflow.agents import StateReader
@@ -36,6 +36,11 @@ class ThreadStates:
         snapshot = await self._reader.state(_config(thread_id, checkpoint_id))
         return snapshot if _checkpoint_of(snapshot) and snapshot.created_at else None
 
+    async def questions(self, thread_id: str) -> dict[str, tuple[Interrupt, ...]]:
+        """Return the questions that wait for an answer, by the graph's task."""
+        snapshot = await self.latest(thread_id)
+        return _waiting(snapshot) if snapshot is not None else {}
+
     async def history(
         self,
         thread_id: str,
@@ -61,7 +66,10 @@ class ThreadStates:
         checkpoint_id: str | None = None,
         as_node: str | None = None,
     ) -> None:
-        """Set values: messages are added (or replaced by id), everything else is replaced."""
+        """Set values: messages are added (or replaced by id), everything else is replaced.
+
+        Questions that wait stay, unless the conversation itself or its order of steps is changed.
+        """
         merged: dict[str, Any] = {}
         for part in values if isinstance(values, Sequence) else [values or {}]:
             merged.update(part)
@@ -69,7 +77,12 @@ class ThreadStates:
         snapshot = await self.latest(thread_id, checkpoint_id=checkpoint_id)
         if checkpoint_id and snapshot is None:
             raise InvalidInputError(f"thread {thread_id} has no checkpoint '{checkpoint_id}'")
-        writes = _writes(merged, present=snapshot.values if snapshot else {})
+        fitted = fitting(merged, where="values")
+        is_beside = "messages" not in fitted and not checkpoint_id and not as_node
+        if is_beside and snapshot is not None and _waiting(snapshot):
+            await self._reader.set_in_place(config, fitted)
+            return
+        writes = _writes(fitted, present=snapshot.values if snapshot else {})
         try:
             await self._reader.update(config, writes, as_node=as_node)
         except InvalidUpdateError as error:
@@ -80,7 +93,7 @@ def _writes(values: Mapping[str, Any], *, present: Mapping[str, Any]) -> dict[st
     return {
         # A channel without a value would take the wrapper itself for its first one.
         key: Overwrite(value) if key in present and key != "messages" else value
-        for key, value in fitting(values, where="values").items()
+        for key, value in values.items()
     }
 
 
@@ -89,6 +102,10 @@ def _config(thread_id: str, checkpoint_id: str | None = None) -> RunnableConfig:
     if checkpoint_id:
         configurable["checkpoint_id"] = checkpoint_id
     return {"configurable": configurable}
+
+
+def _waiting(snapshot: StateSnapshot) -> dict[str, tuple[Interrupt, ...]]:
+    return {task.id: task.interrupts for task in snapshot.tasks if task.interrupts}
 
 
 def _checkpoint_of(snapshot: StateSnapshot) -> str | None:

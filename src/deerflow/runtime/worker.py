@@ -16,7 +16,7 @@ from langgraph.graph.state import CompiledStateGraph
 
 from deerflow.config import Paths, Settings
 from deerflow.context import RunContext
-from deerflow.domain import RunRecord
+from deerflow.domain import RunRecord, ThreadStatus
 from deerflow.errors import DeerFlowError, RollbackWantedError, StaleAttemptError
 from deerflow.observability.logs import trace_id_of
 from deerflow.observability.watch import Callback, RunSeen, Watch
@@ -65,12 +65,19 @@ class Worker:
         paths: Paths,
         crew: Callable[[RunRecord], Awaitable[Crew]],
         watch: Watch | None = None,
+        questions: Callable[[str], Awaitable[Mapping[str, Any]]] | None = None,
     ) -> None:
+        """Make a worker.
+
+        Args:
+            questions: Returns the questions that wait in a thread, for lists of threads.
+        """
         self._storage = storage
         self._bridge = bridge
         self._paths = paths
         self._crew = crew
         self._watch = watch or Watch()
+        self._questions = questions
 
     async def execute(self, run: RunRecord, log: RunLog, handle: RunHandle) -> None:
         """Drive a claimed `run` to its end; whatever happens, it is settled and its log ends."""
@@ -207,6 +214,8 @@ class Worker:
             log.publish("custom", {"type": ends.ROLLED_BACK, "files_kept": end.error})
         elif end.error is not None:
             log.publish("error", {"message": end.error, "name": end.stop_reason})
+        elif end.thread_status is ThreadStatus.INTERRUPTED and self._questions is not None:
+            end = replace(end, interrupts=await self._questions(run.thread_id))
         end = replace(end, title=tally.title)
 
         async def settle(last: LogBatch) -> None:

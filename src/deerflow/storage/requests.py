@@ -1,4 +1,4 @@
-"""Run requests and token use as JSON, readable by older and newer versions alike."""
+"""Run requests, token use and questions as JSON, readable by older and newer versions alike."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -48,6 +48,11 @@ def load_usage(text: str | None) -> TokenUse:
     fields = _known(TokenUse, orjson.loads(text))
     models = {name: ModelUse(**_known(ModelUse, use)) for name, use in fields.get("models", {}).items()}
     return TokenUse(**{**fields, "models": models})
+
+
+def dump_questions(questions: Mapping[str, Any]) -> str | None:
+    """Return the questions of a thread as JSON; None when there are none."""
+    return dump_json(questions, what="a question").decode() if questions else None
 
 
 def dump_json(value: Any, *, what: str, is_sorted: bool = False) -> bytes:

@@ -10,10 +10,16 @@ from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.message import REMOVE_ALL_MESSAGES, add_messages
-from langgraph.types import Overwrite
+from langgraph.types import Command, Overwrite, interrupt
 
 from deerflow.agents.factory import build_agent
-from deerflow.agents.langgraph_beta import MODEL_NODE, SNAPSHOT_FREQUENCY, keep_ended, reduce_messages
+from deerflow.agents.langgraph_beta import (
+    MODEL_NODE,
+    SNAPSHOT_FREQUENCY,
+    keep_ended,
+    reduce_messages,
+    set_in_place,
+)
 from deerflow.agents.state import ThreadState
 
 
@@ -177,3 +183,25 @@ async def test_a_graph_goes_on_with_the_tools_of_an_answer_that_it_did_not_give(
 
     assert before.next == ("tools",)
     assert [message.text for message in result["messages"]] == ["q", "", "seen: here", "done"]
+
+
+async def test_what_is_set_in_place_takes_no_step_and_leaves_questions_waiting() -> None:
+    saver, answers = InMemorySaver(), []
+    config: RunnableConfig = {"configurable": {"thread_id": "t1"}}
+
+    async def ask(state: ThreadState) -> dict[str, Any]:
+        answers.append(interrupt("may I?"))
+        return {"messages": [AIMessage("done")]}
+
+    graph = StateGraph(ThreadState).add_node(ask).add_edge(START, "ask").compile(checkpointer=saver)
+    await graph.ainvoke({"messages": [human("go")]}, config)
+    before = await graph.aget_state(config)
+
+    await set_in_place(saver, {"configurable": {"thread_id": "t1", "checkpoint_ns": ""}}, {"title": "New"})
+    waiting = await graph.aget_state(config)
+    ended = await graph.ainvoke(Command(resume="yes"), config)
+
+    assert (waiting.tasks, waiting.config) == (before.tasks, before.config)
+    assert waiting.values["title"] == "New"
+    assert answers == ["yes"]
+    assert (ended["title"], ended["messages"][-1].content) == ("New", "done")

@@ -75,14 +75,34 @@ async def test_a_database_of_version_1_is_upgraded_with_everything_in_it(
     assert version_of(path) == len(MIGRATIONS) + len(known_revisions()) - 1
 
 
-def test_steps_are_applied_in_order_once_and_each_in_its_own_transaction(tmp_path: Path) -> None:
+@pytest.fixture
+def first(tmp_path: Path) -> Path:
+    """Return a folder with nothing but the revision at which alembic took over."""
+    folder = tmp_path / "first"
+    for name in ("sqlite", "postgres"):
+        (folder / name).mkdir(parents=True)
+        shutil.copy(FOLDER / name / "0001.sql", folder / name)
+    return folder
+
+
+def test_steps_are_applied_in_order_once_and_each_in_its_own_transaction(tmp_path: Path, first: Path) -> None:
     path = tmp_path / "x.db"
     connection = connect(path)
-    migrate(connection, path, steps=("CREATE TABLE a (x)",))
+    migrate(connection, path, steps=("CREATE TABLE a (x)",), folder=first)
 
-    migrate(connection, path, steps=("CREATE TABLE a (x)", "CREATE TABLE b (x); INSERT INTO b VALUES (1)"))
+    migrate(
+        connection,
+        path,
+        steps=("CREATE TABLE a (x)", "CREATE TABLE b (x); INSERT INTO b VALUES (1)"),
+        folder=first,
+    )
     with pytest.raises(sqlite3.OperationalError):
-        migrate(connection, path, steps=("", "", "CREATE TABLE c (x); INSERT INTO nowhere VALUES (1)"))
+        migrate(
+            connection,
+            path,
+            steps=("", "", "CREATE TABLE c (x); INSERT INTO nowhere VALUES (1)"),
+            folder=first,
+        )
 
     tables = [name for (name,) in connection.execute("SELECT name FROM sqlite_master ORDER BY name")]
     connection.close()
@@ -144,10 +164,10 @@ def test_a_revision_that_fails_leaves_the_file_as_it_was(tmp_path: Path, revisio
     assert "notes" not in tables
 
 
-def test_ids_that_were_texts_become_bytes(tmp_path: Path) -> None:
+def test_ids_that_were_texts_become_bytes(tmp_path: Path, first: Path) -> None:
     path = tmp_path / "x.db"
     connection = connect(path)
-    migrate(connection, path, steps=MIGRATIONS[:3])
+    migrate(connection, path, steps=MIGRATIONS[:3], folder=first)
     connection.execute(
         "INSERT INTO checkpoints (chain, id, parent, shape, run, body) "
         "VALUES (1, 'odd', NULL, 1, 'r1', x'00')"

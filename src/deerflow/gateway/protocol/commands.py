@@ -178,8 +178,8 @@ class Commander:
         """Return the ids of the questions that wait, without those that a run in flight has answers to."""
         if not await self._is_there():
             return set()
-        snapshot = await self._house.state.latest(self._thread_id)
-        waiting = {asked.id for task in snapshot.tasks for asked in task.interrupts} if snapshot else set()
+        questions = await self._house.state.questions(self._thread_id)
+        waiting = {each.id for asked in questions.values() for each in asked}
         if not waiting:
             return set()
         for run in await self._house.runs.of_thread(self._thread_id):

@@ -42,6 +42,8 @@ async def compact(
     await idle_thread(house, thread_id, user)
     if not house.settings.summarization.enabled:
         raise ConflictError("summarization.enabled is false in the settings; turn it on to compact threads")
+    if await house.state.questions(thread_id):
+        raise ConflictError(f"thread {thread_id} waits for an answer: give it first, then compact")
     snapshot = await house.state.latest(thread_id)
     state = cast("ThreadState", snapshot.values if snapshot is not None else {})
     messages: list[AnyMessage] = list(state.get("messages") or ())

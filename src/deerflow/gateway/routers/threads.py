@@ -46,11 +46,15 @@ async def create_thread(body: ThreadCreate, user: CurrentUser, house: House) -> 
 
 @router.post("/threads/search")
 async def search_threads(user: CurrentUser, house: House, body: ThreadSearch | None = None) -> Response:
-    """List threads, last used first."""
+    """List threads, last used first; `values` hold the title, and all of the state for threads in `ids`."""
     wish = body or ThreadSearch()
     paths = {name: parse_path(path) for name, path in (wish.extract or {}).items()}
     threads = await _found(house, wish, user)
-    return json_response([await _shown(house, thread, wish.select, paths) for thread in threads])
+    # Pages ask for the list every few seconds, with `values` for the titles. Whole states, with all that was
+    # ever said, are for those who name their threads.
+    is_whole = bool(paths) or (wish.ids is not None and "values" in (wish.select or ()))
+    shown = [await _with_state(house, thread) if is_whole else thread_out(thread) for thread in threads]
+    return json_response([_chosen(thread, wish.select, paths) for thread in shown])
 
 
 @router.post("/threads/count")
@@ -132,11 +136,9 @@ async def _with_values(house: DeerFlow, wish: ThreadSearch, user: str) -> list[T
     return found
 
 
-async def _shown(
-    house: DeerFlow, thread: Thread, fields: Sequence[str] | None, paths: Mapping[str, Path]
+def _chosen(
+    shown: dict[str, Any], fields: Sequence[str] | None, paths: Mapping[str, Path]
 ) -> dict[str, Any]:
-    needs_state = bool(paths) or {"values", "interrupts"} & set(fields or ())
-    shown = await _with_state(house, thread) if needs_state else thread_out(thread)
     chosen = selected(shown, fields)
     if paths:
         plain = orjson.loads(to_json(shown))

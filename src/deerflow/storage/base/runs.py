@@ -1,7 +1,9 @@
 """Runs, who owns them, and how they end."""
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 from deerflow.domain import CancelAction, RunRecord, RunRequest, RunStatus, ThreadStatus, TokenUse
 from deerflow.storage.base.events import LogBatch
@@ -21,8 +23,10 @@ class RunEnd:
     message_count: int = 0
     title: str | None = None
     """The title that the run gave its thread."""
+    interrupts: Mapping[str, Any] = field(default_factory=dict)
+    """The questions that the thread waits with, by the graph's task."""
     rolls_back: bool = False
-    """The thread's checkpoints, title and status become what they were before the run."""
+    """The thread's checkpoints, title, status and questions become what they were before the run."""
 
 
 class RunStore(ABC):

@@ -57,9 +57,10 @@ class ThreadStore(ABC):
         metadata: Mapping[str, Any] | None = None,
         title: str | None = None,
         status: ThreadStatus | None = None,
+        interrupts: Mapping[str, Any] | None = None,
         touch: bool = True,
     ) -> Thread:
-        """Merge metadata, set title and status; `touch` moves `updated_at`."""
+        """Merge metadata, set title, status and questions; `touch` moves `updated_at`."""
 
     @abstractmethod
     async def delete(self, thread_id: str) -> None:

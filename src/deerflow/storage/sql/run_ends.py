@@ -1,5 +1,8 @@
 """How runs end: kept as they are, or with the thread put back to where it was before them."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import ormsgpack
 
 from deerflow.domain import CancelAction, RunRecord, RunStatus, ThreadStatus
@@ -10,7 +13,7 @@ from deerflow.storage.requests import dump_usage
 from deerflow.storage.signals import run_topic
 from deerflow.storage.sql import checkpoint_marks as marks
 from deerflow.storage.sql.codec import now_us, printable
-from deerflow.storage.sql.run_rows import IN_FLIGHT, find, mark_thread, next_waiting, stale
+from deerflow.storage.sql.run_rows import IN_FLIGHT, find, free_status, mark_thread, next_waiting, stale
 
 NEVER_STARTED = "cancelled_before_start"
 """The stop reason of a run that was cancelled while it waited."""
@@ -36,13 +39,14 @@ def settle(db: Database, run_id: str, attempt: int, end: RunEnd) -> RunRecord:
         raise RollbackWantedError(f"run {run_id} is to be rolled back")
     _write(db, key, end)
     settled = find(db, run_id)
-    status = end.thread_status
+    status: ThreadStatus = end.thread_status
+    questions: Mapping[str, Any] | None = end.interrupts
     if end.rolls_back and before is not None:
-        status = _put_back(db, thread, settled.thread_id, before)
+        status, questions = _put_back(db, thread, settled.thread_id, before), None
     elif end.title is not None:
         db.execute("UPDATE threads SET title = ? WHERE key = ?", (printable(end.title), thread))
     following = next_waiting(db, thread)
-    mark_thread(db, thread, status if following is None else ThreadStatus.BUSY)
+    mark_thread(db, thread, status if following is None else ThreadStatus.BUSY, questions=questions)
     if following is not None:
         db.enqueue(following)
     db.notify(run_topic(run_id))
@@ -78,4 +82,4 @@ def _put_back(db: Database, thread: int, thread_id: str, before: bytes) -> Threa
     marks.roll_back(db, thread_id, mark)
     db.execute("UPDATE threads SET title = ? WHERE key = ?", (title, thread))
     # A run that waited for another found the thread busy; it was not that by itself.
-    return ThreadStatus.IDLE if status == ThreadStatus.BUSY else ThreadStatus(status)
+    return free_status(db, thread) if status == ThreadStatus.BUSY else ThreadStatus(status)

@@ -16,6 +16,7 @@ from deerflow.storage.sql.run_rows import (
     IN_FLIGHT,
     ORDER,
     find,
+    free_status,
     hold_run,
     mark_thread,
     record,
@@ -160,7 +161,7 @@ def request_cancel(db: Database, run_id: str, action: CancelAction) -> RunRecord
     if run.status is RunStatus.PENDING:
         end_waiting(db, key, run_id)
         if _blocking(db, thread) is None:
-            mark_thread(db, thread, ThreadStatus.IDLE)
+            mark_thread(db, thread, free_status(db, thread))
         elif following := next_of(db, run.thread_id):
             db.enqueue(following[0])
     else:

@@ -1,12 +1,12 @@
 """The rows of runs: read, found, and what their columns mean."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from deerflow.domain import CancelAction, RunRecord, RunStatus, ThreadStatus
 from deerflow.errors import NotFoundError, StaleAttemptError
 from deerflow.storage.database import Database
-from deerflow.storage.requests import load_request, load_usage
+from deerflow.storage.requests import dump_questions, load_request, load_usage
 from deerflow.storage.sql.codec import LATER, later, now_us, time_of, unpack
 
 COLUMNS = (
@@ -75,12 +75,29 @@ def record(row: tuple[Any, ...]) -> RunRecord:
     )
 
 
-def mark_thread(db: Database, thread: int, status: ThreadStatus) -> None:
-    """Set a thread's status, later than whatever was set before."""
+def mark_thread(
+    db: Database, thread: int, status: ThreadStatus, *, questions: Mapping[str, Any] | None = None
+) -> None:
+    """Set a thread's status, later than whatever was set before, and the questions that it waits with.
+
+    Args:
+        questions: None leaves them as they are.
+    """
+    asked = () if questions is None else (dump_questions(questions),)
     # So that two changes within one tick of the clock keep their order.
     db.execute(
-        f"UPDATE threads SET status = ?, updated_at = {LATER} WHERE key = ?", (status, *later(), thread)
+        f"UPDATE threads SET status = ?, updated_at = {LATER}"
+        f"{', interrupts = ?' if asked else ''} WHERE key = ?",
+        (status, *later(), *asked, thread),
     )
+
+
+def free_status(db: Database, thread: int) -> ThreadStatus:
+    """Return what a thread is once no run is busy with it: one that asked something still waits."""
+    status, asked = db.execute("SELECT status, interrupts FROM threads WHERE key = ?", (thread,)).fetchone()
+    if status != ThreadStatus.BUSY:
+        return ThreadStatus(status)
+    return ThreadStatus.IDLE if asked is None else ThreadStatus.INTERRUPTED
 
 
 def stale(run: RunRecord, attempt: int) -> StaleAttemptError:

@@ -10,12 +10,12 @@ from deerflow.domain import Thread, ThreadStatus, is_thread_id
 from deerflow.errors import ConflictError, InvalidInputError, NotFoundError
 from deerflow.storage.base import ThreadQuery, ThreadStore
 from deerflow.storage.database import Database, Dialect, Engine
-from deerflow.storage.requests import dump_json
+from deerflow.storage.requests import dump_json, dump_questions
 from deerflow.storage.signals import run_topic
 from deerflow.storage.sql.checkpoints import delete_chains
 from deerflow.storage.sql.codec import LATER, later, now_us, printable, time_of
 
-COLUMNS = "id, user_id, status, title, metadata, created_at, updated_at"
+COLUMNS = "id, user_id, status, title, metadata, created_at, updated_at, interrupts"
 MAX_FILTERS = 50
 MAX_KEY_CHARS = 256
 _DEEPEST = 4
@@ -70,19 +70,23 @@ class SqlThreadStore(ThreadStore):
         metadata: Mapping[str, Any] | None = None,
         title: str | None = None,
         status: ThreadStatus | None = None,
+        interrupts: Mapping[str, Any] | None = None,
         touch: bool = True,
     ) -> Thread:
         added = orjson.loads(_metadata_text(metadata or {}))
 
         def work(db: Database) -> Thread:
             old = _find(db, thread_id, None, db.dialect.locked)
+            asked = None if interrupts is None else (dump_questions(interrupts),)
             db.execute(
                 f"UPDATE threads SET metadata = ?, title = ?, status = ?, "
+                f"{'' if asked is None else 'interrupts = ?, '}"
                 f"updated_at = {LATER if touch else 'updated_at'} WHERE id = ?",
                 (
                     _metadata_text({**old.metadata, **added}),
                     old.title if title is None else printable(title),
                     status or old.status,
+                    *(asked or ()),
                     *(later() if touch else ()),
                     thread_id,
                 ),
@@ -130,7 +134,7 @@ def ensure_thread(db: Database, thread_id: str, user_id: str, metadata: str) -> 
         )
     now = now_us()
     made = db.execute(
-        f"INSERT INTO threads ({COLUMNS}) VALUES (?, ?, ?, NULL, ?, ?, ?) "
+        f"INSERT INTO threads ({COLUMNS}) VALUES (?, ?, ?, NULL, ?, ?, ?, NULL) "
         "ON CONFLICT (id) DO NOTHING RETURNING key",
         (thread_id, user_id, ThreadStatus.IDLE, metadata, now, now),
     ).fetchone()
@@ -165,7 +169,7 @@ def _find(db: Database, thread_id: str, user_id: str | None, lock: str = "") -> 
 
 
 def _thread(row: tuple[Any, ...]) -> Thread:
-    thread_id, user_id, status, title, metadata, created_at, updated_at = row
+    thread_id, user_id, status, title, metadata, created_at, updated_at, interrupts = row
     return Thread(
         id=thread_id,
         user_id=user_id,
@@ -174,6 +178,8 @@ def _thread(row: tuple[Any, ...]) -> Thread:
         updated_at=time_of(updated_at),
         metadata=orjson.loads(metadata),
         title=title,
+        # Whoever answers makes it busy: what was asked is kept until it is known what comes of that.
+        interrupts=orjson.loads(interrupts) if interrupts and status == ThreadStatus.INTERRUPTED else {},
     )
 
 

@@ -1,0 +1,11 @@
+"""Threads say which questions wait in them."""
+
+from deerflow.storage.migrations.steps import apply
+
+revision = "0002"
+down_revision = "0001"
+
+
+def upgrade() -> None:
+    """Add the column."""
+    apply(revision)
