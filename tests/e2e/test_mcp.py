@@ -21,6 +21,8 @@ from support.scene import Scene
 from deerflow.programs import kill_orphans
 
 SUPPORT = Path(__file__).parents[1] / "support"
+LONG = 300
+"""Seconds that a run waits for a server here: longer than it may take on any machine."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +33,7 @@ class Web:
     log: Path
 
     def entry(self, **more: Any) -> dict[str, Any]:
-        return {"type": "http", "url": self.url, **more}
+        return {"type": "http", "url": self.url, "run_wait_seconds": LONG, **more}
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +44,8 @@ def web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Web]:
 
 
 def program(script: str, *arguments: str, **more: Any) -> dict[str, Any]:
-    return {"command": sys.executable, "args": [str(SUPPORT / script), *arguments], **more}
+    command = {"command": sys.executable, "args": [str(SUPPORT / script), *arguments]}
+    return {**command, "run_wait_seconds": LONG, **more}
 
 
 def write_servers(home: Path, **servers: dict[str, Any]) -> None:
@@ -228,6 +231,28 @@ async def test_a_server_that_fails_costs_its_own_tools_only_and_says_why(
     assert "cannot be started" in problems["missing"]
     assert reset.json()["success"] is True
     assert [server["state"] for server in after.json()["servers"] if server["name"] == "good"] == ["idle"]
+
+
+async def test_a_server_that_hangs_does_not_keep_a_run_waiting(tmp_path: Path, model: ScriptedModel) -> None:
+    model.will_say(text("Hello."))
+    hanging = program("mcp_broken.py", "mute", run_wait_seconds=0.1, session_init_timeout=600)
+    with scene_with(tmp_path, model, {"hanging": hanging}) as scene:
+        seen = await scene.ask()
+        async with scene.gateway.client() as api:
+            status = (await api.get("/mcp/status")).json()["servers"][0]
+
+    assert seen.answer == "Hello."
+    assert status["state"] == "opening"
+    assert "runs go on without its tools" in status["problem"]
+
+
+async def test_servers_are_opened_before_the_first_run(
+    tmp_path: Path, model: ScriptedModel, web: Web
+) -> None:
+    with scene_with(tmp_path, model, {"files": web.entry()}) as scene:
+        assert scene.gateway.deerflow is not None
+        servers = scene.gateway.deerflow.mcp
+        await until(lambda: servers.statuses[0].state == "ready")
 
 
 async def test_an_edit_counts_from_the_next_run(tmp_path: Path, model: ScriptedModel, web: Web) -> None:

@@ -68,3 +68,28 @@ async def test_a_model_that_cannot_be_built_fails_its_runs_and_nothing_else(
 
     assert (failed.get("status"), "no_such_package" in str(failed)) == ("error", True), failed
     assert worked["messages"][-1]["content"] == "fine"
+
+
+async def test_an_edit_that_cannot_be_built_is_reported_and_keeps_the_last(
+    gateway: Gateway, api: httpx.AsyncClient, model: ScriptedModel
+) -> None:
+    async def problem() -> Any:
+        return (await api.get(f"{gateway.url}/health")).json()["config"]["problem"]
+
+    file = gateway.home / "config.yaml"
+    good = file.read_text()
+    settings = yaml.safe_load(good)
+    settings["models"][0]["fallbacks"] = [settings["models"][0]["name"]]
+    file.write_text(yaml.safe_dump(settings))
+
+    names = [entry["name"] for entry in (await api.get("/models")).json()["models"]]
+    model.will_say(text("still here"), text("and again"))
+    answer = await run(api, "t1")
+
+    assert names == ["scripted"]
+    assert answer["messages"][-1]["content"] == "still here"
+    assert "last good settings stay in force" in await problem()
+    assert "go round in a circle" in await problem()
+    file.write_text(good)
+    assert (await run(api, "t1"))["messages"][-1]["content"] == "and again"
+    assert await problem() is None

@@ -97,6 +97,8 @@ class DeerFlow:
                 await deerflow._look_around(capacity)
                 deerflow.housekeeping.start()
                 deerflow.asks.start()
+                if capacity != 0:
+                    await stack.enter_async_context(ground.mcp.opening())
             await stack.enter_async_context(deerflow.sandbox_check.announcing())
             yield deerflow
 
@@ -156,7 +158,7 @@ class DeerFlow:
             "sandbox": self.sandbox_check.health(),
             "config": {
                 "path": str(self.loaded.source_path) if self.loaded.source_path else None,
-                "problem": source.problem,
+                "problem": self._rooms.problem,
                 "problems": [str(problem) for problem in self.loaded.problems],
                 "restart_needed": list(source.restart_needed),
             },

@@ -1,12 +1,14 @@
 """What follows the settings: made anew when they change, used by runs that start after that."""
 
 import asyncio
+import logging
 from dataclasses import dataclass
 from functools import partial
 
 from deerflow.app.foundation import Foundation
 from deerflow.config import LoadedSettings, SettingsSource
 from deerflow.domain import RunRecord
+from deerflow.errors import ConfigError
 from deerflow.lead import LeadAgents, LeadRooms
 from deerflow.models import ModelFactory, discover
 from deerflow.models.own import own_model
@@ -16,6 +18,8 @@ from deerflow.runtime.spending import prices_of
 from deerflow.skills import Skills
 from deerflow.tools.acp import acp_tools
 from deerflow.tools.mcp import McpToolbox
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -28,17 +32,15 @@ class Rooms:
     memory_models: ModelFactory | None = None
     """Has the model that only the memory uses, where there is one."""
 
-    async def aclose(self) -> None:
-        """Give back what these rooms hold."""
-        await self.models.aclose()
-        if self.memory_models is not None:
-            await self.memory_models.aclose()
+    @property
+    def factories(self) -> list[ModelFactory]:
+        """What holds connections."""
+        return [each for each in (self.models, self.memory_models) if each is not None]
 
 
 async def build_rooms(loaded: LoadedSettings, ground: Foundation) -> Rooms:
     """Make what these settings ask for; a new capability joins the lead agents' rooms here."""
     settings = loaded.settings
-    ground.mcp.use(loaded.extensions.mcp_servers)
     entries = settings.models or (await discover(loaded.env)).models
     models = ModelFactory(entries, env=loaded.env)
     memory_models = _memory_models(loaded)
@@ -56,6 +58,7 @@ async def build_rooms(loaded: LoadedSettings, ground: Foundation) -> Rooms:
         count_beside=partial(ground.spending.add, prices=prices_of(settings.models)),
         extra_tools=acp_tools(settings.acp_agents, loaded.env, loaded.extensions.mcp_servers),
     )
+    ground.mcp.use(loaded.extensions.mcp_servers)  # last: settings that are refused change nothing
     return Rooms(loaded, models, LeadAgents(rooms), memory_models)
 
 
@@ -81,7 +84,9 @@ class CurrentRooms:
         self._ground = ground
         self._now = first
         self._mcp = McpToolbox(ground.mcp)
-        self._outdated: list[Rooms] = []
+        self._outdated: list[ModelFactory] = []
+        self._refused: LoadedSettings | None = None
+        self._problem: str | None = None
         self._refreshing = asyncio.Lock()
 
     @property
@@ -89,19 +94,36 @@ class CurrentRooms:
         """The rooms as of the last refresh."""
         return self._now
 
+    @property
+    def problem(self) -> str | None:
+        """What is wrong with the latest edit of the settings; None when it is in force."""
+        return self.source.problem or self._problem
+
     async def refresh(self) -> None:
         """Take up an edit of the settings, if there is one; runs in progress keep theirs."""
-        if self.source.current() is self._now.loaded:
+        if self._is_known(self.source.current()):
             return
         async with self._refreshing:  # whoever comes second finds the work done
             loaded = self.source.current()
-            if loaded is not self._now.loaded:
-                secrets = list(secrets_of(loaded))
-                learn_secrets(secrets)
-                self._ground.watch.redact.learn(secrets)
-                rooms = await build_rooms(loaded, self._ground)
-                self._outdated.append(self._now)
-                self._now = rooms
+            if not self._is_known(loaded):
+                await self._take_up(loaded)
+
+    def _is_known(self, loaded: LoadedSettings) -> bool:
+        return loaded is self._now.loaded or loaded is self._refused
+
+    async def _take_up(self, loaded: LoadedSettings) -> None:
+        secrets = list(secrets_of(loaded))
+        learn_secrets(secrets)
+        self._ground.watch.redact.learn(secrets)
+        try:
+            rooms = await build_rooms(loaded, self._ground)
+        except ConfigError as error:
+            self._refused, self._problem = loaded, f"the last good settings stay in force: {error}"
+            logger.error("settings were not taken up; %s", self._problem)
+            return
+        # Runs under way may still talk to their models; their agents go with the last of these runs.
+        self._outdated += self._now.factories
+        self._now, self._refused, self._problem = rooms, None, None
 
     async def crew(self, run: RunRecord) -> Crew:
         """Return who drives a run, by the settings of this moment."""
@@ -119,5 +141,5 @@ class CurrentRooms:
 
     async def aclose(self) -> None:
         """Close all rooms there were."""
-        for rooms in (*self._outdated, self._now):
-            await rooms.aclose()
+        for factory in (*self._outdated, *self._now.factories):
+            await factory.aclose()

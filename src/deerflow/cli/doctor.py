@@ -99,7 +99,10 @@ async def _models(loaded: LoadedSettings) -> list[Finding]:
         found = await discover(loaded.env)
         entries = found.models
         findings += [Finding(Verdict.NOTE, "models", note) for note in found.notes]
-    factory = ModelFactory(entries, env=loaded.env)
+    try:
+        factory = ModelFactory(entries, env=loaded.env)
+    except ConfigError as error:
+        return [*findings, Finding(Verdict.BAD, "models", str(error), "correct it in config.yaml")]
     try:
         looks = (_model(factory, entry.name, entry.use) for entry in entries)
         return findings + list(await asyncio.gather(*looks))
@@ -205,7 +208,7 @@ async def _mcp(loaded: LoadedSettings) -> list[Finding]:
     servers = McpServers(Place(env=loaded.env, folder=loaded.project_root))
     servers.use(wanted)
     try:
-        await servers.offers()
+        await servers.open()
         return [_mcp_server(status) for status in servers.statuses]
     finally:
         await servers.aclose()

@@ -77,6 +77,9 @@ class McpServerSettings(OpenSection):
         None, gt=0, description="Seconds that one call may take; 600 when absent."
     )
     session_init_timeout: float | None = Field(60, gt=0, description="Seconds that it may take to start.")
+    run_wait_seconds: float = Field(
+        5, ge=0, description="Seconds that a run waits for it to be ready; then it goes on without its tools."
+    )
     task_toolsets: tuple[McpTaskToolset, ...] = Field((), description="Its long-running tasks; not used yet.")
 
     @model_validator(mode="before")

@@ -1,8 +1,8 @@
 """One MCP server: opened when first needed, shared by all runs, opened again after it died.
 
 One task of its own holds the connection, since whoever opens it must also close it. Everybody else asks
-through `tools` and `call`. A server that failed is left alone for a while, longer each time, so that it costs
-the runs meanwhile nothing.
+through `tools` and `call`. A server that is slow or hangs costs the first run a few seconds and the others
+nothing: the opening goes on beside them. One that failed is left alone for a while, longer each time.
 """
 
 import asyncio
@@ -62,6 +62,7 @@ class McpServer:
         self._redact = Redactor(hidden_values(name, settings.model_dump()))
         self._owner: asyncio.Task[None] | None = None
         self._opened: asyncio.Future[Link | None] | None = None
+        self._began = 0.0
         self._closing = asyncio.Event()
         self._tools: tuple[McpTool, ...] = ()
         self._problem: str | None = None
@@ -83,16 +84,24 @@ class McpServer:
         return ServerStatus(self.name, "idle")
 
     async def tools(self) -> tuple[McpTool, ...]:
-        """Return what it offers; nothing while it cannot be reached, and `status` says why."""
-        if self._opened is None and _now() < self._rests_until:
-            return ()
-        patience = PATIENCE_SECONDS if self._failures else None
+        """Return what it offers; nothing while it is not ready or cannot be reached: `status` says why."""
+        patience = self.settings.run_wait_seconds
+        if self._failures:
+            patience = min(patience, PATIENCE_SECONDS)
+        is_opening = self._opened is not None and not self._opened.done()
         try:
-            async with asyncio.timeout(patience):
-                link = await self._link()
+            # Counted from when it was begun: those who come later do not wait for the same thing again.
+            async with asyncio.timeout_at((self._began if is_opening else _now()) + patience):
+                return self._tools if await self.open() else ()
         except TimeoutError:
+            self._tell_late(patience)
             return ()
-        return () if link is None else self._tools
+
+    async def open(self) -> bool:
+        """Open it, unless it is open or rests after a failure; tell whether it is ready."""
+        if self._opened is None and _now() < self._rests_until:
+            return False
+        return await self._link() is not None
 
     async def call(
         self, name: str, arguments: Mapping[str, Any], *, progress: Progress = lambda text: None
@@ -111,7 +120,8 @@ class McpServer:
     async def _call(self, name: str, arguments: Mapping[str, Any], progress: Progress) -> McpAnswer:
         link = await self._link()
         if link is None:
-            raise McpError(f"The MCP server '{self.name}' cannot be reached: {self._problem}")
+            reason = self._problem or "it was closed meanwhile; call it again"
+            raise McpError(f"The MCP server '{self.name}' cannot be reached: {reason}")
         seconds = call_seconds(self.settings)
         try:
             async with asyncio.timeout(seconds) as limit:
@@ -162,6 +172,7 @@ class McpServer:
         while True:
             if self._opened is None:
                 self._opened = asyncio.get_running_loop().create_future()
+                self._began = _now()
                 self._closing = asyncio.Event()
                 self._owner = asyncio.create_task(self._hold(self._opened), name=f"mcp-{self.name}")
             owner = self._owner
@@ -227,6 +238,12 @@ class McpServer:
         for name in (name for name in now if before.get(name, now[name]) != now[name]):
             logger.warning("MCP server %s now describes its tool %s differently", self.name, name)
         self._tools = found
+
+    def _tell_late(self, seconds: float) -> None:
+        if self._problem is None:  # else it is known, and was said, what is wrong with it
+            what = f"it was not ready after {seconds:g} seconds"
+            self._problem = f"{what}; until it is, runs go on without its tools"
+            logger.warning("MCP server %s: %s", self.name, self._problem)
 
     def _note(self, problem: str) -> None:
         self._problem = self._redact(problem)

@@ -45,8 +45,22 @@ class McpServers:
                 self._retired.add(server)
         self._servers = {name: kept.get(name) or self._made(name, entry) for name, entry in wanted.items()}
 
+    async def open(self) -> None:
+        """Open all servers, and wait until each is ready or has failed."""
+        await asyncio.gather(*(server.open() for server in self._servers.values()))
+
+    @asynccontextmanager
+    async def opening(self) -> AsyncIterator[None]:
+        """Open all servers beside the block, so that its first run finds them ready."""
+        task = asyncio.create_task(self.open())
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
     async def offers(self) -> list[Offer]:
-        """Return the tools of all servers that can be reached, opening those that are not open."""
+        """Return the tools of all servers that are ready in time, opening those that are not open."""
         servers = list(self._servers.values())
         found: Sequence[Sequence[McpTool]] = await asyncio.gather(*(server.tools() for server in servers))
         return [(server, tool) for server, tools in zip(servers, found, strict=True) for tool in tools]

@@ -15,12 +15,15 @@ from deerflow.mcp.link import connect
 
 SUPPORT = Path(__file__).parents[2] / "support"
 GOOD, BROKEN = "mcp_server.py", "mcp_broken.py"
+LONG = 300
+"""Seconds that a test waits for a server: longer than it may take on any machine."""
 
 NewServer = Callable[..., McpServer]
 
 
 def settings_of(script: str, *arguments: str, **more: Any) -> McpServerSettings:
-    entry = {"command": sys.executable, "args": [str(SUPPORT / script), *arguments], **more}
+    command = {"command": sys.executable, "args": [str(SUPPORT / script), *arguments]}
+    entry = {**command, "run_wait_seconds": LONG, **more}
     return McpServerSettings.model_validate(entry)
 
 

@@ -17,7 +17,7 @@ from deerflow.mcp import server as server_module
 from deerflow.mcp.base import Limits, Place
 from deerflow.mcp.link import connect
 
-from .conftest import BROKEN, GOOD, NewServer, settings_of
+from .conftest import BROKEN, GOOD, LONG, NewServer, settings_of
 
 
 def is_alive(pid: int) -> bool:
@@ -42,7 +42,9 @@ async def any_server(request: pytest.FixtureRequest, place: Place, new_server: N
         yield new_server(GOOD)
         return
     with serving_mcp(kind=request.param) as url:
-        settings = McpServerSettings.model_validate({"type": request.param, "url": url})
+        settings = McpServerSettings.model_validate(
+            {"type": request.param, "url": url, "run_wait_seconds": LONG}
+        )
         server = McpServer("deer", settings, connect=connect, place=place)
         yield server
         await server.aclose()
@@ -192,13 +194,15 @@ async def test_nothing_is_left_after_closing(tmp_path: Path, new_server: NewServ
     assert server.status.state == "idle"
 
 
-async def test_a_server_that_is_still_opening_is_closed_at_once(new_server: NewServer) -> None:
+async def test_a_server_that_is_still_opening_is_closed_at_once(
+    new_server: NewServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_module, "CLOSING_SECONDS", 600.0)  # waiting for it would end in a failure
     server = new_server(BROKEN, "mute")
     asking = asyncio.create_task(server.tools())
     await until(lambda: server.status.state == "opening", what="it is being opened")
 
-    async with asyncio.timeout(4):
-        await server.aclose()
+    await server.aclose()
 
     assert await asking == ()
     assert server.status.state == "idle"
@@ -251,8 +255,14 @@ async def test_a_server_that_misbehaves_costs_one_call(
     ],
 )
 async def test_a_server_that_does_not_start_offers_nothing_and_is_left_alone_for_a_while(
-    mode: str, problem: str, more: dict[str, Any], new_server: NewServer, caplog: pytest.LogCaptureFixture
+    mode: str,
+    problem: str,
+    more: dict[str, Any],
+    new_server: NewServer,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(server_module, "FIRST_PAUSE_SECONDS", 1000.0)
     server = new_server(BROKEN, mode, **more)
 
     with caplog.at_level(logging.WARNING):
@@ -266,12 +276,40 @@ async def test_a_server_that_does_not_start_offers_nothing_and_is_left_alone_for
         await server.call("act", {})
 
 
+async def test_a_server_that_is_slow_to_start_is_left_out_until_it_is_ready(
+    tmp_path: Path, place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    script, sign = tmp_path / "slow.sh", tmp_path / "sign"
+    good = settings_of(BROKEN, "plain")
+    wait = f"while [ ! -e {sign} ]; do sleep 0.05; done"
+    script.write_text(f"#!/bin/sh\n{wait}\nexec {good.command} {good.args[0]} plain\n")
+    script.chmod(0o755)
+    settings = McpServerSettings.model_validate({"command": str(script), "run_wait_seconds": 0.2})
+    server = McpServer("slow", settings, connect=connect, place=place)
+
+    with caplog.at_level(logging.WARNING):
+        first = await asyncio.gather(*(server.tools() for _ in range(3)))
+        early = server.status
+        sign.touch()
+        await until(lambda: server.status.state == "ready", what="it started after all")
+
+    assert first == [(), (), ()]
+    assert (early.state, early.tools) == ("opening", ())
+    assert "it was not ready after 0.2 seconds; until it is, runs go on without its tools" in str(
+        early.problem
+    )
+    assert len([record for record in caplog.records if "was not ready" in record.getMessage()]) == 1
+    assert [tool.name for tool in await server.tools()] == ["add", "environment", "spawn", "wait"]
+    assert server.status.problem is None
+    await server.aclose()
+
+
 async def test_a_server_that_came_back_is_used_again(
     tmp_path: Path, place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server_module, "FIRST_PAUSE_SECONDS", 0.0)
     script = tmp_path / "late.sh"
-    settings = McpServerSettings.model_validate({"command": str(script)})
+    settings = McpServerSettings.model_validate({"command": str(script), "run_wait_seconds": LONG})
     server = McpServer("late", settings, connect=connect, place=place)
     assert await server.tools() == ()
     assert "cannot be started" in str(server.status.problem)
@@ -305,7 +343,7 @@ async def test_an_address_where_nothing_is_says_so(path: str | None, problem: st
 
 
 def web_server(url: str, place: Place) -> McpServer:
-    entry = {"url": url, "headers": {"X-Key": "h-secret"}, "session_init_timeout": 20}
+    entry = {"url": url, "headers": {"X-Key": "h-secret"}, "run_wait_seconds": LONG}
     return McpServer("web", McpServerSettings.model_validate(entry), connect=connect, place=place)
 
 

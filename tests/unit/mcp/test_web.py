@@ -17,6 +17,8 @@ from deerflow.mcp import McpServer
 from deerflow.mcp.base import Limits, Place
 from deerflow.mcp.link import connect
 
+from .conftest import LONG
+
 TOOL = {"name": "act", "description": "acts", "inputSchema": {"type": "object"}}
 
 
@@ -71,7 +73,12 @@ def url(old: OldServer) -> Iterator[str]:
 
 @pytest.fixture
 async def server(url: str, place: Place) -> Any:
-    entry = {"url": url, "headers": {"Authorization": "Bearer t-very-secret"}, "tool_call_timeout": 30}
+    entry = {
+        "url": url,
+        "headers": {"Authorization": "Bearer t-very-secret"},
+        "tool_call_timeout": 30,
+        "run_wait_seconds": LONG,
+    }
     settings = McpServerSettings.model_validate(entry)
     made = McpServer("old", settings, connect=connect, place=place, limits=Limits(message_bytes=100_000))
     yield made
@@ -160,7 +167,7 @@ async def test_a_server_that_wants_another_key_says_so(place: Place) -> None:
         return Response(status_code=401)
 
     with serving_app(Starlette(routes=[Route("/mcp", refuse, methods=["POST"])])) as address:
-        settings = McpServerSettings.model_validate({"url": f"{address}/mcp"})
+        settings = McpServerSettings.model_validate({"url": f"{address}/mcp", "run_wait_seconds": LONG})
         server = McpServer("locked", settings, connect=connect, place=place)
         assert await server.tools() == ()
 
@@ -198,7 +205,8 @@ async def guarded(office: Office, old: OldServer, place: Place) -> Any:
             "refresh_token": "refresh-1",
             "extra_token_params": {"tenant": "forest"},
         }
-        settings = McpServerSettings.model_validate({"url": f"{address}/mcp", "oauth": oauth})
+        entry = {"url": f"{address}/mcp", "oauth": oauth, "run_wait_seconds": LONG}
+        settings = McpServerSettings.model_validate(entry)
         server = McpServer("guarded", settings, connect=connect, place=place)
         yield server
         await server.aclose()
