@@ -29,8 +29,13 @@ def best_facts(
 
 def terms_of(text: str) -> Iterable[str]:
     """Yield the words of a text, without a plural's ending; of Chinese, pairs of characters."""
+    return (word.rstrip("s") if len(word) > 3 else word for word in words_of(text))
+
+
+def words_of(text: str) -> Iterable[str]:
+    """Yield the words of a text in lower case; of Chinese, which has no spaces, pairs of characters."""
     for word in _WORD.findall(text.casefold()):
         if _WIDE.search(word):
             yield from (word[at : at + 2] for at in range(max(len(word) - 1, 1)))
         else:
-            yield word.rstrip("s") if len(word) > 3 else word
+            yield word

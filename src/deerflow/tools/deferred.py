@@ -15,7 +15,7 @@ from langchain_core.utils.function_calling import convert_to_openai_function
 from langgraph.types import Command
 from pydantic import BaseModel, Field
 
-from deerflow.memory.searching import terms_of
+from deerflow.memory.searching import words_of
 from deerflow.tools.define import PlainText, Runtime, refuse, tool_of
 from deerflow.tools.mcp import FINGERPRINT
 
@@ -44,8 +44,8 @@ class DeferredToolRegistry:
         if query.lower().startswith(_SELECT):
             wanted = [name.strip() for name in query[len(_SELECT) :].split(",")]
             return [self._tools[name] for name in dict.fromkeys(wanted) if name in self._tools][:MAX_RESULTS]
-        needed = [word for part in query.split() if part.startswith("+") for word in terms_of(part)]
-        others = [word for part in query.split() if not part.startswith("+") for word in terms_of(part)]
+        needed = [word for part in query.split() if part.startswith("+") for word in words_of(part)]
+        others = [word for part in query.split() if not part.startswith("+") for word in words_of(part)]
         scored = [(_score(tool, needed, others), tool) for tool in self._tools.values()]
         ranked = sorted((each for each in scored if each[0] > 0), key=lambda each: -each[0])
         return [tool for _, tool in ranked[:MAX_RESULTS]]

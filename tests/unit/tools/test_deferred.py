@@ -47,7 +47,7 @@ TOOLS = defer(
             "github.*issue|mail",
             ["github_create_issue", "github_list_issues", "mail_send", "jira_create_issue"],
         ),
-        ("ISSUES", ["github_create_issue", "github_list_issues", "jira_create_issue"]),
+        ("ISSUES", ["github_list_issues"]),
         ("帮我创建一个工单", ["desk_open"]),
         ("unicorn xylophone", []),
         ("???", []),

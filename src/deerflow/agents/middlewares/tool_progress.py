@@ -16,7 +16,7 @@ from deerflow.agents.middlewares.loop_guard import WRITERS
 from deerflow.agents.middlewares.tags import reminder
 from deerflow.agents.types import ModelAnswer, ModelCall, ModelHandler
 from deerflow.config.tools import ToolProgressSettings
-from deerflow.memory.searching import terms_of
+from deerflow.memory.searching import words_of
 
 MAX_COMPARED_CHARS = 20_000
 WARNING = (
@@ -102,7 +102,7 @@ def _last_results(messages: Sequence[AnyMessage]) -> list[ToolMessage]:
 
 
 def _words(message: ToolMessage) -> frozenset[str]:
-    return frozenset(terms_of(message.text[:MAX_COMPARED_CHARS]))
+    return frozenset(words_of(message.text[:MAX_COMPARED_CHARS]))
 
 
 def _similarity(one: Collection[str], other: Collection[str]) -> float:
