@@ -1,5 +1,6 @@
 """What a job in the terminal shows while it runs, and when it has ended."""
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,6 +18,8 @@ from deerflow.client import ClientEvent, text_of
 
 _MARKS = {"completed": "✓", "failed": "✗", "timed_out": "✗", "cancelled": "■"}
 _WIDTH = 160
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+"""What a terminal would obey instead of showing it."""
 _ABOUT = ("description", "command", "path", "pattern", "query", "url")
 """The arguments that say what a call is about, the model's own words for it first."""
 
@@ -105,7 +108,7 @@ class Progress:
             failure = Text.assemble(("The run failed: ", "red"), self._view.error)
             self._console.print(failure, highlight=False, soft_wrap=True)
         elif out.is_terminal:
-            out.print(Markdown(self._view.answer))
+            out.print(Markdown(_CONTROL.sub("", self._view.answer)))
         else:
             out.file.write(self._view.answer.rstrip("\n") + "\n")
             out.file.flush()

@@ -9,6 +9,7 @@ import aiohttp
 from rich.console import Console
 from rich.table import Table
 
+from deerflow.cli.approve import visible
 from deerflow.errors import DeerFlowError, InvalidInputError, NotFoundError
 
 SECONDS = 30
@@ -49,7 +50,7 @@ async def _cancel(server: "_Server", rows: list[dict[str, Any]], task_id: str) -
         running = [row["task_id"] for row in rows if row["status"] in UNFINISHED]
         raise NotFoundError("task", task_id, known=running)
     await server.post(f"{found['path']}/tasks/{quote(task_id, safe='')}/cancel")
-    Console().print(f"stopped   {task_id}  {found['description']}", highlight=False, markup=False)
+    _console().print(f"stopped   {task_id}  {visible(found['description'])}")
     return 0
 
 
@@ -104,7 +105,7 @@ def _run_path(thread_id: str, run_id: str) -> str:
 
 
 def _show(rows: list[dict[str, Any]]) -> None:
-    console = Console()
+    console = _console()
     if not rows:
         console.print("No tasks.")
         return
@@ -114,6 +115,11 @@ def _show(rows: list[dict[str, Any]]) -> None:
     console.print(table)
 
 
+def _console() -> Console:
+    """Return a console that prints a model's words as they are; brackets in them are no markup."""
+    return Console(highlight=False, markup=False)
+
+
 def _cells(rows: list[dict[str, Any]]) -> Iterator[tuple[str, ...]]:
     for row in rows:
         yield (
@@ -121,6 +127,6 @@ def _cells(rows: list[dict[str, Any]]) -> Iterator[tuple[str, ...]]:
             row["status"],
             row["subagent_type"] or "",
             str(row["message_count"]),
-            row["description"],
+            visible(row["description"]),
             row["path"].split("/")[2],
         )

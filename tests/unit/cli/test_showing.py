@@ -1,0 +1,66 @@
+"""What a model says is shown in the terminal, and never obeyed by it."""
+
+import io
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from rich.console import Console
+from support.gateway import write_config
+from support.model_server import ScriptedModel
+
+from deerflow.cli.progress import Progress
+from deerflow.cli.tasks import _show
+from deerflow.client import ClientEvent
+
+CLIPBOARD = "\x1b]52;c;cm0gLXJmIC8=\x07"
+"""Puts a command into the clipboard, where a terminal obeys it."""
+
+
+def test_brackets_and_codes_in_a_tasks_description_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    row = {
+        "task_id": "t1",
+        "status": "running",
+        "subagent_type": "bash",
+        "message_count": 1,
+        "description": f"Look at [/etc] {CLIPBOARD}",
+        "path": "/threads/a/runs/b",
+    }
+
+    _show([row])
+
+    out = capsys.readouterr().out
+    assert "[/etc]" in out
+    assert "\x1b]52" not in out
+
+
+def test_an_answer_cannot_command_the_terminal() -> None:
+    out = Console(file=io.StringIO(), force_terminal=True, width=80)
+    progress = Progress(Console(file=io.StringIO()), "t1")
+    chunk = {"type": "AIMessageChunk", "id": "m1", "content": f"Fine{CLIPBOARD} 👨‍👩‍👧."}
+    progress.take(ClientEvent("1", "messages", [chunk, {}]))
+
+    progress.report([], [], out)
+
+    assert isinstance(out.file, io.StringIO)
+    shown = out.file.getvalue()
+    assert "\x1b]52" not in shown
+    assert "👨‍👩‍👧" in shown
+
+
+def test_the_doctor_goes_on_where_no_model_can_be_made(
+    deerflow: Any, home: Path, model: ScriptedModel
+) -> None:
+    config = write_config(home, model.base_url)
+    settings = yaml.safe_load(config.read_text())
+    settings["models"][0]["fallbacks"] = [settings["models"][0]["name"]]
+    config.write_text(yaml.safe_dump(settings))
+
+    result = deerflow("doctor", "--config", str(config))
+
+    text = " ".join(result.output.split())
+    assert "go round in a circle" in text
+    assert "run(s) in flight" in text
+    assert "1 thing(s) to fix" in text
+    assert result.exit_code == 1
