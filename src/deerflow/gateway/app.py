@@ -100,7 +100,9 @@ def _add_routes(app: FastAPI) -> None:
     app.include_router(about.root_router)
     app.include_router(metrics.router)
     api = APIRouter()
+    # Runs come first: every route before theirs is tried, each time, while the first word is waited for.
     for room in (
+        runs,
         about,
         agents,
         assistants,
@@ -116,7 +118,6 @@ def _add_routes(app: FastAPI) -> None:
         skills,
         threads,
         states,
-        runs,
         following,
         protocol,
         store,
@@ -128,7 +129,8 @@ def _add_routes(app: FastAPI) -> None:
         usage,
         metrics,
     ):
-        api.include_router(room.router)
+        # As if written in one router: one inside another would be searched through twice.
+        api.routes.extend(room.router.routes)
     app.include_router(api, prefix=PREFIXES[0])
     app.include_router(api, prefix=PREFIXES[1], include_in_schema=False)
 
