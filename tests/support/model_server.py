@@ -344,6 +344,12 @@ class ScriptedModel:
         """Return an id for a tool call."""
         return f"call_{next(self._call_ids):06d}"
 
+    def begun(self, request: Request) -> None:
+        """Count a call; nobody who waits sees it among the requests and not yet in flight."""
+        with self._changed:
+            self.requests.append(request)
+            self.changed(in_flight=1)
+
     def changed(self, **deltas: int) -> None:
         """Add to the counters and wake those who wait for them."""
         with self._changed:
@@ -372,7 +378,8 @@ class _Connection(asyncio.Protocol):
         self._model._open.discard(self)
         self._model.changed()
         if self._task is not None:
-            self._task.cancel()
+            # A call that came just before is begun first, so that it counts.
+            asyncio.get_running_loop().call_soon(self._task.cancel)
 
     def abort(self) -> None:
         self.transport.abort()
@@ -424,8 +431,7 @@ class _Connection(asyncio.Protocol):
             self._json(400, {"error": {"message": "the request body is not JSON"}})
             return
         request = Request(path, headers, body)
-        self._model.requests.append(request)
-        self._model.changed(in_flight=1)
+        self._model.begun(request)
         is_aborted = 0
         try:
             reply = self._model.choose(request)
