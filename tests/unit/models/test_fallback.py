@@ -30,10 +30,14 @@ def entry(name: str, model: ScriptedModel | None = None, **more: Any) -> ModelSe
 
 
 @pytest.fixture(params=["lean", "sdk"])
-async def factory(
+def common(
     request: pytest.FixtureRequest, model: ScriptedModel, sdk_clients: dict[str, Any]
-) -> AsyncIterator[ModelFactory]:
-    common = {"model": model, "transport": request.param, "stream_chunk_timeout": 0.3, **sdk_clients}
+) -> dict[str, Any]:
+    return {"model": model, "transport": request.param, "stream_chunk_timeout": 60, **sdk_clients}
+
+
+@pytest.fixture
+async def factory(common: dict[str, Any]) -> AsyncIterator[ModelFactory]:
     factory = ModelFactory(
         [entry("a", fallbacks=["b", "c"], **common), entry("b", **common), entry("c", **common)], env={}
     )
@@ -85,9 +89,7 @@ async def test_tools_are_bound_to_whoever_answers(model: ScriptedModel, factory:
     assert model.requests[1].body["tool_choice"] == "required"
 
 
-@pytest.mark.parametrize(
-    "reply", [cut("one two three", after=2), malformed("one two", after=1), silence("one two", after=1)]
-)
+@pytest.mark.parametrize("reply", [cut("one two three", after=2), malformed("one two", after=1)])
 async def test_a_call_that_breaks_after_some_tokens_is_redone(
     model: ScriptedModel, factory: ModelFactory, reply: Reply
 ) -> None:
@@ -96,6 +98,19 @@ async def test_a_call_that_breaks_after_some_tokens_is_redone(
     answer = await factory.create("a").ainvoke("hi", stream=True)
 
     assert answer.text == "all of b"
+
+
+async def test_a_call_that_goes_silent_after_some_tokens_is_redone(
+    model: ScriptedModel, common: dict[str, Any]
+) -> None:
+    script(model, a=silence("one two", after=1), b=text("all of b"))
+    hasty = entry("a", fallbacks=["b"], **{**common, "stream_chunk_timeout": 0.3})
+    factory = ModelFactory([hasty, entry("b", **common)], env={})
+
+    answer = await factory.create("a").ainvoke("hi", stream=True)
+
+    assert answer.text == "all of b"
+    await factory.aclose()
 
 
 async def test_tokens_are_seen_by_those_who_watch_a_graph(

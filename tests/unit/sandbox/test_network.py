@@ -44,7 +44,7 @@ async def proxy(policy: NetworkPolicy, *answers: Sequence[str]) -> AsyncIterator
 async def ask(port: int, request: bytes) -> bytes:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(request)
-    answer = await asyncio.wait_for(reader.read(), 20)
+    answer = await asyncio.wait_for(reader.read(), 60)
     writer.close()
     return answer
 

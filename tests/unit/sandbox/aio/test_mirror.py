@@ -32,7 +32,7 @@ async def sandbox(make_provider: MakeProvider, thread: Threads) -> AsyncIterator
 
 
 async def say(sandbox: Sandbox, command: str) -> str:
-    return (await sandbox.execute_command(command, timeout=20)).output
+    return (await sandbox.execute_command(command, timeout=60)).output
 
 
 async def test_changes_go_both_ways_and_so_do_removals(sandbox: Sandbox, thread: Threads) -> None:
@@ -99,6 +99,8 @@ async def test_links_stay_where_they_are(sandbox: Sandbox, thread: Threads, tmp_
 
 
 async def test_files_of_a_stopped_command_come_back(sandbox: Sandbox) -> None:
+    await say(sandbox, "true")  # all is up: what follows only has to write a line in time
+
     with pytest.raises(SandboxError, match="still running"):
         await sandbox.execute_command(f"echo half > {OUTPUTS}/half.txt; sleep 30", timeout=3)
 

@@ -239,7 +239,7 @@ async def test_commands_run_in_pods_on_the_threads_files(
         await sandbox.write_file("a.txt", "from the host\n")
 
         result = await sandbox.execute_command(
-            "cat a.txt; echo $MOOD; echo out > /mnt/user-data/outputs/b.txt", timeout=20
+            "cat a.txt; echo $MOOD; echo out > /mnt/user-data/outputs/b.txt", timeout=60
         )
 
         assert result.output == "from the host\ngood\n"
@@ -257,10 +257,10 @@ async def test_a_wrong_key_and_a_dead_provisioner_are_explained(
 
     async with wrong.lend(service.thread("t1")) as sandbox:
         with pytest.raises(SandboxUnavailableError, match="provisioner_api_key"):
-            await sandbox.execute_command("true", timeout=20)
+            await sandbox.execute_command("true", timeout=60)
     async with dead.lend(service.thread("t1")) as sandbox:
         with pytest.raises(SandboxError, match="does not answer"):
-            await sandbox.execute_command("true", timeout=20)
+            await sandbox.execute_command("true", timeout=60)
 
 
 async def test_without_a_key_it_does_not_start() -> None:

@@ -44,15 +44,17 @@ def run(words: list[str]) -> None:
     if (STATE / f"{name}.json").exists():
         fail(f'docker: Conflict. The container name "/{name}" is already in use by container "c0ffee".', 125)
     host, port_text, inner = options["--publish"][0].split(":")
-    port = int(port_text or free_port())
-    if not is_free(port):
-        fail(f"docker: Bind for {host}:{port} failed: port is already allocated.", 125)
+    try:
+        listener = listen(int(port_text or 0))
+    except OSError:
+        fail(f"docker: Bind for {host}:{port_text} failed: port is already allocated.", 125)
+    port = listener.getsockname()[1]
     environment = {name: os.environ[name] for name in options.get("--env", []) if name in os.environ}
     mounts = [
         dict(part.partition("=")[::2] for part in next(csv.reader([text])))
         for text in options.get("--mount", [])
     ]
-    process = start(port, mounts, environment, STATE / f"{name}.log")
+    process = start(listener, mounts, environment, STATE / f"{name}.log")
     about = {
         "Name": f"/{name}",
         "Pid": process.pid,
@@ -62,13 +64,16 @@ def run(words: list[str]) -> None:
         "NetworkSettings": {"Ports": {f"{inner}/tcp": [{"HostIp": host, "HostPort": str(port)}]}},
         "Argv": sys.argv,
     }
-    (STATE / f"{name}.json").write_text(json.dumps(about))
+    unfinished = STATE / f"{name}.{os.getpid()}"
+    unfinished.write_text(json.dumps(about))
+    unfinished.rename(STATE / f"{name}.json")  # who looks sees all of it or nothing
     print("c0ffee")
 
 
 def start(
-    port: int, mounts: list[dict[str, str]], environment: dict[str, str], log: Path
+    listener: socket.socket, mounts: list[dict[str, str]], environment: dict[str, str], log: Path
 ) -> "subprocess.Popen[bytes]":
+    """Start a container that answers where somebody listens already: nobody can take its port meanwhile."""
     walls = [os.environ["STANDIN_BWRAP"], "--bind", "/", "/", "--dev-bind", "/dev", "/dev", "--unshare-pid"]
     walls += ["--proc", "/proc", "--tmpfs", "/mnt", "--clearenv", "--setenv", "PATH", os.environ["PATH"]]
     walls += ["--tmpfs", "/tmp", "--setenv", "HOME", "/tmp"]
@@ -79,13 +84,14 @@ def start(
         walls += ["--setenv", name, value]
     for mount in mounts:
         walls += ["--ro-bind" if "readonly" in mount else "--bind", mount["source"], mount["target"]]
-    with log.open("wb") as out:
+    with log.open("wb") as out, listener:
         return subprocess.Popen(
-            [*walls, os.environ["STANDIN_PYTHON"], "-S", str(IMAGE), str(port)],
+            [*walls, os.environ["STANDIN_PYTHON"], "-S", str(IMAGE), str(listener.fileno())],
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=out,
             start_new_session=True,
+            pass_fds=(listener.fileno(),),
         )
 
 
@@ -116,8 +122,8 @@ def inspect(words: list[str]) -> None:
 def listing(words: list[str]) -> None:
     label, _, value = words[words.index("--filter") + 1].removeprefix("label=").partition("=")
     for file in sorted(STATE.glob("*.json")):
-        about = json.loads(file.read_text())
-        if about["Config"]["Labels"].get(label) == value:
+        about = read(file.stem)
+        if about is not None and about["Config"]["Labels"].get(label) == value:
             print(about["Name"].removeprefix("/"))
 
 
@@ -138,9 +144,13 @@ def is_running(pid: int) -> bool:
     return state != "Z"
 
 
+def listen(port: int = 0) -> socket.socket:
+    return socket.create_server(("127.0.0.1", port), backlog=100)
+
+
 def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
+    """Return a port that is free just now."""
+    with listen() as found:
         return found.getsockname()[1]
 
 

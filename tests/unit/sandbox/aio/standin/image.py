@@ -1,7 +1,7 @@
 """Stands in for the all-in-one image: the same HTTP API for shells, on real processes.
 
-Run as a program with the port to listen on. With `STANDIN_OLD_IMAGE` set it has no `/v1/bash`, like
-older images.
+Run as a program with the number of the open socket that listens. With `STANDIN_OLD_IMAGE` set it has no
+`/v1/bash`, like older images.
 """
 
 import asyncio
@@ -9,6 +9,7 @@ import base64
 import os
 import secrets
 import signal
+import socket
 import sys
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -239,4 +240,4 @@ def server() -> SmallServer:
 
 if __name__ == "__main__":
     signal.alarm(LIFETIME_SECONDS)
-    asyncio.run(server().serve(int(sys.argv[1])))
+    asyncio.run(server().serve(socket.socket(fileno=int(sys.argv[1]))))

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 from collections.abc import Mapping
 from contextlib import suppress
@@ -27,7 +28,8 @@ class Api:
         """How often a removed pod is still seen, by name."""
         self.refuse: tuple[int, str] | None = None
         self._logs = logs
-        self._ports: dict[str, int] = {}
+        self._listeners: dict[str, tuple[int, socket.socket]] = {}
+        """The port of each pod, and who listens there until the pod does."""
 
     def application(self) -> web.Application:
         app = web.Application()
@@ -45,10 +47,13 @@ class Api:
         kind, name = request.match_info["kind"], body["metadata"]["name"]
         if (kind, name) in self.objects:
             return status(409, "AlreadyExists", f'{kind} "{name}" already exists')
-        port = self._ports.setdefault(name, engine.free_port())
+        if name not in self._listeners:
+            listener = engine.listen()
+            self._listeners[name] = listener.getsockname()[1], listener
+        port, listener = self._listeners[name]
         body["metadata"] |= {"namespace": request.match_info["space"], "uid": name, "creationTimestamp": NOW}
         if kind == "pods":
-            self._run(name, body["spec"], port)
+            self._run(name, body["spec"], listener)
             body["status"] = {"phase": "Pending"}
         else:
             body["spec"]["clusterIP"] = "10.96.0.7"
@@ -105,14 +110,15 @@ class Api:
 
     def stop(self, name: str) -> None:
         """End a pod's container."""
-        self._ports.pop(name, None)
+        if name in self._listeners:
+            self._listeners.pop(name)[1].close()
         process = self.processes.pop(name, None)
         if process is not None:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
 
-    def _run(self, name: str, spec: Mapping[str, Any], port: int) -> None:
+    def _run(self, name: str, spec: Mapping[str, Any], listener: socket.socket) -> None:
         container = spec["containers"][0]
         folders = {
             volume["name"]: volume["hostPath"]["path"] for volume in spec["volumes"] if "hostPath" in volume
@@ -124,7 +130,7 @@ class Api:
                 entry = {"source": folders[mount["name"]], "target": mount["mountPath"]}
                 mounts.append(entry | ({"readonly": ""} if mount.get("readOnly") else {}))
         environment = {entry["name"]: entry["value"] for entry in container.get("env") or ()}
-        self.processes[name] = engine.start(port, mounts, environment, self._logs / f"{name}.log")
+        self.processes[name] = engine.start(listener, mounts, environment, self._logs / f"{name}.log")
 
     def _refused(self, request: web.Request) -> web.Response | None:
         self.requests.append(f"{request.method} {request.path}")

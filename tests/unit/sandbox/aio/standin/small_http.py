@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+import socket
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
@@ -44,8 +45,8 @@ class SmallServer:
     def route(self, method: str, path: str, handler: Handler) -> None:
         self._routes.append((method, re.compile(re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+)", path)), handler))
 
-    async def serve(self, port: int) -> None:
-        server = await asyncio.start_server(self._connection, "127.0.0.1", port)
+    async def serve(self, listener: socket.socket) -> None:
+        server = await asyncio.start_server(self._connection, sock=listener)
         async with server:
             await server.serve_forever()
 
