@@ -154,3 +154,18 @@ async def test_a_thread_still_waits_when_a_later_run_is_taken_back(
 
     assert (waiting["status"], commands(waiting)) == ("interrupted", ["echo yes"])
     assert values["messages"][-1]["content"] == "Done."
+
+
+async def test_a_thread_whose_answer_is_a_question_waits_until_somebody_speaks(
+    api: httpx.AsyncClient, model: ScriptedModel
+) -> None:
+    question = call("ask_clarification", question="Which deer?", clarification_type="missing_info")
+    model.will_say(question, text("All deer."))
+
+    await say(api, "Tell me about them")
+    asking = await listed(api, select=["status", "interrupts", "waits_for_answer"])
+    await say(api, "All of them")
+    answered = await listed(api, select=["waits_for_answer"])
+
+    assert asking == {"status": "idle", "interrupts": {}, "waits_for_answer": True}
+    assert answered == {"waits_for_answer": False}

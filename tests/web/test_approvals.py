@@ -23,7 +23,7 @@ def test_a_command_waits_for_the_person_and_outlives_a_reload(page: Browser, mod
     page.waits_for(CARD)
     page.evaluate("location.reload()")
     page.waits_for(f"{CARD} pre:has-text('u202e')")
-    page.waits_for("[aria-label='waits for your answer']")
+    page.waits_for("main [aria-label='waits for your answer']")
     page.click("Run it")
 
     page.sees("It ran.")
@@ -50,3 +50,23 @@ def test_a_refusal_gives_its_reason_and_a_change_runs_as_written(page: Browser, 
     assert "not today" in told(model)
     assert "some-2-thing" in told(model)
     assert page.count(CARD) == 0
+
+
+def test_the_list_marks_a_thread_that_waits_until_it_is_answered(page: Browser, model: ScriptedModel) -> None:
+    mark = "nav li:has-text('Mark this one') [aria-label='waits for your answer']"
+    question = call("ask_clarification", question="Which deer?", clarification_type="missing_info")
+    model.will_say(bash("echo may-i go"), question, text("All deer."))
+    page.say("Mark this one")
+    page.waits_for(CARD)
+    page.waits_for(mark)
+
+    page.click("New chat")
+    page.waits_for(mark)
+    page.do("click", target={"css": "nav button[title='Mark this one']"})
+    page.click("Run it")
+    page.sees("Which deer?")
+    page.waits_for(mark)
+    page.say("All of them")
+
+    page.sees("All deer.")
+    page.do("see", target={"css": mark}, state="detached")

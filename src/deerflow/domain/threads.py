@@ -30,6 +30,8 @@ class Thread:
     title: str | None = None
     interrupts: Mapping[str, Any] = field(default_factory=dict)
     """The questions that wait for an answer, by the graph's task; empty unless it is interrupted."""
+    asks: bool = False
+    """The last answer is a question to the person."""
 
 
 @dataclass(frozen=True, slots=True)

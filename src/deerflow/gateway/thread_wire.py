@@ -16,6 +16,7 @@ ThreadField = Literal[
     "metadata",
     "values",
     "interrupts",
+    "waits_for_answer",
     "config",
     "context",
     "error",

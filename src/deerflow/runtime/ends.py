@@ -23,7 +23,7 @@ _LONGEST_ERROR = 2000
 def finished(tally: Tally) -> RunEnd:
     """Return the end of a run whose graph came to its end, or stopped to ask somebody."""
     waiting = ThreadStatus.INTERRUPTED if tally.is_waiting else ThreadStatus.IDLE
-    return _end(RunStatus.SUCCESS, waiting, tally)
+    return _end(RunStatus.SUCCESS, waiting, tally, asks=tally.is_asking)
 
 
 def stopped(stop: Stop, tally: Tally) -> RunEnd:

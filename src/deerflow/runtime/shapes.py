@@ -27,6 +27,7 @@ def thread_out(thread: Thread, values: Mapping[str, Any] | None = None) -> dict[
         "metadata": dict(thread.metadata),
         "values": shown,
         "interrupts": dict(thread.interrupts),
+        "waits_for_answer": thread.asks or bool(thread.interrupts),
     }
 
 

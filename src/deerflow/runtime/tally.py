@@ -21,6 +21,8 @@ class Tally:
         self.title: str | None = None
         self.is_waiting = False
         """The graph stopped to ask somebody."""
+        self.is_asking = False
+        """The last message is a question to the person."""
         self.first_token_at: float | None = None
         """When the agent began to speak, on the clock of `time.monotonic`."""
 
@@ -59,6 +61,8 @@ class Tally:
 
     def _add_message(self, message: BaseMessage) -> None:
         self.message_count += 1
+        artifact = getattr(message, "artifact", None)
+        self.is_asking = isinstance(artifact, Mapping) and "human_input" in artifact
         if isinstance(message, AIMessage):
             self._calls += 1
             if message.usage_metadata:

@@ -99,6 +99,8 @@ export interface Thread {
   readonly updated_at: string;
   readonly metadata: Readonly<Record<string, unknown>>;
   readonly values: Values | null;
+  /** It asked something, or a call waits for somebody's word. */
+  readonly waits_for_answer?: boolean;
 }
 
 export interface Run {

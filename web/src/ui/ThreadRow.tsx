@@ -4,6 +4,7 @@ import type { Thread } from "../api/types.ts";
 import { useWords } from "../text/index.ts";
 import { classes } from "./format.ts";
 import { IconButton } from "./IconButton.tsx";
+import { StatusMark } from "./StatusMark.tsx";
 import { TitleEditor } from "./TitleEditor.tsx";
 
 interface Props {
@@ -46,6 +47,7 @@ export const ThreadRow = memo(function ThreadRow({ thread, title, isCurrent, onO
         {(thread.status === "running" || thread.status === "busy") && (
           <LoaderCircle aria-label={words.working} size={14} className="shrink-0 animate-spin text-accent" />
         )}
+        {thread.waits_for_answer && <StatusMark status="waiting" label={words.taskStatus.waiting} />}
       </button>
       <div
         role="group"

@@ -25,6 +25,8 @@ class RunEnd:
     """The title that the run gave its thread."""
     interrupts: Mapping[str, Any] = field(default_factory=dict)
     """The questions that the thread waits with, by the graph's task."""
+    asks: bool = False
+    """The run's answer is a question to the person."""
     rolls_back: bool = False
     """The thread's checkpoints, title, status and questions become what they were before the run."""
 

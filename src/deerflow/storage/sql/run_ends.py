@@ -1,8 +1,5 @@
 """How runs end: kept as they are, or with the thread put back to where it was before them."""
 
-from collections.abc import Mapping
-from typing import Any
-
 import ormsgpack
 
 from deerflow.domain import CancelAction, RunRecord, RunStatus, ThreadStatus
@@ -39,14 +36,14 @@ def settle(db: Database, run_id: str, attempt: int, end: RunEnd) -> RunRecord:
         raise RollbackWantedError(f"run {run_id} is to be rolled back")
     _write(db, key, end)
     settled = find(db, run_id)
-    status: ThreadStatus = end.thread_status
-    questions: Mapping[str, Any] | None = end.interrupts
-    if end.rolls_back and before is not None:
-        status, questions = _put_back(db, thread, settled.thread_id, before), None
+    status, puts_back = end.thread_status, end.rolls_back and before is not None
+    if puts_back:
+        status = _put_back(db, thread, settled.thread_id, before)
     elif end.title is not None:
         db.execute("UPDATE threads SET title = ? WHERE key = ?", (printable(end.title), thread))
     following = next_waiting(db, thread)
-    mark_thread(db, thread, status if following is None else ThreadStatus.BUSY, questions=questions)
+    shown = status if following is None else ThreadStatus.BUSY
+    mark_thread(db, thread, shown, end=None if puts_back else end)
     if following is not None:
         db.enqueue(following)
     db.notify(run_topic(run_id))

@@ -1,10 +1,11 @@
 """The rows of runs: read, found, and what their columns mean."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from deerflow.domain import CancelAction, RunRecord, RunStatus, ThreadStatus
 from deerflow.errors import NotFoundError, StaleAttemptError
+from deerflow.storage.base import RunEnd
 from deerflow.storage.database import Database
 from deerflow.storage.requests import dump_questions, load_request, load_usage
 from deerflow.storage.sql.codec import LATER, later, now_us, time_of, unpack
@@ -75,19 +76,17 @@ def record(row: tuple[Any, ...]) -> RunRecord:
     )
 
 
-def mark_thread(
-    db: Database, thread: int, status: ThreadStatus, *, questions: Mapping[str, Any] | None = None
-) -> None:
-    """Set a thread's status, later than whatever was set before, and the questions that it waits with.
+def mark_thread(db: Database, thread: int, status: ThreadStatus, *, end: RunEnd | None = None) -> None:
+    """Set a thread's status, later than whatever was set before.
 
     Args:
-        questions: None leaves them as they are.
+        end: With its questions the thread waits from now on; None leaves those that it has.
     """
-    asked = () if questions is None else (dump_questions(questions),)
+    asked = () if end is None else (dump_questions(end.interrupts), end.asks)
     # So that two changes within one tick of the clock keep their order.
     db.execute(
         f"UPDATE threads SET status = ?, updated_at = {LATER}"
-        f"{', interrupts = ?' if asked else ''} WHERE key = ?",
+        f"{', interrupts = ?, asks = ?' if asked else ''} WHERE key = ?",
         (status, *later(), *asked, thread),
     )
 

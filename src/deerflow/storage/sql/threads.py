@@ -15,7 +15,7 @@ from deerflow.storage.signals import run_topic
 from deerflow.storage.sql.checkpoints import delete_chains
 from deerflow.storage.sql.codec import LATER, later, now_us, printable, time_of
 
-COLUMNS = "id, user_id, status, title, metadata, created_at, updated_at, interrupts"
+COLUMNS = "id, user_id, status, title, metadata, created_at, updated_at, interrupts, asks"
 MAX_FILTERS = 50
 MAX_KEY_CHARS = 256
 _DEEPEST = 4
@@ -134,7 +134,7 @@ def ensure_thread(db: Database, thread_id: str, user_id: str, metadata: str) -> 
         )
     now = now_us()
     made = db.execute(
-        f"INSERT INTO threads ({COLUMNS}) VALUES (?, ?, ?, NULL, ?, ?, ?, NULL) "
+        f"INSERT INTO threads ({COLUMNS}) VALUES (?, ?, ?, NULL, ?, ?, ?, NULL, FALSE) "
         "ON CONFLICT (id) DO NOTHING RETURNING key",
         (thread_id, user_id, ThreadStatus.IDLE, metadata, now, now),
     ).fetchone()
@@ -169,7 +169,7 @@ def _find(db: Database, thread_id: str, user_id: str | None, lock: str = "") -> 
 
 
 def _thread(row: tuple[Any, ...]) -> Thread:
-    thread_id, user_id, status, title, metadata, created_at, updated_at, interrupts = row
+    thread_id, user_id, status, title, metadata, created_at, updated_at, interrupts, asks = row
     return Thread(
         id=thread_id,
         user_id=user_id,
@@ -180,6 +180,7 @@ def _thread(row: tuple[Any, ...]) -> Thread:
         title=title,
         # Whoever answers makes it busy: what was asked is kept until it is known what comes of that.
         interrupts=orjson.loads(interrupts) if interrupts and status == ThreadStatus.INTERRUPTED else {},
+        asks=bool(asks) and status == ThreadStatus.IDLE,
     )
 
 

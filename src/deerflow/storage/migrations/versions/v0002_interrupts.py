@@ -7,5 +7,5 @@ down_revision = "0001"
 
 
 def upgrade() -> None:
-    """Add the column."""
+    """Add the columns."""
     apply(revision)
