@@ -1,12 +1,14 @@
 """The gateway: every route of the contract, around one open DeerFlow."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import version
 
 from fastapi import APIRouter, FastAPI
 from starlette.middleware.cors import CORSMiddleware
+from starlette.routing import BaseRoute
 
 from deerflow.app import DeerFlow
 from deerflow.gateway.background import scheduling, telling
@@ -80,20 +82,26 @@ def create_app(
         redoc_url="/redoc" if options.has_docs else None,
         openapi_url="/openapi.json" if options.has_docs else None,
     )
-    _add_routes(app)
+    app.router.routes.extend(_routes())
     handle_errors(app)
     serve_page(app)
     _add_middlewares(app, options)
-    _make_routes(app)
     return app
 
 
-def _make_routes(app: FastAPI) -> None:
-    """Look something up in the routes: else the first request has them made, and keeps everybody waiting."""
+@cache
+def _routes() -> Sequence[BaseRoute]:
+    """Return every route of the contract, made once in a process: they are the same for every app.
+
+    Something is looked up in them: else the first request has them made, and keeps everybody waiting.
+    """
+    shelf = FastAPI(openapi_url=None)
+    _add_routes(shelf)
     for prefix in PREFIXES:
         scope = {"type": "http", "method": "GET", "path": f"{prefix}/-", "root_path": "", "headers": []}
-        for route in app.router.routes:
+        for route in shelf.router.routes:
             route.matches(scope)
+    return tuple(shelf.router.routes)
 
 
 def _add_routes(app: FastAPI) -> None:
