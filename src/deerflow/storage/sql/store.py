@@ -30,6 +30,8 @@ from deerflow.storage.sql.codec import LATER, later, now_us, pack, time_of, unpa
 _DOT = "."
 _AFTER_DOT = "/"
 _COLUMNS = "namespace, name, value, created_at, updated_at"
+_Name = tuple[str, str]
+"""Namespace and key of an item, as stored."""
 _PAGE_ROWS = 256
 _MAX_INT = (1 << 63) - 1
 _ALIVE = "(expires_at IS NULL OR expires_at > ?)"
@@ -47,11 +49,13 @@ class SqlStore(ItemStore):
     @override
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
         checked = _checked(ops)
-        if all(isinstance(op, GetOp) and not op.refresh_ttl for op in checked):
-            return await self._engine.peek(lambda db: _run(db, checked))
-        if any(isinstance(op, PutOp) or _may_refresh(op) for op in checked):
+        if any(isinstance(op, PutOp) for op in checked):
             return await self._engine.write(lambda db: _run(db, checked))
-        return await self._engine.read(lambda db: _run(db, checked))
+        look = self._engine.peek if all(isinstance(op, GetOp) for op in checked) else self._engine.read
+        results, used = await look(lambda db: _look(db, checked))
+        if used:  # only what has a time to live is written when it is read
+            await self._engine.write(lambda db: _refresh(db, used))
+        return results
 
     @override
     def batch(self, ops: Iterable[Op]) -> list[Result]:
@@ -76,42 +80,45 @@ def _checked(ops: Iterable[Op]) -> list[Op]:
     return checked
 
 
-def _may_refresh(op: Op) -> bool:
-    return isinstance(op, GetOp | SearchOp) and op.refresh_ttl
-
-
 def _run(db: Database, ops: list[Op]) -> list[Result]:
     """Answer all reads from the state before, then do the puts; the last put of a key counts."""
-    results: list[Result] = []
-    puts: dict[tuple[tuple[str, ...], str], PutOp] = {}
-    for op in ops:
-        match op:
-            case GetOp():
-                results.append(_get(db, op))
-            case SearchOp():
-                results.append(_search(db, op))
-            case ListNamespacesOp():
-                results.append(_list_namespaces(db, op))
-            case PutOp():
-                puts[op.namespace, op.key] = op
-                results.append(None)
-            case _:
-                raise InvalidInputError(f"the store knows no operation {type(op).__name__}")
+    results, used = _look(db, ops)
+    _refresh(db, used)
+    puts = {(op.namespace, op.key): op for op in ops if isinstance(op, PutOp)}
     for put in puts.values():
         _put(db, put)
     return results
 
 
-def _get(db: Database, op: GetOp) -> Item | None:
+def _look(db: Database, ops: list[Op]) -> tuple[list[Result], list[_Name]]:
+    """Answer all reads; return with the answers which items live on because they were read."""
+    results: list[Result] = []
+    used: list[_Name] = []
+    for op in ops:
+        match op:
+            case GetOp():
+                results.append(_get(db, op, used))
+            case SearchOp():
+                results.append(_search(db, op, used))
+            case ListNamespacesOp():
+                results.append(_list_namespaces(db, op))
+            case PutOp():
+                results.append(None)
+            case _:
+                raise InvalidInputError(f"the store knows no operation {type(op).__name__}")
+    return results, used
+
+
+def _get(db: Database, op: GetOp, used: list[_Name]) -> Item | None:
     row = db.execute(
-        f"SELECT {_COLUMNS} FROM items WHERE namespace = ? AND name = ? AND {_ALIVE}",
+        f"SELECT {_COLUMNS}, ttl_seconds FROM items WHERE namespace = ? AND name = ? AND {_ALIVE}",
         (_DOT.join(op.namespace), op.key, now_us()),
     ).fetchone()
     if row is None:
         return None
-    if op.refresh_ttl:
-        _refresh(db, [row])
-    return Item(**_fields(row))
+    if op.refresh_ttl and row[-1] is not None:
+        used.append((row[0], row[1]))
+    return Item(**_fields(row[:-1]))
 
 
 def _put(db: Database, op: PutOp) -> None:
@@ -148,23 +155,21 @@ def _replace(db: Database, op: PutOp, seen: datetime | None) -> bool:
     return done.rowcount == 1
 
 
-def _search(db: Database, op: SearchOp) -> list[SearchItem]:
+def _search(db: Database, op: SearchOp, used: list[_Name]) -> list[SearchItem]:
     found: list[SearchItem] = []
-    kept: list[tuple[Any, ...]] = []
     skipped = 0
-    for row in _under(db, _DOT.join(op.namespace_prefix)):
+    for *row, seconds in _under(db, _DOT.join(op.namespace_prefix)):
         if len(found) >= op.limit:
             break
-        fields = _fields(row)
+        fields = _fields(tuple(row))
         if not all(_matches(fields["value"].get(name), wanted) for name, wanted in (op.filter or {}).items()):
             continue
         if skipped < op.offset:
             skipped += 1
             continue
         found.append(SearchItem(**fields))
-        kept.append(row)
-    if op.refresh_ttl:
-        _refresh(db, kept)
+        if op.refresh_ttl and seconds is not None:
+            used.append((row[0], row[1]))
     return found
 
 
@@ -173,7 +178,7 @@ def _under(db: Database, prefix: str) -> Iterator[tuple[Any, ...]]:
     now, last = now_us(), (_MAX_INT, _MAX_INT)
     while True:
         rows = db.execute(
-            f"SELECT {_COLUMNS}, key FROM items WHERE "
+            f"SELECT {_COLUMNS}, ttl_seconds, key FROM items WHERE "
             "(CAST(? AS TEXT) = '' OR namespace = ? OR (namespace > ? AND namespace < ?)) "
             f"AND {_ALIVE} AND (updated_at, key) < (?, ?) ORDER BY updated_at DESC, key DESC LIMIT ?",
             (prefix, prefix, prefix + _DOT, prefix + _AFTER_DOT, now, *last, _PAGE_ROWS),
@@ -182,7 +187,7 @@ def _under(db: Database, prefix: str) -> Iterator[tuple[Any, ...]]:
             yield row[:-1]
         if len(rows) < _PAGE_ROWS:
             return
-        last = (rows[-1][-2], rows[-1][-1])
+        last = (rows[-1][4], rows[-1][-1])
 
 
 def _list_namespaces(db: Database, op: ListNamespacesOp) -> list[tuple[str, ...]]:
@@ -193,12 +198,12 @@ def _list_namespaces(db: Database, op: ListNamespacesOp) -> list[tuple[str, ...]
     return sorted({name[: op.max_depth] for name in names})[op.offset : op.offset + op.limit]
 
 
-def _refresh(db: Database, rows: Iterable[tuple[Any, ...]]) -> None:
-    for row in rows:
+def _refresh(db: Database, names: Iterable[_Name]) -> None:
+    for name in names:
         db.execute(
             "UPDATE items SET expires_at = ? + CAST(ttl_seconds * 1000000 AS BIGINT) "
             "WHERE namespace = ? AND name = ? AND ttl_seconds IS NOT NULL",
-            (now_us(), row[0], row[1]),
+            (now_us(), *name),
         )
 
 
