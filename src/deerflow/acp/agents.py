@@ -58,7 +58,7 @@ class AcpAgents:
         await asyncio.to_thread(workspace.mkdir, parents=True, exist_ok=True)
         converse = await self._speaker()
         work = AcpWork(agent, prompt, workspace, self._servers_of(agent))
-        notes = _Notes(watch, Redactor(_secrets(name, work)))
+        notes = _Notes(watch, Redactor(_secrets(work)))
         async with self._places:
             try:
                 async with asyncio.timeout(agent.timeout_seconds) as limit:
@@ -112,11 +112,11 @@ class _Notes:
         return AcpError(f"agent '{name}' failed: {why}.{refusal_note(name, self._refused)}{found}")
 
 
-def _secrets(name: str, work: AcpWork) -> Iterator[str]:
+def _secrets(work: AcpWork) -> Iterator[str]:
     """Yield what an agent was given and nobody else is to see."""
-    yield from hidden_values(name, work.agent.model_dump())
-    for server, settings in work.mcp_servers.items():
-        yield from hidden_values(server, settings.model_dump())
+    yield from hidden_values(work.agent.model_dump())
+    for server in work.mcp_servers.values():
+        yield from hidden_values(server.model_dump())
 
 
 def refusal_note(name: str, refused: Sequence[str]) -> str:

@@ -18,9 +18,9 @@ _FLAG = re.compile(r"(--?[\w-]+)=(.+)", re.DOTALL)
 Path = tuple[str | int, ...]
 
 
-def masked_server(name: str, entry: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the entry of a server as it may be shown."""
-    return {key: _masked(value, ("mcpServers", name, key)) for key, value in entry.items()}
+def masked_server(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the entry of a server as it may be shown; what it is called says nothing about its keys."""
+    return {key: _masked(value, ("mcpServers", key)) for key, value in entry.items()}
 
 
 def unmasked_server(name: str, sent: Mapping[str, Any], known: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -29,13 +29,13 @@ def unmasked_server(name: str, sent: Mapping[str, Any], known: Mapping[str, Any]
     What was meant for one address is not put back for another: whoever may edit need not know the secrets.
     """
     kept = {key: value for key, value in (known or {}).items() if not _goes_elsewhere(key, sent, known or {})}
-    shown = masked_server(name, kept)
+    shown = masked_server(kept)
     return {key: _unmasked(value, shown.get(key), kept.get(key), (name, key)) for key, value in sent.items()}
 
 
-def hidden_values(name: str, entry: Mapping[str, Any]) -> Iterator[str]:
+def hidden_values(entry: Mapping[str, Any]) -> Iterator[str]:
     """Yield what `masked_server` hides, for logs and messages to leave out."""
-    found = _hidden(masked_server(name, entry), entry)
+    found = _hidden(masked_server(entry), entry)
     yield from (text for text in found if len(text) >= SHORTEST_SECRET)
 
 

@@ -59,7 +59,7 @@ class McpServer:
         self._connect = connect
         self._place = place
         self._limits = limits or Limits()
-        self._redact = Redactor(hidden_values(name, settings.model_dump()))
+        self._redact = Redactor(hidden_values(settings.model_dump()))
         self._owner: asyncio.Task[None] | None = None
         self._opened: asyncio.Future[Link | None] | None = None
         self._began = 0.0
@@ -241,7 +241,7 @@ class McpServer:
 
     def _tell_late(self, seconds: float) -> None:
         if self._problem is None:  # else it is known, and was said, what is wrong with it
-            what = f"it was not ready after {seconds:g} seconds"
+            what = f"it was not ready after {seconds:g} seconds (run_wait_seconds)"
             self._problem = f"{what}; until it is, runs go on without its tools"
             logger.warning("MCP server %s: %s", self.name, self._problem)
 

@@ -101,8 +101,8 @@ def secrets_of(loaded: LoadedSettings) -> Iterator[str]:
     """Yield the secrets that these settings and this environment hold, for `configure_logging`."""
     yield from secret_values(loaded.settings.model_dump())
     yield from secret_values(loaded.extensions.model_dump())
-    for name, server in loaded.extensions.mcp_servers.items():
-        yield from hidden_values(name, server.model_dump())
+    for server in loaded.extensions.mcp_servers.values():
+        yield from hidden_values(server.model_dump())
     yield from secret_values({name: value for name, value in loaded.env.items() if name not in _FOLDERS})
 
 

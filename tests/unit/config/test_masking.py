@@ -19,7 +19,7 @@ ENTRY: dict[str, Any] = {
 
 
 def test_nothing_secret_is_shown() -> None:
-    shown = masked_server("s", ENTRY)
+    shown = masked_server(ENTRY)
 
     for word in ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine"):
         assert word not in str(shown)
@@ -29,7 +29,7 @@ def test_nothing_secret_is_shown() -> None:
 
 
 def test_what_comes_back_as_it_was_shown_is_what_it_was() -> None:
-    sent = masked_server("s", ENTRY)
+    sent = masked_server(ENTRY)
     sent["env"]["NEW"] = "value"
     sent["args"] = [*sent["args"], "--more"]
 
@@ -70,7 +70,7 @@ def test_secrets_of_one_address_do_not_go_to_another(change: dict[str, Any]) -> 
         "headers": {"Authorization": "Bearer one"},
         "oauth": {"token_url": "https://login.example.org/t", "client_secret": "two"},
     }
-    shown = masked_server("s", known)
+    shown = masked_server(known)
 
     with pytest.raises(InvalidInputError, match=r"(headers\.Authorization|oauth\.client_secret) is hidden"):
         unmasked_server("s", {**shown, **change}, known)
@@ -89,13 +89,13 @@ def test_secrets_of_one_address_do_not_go_to_another(change: dict[str, Any]) -> 
     ],
 )
 def test_names_in_one_word_are_known_too(entry: dict[str, Any]) -> None:
-    assert "the-value" not in str(masked_server("s", entry))
-    assert list(hidden_values("s", entry)) == ["the-value"]
+    assert "the-value" not in str(masked_server(entry))
+    assert list(hidden_values(entry)) == ["the-value"]
 
 
 def test_a_server_of_another_name_gets_no_secrets() -> None:
     with pytest.raises(InvalidInputError):
-        unmasked_server("copy", masked_server("s", ENTRY), None)
+        unmasked_server("copy", masked_server(ENTRY), None)
 
 
 def test_what_is_hidden_is_known_for_logs_to_leave_out() -> None:
@@ -108,7 +108,7 @@ def test_what_is_hidden_is_known_for_logs_to_leave_out() -> None:
         "oauth": {"client_secret": "client-secret", "client_id": "deerflow"},
     }
 
-    assert set(hidden_values("files", entry)) == {
+    assert set(hidden_values(entry)) == {
         "from-a-flag",
         "behind-a-flag",
         "from-the-environment",

@@ -116,7 +116,7 @@ async def _edit(house: DeerFlow, change: Callable[[Mapping[str, Any]], dict[str,
 
 async def _config_out(house: DeerFlow) -> dict[str, Any]:
     document = (await asyncio.to_thread(read_document, house.loaded.extensions_path)).data
-    servers = {name: masked_server(name, _full(entry)) for name, entry in _servers(document).items()}
+    servers = {name: masked_server(_full(entry)) for name, entry in _servers(document).items()}
     return {"mcp_servers": servers}
 
 
