@@ -120,4 +120,6 @@ class ExtensionsSettings(Section):
         description="Builders of MCP call interceptors, as `module:name`; not used yet.",
     )
     skills: dict[str, SkillState] = Field({}, description="Skills by name; one that is absent is on.")
-    middlewares: tuple[str, ...] = Field((), description="Middlewares of your own, as `module:Class`.")
+    middlewares: tuple[str, ...] = Field(
+        (), description="Middlewares of your own, as `module:Class`; not used yet."
+    )

@@ -65,7 +65,11 @@ def load_from(places: Places) -> LoadedSettings:
         source_path=places.config,
         extensions_path=places.new_extensions,
         env=places.env,
-        warnings=(*_warnings(settings), *_empty_variables(unset, from_file)),
+        warnings=(
+            *_warnings(settings),
+            *_unused_extensions(extensions),
+            *_empty_variables(unset, from_file),
+        ),
         problems=tuple(problems),
     )
 
@@ -96,6 +100,20 @@ def _warnings(settings: Settings) -> list[str]:
             f"config_version is {settings.config_version}; this DeerFlow knows layouts up to {CONFIG_VERSION}"
         )
     return warnings
+
+
+def _unused_extensions(extensions: ExtensionsSettings) -> list[str]:
+    """Name what is asked for in `extensions_config.json` and not built yet."""
+    wishes = {
+        "middlewares": extensions.middlewares,
+        "mcpInterceptors": extensions.mcp_interceptors,
+        **{
+            f"mcpServers.{name}.task_toolsets": server.task_toolsets
+            for name, server in extensions.mcp_servers.items()
+        },
+    }
+    keys = [key for key, wish in wishes.items() if wish]
+    return [f"these keys of the extensions have no effect here: {', '.join(keys)}"] if keys else []
 
 
 def _with_guess(key: str) -> str:

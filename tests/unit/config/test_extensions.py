@@ -36,8 +36,9 @@ def test_servers_and_skills_are_read(project: Project) -> None:
     assert extensions.skills["podcast"].enabled is False
     assert extensions.mcp_interceptors == ("x.y:build",)
     assert loaded.problems == ()
-    (warning,) = loaded.warnings
-    assert "mcpServers.web.headers.A is empty: set UNSET" in warning
+    unused, empty = loaded.warnings
+    assert unused == "these keys of the extensions have no effect here: mcpInterceptors"
+    assert "mcpServers.web.headers.A is empty: set UNSET" in empty
 
 
 def test_the_older_name_is_found_and_the_newer_one_wins(project: Project) -> None:
@@ -55,6 +56,7 @@ def test_config_yaml_wins_key_by_key(project: Project) -> None:
 
     assert list(loaded.extensions.skills) == ["b"]
     assert loaded.extensions.middlewares == ("x:Y",)
+    assert loaded.warnings == ("these keys of the extensions have no effect here: middlewares",)
 
 
 @pytest.mark.parametrize(
