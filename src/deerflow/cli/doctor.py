@@ -21,6 +21,7 @@ from deerflow.gateway.page import STATIC
 from deerflow.mcp import McpServers, ServerStatus, missing_package
 from deerflow.mcp.base import Place
 from deerflow.models import ModelFactory, discover
+from deerflow.models.own import own_model
 from deerflow.models.reach import reaching_problem
 from deerflow.observability.telemetry import audience_of
 from deerflow.runtime.home_mark import home_problem
@@ -99,7 +100,10 @@ async def _models(loaded: LoadedSettings) -> list[Finding]:
         found = await discover(loaded.env)
         entries = found.models
         findings += [Finding(Verdict.NOTE, "models", note) for note in found.notes]
+    own = loaded.settings.memory.backend_config.model
     try:
+        if own is not None:
+            own_model(own, name="memory", key="memory.backend_config.model")
         factory = ModelFactory(entries, env=loaded.env)
     except ConfigError as error:
         return [*findings, Finding(Verdict.BAD, "models", str(error), "correct it in config.yaml")]

@@ -223,7 +223,13 @@ def _safety_stop(settings: Settings) -> list[HouseMiddleware]:
 
 def _detector(entry: SafetyDetector) -> Detector:
     """Return a detector of the settings: a class whose objects have `detect`, or are called themselves."""
-    made = cast("Callable[..., object]", resolve_use(entry.use))(**entry.config)
+    build = cast("Callable[..., object]", resolve_use(entry.use))
+    try:
+        made = build(**entry.config)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(
+            f"safety_finish_reason.detectors: the config does not fit {entry.use}: {error}"
+        ) from error
     detect = getattr(made, "detect", made)
     if not callable(detect):
         raise ConfigError(f"safety_finish_reason.detectors: {entry.use} has no method `detect`")

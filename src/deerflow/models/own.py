@@ -1,5 +1,7 @@
 """A model that one room has for itself, described in a few words instead of as an entry of `models:`."""
 
+from pydantic import ValidationError
+
 from deerflow.config import ModelSettings
 from deerflow.config.memory import MemoryModelSettings
 from deerflow.errors import ConfigError
@@ -20,14 +22,18 @@ def own_model(settings: MemoryModelSettings, *, name: str, key: str) -> ModelSet
         "api_key": settings.api_key,
         "temperature": settings.temperature,
     }
-    return ModelSettings.model_validate(
-        {
-            "name": name,
-            "use": provider.use,
-            "model": settings.model or provider.model,
-            **{part: value for part, value in given.items() if value is not None},
-        }
-    )
+    entry = {
+        "name": name,
+        "use": provider.use,
+        "model": settings.model or provider.model,
+        **{part: value for part, value in given.items() if value is not None},
+    }
+    try:
+        return ModelSettings.model_validate(entry)
+    except ValidationError as error:
+        wrong = error.errors(include_url=False, include_input=False)[0]
+        place = ".".join(map(str, wrong["loc"]))
+        raise ConfigError(f"{key}.{place}: {wrong['msg']}") from error
 
 
 def _provider(name: str | None, key: str) -> Provider:

@@ -49,18 +49,23 @@ def test_an_answer_cannot_command_the_terminal() -> None:
     assert "👨‍👩‍👧" in shown
 
 
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"models": [{"name": "a", "use": "x:Y", "model": "m", "fallbacks": ["a"]}]}, "go round in a circle"),
+        ({"memory": {"model": {"context_window": -1}}}, "memory.backend_config.model.context_window: "),
+    ],
+)
 def test_the_doctor_goes_on_where_no_model_can_be_made(
-    deerflow: Any, home: Path, model: ScriptedModel
+    deerflow: Any, home: Path, model: ScriptedModel, change: dict[str, Any], problem: str
 ) -> None:
     config = write_config(home, model.base_url)
-    settings = yaml.safe_load(config.read_text())
-    settings["models"][0]["fallbacks"] = [settings["models"][0]["name"]]
-    config.write_text(yaml.safe_dump(settings))
+    config.write_text(yaml.safe_dump({**yaml.safe_load(config.read_text()), **change}))
 
     result = deerflow("doctor", "--config", str(config))
 
     text = " ".join(result.output.split())
-    assert "go round in a circle" in text
+    assert problem in text
     assert "run(s) in flight" in text
     assert "1 thing(s) to fix" in text
     assert result.exit_code == 1

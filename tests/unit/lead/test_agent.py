@@ -15,7 +15,7 @@ from support.model_server import Request, ScriptedModel, call, calls, raw_call, 
 from deerflow.agents.middlewares import Audience, TitleMiddleware
 from deerflow.config import Settings, TitleSettings
 from deerflow.domain import RunOptions
-from deerflow.errors import SandboxError
+from deerflow.errors import ConfigError, SandboxError
 from deerflow.lead import LeadAgents
 from deerflow.lead.chain import build_chain
 from deerflow.skills import Skills
@@ -55,6 +55,14 @@ def test_new_settings_and_new_skills_make_new_agents(lead: Lead, tmp_path: Path)
     skill.parent.mkdir(parents=True)
     skill.write_text("---\nname: one\ndescription: First.\n---\n")
     assert LeadAgents(rooms).get(RunOptions()) is not before
+
+
+def test_a_detector_whose_config_does_not_fit_is_named(lead: Lead) -> None:
+    detector = {"use": "fractions:Fraction", "config": {"surprise": 1}}
+    settings = Settings.model_validate({"safety_finish_reason": {"detectors": [detector]}})
+
+    with pytest.raises(ConfigError, match=r"safety_finish_reason.detectors: .*fractions:Fraction"):
+        build_chain(settings, audience=Audience.LEAD, model=lead.rooms.models.create)
 
 
 def test_the_chain_has_one_node_and_says_for_whom_each_part_is(lead: Lead) -> None:
