@@ -4,6 +4,7 @@ A file whose tests can share a gateway has one of its own with `scope="module"`,
 hangs on `gateway` then hangs on that one.
 """
 
+import threading
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -32,6 +33,14 @@ def gateway(tmp_path: Path, model: ScriptedModel) -> Iterator[Gateway]:
 async def api(gateway: Gateway) -> AsyncIterator[httpx.AsyncClient]:
     async with gateway.client() as client:
         yield client
+
+
+@pytest.fixture
+def gate() -> Iterator[threading.Event]:
+    """Return a gate for a held answer; it is opened at the end, however the test went."""
+    gate = threading.Event()
+    yield gate
+    gate.set()
 
 
 @pytest.fixture

@@ -44,7 +44,7 @@ class Steps:
 
     async def until(self, thread: str, step: str, *, times: int = 1) -> None:
         """Wait until a thread's runs have begun a step so many times."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while self.begun.count((thread, step)) < times:
                 self._news.clear()
                 await self._news.wait()

@@ -1,9 +1,11 @@
 """Real gateways for tests: inside this process for speed, or as a process of its own to be killed."""
 
 import asyncio
+import contextlib
 import itertools
 import json
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -26,7 +28,9 @@ from deerflow.gateway.app import GatewayOptions, create_app
 from deerflow.gateway.server import server_config
 
 START_SECONDS = 120
+END_SECONDS = 60
 _WORKER_IS_UP = "DeerFlow worker "
+_PORTS = (12_000, 32_000)
 
 
 def write_config(home: Path, model_url: str | None, **sections: Any) -> Path:
@@ -111,8 +115,20 @@ def running_gateway(
         yield Gateway(f"http://127.0.0.1:{listener.getsockname()[1]}", home, opened[0], loops[0])
     finally:
         server.should_exit = True
-        thread.join(30)
+        thread.join(END_SECONDS)
         listener.close()
+
+
+def free_port() -> int:
+    """Return a port that nobody has, from below those that the system hands out to connections.
+
+    A port of the system's choice could be anybody's before a server listens on it, and while it is down.
+    """
+    while True:
+        with contextlib.suppress(OSError):
+            port = random.SystemRandom().randrange(*_PORTS)
+            socket.create_server(("127.0.0.1", port)).close()
+            return port
 
 
 class DeerFlowProcess:
@@ -160,7 +176,7 @@ class DeerFlowProcess:
         self._end(signal.SIGTERM)
         return self.wait()
 
-    def wait(self, seconds: float = 30) -> int:
+    def wait(self, seconds: float = END_SECONDS) -> int:
         """Wait for its end; return its exit code."""
         assert self._process is not None
         return self._process.wait(seconds)
@@ -194,7 +210,7 @@ class DeerFlowProcess:
     def _end(self, how: signal.Signals) -> None:
         if self._process is not None and self._process.poll() is None:
             self._process.send_signal(how)
-            self._process.wait(30)
+            self._process.wait(END_SECONDS)
 
 
 class GatewayProcess(DeerFlowProcess):
@@ -203,8 +219,7 @@ class GatewayProcess(DeerFlowProcess):
     def __init__(
         self, home: Path, model_url: str | None, *, concurrency: int | None = None, **sections: Any
     ) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self._port = free.getsockname()[1]
+        self._port = free_port()
         super().__init__(home, model_url, log_name=f"gateway-{self._port}.log", **sections)
         self._words = ["--port", str(self._port)]
         if concurrency is not None:

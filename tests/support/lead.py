@@ -103,7 +103,7 @@ class Lead:
 
     async def until(self, kind: str, *, count: int = 1) -> None:
         """Wait until so many events of a kind were published."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while sum(event["type"] == kind for event in self.events) < count:
                 self._heard.clear()
                 await self._heard.wait()

@@ -269,13 +269,13 @@ class ScriptedModel:
         self.most_in_flight = self.in_flight
         self.aborted = self.connections = 0
 
-    def wait_for(self, condition: Callable[["ScriptedModel"], bool], *, timeout: float = 30) -> None:
+    def wait_for(self, condition: Callable[["ScriptedModel"], bool], *, timeout: float = 60) -> None:
         """Block until the counters fulfil `condition`: `wait_for(lambda m: m.aborted == 1)`."""
         with self._changed:
             if not self._changed.wait_for(lambda: condition(self), timeout):
                 raise TimeoutError(f"the model server saw no such thing in {timeout:g} s: {self.stats()}")
 
-    async def until(self, condition: Callable[["ScriptedModel"], bool], *, timeout: float = 30) -> None:
+    async def until(self, condition: Callable[["ScriptedModel"], bool], *, timeout: float = 60) -> None:
         """Wait until the counters fulfil `condition`."""
         await asyncio.to_thread(self.wait_for, condition, timeout=timeout)
 
@@ -289,7 +289,7 @@ class ScriptedModel:
         started = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve(started)), daemon=True)
         self._thread.start()
-        if not started.wait(30) or self._loop is None:
+        if not started.wait(60) or self._loop is None:
             raise RuntimeError(f"the model server could not listen on port {self.port}")
         return self
 
@@ -299,7 +299,7 @@ class ScriptedModel:
         self._loop = self._thread = None
         if loop is not None and thread is not None:
             loop.call_soon_threadsafe(self._stopping.set)
-            thread.join(10)
+            thread.join(60)
 
     def __enter__(self) -> Self:
         return self.start()

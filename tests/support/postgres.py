@@ -106,7 +106,7 @@ class PostgresServer:
                 cwd=self._folder,
                 **_identity(),
             )
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while True:
             try:
                 psycopg.connect(self.url).close()
@@ -120,14 +120,14 @@ class PostgresServer:
         """End all of the server's processes at once."""
         if self._process is not None:
             self._send(signal.SIGKILL)
-            self._process.wait(30)
+            self._process.wait(60)
             self._process = None
 
     def stop(self) -> None:
         """End the server in order, whoever is connected."""
         if self._process is not None:
             self._process.send_signal(signal.SIGINT)
-            self._process.wait(30)
+            self._process.wait(60)
             self._process = None
 
     def pause(self) -> None:
@@ -149,7 +149,7 @@ class PostgresServer:
             except psutil.NoSuchProcess:
                 continue
         if number == signal.SIGKILL:
-            psutil.wait_procs(children, timeout=10)
+            psutil.wait_procs(children, timeout=60)
 
     def _give_away(self) -> None:
         """As root: let the other user have the folder, and reach it and the programs."""

@@ -1,6 +1,7 @@
 """A job of `deerflow run` with a keyboard, for tests."""
 
 import asyncio
+import codecs
 import os
 import re
 import sys
@@ -21,13 +22,14 @@ class Terminal:
         self._process = process
         self._keyboard = keyboard
         self.shown = ""
+        self._decoder = codecs.getincrementaldecoder("utf-8")()
 
     async def sees(self, words: str) -> None:
         assert self._process.stderr is not None
         while not re.search(words, self.shown):
             piece = await asyncio.wait_for(self._process.stderr.read(4096), SECONDS)
             assert piece, f"it ended without {words!r}: {self.shown}"
-            self.shown += piece.decode()
+            self.shown += self._decoder.decode(piece)  # a piece may end within a letter
         self.shown = self.shown[re.search(words, self.shown).end() :]  # type: ignore[union-attr]
 
     def types(self, line: str) -> None:
