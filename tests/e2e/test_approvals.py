@@ -290,6 +290,7 @@ async def test_a_late_answer_is_a_rejection_and_says_so(tmp_path: Path, model: S
         await asyncio.wrap_future(stopping)  # else the server would be quicker with its own rejection
         async with gateway.client() as api:
             await say(api, "go")
+            await asyncio.sleep(0.02)  # its time is over, however quick the machine is
             ended = await resume(api, decision("approve"))
 
     assert "nobody answered within 0.01 seconds" in results(ended)[0]

@@ -2,7 +2,6 @@
 
 import asyncio
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ import httpx
 import pytest
 from support.gateway import GatewayProcess, parse_sse
 from support.model_server import ScriptedModel, call, calls, text
-from support.waiting import completed, stored
+from support.waiting import completed, stored, until
 
 LOG = "/mnt/user-data/workspace/log.txt"
 MODES = ["values", "messages-tuple", "updates", "custom"]
@@ -30,29 +29,28 @@ def server(tmp_path: Path, model: ScriptedModel) -> Iterator[GatewayProcess]:
 
 
 def client(server: GatewayProcess) -> httpx.AsyncClient:
-    return httpx.AsyncClient(base_url=server.api, timeout=30, trust_env=False)
+    return httpx.AsyncClient(base_url=server.api, timeout=60, trust_env=False)
 
 
-async def read_some(api: httpx.AsyncClient, question: str, frames: int) -> tuple[str, str]:
-    """Start a run, read a few frames, leave; return the run's path and what was read."""
+async def read_some(api: httpx.AsyncClient, question: str, word: str) -> tuple[str, str]:
+    """Start a run, read up to a word, leave; return the run's path and what was read."""
     seen = ""
     async with api.stream("POST", "/threads/t1/runs/stream", json=ask(question)) as response:
         path = response.headers["content-location"].removeprefix("/api")
         async for chunk in response.aiter_text():
             seen += chunk
-            if seen.count("\n\n") >= frames:
+            if word in seen[: seen.rfind("\n\n") + 2]:
                 break
     return path, seen[: seen.rindex("\n\n") + 2]
 
 
-async def ended(api: httpx.AsyncClient, path: str, seconds: float = 30) -> dict[str, Any]:
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
+async def ended(api: httpx.AsyncClient, path: str) -> dict[str, Any]:
+    async def look() -> dict[str, Any] | None:
         run: dict[str, Any] = (await api.get(path)).json()
-        if run["status"] not in ("pending", "running"):
-            return run
-        await asyncio.sleep(0.05)
-    raise AssertionError(f"the run is still {run['status']}")
+        return None if run["status"] in ("pending", "running") else run
+
+    run: dict[str, Any] = await until(look)
+    return run
 
 
 async def test_a_run_goes_on_without_its_reader_and_can_be_read_after_a_restart(
@@ -61,7 +59,7 @@ async def test_a_run_goes_on_without_its_reader_and_can_be_read_after_a_restart(
     words = " ".join(f"word{number}" for number in range(60))
     model.will_say(text(words, delay=0.02))
     async with client(server) as api:
-        path, first = await read_some(api, "go", 10)
+        path, first = await read_some(api, "go", "word5")
         assert (await ended(api, path))["status"] == "success"
     server.stop()
     server.start()
@@ -100,7 +98,7 @@ async def test_a_run_survives_kill_9_and_finished_steps_are_not_repeated(
         text("The end."),
     )
     async with client(server) as api:
-        path, first = await read_some(api, "go", 12)
+        path, first = await read_some(api, "go", "slow")
         await model.until(lambda scripted: len(scripted.requests) == 2)
         await stored(api)
         server.kill()
@@ -153,14 +151,15 @@ async def test_finished_sub_agents_are_not_run_again_after_kill_9(
 
 
 async def test_a_second_process_on_the_same_home_disturbs_nothing(
-    server: GatewayProcess, model: ScriptedModel
+    server: GatewayProcess, model: ScriptedModel, gate: threading.Event
 ) -> None:
-    model.on("slow one", text("slow " * 40, delay=0.05))
+    model.on("slow one", text("slow " * 40).held(gate, after=20))
     model.on("quick one", text("quick answer"))
     async with client(server) as api:
         run = (await api.post("/threads/t1/runs", json=ask("slow one"))).json()
 
         code, output = await _deerflow_run(server, "quick one")
+        gate.set()
 
         ended_run = await ended(api, f"/threads/t1/runs/{run['run_id']}")
     assert (code, output.strip()) == (0, "quick answer")

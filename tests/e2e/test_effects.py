@@ -1,6 +1,5 @@
 """Tools and crashes: what had begun is not done twice behind the model's back."""
 
-import asyncio
 import signal
 import threading
 import time
@@ -12,7 +11,7 @@ import httpx
 import pytest
 from support.gateway import GatewayProcess, running_gateway
 from support.model_server import ScriptedModel, call, calls, text
-from support.waiting import logged, stored
+from support.waiting import logged, stored, until
 
 SANDBOX = {"use": "local", "allow_host_bash": True}
 RULES = {"rules": [{"tool": "bash", "action": "allow"}]}
@@ -37,7 +36,7 @@ def served(home: Path, model: ScriptedModel, *, grace_seconds: float) -> Gateway
 
 
 def client(server: GatewayProcess) -> httpx.AsyncClient:
-    return httpx.AsyncClient(base_url=server.api, timeout=30, trust_env=False)
+    return httpx.AsyncClient(base_url=server.api, timeout=60, trust_env=False)
 
 
 def log_of(server: GatewayProcess) -> list[str]:
@@ -47,10 +46,7 @@ def log_of(server: GatewayProcess) -> list[str]:
 
 async def written(server: GatewayProcess, lines: int) -> None:
     """Wait for a file that no server tells about."""
-    deadline = time.monotonic() + 20
-    while len(log_of(server)) < lines:
-        assert time.monotonic() < deadline, f"the log has {log_of(server)}"
-        await asyncio.sleep(0.02)
+    await until(lambda: len(log_of(server)) >= lines)
 
 
 async def start(api: httpx.AsyncClient, question: str) -> str:
@@ -130,13 +126,19 @@ async def test_a_tool_that_changes_nothing_is_simply_repeated(
 
 
 async def test_a_stopped_server_hands_its_runs_over_at_the_next_step(
-    server: GatewayProcess, model: ScriptedModel
+    tmp_path: Path, model: ScriptedModel
 ) -> None:
-    model.on("go", bash(f"echo a >> {LOG}; sleep 0.7; echo b >> {LOG}"), text("The end."))
+    server = served(tmp_path, model, grace_seconds=60).start()
+    go_on = tmp_path / "go-on"
+    wait = f"until [ -e {go_on} ]; do sleep 0.05; done"
+    model.on("go", bash(f"echo a >> {LOG}; {wait}; echo b >> {LOG}"), text("The end."))
     async with client(server) as api:
         path = await start(api, "go")
         await written(server, 1)
-        server.stop()  # the command has time to end: it is neither cut off nor repeated
+    server.tell(signal.SIGTERM)
+    await logged(server, "handed over at their next step")
+    go_on.touch()
+    server.wait()  # the command has time to end: it is neither cut off nor repeated
     assert log_of(server) == ["a", "b"]
     assert len(model.requests) == 1
     server.start()
@@ -144,6 +146,7 @@ async def test_a_stopped_server_hands_its_runs_over_at_the_next_step(
     async with client(server) as api:
         run = await ended(api, path)
         tools = [message for message in await messages(api) if message["type"] == "tool"]
+    server.kill()
     assert (run["status"], run["attempt"]) == ("success", 2)
     assert (len(tools), tools[0]["status"]) == (1, "success")
     assert log_of(server) == ["a", "b"]
@@ -166,7 +169,7 @@ async def test_a_step_that_takes_too_long_is_cut_off_and_the_run_goes_on_elsewhe
     async with client(server) as api:
         assert (await ended(api, path))["status"] == "success"
         assert [message["content"] for message in await messages(api)] == ["go", "slow answer"]
-    assert 1.5 < took < 30
+    assert 1.5 < took < 60
 
 
 async def test_a_second_signal_ends_the_server_at_once(tmp_path: Path, model: ScriptedModel) -> None:
@@ -187,11 +190,11 @@ async def test_a_second_signal_ends_the_server_at_once(tmp_path: Path, model: Sc
     async with client(server) as api:
         assert (await ended(api, path))["status"] == "success"
     server.kill()
-    assert took < 20
+    assert took < 50
 
 
-async def test_a_run_ends_in_time(tmp_path: Path, model: ScriptedModel) -> None:
-    model.on("go", text("x " * 200, delay=0.1))
+async def test_a_run_ends_in_time(tmp_path: Path, model: ScriptedModel, gate: threading.Event) -> None:
+    model.on("go", text("x " * 200).held(gate, after=10))
     with running_gateway(tmp_path, model.base_url, runs={"timeout_seconds": 0.5}) as gateway:
         async with gateway.client() as api:
             run = await ended(api, await start(api, "go"))

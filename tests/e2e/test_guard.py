@@ -48,7 +48,7 @@ async def raw(site: Gateway, request: bytes) -> bytes:
     host, _, port = site.url.removeprefix("http://").partition(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     try:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             writer.write(request)
             await writer.drain()
             return await reader.read()

@@ -1,7 +1,7 @@
 """Each middleware over HTTP: what the model saw, and what the client saw."""
 
-import asyncio
 import re
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -52,14 +52,6 @@ async def ask(api: httpx.AsyncClient, thread: str, question: str, **context: Any
     response = await api.post(f"/threads/{thread}/runs/stream", json=body)
     assert response.status_code == 200, response.text
     return parse_sse(response.text)
-
-
-async def settled(api: httpx.AsyncClient, thread: str, run: str) -> None:
-    for _ in range(400):
-        found = (await api.get(f"/threads/{thread}/runs/{run}")).json()
-        if found["status"] not in ("pending", "running"):
-            return
-        await asyncio.sleep(0.05)
 
 
 def of_kind(events: Events, kind: str) -> list[Any]:
@@ -484,14 +476,15 @@ async def test_a_thread_is_compacted_by_hand(
 
 
 async def test_compacting_is_refused_where_it_cannot_be_done(
-    api: httpx.AsyncClient, model: ScriptedModel, thread: str, configured: Any
+    api: httpx.AsyncClient, model: ScriptedModel, thread: str, configured: Any, gate: threading.Event
 ) -> None:
-    model.will_say(text("slow answer", delay=0.2), text("Yes."))
+    model.will_say(text("slow answer").held(gate), text("Yes."))
     nowhere = await api.post("/threads/nobody/compact")
     body = {"input": {"messages": [{"type": "human", "content": "go"}]}}
     run = (await api.post(f"/threads/{thread}/runs", json=body)).json()
     busy = await api.post(f"/threads/{thread}/compact")
-    await settled(api, thread, run["run_id"])
+    gate.set()
+    await api.get(f"/threads/{thread}/runs/{run['run_id']}/join")
     odd = await api.post(f"/threads/{thread}/compact", json={"keep": {"type": "pages", "value": 2}})
     unknown = await api.post(f"/threads/{thread}/compact", json={"model_name": "nope"})
     little = (await api.post(f"/threads/{thread}/compact")).json()

@@ -16,13 +16,14 @@ import pytest
 from support.gateway import Gateway, WorkerProcess, parse_sse, running_gateway
 from support.model_server import Reply, ScriptedModel, call, text
 from support.postgres import PostgresServer
-from support.waiting import logged
+from support.waiting import logged, until
 
 LEASE_SECONDS = 6
+GRACE_SECONDS = 90
 SECTIONS: dict[str, Any] = {
     "sandbox": {"use": "local", "allow_host_bash": True},
     "guardrails": {"rules": [{"tool": "bash", "action": "allow"}]},
-    "run_ownership": {"lease_seconds": LEASE_SECONDS, "grace_seconds": 30},
+    "run_ownership": {"lease_seconds": LEASE_SECONDS, "grace_seconds": GRACE_SECONDS},
 }
 LOG = "/mnt/user-data/workspace/log.txt"
 
@@ -65,7 +66,7 @@ class Cluster:
 
     async def worker_of(self, run: dict[str, Any]) -> WorkerProcess:
         """Return the worker that has a run, once one has it."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while True:
                 owner = self.column(run, "owner")
                 pid = int(owner.split("-")[1]) if owner else None
@@ -104,14 +105,6 @@ async def apis(cluster: Cluster) -> AsyncIterator[tuple[httpx.AsyncClient, httpx
         yield one, two
 
 
-@pytest.fixture
-def gate() -> Iterator[threading.Event]:
-    """Return a gate for a held answer; it is opened at the end, however the test went."""
-    gate = threading.Event()
-    yield gate
-    gate.set()
-
-
 Apis = tuple[httpx.AsyncClient, httpx.AsyncClient]
 
 
@@ -148,7 +141,7 @@ async def asked(scripted: ScriptedModel, question: str, *, step: int = 0, times:
         lambda model: (
             sum(request.asked == question and request.step == step for request in model.requests) >= times
         ),
-        timeout=40,
+        timeout=60,
     )
 
 
@@ -235,7 +228,7 @@ async def test_a_worker_that_is_told_to_stop_hands_over_at_the_next_step(
     worker = await cluster.worker_of(run)
 
     worker.tell(signal.SIGTERM)
-    await logged(worker, "stops, with 1 runs in progress")
+    await logged(worker, "1 runs in progress are handed over at their next step")
     gate.set()
     code = worker.wait()
 
@@ -257,7 +250,7 @@ async def test_a_second_signal_does_not_wait_for_the_step(
     worker.tell(signal.SIGTERM)
     await logged(worker, "handed over at their next step")  # two signals at once would count as one
     worker.tell(signal.SIGTERM)
-    code = worker.wait(25)  # less than the grace
+    code = worker.wait(GRACE_SECONDS / 2)
 
     await asked(scripted, "hurry", times=2)
     gate.set()
@@ -271,7 +264,7 @@ async def test_a_run_is_cancelled_through_another_gateway_within_a_second(
 ) -> None:
     scripted.on("long tool", call("bash", description="x", command="sleep 60"), text("never"))
     seconds = []
-    for number in range(5):  # the best of five: other jobs share this machine
+    for number in range(10):  # the best of ten: other jobs share this machine
         run = await start(apis[0], "long tool", f"cancelled-{number}")
         await asked(scripted, "long tool", times=number + 1)
         await cluster.worker_of(run)
@@ -342,9 +335,7 @@ async def test_one_task_of_a_run_is_stopped_through_any_gateway(
     scripted.on("delegate", call("task", **task), text("Went on without it."))
     run = await start(apis[0], "delegate", "tasks", context={"subagent_enabled": True})
     await asked(scripted, "Endless part")
-    async with asyncio.timeout(30):
-        while not (tasks := (await apis[1].get(f"{path_of(run)}/tasks")).json()):  # noqa: ASYNC110 - a log
-            await asyncio.sleep(0.05)
+    tasks = await until(lambda: rows_at(apis[1], f"{path_of(run)}/tasks"))
 
     answer = await apis[1].post(f"{path_of(run)}/tasks/{tasks[0]['task_id']}/cancel")
 
@@ -355,6 +346,11 @@ async def test_one_task_of_a_run_is_stopped_through_any_gateway(
     assert [row["status"] for row in stopped] == ["cancelled"]
 
 
+async def rows_at(api: httpx.AsyncClient, path: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = (await api.get(path)).json()
+    return found
+
+
 async def test_a_reader_of_a_thread_hears_at_once_of_runs_that_another_gateway_admits(
     apis: Apis, scripted: ScriptedModel
 ) -> None:
@@ -362,25 +358,32 @@ async def test_a_reader_of_a_thread_hears_at_once_of_runs_that_another_gateway_a
     await ended(apis[0], await start(apis[0], "announce", "announced"))
     body = {"channels": ["lifecycle"]}
     async with apis[1].stream("POST", "/threads/announced/stream/events", json=body) as response:
-        pieces = response.aiter_text()
-        assert '"completed"' in await until(pieces, '"completed"')
+        heard = Heard(response.aiter_text())
+        await heard.until('"completed"')
         seconds = []
-        for _ in range(3):  # the best of three: other jobs share this machine
+        for _ in range(6):  # the best of six: other jobs share this machine
             await asyncio.sleep(2.5)  # by now its own looks for new runs are two seconds apart
             before = time.monotonic()
             await start(apis[0], "announce", "announced")
-            await until(pieces, '"running"')
+            await heard.until('"running"')
             seconds.append(time.monotonic() - before)
             if seconds[-1] < 1.5:
                 break
-            await until(pieces, '"completed"')
+            await heard.until('"completed"')
 
     assert min(seconds) < 1.5, seconds
 
 
-async def until(pieces: AsyncIterator[str], part: str) -> str:
-    seen = ""
-    async with asyncio.timeout(20):
-        while part not in seen:
-            seen += await anext(pieces)
-    return seen
+class Heard:
+    """What came of a stream, and was not yet looked at."""
+
+    def __init__(self, pieces: AsyncIterator[str]) -> None:
+        self._pieces = pieces
+        self._text = ""
+
+    async def until(self, part: str) -> None:
+        """Read up to a part; what came with it stays for the next look."""
+        async with asyncio.timeout(60):
+            while part not in self._text:
+                self._text += await anext(self._pieces)
+        self._text = self._text.partition(part)[2]
