@@ -145,7 +145,8 @@ def _origin(address: Any) -> tuple[str, str]:
         parts = urlsplit(str(address))
     except ValueError:
         return "", str(address)
-    return parts.scheme.lower(), parts.netloc.rpartition("@")[2].lower()
+    host = parts.netloc.rpartition("@")[2].lower()
+    return (parts.scheme.lower(), host) if host else ("", str(address))
 
 
 def _same_place(sent: list[Any], shown: Any, known: Any, index: int) -> tuple[Any, Any]:

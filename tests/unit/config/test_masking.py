@@ -61,6 +61,7 @@ def test_a_mask_without_a_value_behind_it_is_refused(sent: dict[str, Any]) -> No
     [
         {"url": "https://elsewhere.example/mcp"},
         {"url": "http://example.org/mcp"},
+        {"url": "$ELSEWHERE"},
         {"oauth": {"token_url": "https://elsewhere.example/t", "client_secret": MASK}},
     ],
 )
