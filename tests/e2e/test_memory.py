@@ -587,10 +587,10 @@ async def test_ctrl_c_ends_a_job_that_is_done_and_only_learns_yet(
     master, slave = pty.openpty()
     memory = {**MEMORY, "shutdown_flush_timeout_seconds": 300}
     job = await start_job(tmp_path, model, slave, memory=memory)
-    await model.until(lambda server: any(map(is_extraction, server.requests)), timeout=60)
+    await model.until(lambda server: any(map(is_extraction, server.requests)), timeout=120)
 
     job.send_signal(signal.SIGINT)
-    out, err = await asyncio.wait_for(job.communicate(), 120)
+    out, err = await asyncio.wait_for(job.communicate(), 60)
 
     os.close(master)
     os.close(slave)
