@@ -35,23 +35,16 @@ def lead(model: ScriptedModel, new_lead: NewLead, saver: Saver) -> Lead:
 async def agrees(lead: Lead) -> Any:
     """Assert that agent and reader see the same state and history; returns the state."""
     reader = StateReader(lead.checkpointer)
-    history = await settled_history(lead)
-    own = await lead.agent.aget_state(lead.config)
-    assert await reader.state(lead.config) == own
-    assert [state async for state in reader.history(lead.config)] == history
-    return own
-
-
-async def settled_history(lead: Lead) -> list[Any]:
-    """Return the agent's own history once nothing of a stopped run is still on its way to the database."""
-    history: list[Any] = []
-    for _ in range(100):
-        before = history
+    for _ in range(100):  # something of a stopped run may still be on its way to the database
+        own, read = await lead.agent.aget_state(lead.config), await reader.state(lead.config)
         history = [state async for state in lead.agent.aget_state_history(lead.config)]
-        if history == before:
+        seen = [state async for state in reader.history(lead.config)]
+        if (own, history) == (read, seen):
             break
-        await asyncio.sleep(0.02)
-    return history
+        await asyncio.sleep(0.1)
+    assert read == own
+    assert seen == history
+    return own
 
 
 async def test_a_finished_thread(lead: Lead, model: ScriptedModel) -> None:

@@ -210,7 +210,7 @@ async def test_a_store_that_fails_does_not_end_the_loop(desk: Desk, crons: CronS
     server.look = look  # type: ignore[method-assign]
     running = asyncio.create_task(server.run())
 
-    await asyncio.wait_for(looked.wait(), 5)
+    await asyncio.wait_for(looked.wait(), 60)
     running.cancel()
 
 

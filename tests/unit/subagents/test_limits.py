@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import threading
 from typing import Any
 
 import pytest
@@ -35,10 +36,14 @@ async def test_where_calls_queue_all_of_them_run_and_never_more_than_the_limit(
     model: ScriptedModel, new_lead: NewLead
 ) -> None:
     lead = new_lead(settings=settings(overflow="queue", concurrency_range=(1, 4)))
-    model.on("part", text("found", first=0.03))
+    gate = threading.Event()
+    model.on("part", text("found").held(gate))
     model.will_say(calls(*(task(f"part {n}") for n in range(7))), text("Done."))
+    run = asyncio.create_task(lead.ask("Go."))
+    await model.until(lambda server: server.in_flight == 3)
+    gate.set()
 
-    messages = await lead.ask("Go.")
+    messages = await run
 
     assert len(results(messages)) == 7
     assert model.most_in_flight == 3
@@ -50,10 +55,14 @@ async def test_one_run_and_one_user_keep_to_their_limits(model: ScriptedModel, n
     executor = SubagentExecutor(max_running=64)
     one = new_lead("a", settings=limits, options=options, executor=executor)
     two = new_lead("b", settings=limits, options=options, executor=executor)
-    model.on("part", text("found", first=0.03))
+    gate = threading.Event()
+    model.on("part", text("found").held(gate))
     model.on("Go", calls(*(task(f"part {n}") for n in range(5))), text("Done."))
+    runs = asyncio.gather(one.ask("Go."), two.ask("Go.", run_id="r2"))
+    await model.until(lambda server: len(server.requests) == 5 and server.in_flight == 3)
+    gate.set()
 
-    await asyncio.gather(one.ask("Go."), two.ask("Go.", run_id="r2"))
+    await runs
 
     assert model.most_in_flight == 3
 
@@ -73,7 +82,7 @@ async def test_a_sub_agent_delegates_once_more_where_the_settings_allow_it(
     model.on("outer", calls(task("inner 1"), task("inner 2")), text("outer found"))
     model.will_say(task("outer"), text("Done."))
 
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         messages = await lead.ask("Go.")
 
     assert results(messages)[0].text == "Task Succeeded. Result: outer found"
@@ -161,7 +170,7 @@ async def test_stopping_a_run_stops_tasks_of_tasks(model: ScriptedModel, new_lea
     await lead.until("tool_output")
 
     run.cancel()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         await asyncio.gather(run, return_exceptions=True)
 
     assert len(lead.told("task_cancelled")) == 2

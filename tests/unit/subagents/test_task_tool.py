@@ -10,7 +10,7 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from support.lead import Lead, NewLead
-from support.model_server import ScriptedModel, call, calls, status, text, usage
+from support.model_server import ScriptedModel, call, calls, silence, status, text, usage
 
 from deerflow.config import Settings, SubagentsSettings
 from deerflow.config.subagents import CustomSubagent, SubagentOverride
@@ -208,22 +208,20 @@ async def test_a_loop_stops_at_the_turn_limit_with_what_was_said(lead: Lead, mod
 
 
 async def test_a_time_out_returns_what_was_found_so_far(model: ScriptedModel, new_lead: NewLead) -> None:
-    settings = Settings(
-        subagents=SubagentsSettings(agents={"general-purpose": SubagentOverride(timeout_seconds=1)})
-    )
-    lead = new_lead(settings=settings)
-    model.on(
-        "part 1",
-        text("The first file says A.") + LS,
-        text("The second file says ", delay=0) + text("B and", delay=5),
-    )
-    model.will_say(task("part 1"), text("Good enough."))
+    model.on("part 1", text("The first file says A.") + LS, silence("The second file says B and", after=3))
+    for seconds in (1, 10, 40):
+        override = SubagentOverride(timeout_seconds=seconds)
+        settings = Settings(subagents=SubagentsSettings(agents={"general-purpose": override}))
+        lead = new_lead(f"t{seconds}", settings=settings)
+        model.will_say(task("part 1"), text("Good enough."))
 
-    messages = await lead.ask("Go.")
+        messages = await lead.ask("Go.")
+        [result] = results(messages)
+        if "Found so far" in result.text:  # else the machine is busy, and nothing was found in time
+            break
 
-    [result] = results(messages)
     assert result.text.startswith(
-        "Task timed out: still working after 1 seconds.\n\nFound so far:\nThe first file says A."
+        f"Task timed out: still working after {seconds} seconds.\n\nFound so far:\nThe first file says A."
     )
     assert result.additional_kwargs["subagent_status"] == "timed_out"
     assert lead.told("task_timed_out") == [("task_timed_out", result.tool_call_id)]
@@ -251,7 +249,7 @@ async def test_cancelling_the_run_stops_every_task_with_its_tool(lead: Lead, mod
     await lead.until("tool_output", count=3)
 
     run.cancel()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         with pytest.raises(asyncio.CancelledError):
             await run
 

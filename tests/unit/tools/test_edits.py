@@ -110,7 +110,7 @@ async def test_calls_beside_each_other_do_not_lose_changes(context: RunContext) 
         for n, (old, b) in enumerate([("one", "alpha"), ("five", "beta")])
     ]
 
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         await run_calls([edit_files_tool], context, *calls)
 
     assert text_of(context, "a.txt") == "ONE\ntwo\nthree\nfour\nFIVE\n"

@@ -42,13 +42,15 @@ async def test_silence_is_said(tmp_path: Path) -> None:
 
 
 async def test_a_timeout_returns_what_was_printed_and_the_reason(tmp_path: Path) -> None:
-    settings = Settings(sandbox=SandboxSettings(bash_command_timeout=2))
-    context = run_context(tmp_path, settings=settings)
-
-    answer = await answer_of(bash_tool, context, description="", command="echo begun; sleep 30")
+    for seconds in (1, 10, 40):
+        settings = Settings(sandbox=SandboxSettings(bash_command_timeout=seconds))
+        context = run_context(tmp_path, settings=settings)
+        answer = await answer_of(bash_tool, context, description="", command="echo begun; sleep 100")
+        if "begun" in answer.text:  # else the machine is busy, and it had not even begun
+            break
 
     assert answer.status == "error"
-    assert answer.text.startswith("begun\n[Stopped: still running after 2 seconds.")
+    assert answer.text.startswith(f"begun\n[Stopped: still running after {seconds} seconds.")
 
 
 async def test_a_refusing_sandbox_is_not_asked_and_its_reason_is_passed_on(tmp_path: Path) -> None:
@@ -106,7 +108,7 @@ async def test_pieces_are_gathered_for_a_moment() -> None:
         for number in range(50):
             live(f"{number} ")
         assert shown == []
-        await asyncio.wait_for(arrived.wait(), 5)
+        await asyncio.wait_for(arrived.wait(), 60)
         live("last")
 
     assert shown == ["".join(f"{number} " for number in range(50)), "last"]
