@@ -1,12 +1,14 @@
 """Runs over HTTP, from the client's side."""
 
 import asyncio
+import threading
 from typing import Any
 
 import httpx
 import pytest
-from support.gateway import Gateway, parse_sse
+from support.gateway import parse_sse
 from support.model_server import ScriptedModel, call, calls, status, text
+from support.waiting import until
 
 UI_MODES = ["values", "messages-tuple", "updates", "custom"]
 
@@ -103,8 +105,10 @@ async def test_events_can_be_read_again_from_any_id_with_the_same_bytes(
     assert whole.text == first.text
 
 
-async def test_a_busy_thread_rejects_a_second_run(api: httpx.AsyncClient, model: ScriptedModel) -> None:
-    model.will_say(text("a slow answer to wait for", delay=0.2))
+async def test_a_busy_thread_rejects_a_second_run(
+    api: httpx.AsyncClient, model: ScriptedModel, gate: threading.Event
+) -> None:
+    model.will_say(text("a slow answer to wait for").held(gate))
     first = (await api.post("/threads/t1/runs", json=ask("one"))).json()
 
     second = await api.post("/threads/t1/runs", json=ask("two"))
@@ -115,9 +119,9 @@ async def test_a_busy_thread_rejects_a_second_run(api: httpx.AsyncClient, model:
 
 
 async def test_cancel_stops_at_once_and_keeps_what_was_done(
-    api: httpx.AsyncClient, model: ScriptedModel
+    api: httpx.AsyncClient, model: ScriptedModel, gate: threading.Event
 ) -> None:
-    model.will_say(text("never " * 500, delay=0.5))
+    model.will_say(text("never " * 500).held(gate, after=1))
     run = (await api.post("/threads/t1/runs", json=ask("go"))).json()
     await model.until(lambda scripted: bool(scripted.requests))
 
@@ -145,9 +149,9 @@ async def test_a_thread_goes_on_after_a_cancel_in_the_middle_of_a_tool(
 
 
 async def test_a_reader_that_leaves_cancels_the_run_unless_told_otherwise(
-    gateway: Gateway, api: httpx.AsyncClient, model: ScriptedModel
+    api: httpx.AsyncClient, model: ScriptedModel, gate: threading.Event
 ) -> None:
-    model.will_say(text("slow " * 200, delay=0.1))
+    model.will_say(text("slow " * 200).held(gate, after=1))
 
     async with api.stream("POST", "/threads/t1/runs/stream", json=ask("go")) as response:
         run = response.headers["content-location"].removeprefix("/api")
@@ -158,15 +162,16 @@ async def test_a_reader_that_leaves_cancels_the_run_unless_told_otherwise(
 
 
 async def test_a_joining_reader_that_leaves_never_cancels(
-    api: httpx.AsyncClient, model: ScriptedModel
+    api: httpx.AsyncClient, model: ScriptedModel, gate: threading.Event
 ) -> None:
-    model.will_say(text("slow " * 10, delay=0.05))
+    model.will_say(text("slow " * 10).held(gate, after=1))
     run = (await api.post("/threads/t1/runs", json=ask("go"))).json()
     path = f"/threads/t1/runs/{run['run_id']}"
 
     async with api.stream("GET", f"{path}/stream") as response:
         async for _ in response.aiter_bytes():
             break
+    gate.set()
 
     assert await _status_of(api, path) == "success"
 
@@ -230,9 +235,11 @@ async def test_only_the_modes_that_were_asked_for_are_sent(
     assert {kind for kind, _, _ in events} == {"metadata", "messages", "end"}
 
 
-async def test_sub_agents_work_in_parallel_and_report(api: httpx.AsyncClient, model: ScriptedModel) -> None:
-    model.on("Do part A", text("found A", first=0.2))
-    model.on("Do part B", text("found B", first=0.2))
+async def test_sub_agents_work_in_parallel_and_report(
+    api: httpx.AsyncClient, model: ScriptedModel, gate: threading.Event
+) -> None:
+    model.on("Do part A", text("found A").held(gate))
+    model.on("Do part B", text("found B").held(gate))
     model.will_say(
         calls(
             call("task", description="part A", prompt="Do part A", subagent_type="general-purpose"),
@@ -241,7 +248,11 @@ async def test_sub_agents_work_in_parallel_and_report(api: httpx.AsyncClient, mo
         text("A and B"),
     )
 
-    events = await stream(api, "t1", ask("do both", context={"subagent_enabled": True}))
+    body = ask("do both", context={"subagent_enabled": True})
+    streaming = asyncio.create_task(stream(api, "t1", body))
+    await model.until(lambda scripted: scripted.in_flight == 2)
+    gate.set()
+    events = await streaming
 
     custom = [data["type"] for kind, data, _ in events if kind == "custom"]
     assert custom[:2] == ["task_started", "task_started"]
@@ -249,7 +260,6 @@ async def test_sub_agents_work_in_parallel_and_report(api: httpx.AsyncClient, mo
     final = [data for kind, data, _ in events if kind == "values"][-1]["messages"]
     tools = [message for message in final if message["type"] == "tool"]
     assert {message["additional_kwargs"]["subagent_status"] for message in tools} == {"completed"}
-    assert model.most_in_flight >= 2
 
 
 @pytest.mark.parametrize(
@@ -283,9 +293,8 @@ async def test_malformed_and_huge_bodies_are_refused(api: httpx.AsyncClient) -> 
 
 
 async def _status_of(api: httpx.AsyncClient, path: str) -> str:
-    for _ in range(200):
-        run = (await api.get(path)).json()
-        if run["status"] not in ("pending", "running"):
-            break
-        await asyncio.sleep(0.05)
-    return str(run["status"])
+    async def ended() -> str | None:
+        status = (await api.get(path)).json()["status"]
+        return None if status in ("pending", "running") else str(status)
+
+    return str(await until(ended))

@@ -88,7 +88,7 @@ async def read(
 ) -> list[tuple[str, Event]]:
     """Return the frames up to the end of so many runs."""
     seen = []
-    async with asyncio.timeout(30), aclosing(frames(api, thread, **wanted)) as stream:
+    async with asyncio.timeout(60), aclosing(frames(api, thread, **wanted)) as stream:
         async for frame, event in stream:
             seen.append((frame, event))
             if is_end(event):
@@ -169,20 +169,21 @@ async def test_a_reader_that_comes_back_gets_the_rest_byte_for_byte_also_after_a
 
 
 async def test_a_reader_goes_on_where_it_was_after_the_server_was_killed(
-    tmp_path: Path, model: ScriptedModel, thread: str
+    tmp_path: Path, model: ScriptedModel, thread: str, gate: threading.Event
 ) -> None:
-    model.on("long", LOOK, text("word " * 40, delay=0.05))
+    model.on("long", LOOK, text("word " * 40).held(gate, after=5))
     server = GatewayProcess(tmp_path, model.base_url, sandbox=HOST).start()
     seen: list[tuple[str, Event]] = []
     try:
         async with httpx.AsyncClient(base_url=server.api, timeout=60, trust_env=False) as api:
             await start(api, thread, "long")
             with suppress(httpx.TransportError):
-                async with asyncio.timeout(30), aclosing(frames(api, thread)) as stream:
+                async with asyncio.timeout(60), aclosing(frames(api, thread)) as stream:
                     async for frame in stream:
                         seen.append(frame)
                         if len(data_of(seen, "tools")) == 2 and frame[1]["method"] == "messages":
                             server.kill()
+        gate.set()
         server.start()
         async with httpx.AsyncClient(base_url=server.api, timeout=60, trust_env=False) as api:
             rest = await read(api, thread, since=seen[-1][1]["seq"])
@@ -202,7 +203,8 @@ async def test_a_reader_goes_on_where_it_was_after_the_server_was_killed(
 async def test_a_stream_waits_for_a_thread_and_follows_run_after_run_of_all_routes(
     api: httpx.AsyncClient, thread: str
 ) -> None:
-    reading = asyncio.create_task(read(api, thread, ends=2, channels=["lifecycle", "tools", "messages"]))
+    wanted = ["lifecycle", "tools", "messages"]
+    reading = asyncio.create_task(read(api, thread, ends=2, channels=wanted, since=0))
     await asyncio.sleep(0)
 
     await start(api, thread, "two")
@@ -246,11 +248,11 @@ async def test_a_failed_run_says_why_live_and_later(api: httpx.AsyncClient, thre
 
 
 async def test_a_stopped_run_ends_interrupted_and_the_queue_goes_on(
-    api: httpx.AsyncClient, scripted: ScriptedModel, thread: str
+    api: httpx.AsyncClient, scripted: ScriptedModel, thread: str, gate: threading.Event
 ) -> None:
-    gate = threading.Event()
     scripted.on("slow", text("word " * 50).held(gate, after=3))
     slow = await start(api, thread, "slow")
+    await scripted.until(lambda model: any(request.asked == "slow" for request in model.requests))
     queued = await start(api, thread, "two")
     refused = await send(
         api,
