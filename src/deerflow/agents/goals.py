@@ -1,6 +1,5 @@
 """A thread's goal: what is kept of it, how a model judges whether it is met, and what follows from that."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -21,7 +20,6 @@ LONGEST_OBJECTIVE = 4000
 _SHOWN_MESSAGES = 12
 _SHOWN_CHARS = 3000
 _REASON_CHARS = 500
-_THOUGHT = re.compile(r"<think>.*?(?:</think>|\Z)", re.DOTALL)
 
 GOAL = """\
 <goal>
@@ -84,10 +82,9 @@ def judge_prompt(goal: GoalState, messages: Sequence[AnyMessage]) -> str:
 
 def evaluation_in(text: str) -> GoalEvaluation | None:
     """Return the evaluation that a model wrote; None where it wrote something else."""
-    plain = _THOUGHT.sub("", text)
-    start, end = plain.find("{"), plain.rfind("}")
+    start, end = text.find("{"), text.rfind("}")
     try:
-        found: Any = orjson.loads(plain[start : end + 1]) if start >= 0 else None
+        found: Any = orjson.loads(text[start : end + 1]) if start >= 0 else None
     except orjson.JSONDecodeError:
         return None
     if not isinstance(found, dict) or not isinstance(found.get("satisfied"), bool):

@@ -17,6 +17,7 @@ from langchain_core.language_models import BaseChatModel
 logger = logging.getLogger(__name__)
 
 TIMEOUT_SECONDS = 60.0
+_THOUGHT = re.compile(r"<think>.*?(?:</think>|\Z)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,11 @@ async def ask_beside(
         asking.cancel()
 
 
+def without_thoughts(text: str) -> str:
+    """Return an answer without what some models think aloud before it."""
+    return _THOUGHT.sub("", text).strip()
+
+
 def framed(text: str, tag: str) -> str:
     """Return a text between two tags, with nothing in it that could close them."""
     inner = re.sub(rf"<(?=\s*/?\s*{tag}\b)", "&lt;", text, flags=re.IGNORECASE)
@@ -55,4 +61,4 @@ def framed(text: str, tag: str) -> str:
 
 async def _answer(prompt: str, model: BaseChatModel) -> SideAnswer:
     message = await model.ainvoke(prompt)
-    return SideAnswer(message.text.strip(), dict(message.usage_metadata or {}))
+    return SideAnswer(without_thoughts(message.text), dict(message.usage_metadata or {}))

@@ -24,7 +24,6 @@ SUGGESTION_CHARS = 200
 WAIT_SECONDS = 30.0
 OFFLINE = "deerflow-offline"
 _BULLET = re.compile(r"^\s*(?:[-*•]|\d{1,2}[.)、])\s*")
-_THOUGHT = re.compile(r"<think>.*?(?:</think>|\Z)", re.DOTALL)
 
 SUGGEST = """\
 Below is the end of a conversation between a user and an assistant. Write {n} short questions or requests that
@@ -149,8 +148,8 @@ def _array_in(text: str) -> list[Any] | None:
 
 
 def _plain(text: str) -> str:
-    """Return an answer without thoughts, fences and the frame that the prompt had."""
-    plain = _THOUGHT.sub("", text).strip()
+    """Return an answer without fences and the frame that the prompt had."""
+    plain = text.strip()
     if plain.startswith("```") and plain.endswith("```") and "\n" in plain:
         plain = plain.partition("\n")[2].removesuffix("```").strip()
     return plain.removeprefix("<message>").removesuffix("</message>").strip()
