@@ -1,5 +1,6 @@
 """The thinking of each middleware, without an agent around it."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,10 +13,11 @@ from deerflow.agents.middlewares.dangling_calls import INTERRUPTED, with_answers
 from deerflow.agents.middlewares.subagent_limit import excess_tasks
 from deerflow.agents.middlewares.title import clean_title, first_question, title_from_question
 from deerflow.agents.middlewares.tool_errors import explain
-from deerflow.agents.middlewares.turn_start import new_uploads
+from deerflow.agents.middlewares.turn_start import new_uploads, upload_sizes
 from deerflow.agents.middlewares.uploads import readable_size, with_uploads
 from deerflow.agents.state import UploadedFile
 from deerflow.config import TitleSettings
+from deerflow.domain import ThreadFolders
 from deerflow.errors import PathRefusedError
 
 
@@ -96,6 +98,26 @@ def test_uploads_stand_in_front_of_their_message_and_change_nothing_else() -> No
     )
     assert (shown[0].id, messages[0].content) == ("m1", "first")
     assert shown[1:] == messages[1:]
+
+
+def test_an_upload_that_is_deleted_at_this_moment_is_no_upload(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folders = ThreadFolders("t1", tmp_path)
+    folders.create()
+    (folders.uploads / "stays.txt").write_text("here")
+    (folders.uploads / "goes.txt").write_text("gone")
+    is_file = Path.is_file
+
+    def look(path: Path) -> bool:
+        found = is_file(path)
+        if path.name == "goes.txt":
+            path.unlink()
+        return found
+
+    monkeypatch.setattr(Path, "is_file", look)
+
+    assert upload_sizes(folders) == {"stays.txt": 4}
 
 
 def test_uploads_join_a_message_made_of_blocks() -> None:

@@ -7,6 +7,7 @@ that a run which is stopped early has one too.
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -47,7 +48,8 @@ class TurnStartMiddleware(HouseMiddleware):
     @override
     async def abefore_agent(self, state: ThreadState, runtime: Runtime[RunContext]) -> dict[str, Any] | None:
         context = runtime.context
-        sizes = _prepare(context.folders)  # a few calls of the system: quicker than a trip to another thread
+        context.folders.create()  # a few calls of the system: quicker than a trip to another thread
+        sizes = upload_sizes(context.folders)
         update: dict[str, Any] = {}
         if state.get("thread_data") != THREAD_DATA:
             update["thread_data"] = THREAD_DATA
@@ -110,10 +112,14 @@ def _named_files(question: HumanMessage) -> set[str]:
     return {name for name in names if isinstance(name, str)}
 
 
-def _prepare(folders: ThreadFolders) -> dict[str, int]:
-    """Make the thread's folders and return the uploads' sizes by name."""
-    folders.create()
-    return {path.name: path.stat().st_size for path in folders.uploads.iterdir() if _is_upload(path)}
+def upload_sizes(folders: ThreadFolders) -> dict[str, int]:
+    """Return the sizes of a thread's uploads by name."""
+    sizes: dict[str, int] = {}
+    for path in folders.uploads.iterdir():
+        with suppress(FileNotFoundError):  # somebody deletes it at this moment
+            if _is_upload(path):
+                sizes[path.name] = path.stat().st_size
+    return sizes
 
 
 def _is_upload(path: Path) -> bool:
