@@ -2,7 +2,6 @@
 
 import asyncio
 import importlib.util
-import json
 import os
 import subprocess
 import sys
@@ -10,7 +9,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -91,7 +90,6 @@ def kubeconfig(path: Path, server: str) -> Path:
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     folder = tmp_path_factory.mktemp("provisioner")
     with running_cluster(folder) as (cluster, server):
-        port = free_port()
         environment = {
             "PATH": os.environ["PATH"],
             "PYTHONPATH": str(PROVISIONER),
@@ -100,26 +98,39 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
             "NODE_HOST": "127.0.0.1",
             "USERDATA_HOST_PATH": str(folder / "home"),
             "HOST": "127.0.0.1",
-            "PORT": str(port),
         }
-        with subprocess.Popen([sys.executable, "-m", "provisioner"], env=environment) as process:
+        process, port = started(environment)
+        with process:
             try:
-                wait_for(port, process)
                 yield Service(f"http://127.0.0.1:{port}", folder / "home", cluster)
             finally:
                 process.terminate()
 
 
-def wait_for(port: int, process: "subprocess.Popen[bytes]") -> None:
+def started(environment: Mapping[str, str]) -> tuple["subprocess.Popen[bytes]", int]:
+    """Start the provisioner, again if somebody else takes its port before it does."""
+    for _ in range(5):
+        port = free_port()
+        process = subprocess.Popen(
+            [sys.executable, "-m", "provisioner"], env={**environment, "PORT": str(port)}
+        )
+        if is_ready(port, process):
+            return process, port
+        process.kill()
+        process.wait()
+    raise AssertionError("the provisioner did not start")
+
+
+def is_ready(port: int, process: "subprocess.Popen[bytes]") -> bool:
+    """Wait until it answers; False when it has ended or another one answers."""
     until = time.monotonic() + 90
     while time.monotonic() < until and process.poll() is None:
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}/health") as answer:
-                assert json.load(answer) == {"status": "ok"}
-                return
-        except urllib.error.URLError:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=60) as answer:
+                return bool(answer.read() == b'{"status":"ok"}' and process.poll() is None)
+        except (urllib.error.URLError, OSError):
             time.sleep(0.05)
-    raise AssertionError("the provisioner did not start")
+    return False
 
 
 @pytest.fixture
