@@ -3,7 +3,8 @@
 import json
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -13,6 +14,11 @@ from deerflow.config.section import Section
 from deerflow.config.variables import Unset, restore, substitute
 from deerflow.config.yaml_file import MAX_BYTES, MAX_DEPTH, Document, read_text
 from deerflow.errors import ConfigError
+
+try:
+    import fcntl
+except ImportError:  # not on Windows: there only the writers of one process take turns
+    fcntl = None  # type: ignore[assignment]
 
 
 def read_extensions(path: Path | None, env: Mapping[str, str]) -> tuple[ExtensionsSettings, list[Unset]]:
@@ -55,6 +61,27 @@ def parse_json(text: str, path: Path | None) -> Document:
     if _depth(data) > MAX_DEPTH:
         raise ConfigError(f"{where}: more than {MAX_DEPTH} levels")
     return Document(path, data)
+
+
+@contextmanager
+def alone_at(path: Path) -> Iterator[None]:
+    """Keep other processes from editing the file for the length of a block."""
+    if fcntl is None:
+        yield
+        return
+    folder = path.resolve().parent
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        # The folder is locked: the file itself is replaced by every writer.
+        descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be written: {error.strerror or error}") from error
+    try:
+        with suppress(OSError):  # some network file systems have no such locks
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def save_extensions(

@@ -13,7 +13,7 @@ from typing import Any
 from deerflow.config.effect import RESTART_ONLY
 from deerflow.config.environment import Places, find_places
 from deerflow.config.extensions import ExtensionsSettings
-from deerflow.config.extensions_file import read_document, save_extensions
+from deerflow.config.extensions_file import alone_at, read_document, save_extensions
 from deerflow.config.load import LoadedSettings, load_from
 from deerflow.config.yaml_file import MAX_BYTES
 from deerflow.errors import ConfigError
@@ -75,13 +75,14 @@ class SettingsSource:
 
     def save_extensions(self, update: Mapping[str, Any]) -> ExtensionsSettings:
         """Write to the extensions file, one writer at a time; the next `current` has it."""
-        with self._lock:
-            return save_extensions(self._loaded.extensions_path, update, env=self._loaded.env)
+        path = self._loaded.extensions_path
+        with alone_at(path), self._lock:  # nobody else waits for us while we wait for another process
+            return save_extensions(path, update, env=self._loaded.env)
 
     def edit_extensions(self, change: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> ExtensionsSettings:
         """Write the top-level keys that `change` makes of what the file says; one editor at a time."""
-        with self._lock:
-            path = self._loaded.extensions_path
+        path = self._loaded.extensions_path
+        with alone_at(path), self._lock:  # nobody else waits for us while we wait for another process
             update = change(read_document(path).data)
             return save_extensions(path, update, env=self._loaded.env)
 

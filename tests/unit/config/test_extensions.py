@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from support.project import Project
 
-from deerflow.config import ExtensionsSettings, McpServerSettings, save_extensions
+from deerflow.config import ExtensionsSettings, McpServerSettings, SettingsSource, save_extensions
 from deerflow.errors import ConfigError
 
 
@@ -226,3 +226,20 @@ def test_many_writers_at_once_lose_nothing_and_readers_never_see_half_a_file(pro
     reader.join()
 
     assert json.loads(project.extensions.read_text()) == {f"key{number}": number for number in range(20)}
+
+
+def test_editors_of_several_processes_lose_nothing_of_each_other(project: Project) -> None:
+    def edit(source: SettingsSource, name: str) -> None:
+        for number in range(10):
+            key = f"{name}{number}"
+            source.edit_extensions(lambda known, key=key: {"skills": {**known.get("skills", {}), key: {}}})
+
+    # Each has locks of its own in this process, as if it were another one.
+    editors = [threading.Thread(target=edit, args=(project.source(), name)) for name in "abcd"]
+    for thread in editors:
+        thread.start()
+    for thread in editors:
+        thread.join()
+
+    skills = json.loads(project.extensions.read_text())["skills"]
+    assert sorted(skills) == sorted(f"{name}{number}" for name in "abcd" for number in range(10))
