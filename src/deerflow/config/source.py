@@ -82,7 +82,7 @@ class SettingsSource:
     def edit_extensions(self, change: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> ExtensionsSettings:
         """Write the top-level keys that `change` makes of what the file says; one editor at a time."""
         path = self._loaded.extensions_path
-        with alone_at(path), self._lock:  # nobody else waits for us while we wait for another process
+        with alone_at(path), self._lock:
             update = change(read_document(path).data)
             return save_extensions(path, update, env=self._loaded.env)
 
