@@ -93,3 +93,20 @@ async def test_an_edit_that_cannot_be_built_is_reported_and_keeps_the_last(
     file.write_text(good)
     assert (await run(api, "t1"))["messages"][-1]["content"] == "and again"
     assert await problem() is None
+
+
+async def test_an_edit_of_the_extensions_beside_broken_settings_says_that_it_waits(
+    gateway: Gateway, api: httpx.AsyncClient
+) -> None:
+    file = gateway.home / "config.yaml"
+    good = file.read_text()
+    servers = {"web": {"type": "http", "url": "http://127.0.0.1:1/mcp", "enabled": False}}
+
+    file.write_text("models: [{name: 7, use: 1}]\n")
+    waits = await api.put("/mcp/config", json={"mcp_servers": servers})
+    file.write_text(good)
+    counts = await api.put("/mcp/config", json={"mcp_servers": servers})
+
+    assert waits.status_code == 409
+    assert "written but not in force yet: the last good settings stay in force" in waits.text
+    assert counts.status_code == 200

@@ -14,6 +14,7 @@ from deerflow.app.sandbox_check import SandboxCheck
 from deerflow.app.threads import Threads
 from deerflow.config import LoadedSettings, Settings, SettingsSource
 from deerflow.domain import LEAD_AGENT, RunRecord, RunRequest, ThreadFolders
+from deerflow.errors import ConflictError
 from deerflow.lead.custom import is_agent_name
 from deerflow.models import ModelFactory, quiet_tracing
 from deerflow.runtime import RunManager, StreamBridge, ThreadStates, Worker
@@ -149,6 +150,8 @@ class DeerFlow:
         """Write what `change` makes of `extensions_config.json` into it; runs that start then use it."""
         await asyncio.to_thread(self._rooms.source.edit_extensions, change)
         await self.refresh()
+        if self._rooms.problem is not None:
+            raise ConflictError(f"the edit is written but not in force yet: {self._rooms.problem}")
 
     def health(self) -> dict[str, Any]:
         """Return what an operator should know at a glance."""
