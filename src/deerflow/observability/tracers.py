@@ -36,7 +36,13 @@ class CallbackTracers:
     def run(self, run: RunRecord, trace_id: str) -> Iterator[Sequence[BaseCallbackHandler]]:
         """Follow a run; what this yields goes into the graph's config."""
         with ExitStack() as stack:
-            yield [stack.enter_context(service.run(run, trace_id)) for service in self._services]
+            handlers: list[BaseCallbackHandler] = []
+            for service in self._services:
+                try:
+                    handlers.append(stack.enter_context(service.run(run, trace_id)))
+                except Exception as error:  # an SDK raises what it likes, and no run fails for it
+                    logger.warning("%s does not follow run %s: %s", type(service).__name__, run.id, error)
+            yield handlers
 
     def here(self) -> Any:
         """Return callbacks for a sub-agent, below the tool that starts it.
