@@ -105,12 +105,14 @@ def _routes() -> Sequence[BaseRoute]:
 
 
 def _add_routes(app: FastAPI) -> None:
+    # Runs come first, by themselves: the routes before them, and all beside them, are gone through while
+    # somebody waits for the first word.
+    app.include_router(runs.router, prefix=PREFIXES[0])
+    app.include_router(runs.router, prefix=PREFIXES[1], include_in_schema=False)
     app.include_router(about.root_router)
     app.include_router(metrics.router)
     api = APIRouter()
-    # Runs come first: every route before theirs is tried, each time, while the first word is waited for.
     for room in (
-        runs,
         about,
         agents,
         assistants,

@@ -3,6 +3,7 @@
 import os
 import shutil
 from collections.abc import Mapping
+from functools import cached_property
 
 from typing_extensions import override
 
@@ -37,14 +38,8 @@ class LocalSandbox(HostedSandbox):
 
     def __init__(self, files: ThreadFiles, settings: SandboxSettings) -> None:
         super().__init__(files)
+        self._settings = settings
         self._refusal = _refusal(settings)
-        self._shell = SupervisedShell(
-            files.table,
-            settings,
-            shell=_host_bash() or "",
-            environment=host_environment(os.environ) | settings.environment,
-            confinement=Confinement(),
-        )
 
     @property
     @override
@@ -58,6 +53,17 @@ class LocalSandbox(HostedSandbox):
         if self._refusal:
             raise SandboxUnavailableError(self._refusal)
         return await self._shell.execute(command, timeout=timeout, on_output=on_output)
+
+    @cached_property
+    def _shell(self) -> SupervisedShell:
+        """Made with the first command: every run borrows a sandbox, and most only talk."""
+        return SupervisedShell(
+            self.files.table,
+            self._settings,
+            shell=_host_bash() or "",
+            environment=host_environment(os.environ) | self._settings.environment,
+            confinement=Confinement(),
+        )
 
 
 class LocalSandboxProvider(ThreadSandboxProvider):
