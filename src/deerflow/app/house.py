@@ -14,7 +14,7 @@ from deerflow.app.sandbox_check import SandboxCheck
 from deerflow.app.threads import Threads
 from deerflow.config import LoadedSettings, Settings, SettingsSource
 from deerflow.domain import LEAD_AGENT, RunRecord, RunRequest, ThreadFolders
-from deerflow.errors import ConflictError
+from deerflow.errors import ConflictError, InvalidInputError, NotFoundError
 from deerflow.lead.custom import is_agent_name
 from deerflow.models import ModelFactory, quiet_tracing
 from deerflow.runtime import RunManager, StreamBridge, ThreadStates, Worker
@@ -126,8 +126,7 @@ class DeerFlow:
         """Admit and start a run, with the settings as they are now."""
         await self.refresh()
         request = await self._as_agent(request)
-        if request.options.model_name is not None:
-            self.models.get(request.options.model_name)  # unknown: refused before anything is stored
+        self._check_model(request.options.model_name)  # before anything is stored
         request = await fit_answer(self.state, self.storage.runs, request)
         run = await self.runs.create_or_reject(request)
         await self.webhooks.expect(run)
@@ -197,6 +196,14 @@ class DeerFlow:
             start=self.start_run,
             settings=lambda: self.settings.guardrails,
         )
+
+    def _check_model(self, name: str | None) -> None:
+        if name is None:
+            return
+        try:
+            self.models.get(name)
+        except NotFoundError as error:  # the thread that the caller named is there
+            raise InvalidInputError(str(error)) from error
 
     async def _as_agent(self, request: RunRequest) -> RunRequest:
         """Return the request with what the user's own agent says, named as such or as the assistant."""

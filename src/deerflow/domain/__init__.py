@@ -2,7 +2,7 @@
 
 from deerflow.domain.assistants import Assistant
 from deerflow.domain.documents import companion_of
-from deerflow.domain.events import END, StreamEvent, seq_of
+from deerflow.domain.events import END, StreamEvent, number_in, seq_of
 from deerflow.domain.ids import DEFAULT_USER, folder_name, is_thread_id, new_id
 from deerflow.domain.runs import (
     LEAD_AGENT,
@@ -40,5 +40,6 @@ __all__ = [
     "folder_name",
     "is_thread_id",
     "new_id",
+    "number_in",
     "seq_of",
 ]

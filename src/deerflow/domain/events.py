@@ -5,6 +5,8 @@ from dataclasses import dataclass
 END = "end"
 """The kind of the last event of every run."""
 
+_MOST_DIGITS = 18
+
 
 @dataclass(frozen=True, slots=True)
 class StreamEvent:
@@ -26,6 +28,9 @@ def seq_of(event_id: str | None) -> int:
     if not event_id:
         return -1
     _, _, tail = event_id.rpartition("-")
-    if event_id.startswith("-") or not tail.isascii() or not tail.isdigit():
-        return -1
-    return int(tail)
+    return -1 if event_id.startswith("-") else number_in(tail, default=-1)
+
+
+def number_in(text: str, *, default: int) -> int:
+    """Return the number that a client wrote; `default` for anything else, also for one beyond 64 bits."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS else default

@@ -84,7 +84,8 @@ class ThreadStates:
             return
         writes = _writes(fitted, present=snapshot.values if snapshot else {})
         try:
-            await self._reader.update(config, writes, as_node=as_node)
+            # Without any values, `__end__` clears what was still to be done.
+            await self._reader.update(config, None if values is None else writes, as_node=as_node)
         except InvalidUpdateError as error:
             raise InvalidInputError(f"the state cannot be updated like this: {error}") from error
 

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict
 from starlette.responses import Response
 
 from deerflow.app import DeerFlow
-from deerflow.domain import CancelAction, RunRecord, RunStatus, StreamEvent, seq_of
+from deerflow.domain import CancelAction, RunRecord, RunStatus, StreamEvent, number_in, seq_of
 from deerflow.errors import InvalidInputError
 from deerflow.gateway.deps import CurrentUser, House, ThreadPath, json_response, owned_run, owned_thread
 from deerflow.gateway.run_answers import batches_of, event_stream, final_values
@@ -86,7 +86,7 @@ async def cancel_run(
     await owned_run(house, thread_id, run_id, user)
     run = await house.runs.cancel(run_id, action=action, wait=wait)
     kept = run.error if action is CancelAction.ROLLBACK and run.status.is_terminal else None
-    headers = {"DeerFlow-Files-Kept": kept.encode("ascii", "replace").decode()} if kept else None
+    headers = {"DeerFlow-Files-Kept": _header_text(kept)} if kept else None
     return Response(status_code=204 if wait else 202, headers=headers)
 
 
@@ -151,8 +151,11 @@ async def join_thread(
 ) -> Response:
     """Follow whatever runs in a thread, now and later, until the reader leaves."""
     await owned_thread(house, thread_id, user)
+    last = _moment(last_event_id)
+    # Before the answer begins: whoever has seen that it does misses nothing that starts from then on.
+    done = {run.id for run in await house.runs.of_thread(thread_id) if not _is_news(run, last)}
     return EventStream(
-        _thread_events(house, thread_id, last_event_id),
+        _thread_events(house, thread_id, last, done),
         modes=_thread_modes(_named(stream_mode, _THREAD_MODES) or ("run_modes",)),
         headers={},
         watch=house.watch,
@@ -175,6 +178,11 @@ async def _chosen(house: DeerFlow, user: str, body: CancelMany) -> list[RunRecor
     ]
 
 
+def _header_text(text: str) -> str:
+    """Return text that is one header whatever is in it: names of files may hold line breaks."""
+    return "".join(letter if letter.isprintable() and letter.isascii() else "?" for letter in text)
+
+
 def _named(query: list[str] | None, known: frozenset[str]) -> tuple[str, ...]:
     """Return the modes that a query names: one each, with commas, or as the JSON that the JS client sends."""
     names = (name.strip(' []"') for part in query or () for name in part.split(","))
@@ -194,19 +202,19 @@ def _thread_modes(chosen: Collection[str]) -> frozenset[str]:
 
 
 async def _thread_events(
-    house: DeerFlow, thread_id: str, last_event_id: str | None
+    house: DeerFlow, thread_id: str, last: tuple[int, int] | None, done: set[str]
 ) -> AsyncIterator[list[StreamEvent]]:
     """Yield the events of a thread's runs, one run after the other; empty batches are signs of life.
 
-    Starts with what is in flight, or behind an event that the reader names: times are told by its id.
+    Args:
+        last: Time and number of the event behind which it starts; None starts with what is in flight.
+        done: Runs that the reader knows; those that are told are added.
     """
-    last = _moment(last_event_id)
-    done = {run.id for run in await house.runs.of_thread(thread_id) if not _is_news(run, last)}
     with house.storage.signals.watch(thread_topic(thread_id)) as arrivals:
         looks, silent = 0, 0.0
         while True:
             runs = await house.runs.of_thread(thread_id)
-            run = next((run for run in reversed(runs) if run.id not in done), None)
+            run = next((run for run in reversed(runs) if run.id not in done and not _is_far_off(run)), None)
             if run is None:
                 began = time.monotonic()
                 await arrivals.wait(_LOOK_SECONDS[min(looks, len(_LOOK_SECONDS) - 1)])
@@ -223,9 +231,14 @@ async def _thread_events(
                     yield fresh
 
 
+def _is_far_off(run: RunRecord) -> bool:
+    """Tell whether a run waits for a time of its own: others may begin and end before it."""
+    return run.status is RunStatus.PENDING and run.request.after_seconds is not None
+
+
 def _moment(event_id: str | None) -> tuple[int, int] | None:
-    head = (event_id or "").partition("-")[0]
-    return (int(head), seq_of(event_id)) if head.isascii() and head.isdigit() else None
+    moment = number_in((event_id or "").partition("-")[0], default=-1)
+    return (moment, seq_of(event_id)) if moment >= 0 else None
 
 
 def _is_news(run: RunRecord, last: tuple[int, int] | None) -> bool:

@@ -3,12 +3,12 @@
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query
-from langgraph.store.base import InvalidNamespaceError, Item
+from langgraph.store.base import Item
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
 from deerflow.domain import folder_name
-from deerflow.errors import InvalidInputError, NotFoundError
+from deerflow.errors import NotFoundError
 from deerflow.gateway.deps import CurrentUser, House, json_response
 from deerflow.runtime.shapes import stamp
 
@@ -16,7 +16,9 @@ router = APIRouter(tags=["store"])
 
 OWN = "user"
 """Namespaces of clients live under this word and the user's id: nobody reads what the house keeps."""
-Namespace = list[Annotated[str, Field(min_length=1, max_length=256)]]
+Label = Annotated[str, Field(min_length=1, max_length=256, pattern=r"^[^.\x00]*$")]
+"""A part of a namespace; dots stand between parts."""
+Namespace = list[Label]
 
 
 class ItemPut(BaseModel):
@@ -69,12 +71,9 @@ class NamespaceSearch(BaseModel):
 async def put_item(body: ItemPut, user: CurrentUser, house: House) -> Response:
     """Keep an item, in place of one of the same name."""
     options: dict[str, Any] = {} if body.ttl is None else {"ttl": body.ttl}
-    try:
-        await house.storage.store.aput(
-            _inside(user, body.namespace), body.key, body.value, index=body.index, **options
-        )
-    except InvalidNamespaceError as error:
-        raise InvalidInputError(str(error)) from error
+    await house.storage.store.aput(
+        _inside(user, body.namespace), body.key, body.value, index=body.index, **options
+    )
     return Response(status_code=204)
 
 
