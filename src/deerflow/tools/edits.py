@@ -10,6 +10,7 @@ from pydantic import AfterValidator, BaseModel, Field, ValidationError, model_va
 
 from deerflow.errors import SandboxError
 from deerflow.sandbox import Sandbox
+from deerflow.sandbox.finishing import to_the_end
 from deerflow.tools.define import Described, PlainText, Runtime, VirtualPath, refuse, tool_of
 from deerflow.tools.patch import FilePatch, apply_patch, parse_patch
 from deerflow.tools.text import replace_text
@@ -71,7 +72,7 @@ async def edit_files_tool(*, description: str, edits: list[Edit], patch: str, ru
         for path in paths:  # in one order for everybody, so that two calls never wait for each other
             await held.enter_async_context(sandbox.editing(path))
         changes = await (_edited(sandbox, edits) if edits else _patched(sandbox, patches))
-        await _write_all(sandbox, changes)
+        await to_the_end(_write_all(sandbox, changes))  # half of it would be neither all nor none
     return "\n".join(_told(change) for change in changes)
 
 

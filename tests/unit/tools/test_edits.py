@@ -99,6 +99,33 @@ async def test_a_write_that_fails_halfway_puts_back_what_was_written(tmp_path: P
     assert text_of(context, "a.txt") == POEM
 
 
+async def test_a_call_that_is_cancelled_while_it_writes_writes_all_of_it(tmp_path: Path) -> None:
+    begun, gate = asyncio.Event(), asyncio.Event()
+
+    class SlowDisk(FolderSandbox):
+        @override
+        async def update_file(self, path: str, content: bytes) -> None:
+            if path.endswith("b.txt"):
+                begun.set()
+                await gate.wait()
+            await super().update_file(path, content)
+
+    context = run_context(tmp_path, sandbox=SlowDisk(run_context(tmp_path).folders.user_data))
+    put(context, "a.txt", POEM)
+    put(context, "b.txt", "beta")
+    calling = asyncio.create_task(
+        call(context, edits=[edit("a.txt", "two", "2"), edit("b.txt", "beta", "b")])
+    )
+    await begun.wait()
+
+    calling.cancel()
+    gate.set()
+    await asyncio.wait([calling])
+
+    assert calling.cancelled()
+    assert (text_of(context, "a.txt"), text_of(context, "b.txt")) == (POEM.replace("two", "2"), "b")
+
+
 async def test_calls_beside_each_other_do_not_lose_changes(context: RunContext) -> None:
     calls = [
         tool_call(

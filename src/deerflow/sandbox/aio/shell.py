@@ -8,7 +8,7 @@ import asyncio
 import logging
 import secrets
 import shlex
-from collections.abc import Coroutine, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +17,7 @@ from urllib.parse import quote
 from deerflow.errors import SandboxError, SandboxTimeoutError
 from deerflow.sandbox.aio.api import AioApi, NoSuchRouteError, RefusedError
 from deerflow.sandbox.base import CommandResult
+from deerflow.sandbox.finishing import to_the_end
 from deerflow.sandbox.output import OutputBuffer
 from deerflow.sandbox.paths import WORKSPACE
 
@@ -100,7 +101,7 @@ class AioShell:
             raise SandboxTimeoutError(command, timeout, output.text()) from error
         finally:
             if not is_over:  # cancelled, broken or too talkative
-                await _to_the_end(self._stopped(running))
+                await to_the_end(self._stopped(running))
         if exit_code is None:
             return CommandResult(137, f"{output.text()}\n{TOO_MUCH}")
         return CommandResult(exit_code, output.text())
@@ -167,7 +168,7 @@ class AioShell:
             is_over = answer.get("status") == "completed"
         finally:
             if not is_over:
-                await _to_the_end(self._swept(mark))
+                await to_the_end(self._swept(mark))
         output.feed(str(answer.get("output") or "").encode("utf-8", "replace"))
         if not is_over:
             raise SandboxTimeoutError(command, timeout, output.text())
@@ -213,13 +214,3 @@ def _exit_code(command: Mapping[str, Any]) -> int:
     if command.get("status") in ("killed", "timed_out", "terminated", "hard_timeout"):
         return 137
     raise SandboxError("the sandbox's shell broke off without an exit code; run the command again")
-
-
-async def _to_the_end(work: Coroutine[Any, Any, None]) -> None:
-    """Finish `work` even when this task is cancelled meanwhile; the cancellation goes on afterwards."""
-    task = asyncio.ensure_future(work)
-    try:
-        await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await task
-        raise
