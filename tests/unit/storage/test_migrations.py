@@ -14,7 +14,7 @@ from deerflow.domain import RunStatus, ThreadStatus
 from deerflow.errors import ConfigError
 from deerflow.storage import open_storage
 from deerflow.storage.migrations import FOLDER, VERSION_TABLE, known_revisions
-from deerflow.storage.sql.checkpoints import spread
+from deerflow.storage.sql.checkpoint_shapes import spread
 from deerflow.storage.sqlite.connect import connect
 from deerflow.storage.sqlite.migrations import APPLICATION_ID, MIGRATIONS, migrate
 

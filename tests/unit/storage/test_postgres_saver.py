@@ -14,7 +14,7 @@ from deerflow.storage import Storage, open_storage
 from deerflow.storage.database import Database
 from deerflow.storage.postgres.database import PostgresDatabase
 from deerflow.storage.sql import checkpoint_steps, checkpoint_walk
-from deerflow.storage.sql.checkpoints import Place
+from deerflow.storage.sql.checkpoint_shapes import Place
 from deerflow.storage.sql.saver import SqlSaver
 
 

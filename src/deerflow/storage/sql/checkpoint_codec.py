@@ -18,8 +18,8 @@ from langgraph.checkpoint.base import (
 )
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
+from deerflow.storage.sql.checkpoint_shapes import DIGEST_BYTES, CheckpointRow, Place, Write
 from deerflow.storage.sql.checkpoint_walk import RawHistory
-from deerflow.storage.sql.checkpoints import DIGEST_BYTES, CheckpointRow, Place, Write
 from deerflow.storage.sql.codec import unpack
 
 LARGE = 512

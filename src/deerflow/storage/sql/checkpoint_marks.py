@@ -9,22 +9,22 @@ from typing import Any
 import ormsgpack
 
 from deerflow.storage.database import Database
-from deerflow.storage.sql import checkpoints as rows
+from deerflow.storage.sql import checkpoint_chains as chains
 
 
 def make_mark(db: Database, thread_id: str) -> bytes:
     """Return where all chains of a thread and its sub-threads are now."""
-    return ormsgpack.packb([_mark_chain(db, chain) for chain, _, _ in rows.chains_of(db, thread_id)])
+    return ormsgpack.packb([_mark_chain(db, chain) for chain, _, _ in chains.chains_of(db, thread_id)])
 
 
 def roll_back(db: Database, thread_id: str, mark: bytes) -> None:
     """Delete everything that came after the mark and put replaced writes back."""
     marked: dict[int, list[Any]] = {chain[0]: chain for chain in ormsgpack.unpackb(mark)}
-    for chain, _, _ in rows.chains_of(db, thread_id):
+    for chain, _, _ in chains.chains_of(db, thread_id):
         if chain in marked:
             _roll_back_chain(db, *marked[chain])
         else:
-            rows.delete_chain(db, chain)
+            chains.delete_chain(db, chain)
 
 
 def _mark_chain(db: Database, chain: int) -> list[Any]:
@@ -53,4 +53,4 @@ def _roll_back_chain(
     db.execute("DELETE FROM writes WHERE chain = ? AND key > ?", (chain, last_write))
     for key, body in waiting:
         db.execute("UPDATE writes SET body = ? WHERE key = ? AND chain = ?", (body, key, chain))
-    rows.delete_unused_blobs(db, chain)
+    chains.delete_unused_blobs(db, chain)

@@ -4,7 +4,8 @@ from collections.abc import Callable, Sequence
 
 from deerflow.storage.base.checkpoints import Amount, StoredSizes
 from deerflow.storage.database import Database
-from deerflow.storage.sql import checkpoints as rows
+from deerflow.storage.sql.checkpoint_chains import chains_of
+from deerflow.storage.sql.checkpoint_shapes import split_digests
 
 
 def sizes(db: Database, thread_id: str, large: Callable[[bytes], Sequence[str]]) -> StoredSizes:
@@ -15,7 +16,7 @@ def sizes(db: Database, thread_id: str, large: Callable[[bytes], Sequence[str]])
     """
     checkpoints, writes = Amount(), Amount()
     channels: dict[str, Amount] = {}
-    for chain, _, _ in rows.chains_of(db, thread_id):
+    for chain, _, _ in chains_of(db, thread_id):
         checkpoints += _amount(db, "checkpoints", chain)
         writes += _amount(db, "writes", chain)
         for channel, amount in _channels(db, chain, large).items():
@@ -36,7 +37,7 @@ def _channels(db: Database, chain: int, large: Callable[[bytes], Sequence[str]])
     values: dict[str, set[bytes]] = {}
     holding = "SELECT body, blobs FROM checkpoints WHERE chain = ? AND blobs IS NOT NULL"
     for body, joined in db.execute(holding, (chain,)) if size else ():
-        for channel, digest in zip(large(body), rows.split_digests(bytes(joined)), strict=True):
+        for channel, digest in zip(large(body), split_digests(bytes(joined)), strict=True):
             values.setdefault(channel, set()).add(digest)
     return {
         channel: Amount(len(digests), sum(size.get(digest, 0) for digest in digests))

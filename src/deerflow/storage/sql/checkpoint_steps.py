@@ -6,7 +6,7 @@ from itertools import groupby
 from typing import Any
 
 from deerflow.storage.database import Database
-from deerflow.storage.sql.checkpoints import Id, Write, ordered_writes, split_names
+from deerflow.storage.sql.checkpoint_shapes import Id, Write, ordered_writes, split_names
 
 _PAGES = (8, 32, 128)
 """How many steps are read at once: most walks are short, and nobody knows before."""

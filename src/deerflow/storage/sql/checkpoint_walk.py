@@ -4,9 +4,10 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 
 from deerflow.storage.database import Database
+from deerflow.storage.sql import checkpoint_chains as chains
 from deerflow.storage.sql import checkpoints as rows
+from deerflow.storage.sql.checkpoint_shapes import CheckpointRow, Id, Place, compact
 from deerflow.storage.sql.checkpoint_steps import walk
-from deerflow.storage.sql.checkpoints import CheckpointRow, Id, Place
 
 PAGE = 64
 """How many checkpoints are read at once when a list has no small limit."""
@@ -55,13 +56,13 @@ class Listing:
     def after(self, row: CheckpointRow) -> "Listing":
         """Return the listing that goes on behind `row`."""
         assert row.place.id is not None
-        return replace(self, after_row=(rows.compact(row.place.id), row.key))
+        return replace(self, after_row=(compact(row.place.id), row.key))
 
 
 def history(db: Database, place: Place, channels: Sequence[str]) -> dict[str, RawHistory]:
     """Collect the writes of each channel up the ancestors, to the nearest one that holds its value."""
     found = {channel: RawHistory() for channel in channels}
-    chain = rows.chain_key(db, place)
+    chain = chains.chain_key(db, place)
     start = None if chain is None else _id_of(db, chain, place)
     if chain is None or start is None:
         return found
@@ -87,8 +88,8 @@ def next_page(db: Database, listing: Listing, size: int) -> list[CheckpointRow]:
     conditions: dict[str, Id | str | None] = {
         "chains.thread_id = ?": listing.thread_id,
         "chains.ns = ?": listing.ns,
-        "checkpoints.id = ?": rows.compact(listing.id) if listing.id else None,
-        "checkpoints.id < ?": rows.compact(listing.before) if listing.before else None,
+        "checkpoints.id = ?": compact(listing.id) if listing.id else None,
+        "checkpoints.id < ?": compact(listing.before) if listing.before else None,
     }
     where = [text for text, value in conditions.items() if value is not None]
     values: list[Id | str | int] = [value for value in conditions.values() if value is not None]
@@ -110,11 +111,11 @@ def next_page(db: Database, listing: Listing, size: int) -> list[CheckpointRow]:
 def copy_branch(db: Database, source: Place, target_id: str) -> bool:
     """Give a new thread a checkpoint and its ancestors; return False when the checkpoint is not there."""
     assert source.id is not None
-    chain, tip = rows.chain_key(db, source), rows.compact(source.id)
+    chain, tip = chains.chain_key(db, source), compact(source.id)
     found = "SELECT 1 FROM checkpoints WHERE chain = ? AND id = ?"
     if chain is None or db.execute(found, (chain, tip)).fetchone() is None:
         return False
-    new = rows.ensure_chain(db, Place(target_id, source.ns))
+    new = chains.ensure_chain(db, Place(target_id, source.ns))
     branch = (chain, tip, chain)
     db.execute(_COPY_CHECKPOINTS, (*branch, new, chain))
     db.execute(_COPY_WRITES, (*branch, new, chain, tip))
@@ -122,14 +123,14 @@ def copy_branch(db: Database, source: Place, target_id: str) -> bool:
         "INSERT INTO blobs (chain, digest, body) SELECT ?, digest, body FROM blobs WHERE chain = ?",
         (new, chain),
     )
-    rows.delete_unused_blobs(db, new)
+    chains.delete_unused_blobs(db, new)
     return True
 
 
 def copy_chains(db: Database, source: str, target: str) -> None:
     """Copy a thread's chains with all ancestors, and those of its sub-threads."""
-    for old, thread_id, ns in rows.chains_of(db, source):
-        new = rows.ensure_chain(db, Place(target + thread_id.removeprefix(source), ns))
+    for old, thread_id, ns in chains.chains_of(db, source):
+        new = chains.ensure_chain(db, Place(target + thread_id.removeprefix(source), ns))
         for table, columns in (
             ("checkpoints", "id, parent, shape, run, blobs, body"),
             ("writes", "checkpoint, task, path, body"),
@@ -146,14 +147,12 @@ def delete_runs(db: Database, run_ids: Sequence[str]) -> None:
     """Delete the checkpoints that these runs made."""
     touched: set[int] = set()
     for run_id in run_ids:
-        made = db.execute(
-            "SELECT chain, id FROM checkpoints WHERE run = ?", (rows.compact(run_id),)
-        ).fetchall()
+        made = db.execute("SELECT chain, id FROM checkpoints WHERE run = ?", (compact(run_id),)).fetchall()
         for chain, checkpoint in made:
             _delete_checkpoint(db, chain, checkpoint)
             touched.add(chain)
     for chain in touched:
-        rows.delete_unused_blobs(db, chain)
+        chains.delete_unused_blobs(db, chain)
 
 
 def keep_latest(
@@ -164,7 +163,7 @@ def keep_latest(
     `deltas` tells from a stored body which delta channels only the ancestors hold. Returns how many went.
     """
     dropped = 0
-    for chain, _, _ in rows.chains_of(db, thread_id):
+    for chain, _, _ in chains.chains_of(db, thread_id):
         newest = db.execute(
             "SELECT id, body FROM checkpoints WHERE chain = ? ORDER BY id DESC LIMIT ?", (chain, count)
         ).fetchall()
@@ -177,7 +176,7 @@ def keep_latest(
                 _delete_checkpoint(db, chain, step)
                 dropped += 1
         if newest:
-            rows.delete_unused_blobs(db, chain)
+            chains.delete_unused_blobs(db, chain)
     return dropped
 
 
@@ -194,7 +193,7 @@ def _needed(db: Database, chain: int, start: Id, open_channels: set[str]) -> set
 
 def _id_of(db: Database, chain: int, place: Place) -> Id | None:
     if place.id is not None:
-        return rows.compact(place.id)
+        return compact(place.id)
     row = db.execute(
         "SELECT id FROM checkpoints WHERE chain = ? ORDER BY id DESC LIMIT 1", (chain,)
     ).fetchone()

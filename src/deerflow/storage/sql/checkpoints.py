@@ -1,78 +1,29 @@
-"""The rows of checkpoints: where they are put, found, walked and deleted.
+"""The rows of checkpoints: where they are put and found.
 
 Everything here runs inside a transaction of the engine and knows no serializer.
 """
 
-import re
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 
 import ormsgpack
 
 from deerflow.errors import StaleAttemptError
 from deerflow.storage.database import Database
-from deerflow.storage.sql.codec import pack, unpack
-
-Id = bytes
-"""A UUID as its 16 bytes; any other id as its text, filled up to more than that."""
-Write = tuple[int, str, bytes]
-"""Index, channel and serialized value of one write."""
-
-_UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
-_NAMES_END = "\x1f"
-_UUID_BYTES = 16
-DIGEST_BYTES = 16
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """One checkpoint of one chain; without an id, the newest."""
-
-    thread_id: str
-    ns: str
-    id: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class NewCheckpoint:
-    """A checkpoint that is to be stored."""
-
-    place: Place
-    parent: str | None
-    run_id: str | None
-    channels: Iterable[str]
-    """The channels it holds values of."""
-    blobs: Sequence[tuple[bytes, bytes]]
-    """Digest and bytes of its large values."""
-    body: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class CheckpointRow:
-    """A checkpoint as stored, with its large values and the writes that wait on it."""
-
-    key: int
-    place: Place
-    parent: str | None
-    body: bytes
-    blobs: list[bytes]
-    writes: list[tuple[str, str, list[Write]]]
-    """Path, task and writes of each task, in the order in which they apply."""
-
-
-def compact(text: str) -> Id:
-    """Return an id as stored."""
-    if _UUID.fullmatch(text):
-        return bytes.fromhex(text.replace("-", ""))
-    return text.encode().ljust(_UUID_BYTES, b"\x00") + b"\x00"
-
-
-def spread(stored: Id) -> str:
-    """Return the id behind `compact`."""
-    if len(stored) != _UUID_BYTES:
-        return stored.rstrip(b"\x00").decode()
-    text = stored.hex()
-    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+from deerflow.storage.sql.checkpoint_chains import chain_key, ensure_chain
+from deerflow.storage.sql.checkpoint_shapes import (
+    CheckpointRow,
+    Id,
+    NewCheckpoint,
+    Place,
+    Write,
+    compact,
+    join_names,
+    ordered_writes,
+    split_digests,
+    spread,
+    unpack_writes,
+)
+from deerflow.storage.sql.codec import pack
 
 
 def check_fence(db: Database, fence: tuple[str, int] | None) -> None:
@@ -85,28 +36,6 @@ def check_fence(db: Database, fence: tuple[str, int] | None) -> None:
     )
     if db.execute(sql, fence).fetchone() is None:
         raise StaleAttemptError(f"attempt {fence[1]} of run {fence[0]} may write no more")
-
-
-def chain_key(db: Database, place: Place) -> int | None:
-    """Return the key of a chain, None when there is none."""
-    row = db.execute(
-        "SELECT key FROM chains WHERE thread_id = ? AND ns = ?", (place.thread_id, place.ns)
-    ).fetchone()
-    return None if row is None else int(row[0])
-
-
-def ensure_chain(db: Database, place: Place) -> int:
-    """Return the key of a chain, made now when there was none."""
-    key = chain_key(db, place)
-    if key is not None:
-        return key
-    made = db.execute(
-        "INSERT INTO chains (thread_id, ns) VALUES (?, ?) ON CONFLICT (thread_id, ns) DO NOTHING "
-        "RETURNING key",
-        (place.thread_id, place.ns),
-    ).fetchone()
-    # Without a key another process made it in between.
-    return ensure_chain(db, place) if made is None else int(made[0])
 
 
 def put(db: Database, new: NewCheckpoint) -> None:
@@ -160,11 +89,6 @@ def put_writes(
     db.execute("UPDATE writes SET body = ? WHERE key = ?", (body, old[0]))
 
 
-def unpack_writes(stored: bytes) -> list[Write]:
-    """Return the writes of one row."""
-    return [(index, channel, value) for index, channel, value in ormsgpack.unpackb(unpack(stored))]
-
-
 def get(db: Database, place: Place) -> CheckpointRow | None:
     """Return one checkpoint, the newest of its chain when the place has no id."""
     chain = chain_key(db, place)
@@ -199,30 +123,12 @@ def blob(db: Database, chain: int, digest: bytes) -> bytes:
     return bytes(body)
 
 
-def split_digests(joined: bytes | None) -> list[bytes]:
-    """Return the digests of a checkpoint's large values."""
-    joined = joined or b""
-    return [joined[start : start + DIGEST_BYTES] for start in range(0, len(joined), DIGEST_BYTES)]
-
-
 def writes_of(db: Database, chain: int, checkpoint: Id) -> list[tuple[str, str, list[Write]]]:
     """Return the writes that wait on a checkpoint, in the order they apply."""
     rows = db.execute(
         "SELECT path, task, body FROM writes WHERE chain = ? AND checkpoint = ?", (chain, checkpoint)
     ).fetchall()
     return ordered_writes(rows)
-
-
-def ordered_writes(
-    rows: Iterable[tuple[str, Id, bytes]], channels: Collection[str] | None = None
-) -> list[tuple[str, str, list[Write]]]:
-    """Return the writes of rows, of some channels or all, in the order they apply."""
-    found = []
-    for path, task, body in rows:
-        writes = [write for write in unpack_writes(body) if channels is None or write[1] in channels]
-        if writes:
-            found.append((path, spread(task), sorted(writes, key=_index)))
-    return sorted(found, key=_path_and_task)
 
 
 def stored_values(db: Database, chain: int, checkpoint: Id) -> tuple[bytes, list[bytes]]:
@@ -233,44 +139,13 @@ def stored_values(db: Database, chain: int, checkpoint: Id) -> tuple[bytes, list
     return body, [blob(db, chain, digest) for digest in split_digests(digests)]
 
 
-def chains_of(db: Database, thread_id: str) -> list[tuple[int, str, str]]:
-    """Return key, thread and namespace of all chains of a thread and its sub-threads."""
-    # `0` follows `/` in the alphabet: one range of the index holds every `thread/…`.
-    return db.execute(
-        "SELECT key, thread_id, ns FROM chains WHERE thread_id = ? OR (thread_id > ? AND thread_id < ?)",
-        (thread_id, f"{thread_id}/", f"{thread_id}0"),
-    ).fetchall()
-
-
-def delete_chains(db: Database, thread_id: str) -> None:
-    """Delete all checkpoints of a thread and its sub-threads."""
-    for chain, _, _ in chains_of(db, thread_id):
-        delete_chain(db, chain)
-
-
-def delete_chain(db: Database, chain: int) -> None:
-    """Delete one chain with all it holds."""
-    for table in ("checkpoints", "writes", "blobs"):
-        db.execute(f"DELETE FROM {table} WHERE chain = ?", (chain,))
-    db.execute("DELETE FROM chains WHERE key = ?", (chain,))
-
-
-def delete_unused_blobs(db: Database, chain: int) -> None:
-    """Delete the large values that no checkpoint of the chain holds any more."""
-    rows = db.execute("SELECT blobs FROM checkpoints WHERE chain = ? AND blobs IS NOT NULL", (chain,))
-    used = {digest for (joined,) in rows for digest in split_digests(joined)}
-    for key, digest in db.execute("SELECT key, digest FROM blobs WHERE chain = ?", (chain,)).fetchall():
-        if digest not in used:
-            db.execute("DELETE FROM blobs WHERE key = ?", (key,))
-
-
 def _has_blob(db: Database, chain: int, digest: bytes) -> bool:
     sql = "SELECT 1 FROM blobs WHERE chain = ? AND digest = ?"
     return db.execute(sql, (chain, digest)).fetchone() is not None
 
 
 def _shape_key(db: Database, channels: Iterable[str]) -> int:
-    names = _NAMES_END.join(sorted(channels))
+    names = join_names(channels)
     row = db.execute("SELECT key FROM shapes WHERE names = ?", (names,)).fetchone()
     if row is not None:
         return int(row[0])
@@ -278,16 +153,3 @@ def _shape_key(db: Database, channels: Iterable[str]) -> int:
         "INSERT INTO shapes (names) VALUES (?) ON CONFLICT (names) DO NOTHING RETURNING key", (names,)
     ).fetchone()
     return _shape_key(db, channels) if made is None else int(made[0])
-
-
-def split_names(names: str) -> frozenset[str]:
-    """Return the channels of a shape."""
-    return frozenset(names.split(_NAMES_END))
-
-
-def _index(write: Write) -> int:
-    return write[0]
-
-
-def _path_and_task(group: tuple[str, str, list[Write]]) -> tuple[str, str]:
-    return group[0], group[1]

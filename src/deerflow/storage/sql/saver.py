@@ -23,13 +23,14 @@ from typing_extensions import override
 from deerflow.errors import ConflictError, InvalidInputError, NotFoundError
 from deerflow.storage.base import FENCE, CheckpointStore, StoredSizes
 from deerflow.storage.database import Database, Engine
+from deerflow.storage.sql import checkpoint_chains as chains
 from deerflow.storage.sql import checkpoint_codec as codec
 from deerflow.storage.sql import checkpoint_marks as marks
 from deerflow.storage.sql import checkpoint_walk as walks
 from deerflow.storage.sql import checkpoints as rows
+from deerflow.storage.sql.checkpoint_shapes import CheckpointRow, NewCheckpoint, Place
 from deerflow.storage.sql.checkpoint_sizes import sizes
 from deerflow.storage.sql.checkpoint_walk import PAGE, Listing
-from deerflow.storage.sql.checkpoints import CheckpointRow, NewCheckpoint, Place
 from deerflow.storage.sql.serializer import StrictSerializer
 
 
@@ -130,11 +131,11 @@ class SqlSaver(CheckpointStore):
 
     @override
     async def adelete_thread(self, thread_id: str) -> None:
-        await self._engine.write(lambda db: rows.delete_chains(db, str(thread_id)))
+        await self._engine.write(lambda db: chains.delete_chains(db, str(thread_id)))
 
     @override
     def delete_thread(self, thread_id: str) -> None:
-        self._engine.write_blocking(lambda db: rows.delete_chains(db, str(thread_id)))
+        self._engine.write_blocking(lambda db: chains.delete_chains(db, str(thread_id)))
 
     @override
     async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
@@ -143,7 +144,7 @@ class SqlSaver(CheckpointStore):
     @override
     async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         def work(db: Database) -> None:
-            if rows.chains_of(db, target_thread_id):
+            if chains.chains_of(db, target_thread_id):
                 raise ConflictError(f"thread '{target_thread_id}' has checkpoints already: copy to a new one")
             walks.copy_chains(db, source_thread_id, target_thread_id)
 
@@ -169,7 +170,7 @@ class SqlSaver(CheckpointStore):
         def work(db: Database) -> None:
             for thread_id in thread_ids:
                 if strategy == "delete":
-                    rows.delete_chains(db, thread_id)
+                    chains.delete_chains(db, thread_id)
                 else:
                     walks.keep_latest(db, thread_id, lambda body: codec.unheld_deltas(self.serde, body))
 

@@ -12,7 +12,7 @@ from deerflow.storage.base import ThreadQuery, ThreadStore
 from deerflow.storage.database import Database, Dialect, Engine
 from deerflow.storage.requests import dump_json, dump_questions
 from deerflow.storage.signals import run_topic
-from deerflow.storage.sql.checkpoints import delete_chains
+from deerflow.storage.sql.checkpoint_chains import delete_chains
 from deerflow.storage.sql.codec import LATER, later, now_us, printable, time_of
 
 COLUMNS = "id, user_id, status, title, metadata, created_at, updated_at, interrupts, asks"

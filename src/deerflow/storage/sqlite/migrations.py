@@ -11,7 +11,7 @@ from pathlib import Path
 
 from deerflow.errors import ConfigError
 from deerflow.storage.migrations import FOLDER, VERSION_TABLE, known_revisions, statements
-from deerflow.storage.sql.checkpoints import compact
+from deerflow.storage.sql.checkpoint_shapes import compact
 
 APPLICATION_ID = 0x44454552
 """Marks the file as ours (`DEER`)."""
