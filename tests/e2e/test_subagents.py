@@ -108,6 +108,27 @@ async def test_five_platforms_go_in_two_batches_and_a_reply_with_five_calls_is_c
     assert 'subagent_system limit="3"' in synthesis.system
 
 
+async def test_a_task_beyond_the_places_waits_in_line(tmp_path: Path, model: ScriptedModel) -> None:
+    gate = threading.Event()
+    model.on("Look into AWS.", text("AWS found.").held(gate))
+    model.on("Look into", text("Found."))
+    model.will_say(calls(task("AWS"), task("GCP")), text("Both compared."))
+    with running_gateway(tmp_path, model.base_url, subagents={"max_running": 1}) as gateway:
+        async with gateway.client() as api:
+            run = asyncio.create_task(stream(api, "Compare two platforms."))
+            await asyncio.to_thread(model.wait_for, lambda model: len(model.requests) == 2)
+            await asyncio.sleep(0.2)  # time enough to ask for one that does not wait
+            asked = [request.asked for request in model.requests]
+            gate.set()
+            events = await run
+
+    assert asked == ["Compare two platforms.", "Look into AWS."]
+    told = [(event["type"], event["description"]) for event in custom(events, "task_started")]
+    assert told == [("task_started", "AWS"), ("task_started", "GCP")]
+    assert len(custom(events, "task_completed")) == 2
+    assert last_values(events)["messages"][-1]["content"] == "Both compared."
+
+
 async def test_ten_papers_go_in_four_batches(api: httpx.AsyncClient, model: ScriptedModel) -> None:
     papers = [f"paper {number}" for number in range(10)]
     for paper in papers:

@@ -10,14 +10,13 @@ from typing import Any, Self, cast
 
 from langchain.agents.middleware import ModelRequest, ModelResponse
 from langchain.agents.middleware.types import ExtendedModelResponse
-from langchain_core.language_models import BaseChatModel
+from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import (
     AIMessage,
     AnyMessage,
-    BaseMessage,
     SystemMessage,
 )
-from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.tools import BaseTool
 from langgraph.runtime import Runtime
 from langgraph.store.base import BaseStore
@@ -27,6 +26,8 @@ from deerflow.agents.state import ThreadState
 from deerflow.agents.types import Middleware, ModelCall
 from deerflow.context import RunContext
 from deerflow.models.quick import Hear, ask_quickly
+
+BoundModel = Runnable[LanguageModelInput, AIMessage]
 
 
 class Opening:
@@ -46,6 +47,8 @@ class Opening:
         self._tools = list(tools)
         self._chain = chain
         self._store = store
+        self._last: tuple[ModelCall, BoundModel] | None = None
+        """A request without what was said, and the model bound for it."""
 
     @classmethod
     def of(
@@ -69,7 +72,11 @@ class Opening:
         """Return what the first step writes to the state: the answer, and what the middlewares noted."""
 
         async def ask(request: ModelCall) -> ModelResponse[Any]:
-            return ModelResponse(result=[await _asked(request, config, hear)])
+            prompt = [request.system_message] if request.system_message is not None else []
+            said = [*prompt, *request.messages]
+            return ModelResponse(
+                result=[await ask_quickly(self._bound(request), said, config=config, hear=hear)]
+            )
 
         request: ModelCall = ModelRequest(
             model=self._model,
@@ -81,16 +88,31 @@ class Opening:
         )
         return _written(await self._chain.awrap_model_call(request, ask))
 
+    def _bound(self, request: ModelCall) -> BoundModel:
+        """Return the model with what is bound to it; many tasks in a row ask the same one in the same way."""
+        last = self._last
+        if last is None or not _is_as_before(request, last[0]):
+            last = self._last = request.override(messages=[], state=cast("Any", {})), _bind(request)
+        return last[1]
 
-async def _asked(request: ModelCall, config: RunnableConfig, hear: Hear) -> BaseMessage:
-    """Put a request to its model, as the library's own model node does."""
+
+def _bind(request: ModelCall) -> BoundModel:
+    """Give the model of a request its tools and settings, as the library's own model node does."""
     settings: Mapping[str, Any] = request.model_settings
     if request.tools:
-        bound = request.model.bind_tools(request.tools, tool_choice=request.tool_choice, **settings)
-    else:
-        bound = request.model.bind(**settings)
-    prompt = [request.system_message] if request.system_message is not None else []
-    return await ask_quickly(bound, [*prompt, *request.messages], config=config, hear=hear)
+        return request.model.bind_tools(request.tools, tool_choice=request.tool_choice, **settings)
+    return request.model.bind(**settings)
+
+
+def _is_as_before(request: ModelCall, before: ModelCall) -> bool:
+    """Tell whether two requests ask the very same model with the very same tools."""
+    return (
+        request.model is before.model
+        and request.tool_choice == before.tool_choice
+        and request.model_settings == before.model_settings
+        and len(request.tools) == len(before.tools)
+        and all(mine is other for mine, other in zip(request.tools, before.tools, strict=True))
+    )
 
 
 def _written(answer: ModelResponse[Any] | AIMessage | ExtendedModelResponse[Any]) -> dict[str, Any]:

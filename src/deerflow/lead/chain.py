@@ -74,6 +74,7 @@ def build_chain(
     model: ModelByName,
     subagent_limit: int = 0,
     notes: HouseMiddleware | None = None,
+    place: HouseMiddleware | None = None,
     calls: CallGate | None = None,
     routes_mcp: bool = False,
     memory: MemoryDesk | None = None,
@@ -84,6 +85,7 @@ def build_chain(
         model: Returns a chat model for the middlewares that need one of their own.
         subagent_limit: How many tasks one answer may start; 0 when sub-agents are off.
         notes: How this agent hears from its tasks, or from those who gave it one.
+        place: Where this agent waits for its place among many.
         calls: How many model calls may run at once; None for any number.
         routes_mcp: Words of the user point to tools of MCP servers.
         memory: What is remembered of users; None where nothing is.
@@ -120,6 +122,7 @@ def build_chain(
         CutOffMiddleware(),  # both: takes the last call of a cut answer for malformed, like those below
         MalformedCallMiddleware(),  # both: all above see only calls they can count
         *_teams(settings, subagent_limit),  # lead: a run for a team needs no model to call it
+        *([place] if place else []),  # tasks: in line, all above is done before the place is there
         *_model_errors(settings),  # both: repeats the call itself and nothing around it
         *_call_limit(calls),  # both: around each attempt, so that waiting for the next one takes no place
         ModelWatchMiddleware(),  # both: inside what repeats a call, so that each attempt counts

@@ -27,6 +27,7 @@ from deerflow.subagents import (
     Delegation,
     InboxMiddleware,
     MarkdownSubagents,
+    PlaceMiddleware,
     SubagentBuilder,
     SubagentExecutor,
     SubagentRegistry,
@@ -192,6 +193,7 @@ class _Outfit:
             model=rooms.models.create,
             subagent_limit=subagent_limit(options, rooms.settings) if may_delegate else 0,
             notes=InboxMiddleware(rooms.executor),
+            place=PlaceMiddleware(rooms.executor),
             calls=rooms.calls,
             routes_mcp=rooms.routes_mcp,
         )

@@ -6,13 +6,14 @@ since several of them refuse a conversation without it.
 """
 
 import inspect
+import re
 from collections.abc import Mapping
 from typing import Any, Literal, Self
 
 import httpx2
 import openai
 from langchain_core.language_models import LanguageModelInput
-from langchain_core.messages import AIMessage, BaseMessage, BaseMessageChunk, HumanMessage
+from langchain_core.messages import AIMessage, BaseMessage, BaseMessageChunk, HumanMessage, SystemMessage
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from langchain_openai import ChatOpenAI
 from pydantic import Field, PrivateAttr, SecretStr, model_validator
@@ -28,10 +29,17 @@ DEFAULT_RETRIES = 2
 CONNECT_SECONDS = 10.0
 READ_SECONDS = 600.0
 CLIENT_ARGUMENTS = ("http_async_client", "http_client", "openai_proxy")
+OTHER_SYSTEM_ROLE = re.compile(r"o\d")
+"""Models for which LangChain gives system messages another role."""
 CALL_EXTRAS = "tool_call_extras"
 """Where what a server attaches to its tool calls is kept, by the call's id (Gemini signs its calls)."""
-MORE = frozenset({"name", "tool_calls", "function_call", "audio"})
+MORE = frozenset({"name", "tool_calls", "function_call", "audio", "__openai_role__"})
 """What LangChain sends beside a message's words when it is among its additional arguments."""
+ROLES: Mapping[type[BaseMessage], str] = {
+    HumanMessage: "user",
+    AIMessage: "assistant",
+    SystemMessage: "system",
+}
 
 
 class CompatibleChatOpenAI(ChatOpenAI):
@@ -125,6 +133,8 @@ class CompatibleChatOpenAI(ChatOpenAI):
     ) -> dict[str, Any]:
         messages = self._convert_input(input_).to_messages()
         said = [_plain(message) for message in messages]
+        if OTHER_SYSTEM_ROLE.match(self.model_name):
+            said = [None if plain and plain["role"] == "system" else plain for plain in said]
         rest = [message for message, plain in zip(messages, said, strict=True) if plain is None]
         payload: dict[str, Any] = super()._get_request_payload(rest, stop=stop, **kwargs)
         if "messages" not in payload:  # the Responses API, which has a form of its own
@@ -178,18 +188,16 @@ def _plain(message: BaseMessage) -> dict[str, Any] | None:
 
     In a long conversation most are of this kind, and LangChain looks at every letter of each.
     """
-    if type(message) is not HumanMessage and type(message) is not AIMessage:
-        return None
+    role = ROLES.get(type(message))
     if (
-        not isinstance(message.content, str)
+        role is None
+        or not isinstance(message.content, str)
         or message.name
         or not message.additional_kwargs.keys().isdisjoint(MORE)
+        or (isinstance(message, AIMessage) and (message.tool_calls or message.invalid_tool_calls))
     ):
         return None
-    if isinstance(message, HumanMessage):
-        return {"role": "user", "content": message.content}
-    has_calls = message.tool_calls or message.invalid_tool_calls
-    return None if has_calls else {"role": "assistant", "content": message.content}
+    return {"role": role, "content": message.content}
 
 
 def _keep_beside(message: BaseMessage | BaseMessageChunk, said: Mapping[str, Any]) -> None:

@@ -108,7 +108,7 @@ class LeanCompletions:
                     endpoint.url,
                     data=call.body,
                     headers={**await endpoint.headers(), **call.headers},
-                    params={**endpoint.query, **call.query},
+                    params={**endpoint.query, **call.query} or None,
                     proxy=endpoint.proxy or self._pool.proxy_for(endpoint.url),
                     ssl=self._pool.tls if endpoint.url.startswith("https") else True,
                     timeout=timeout,

@@ -35,6 +35,7 @@ class SessionPool:
         self._env = env
         self._sessions: dict[asyncio.AbstractEventLoop, aiohttp.ClientSession] = {}
         self._shared: dict[str, Closable] = {}
+        self._proxies: dict[str, str | None] = {}
 
     async def session(self) -> aiohttp.ClientSession:
         """Return the session of the running loop."""
@@ -52,7 +53,9 @@ class SessionPool:
 
     def proxy_for(self, url: str) -> str | None:
         """Return the proxy that the environment names for `url`."""
-        return proxy_for(url, self._env)
+        if url not in self._proxies:
+            self._proxies[url] = proxy_for(url, self._env)
+        return self._proxies[url]
 
     @cached_property
     def tls(self) -> ssl.SSLContext:

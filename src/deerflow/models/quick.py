@@ -56,7 +56,7 @@ async def _whole(
         pieces.append(piece)
     if not pieces:
         raise ValueError("the model answered with nothing at all")
-    return pieces[0] + pieces[1:]
+    return pieces[0] + pieces[1:] if len(pieces) > 1 else pieces[0]
 
 
 def _taken_apart(

@@ -9,6 +9,7 @@ from deerflow.subagents.executor import SubagentExecutor
 from deerflow.subagents.limits import subagent_limit
 from deerflow.subagents.markdown import MarkdownSubagents
 from deerflow.subagents.notes import BackgroundMiddleware, InboxMiddleware
+from deerflow.subagents.places import PlaceMiddleware
 from deerflow.subagents.registry import SubagentRegistry
 from deerflow.subagents.task import SubagentTask
 from deerflow.subagents.task_tool import make_task_tool
@@ -19,6 +20,7 @@ __all__ = [
     "Delegation",
     "InboxMiddleware",
     "MarkdownSubagents",
+    "PlaceMiddleware",
     "SubagentBuilder",
     "SubagentConfig",
     "SubagentExecutor",

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable
-from contextlib import AsyncExitStack
+from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -15,6 +15,7 @@ from deerflow.domain import new_id
 from deerflow.errors import DeerFlowError
 from deerflow.observability.logs import mark_logs
 from deerflow.observability.watch import Watch
+from deerflow.subagents.company import Company
 from deerflow.subagents.condense import clip_to, condense, estimate_tokens, is_too_long, keep_whole
 from deerflow.subagents.config import SubagentResult, SubagentStatus
 from deerflow.subagents.drive import Drive, End
@@ -32,7 +33,11 @@ class Attempt:
     def __init__(self, task: SubagentTask, remember: Callable[[SubagentResult], None]) -> None:
         self.task = task
         self.place: Place | None = None
-        """Its place at the gate, while it has one."""
+        """Its place at the gate, or its wish for one."""
+        self._counted = ExitStack()
+        """Holds it in the gauge of those who wait, then of those at work."""
+        self._limit = asyncio.timeout(None)
+        """Its time, which begins with its place."""
         self._remember = remember
         self.result = SubagentResult(
             task_id=task.task_id,
@@ -47,7 +52,11 @@ class Attempt:
         # Here, since the task runs in a context of its own, which knows nothing of who started it.
         self._started_at = task.context.watch.here()
         self._drive = Drive(
-            task, trace_id=self.result.trace_id, on_message=self._tell, started_at=self._started_at
+            task,
+            trace_id=self.result.trace_id,
+            on_message=self._tell,
+            enter=self.enter,
+            started_at=self._started_at,
         )
         remember(self.result)
 
@@ -60,8 +69,15 @@ class Attempt:
         """What the sub-agent is to be told before its next step."""
         return self._drive.inbox
 
-    async def run(self, gate: FairGate) -> None:
-        """Wait for a place, then drive the agent until it is done, asks, or a limit is reached."""
+    async def run(self, gate: FairGate, company: Company) -> None:
+        """Stand in line, then drive the agent until it is done, asks, or a limit is reached."""
+        if self.task.is_background:
+            await self._watched(gate)
+            return
+        async with company.of(self.task.caller):
+            await self._watched(gate)
+
+    async def _watched(self, gate: FairGate) -> None:
         context = self.task.context
         ids = {"run_id": context.run_id, "thread_id": context.thread_id, "task_id": self.task.task_id}
         mark_logs(trace_id=self.result.trace_id, **ids)
@@ -72,33 +88,47 @@ class Attempt:
             seen.outcome = "asked" if is_asking else str(self.result.status)
 
     async def _run(self, gate: FairGate, watch: Watch) -> None:
-        async with AsyncExitStack() as stack:
-            with watch.queueing():
-                self.place = await stack.enter_async_context(gate.place(self.task.holder))
-            stack.enter_context(watch.working())
-            self._set(SubagentStatus.RUNNING, started_at=datetime.now(UTC))
-            logger.debug("task %s started", self.result.task_id, extra=self._trace)
-            self._publish(
-                "task_started",
-                description=self.task.description,
-                subagent_type=self.task.config.name,
-                background=self.task.is_background,
-            )
-            end = await self._driven()
-            if end.question is not None:
-                self.result = replace(self.result, question=end.question)
-                self._remember(self.result)
-                self._publish("task_asking")
-            else:
-                await self._settle_fitting(end, gate)
+        async with gate.line(self.task.holder) as self.place:
+            with self._counted:
+                self._counted.enter_context(watch.queueing())
+                await self.place.get_ready()
+                end = await self._driven()
+                if self.result.status is SubagentStatus.PENDING:
+                    self._begin()  # whoever hears of an end has heard of a start
+                if end.question is not None:
+                    self.result = replace(self.result, question=end.question)
+                    self._remember(self.result)
+                    self._publish("task_asking")
+                else:
+                    await self._settle_fitting(end, gate)
+
+    async def enter(self) -> None:
+        """Go on once there is a place; the first time, the task begins with it."""
+        if self.place is not None:
+            await self.place.take()
+        if self.result.status is SubagentStatus.PENDING:
+            self._limit.reschedule(asyncio.get_running_loop().time() + self.task.config.timeout_seconds)
+            self._begin()
+
+    def _begin(self) -> None:
+        self._counted.close()
+        self._counted.enter_context(self.task.context.watch.working())
+        self._set(SubagentStatus.RUNNING, started_at=datetime.now(UTC))
+        logger.debug("task %s started", self.result.task_id, extra=self._trace)
+        self._publish(
+            "task_started",
+            description=self.task.description,
+            subagent_type=self.task.config.name,
+            background=self.task.is_background,
+        )
 
     async def _driven(self) -> End:
         seconds = self.task.config.timeout_seconds
         try:
-            async with asyncio.timeout(seconds) as limit:
+            async with self._limit:
                 return await self._drive.run()
         except TimeoutError as error:
-            if limit.expired():
+            if self._limit.expired():
                 return End(SubagentStatus.TIMED_OUT, f"still working after {seconds:g} seconds")
             return End(SubagentStatus.FAILED, str(error) or "a step took too long")  # a limit inside
         except GraphRecursionError:

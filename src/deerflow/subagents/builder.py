@@ -17,6 +17,7 @@ from deerflow.domain import RunOptions
 from deerflow.models import ModelFactory
 from deerflow.skills import Skill, Skills
 from deerflow.subagents.config import INHERIT, NEVER_FOR_SUBAGENTS, TASK, SubagentConfig
+from deerflow.subagents.places import PlaceMiddleware
 from deerflow.subagents.task import TaskAgent
 
 logger = logging.getLogger(__name__)
@@ -81,7 +82,8 @@ class SubagentBuilder:
             store=self.store,
         )
         opening = Opening.of(model, system_prompt=prompt, tools=tools, middlewares=chain, store=self.store)
-        return TaskAgent(graph, opening)
+        waits_inside = any(isinstance(each, PlaceMiddleware) for each in chain)
+        return TaskAgent(graph, opening, waits_inside=waits_inside)
 
     def _model_key(self, config: SubagentConfig, options: RunOptions) -> tuple[str | None, bool, str | None]:
         name = options.model_name if config.model == INHERIT else config.model

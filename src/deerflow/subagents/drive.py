@@ -4,7 +4,7 @@ A task is an agent on a checkpoint thread of its own, `{thread}/{task}`. When th
 agent's call is made again and the task goes on from its last checkpoint; a finished one answers at once.
 """
 
-from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any, cast
@@ -52,13 +52,20 @@ class Drive:
         *,
         trace_id: str,
         on_message: Callable[[AnyMessage], None],
+        enter: Callable[[], Awaitable[None]],
         started_at: Where | None = None,
     ) -> None:
-        """Make ready; `started_at` is the place in all traces below which the trip belongs."""
+        """Make ready.
+
+        Args:
+            enter: Waits for the task's place; called before anything is done that needs one.
+            started_at: The point in all traces below which the trip belongs.
+        """
         self._task = task
         self._started_at = started_at
         self._trace_id = trace_id
         self._on_message = on_message
+        self._enter = enter
         self._answers = 0
         self._asked: tuple[Interrupt, ...] = ()
         self._is_warned = False
@@ -95,6 +102,8 @@ class Drive:
         Until then nothing is stored: what the task was asked is in the conversation of its parent.
         """
         config = self._config()
+        if not self._task.agent.waits_inside:
+            await self._enter()
         written = await opening.answer(
             [question], context=self._inside, config=config, hear=self.progress.hear
         )
@@ -108,6 +117,7 @@ class Drive:
         return self.ended(None)
 
     async def _go_on(self, saved: CheckpointTuple) -> End:
+        await self._enter()
         head = await self._task.agent.graph.aget_state(self._config())
         self.progress = Progress(head.values.get("messages", ()))
         self._answers = _answers(saved)
@@ -130,6 +140,7 @@ class Drive:
         return End(status, f"stopped at its limit of {limit}", capped)
 
     async def _stream(self, values: Any) -> End:
+        await self._enter()
         stream = self._task.agent.graph.astream(
             values,
             self._config(),

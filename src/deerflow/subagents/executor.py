@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from deerflow.errors import ConflictError, NotFoundError
 from deerflow.subagents.attempt import Attempt
+from deerflow.subagents.company import Company
 from deerflow.subagents.config import SubagentResult
 from deerflow.subagents.gate import FairGate, Place
 from deerflow.subagents.task import Resume, SubagentTask
@@ -23,6 +24,7 @@ class SubagentExecutor:
 
     def __init__(self, *, max_running: int) -> None:
         self._gate = FairGate(max_running)
+        self._company = Company()
         self._attempts: dict[TaskKey, Attempt] = {}
         self._jobs: dict[TaskKey, asyncio.Task[None]] = {}
         self._cancel_wishes: set[TaskKey] = set()
@@ -103,6 +105,12 @@ class SubagentExecutor:
             self._news[run_id] = left
         return [self._known(run_id, each) for each in ended]
 
+    async def enter(self, run_id: str, task_id: str) -> None:
+        """Let a task go on once it has a place; one that has it is not held up."""
+        attempt = self._attempts.get((run_id, task_id))
+        if attempt is not None:
+            await attempt.enter()
+
     def send(self, run_id: str, task_id: str, text: str) -> bool:
         """Tell a running task something before its next step; tells whether there was one to tell."""
         attempt = self._attempts.get((run_id, task_id))
@@ -173,7 +181,9 @@ class SubagentExecutor:
         self._asking.pop(task.key, None)
         self._started[task.context.run_id].add(task.task_id)
         attempt = self._attempts[task.key] = Attempt(task, self._remember)
-        self._jobs[task.key] = asyncio.create_task(attempt.run(self._gate), context=contextvars.Context())
+        self._jobs[task.key] = asyncio.create_task(
+            attempt.run(self._gate, self._company), context=contextvars.Context()
+        )
         return attempt
 
     async def _see_through(self, attempt: Attempt) -> SubagentResult:

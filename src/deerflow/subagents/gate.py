@@ -6,8 +6,10 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-BREATH_SECONDS = 0.02
-BREATHS = 10
+from deerflow.subagents.moments import Moments
+from deerflow.subagents.procession import Procession
+
+MOMENT_SECONDS = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,13 +23,33 @@ class Holder:
 
 
 class Place:
-    """A place at the gate; whoever holds it may lend it to tasks of its own."""
+    """A place at the gate, or the wish for one; whoever holds it may lend it to tasks of its own."""
 
     def __init__(self, gate: "FairGate", holder: Holder) -> None:
         self._gate = gate
-        self._holder = holder
+        self.holder = holder
         self._borrowers = 0
-        self.is_held = True
+        self.is_held = False
+        self.came: asyncio.Future[None] | None = None
+        """While it is waited for: done when it is there."""
+
+    async def get_ready(self) -> None:
+        """Wait until it is time to prepare: at once for a holder, in a quiet moment for one in line.
+
+        Those in line prepare while nobody else begins, so that little is left to do when their place comes.
+        """
+        if not self.is_held:
+            await self._gate.preparing.turn(after=self._gate.beginning, unless=self.came)
+        if self.is_held:
+            await self._gate.beginning.turn()
+
+    async def take(self) -> None:
+        """Wait for the place, unless it is held already."""
+        if self.is_held:
+            return
+        self._gate.line_up(self)
+        if self.came is not None:
+            await self.came
 
     @asynccontextmanager
     async def lent(self) -> AsyncIterator[None]:
@@ -42,20 +64,15 @@ class Place:
             raise
         self._borrowers -= 1
         if self._borrowers == 0:
-            await self._gate.take(self._holder)
-            self.is_held = True
+            await self.take()
 
     def give_back(self) -> None:
-        """Let others have the place, unless it was given up before."""
+        """Let others have the place, or leave the line."""
         if self.is_held:
             self.is_held = False
-            self._gate.give_back(self._holder)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Turn:
-    holder: Holder
-    came: asyncio.Future[None]
+            self._gate.give_back(self.holder)
+        else:
+            self._gate.leave(self)
 
 
 class FairGate:
@@ -65,8 +82,11 @@ class FairGate:
         self._free = limit
         self._runs: Counter[str] = Counter()
         self._users: Counter[str] = Counter()
-        self._waiting: OrderedDict[str, OrderedDict[str, deque[_Turn]]] = OrderedDict()
-        self._entering: asyncio.Future[None] | None = None
+        self._begun = Moments()
+        """By run: none of its tasks is in line any more."""
+        self._waiting: OrderedDict[str, OrderedDict[str, deque[Place]]] = OrderedDict()
+        self.beginning = Procession()
+        self.preparing = Procession()
 
     @property
     def waiting(self) -> int:
@@ -79,72 +99,63 @@ class FairGate:
         Who asked for many tasks goes on when all have ended: what follows the end of one can wait, while a
         model could be at work for those in line.
         """
-        await asyncio.sleep(0)  # whoever was given a place a moment ago is on its way in now
-        for _ in range(BREATHS):
-            is_entering = self._entering is not None and not self._entering.done()
-            if not is_entering and holder.run not in self._waiting.get(holder.user, ()):
-                return
-            await asyncio.sleep(BREATH_SECONDS)
+        if holder.run in self._waiting.get(holder.user, ()):
+            await self._begun.wait(holder.run, seconds=MOMENT_SECONDS)
+        else:
+            await asyncio.sleep(0)  # whoever was given a place a moment ago is on its way in now
 
     @asynccontextmanager
-    async def place(self, holder: Holder) -> AsyncIterator[Place]:
-        """Hold a place for the length of a block."""
-        await self.take(holder)
+    async def line(self, holder: Holder) -> AsyncIterator[Place]:
+        """Stand in line for a place, or have it, for the length of a block."""
         place = Place(self, holder)
+        self.line_up(place)
         try:
-            await self._enter()
             yield place
         finally:
             place.give_back()
 
-    async def _enter(self) -> None:
-        """Begin after the one before has sent its first request.
-
-        Many that begin at once would each do a step of their start in turn, and all requests would leave
-        at the end; one after the other, the first model thinks while the last task still gets ready.
-        """
-        loop = asyncio.get_running_loop()
-        before, mine = self._entering, loop.create_future()
-        self._entering = mine
-        try:
-            if before is not None and before.get_loop() is loop and not before.done():
-                await before
-        finally:
-            loop.call_soon(_let_by, mine)
-
-    async def take(self, holder: Holder) -> None:
-        """Wait for a place."""
-        # Whoever waits while places are free is held back by a limit of its own.
-        if self._admits(holder):
-            self._hold(holder)
+    def line_up(self, place: Place) -> None:
+        """Give a place that is free, or let it be waited for."""
+        if place.came is not None and not place.came.done():
             return
-        turn = _Turn(holder, asyncio.get_running_loop().create_future())
-        self._waiting.setdefault(holder.user, OrderedDict()).setdefault(holder.run, deque()).append(turn)
-        try:
-            await turn.came
-        except asyncio.CancelledError:
-            if turn.came.done() and not turn.came.cancelled():
-                self.give_back(holder)  # the place came in the same moment
-            else:
-                self._leave(turn)
-            raise
+        # Whoever waits while places are free is held back by a limit of its own.
+        if self._admits(place.holder):
+            self._hold(place)
+            return
+        place.came = asyncio.get_running_loop().create_future()
+        user, run = place.holder.user, place.holder.run
+        self._waiting.setdefault(user, OrderedDict()).setdefault(run, deque()).append(place)
 
     def give_back(self, holder: Holder) -> None:
         """Free a place and hand out what is free to those whose turn it is."""
         self._free += 1
         _count_down(self._runs, holder.run)
         _count_down(self._users, holder.user)
-        while (turn := next(self._admissible(), None)) is not None:
-            self._leave(turn)
-            if turn.holder.run in self._waiting.get(turn.holder.user, ()):
-                self._waiting[turn.holder.user].move_to_end(turn.holder.run)
-            if turn.holder.user in self._waiting:
-                self._waiting.move_to_end(turn.holder.user)
-            if not turn.came.done():
-                self._hold(turn.holder)
-                turn.came.set_result(None)
+        while (place := next(self._admissible(), None)) is not None:
+            self.leave(place)
+            user, run = place.holder.user, place.holder.run
+            if run in self._waiting.get(user, ()):
+                self._waiting[user].move_to_end(run)
+            if user in self._waiting:
+                self._waiting.move_to_end(user)
+            if place.came is not None and not place.came.done():
+                self._hold(place)
+                place.came.set_result(None)
 
-    def _admissible(self) -> Iterator[_Turn]:
+    def leave(self, place: Place) -> None:
+        """Wait for the place no longer."""
+        runs = self._waiting.get(place.holder.user, OrderedDict())
+        line = runs.get(place.holder.run)
+        if line is None or place not in line:
+            return
+        line.remove(place)
+        if not line:
+            del runs[place.holder.run]
+            self._begun.happened(place.holder.run)
+        if not runs:
+            del self._waiting[place.holder.user]
+
+    def _admissible(self) -> Iterator[Place]:
         """Yield the first in each line that may go, in the order of turns."""
         if self._free > 0:
             for runs in self._waiting.values():
@@ -159,26 +170,11 @@ class FairGate:
             and (holder.per_user is None or self._users[holder.user] < holder.per_user)
         )
 
-    def _hold(self, holder: Holder) -> None:
+    def _hold(self, place: Place) -> None:
+        place.is_held = True
         self._free -= 1
-        self._runs[holder.run] += 1
-        self._users[holder.user] += 1
-
-    def _leave(self, turn: _Turn) -> None:
-        runs = self._waiting.get(turn.holder.user, OrderedDict())
-        line = runs.get(turn.holder.run)
-        if line is None or turn not in line:
-            return
-        line.remove(turn)
-        if not line:
-            del runs[turn.holder.run]
-        if not runs:
-            del self._waiting[turn.holder.user]
-
-
-def _let_by(entering: asyncio.Future[None]) -> None:
-    if not entering.done():
-        entering.set_result(None)
+        self._runs[place.holder.run] += 1
+        self._users[place.holder.user] += 1
 
 
 def _count_down(counter: Counter[str], key: str) -> None:

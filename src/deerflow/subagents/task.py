@@ -30,6 +30,8 @@ class TaskAgent:
     graph: Agent
     opening: Opening | None = None
     """Gives the first answer without the graph; None where the graph is needed from the start."""
+    waits_inside: bool = False
+    """It waits for its place itself, just before it asks its model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +65,11 @@ class SubagentTask:
     def name(self) -> str:
         """What no other task of the conversation is called, also where models use an id again."""
         return self.thread_id.rpartition("/")[2]
+
+    @property
+    def caller(self) -> tuple[str, str | None]:
+        """Who waits for its result: a run's lead agent, or one of its tasks."""
+        return self.context.run_id, self.context.task_id
 
     @property
     def parent_key(self) -> tuple[str, str] | None:

@@ -1,0 +1,103 @@
+"""A task in line: ready as far as it can be, but with no model asked and no time used."""
+
+import asyncio
+import threading
+from typing import Any
+
+from support.lead import NewLead
+from support.model_server import ScriptedModel, call, calls, text
+
+from deerflow.config import Settings, SubagentsSettings
+from deerflow.config.subagents import CustomSubagent
+from deerflow.subagents import SubagentExecutor
+
+SHORT_SECONDS = 3
+
+
+def task(prompt: str, **more: Any) -> Any:
+    return call("task", description=prompt, prompt=prompt, **more)
+
+
+async def test_a_task_in_line_asks_no_model_and_is_not_said_to_have_started(
+    model: ScriptedModel, new_lead: NewLead
+) -> None:
+    lead = new_lead(executor=SubagentExecutor(max_running=1))
+    gate = threading.Event()
+    model.on("part 1", text("one found").held(gate))
+    model.on("part 2", text("two found"))
+    model.will_say(calls(task("part 1"), task("part 2")), text("Done."))
+    asking = asyncio.create_task(lead.ask("Go."))
+    await lead.until("task_started")
+    await asyncio.to_thread(model.wait_for, lambda model: model.in_flight == 1)
+    await asyncio.sleep(0.2)  # time enough to begin for one that does not wait
+
+    begun = lead.told("task_started")
+    asked = [request.asked for request in model.requests]
+    gate.set()
+    await asking
+
+    assert len(begun) == 1
+    assert asked == ["Go.", "part 1"]
+    assert len(lead.told("task_started")) == len(lead.told("task_completed")) == 2
+    assert model.most_in_flight == 1
+
+
+async def test_the_time_of_a_task_begins_with_its_place(model: ScriptedModel, new_lead: NewLead) -> None:
+    short = CustomSubagent(description="d", system_prompt="p", timeout_seconds=SHORT_SECONDS)
+    settings = Settings(subagents=SubagentsSettings(custom_agents={"short": short}))
+    lead = new_lead(settings=settings, executor=SubagentExecutor(max_running=1))
+    gate = threading.Event()
+    model.on("part 1", text("one found").held(gate))
+    model.on("part 2", text("two found"))
+    model.will_say(calls(task("part 1"), task("part 2", subagent_type="short")), text("Done."))
+    asking = asyncio.create_task(lead.ask("Go."))
+    await lead.until("task_started")
+
+    await asyncio.sleep(SHORT_SECONDS + 0.2)
+    gate.set()
+    await asking
+
+    assert len(lead.told("task_completed")) == 2
+
+
+async def test_what_a_task_in_line_is_told_reaches_it(model: ScriptedModel, new_lead: NewLead) -> None:
+    lead = new_lead(executor=SubagentExecutor(max_running=1))
+    gate = threading.Event()
+    model.on("part 1", text("one found").held(gate))
+    model.on("Look at page 9 too", text("two found on page 9"))
+    model.on("part 2", text("two found"))
+    model.will_say(calls(task("part 1"), task("part 2")), text("Done."))
+    asking = asyncio.create_task(lead.ask("Go."))
+    await lead.until("task_started")
+    (waiting,) = [each for each in lead.executor.list("r1") if each.description == "part 2"]
+    await asyncio.sleep(0.1)  # it is ready by now, and has seen no message
+
+    assert lead.executor.send("r1", waiting.task_id, "Look at page 9 too")
+    gate.set()
+    await asking
+
+    told = lead.executor.get("r1", waiting.task_id)
+    assert told is not None
+    assert told.result == "two found on page 9"
+
+
+async def test_a_task_that_is_stopped_in_line_takes_no_place_with_it(
+    model: ScriptedModel, new_lead: NewLead
+) -> None:
+    lead = new_lead(executor=SubagentExecutor(max_running=1))
+    gate = threading.Event()
+    model.on("part 1", text("one found").held(gate))
+    model.on("part", text("found"))
+    model.will_say(calls(*(task(f"part {n}") for n in (1, 2, 3))), text("Done."))
+    asking = asyncio.create_task(lead.ask("Go."))
+    await lead.until("task_started")
+    stopped = next(each for each in lead.executor.list("r1") if each.description == "part 2")
+    await asyncio.sleep(0.1)
+
+    assert lead.executor.request_cancel("r1", stopped.task_id)
+    await lead.until("task_cancelled")
+    gate.set()
+    await asking
+
+    assert len(lead.told("task_completed")) == 2
+    assert "part 2" not in [request.asked for request in model.requests]
