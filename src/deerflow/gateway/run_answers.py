@@ -13,8 +13,9 @@ from deerflow.errors import ConflictError
 from deerflow.gateway.deps import json_response
 from deerflow.gateway.sse import EventStream
 from deerflow.runtime import visible_values
-from deerflow.runtime.classic import classic_messages
-from deerflow.runtime.subgraph_frames import with_subgraphs
+from deerflow.runtime.classic import ClassicMessages
+from deerflow.runtime.retelling import Teller, retold
+from deerflow.runtime.subgraph_frames import SubgraphFrames
 
 
 def location(run: RunRecord) -> dict[str, str]:
@@ -53,12 +54,15 @@ def batches_of(
     house: DeerFlow, run: RunRecord, *, after_seq: int, modes: frozenset[str]
 ) -> AsyncIterator[list[StreamEvent]]:
     """Follow a run, with messages in the older form and sub-agents as graphs for those who ask for it."""
-    if "messages" in modes and "messages-tuple" not in modes:
-        # What a message has become so far is only known to who has read it from its start.
-        return classic_messages(house.runs.subscribe(run.id), after_seq=after_seq)
+    tellers: list[Teller] = []
     if run.request.stream_subgraphs:
-        return with_subgraphs(house.runs.subscribe(run.id), after_seq=after_seq)
-    return house.runs.subscribe(run.id, after_seq=after_seq)
+        tellers.append(SubgraphFrames().take)
+    if "messages" in modes and "messages-tuple" not in modes:
+        tellers.append(ClassicMessages().take)
+    if not tellers:
+        return house.runs.subscribe(run.id, after_seq=after_seq)
+    # What a message has become so far is only known to who has read it from its start.
+    return retold(house.runs.subscribe(run.id), *tellers, after_seq=after_seq)
 
 
 async def wait_for(house: DeerFlow, run: RunRecord, request: Request) -> Response:

@@ -5,7 +5,7 @@ and `messages/complete` brings one that came whole. The log keeps pieces; this m
 the readers that ask for it.
 """
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -14,22 +14,6 @@ from langchain_core.messages import AIMessageChunk, BaseMessageChunk, message_ch
 
 from deerflow.domain import StreamEvent
 from deerflow.runtime.serialization import to_json
-
-
-async def classic_messages(
-    batches: AsyncIterator[list[StreamEvent]], *, after_seq: int = -1
-) -> AsyncIterator[list[StreamEvent]]:
-    """Yield a run's events with its messages in the older form.
-
-    Args:
-        batches: The run's events from the first one on.
-        after_seq: Events up to this number are read for what they add, and not passed on.
-    """
-    messages = ClassicMessages()
-    async for batch in batches:
-        shown = [piece for event in batch for piece in messages.take(event) if piece.seq > after_seq]
-        if shown or not batch:
-            yield shown
 
 
 class ClassicMessages:

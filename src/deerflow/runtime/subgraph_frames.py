@@ -4,7 +4,7 @@ A sub-agent is a graph of its own, and its steps are in the log as `task_…` ev
 itself, what LangGraph's streams call a graph inside a tool: `updates|tools:<task>` and the like.
 """
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,22 +15,6 @@ from deerflow.runtime.serialization import to_json
 
 _ENDS = frozenset({"task_completed", "task_failed", "task_timed_out", "task_cancelled"})
 _MARK = b'"task_id"'
-
-
-async def with_subgraphs(
-    batches: AsyncIterator[list[StreamEvent]], *, after_seq: int = -1
-) -> AsyncIterator[list[StreamEvent]]:
-    """Yield a run's events with the frames of its sub-agents.
-
-    Args:
-        batches: The run's events from the first one on.
-        after_seq: Events up to this number are read for what they add, and not passed on.
-    """
-    tasks = SubgraphFrames()
-    async for batch in batches:
-        shown = [frame for event in batch for frame in tasks.take(event) if frame.seq > after_seq]
-        if shown or not batch:
-            yield shown
 
 
 @dataclass(slots=True)

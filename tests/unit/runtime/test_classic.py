@@ -6,7 +6,8 @@ from typing import Any
 import orjson
 
 from deerflow.domain import StreamEvent
-from deerflow.runtime.classic import classic_messages
+from deerflow.runtime.classic import ClassicMessages
+from deerflow.runtime.retelling import retold
 
 
 def event(seq: int, kind: str, payload: Any) -> StreamEvent:
@@ -24,7 +25,7 @@ async def classic(*events: StreamEvent, after_seq: int = -1) -> list[tuple[int, 
 
     return [
         (item.seq, item.kind, orjson.loads(item.data))
-        async for batch in classic_messages(batches(), after_seq=after_seq)
+        async for batch in retold(batches(), ClassicMessages().take, after_seq=after_seq)
         for item in batch
     ]
 

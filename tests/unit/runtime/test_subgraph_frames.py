@@ -6,7 +6,9 @@ from typing import Any
 import orjson
 
 from deerflow.domain import StreamEvent
-from deerflow.runtime.subgraph_frames import SubgraphFrames, with_subgraphs
+from deerflow.runtime.classic import ClassicMessages
+from deerflow.runtime.retelling import retold
+from deerflow.runtime.subgraph_frames import SubgraphFrames
 
 ANSWER = {"type": "ai", "content": "found", "id": "m1"}
 RESULT = {"type": "tool", "content": "3 files", "id": "m2"}
@@ -86,8 +88,28 @@ async def test_a_reader_that_comes_back_gets_the_same_frames() -> None:
         yield []
         yield events[1:]
 
-    whole = [frame async for batch in with_subgraphs(batches()) for frame in batch]
-    rest = [frame async for batch in with_subgraphs(batches(), after_seq=1) for frame in batch]
+    whole = [frame async for batch in retold(batches(), SubgraphFrames().take) for frame in batch]
+    rest = [frame async for batch in retold(batches(), SubgraphFrames().take, after_seq=1) for frame in batch]
 
     assert rest == [frame for frame in whole if frame.seq > 1]
-    assert [batch async for batch in with_subgraphs(batches())][1] == []
+    assert [batch async for batch in retold(batches(), SubgraphFrames().take)][1] == []
+
+
+async def test_readers_of_the_older_form_get_the_messages_of_sub_agents_in_it() -> None:
+    async def batches() -> AsyncIterator[list[StreamEvent]]:
+        yield [custom(1, "task_started", description="look"), custom(2, "task_running", message=ANSWER)]
+
+    told = [
+        frame.kind
+        async for batch in retold(batches(), SubgraphFrames().take, ClassicMessages().take)
+        for frame in batch
+    ]
+
+    assert told == [
+        "values|tools:c1",
+        "custom",
+        "messages/metadata|tools:c1",
+        "messages/complete|tools:c1",
+        "updates|tools:c1",
+        "custom",
+    ]
