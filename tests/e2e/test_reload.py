@@ -51,7 +51,7 @@ async def test_an_edit_counts_from_the_next_run_and_a_broken_one_keeps_the_last(
     assert (await config())["restart_needed"] == ["sandbox"]
     assert await names() == ["scripted"]
     refused = await api.post("/threads/t1/runs", json={"context": {"model_name": "second"}})
-    assert (refused.status_code, "second" in refused.text) == (404, True)
+    assert (refused.status_code, "second" in refused.text) == (400, True)
 
 
 async def test_a_model_that_cannot_be_built_fails_its_runs_and_nothing_else(
