@@ -208,7 +208,7 @@ async def test_the_log_beside_the_file_stays_small(engine: SqliteEngine) -> None
         await texts(engine) if number % 10 == 0 else None
     wal = engine.path.with_name("deerflow.db-wal")
 
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while await asyncio.to_thread(lambda: wal.stat().st_size) > 3 * WAL_BYTES:
             await add(engine, "one more commit lets the log start again")
 
