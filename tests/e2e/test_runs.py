@@ -269,7 +269,7 @@ async def test_sub_agents_work_in_parallel_and_report(
         ({"input": {"messages": [{"role": "user", "content": "x"}, 7]}}, 400, "input.messages[1]"),
         ({"stream_modes": ["values"]}, 422, "stream_modes"),
         ({"stream_mode": ["smoke"]}, 422, "stream_mode"),
-        ({"input": {"messages": []}, "context": {"model_name": "nope"}}, 404, "nope"),
+        ({"input": {"messages": []}, "context": {"model_name": "nope"}}, 400, "nope"),
         ({"input": {"messages": []}, "config": {"recursion_limit": 0}}, 400, "recursion_limit"),
         ({"input": {"messages": []}, "context": {"subagent_enabled": "yes"}}, 400, "subagent_enabled"),
         ({"input": {"messages": []}, "assistant_id": "unknown"}, 404, "unknown"),
