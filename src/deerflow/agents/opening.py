@@ -8,7 +8,7 @@ same chain, with the same tools on offer. Where the answer asks for tools, the g
 from collections.abc import Mapping, Sequence
 from typing import Any, Self, cast
 
-from langchain.agents.middleware import ModelRequest, ModelResponse
+from langchain.agents.middleware import ModelResponse
 from langchain.agents.middleware.types import ExtendedModelResponse
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import (
@@ -22,6 +22,7 @@ from langgraph.runtime import Runtime
 from langgraph.store.base import BaseStore
 
 from deerflow.agents.fold import fold_whole
+from deerflow.agents.request import QuickRequest
 from deerflow.agents.state import ThreadState
 from deerflow.agents.types import Middleware, ModelCall
 from deerflow.context import RunContext
@@ -78,13 +79,13 @@ class Opening:
                 result=[await ask_quickly(self._bound(request), said, config=config, hear=hear)]
             )
 
-        request: ModelCall = ModelRequest(
+        request = QuickRequest.made(
             model=self._model,
             messages=list(messages),
             system_message=self._prompt,
-            tools=cast("list[BaseTool | dict[str, Any]]", self._tools),
-            state=cast("Any", ThreadState(messages=list(messages))),
-            runtime=cast("Any", Runtime(context=context, store=self._store)),
+            tools=self._tools,
+            state=ThreadState(messages=list(messages)),
+            runtime=Runtime(context=context, store=self._store),
         )
         return _written(await self._chain.awrap_model_call(request, ask))
 

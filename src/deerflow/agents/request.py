@@ -18,6 +18,13 @@ class QuickRequest(ModelRequest[RunContext]):
     """The same request, copied in one step."""
 
     @classmethod
+    def made(cls, **parts: Any) -> Self:
+        """Return a request of these parts, and nothing else that could be set."""
+        quick = object.__new__(cls)
+        quick.__dict__.update(tool_choice=None, response_format=None, model_settings={}, **parts)
+        return quick
+
+    @classmethod
     def of(cls, request: ModelCall) -> Self:
         """Return a request as a quick one."""
         quick = object.__new__(cls)

@@ -42,8 +42,10 @@ class Procession:
 async def _passed(turn: "asyncio.Future[None] | None", unless: "asyncio.Future[None] | None") -> None:
     if turn is None or turn.done() or turn.get_loop() is not asyncio.get_running_loop():
         return
-    # Not by awaiting it: who is cancelled while waiting would cancel it for all others.
-    await asyncio.wait([turn] if unless is None else [turn, unless], return_when=asyncio.FIRST_COMPLETED)
+    if unless is None:
+        await turn  # who is cancelled here cancels it: those who wait for it too take that for its end
+    else:
+        await asyncio.wait([turn, unless], return_when=asyncio.FIRST_COMPLETED)
 
 
 def _let_by(turn: "asyncio.Future[None]") -> None:
