@@ -114,7 +114,7 @@ def test_threads_that_cannot_be_touch_nothing(client: DeerFlowClient, home: Path
 def test_mistakes_of_the_caller_are_named(client: DeerFlowClient, tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError, match="flavour"):
         client.chat("hi", flavour="sweet")
-    with pytest.raises(NotFoundError, match="nope"):
+    with pytest.raises(InvalidInputError, match="nope"):
         client.chat("hi", model_name="nope")
     with pytest.raises(InvalidInputError, match=r"missing\.txt"):
         client.upload("t1", [tmp_path / "missing.txt"])
