@@ -33,6 +33,8 @@ _CAN_WAIT = frozenset({"metadata", "values", "updates"})
 """Kinds that are stored with what follows: a write of their own would keep the first text waiting."""
 _LONG_AGO = float("-inf")
 _MOST_PER_READ = 256
+KEPT_BYTES = 4 * 1024 * 1024
+"""How much of what is stored stays in memory; whoever is further behind reads the database."""
 
 
 class RunLog:
@@ -47,6 +49,7 @@ class RunLog:
         events: EventLog,
         flush_seconds: float,
         on_lost: Callable[[str], object],
+        kept_bytes: int = KEPT_BYTES,
     ) -> None:
         self.run_id = run_id
         self.thread_id = thread_id
@@ -57,7 +60,12 @@ class RunLog:
         self._encoder = Encoder({})
         self._entries: list[LogEntry] = []
         self._first_seq = 0
+        """The number of the first entry in memory."""
         self._stored = 0
+        """How many of the entries in memory are stored."""
+        self._stored_bytes = 0
+        self._kept_bytes = kept_bytes
+        self._dropped = 0
         self._waiters: set[asyncio.Future[None]] = set()
         self._flushed_at = _LONG_AGO
         self._text_flushed_at = _LONG_AGO
@@ -130,7 +138,7 @@ class RunLog:
     @property
     def count(self) -> int:
         """How many events were published here."""
-        return len(self._entries)
+        return self._dropped + len(self._entries)
 
     def after(self, seq: int) -> list[StreamEvent]:
         """Return the next events behind number `seq`, ready for the wire, as many as may be sent at once."""
@@ -230,7 +238,20 @@ class RunLog:
             self._encoder.fresh = [*batch.fragments, *self._encoder.fresh]
             raise
         self._stored += len(entries)
+        self._stored_bytes += sum(len(entry.body) for entry in entries)
         self._wake()
+        if self._stored_bytes > 2 * self._kept_bytes:  # in large pieces: each moves all that stays
+            self._drop_oldest()
+
+    def _drop_oldest(self) -> None:
+        dropped = 0
+        while self._stored_bytes > self._kept_bytes and dropped < self._stored:
+            self._stored_bytes -= len(self._entries[dropped].body)
+            dropped += 1
+        del self._entries[:dropped]
+        self._first_seq += dropped
+        self._stored -= dropped
+        self._dropped += dropped
 
     def _rest(self) -> None:
         """Stop waiting for more to store; nothing is being stored when this is called."""

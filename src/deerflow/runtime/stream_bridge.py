@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import aclosing
 
 from deerflow.domain import END, RunRecord, StreamEvent
-from deerflow.runtime.run_log import CRASH_GAP, RunLog
+from deerflow.runtime.run_log import CRASH_GAP, KEPT_BYTES, RunLog
 from deerflow.runtime.stored_log import StoredLog
 from deerflow.storage.base import EventLog, LogBatch, RunStore
 from deerflow.storage.signals import Signals
@@ -27,11 +27,18 @@ class StreamBridge:
         signals: Signals,
         flush_seconds: float = 0.05,
         heartbeat_seconds: float = 15,
+        kept_bytes: int = KEPT_BYTES,
     ) -> None:
+        """Make the bridge of one process.
+
+        Args:
+            kept_bytes: How much of a run's log stays in memory once it is stored.
+        """
         self._events = events
         self._stored = StoredLog(events=events, runs=runs, signals=signals)
         self._flush_seconds = flush_seconds
         self._heartbeat_seconds = heartbeat_seconds
+        self._kept_bytes = kept_bytes
         self._live: dict[str, RunLog] = {}
         self._digests: OrderedDict[str, Mapping[bytes, int]] = OrderedDict()
 
@@ -44,6 +51,7 @@ class StreamBridge:
             events=self._events,
             flush_seconds=self._flush_seconds,
             on_lost=on_lost,
+            kept_bytes=self._kept_bytes,
         )
         if run.attempt == 1:  # a later attempt cannot be followed before its first number is known
             self._live[run.id] = log
@@ -115,7 +123,7 @@ class StreamBridge:
                         seq, is_over = batch[-1].seq, batch[-1].kind == END
 
     async def _follow(self, log: RunLog, seq: int, heartbeat: float) -> Batches:
-        while True:
+        while log.holds_from(seq):  # one that fell behind goes on in the database
             batch = log.after(seq)
             if batch:
                 yield batch

@@ -14,6 +14,7 @@ from deerflow.domain import RunRecord, RunRequest, RunStatus
 from deerflow.errors import StaleAttemptError, StorageError
 from deerflow.runtime.run_log import RunLog
 from deerflow.runtime.serialization import Encoder
+from deerflow.runtime.stream_bridge import StreamBridge
 from deerflow.storage import Storage, open_storage
 from deerflow.storage.base import EventLog, LogBatch, LogEntry, RunEnd
 
@@ -318,3 +319,31 @@ async def test_a_reader_gets_no_more_at_once_than_a_connection_should_hold(log: 
 
     assert sizes == [2, 2, 1]
     assert seq == 4
+
+
+async def test_a_long_log_stays_in_memory_in_part_and_reaches_slow_and_late_readers_whole(
+    storage: Storage, run: RunRecord
+) -> None:
+    bridge = StreamBridge(events=storage.events, runs=storage.runs, signals=storage.signals, kept_bytes=2000)
+    log = bridge.open(run, on_lost=lambda _: None)
+    await bridge.begin(log, run)
+    slow = bridge.subscribe(run.id)
+    log.publish("custom", {"step": 0})
+    await log.flush()
+    seen = await anext(slow)
+
+    for step in range(1, 1000):
+        log.publish("custom", {"step": step})
+        await log.flush()
+    held = [log.holds_from(log.next_seq - events) for events in (100, 500, 1000)]
+    late = bridge.subscribe(run.id)
+    seen_late = await anext(late)
+    await bridge.publish_end(log, lambda last: storage.runs.settle("r1", attempt=1, end=DONE, last=last))
+    for reader, told in ((slow, seen), (late, seen_late)):
+        async for batch in reader:
+            told += batch
+
+    assert (held, log.count) == ([True, False, False], 1001)
+    for told in (seen, seen_late):
+        assert [event.seq for event in told] == list(range(1001))
+        assert told[999].data == b'{"step":999}'

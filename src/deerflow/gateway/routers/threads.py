@@ -136,9 +136,7 @@ async def _with_values(house: DeerFlow, wish: ThreadSearch, user: str) -> list[T
     return found
 
 
-def _chosen(
-    shown: dict[str, Any], fields: Sequence[str] | None, paths: Mapping[str, Path]
-) -> dict[str, Any]:
+def _chosen(shown: dict[str, Any], fields: Sequence[str] | None, paths: Mapping[str, Path]) -> dict[str, Any]:
     chosen = selected(shown, fields)
     if paths:
         plain = orjson.loads(to_json(shown))
