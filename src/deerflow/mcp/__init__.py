@@ -1,4 +1,4 @@
-"""Tools that live on MCP servers: reached when first needed, kept, reopened and ended here."""
+"""Tools that live on MCP servers: reached, kept, reopened and ended here."""
 
 from deerflow.mcp.base import McpAnswer, McpFile, McpTool, ServerStatus, ToolHints
 from deerflow.mcp.server import McpServer
