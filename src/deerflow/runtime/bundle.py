@@ -12,9 +12,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Any
 
 from deerflow.domain import ThreadFolders
+from deerflow.errors import TooLargeError
 from deerflow.sandbox.beneath import O_DIRECTORY, open_beneath
 
 OUTPUTS = "/mnt/user-data/outputs"
@@ -43,7 +45,15 @@ class Output:
 def list_outputs(folders: ThreadFolders) -> list[Output]:
     """Return the regular files below the outputs folder, without hidden ones, in order of their paths."""
     with _outputs(folders) as root:
-        return [] if root is None else sorted(_walk(root, ()), key=lambda found: found.parts)[:MAX_FILES]
+        return [] if root is None else list(islice(_walk(root, ()), MAX_FILES))
+
+
+def check_bundle(folders: ThreadFolders) -> None:
+    """Refuse a ZIP that would not hold everything."""
+    found = list_outputs(folders)
+    if len(found) == MAX_FILES or sum(each.size for each in found) > MAX_BYTES:
+        most = f"{MAX_FILES:,} files and {MAX_BYTES / 1024**3:g} GiB"
+        raise TooLargeError(f"the outputs are more than one ZIP takes ({most}); fetch files one by one")
 
 
 def zip_outputs(folders: ThreadFolders) -> Iterator[bytes]:
@@ -108,6 +118,7 @@ def _outputs(folders: ThreadFolders) -> Iterator[int | None]:
 
 
 def _walk(folder: int, above: tuple[str, ...]) -> Iterator[Output]:
+    """Yield the files below a folder in order of their paths."""
     with os.scandir(folder) as entries:
         names = sorted(entry.name for entry in entries if not entry.name.startswith("."))
     for name in names[:MAX_FILES]:

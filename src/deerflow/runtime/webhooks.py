@@ -46,6 +46,7 @@ def check_webhook(url: str) -> None:
         parts = urlsplit(url)
         is_address = parts.scheme in ("http", "https") and bool(parts.hostname)
         is_address = is_address and parts.port != 0
+        (parts.hostname or "").encode("idna")  # as the look-up will: it refuses parts that are too long
     except ValueError:
         is_address = False
     if not is_address:
@@ -119,7 +120,7 @@ class Webhooks:
             await asyncio.sleep(pause)
             try:
                 problem = await post(url, body, run_id=run.id, allow_cidrs=self._allow_cidrs())
-            except (RefusedError, ConfigError) as error:
+            except (RefusedError, ConfigError, ValueError) as error:  # one that is no address any more
                 problem = f"it is refused: {error}"
                 break
             except (aiohttp.ClientError, OSError, TimeoutError) as error:

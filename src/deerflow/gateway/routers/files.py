@@ -18,7 +18,7 @@ from deerflow.domain import ThreadFolders
 from deerflow.errors import InvalidInputError, TooLargeError
 from deerflow.gateway.deps import CurrentUser, House, ThreadPath, idle_thread, json_response, owned_thread
 from deerflow.runtime.artifacts import Artifact, open_artifact, replace_artifact
-from deerflow.runtime.bundle import Output, list_outputs, zip_outputs
+from deerflow.runtime.bundle import Output, check_bundle, list_outputs, zip_outputs
 from deerflow.runtime.inputs import check_thread_id
 from deerflow.runtime.uploads import (
     artifact_url,
@@ -107,6 +107,7 @@ async def artifacts(
     if archive is None or archive.lower() in ("0", "false"):
         found = await asyncio.to_thread(list_outputs, folders)
         return json_response({"files": [_output(thread_id, each) for each in found], "count": len(found)})
+    await asyncio.to_thread(check_bundle, folders)
     headers = {
         "Content-Disposition": f'attachment; filename="outputs-{thread_id[:64]}.zip"',
         "X-Content-Type-Options": "nosniff",
