@@ -18,7 +18,7 @@ PATIENT = 60.0
 
 
 async def ended(desk: RunManager, run: RunRecord) -> RunRecord:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         return await desk.wait(run.id)
 
 
@@ -178,7 +178,7 @@ class RunManagerContract:
 
         await storage.runs.claim(run.id, owner=other.id, attempt=1)
 
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while desk.in_progress:  # noqa: ASYNC110 - what is waited for is that nobody says a word
                 await asyncio.sleep(0.01)
         taken = await storage.runs.get(run.id)
@@ -217,7 +217,7 @@ class RunManagerContract:
         await steps.until("t1", "first")
 
         async with opened_desk(elsewhere, tmp_path, steps, capacity=0) as other:
-            async with asyncio.timeout(30):  # it takes until the next heartbeat at the most
+            async with asyncio.timeout(60):  # it takes until the next heartbeat at the most
                 after = await other.cancel(run.id, wait=True)
 
         assert after.status is RunStatus.INTERRUPTED

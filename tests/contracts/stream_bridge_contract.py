@@ -46,7 +46,7 @@ def speak(log: RunLog, words: int = 5) -> None:
 
 
 async def read(events: AsyncIterator[list[StreamEvent]]) -> list[StreamEvent]:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         return [event async for batch in events for event in batch]
 
 
@@ -179,7 +179,7 @@ class StreamBridgeContract:
             bridge.subscribe(run.id, heartbeat_seconds=0.01),
             other_bridge.subscribe(run.id, heartbeat_seconds=0.01),
         ):
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(60):
                 assert [len(await anext(reader)) for _ in range(3)] == [1, 0, 0]
         await bridge.abandon(log)
 

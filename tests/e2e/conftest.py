@@ -15,6 +15,15 @@ from support.model_server import ScriptedModel
 
 from deerflow.domain import new_id
 
+SECONDS = 400
+"""How long a test may take: some start a server three times, and the machine may be busy."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.parent == Path(__file__).parent and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(SECONDS))
+
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[ScriptedModel]:

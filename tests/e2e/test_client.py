@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from support.gateway import parse_sse, running_gateway, write_config
 from support.model_server import ScriptedModel, call, status, text
+from support.waiting import eventually
 
 from deerflow import AsyncDeerFlowClient, DeerFlowClient, DeerFlowError
 from deerflow.client import RunFailedError, answer_of, text_of
@@ -142,12 +143,12 @@ def test_a_closed_client_says_so_and_can_be_opened_again(config: Path, model: Sc
 
 def test_a_client_that_cannot_open_leaves_nothing_running(home: Path) -> None:
     (home / "config.yaml").write_text("sandbox: {use: 7}\n")
-    before = threading.active_count()
+    before = set(threading.enumerate())
 
     with pytest.raises(DeerFlowError, match="sandbox"), DeerFlowClient(home / "config.yaml"):
         pass
 
-    assert threading.active_count() == before
+    eventually(lambda: set(threading.enumerate()) <= before)
 
 
 async def test_the_shapes_are_those_of_http(home: Path, model: ScriptedModel, config: Path) -> None:

@@ -29,7 +29,7 @@ def server(tmp_path: Path, model: ScriptedModel) -> Iterator[GatewayProcess]:
 
 
 def client(server: GatewayProcess) -> httpx.AsyncClient:
-    return httpx.AsyncClient(base_url=server.api, timeout=60, trust_env=False)
+    return server.client()
 
 
 async def read_some(api: httpx.AsyncClient, question: str, word: str) -> tuple[str, str]:

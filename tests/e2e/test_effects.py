@@ -36,7 +36,7 @@ def served(home: Path, model: ScriptedModel, *, grace_seconds: float) -> Gateway
 
 
 def client(server: GatewayProcess) -> httpx.AsyncClient:
-    return httpx.AsyncClient(base_url=server.api, timeout=60, trust_env=False)
+    return server.client()
 
 
 def log_of(server: GatewayProcess) -> list[str]:

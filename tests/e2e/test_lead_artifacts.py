@@ -208,7 +208,7 @@ async def test_a_file_is_not_edited_while_a_run_works_and_the_agent_notices_an_e
     body = {"input": {"messages": [{"role": "user", "content": "go"}]}}
 
     running = asyncio.create_task(api.post(f"/threads/{thread}/runs/wait", json=body))
-    await server.until(lambda model: len(model.requests) == 2, timeout=20)
+    await server.until(lambda model: len(model.requests) == 2)
     busy = await edit(api, thread, f"{OUTPUTS}/a.txt", "mine", sha("old"))
     gate.set()
     await running

@@ -1,8 +1,7 @@
 """Questions that nobody answers: the run goes on by itself, once, whoever looks and whenever it starts."""
 
 import asyncio
-import time
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ import httpx
 import pytest
 from support.gateway import Gateway, GatewayProcess, running_gateway
 from support.model_server import Reply, ScriptedModel, call, calls, text
+from support.waiting import until
 
 HOST = {"use": "local", "allow_host_bash": True}
 SOON = {"ask_timeout_seconds": 1}
@@ -44,15 +44,14 @@ async def say(api: httpx.AsyncClient, thread: str, **body: Any) -> dict[str, Any
 
 async def until_idle(api: httpx.AsyncClient, thread: str, runs: int) -> list[dict[str, Any]]:
     """Return the messages once so many runs have ended."""
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
+
+    async def have_ended() -> bool:
         found = (await api.get(f"/threads/{thread}/runs")).json()
-        if len(found) >= runs and all(run["status"] not in ("pending", "running") for run in found):
-            state = (await api.get(f"/threads/{thread}/state")).json()
-            messages: list[dict[str, Any]] = state["values"]["messages"]
-            return messages
-        await asyncio.sleep(0.05)
-    raise AssertionError(f"there are not {runs} ended runs: {found}")
+        return len(found) >= runs and all(run["status"] not in ("pending", "running") for run in found)
+
+    await until(have_ended)
+    messages: list[dict[str, Any]] = (await api.get(f"/threads/{thread}/state")).json()["values"]["messages"]
+    return messages
 
 
 def results(messages: list[dict[str, Any]]) -> list[str]:
@@ -76,22 +75,43 @@ async def test_an_unanswered_question_is_rejected_and_the_run_goes_on(
     assert not list(gateway.home.rglob("ran"))
 
 
-async def test_an_answer_in_time_counts_and_nothing_is_answered_twice(
-    api: httpx.AsyncClient, model: ScriptedModel, gateway: Gateway, thread: str
-) -> None:
-    assert gateway.deerflow is not None
-    assert gateway.loop is not None
-    model.will_say(bash("echo fine"), text("Done."))
-    await say(api, thread)
+def looking_later(gateway: Gateway) -> Any:
+    """Return a second look at the questions of a gateway, from a time when all of them have run out."""
+    deerflow = gateway.deerflow
+    assert deerflow is not None
+    asks = deerflow.asks
+    return type(asks)(
+        threads=deerflow.storage.threads,
+        runs=deerflow.storage.runs,
+        states=deerflow.state,
+        checkpoints=deerflow.storage.checkpoints,
+        start=deerflow.start_run,
+        settings=lambda: deerflow.settings.guardrails,
+        clock=lambda: asks._clock() + timedelta(days=2),
+    )
 
-    ended = await say(api, thread, command={"resume": {"decisions": [{"type": "approve"}]}})
-    asks = gateway.deerflow.asks
-    rounds = [asyncio.run_coroutine_threadsafe(asks.make_round(), gateway.loop) for _ in range(2)]
-    answered = [await asyncio.wrap_future(one) for one in rounds]
+
+async def in_house(gateway: Gateway, work: Coroutine[Any, Any, Any]) -> Any:
+    """Do something on the gateway's own loop."""
+    assert gateway.loop is not None
+    return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, gateway.loop))
+
+
+async def test_an_answer_in_time_counts_and_nothing_is_answered_twice(
+    tmp_path: Path, model: ScriptedModel
+) -> None:
+    model.will_say(bash("echo fine"), text("Done."))
+    with running_gateway(tmp_path, model.base_url, sandbox=HOST) as patient:
+        async with patient.client() as api:
+            await say(api, "t1")
+
+            ended = await say(api, "t1", command={"resume": {"decisions": [{"type": "approve"}]}})
+            answered = [await in_house(patient, looking_later(patient).make_round()) for _ in range(2)]
+            runs = (await api.get("/threads/t1/runs")).json()
 
     assert results(ended["messages"]) == ["fine\n"]
     assert answered == [0, 0]
-    assert len((await api.get(f"/threads/{thread}/runs")).json()) == 2
+    assert len(runs) == 2
 
 
 async def test_several_questions_of_one_answer_run_out_together(
@@ -126,29 +146,13 @@ async def test_a_sub_agents_question_runs_out_too(
 async def test_many_servers_answer_a_question_once(
     api: httpx.AsyncClient, model: ScriptedModel, gateway: Gateway, thread: str
 ) -> None:
-    assert gateway.deerflow is not None
-    assert gateway.loop is not None
-    deerflow = gateway.deerflow
     model.will_say(bash(), text("Left."), bash(), text("Left again."))
     await say(api, thread)
 
-    async def look() -> Any:
-        asks = deerflow.asks
-        others = [
-            type(asks)(
-                threads=deerflow.storage.threads,
-                runs=deerflow.storage.runs,
-                states=deerflow.state,
-                checkpoints=deerflow.storage.checkpoints,
-                start=deerflow.start_run,
-                settings=lambda: deerflow.settings.guardrails,
-                clock=lambda: asks._clock() + timedelta(days=2),
-            )
-            for _ in range(5)
-        ]
-        return await asyncio.gather(*(other.make_round() for other in others))
+    async def look() -> None:
+        await asyncio.gather(*(looking_later(gateway).make_round() for _ in range(5)))
 
-    await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(look(), gateway.loop))
+    await in_house(gateway, look())
     messages = await until_idle(api, thread, runs=2)
 
     assert messages[-1]["content"] == "Left."
@@ -158,7 +162,7 @@ async def test_many_servers_answer_a_question_once(
 async def test_a_question_runs_out_while_no_server_is_there(tmp_path: Path, model: ScriptedModel) -> None:
     model.will_say(bash(), text("Then I leave it."))
     gateway = GatewayProcess(tmp_path, model.base_url, sandbox=HOST, guardrails=SOON).start()
-    async with httpx.AsyncClient(base_url=gateway.api, timeout=60, trust_env=False) as api:
+    async with gateway.client() as api:
         await say(api, "t1")
         gateway.kill()
 

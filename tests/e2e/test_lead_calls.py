@@ -24,7 +24,7 @@ async def test_calls_beyond_the_limit_wait_for_a_place(tmp_path: Path, model: Sc
     with running_gateway(tmp_path, model.base_url, llm_call={"max_concurrent_calls": 2}) as gateway:
         async with gateway.client() as api:
             runs = [asyncio.create_task(start(api, f"t{number}")) for number in range(5)]
-            await model.until(lambda server: server.in_flight == 2, timeout=30)
+            await model.until(lambda server: server.in_flight == 2)
             gate.set()
             answers = await asyncio.gather(*runs)
 
@@ -60,7 +60,7 @@ async def test_a_cancelled_call_gives_its_place_back(tmp_path: Path, model: Scri
         async with gateway.client() as api:
             await api.post("/threads", json={"thread_id": "t1"})
             run = (await api.post("/threads/t1/runs", json=ASKED)).json()
-            await model.until(lambda server: server.in_flight == 1, timeout=30)
+            await model.until(lambda server: server.in_flight == 1)
             await api.post(f"/threads/t1/runs/{run['run_id']}/cancel?wait=1")
             answer = await start(api, "t2")
 

@@ -282,7 +282,7 @@ async def test_a_slow_model_keeps_nobody_else_waiting(
     body = {"messages": [{"role": "user", "content": "hi"}]}
 
     waiting = asyncio.create_task(api.post(f"/threads/{thread}/suggestions", json=body))
-    await model.until(lambda server: server.in_flight == 1, timeout=20)
+    await model.until(lambda server: server.in_flight == 1)
     other = await api.get("/suggestions/config")
     waiting.cancel()
 

@@ -566,10 +566,10 @@ async def test_a_second_signal_does_not_wait_for_what_is_being_learnt(
     )
     gateway.start()
     try:
-        async with httpx.AsyncClient(base_url=gateway.api, timeout=60, trust_env=False) as api:
+        async with gateway.client() as api:
             await ask(api, "I like tea")
         gateway.tell(signal.SIGTERM)
-        await model.until(lambda server: any(map(is_extraction, server.requests)), timeout=60)
+        await model.until(lambda server: any(map(is_extraction, server.requests)))
         gateway.tell(signal.SIGTERM)
         code = await asyncio.to_thread(gateway.wait, 60)
     finally:

@@ -196,7 +196,7 @@ async def test_undoing_an_answer_that_was_given_again_brings_the_files_back_that
 
     body = {**as_run(await prepared(api, first)), "on_disconnect": "continue"}
     run = (await api.post("/threads/t1/runs", json=body)).json()["run_id"]
-    await model.until(lambda model: len(model.requests) >= 4, timeout=30)
+    await model.until(lambda model: len(model.requests) >= 4)
     held = note_of(gateway, "t1")
     cancelled = await api.post(f"/threads/t1/runs/{run}/cancel?wait=1&action=rollback")
     gate.set()

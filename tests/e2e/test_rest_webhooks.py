@@ -11,6 +11,7 @@ import pytest
 from aiohttp import web
 from support.gateway import running_gateway
 from support.model_server import ScriptedModel, text
+from support.waiting import until
 
 from deerflow.errors import InvalidInputError
 from deerflow.runtime.webhooks import check_webhook, post
@@ -63,8 +64,8 @@ async def test_a_webhook_is_told_of_the_end_and_again_when_it_failed(
         async with gateway.client() as api, listener.listening():
             body = {"input": ASK, "webhook": listener.url}
             run = (await api.post("/threads/t1/runs", json=body)).json()
-            first = await asyncio.wait_for(listener.seen.get(), 20)
-            second = await asyncio.wait_for(listener.seen.get(), 20)
+            first = await asyncio.wait_for(listener.seen.get(), 60)
+            second = await asyncio.wait_for(listener.seen.get(), 60)
 
     sent, run_id = second
     assert first[1] == run_id == run["run_id"] == sent["run_id"]
@@ -79,10 +80,8 @@ async def test_a_private_address_is_not_called(
     with running_gateway(tmp_path, model.base_url) as gateway:
         async with gateway.client() as api, listener.listening():
             await api.post("/threads/t1/runs/wait", json={"input": ASK, "webhook": listener.url})
-            for _ in range(200):  # a refusal has no event but its line in the log
-                if "webhook_allow_cidrs" in caplog.text:
-                    break
-                await asyncio.sleep(0.05)
+            # A refusal has no event but its line in the log.
+            await until(lambda: "webhook_allow_cidrs" in caplog.text)
 
     assert "see runs.webhook_allow_cidrs" in caplog.text
     assert listener.seen.empty()

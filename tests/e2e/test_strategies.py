@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from support.gateway import Gateway, GatewayProcess, parse_sse, running_gateway
 from support.model_server import Reply, ScriptedModel, call, text
 from support.postgres import PostgresServer
+from support.waiting import until
 
 WORKSPACE = "/mnt/user-data/workspace"
 SANDBOX = {"use": "local", "allow_host_bash": True}
@@ -252,17 +254,16 @@ async def test_files_above_the_limit_stay_and_the_answer_says_so(
 
 
 async def test_a_run_is_cancelled_while_it_starts_in_a_tool_and_not_after_its_end(
-    api: httpx.AsyncClient, model: ScriptedModel
+    api: httpx.AsyncClient, model: ScriptedModel, gateway: Gateway, gate: threading.Event
 ) -> None:
-    model.on("starts", text("x " * 50, delay=0.1))
-    model.on("tool", call("bash", description="x", command="sleep 60"), text("never"))
+    model.on("starts", text("x " * 50).held(gate))
+    model.on("tool", call("bash", description="x", command="touch begun; sleep 60"), text("never"))
     model.on("quick", text("done"))
 
     starts = await start(api, "starts", thread="a")
     await api.post(f"/threads/a/runs/{starts['run_id']}/cancel?wait=1")
     tool = await start(api, "tool", thread="b")
-    await model.until(lambda scripted: any(request.asked == "tool" for request in scripted.requests))
-    await asyncio.sleep(0.2)
+    await until((workspace(gateway, "b") / "begun").exists)
     stopped = await api.post(f"/threads/b/runs/{tool['run_id']}/cancel?wait=1")
     quick = await ended(api, await start(api, "quick", thread="c"))
     late = await api.post(f"/threads/c/runs/{quick['run_id']}/cancel?action=rollback")
@@ -290,8 +291,10 @@ async def test_a_waiting_run_can_be_cancelled_and_its_readers_see_the_end(
     gate.set()
 
 
-async def test_many_runs_are_cancelled_at_once(api: httpx.AsyncClient, model: ScriptedModel) -> None:
-    model.on("go", text("x " * 100, delay=0.1))
+async def test_many_runs_are_cancelled_at_once(
+    api: httpx.AsyncClient, model: ScriptedModel, gate: threading.Event
+) -> None:
+    model.on("go", text("x " * 100).held(gate))
     runs = [await start(api, "go", thread=thread) for thread in ("a", "b", "c")]
     queued = await start(api, "go", thread="a", multitask_strategy="enqueue")
 
@@ -324,13 +327,19 @@ async def test_a_delayed_run_starts_later_and_lets_others_by(
     model.on("later", text("at last"))
     model.on("now", text("at once"))
 
-    later = await start(api, "later", after_seconds=0.5)
-    now = await ended(api, await start(api, "now"))
-    refused = await api.post("/threads/t1/runs", json=ask("x", after_seconds=-1))
+    for thread, seconds in (("t1", 0.5), ("t2", 5), ("t3", 30)):  # longer where its time came too soon
+        began = time.monotonic()
+        later = await start(api, "later", thread=thread, after_seconds=seconds)
+        response = await api.post(f"/threads/{thread}/runs", json=ask("now"))
+        if time.monotonic() - began < seconds:
+            break
+    assert response.status_code == 200, response.text
+    now = await ended(api, response.json())
+    refused = await api.post(f"/threads/{thread}/runs", json=ask("x", after_seconds=-1))
 
     assert (later["status"], now["status"], refused.status_code) == ("pending", "success", 422)
     assert (await ended(api, later))["status"] == "success"
-    assert await said(api) == ["now", "at once", "later", "at last"]
+    assert await said(api, thread) == ["now", "at once", "later", "at last"]
 
 
 @pytest.fixture
@@ -344,7 +353,7 @@ async def test_what_waits_survives_a_kill_in_its_order(server: GatewayProcess, m
     gate = threading.Event()
     model.on("first", text("first answer").held(gate))
     model.on("number", lambda request: text(f"answer {request.asked}"))
-    async with httpx.AsyncClient(base_url=server.api, timeout=30, trust_env=False) as api:
+    async with server.client() as api:
         first = await start(api, "first")
         queued = [await start(api, f"number {index}", multitask_strategy="enqueue") for index in range(3)]
         later = await start(api, "number later", after_seconds=1)
@@ -353,7 +362,7 @@ async def test_what_waits_survives_a_kill_in_its_order(server: GatewayProcess, m
     gate.set()
     server.start()
 
-    async with httpx.AsyncClient(base_url=server.api, timeout=30, trust_env=False) as api:
+    async with server.client() as api:
         ends = [(await ended(api, run))["status"] for run in [first, *queued, later]]
         questions = (await said(api))[::2]
     assert ends == ["success"] * 5
@@ -367,17 +376,17 @@ async def test_what_waits_survives_a_kill_in_its_order(server: GatewayProcess, m
 
 
 async def test_a_rollback_that_was_asked_for_happens_after_a_kill(
-    server: GatewayProcess, model: ScriptedModel
+    server: GatewayProcess, model: ScriptedModel, gate: threading.Event
 ) -> None:
-    model.on("go", write("gone.txt", "gone"), call("bash", description="x", command="sleep 0.5"), text("no"))
-    async with httpx.AsyncClient(base_url=server.api, timeout=30, trust_env=False) as api:
+    model.on("go", write("gone.txt", "gone"), text("no").held(gate))
+    async with server.client() as api:
         run = await start(api, "go")
         await model.until(lambda scripted: len(scripted.requests) == 2)
         await api.post(f"/threads/t1/runs/{run['run_id']}/cancel?action=rollback")
         server.kill()
     server.start()
 
-    async with httpx.AsyncClient(base_url=server.api, timeout=30, trust_env=False) as api:
+    async with server.client() as api:
         again = await api.post(f"/threads/t1/runs/{run['run_id']}/cancel?action=rollback&wait=1")
         assert again.status_code in (204, 409)
         assert (await ended(api, run))["stop_reason"] == "rolled_back"

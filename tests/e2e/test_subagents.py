@@ -286,16 +286,16 @@ async def test_after_kill_9_four_finished_tasks_are_not_run_again_and_the_answer
     model.will_say(calls(*(task(f"part {number}") for number in range(10))))
     server = GatewayProcess(tmp_path, model.base_url, subagents={"concurrency_range": [1, 10]}).start()
     try:
-        async with httpx.AsyncClient(base_url=server.api, timeout=60, trust_env=False) as api:
+        async with server.client() as api:
             run = (await api.post("/threads/t1/runs", json=ask("Go.", max_concurrent_subagents=10))).json()
             path = f"/threads/t1/runs/{run['run_id']}"
-            await model.until(lambda m: m.in_flight == 6 and len(m.requests) == 17, timeout=60)
+            await model.until(lambda m: m.in_flight == 6 and len(m.requests) == 17)
             done = await completed(api, path, 4)
             server.kill()
         assert len(done) == 4
         gate.set()
         server.start()
-        async with httpx.AsyncClient(base_url=server.api, timeout=60, trust_env=False) as api:
+        async with server.client() as api:
             values = (await api.get(f"{path}/join")).json()
             ended = (await api.get(path)).json()
             tasks = (await api.get(f"{path}/tasks")).json()

@@ -184,7 +184,7 @@ async def test_after_a_crash_members_that_were_done_are_not_asked_again(
     model.on(is_lead, text("Done."))
     gateway = GatewayProcess(tmp_path, model.base_url).start()
     try:
-        async with httpx.AsyncClient(base_url=gateway.api, timeout=60, trust_env=False) as client:
+        async with gateway.client() as client:
             body = {"team": {"goal": "g", "steps": STEPS}}
             run = (await client.post("/threads/t1/teams/runs", json=body)).json()
             await _seen(client, run["run_id"], "task_completed")

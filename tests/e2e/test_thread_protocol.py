@@ -175,7 +175,7 @@ async def test_a_reader_goes_on_where_it_was_after_the_server_was_killed(
     server = GatewayProcess(tmp_path, model.base_url, sandbox=HOST).start()
     seen: list[tuple[str, Event]] = []
     try:
-        async with httpx.AsyncClient(base_url=server.api, timeout=60, trust_env=False) as api:
+        async with server.client() as api:
             await start(api, thread, "long")
             with suppress(httpx.TransportError):
                 async with asyncio.timeout(60), aclosing(frames(api, thread)) as stream:
@@ -185,7 +185,7 @@ async def test_a_reader_goes_on_where_it_was_after_the_server_was_killed(
                             server.kill()
         gate.set()
         server.start()
-        async with httpx.AsyncClient(base_url=server.api, timeout=60, trust_env=False) as api:
+        async with server.client() as api:
             rest = await read(api, thread, since=seen[-1][1]["seq"])
             whole = await read(api, thread)
     finally:

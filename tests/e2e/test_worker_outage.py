@@ -40,7 +40,7 @@ async def test_a_worker_ends_soon_though_its_database_is_gone(
         with running_gateway(tmp_path, model.base_url, capacity=0, **sections) as gateway:
             async with gateway.client() as api:
                 run = await _start(api, "wait")
-                await model.until(lambda model: len(model.requests) >= 1, timeout=40)
+                await model.until(lambda model: len(model.requests) >= 1)
                 await asyncio.to_thread(server.kill)
 
                 before = time.monotonic()

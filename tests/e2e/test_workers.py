@@ -141,7 +141,6 @@ async def asked(scripted: ScriptedModel, question: str, *, step: int = 0, times:
         lambda model: (
             sum(request.asked == question and request.step == step for request in model.requests) >= times
         ),
-        timeout=60,
     )
 
 

@@ -269,13 +269,13 @@ class ScriptedModel:
         self.most_in_flight = self.in_flight
         self.aborted = self.connections = 0
 
-    def wait_for(self, condition: Callable[["ScriptedModel"], bool], *, timeout: float = 60) -> None:
+    def wait_for(self, condition: Callable[["ScriptedModel"], bool], *, timeout: float = 120) -> None:
         """Block until the counters fulfil `condition`: `wait_for(lambda m: m.aborted == 1)`."""
         with self._changed:
             if not self._changed.wait_for(lambda: condition(self), timeout):
                 raise TimeoutError(f"the model server saw no such thing in {timeout:g} s: {self.stats()}")
 
-    async def until(self, condition: Callable[["ScriptedModel"], bool], *, timeout: float = 60) -> None:
+    async def until(self, condition: Callable[["ScriptedModel"], bool], *, timeout: float = 120) -> None:
         """Wait until the counters fulfil `condition`."""
         await asyncio.to_thread(self.wait_for, condition, timeout=timeout)
 

@@ -12,7 +12,7 @@ from typing import Any
 from support.gateway import environment, write_config
 from support.model_server import ScriptedModel
 
-SECONDS = 60
+SECONDS = 180
 
 
 class Terminal:

@@ -12,7 +12,7 @@ from support.gateway import DeerFlowProcess
 from deerflow.domain import new_id
 
 
-async def until(is_so: Callable[[], Any], *, seconds: float = 60) -> Any:
+async def until(is_so: Callable[[], Any], *, seconds: float = 120) -> Any:
     """Wait for something that happens elsewhere and tells nobody; return what was found, or awaited."""
     async with asyncio.timeout(seconds):
         while not (found := await _answer(is_so())):  # noqa: ASYNC110 - nobody sets an event
@@ -24,7 +24,7 @@ async def _answer(asked: Any) -> Any:
     return await asked if inspect.isawaitable(asked) else asked
 
 
-def eventually(is_so: Callable[[], Any], *, seconds: float = 60) -> Any:
+def eventually(is_so: Callable[[], Any], *, seconds: float = 120) -> Any:
     """Wait as `until` does, in a test without a loop."""
     deadline = time.monotonic() + seconds
     while not (found := is_so()):
@@ -55,7 +55,7 @@ async def until_idle(api: httpx.AsyncClient, thread: str) -> None:
 
 async def completed(api: httpx.AsyncClient, run: str, count: int) -> list[dict[str, Any]]:
     """Return so many completed tasks of a run, given its path, once they are completed and stored."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(120):
         while True:
             rows = (await api.get(f"{run}/tasks")).json()
             done = [row for row in rows if row["status"] == "completed"]
