@@ -12,6 +12,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -73,7 +74,7 @@ class Listener:
     def __exit__(self, *_: object) -> None:
         self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
-        self._thread.join(5)
+        self._thread.join(60)
 
     def _listen(self) -> None:
         while True:
@@ -110,7 +111,7 @@ class Ground:
         asked = {"input": {"messages": [{"role": "user", "content": words}]}, **body}
         wanted = {"stream_mode": ["values", "messages", "updates", "custom"], **asked}
         context = {"subagent_enabled": True}
-        with httpx.Client(base_url=self.server.api, timeout=120, trust_env=False) as api:
+        with httpx.Client(base_url=self.server.api, timeout=120, trust_env=False, verify=False) as api:
             api.post("/threads", json={"thread_id": thread, "if_exists": "do_nothing"})
             streamed = api.post(f"/threads/{thread}/runs/stream", json={"context": context, **wanted})
             assert streamed.status_code == 200, streamed.text
@@ -121,7 +122,7 @@ class Ground:
         return state
 
     def upload(self, name: str, content: str, thread: str = "t1") -> None:
-        with httpx.Client(base_url=self.server.api, timeout=60, trust_env=False) as api:
+        with httpx.Client(base_url=self.server.api, timeout=120, trust_env=False, verify=False) as api:
             answer = api.post(f"/threads/{thread}/uploads", files={"files": (name, content.encode())})
         assert answer.status_code == 200, answer.text
 
@@ -144,9 +145,10 @@ class Ground:
             f"{secret} in {place}" for place, words in places.items() for secret in SECRETS if secret in words
         ]
         for path in self.server.home.rglob("*"):
-            if path.is_file() and not path.is_symlink() and path not in planted:
-                content = path.read_bytes()
-                found += [f"{secret} in {path}" for secret in SECRETS if secret.encode() in content]
+            with suppress(FileNotFoundError):  # a file of the server's that is gone by now
+                if path.is_file() and not path.is_symlink() and path not in planted:
+                    content = path.read_bytes()
+                    found += [f"{secret} in {path}" for secret in SECRETS if secret.encode() in content]
         return found
 
 

@@ -46,7 +46,7 @@ def test_the_python_of_the_tutorial_runs(tmp_path: Path) -> None:
         env=environment(tmp_path),
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=300,
         check=False,
     )
 

@@ -18,12 +18,16 @@ from deerflow.runtime.uploads import Upload, list_uploads
 
 UPLOADS = "/mnt/user-data/uploads"
 SETTINGS = UploadSettings(auto_convert_documents=True)
+PATIENCE_SECONDS = 90
+"""How long an upload waits here: longer than its documents take on a busy machine."""
 
 
 @pytest.fixture(scope="module")
 def gateway(tmp_path_factory: pytest.TempPathFactory, server: ScriptedModel) -> Iterator[Gateway]:
     home = tmp_path_factory.mktemp("home")
     with running_gateway(home, server.base_url, uploads={"auto_convert_documents": True}) as running:
+        assert running.deerflow is not None
+        running.deerflow.documents._wait_seconds = PATIENCE_SECONDS
         yield running
 
 
@@ -49,7 +53,7 @@ async def convert(
     folders: ThreadFolders, name: str, content: bytes, **options: Any
 ) -> tuple[Upload, DocumentConverter]:
     (folders.uploads / name).write_bytes(content)
-    converter = DocumentConverter(settings=lambda: SETTINGS, **options)
+    converter = DocumentConverter(settings=lambda: SETTINGS, **{"wait_seconds": PATIENCE_SECONDS, **options})
     (found,) = await converter.convert(folders, [Upload("t1", name, len(content), 0.0)])
     return found, converter
 
@@ -133,8 +137,8 @@ async def test_a_hostile_document_hurts_nobody(folders: ThreadFolders, make: Any
     name = "a.pdf" if make is documents.endless_pdf else "a.docx"
     content = make()
 
-    async with asyncio.timeout(30):
-        found, _ = await convert(folders, name, content, wait_seconds=25, most_seconds=20)
+    async with asyncio.timeout(90):
+        found, _ = await convert(folders, name, content, most_seconds=20)
 
     assert (found.markdown, bool(found.markdown_note)) == (None, True)
     assert [each.name for each in folders.uploads.iterdir()] == [name]
@@ -158,7 +162,7 @@ async def test_an_upload_does_not_wait_for_ever_and_the_work_goes_on(folders: Th
 async def test_closing_ends_what_is_at_work(folders: ThreadFolders) -> None:
     _, converter = await convert(folders, "a.pdf", documents.pdf("x"), wait_seconds=0.01)
 
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         await converter.aclose()
 
     assert [each.name for each in folders.uploads.iterdir()] == ["a.pdf"]
@@ -192,7 +196,7 @@ async def test_nothing_is_converted_unless_the_settings_say_so(folders: ThreadFo
 async def test_a_long_document_is_cut_and_says_so(folders: ThreadFolders) -> None:
     rows = [[f"row {number}", "x" * 1200] for number in range(5200)]
 
-    found, _ = await convert(folders, "a.xlsx", documents.sheet(rows), wait_seconds=60)
+    found, _ = await convert(folders, "a.xlsx", documents.sheet(rows))
 
     assert found.markdown == "a.xlsx.md", found.markdown_note
     written = (folders.uploads / "a.xlsx.md").read_text()

@@ -12,6 +12,7 @@ from aiohttp import web
 from support.gateway import Gateway, running_gateway
 from support.model_server import ScriptedModel, call, text
 from support.postgres import PostgresServer
+from support.waiting import until
 
 NOTE = "/mnt/user-data/workspace/note.txt"
 
@@ -48,10 +49,11 @@ async def test_a_tick_is_one_run_however_many_gateways_look(
 
     body = {"schedule": "* * * * * *", "input": ask("tick"), "multitask_strategy": "enqueue"}
     cron = (await apis[0].post("/threads/t1/runs/crons", json=body)).json()
-    for _ in range(400):  # a run that starts by itself has no event to wait for
-        if len((await apis[1].get("/threads/t1/runs")).json()) >= 4:
-            break
-        await asyncio.sleep(0.05)
+
+    async def runs_there() -> bool:
+        return len((await apis[1].get("/threads/t1/runs")).json()) >= 3
+
+    await until(runs_there)  # a run that starts by itself has no event to wait for
     deleted = await apis[1].delete(f"/runs/crons/{cron['cron_id']}")
 
     house = gateways[1].deerflow
@@ -59,7 +61,7 @@ async def test_a_tick_is_one_run_however_many_gateways_look(
     runs = await on_loop(gateways[1], house.runs.of_thread("t1"))
     keys = [run.request.idempotency_key for run in runs]
     assert deleted.status_code == 204
-    assert len(keys) >= 4
+    assert len(keys) >= 3
     assert len(set(keys)) == len(keys)
     assert all(key.startswith(f"cron:{cron['cron_id']}:") for key in keys)
     assert all(not run.request.is_interactive for run in runs)
@@ -120,5 +122,5 @@ async def test_a_gateway_tells_of_an_end_for_one_that_is_gone(
     item = {"url": f"http://127.0.0.1:{runner.addresses[0][1]}/", "server": "one that died"}
     await on_loop(gateways[1], house.storage.store.aput(("webhooks",), run, item))
 
-    assert await asyncio.wait_for(told.get(), 20) == run
+    assert await asyncio.wait_for(told.get(), 60) == run
     await runner.cleanup()

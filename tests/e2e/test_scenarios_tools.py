@@ -176,9 +176,13 @@ def background(prompt: str) -> Reply:
 
 
 async def test_background_tasks_are_seen_steered_and_read(scene: Scene) -> None:
-    gate = threading.Event()
-    look = call("ls", description="l", path=WORKSPACE)
-    scene.model.on("Count the deer.", look.held(gate), text("never said"))
+    at_work, gate = threading.Event(), threading.Event()
+
+    def look(request: Request) -> Reply:
+        at_work.set()
+        return call("ls", description="l", path=WORKSPACE).held(gate)
+
+    scene.model.on("Count the deer.", look, text("never said"))
     scene.model.on("Only the young ones", text("Three young deer."))
 
     def answer(request: Request) -> Reply:
@@ -186,7 +190,7 @@ async def test_background_tasks_are_seen_steered_and_read(scene: Scene) -> None:
             case 0:
                 return background("Count the deer.")
             case 1:
-                return call("task_status")
+                return call("task_status").held(at_work)
             case 2:
                 return call("task_message", task_id=first_call(request), message="Only the young ones")
             case 3:

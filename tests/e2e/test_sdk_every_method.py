@@ -63,11 +63,11 @@ def thread_calls(client: LangGraphClient) -> Calls:
     async def stream() -> Any:
         async with own.stream("t1", assistant_id=LEAD) as thread:
             await thread.run.start(input=ASK)
-            return await asyncio.wait_for(thread.output, 20)
+            return await asyncio.wait_for(thread.output, 60)
 
     async def join_stream() -> Any:
         stream = await own.join_stream("t1", last_event_id="0-0")
-        return await asyncio.wait_for(first_of(stream), 20)
+        return await asyncio.wait_for(first_of(stream), 60)
 
     return {
         "threads.create": lambda: own.create(thread_id="t1"),
@@ -160,7 +160,7 @@ async def test_every_method_of_the_js_client_is_answered(gateway: Gateway, model
     node = await asyncio.create_subprocess_exec(
         "node", str(HERE / "every_method.mjs"), f"{gateway.url}/api/langgraph", stdout=asyncio.subprocess.PIPE
     )
-    output, _ = await asyncio.wait_for(node.communicate(), 60)
+    output, _ = await asyncio.wait_for(node.communicate(), 180)
 
     assert node.returncode == 0
     seen = json.loads(output)

@@ -22,7 +22,7 @@ async def test_the_js_client_walks_through_threads_and_runs(gateway: Gateway, mo
     node = await asyncio.create_subprocess_exec(
         "node", str(HERE / "sdk.mjs"), f"{gateway.url}/api/langgraph", stdout=asyncio.subprocess.PIPE
     )
-    output, _ = await asyncio.wait_for(node.communicate(), 60)
+    output, _ = await asyncio.wait_for(node.communicate(), 180)
 
     assert node.returncode == 0
     seen = json.loads(output)

@@ -12,6 +12,7 @@ from langgraph_sdk.client import LangGraphClient
 from langgraph_sdk.errors import APIStatusError
 from support.gateway import Gateway
 from support.model_server import ScriptedModel, call, text
+from support.waiting import until
 
 LEAD = "lead_agent"
 
@@ -180,17 +181,17 @@ async def test_runs_are_started_in_every_way(client: LangGraphClient, model: Scr
 async def test_a_stateless_thread_goes_with_its_run_when_asked(
     client: LangGraphClient, model: ScriptedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("deerflow.app.threads._LINGER_SECONDS", 0.2)
+    monkeypatch.setattr("deerflow.app.threads._LINGER_SECONDS", 1.5)
     model.on("go", text("there"))
 
     gone: Any = await client.runs.wait(None, LEAD, input=ask("go"), on_completion="delete")
     kept = await client.runs.create("mine", LEAD, input=ask("go"), on_completion="delete")
     await client.runs.join("mine", kept["run_id"])
 
-    for _ in range(100):  # the deletion has no event to wait for
-        if await client.threads.count() == 1:
-            break
-        await asyncio.sleep(0.05)
+    async def is_alone() -> bool:
+        return await client.threads.count() == 1
+
+    await until(is_alone)  # the deletion has no event to wait for
     assert gone["messages"][-1]["content"] == "there"
     assert [thread["thread_id"] for thread in await client.threads.search()] == ["mine"]
 
@@ -254,8 +255,9 @@ async def test_messages_in_the_older_form_hold_the_whole_so_far(
     assert rest[-2].data == parts[-2].data
 
 
-async def test_a_thread_is_followed_through_its_runs(client: LangGraphClient, model: ScriptedModel) -> None:
-    gate = threading.Event()
+async def test_a_thread_is_followed_through_its_runs(
+    client: LangGraphClient, model: ScriptedModel, gate: threading.Event
+) -> None:
     model.on("one", text("first answer").held(gate))
     model.on("two", text("second answer"))
     await client.threads.create(thread_id="t1")
@@ -269,20 +271,18 @@ async def test_a_thread_is_followed_through_its_runs(client: LangGraphClient, mo
                 return
 
     following = asyncio.create_task(follow())
-    async with asyncio.timeout(20):
-        while not seen:  # noqa: ASYNC110 - what is held back is said once somebody listens
-            await asyncio.sleep(0.02)
+    await until(lambda: seen)  # what is held back is said once somebody listens
     gate.set()
     await client.runs.join("t1", run["run_id"])
     await client.runs.wait("t1", LEAD, input=ask("two"))
-    await asyncio.wait_for(following, 20)
+    await asyncio.wait_for(following, 60)
 
     runs = [part.data["run_id"] for part in seen if part.event == "metadata"]
     whole, cut = list(seen), next(index for index, part in enumerate(seen) if part.event == "end")
     assert len(set(runs)) == 2
     seen.clear()
     seen.append(whole[cut])
-    await asyncio.wait_for(follow(whole[cut].id), 20)
+    await asyncio.wait_for(follow(whole[cut].id), 60)
     assert [part.id for part in seen[1:]] == [part.id for part in whole[cut + 1 :]]
 
 
@@ -308,14 +308,15 @@ async def test_interrupts_before_and_after_nodes_and_commands_that_go_on(
 
 
 async def test_many_runs_are_cancelled_through_the_client(
-    client: LangGraphClient, model: ScriptedModel
+    client: LangGraphClient, model: ScriptedModel, gate: threading.Event
 ) -> None:
-    model.on("go", text("x " * 100, delay=0.1))
+    model.on("go", text("x " * 100).held(gate))
     run = await client.runs.create("t1", LEAD, input=ask("go"), if_not_exists="create")
     queued = await client.runs.create("t1", LEAD, input=ask("go"), multitask_strategy="enqueue")
 
     await client.runs.cancel_many(status="all")
-    await client.runs.join("t1", run["run_id"])
+    for each in (run, queued):
+        await client.runs.join("t1", each["run_id"])
 
     assert {item["status"] for item in await client.runs.list("t1")} == {"interrupted"}
     assert queued["status"] == "pending"
