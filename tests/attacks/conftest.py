@@ -5,6 +5,7 @@ import os
 import shutil
 import stat
 import tempfile
+import time
 import uuid
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
@@ -46,11 +47,11 @@ class Ground:
     def canary(self) -> Path:
         return self.outside / "canary.txt"
 
-    async def run(self, command: str, *, timeout: float = 30) -> CommandResult:
+    async def run(self, command: str, *, timeout: float = 60) -> CommandResult:
         """Run a command that must come back by itself."""
         return await self.sandbox.execute_command(command, timeout=timeout)
 
-    async def python(self, script: str, *, timeout: float = 30) -> CommandResult:
+    async def python(self, script: str, *, timeout: float = 60) -> CommandResult:
         """Run a Python script inside, with the system's interpreter."""
         if not HAS_PYTHON:
             pytest.skip("the attack is written for /usr/bin/python3, which this system does not have")
@@ -101,7 +102,7 @@ async def ground(tier: str) -> AsyncIterator[Ground]:
         async with provider.lend(folders) as sandbox:
             yield Ground(tier, sandbox, provider, folders, outside, mark)
         await provider.aclose()
-        assert marked_processes(mark) == [], "processes of the attack are left"
+        await gone(mark)
         assert sorted(path.name for path in outside.iterdir()) == ["canary.txt"]
         assert (outside / "canary.txt").read_text() == "canary"
         assert stat.S_IMODE((outside / "canary.txt").stat().st_mode) == 0o777
@@ -146,11 +147,18 @@ def marked_processes(mark: str) -> list[int]:
 
 async def forty_marked(mark: str) -> None:
     """Wait until forty processes bear `mark`: one in the middle of its exec shows no environment."""
-    for _ in range(1000):
-        if len(marked_processes(mark)) >= 40:
-            return
+    async with asyncio.timeout(60):
+        while len(marked_processes(mark)) < 40:  # noqa: ASYNC110 - other processes set no event
+            await asyncio.sleep(0.02)
+
+
+async def gone(mark: str) -> float:
+    """Wait until no process bears `mark`, and return how long some did: one that was killed ends soon."""
+    started = time.monotonic()
+    while left := marked_processes(mark):
+        assert time.monotonic() - started < 30, f"processes of the attack are left: {left}"
         await asyncio.sleep(0.02)
-    raise AssertionError("forty processes were never there at once")
+    return time.monotonic() - started
 
 
-__all__ = ["ALL", "CONFINED", "LIMITS", "Ground", "SelfTest", "forty_marked", "marked_processes"]
+__all__ = ["ALL", "CONFINED", "LIMITS", "Ground", "SelfTest", "forty_marked", "gone"]

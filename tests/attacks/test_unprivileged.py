@@ -12,7 +12,7 @@ pytestmark = [
     pytest.mark.skipif(
         os.geteuid() != 0, reason="this run is the unprivileged pass itself, or has no root to give up"
     ),
-    pytest.mark.timeout(300),
+    pytest.mark.timeout(900),
 ]
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from langgraph_sdk.client import LangGraphClient
 from langgraph_sdk.errors import APIStatusError
 from support.gateway import Gateway, GatewayProcess, running_gateway
 from support.model_server import ScriptedModel, text
+from support.waiting import until
 
 LEAD = "lead_agent"
 EVERY_SECOND = "* * * * * *"
@@ -27,12 +29,12 @@ async def client(gateway: Gateway) -> AsyncIterator[LangGraphClient]:
 
 
 async def runs_of(client: LangGraphClient, thread: str, least: int) -> list[Any]:
-    for _ in range(200):  # a run that starts by itself has no event to wait for
+    async def look() -> list[Any] | None:
         runs = await client.runs.list(thread, status="success")
-        if len(runs) >= least:
-            return list(runs)
-        await asyncio.sleep(0.05)
-    raise AssertionError("the runs did not come")
+        return list(runs) if len(runs) >= least else None
+
+    found: list[Any] = await until(look)  # a run that starts by itself has no event to wait for
+    return found
 
 
 async def status_of(work: Any) -> int:
@@ -57,7 +59,7 @@ async def test_a_cron_starts_runs_in_its_thread_until_it_is_paused(
     )
     runs = await runs_of(client, "t1", 2)
     paused = await client.crons.update(cron["cron_id"], enabled=False)
-    async with asyncio.timeout(30):  # one that had begun may come yet; then none does for more than a tick
+    async with asyncio.timeout(60):  # one that had begun may come yet; then none does for more than a tick
         count, before = len(await client.runs.list("t1")), 0
         while count != before:
             await asyncio.sleep(1.2)
@@ -74,32 +76,33 @@ async def test_a_cron_starts_runs_in_its_thread_until_it_is_paused(
 async def test_each_run_of_a_cron_without_thread_has_one_of_its_own(
     client: LangGraphClient, model: ScriptedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("deerflow.app.threads._LINGER_SECONDS", 0)
+    monkeypatch.setattr("deerflow.app.threads._LINGER_SECONDS", 0.5)
     model.on("tick", text("tock"))
 
+    async def threads_of(cron: dict[str, Any]) -> set[str]:
+        found = set()
+        for thread in await client.threads.search(limit=100):
+            with suppress(httpx.HTTPStatusError, APIStatusError):  # it is gone by now
+                runs = await client.runs.list(thread["thread_id"])
+                found |= {run["thread_id"] for run in runs if run["metadata"]["cron_id"] == cron["cron_id"]}
+        return found
+
+    async def has_two() -> bool:
+        return len(await threads_of(kept)) >= 2
+
+    async def has_none() -> bool:
+        return not await threads_of(gone)
+
     kept: Any = await client.crons.create(LEAD, schedule=EVERY_SECOND, input=ASK, on_run_completed="keep")
-    for _ in range(200):
-        threads = await client.threads.search()
-        if len(threads) >= 2:
-            break
-        await asyncio.sleep(0.05)
+    await until(has_two)
     await client.crons.delete(kept["cron_id"])
-    count = await client.threads.count()
     gone: Any = await client.crons.create(LEAD, schedule=EVERY_SECOND, input=ASK)
-    seen = len(model.requests)
-    for _ in range(200):
-        if len(model.requests) > seen + 1:
-            break
-        await asyncio.sleep(0.05)
+    await until(lambda: threads_of(gone))
     await client.crons.delete(gone["cron_id"])
-    for _ in range(100):
-        if await client.threads.count() == count:
-            break
-        await asyncio.sleep(0.05)
+    await until(has_none)
 
     assert (kept["on_run_completed"], gone["on_run_completed"]) == ("keep", "delete")
-    assert len({thread["thread_id"] for thread in threads}) >= 2
-    assert await client.threads.count() == count
+    assert await has_two()
 
 
 async def test_crons_are_found_counted_changed_and_deleted(client: LangGraphClient) -> None:

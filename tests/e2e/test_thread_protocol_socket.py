@@ -235,7 +235,7 @@ async def test_the_js_client_streams_and_answers_on_both_transports(gateway: Gat
         f"{gateway.url}/api/langgraph",
         stdout=asyncio.subprocess.PIPE,
     )
-    output, _ = await asyncio.wait_for(node.communicate(), 100)
+    output, _ = await asyncio.wait_for(node.communicate(), 180)
 
     assert node.returncode == 0
     for seen in json.loads(output):
