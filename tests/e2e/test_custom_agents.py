@@ -145,3 +145,18 @@ async def test_without_the_setting_agents_are_not_for_http(tmp_path: Path, model
 
     assert answer.status_code == 403
     assert "agents_api.enabled" in answer.json()["detail"]
+
+
+async def test_the_thread_protocol_knows_agents_by_name_too(
+    api: httpx.AsyncClient, model: ScriptedModel
+) -> None:
+    await api.post("/agents", json={"name": "poet", "soul": "You speak in rhymes only."})
+    model.will_say(text("A deer so dear."))
+
+    params = {"assistant_id": "poet", "input": {"messages": [{"role": "user", "content": "hi"}]}}
+    answer = await api.post("/threads/t1/commands", json={"id": 1, "method": "run.start", "params": params})
+    run_id = answer.json()["result"]["run_id"]
+    ended = await api.get(f"/threads/t1/runs/{run_id}/join")
+
+    assert ended.json()["messages"][-1]["content"] == "A deer so dear."
+    assert "You speak in rhymes only." in str(model.requests[-1].body)

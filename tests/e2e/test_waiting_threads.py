@@ -140,6 +140,24 @@ async def test_a_copy_waits_with_the_same_question(api: httpx.AsyncClient, model
     assert (found["status"], commands(found)) == ("interrupted", ["echo yes"])
 
 
+async def test_the_question_of_a_copy_is_answered_over_the_thread_protocol(
+    api: httpx.AsyncClient, model: ScriptedModel
+) -> None:
+    asking(model)
+    await say(api, "go")
+    copied = (await api.post("/threads/t1/copy")).json()["thread_id"]
+    ((asked,),) = (await listed(api, ids=[copied]))["interrupts"].values()
+
+    params = {"interrupt_id": asked["id"], "response": APPROVE}
+    body = {"id": 1, "method": "input.respond", "params": params}
+    answer = (await api.post(f"/threads/{copied}/commands", json=body)).json()
+    (run,) = (await api.get(f"/threads/{copied}/runs")).json()
+    values = (await api.get(f"/threads/{copied}/runs/{run['run_id']}/join")).json()
+
+    assert answer["type"] == "success", answer
+    assert values["messages"][-1]["content"] == "Done."
+
+
 async def test_a_thread_still_waits_when_a_later_run_is_taken_back(
     api: httpx.AsyncClient, model: ScriptedModel
 ) -> None:

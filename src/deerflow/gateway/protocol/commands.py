@@ -7,8 +7,9 @@ from typing import Any
 from pydantic import ValidationError
 
 from deerflow.app import DeerFlow
-from deerflow.domain import LEAD_AGENT, MultitaskStrategy, RunRequest, is_thread_id, new_id
+from deerflow.domain import MultitaskStrategy, RunRequest, is_thread_id, new_id
 from deerflow.errors import DeerFlowError, InvalidInputError, NotFoundError
+from deerflow.gateway.admission import to_request
 from deerflow.gateway.errors import STATUS
 from deerflow.gateway.protocol.events import run_base
 from deerflow.gateway.protocol.feed import oldest_open
@@ -129,7 +130,9 @@ class Commander:
 
     async def _resumption(self, command: Json, params: Mapping[str, Any]) -> RunRequest:
         """Return the request for the run that goes on: without other words, as the one that asked."""
-        before = (await self._house.runs.of_thread(self._thread_id, limit=1))[0].request
+        runs = await self._house.runs.of_thread(self._thread_id, limit=1)
+        # The copy of a thread waits with its question, and has no runs.
+        before = runs[0].request if runs else RunRequest(self._thread_id, self._user)
         request = await self._request({"assistant_id": before.assistant_id, "command": command}, params)
         if params.get("config") is not None:
             return request
@@ -156,14 +159,7 @@ class Commander:
             wrong = error.errors(include_url=False, include_input=False)[0]
             place = ".".join(map(str, wrong["loc"]))
             raise CommandError("invalid_argument", f"{place}: {wrong['msg']}") from error
-        name = body.assistant_id or LEAD_AGENT
-        known = self._house.storage.assistants
-        return body.to_request(
-            self._thread_id,
-            self._user,
-            most_steps=self._house.settings.max_recursion_limit,
-            defaults=await known.get(name, self._user) if name != LEAD_AGENT else None,
-        )
+        return await to_request(self._house, self._user, self._thread_id, body)
 
     async def _admit(self, request: RunRequest) -> tuple[str, int]:
         applied = await self._applied()
