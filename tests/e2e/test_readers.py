@@ -15,6 +15,7 @@ from support.gateway import Gateway, GatewayProcess, model_entry
 from support.model_server import ScriptedModel, text
 from support.postgres import PostgresServer
 from support.sse import NO_LIMIT, Frame, deaf_reader, drop, frames_of, joined, read_stream
+from support.waiting import until
 
 MODES = ["values", "messages-tuple", "updates", "custom"]
 QUERY = "stream_mode=values,messages-tuple,updates,custom"
@@ -251,7 +252,7 @@ async def test_readers_that_die_leave_nothing_behind(
     gate = threading.Event()
     model.on("go", text(words(400)).held(gate, after=200))
     url = await start(session, gateway.api, "go")
-    await read_stream(session, url, most=3)
+    await read_up_to(session, url, "w199 ")  # from here on it stands still
     before = await tasks_of(gateway)
 
     dead = [await deaf_reader(url) for _ in range(100)]
@@ -267,6 +268,16 @@ async def test_readers_that_die_leave_nothing_behind(
     assert all(joined(frames) == joined(whole[:3]) for frames in left)
 
 
+async def read_up_to(session: aiohttp.ClientSession, url: str, word: str) -> None:
+    """Read a stream until the model has said a word, and leave."""
+    seen: list[Frame] = []
+    async with session.get(url) as response:
+        async for frame in frames_of(response):
+            seen.append(frame)
+            if word in said(seen):
+                return
+
+
 async def tasks_of(gateway: Gateway) -> int:
     """Return how many tasks the gateway's loop has."""
 
@@ -279,6 +290,8 @@ async def tasks_of(gateway: Gateway) -> int:
 
 async def settled(gateway: Gateway, most: int) -> None:
     """Wait until the gateway has as few tasks as before: nobody tells when the last one is gone."""
-    async with asyncio.timeout(30):
-        while await tasks_of(gateway) > most:  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
+
+    async def is_settled() -> bool:
+        return await tasks_of(gateway) <= most
+
+    await until(is_settled)
