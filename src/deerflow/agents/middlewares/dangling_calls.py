@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from langchain_core.messages import AIMessage, AnyMessage, InvalidToolCall, ToolCall, ToolMessage
 from typing_extensions import override
 
+from deerflow.agents.kinds import is_ai, is_result
 from deerflow.agents.middlewares.base import HouseMiddleware
 from deerflow.agents.types import ModelAnswer, ModelCall, ModelHandler
 
@@ -55,14 +56,14 @@ def is_complete(messages: Sequence[AnyMessage]) -> bool:
     """Tell whether every call is answered before anybody else speaks, and every result was asked for."""
     waiting: set[str | None] = set()
     for message in messages:
-        if isinstance(message, ToolMessage):
+        if is_result(message):
             if message.tool_call_id not in waiting:
                 return False
             waiting.discard(message.tool_call_id)
         else:
             if waiting:
                 return False
-            if isinstance(message, AIMessage) and (message.tool_calls or message.invalid_tool_calls):
+            if is_ai(message) and (message.tool_calls or message.invalid_tool_calls):
                 waiting = {call["id"] for call in [*message.tool_calls, *message.invalid_tool_calls]}
     return not waiting
 

@@ -9,6 +9,7 @@ from typing import Any
 from langchain_core.messages import AnyMessage, HumanMessage
 from typing_extensions import override
 
+from deerflow.agents.kinds import is_human
 from deerflow.agents.middlewares.base import HouseMiddleware
 from deerflow.agents.middlewares.tags import neutralise
 from deerflow.agents.types import ModelAnswer, ModelCall, ModelHandler
@@ -28,7 +29,7 @@ class InputSanitizingMiddleware(HouseMiddleware):
 
 def sanitised(messages: list[AnyMessage]) -> list[AnyMessage]:
     """Return `messages` without forged tags in user messages; the same list where there are none."""
-    cleaned = [_clean(message) if isinstance(message, HumanMessage) else message for message in messages]
+    cleaned = [_clean(message) if is_human(message) else message for message in messages]
     is_same = all(new is old for new, old in zip(cleaned, messages, strict=True))
     return messages if is_same else cleaned
 

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, cast
 
-from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage
 from typing_extensions import override
 
+from deerflow.agents.kinds import is_result
 from deerflow.agents.middlewares.approval import is_users
 from deerflow.agents.middlewares.base import Audience, HouseMiddleware
 from deerflow.agents.middlewares.clarification import ASK_CLARIFICATION
@@ -183,7 +184,7 @@ def exchange_of(
 
 def _saw_outside(messages: Iterable[AnyMessage]) -> bool:
     """Tell whether the model saw what a tool returned, except a question that it asked itself."""
-    return any(isinstance(each, ToolMessage) and each.name != ASK_CLARIFICATION for each in messages)
+    return any(is_result(each) and each.name != ASK_CLARIFICATION for each in messages)
 
 
 def _own_of_turn(messages: Sequence[AnyMessage]) -> Iterable[HumanMessage]:

@@ -12,6 +12,7 @@ from typing import Any, cast
 from langchain_core.messages import AnyMessage, HumanMessage
 from typing_extensions import override
 
+from deerflow.agents.kinds import is_human
 from deerflow.agents.middlewares.base import HouseMiddleware
 from deerflow.agents.middlewares.tags import reminder
 from deerflow.agents.state import ThreadState
@@ -61,7 +62,7 @@ def with_reminders(messages: Sequence[AnyMessage], notes: Mapping[str, str]) -> 
     gone = [text for message_id, text in notes.items() if message_id not in present]
     found: list[AnyMessage] = [reminder(_last_of(gone))] if gone else []
     for message in messages:
-        note: Any = notes.get(message.id or "") if isinstance(message, HumanMessage) else None
+        note: Any = notes.get(message.id or "") if is_human(message) else None
         if note:
             found.append(reminder(note))
         found.append(message)

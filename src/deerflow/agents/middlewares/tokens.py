@@ -12,7 +12,9 @@ from functools import cache
 from importlib.machinery import PathFinder
 from importlib.util import find_spec, module_from_spec
 
-from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages import BaseMessage
+
+from deerflow.agents.kinds import is_ai
 
 logger = logging.getLogger(__name__)
 
@@ -27,7 +29,15 @@ Encode = Callable[[str], int]
 
 def estimate(messages: Iterable[BaseMessage]) -> int:
     """Return about how many tokens `messages` take, rather too many than too few."""
-    return sum([MESSAGE_TOKENS + int(_bytes(message) / BYTES_PER_TOKEN) for message in messages])
+    tokens = 0
+    for message in messages:  # all of a long conversation, before every call: plain words take no detour
+        content = message.content
+        if type(content) is str and content.isascii() and not (is_ai(message) and message.tool_calls):
+            size = len(content)
+        else:
+            size = _bytes(message)
+        tokens += MESSAGE_TOKENS + int(size / BYTES_PER_TOKEN)
+    return tokens
 
 
 def measure(messages: Iterable[BaseMessage]) -> int:
@@ -90,7 +100,7 @@ def encoder() -> Encode | None:
 
 def _bytes(message: BaseMessage) -> int:
     content = message.content
-    if isinstance(content, str) and not (isinstance(message, AIMessage) and message.tool_calls):
+    if isinstance(content, str) and not (is_ai(message) and message.tool_calls):
         return _utf8(content)
     size = IMAGE_TOKENS * _images(message) * BYTES_PER_TOKEN
     return int(size) + sum(_utf8(text) for text in _texts(message))
@@ -114,7 +124,7 @@ def _texts(message: BaseMessage) -> Iterator[str]:
             text = block if isinstance(block, str) else block.get("text") or block.get("thinking")
             if isinstance(text, str):
                 yield text
-    if isinstance(message, AIMessage):
+    if is_ai(message):
         for call in message.tool_calls:
             yield call["name"]
             yield from (value if isinstance(value, str) else repr(value) for value in call["args"].values())
