@@ -17,10 +17,10 @@ from langchain_core.messages import BaseMessage
 
 from deerflow.domain import END, StreamEvent
 from deerflow.errors import DeerFlowError, StaleAttemptError
-from deerflow.runtime.serialization import Encoder, to_json
+from deerflow.runtime.encoder import Encoder, Known
+from deerflow.runtime.serialization import to_json
 from deerflow.runtime.stored_log import MOST_BYTES_PER_READ
 from deerflow.storage.base import EventLog, LogBatch, LogEntry
-from deerflow.storage.fragments import render
 
 logger = logging.getLogger(__name__)
 
@@ -57,7 +57,7 @@ class RunLog:
         self._events = events
         self._flush_seconds = flush_seconds
         self._on_lost = on_lost
-        self._encoder = Encoder({})
+        self._encoder = Encoder(Known({}))
         self._entries: list[LogEntry] = []
         self._first_seq = 0
         """The number of the first entry in memory."""
@@ -79,15 +79,16 @@ class RunLog:
         self._is_ending = False
         self.is_closed = False
 
-    def begin(self, *, attempt: int, first_seq: int, digests: Mapping[bytes, int]) -> None:
+    def begin(self, *, attempt: int, first_seq: int, known: Known) -> None:
         """Set what only the database knows; nothing may have been published before."""
         self._attempt = attempt
         self._first_seq = first_seq
-        self._encoder = Encoder(digests)
+        self._encoder = Encoder(known)
 
     @property
-    def digests(self) -> Mapping[bytes, int]:
-        return self._encoder.digests
+    def known(self) -> Known:
+        """What the thread's next run may begin with."""
+        return self._encoder.known
 
     def publish(self, kind: str, payload: Any) -> None:
         """Append one event."""
@@ -196,8 +197,7 @@ class RunLog:
         self._waiters.clear()
 
     def _rendered(self, entry: LogEntry) -> StreamEvent:
-        data = render(entry.body, self._encoder.fragments)
-        return StreamEvent(entry.seq, entry.unix_ms, entry.kind, data)
+        return StreamEvent(entry.seq, entry.unix_ms, entry.kind, self._encoder.render(entry.body))
 
     async def _flush_soon(self) -> None:
         loop = asyncio.get_running_loop()

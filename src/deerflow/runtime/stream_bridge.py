@@ -1,16 +1,19 @@
 """Where events go and come from: one log per run, read live or from the database alike."""
 
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 
 from deerflow.domain import END, RunRecord, StreamEvent
+from deerflow.runtime.encoder import Known
 from deerflow.runtime.run_log import CRASH_GAP, KEPT_BYTES, RunLog
 from deerflow.runtime.stored_log import StoredLog
 from deerflow.storage.base import EventLog, LogBatch, RunStore
 from deerflow.storage.signals import Signals
 
 _MOST_THREADS = 512
+KNOWN_BYTES = 32 * 1024 * 1024
+"""How much of what their last states hold is remembered of all threads together."""
 
 Batches = AsyncGenerator[list[StreamEvent] | None, None]
 """Events as they come, an empty batch as a sign of life, None when nothing more will come."""
@@ -28,11 +31,13 @@ class StreamBridge:
         flush_seconds: float = 0.05,
         heartbeat_seconds: float = 15,
         kept_bytes: int = KEPT_BYTES,
+        known_bytes: int = KNOWN_BYTES,
     ) -> None:
         """Make the bridge of one process.
 
         Args:
             kept_bytes: How much of a run's log stays in memory once it is stored.
+            known_bytes: How much is remembered of all threads together, from one run to the next.
         """
         self._events = events
         self._stored = StoredLog(events=events, runs=runs, signals=signals)
@@ -40,7 +45,10 @@ class StreamBridge:
         self._heartbeat_seconds = heartbeat_seconds
         self._kept_bytes = kept_bytes
         self._live: dict[str, RunLog] = {}
-        self._digests: OrderedDict[str, Mapping[bytes, int]] = OrderedDict()
+        self._known: OrderedDict[str, tuple[Known, int]] = OrderedDict()
+        """What the last runs of threads knew, and how many bytes that takes."""
+        self._known_bytes = 0
+        self._most_known_bytes = known_bytes
 
     def open(self, run: RunRecord, *, on_lost: Callable[[str], object]) -> RunLog:
         """Open the log of a run that this process is about to drive."""
@@ -64,26 +72,37 @@ class StreamBridge:
             last = await self._events.last_seq(run.id)
             # By the attempt, since several in a row may die before they store anything.
             first_seq = last + 1 + CRASH_GAP * (run.attempt - 1)
-        digests = await self._digests_of(run.thread_id)
-        log.begin(attempt=run.attempt, first_seq=first_seq, digests=digests)
+        log.begin(attempt=run.attempt, first_seq=first_seq, known=await self._known_of(run.thread_id))
         self._live[run.id] = log
 
-    async def _digests_of(self, thread_id: str) -> Mapping[bytes, int]:
+    async def _known_of(self, thread_id: str) -> Known:
         """Return the thread's fragments: those of its last run here, unless others added or deleted some."""
-        known = self._digests.pop(thread_id, None)
+        known = self._recall(thread_id)
         if known is not None:
             newest = await self._events.newest_fragment(thread_id)
-            if newest == max(known.values(), default=-1):
+            if newest == max(known.digests.values(), default=-1):
                 return known
-        return await self._events.digests(thread_id)
+        return Known(await self._events.digests(thread_id))
+
+    def _remember(self, thread_id: str, known: Known) -> None:
+        self._recall(thread_id)
+        size = known.size
+        self._known[thread_id] = known, size
+        self._known_bytes += size
+        while len(self._known) > _MOST_THREADS or self._known_bytes > self._most_known_bytes:
+            self._recall(next(iter(self._known)))
+
+    def _recall(self, thread_id: str) -> Known | None:
+        """Return what is remembered of a thread, and remember it no more."""
+        known, size = self._known.pop(thread_id, (None, 0))
+        self._known_bytes -= size
+        return known
 
     async def publish_end(self, log: RunLog, settle: Callable[[LogBatch], Awaitable[object]]) -> None:
         """End a run's log together with the run; from here on it is read from the database."""
         await log.end(settle)
         self._live.pop(log.run_id, None)
-        self._digests[log.thread_id] = log.digests
-        while len(self._digests) > _MOST_THREADS:
-            self._digests.popitem(last=False)
+        self._remember(log.thread_id, log.known)
 
     async def abandon(self, log: RunLog) -> None:
         """Close a log whose run somebody else goes on with."""
@@ -92,7 +111,7 @@ class StreamBridge:
 
     def forget(self, thread_id: str) -> None:
         """Drop what is remembered of a deleted thread."""
-        self._digests.pop(thread_id, None)
+        self._recall(thread_id)
 
     async def subscribe(
         self, run_id: str, *, after_seq: int = -1, heartbeat_seconds: float | None = None

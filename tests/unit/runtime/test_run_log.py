@@ -12,8 +12,8 @@ from typing_extensions import override
 from deerflow.config import DatabaseSettings, Paths
 from deerflow.domain import RunRecord, RunRequest, RunStatus
 from deerflow.errors import StaleAttemptError, StorageError
+from deerflow.runtime.encoder import Known
 from deerflow.runtime.run_log import RunLog
-from deerflow.runtime.serialization import Encoder
 from deerflow.runtime.stream_bridge import StreamBridge
 from deerflow.storage import Storage, open_storage
 from deerflow.storage.base import EventLog, LogBatch, LogEntry, RunEnd
@@ -241,7 +241,7 @@ async def test_a_waiting_reader_wakes_for_an_event_and_when_its_time_is_up(log: 
 
 
 async def test_a_new_attempt_numbers_behind_the_gap(log: RunLog) -> None:
-    log.begin(attempt=1, first_seq=10_007, digests=Encoder({}).digests)
+    log.begin(attempt=1, first_seq=10_007, known=Known({}))
     log.publish("custom", 0)
     await log.flush()
 

@@ -1,0 +1,190 @@
+"""Encodes the events of a run: a message of its thread is serialised once and then referred to.
+
+A thread's messages come by again and again (each `values` event holds them all), so a message is kept as a
+numbered *fragment*, and events only name its number (see `storage.base`).
+"""
+
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    BaseMessage,
+    BaseMessageChunk,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+)
+
+from deerflow.runtime.serialization import OPTIONS, message_json, plain, to_json
+from deerflow.storage.fragments import mark, render
+
+_NEIGHBOURS = re.compile(rb"\x01\d+\x01(?:,\x01\d+\x01)+")
+_WHOLE = frozenset({AIMessage, HumanMessage, SystemMessage, ToolMessage})
+_ENTRY_BYTES = 128
+MOST_SPELT_OUT = 256 * 1024
+"""How long a conversation may be, in bytes, of which a run keeps what its state looks like to readers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """The fragments of a thread that need not be stored again."""
+
+    digests: Mapping[bytes, int]
+    """All of them, by the digest of what they hold."""
+    messages: Mapping[bytes, int] = field(default_factory=dict)
+    """Those of the last state's messages by what they hold, which is quicker to look up."""
+
+    @property
+    def size(self) -> int:
+        """About how many bytes of memory this takes."""
+        return _ENTRY_BYTES * len(self.digests) + sum(map(len, self.messages))
+
+
+class Encoder:
+    """Encodes the events of one run, keeping each message of its thread as one fragment."""
+
+    def __init__(self, known: Known) -> None:
+        self._numbers = dict(known.digests)
+        self._next = max(self._numbers.values(), default=0) + 1
+        self._messages = dict(known.messages)
+        self._seen: dict[int, tuple[object, int]] = {}
+        self._state = _State()
+        self._state_before = _State()
+        self._has_referred = False
+        self._tails: dict[tuple[str | None, str | None, int, str], tuple[object, int]] = {}
+        self.fragments: dict[int, bytes] = {}
+        """Every fragment this run has used so far."""
+        self.fresh: list[tuple[int, bytes]] = []
+        """Fragments that the log does not have yet; whoever stores them clears the list."""
+
+    @property
+    def known(self) -> Known:
+        """What the thread's next run may begin with."""
+        state = {self.fragments[number]: number for number in self._state.numbers}
+        return Known(self._numbers, state)
+
+    def encode(self, payload: Any) -> bytes:
+        """Return `payload` as JSON in which whole messages are references."""
+        self._has_referred = False
+        try:
+            body = orjson.dumps(self._marked(payload), default=self._refer, option=OPTIONS)
+        except (TypeError, ValueError, RecursionError):
+            return to_json(payload)
+        return _NEIGHBOURS.sub(_merge, body) if self._has_referred else body
+
+    def encode_chunk(self, message: BaseMessage, metadata: Mapping[str, Any]) -> bytes:
+        """Return a `messages` event: a piece of text costs little more than the text itself."""
+        if isinstance(message, AIMessageChunk) and _is_only_text(message):
+            return b'[{"content":%b%b' % (to_json(message.content), mark([self._tail(message, metadata)]))
+        return b"[%b,%b]" % (self.encode(message), mark([self._number_of_metadata(metadata)]))
+
+    def render(self, body: bytes) -> bytes:
+        """Return an encoded event as readers get it."""
+        for state in (self._state, self._state_before):
+            if state.spelt_out and state.marks in body:
+                body = body.replace(state.marks, state.spelt_out, 1)
+                break
+        return render(body, self.fragments)
+
+    def _marked(self, payload: Any) -> Any:
+        """Return a state with its messages as one piece: in a long thread they are nearly all of it."""
+        messages = payload.get("messages") if type(payload) is dict else None
+        if not isinstance(messages, list) or not _WHOLE.issuperset(map(type, messages)):
+            return payload
+        # A state begins as the one before did; comparing the same objects costs next to nothing.
+        if messages[: len(self._state.messages)] != self._state.messages:
+            self._state = _State()
+        known = len(self._state.messages)
+        if len(messages) > known:
+            added = [self._number_of(message) for message in messages[known:]]
+            self._state_before = self._state
+            self._state = self._state.and_then(messages, added, self.fragments)
+        return {**payload, "messages": orjson.Fragment(b"[%b]" % self._state.marks)}
+
+    def _refer(self, value: Any) -> Any:
+        if isinstance(value, BaseMessageChunk) or not isinstance(value, BaseMessage):
+            return plain(value)
+        self._has_referred = True
+        return orjson.Fragment(b"\x01%d\x01" % self._number_of(value))
+
+    def _number_of(self, message: BaseMessage) -> int:
+        body = message_json(message)
+        number = self._messages.get(body)
+        if number is None:
+            number = self._messages[body] = self._keep(body)
+        else:
+            self.fragments[number] = body
+        return number
+
+    def _tail(self, message: AIMessageChunk, metadata: Mapping[str, Any]) -> int:
+        key = (message.id, message.name, id(metadata), repr(message.response_metadata))
+        hit = self._tails.get(key)
+        if hit is None:
+            # `content` is a message's first field, so everything behind it can be kept as one piece.
+            rest = {name: value for name, value in message.__dict__.items() if name != "content"}
+            tail = b"," + to_json(rest)[1:] + b"," + to_json(metadata) + b"]"
+            hit = self._tails[key] = (metadata, self._keep(tail))
+        return hit[1]
+
+    def _number_of_metadata(self, metadata: Mapping[str, Any]) -> int:
+        # Objects keep their identity between steps; holding them keeps their id from being reused.
+        hit = self._seen.get(id(metadata))
+        if hit is None:
+            hit = self._seen[id(metadata)] = (metadata, self._keep(to_json(metadata)))
+        return hit[1]
+
+    def _keep(self, body: bytes) -> int:
+        digest = hashlib.blake2b(body, digest_size=16).digest()
+        number = self._numbers.get(digest)
+        if number is None:
+            number = self._numbers[digest] = self._next
+            self._next += 1
+            self.fresh.append((number, body))
+        self.fragments[number] = body
+        return number
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    """The messages of one state, as they are referred to and as readers see them."""
+
+    messages: Sequence[BaseMessage] = ()
+    numbers: Sequence[int] = ()
+    marks: bytes = b""
+    spelt_out: bytes = b""
+    """What stands for the marks; empty where the conversation is too long to be kept twice."""
+
+    def and_then(
+        self, messages: list[BaseMessage], added: Sequence[int], fragments: Mapping[int, bytes]
+    ) -> "_State":
+        """Return the state that has these messages, of which the last ones are new."""
+        marks, spelt_out = mark(added), b",".join([fragments[number] for number in added])
+        if self.numbers:
+            is_known = bool(self.spelt_out)
+            marks = b"%b,%b" % (self.marks, marks)
+            spelt_out = b"%b,%b" % (self.spelt_out, spelt_out) if is_known else b""
+        if len(spelt_out) > MOST_SPELT_OUT:
+            spelt_out = b""
+        return _State(messages.copy(), [*self.numbers, *added], marks, spelt_out)
+
+
+def _is_only_text(chunk: AIMessageChunk) -> bool:
+    return (
+        isinstance(chunk.content, str)
+        and not chunk.tool_call_chunks
+        and not chunk.tool_calls
+        and not chunk.invalid_tool_calls
+        and chunk.usage_metadata is None
+        and not chunk.additional_kwargs
+        and chunk.chunk_position is None
+    )
+
+
+def _merge(neighbours: "re.Match[bytes]") -> bytes:
+    return mark([int(number) for number in re.findall(rb"\d+", neighbours.group())])
