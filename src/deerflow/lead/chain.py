@@ -82,13 +82,9 @@ def build_chain(
     """Return the middlewares of one kind of agent.
 
     Args:
-        model: Returns a chat model for the middlewares that need one of their own.
         subagent_limit: How many tasks one answer may start; 0 when sub-agents are off.
         notes: How this agent hears from its tasks, or from those who gave it one.
         place: Where this agent waits for its place among many.
-        calls: How many model calls may run at once; None for any number.
-        routes_mcp: Words of the user point to tools of MCP servers.
-        memory: What is remembered of users; None where nothing is.
     """
     chain: list[HouseMiddleware] = [
         *_turn_start(settings, memory),  # lead: folders, uploads, title and memories before all else
