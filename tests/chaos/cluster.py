@@ -16,7 +16,7 @@ from chaos.plan import Kind, Target
 from support.gateway import GatewayProcess, WorkerProcess
 from typing_extensions import override
 
-GONE_SECONDS = 10
+GONE_SECONDS = 30
 """How long the children of a killed process may take to follow it."""
 RECOVER_SECONDS = 300
 SETTINGS: dict[str, Any] = {

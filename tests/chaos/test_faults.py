@@ -15,7 +15,7 @@ SEED = 18
 """Early in its plans are two kills, stops (of a worker for longer than its lease) and an orderly end."""
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize(("make_cluster", "faults"), [(sqlite_cluster, 5), (postgres_cluster, 6)])
 async def test_nothing_is_lost_when_processes_are_killed_and_stopped_under_load(
     tmp_path: Path, model: ScriptedModel, make_cluster: Callable[[Path, str, str], Cluster], faults: int

@@ -108,7 +108,7 @@ async def _look_back(
     answers: dict[str, list[Answer]] = {}
     logs: dict[str, list[list[Frame]]] = {}
     for run in history.runs:
-        last = await client.ended(run, names[0], seconds=SETTLE_SECONDS if not answers else 5)
+        last = await client.ended(run, names[0], seconds=SETTLE_SECONDS if not answers else 30)
         answers[run.run_id] = [last] if last is not None else []
     for run in history.runs:
         for name in (*names, *names):
@@ -126,7 +126,7 @@ async def _look_back(
 
 async def _whole_log(session: aiohttp.ClientSession, api: str, run: Acknowledged) -> list[Frame]:
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             url = f"{api}/threads/{run.thread_id}/runs/{run.run_id}/stream?{QUERY}"
             return await read_stream(session, url)
     except (TimeoutError, aiohttp.ClientError):

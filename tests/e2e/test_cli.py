@@ -5,12 +5,14 @@ import json
 import re
 import signal
 import sys
+import threading
 from asyncio.subprocess import PIPE, Process
 from pathlib import Path
 from urllib.parse import unquote
 
 from support.gateway import environment, model_entry, write_config
 from support.model_server import ScriptedModel, text, usage
+from support.terminal import SECONDS
 
 CITED = re.compile(
     r"(?P<text>[^|]*?)\s*\[citation:[^\]]*:(?P<line>\d+)\]\((?P<path>/[^)\s]*)#L(?P<anchor>\d+)\)"
@@ -51,7 +53,7 @@ async def test_notes_become_a_report_whose_citations_hold(tmp_path: Path) -> Non
     question = "Compare the approaches in these notes"
     options = ("--file", "more", "--thread", "t1", "--config", str(config))
     process = await deerflow(home, elsewhere, "run", question, "cache.md", "shard.md", *options)
-    out, err = [part.decode() for part in await asyncio.wait_for(process.communicate(), 90)]
+    out, err = [part.decode() for part in await asyncio.wait_for(process.communicate(), SECONDS)]
 
     assert process.returncode == 0, err
     user_data = home / ".deer-flow/users/default/threads/t1/user-data"
@@ -66,16 +68,18 @@ async def test_notes_become_a_report_whose_citations_hold(tmp_path: Path) -> Non
     assert "▸ task" in err
 
 
-async def test_ctrl_c_stops_cleanly_and_keeps_the_thread(tmp_path: Path, model: ScriptedModel) -> None:
+async def test_ctrl_c_stops_cleanly_and_keeps_the_thread(
+    tmp_path: Path, model: ScriptedModel, gate: threading.Event
+) -> None:
     write_config(tmp_path, model.base_url)
-    model.will_say(text("slow " * 1000, delay=0.05), text("Here I am."))
+    model.will_say(text("slow " * 1000).held(gate, after=5), text("Here I am."))
     process = await deerflow(tmp_path, tmp_path, "run", "first", "--thread", "t1")
-    await model.until(lambda m: m.in_flight == 1, timeout=60)
+    await model.until(lambda m: m.in_flight == 1)
 
     process.send_signal(signal.SIGINT)
-    _, err = await asyncio.wait_for(process.communicate(), 30)
+    _, err = await asyncio.wait_for(process.communicate(), SECONDS)
     again = await deerflow(tmp_path, tmp_path, "run", "second", "--thread", "t1", "--json")
-    out, _ = await asyncio.wait_for(again.communicate(), 60)
+    out, _ = await asyncio.wait_for(again.communicate(), SECONDS)
 
     assert process.returncode == 130, err
     assert "deerflow run --thread t1" in err.decode()
@@ -93,7 +97,7 @@ async def test_the_last_lines_say_what_the_run_cost(tmp_path: Path, model: Scrip
     config = write_config(tmp_path, None, models=[model_entry(model.base_url, "big", pricing=pricing)])
 
     process = await deerflow(tmp_path, tmp_path, "run", "Hi", "--config", str(config))
-    out, err = [part.decode() for part in await asyncio.wait_for(process.communicate(), 90)]
+    out, err = [part.decode() for part in await asyncio.wait_for(process.communicate(), SECONDS)]
 
     assert (process.returncode, out) == (0, "Hello.\n")
     assert "usage     1,050 tokens (1,000 in, 50 out, 0 by sub-agents), EUR 0.0150" in err
