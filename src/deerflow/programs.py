@@ -23,6 +23,8 @@ USUAL_VARIABLES = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM",
 MARK = "DEERFLOW_PROGRAM"
 GRACE_SECONDS = 0.3
 """How long a program that is told to stop may take."""
+EXIT_SECONDS = 5.0
+"""How long one that has closed its output may take to end; on a busy machine that is no moment."""
 REMAINS_SECONDS = 2.0
 MAX_ERROR_CHARS = 2000
 _CHUNK_BYTES = 65_536
@@ -48,12 +50,18 @@ class Program:
         """The end of what it wrote to standard error."""
         return "".join(self._errors)[-MAX_ERROR_CHARS:].strip()
 
-    async def exit_code(self) -> int | None:
-        """Return how it ended; None when it has closed its output but still runs."""
+    async def exit_code(self, *, is_urgent: bool = False) -> int | None:
+        """Return how it ended; None when it has closed its output but still runs.
+
+        Args:
+            is_urgent: Wait only a moment for it, since what went wrong is known already.
+        """
         with suppress(TimeoutError):
+            async with asyncio.timeout(GRACE_SECONDS if is_urgent else EXIT_SECONDS):
+                await self._process.wait()
+        with suppress(TimeoutError):  # its last words may still be on their way
             async with asyncio.timeout(GRACE_SECONDS):
                 await asyncio.shield(self._listening)
-                return await self._process.wait()
         return self._process.returncode
 
     async def end(self) -> None:

@@ -121,8 +121,8 @@ class Conversation:
             raise AcpError(await self._why_it_ended()) from error
 
     async def _why_it_ended(self) -> str:
-        code = await self._process.exit_code()
         what = self._wire.problem
+        code = await self._process.exit_code(is_urgent=what is not None)
         if what is None:
             what = "it closed its output" if code is None else f"it ended with exit code {code}"
         words = self._process.last_words

@@ -58,8 +58,9 @@ class Pipe:
 
     async def why(self) -> str:
         """Say why nothing more comes."""
-        code = await self._program.exit_code() if self._program is not None else None
-        what = self._problem
+        code, what = None, self._problem
+        if self._program is not None:
+            code = await self._program.exit_code(is_urgent=what is not None)
         if what is None:
             what = "it closed its output" if code is None else f"it ended with exit code {code}"
         words = self._program.last_words[-MAX_WORDS_CHARS:] if self._program is not None else ""
