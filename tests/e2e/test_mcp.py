@@ -1,11 +1,9 @@
 """Tools of MCP servers, as the lead agent uses them over HTTP."""
 
-import asyncio
 import json
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +15,7 @@ from support.gateway import GatewayProcess, environment, running_gateway
 from support.mcp_server import make_server, serving_mcp
 from support.model_server import ScriptedModel, call, text
 from support.scene import Scene
+from support.waiting import eventually, until
 
 from deerflow.programs import kill_orphans
 
@@ -351,7 +350,8 @@ def test_programs_of_a_server_that_was_killed_are_ended_by_the_next_one(
     model.will_say(call("files_spawn"), text("one"))
     gateway = GatewayProcess(tmp_path, model.base_url).start()
     body = {"input": {"messages": [{"type": "human", "content": "go"}]}}
-    answer = httpx.post(f"{gateway.api}/threads/t1/runs/wait", json=body, timeout=60, trust_env=False).json()
+    address = f"{gateway.api}/threads/t1/runs/wait"
+    answer = httpx.post(address, json=body, timeout=120, trust_env=False, verify=False).json()
     helper = int(next(message["content"] for message in answer["messages"] if message["type"] == "tool"))
     assert is_alive(helper)
 
@@ -367,10 +367,7 @@ def started_in(log: Path) -> list[int]:
 
 
 def wait_for_the_end_of(*programs: int) -> None:
-    deadline = time.monotonic() + 30
-    while any(map(is_alive, programs)):
-        assert time.monotonic() < deadline, "a program is left"
-        time.sleep(0.05)
+    eventually(lambda: not any(map(is_alive, programs)))
 
 
 def is_alive(pid: int) -> bool:
@@ -378,15 +375,6 @@ def is_alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
         return False
-
-
-async def until(holds: Callable[[], Any]) -> None:
-    """Wait until something holds, for as long as a busy machine may need."""
-    for _ in range(3000):
-        if holds():
-            return
-        await asyncio.sleep(0.01)
-    raise AssertionError("in vain")
 
 
 def test_without_servers_the_protocol_is_not_loaded(tmp_path: Path) -> None:

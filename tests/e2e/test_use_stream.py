@@ -49,7 +49,7 @@ def origin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         pytest.skip("needs the packages of web and tests/e2e/js: run scripts/prepare_tests.py")
     out = tmp_path_factory.mktemp("page")
     command = [str(vite), "build", "react", "--outDir", str(out), "--emptyOutDir", "--logLevel", "error"]
-    subprocess.run(command, cwd=JS, check=True, timeout=100, stdout=subprocess.DEVNULL)
+    subprocess.run(command, cwd=JS, check=True, timeout=300, stdout=subprocess.DEVNULL)
     with served(out) as address:
         yield address
 

@@ -39,7 +39,7 @@ class Browser:
         assert self._node.stdin is not None
         assert self._node.stdout is not None
         self._node.stdin.close()
-        self._node.wait(30)
+        self._node.wait(60)
         self._node.stdout.close()
 
     def do(self, command: str, **options: Any) -> Any:

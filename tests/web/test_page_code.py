@@ -14,7 +14,7 @@ def test_the_pages_own_checks_pass(script: str) -> None:
         pytest.skip(str(reason))
 
     done = subprocess.run(
-        ["npm", "run", script], cwd=WEB, capture_output=True, text=True, timeout=110, check=False
+        ["npm", "run", script], cwd=WEB, capture_output=True, text=True, timeout=600, check=False
     )
 
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"

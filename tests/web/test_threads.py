@@ -67,31 +67,31 @@ def test_a_draft_survives_a_look_at_another_thread(page: Browser, model: Scripte
 
     page.click("New chat")
     page.sees("What should get done?")
-    assert page.evaluate("document.getElementById('message').value") == ""
+    page.do("until", script="document.getElementById('message').value === ''")
     page.do("click", target={"css": "nav li:first-child button[title]", "nth": 0})
 
     page.sees("Short answer.")
-    assert page.evaluate("document.getElementById('message').value") == "half a thought"
+    page.do("until", script="document.getElementById('message').value === 'half a thought'")
 
 
 def test_the_page_speaks_chinese_and_remembers_light_or_dark(page: Browser, gateway: Gateway) -> None:
     page.open(gateway.url, locale="zh-CN", colorScheme="dark")
 
     page.sees("想完成什么任务？")
-    assert page.evaluate("document.documentElement.dataset.theme") == "dark"
-    assert page.evaluate("document.documentElement.lang") == "zh"
+    page.do("until", script="document.documentElement.dataset.theme === 'dark'")
+    page.do("until", script="document.documentElement.lang === 'zh'")
     page.do("choose", target={"label": "语言"}, value="en")
     page.click("Theme: System")
     page.do("reload")
 
     page.sees("What should get done?")
-    assert page.evaluate("document.documentElement.dataset.theme") == "light"
+    page.do("until", script="document.documentElement.dataset.theme === 'light'")
 
 
 def test_a_narrow_screen_has_the_threads_in_a_drawer(page: Browser, gateway: Gateway) -> None:
     page.open(gateway.url, viewport={"width": 390, "height": 780})
     page.sees("What should get done?")
-    assert page.evaluate("document.querySelector('nav').inert")
+    page.do("until", script="document.querySelector('nav').inert")
 
     page.click("Show threads")
 
