@@ -73,7 +73,7 @@ class SandboxContract:
             await sandbox.execute_command(
                 f"echo one; sleep {seconds}; echo two",
                 timeout=PATIENCE + seconds,
-                on_output=lambda text, heard=heard: heard.append((time.monotonic(), text)),  # type: ignore[misc]
+                on_output=lambda text, heard=heard: heard.append((time.monotonic(), text)),
             )
             early = time.monotonic() - heard[0][0]
             if early > seconds / 2:
