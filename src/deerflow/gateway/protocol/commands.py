@@ -1,13 +1,15 @@
 """Commands of the thread protocol: read, carried out, and answered, errors included."""
 
+import asyncio
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
 from pydantic import ValidationError
 
 from deerflow.app import DeerFlow
-from deerflow.domain import MultitaskStrategy, RunRequest, is_thread_id, new_id
+from deerflow.domain import MultitaskStrategy, RunRequest, RunStatus, is_thread_id, new_id
 from deerflow.errors import DeerFlowError, InvalidInputError, NotFoundError
 from deerflow.gateway.admission import to_request
 from deerflow.gateway.errors import STATUS
@@ -20,6 +22,9 @@ Json = dict[str, Any]
 
 _MODES = ["values", "messages", "updates", "custom", "tasks", "checkpoints"]
 """What is logged of a run that is started here: all that the protocol's events are made of."""
+
+_REST_SECONDS = 3.0
+"""How long an answer waits for the run that asked: it has nothing to do any more but to be stored."""
 
 
 class CommandError(DeerFlowError):
@@ -119,6 +124,10 @@ class Commander:
         if not await self._is_there():
             raise CommandError("no_such_run", "No interrupted run is bound to this thread.")
         asked = await self._asked()
+        if not answers.keys() <= asked:
+            # The question is heard before the run that asks has come to its end, and may be answered at once.
+            await self._rest()
+            asked = await self._asked()
         for interrupt_id in answers:
             if interrupt_id not in asked:
                 text = f"Unknown or already-consumed interrupt: {interrupt_id[:80]}"
@@ -127,6 +136,14 @@ class Commander:
         command.update({key: params[key] for key in ("update", "goto") if params.get(key) is not None})
         _, applied = await self._admit(await self._resumption(command, params))
         return {}, applied
+
+    async def _rest(self) -> None:
+        """Wait a moment for the end of the run that is under way."""
+        for run in await self._house.runs.of_thread(self._thread_id):
+            if run.status is RunStatus.RUNNING:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_REST_SECONDS):
+                        await self._house.runs.wait(run.id)
 
     async def _resumption(self, command: Json, params: Mapping[str, Any]) -> RunRequest:
         """Return the request for the run that goes on: without other words, as the one that asked."""
