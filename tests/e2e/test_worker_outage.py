@@ -61,7 +61,8 @@ async def test_a_worker_ends_soon_though_its_database_is_gone(
     assert code == 1
     assert took < SOON_SECONDS
     assert "1 runs could not be handed over" in worker.log
-    assert (after["status"], after["attempt"]) == ("success", 2)
+    assert after["status"] == "success"
+    assert after["attempt"] >= 2
 
 
 async def _start(api: httpx.AsyncClient, question: str) -> dict[str, Any]:
