@@ -1,6 +1,6 @@
 """RunContext: what one run carries down through agent, middlewares and tools."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -12,6 +12,7 @@ from deerflow.storage import EffectState
 
 Publish = Callable[[Mapping[str, Any]], None]
 """Sends a `custom` event up to the people watching; its `type` says what it is."""
+Told = Callable[[], Awaitable[None]]
 
 
 Spend = Callable[[str | None, Mapping[str, Any]], None]
@@ -24,6 +25,10 @@ def _uncounted(model_name: str | None, usage: Mapping[str, Any]) -> None:
 
 def _nobody(event: Mapping[str, Any]) -> None:
     """Publish to nobody: for agents that run outside a run."""
+
+
+async def _known_at_once() -> None:
+    """Wait for nobody: for agents that run outside a run."""
 
 
 class Effects(Protocol):
@@ -55,6 +60,8 @@ class RunContext:
     trace_id: str = ""
     is_interactive: bool = True
     publish: Publish = _nobody
+    told: Told = _known_at_once
+    """Returns when readers can see everything that was published."""
     publish_update: Publish = _nobody
     """Sends an `updates` event, as if a node of the graph had reported it."""
     spend: Spend = _uncounted

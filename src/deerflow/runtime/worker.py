@@ -6,6 +6,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from langchain_core.messages import AIMessageChunk
@@ -158,6 +159,7 @@ class Worker:
                 trace_id=trace_id_of(run.id),
                 is_interactive=request.is_interactive,
                 publish=lambda event: log.publish("custom", event),
+                told=partial(log.flush, is_urgent=True),
                 publish_update=lambda update: log.publish("updates", update),
                 spend=tally.spend,
                 effects=effects,

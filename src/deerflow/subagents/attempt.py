@@ -1,6 +1,7 @@
 """One execution of a task, from its place at the gate to its result, with every event on the way."""
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -37,7 +38,8 @@ class Attempt:
         self._counted = ExitStack()
         """Holds it in the gauge of those who wait, then of those at work."""
         self._limit = asyncio.timeout(None)
-        """Its time, which begins with its place."""
+        """Its time, which runs while it has a place."""
+        self._seconds_left = task.config.timeout_seconds
         self._remember = remember
         self.result = SubagentResult(
             task_id=task.task_id,
@@ -74,8 +76,12 @@ class Attempt:
         if self.task.is_background:
             await self._watched(gate)
             return
-        async with company.of(self.task.caller):
+        async with company.of(self.task.caller, told=self._told):
             await self._watched(gate)
+
+    async def _told(self) -> None:
+        with contextlib.suppress(DeerFlowError):  # the run's log says so, and tries again
+            await self.task.context.told()
 
     async def _watched(self, gate: FairGate) -> None:
         context = self.task.context
@@ -106,9 +112,20 @@ class Attempt:
         """Go on once there is a place; the first time, the task begins with it."""
         if self.place is not None:
             await self.place.take()
+        if self._limit.when() is None:
+            self._limit.reschedule(asyncio.get_running_loop().time() + self._seconds_left)
         if self.result.status is SubagentStatus.PENDING:
-            self._limit.reschedule(asyncio.get_running_loop().time() + self.task.config.timeout_seconds)
             self._begin()
+
+    async def leave(self, gate: FairGate) -> None:
+        """Give the place back and let those in line begin; without a place no time runs."""
+        until = self._limit.when()
+        if self.place is None or not self.place.is_held or until is None:
+            return
+        self._seconds_left = until - asyncio.get_running_loop().time()
+        self._limit.reschedule(None)
+        self.place.give_back()
+        await gate.let_others_begin(self.task.holder)
 
     def _begin(self) -> None:
         self._counted.close()
@@ -146,13 +163,15 @@ class Attempt:
         max_tokens = self.task.context.settings.subagents.max_result_tokens
         file = None
         if is_too_long(text, max_tokens):
+            if self.place is not None:
+                await self.place.take()
             file = await keep_whole(self.task.context.sandbox, self.task.name, text)
             shorter = await self._summary(text, max_tokens)
             where = f"; the whole text is in {file}" if file else ""
             text = f"{shorter}\n\n[Summed up from about {estimate_tokens(text)} tokens{where}]"
-        if self.place is not None:
+        if self.place is not None and self.place.is_held:
             self.place.give_back()
-        await gate.let_others_begin(self.task.holder)
+            await gate.let_others_begin(self.task.holder)
         await self._keep()
         self._settle(end, text, file=file)
 

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Hashable
 from contextlib import asynccontextmanager
 
+from deerflow.context import Told
 from deerflow.subagents.moments import Moments
 
 MOMENT_SECONDS = 0.06
@@ -21,11 +22,17 @@ class Company:
         self._ends = Moments()
 
     @asynccontextmanager
-    async def of(self, caller: Hashable) -> AsyncIterator[None]:
-        """Be a task of a caller for the length of a block; then wait a moment for its other tasks."""
+    async def of(self, caller: Hashable, *, told: Told) -> AsyncIterator[None]:
+        """Be a task of a caller for the length of a block; then wait a moment for its other tasks.
+
+        Args:
+            told: Waits until readers know of the end; the last one does so before all go on.
+        """
         self._at_work[caller] += 1
         try:
             yield
+            if self._at_work[caller] == 1 and self._ends.is_awaited(caller):
+                await told()
         finally:
             self._at_work[caller] -= 1
             if self._at_work[caller] == 0:

@@ -111,6 +111,12 @@ class SubagentExecutor:
         if attempt is not None:
             await attempt.enter()
 
+    async def leave(self, run_id: str, task_id: str) -> None:
+        """Let others have the place of a task that has got what may be its last answer."""
+        attempt = self._attempts.get((run_id, task_id))
+        if attempt is not None:
+            await attempt.leave(self._gate)
+
     def send(self, run_id: str, task_id: str, text: str) -> bool:
         """Tell a running task something before its next step; tells whether there was one to tell."""
         attempt = self._attempts.get((run_id, task_id))

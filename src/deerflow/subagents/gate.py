@@ -30,6 +30,7 @@ class Place:
         self.holder = holder
         self._borrowers = 0
         self.is_held = False
+        self.was_held = False
         self.came: asyncio.Future[None] | None = None
         """While it is waited for: done when it is there."""
 
@@ -124,7 +125,11 @@ class FairGate:
             return
         place.came = asyncio.get_running_loop().create_future()
         user, run = place.holder.user, place.holder.run
-        self._waiting.setdefault(user, OrderedDict()).setdefault(run, deque()).append(place)
+        line = self._waiting.setdefault(user, OrderedDict()).setdefault(run, deque())
+        if place.was_held:  # its work is begun: it goes before those of its run that have not
+            line.appendleft(place)
+        else:
+            line.append(place)
 
     def give_back(self, holder: Holder) -> None:
         """Free a place and hand out what is free to those whose turn it is."""
@@ -171,7 +176,7 @@ class FairGate:
         )
 
     def _hold(self, place: Place) -> None:
-        place.is_held = True
+        place.is_held = place.was_held = True
         self._free -= 1
         self._runs[place.holder.run] += 1
         self._users[place.holder.user] += 1

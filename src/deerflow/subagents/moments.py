@@ -18,6 +18,10 @@ class Moments:
             coming = self._coming[name] = loop.create_future()
         await asyncio.wait([coming], timeout=seconds)
 
+    def is_awaited(self, name: Hashable) -> bool:
+        """Tell whether somebody waits for it, or has waited in vain."""
+        return name in self._coming
+
     def happened(self, name: Hashable) -> None:
         """Let go whoever waits for it."""
         coming = self._coming.pop(name, None)

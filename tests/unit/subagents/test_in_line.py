@@ -114,3 +114,27 @@ async def test_a_task_that_is_stopped_in_line_takes_no_place_with_it(
 
     assert len(lead.told("task_completed")) == 2
     assert "part 2" not in [request.asked for request in model.requests]
+
+
+async def test_one_that_has_to_ask_again_gets_a_place_again_before_those_that_have_not_begun(
+    model: ScriptedModel, new_lead: NewLead
+) -> None:
+    executor, gate = SubagentExecutor(max_running=1), threading.Event()
+    lead = new_lead(executor=executor)
+    model.on("part 1", text(""))
+    model.on("part 2", text("two found").held(gate))
+    model.on("part 3", text("three found"))
+    # The second is for the question why the first answer had no words.
+    model.will_say(calls(*(task(f"part {n}") for n in (1, 2, 3))), text("one found"), text("Done."))
+
+    asking = asyncio.create_task(lead.ask("Go."))
+    await lead.until("task_started", count=2)
+    await until(lambda: executor._gate.waiting == 2)  # the third one, and the first one again
+    gate.set()
+    await asking
+
+    spoken = [" ".join(str(message["content"]) for message in request.messages) for request in model.requests]
+    order = [next(n for n in "123" if f"part {n}" in words) for words in spoken[1:-1]]
+    assert order == ["1", "2", "1", "3"]
+    assert len(lead.told("task_completed")) == 3
+    assert model.most_in_flight == 1
