@@ -54,12 +54,14 @@ class Learner:
         before = self._waiting.pop(key, None)
         if before is not None:
             before.timer.cancel()
-            talk = replace(talk, exchanges=(*before.talk.exchanges, *talk.exchanges))
+            exchanges = (*before.talk.exchanges, *talk.exchanges)
+            failures = max(before.talk.failures, talk.failures)
+            talk = replace(talk, exchanges=exchanges, failures=failures)
         elif most and len(self._waiting) >= most:
             self._drop_oldest(most)
-        # One who never pauses is learnt from nevertheless.
-        is_long = len(talk.exchanges) >= MAX_EXCHANGES
-        delay = 0.0 if is_long else talk.settings.debounce_seconds
+        # One who never pauses is learnt from nevertheless; a model that failed is not asked again every turn.
+        is_due = len(talk.exchanges) >= MAX_EXCHANGES * (1 + talk.failures)
+        delay = 0.0 if is_due else talk.settings.debounce_seconds
         # In a context of its own: that of the run would be held until then, with all that the run carried.
         timer = asyncio.get_running_loop().call_later(delay, self._begin, key, context=contextvars.Context())
         self._waiting[key] = _Waiting(talk, timer)

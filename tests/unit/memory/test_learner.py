@@ -145,6 +145,22 @@ async def test_a_talk_that_fails_again_and_again_is_given_up(
     assert "t1 was not learnt from" in caplog.text
 
 
+async def test_a_model_that_fails_is_not_asked_again_with_every_turn_of_a_long_talk(
+    pupil: Pupil, talk: NewTalk
+) -> None:
+    pupil.answers = [False]
+
+    for number in range(20):
+        pupil.learner.hear(talk(str(number), debounce_seconds=300))
+    await pupil.until(lambda: len(pupil.heard) == 1)
+    for number in range(5):
+        pupil.learner.hear(talk(str(number), debounce_seconds=300))
+        await asyncio.sleep(0.01)  # time enough to be asked, if it were
+    await pupil.learner.flush(60)
+
+    assert [len(said) for said in pupil.said()] == [20, 25]
+
+
 async def test_whatever_goes_wrong_is_logged_and_nothing_else(
     pupil: Pupil, talk: NewTalk, caplog: pytest.LogCaptureFixture
 ) -> None:
