@@ -11,8 +11,10 @@ from langgraph.checkpoint.conformance.test_utils import (
 )
 
 from deerflow.domain import CancelAction, MultitaskStrategy, RunRecord, RunRequest, RunStatus, ThreadStatus
-from deerflow.errors import NotFoundError, StaleAttemptError, ThreadBusyError
+from deerflow.errors import ConflictError, NotFoundError, StaleAttemptError, StorageError, ThreadBusyError
 from deerflow.storage import EffectState, OwnerLock, RunEnd, Storage
+from deerflow.storage.sql import run_queue
+from deerflow.storage.sql.runs import SqlRunStore
 
 DONE = RunEnd(RunStatus.SUCCESS)
 ENQUEUE, INTERRUPT, ROLLBACK = (
@@ -67,6 +69,40 @@ class QueueContract:
         assert await storage.runs.claim_next("t1", owner="me") is None
         assert (await storage.threads.get("t1")).status is ThreadStatus.IDLE
 
+    async def test_a_clock_that_is_set_back_lets_nobody_past_those_who_wait(
+        self, storage: Storage, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        await admit(storage, "r1")
+        await admit(storage, "r2", ENQUEUE)
+        an_hour_ago = run_queue.now_us() - 3_600_000_000
+        monkeypatch.setattr(run_queue, "now_us", lambda: an_hour_ago)
+        for run in ("r3", "r4"):
+            await admit(storage, run, ENQUEUE)
+        monkeypatch.undo()
+
+        order = []
+        for run in ("r1", "r2", "r3"):
+            await storage.runs.settle(run, attempt=1, end=DONE)
+            claimed = await storage.runs.claim_next("t1", owner="me")
+            order.append(claimed.id if claimed else None)
+
+        assert order == ["r2", "r3", "r4"]
+
+    async def test_a_thread_with_runs_that_run_or_wait_is_not_deleted_unasked(self, storage: Storage) -> None:
+        await admit(storage, "r1")
+        await admit(storage, "r2", ENQUEUE)
+
+        with pytest.raises(ConflictError, match="cancel it first"):
+            await storage.threads.delete("t1", unless_busy=True)
+        await storage.runs.settle("r1", attempt=1, end=DONE)
+        with pytest.raises(ConflictError):
+            await storage.threads.delete("t1", unless_busy=True)
+        await storage.runs.request_cancel("r2", CancelAction.INTERRUPT)
+        await storage.threads.delete("t1", unless_busy=True)
+
+        with pytest.raises(NotFoundError):
+            await storage.runs.get("r1")
+
     async def test_a_waiting_run_cannot_be_claimed_past_a_running_one(self, storage: Storage) -> None:
         await admit(storage, "r1")
         await admit(storage, "r2", ENQUEUE)
@@ -87,6 +123,32 @@ class QueueContract:
 
         assert [run.id for run in await storage.runs.orphans(lock)] == ["r2"]
         lock.close()
+
+    @pytest.mark.parametrize("damage", [b"no json", b"[]", b"{}", b"\x78\xf9\x00\x00\x00\x01"])
+    async def test_a_run_that_cannot_be_read_keeps_no_other_from_being_taken_up(
+        self, storage: Storage, tmp_path: Path, damage: bytes
+    ) -> None:
+        lock = OwnerLock(tmp_path / "owners")
+        for run in ("r1", "r2", "r3"):
+            await storage.runs.create(run, RunRequest(f"thread-of-{run}"))
+        await self.spoil(storage, "r2", damage)
+
+        waiting = await storage.runs.orphans(lock)
+        active = await storage.runs.active()
+
+        assert [run.id for run in waiting] == [run.id for run in active] == ["r1", "r3"]
+        assert await storage.runs.of_thread("thread-of-r2") == []
+        with pytest.raises(StorageError, match="run r2 cannot be read"):
+            await storage.runs.get("r2")
+        lock.close()
+
+    @staticmethod
+    async def spoil(storage: Storage, run: str, damage: bytes) -> None:
+        """Write something else where a run's request was."""
+        assert isinstance(storage.runs, SqlRunStore)
+        await storage.runs._engine.write(
+            lambda db: db.execute("UPDATE runs SET request = ? WHERE id = ?", (damage, run)) and None
+        )
 
     @pytest.mark.parametrize("strategy", [INTERRUPT, ROLLBACK])
     async def test_a_newcomer_stops_what_runs_and_ends_what_waits(

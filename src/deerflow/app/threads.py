@@ -6,7 +6,6 @@ from typing import Any
 
 from deerflow.config import Paths
 from deerflow.domain import RunRecord, RunStatus, Thread, ThreadStatus, new_id
-from deerflow.errors import ConflictError
 from deerflow.memory import Memories
 from deerflow.runtime import StreamBridge, ThreadStates
 from deerflow.runtime.copying import copy_thread
@@ -74,9 +73,8 @@ class Threads:
 
     async def delete(self, thread_id: str, user_id: str) -> None:
         """Delete a thread with its runs, checkpoints and files."""
-        if await self.is_busy(thread_id):
-            raise ConflictError(f"thread {thread_id} has a run in flight; cancel it first")
-        await self._storage.threads.delete(thread_id)
+        # One transaction with the look for runs: one that is admitted meanwhile must not vanish.
+        await self._storage.threads.delete(thread_id, unless_busy=True)
         await forget_feedback(self._storage.store, thread_id)
         self._memories.learner.forget(thread_id=thread_id)
         await self._spending.forget(thread_id)

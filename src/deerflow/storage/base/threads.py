@@ -63,5 +63,9 @@ class ThreadStore(ABC):
         """Merge metadata, set title, status and questions; `touch` moves `updated_at`."""
 
     @abstractmethod
-    async def delete(self, thread_id: str) -> None:
-        """Delete the thread with its runs, events, fragments and checkpoints (sub-threads too)."""
+    async def delete(self, thread_id: str, *, unless_busy: bool = False) -> None:
+        """Delete the thread with its runs, events, fragments and checkpoints (sub-threads too).
+
+        Args:
+            unless_busy: `ConflictError` when one of its runs waits or runs.
+        """

@@ -19,6 +19,7 @@ from deerflow.storage.sql.run_rows import (
     free_status,
     hold_run,
     mark_thread,
+    readable,
     record,
     stale,
 )
@@ -37,7 +38,7 @@ def create(
     if user_id != request.user_id:
         raise NotFoundError("thread", request.thread_id)
     is_free = _make_room(db, thread, request)
-    now = now_us()
+    now = now_us() if is_free else _behind_others(db, thread, now_us())
     start_at = now + int(request.after_seconds * 1_000_000) if request.after_seconds else None
     starts_now = owner is not None and is_free and start_at is None
     status, attempt = (RunStatus.RUNNING, 1) if starts_now else (RunStatus.PENDING, 0)
@@ -144,11 +145,11 @@ def orphans(db: Database, lock: OwnerLock, limit: int | None) -> list[RunRecord]
         status, owner = row[1], row[3]
         thread, is_due, has_expired = row[-3:]
         if status == RunStatus.RUNNING:
-            if _is_orphaned(owner, has_expired=bool(has_expired), lock=lock, trusts_locks=trusts_locks):
-                found.append(record(row[:-3]))
-        elif is_due and thread not in taken:
+            is_free = _is_orphaned(owner, has_expired=bool(has_expired), lock=lock, trusts_locks=trusts_locks)
+        elif is_free := bool(is_due) and thread not in taken:
             taken.add(thread)
-            found.append(record(row[:-3]))
+        if is_free and (run := readable(row[:-3])) is not None:
+            found.append(run)
     return found
 
 
@@ -221,6 +222,16 @@ def _blocking(db: Database, thread: int) -> str | None:
         (thread, now_us()),
     ).fetchone()
     return None if row is None else str(row[0])
+
+
+def _behind_others(db: Database, thread: int, now: int) -> int:
+    """Return a time of admission behind those who wait: a clock that was set back lets nobody past them."""
+    (last,) = db.execute(
+        f"SELECT max(created_at) FROM runs {db.dialect.by_flight} "
+        f"WHERE {IN_FLIGHT} AND thread = ? AND start_at IS NULL",
+        (thread,),
+    ).fetchone()
+    return now if last is None else max(now, last + 1)
 
 
 def _token(request: RunRequest) -> str | None:

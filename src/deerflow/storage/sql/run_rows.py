@@ -1,14 +1,19 @@
 """The rows of runs: read, found, and what their columns mean."""
 
+import functools
+import logging
+import zlib
 from collections.abc import Iterable
 from typing import Any
 
 from deerflow.domain import CancelAction, RunRecord, RunStatus, ThreadStatus
-from deerflow.errors import NotFoundError, StaleAttemptError
+from deerflow.errors import NotFoundError, StaleAttemptError, StorageError
 from deerflow.storage.base import RunEnd
 from deerflow.storage.database import Database
 from deerflow.storage.requests import dump_questions, load_request, load_usage
 from deerflow.storage.sql.codec import LATER, later, now_us, time_of, unpack
+
+logger = logging.getLogger(__name__)
 
 COLUMNS = (
     "runs.id, runs.status, runs.attempt, runs.owner, runs.error, runs.stop_reason, runs.usage, "
@@ -51,12 +56,35 @@ def next_waiting(db: Database, thread: int) -> str | None:
 
 
 def records(rows: Iterable[tuple[Any, ...]]) -> list[RunRecord]:
-    """Return the runs behind rows of `COLUMNS`."""
-    return [record(row) for row in rows]
+    """Return the runs behind rows of `COLUMNS`, without those that cannot be read."""
+    return [run for row in rows if (run := readable(row)) is not None]
+
+
+def readable(row: tuple[Any, ...]) -> RunRecord | None:
+    """Return the run behind a row of `COLUMNS`; None for one that must not keep the others away."""
+    try:
+        return record(row)
+    except StorageError as error:
+        _warn_of(str(error))
+        return None
+
+
+@functools.lru_cache(maxsize=1000)  # once each: all runs are looked at every second
+def _warn_of(problem: str) -> None:
+    logger.warning("%s; it is left alone", problem)
 
 
 def record(row: tuple[Any, ...]) -> RunRecord:
-    """Return the run behind a row of `COLUMNS`."""
+    """Return the run behind a row of `COLUMNS`; `StorageError` when it cannot be read."""
+    try:
+        return _record(row)
+    except (ValueError, TypeError, KeyError, AttributeError, zlib.error) as error:
+        raise StorageError(
+            f"the row of run {row[0]} cannot be read: it is damaged, or of a newer version"
+        ) from error
+
+
+def _record(row: tuple[Any, ...]) -> RunRecord:
     (run_id, status, attempt, owner, error, stop_reason, usage) = row[:7]
     (count, created_at, updated_at, request, cancel, spared) = row[7:]
     return RunRecord(

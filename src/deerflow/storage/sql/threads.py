@@ -14,12 +14,14 @@ from deerflow.storage.requests import dump_json, dump_questions
 from deerflow.storage.signals import run_topic
 from deerflow.storage.sql.checkpoint_chains import delete_chains
 from deerflow.storage.sql.codec import LATER, later, now_us, printable, time_of
+from deerflow.storage.sql.run_rows import IN_FLIGHT
 
 COLUMNS = "id, user_id, status, title, metadata, created_at, updated_at, interrupts, asks"
 MAX_FILTERS = 50
 MAX_KEY_CHARS = 256
 _DEEPEST = 4
 """How far objects inside objects are looked into; one further down has to be equal."""
+_BUSY = f"SELECT 1 FROM runs WHERE {IN_FLIGHT} AND thread = ? LIMIT 1"
 _ORDER = {"created_at": "created_at", "updated_at": "updated_at", "thread_id": "id", "status": "status"}
 
 
@@ -96,12 +98,14 @@ class SqlThreadStore(ThreadStore):
         return await self._engine.write(work)
 
     @override
-    async def delete(self, thread_id: str) -> None:
+    async def delete(self, thread_id: str, *, unless_busy: bool = False) -> None:
         def work(db: Database) -> None:
             db.hold(thread_id)
             row = db.execute("SELECT key FROM threads WHERE id = ?", (thread_id,)).fetchone()
             if row is None:
                 raise NotFoundError("thread", thread_id)
+            if unless_busy and db.execute(_BUSY, row).fetchone() is not None:
+                raise ConflictError(f"thread {thread_id} has a run in flight; cancel it first")
             delete_thread_rows(db, row[0])
             delete_chains(db, thread_id)
 
