@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, Literal
 
 from fastapi import Request
 from starlette.responses import Response
@@ -18,10 +18,13 @@ from deerflow.runtime.retelling import Teller, retold
 from deerflow.runtime.subgraph_frames import SubgraphFrames
 
 
-def location(run: RunRecord) -> dict[str, str]:
-    """Return the headers that say where a run is found."""
-    path = f"/api/threads/{run.thread_id}/runs/{run.id}"
-    return {"Content-Location": path, "Location": f"{path}/stream"}
+def location(run: RunRecord, way: Literal["stream", "join"] = "stream") -> dict[str, str]:
+    """Return the headers that say where a run is found, and where to go on when an answer breaks off.
+
+    LangGraph's clients put the latter behind the address of the API that they were given, whichever it is.
+    """
+    path = f"/threads/{run.thread_id}/runs/{run.id}"
+    return {"Content-Location": f"/api{path}", "Location": f"{path}/{way}"}
 
 
 def event_stream(
@@ -83,9 +86,12 @@ async def wait_for(house: DeerFlow, run: RunRecord, request: Request) -> Respons
 async def final_values(house: DeerFlow, run_id: str) -> Response:
     """Answer with the values of a run's thread, or with why there are none."""
     run = await house.runs.get(run_id)
-    headers = location(run)
+    headers = location(run, "join")
     if run.status in (RunStatus.ERROR, RunStatus.TIMEOUT):
-        return json_response({"status": run.status, "error": run.error}, headers=headers)
+        # In the words of DeerFlow 2, and in LangGraph's, by which its clients know a failure.
+        failure = {"error": run.stop_reason, "message": run.error}
+        told = {"status": run.status, "error": run.error, "__error__": failure}
+        return json_response(told, headers=headers)
     snapshot = await house.state.latest(run.thread_id)
     values: dict[str, Any] = visible_values(snapshot.values) if snapshot is not None else {}
     interrupts = [interrupt for task in snapshot.tasks for interrupt in task.interrupts] if snapshot else []

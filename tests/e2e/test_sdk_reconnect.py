@@ -1,0 +1,120 @@
+"""The public `langgraph_sdk` client when its connection breaks, or its run does."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from langgraph_sdk import get_client
+from support.gateway import Gateway
+from support.model_server import ScriptedModel, status, text
+
+LEAD = "lead_agent"
+
+
+def ask(question: str) -> dict[str, Any]:
+    return {"messages": [{"role": "user", "content": question}]}
+
+
+class Cutter:
+    """Stands between a client and a gateway, and cuts one connection when a sign has come by."""
+
+    def __init__(self, gateway: Gateway, sign: bytes) -> None:
+        self._gateway = urlsplit(gateway.url)
+        self._sign = sign
+        self.has_cut = asyncio.Event()
+        self._clients: set[asyncio.Task[None]] = set()
+
+    @asynccontextmanager
+    async def listening(self) -> AsyncIterator[str]:
+        server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        try:
+            yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        finally:
+            server.close()
+            await asyncio.gather(*self._clients, return_exceptions=True)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._clients.add(task)
+        there, back = await asyncio.open_connection(self._gateway.hostname, self._gateway.port)
+        asking = asyncio.create_task(_pass_on(reader, back))
+        try:
+            while data := await there.read(65536):
+                writer.write(data)
+                await writer.drain()
+                if self._sign in data and not self.has_cut.is_set():
+                    self.has_cut.set()
+                    break
+        finally:
+            asking.cancel()
+            back.close()
+            writer.close()
+
+
+async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while data := await reader.read(65536):
+        writer.write(data)
+        await writer.drain()
+    writer.close()
+
+
+@pytest.mark.parametrize("prefix", ["/api", "/api/langgraph"])
+async def test_a_stream_that_breaks_off_is_read_on_by_the_client_itself(
+    gateway: Gateway, model: ScriptedModel, gate: threading.Event, prefix: str
+) -> None:
+    model.on("tell", text("one two three four").held(gate, after=1))
+    cutter = Cutter(gateway, b"event: values")
+
+    async with cutter.listening() as url, get_client(url=f"{url}{prefix}", api_key=None) as client:
+        thread = (await client.threads.create())["thread_id"]
+        parts = []
+        async for part in client.runs.stream(thread, LEAD, input=ask("tell"), on_disconnect="continue"):
+            parts.append(part)
+            if cutter.has_cut.is_set():
+                gate.set()
+        run = parts[0].data["run_id"]
+        again = [part async for part in client.runs.join_stream(thread, run)]
+
+    assert cutter.has_cut.is_set()
+    assert parts[-1].event == "end"
+    assert [(part.id, part.event, part.data) for part in parts] == [
+        (part.id, part.event, part.data) for part in again
+    ]
+
+
+async def test_who_waits_for_a_run_that_fails_is_told_so(gateway: Gateway, model: ScriptedModel) -> None:
+    model.on("break", status(400, message="no such thing"))
+
+    async with get_client(url=gateway.api, api_key=None) as client:
+        thread = (await client.threads.create())["thread_id"]
+        with pytest.raises(Exception, match="no such thing") as failure:
+            await client.runs.wait(thread, LEAD, input=ask("break"))
+        answer: Any = await client.runs.wait(thread, LEAD, input=ask("break"), raise_error=False)
+        [*_, first] = await client.runs.list(thread)
+        joined: Any = await client.runs.join(thread, first["run_id"])
+
+    assert str(failure.value).startswith("Model")
+    assert answer["status"] == joined["status"] == "error"
+    assert answer["__error__"] == {"error": answer["__error__"]["error"], "message": answer["error"]}
+    assert joined["__error__"] == answer["__error__"]
+
+
+async def test_an_answer_says_where_it_can_be_had_again(gateway: Gateway, model: ScriptedModel) -> None:
+    model.on("hello", text("hi"))
+    wish = {"assistant_id": LEAD, "input": ask("hello")}
+
+    async with gateway.client() as api:
+        thread = (await api.post("/threads", json={})).json()["thread_id"]
+        waited = await api.post(f"/threads/{thread}/runs/wait", json=wish)
+        streamed = await api.post(f"/threads/{thread}/runs/stream", json=wish)
+        same = await api.get(waited.headers["Location"])
+
+    assert waited.headers["Location"].endswith("/join")
+    assert same.json()["messages"][: len(waited.json()["messages"])] == waited.json()["messages"]
+    assert streamed.headers["Location"].endswith("/stream")
+    assert streamed.headers["Content-Location"].startswith(f"/api/threads/{thread}/runs/")
