@@ -8,7 +8,16 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage
 
-from deerflow.domain import RunRecord, RunRequest, RunStatus, StreamEvent, new_id, seq_of
+from deerflow.domain import (
+    CancelAction,
+    RunRecord,
+    RunRequest,
+    RunStatus,
+    StreamEvent,
+    new_id,
+    seq_of,
+)
+from deerflow.errors import RollbackWantedError
 from deerflow.runtime import StreamBridge
 from deerflow.runtime.run_log import RunLog
 from deerflow.storage import Storage
@@ -282,6 +291,26 @@ class StreamBridgeContract:
         events = await read(bridge.subscribe(run.id, after_seq=7))
 
         assert [(event.kind, event.data) for event in events] == [("end", b"null")]
+
+    async def test_a_run_that_was_to_end_otherwise_may_still_say_why(
+        self, bridge: StreamBridge, storage: Storage
+    ) -> None:
+        run = await start(storage)
+        log = await opened(bridge, run)
+        speak(log)
+        await storage.runs.request_cancel(run.id, CancelAction.ROLLBACK)
+        with pytest.raises(RollbackWantedError):
+            await bridge.publish_end(log, ending(storage, run))
+
+        log.publish("custom", {"type": "rolled_back"})
+        undone = RunEnd(RunStatus.INTERRUPTED, rolls_back=True)
+        await bridge.publish_end(
+            log, lambda last: storage.runs.settle(run.id, attempt=1, end=undone, last=last)
+        )
+
+        events = await read(bridge.subscribe(run.id))
+        assert [event.kind for event in events[-2:]] == ["custom", "end"]
+        assert b"rolled_back" in events[-2].data
 
     async def test_fragments_are_shared_by_the_runs_of_a_thread(
         self, bridge: StreamBridge, storage: Storage, finished: list[StreamEvent]

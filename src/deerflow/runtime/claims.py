@@ -108,4 +108,8 @@ class Claims:
         await self._bridge.begin(log, run)
         log.publish("error", {"message": end.error, "name": end.stop_reason})
         settle = partial(self._storage.runs.settle, run.id, attempt=run.attempt, end=end)
-        await self._bridge.publish_end(log, lambda last: settle(last=last))
+        try:
+            await self._bridge.publish_end(log, lambda last: settle(last=last))
+        except BaseException:
+            await self._bridge.abandon(log)  # somebody else ends the run: its readers go there
+            raise

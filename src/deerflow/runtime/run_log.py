@@ -116,7 +116,11 @@ class RunLog:
         async with self._storing:
             self._is_ending = True
             last = self._entry(END, to_json(None))
-            await settle(self._batch([*self._entries[self._stored :], last]))
+            try:
+                await settle(self._batch([*self._entries[self._stored :], last]))
+            except BaseException:
+                self._is_ending = False  # it may end in another way, and there is something to say before
+                raise
             self._entries.append(last)
             self._stored = len(self._entries)
             self.is_closed = True

@@ -79,8 +79,10 @@ class StreamBridge:
         """Return the thread's fragments: those of its last run here, unless others added or deleted some."""
         known = self._recall(thread_id)
         if known is not None:
-            newest = await self._events.newest_fragment(thread_id)
-            if newest == max(known.digests.values(), default=-1):
+            number, digest = await self._events.newest_fragment(thread_id)
+            # By its content too: numbers begin anew in a thread whose fragments were deleted elsewhere.
+            is_same = known.digests.get(digest) == number if digest else not known.digests
+            if is_same and number == max(known.digests.values(), default=-1):
                 return known
         return Known(await self._events.digests(thread_id))
 
@@ -101,13 +103,17 @@ class StreamBridge:
     async def publish_end(self, log: RunLog, settle: Callable[[LogBatch], Awaitable[object]]) -> None:
         """End a run's log together with the run; from here on it is read from the database."""
         await log.end(settle)
-        self._live.pop(log.run_id, None)
+        self._close(log)
         self._remember(log.thread_id, log.known)
 
     async def abandon(self, log: RunLog) -> None:
         """Close a log whose run somebody else goes on with."""
-        self._live.pop(log.run_id, None)
+        self._close(log)
         await log.abandon()
+
+    def _close(self, log: RunLog) -> None:
+        if self._live.get(log.run_id) is log:  # else a later attempt writes here by now
+            del self._live[log.run_id]
 
     def forget(self, thread_id: str) -> None:
         """Drop what is remembered of a deleted thread."""

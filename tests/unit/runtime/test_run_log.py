@@ -51,7 +51,7 @@ class FragileEvents(EventLog):
         return await self.inner.last_seq(run_id)
 
     @override
-    async def newest_fragment(self, thread_id: str) -> int:
+    async def newest_fragment(self, thread_id: str) -> tuple[int, bytes]:
         return await self.inner.newest_fragment(thread_id)
 
     @override

@@ -64,7 +64,7 @@ async def test_the_next_run_of_a_thread_stores_and_looks_up_nothing_again(
 
     assert data == to_json({"messages": MESSAGES})
     assert looks == ["t1"]
-    assert await storage.events.newest_fragment("t1") == len(MESSAGES)
+    assert (await storage.events.newest_fragment("t1"))[0] == len(MESSAGES)
 
 
 async def test_what_another_process_added_to_a_thread_is_looked_up(
@@ -79,7 +79,40 @@ async def test_what_another_process_added_to_a_thread_is_looked_up(
 
     assert data == to_json({"messages": changed})
     assert looks == ["t1"] * 3
-    assert await storage.events.newest_fragment("t1") == len(MESSAGES) + 1
+    assert (await storage.events.newest_fragment("t1"))[0] == len(MESSAGES) + 1
+
+
+async def test_a_thread_that_began_anew_elsewhere_is_not_taken_for_the_old_one(storage: Storage) -> None:
+    here, elsewhere = opened(storage), opened(storage)
+    await said(here, storage, "t1-1", MESSAGES[:10])
+    await storage.threads.delete("t1")
+    await said(elsewhere, storage, "t1-2", MESSAGES[10:])  # as many of them, with the same numbers
+
+    data = await said(here, storage, "t1-3", MESSAGES[:10])
+
+    assert data == to_json({"messages": MESSAGES[:10]})
+
+
+async def test_a_log_that_is_given_up_late_leaves_the_one_of_the_next_attempt_alone(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bridge = opened(storage)
+    first = await storage.runs.create("t1-1", RunRequest("t1"), owner="me")
+    old = bridge.open(first, on_lost=lambda _: None)
+    await bridge.begin(old, first)
+    second = await storage.runs.claim("t1-1", owner="me", attempt=1)
+    new = bridge.open(second, on_lost=lambda _: None)
+    await bridge.begin(new, second)
+    new.publish("custom", {"type": "note"})
+    await new.flush()
+
+    await bridge.abandon(old)
+    monkeypatch.setattr(storage.events, "read", None)  # what is live is not read from the database
+    reader = bridge.subscribe("t1-1", after_seq=new.next_seq - 2)
+    events = await anext(aiter(reader))
+
+    assert [event.kind for event in events] == ["custom"]
+    await bridge.abandon(new)
 
 
 async def test_of_too_many_threads_the_oldest_are_not_remembered(storage: Storage, looks: list[str]) -> None:

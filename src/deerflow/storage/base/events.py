@@ -54,8 +54,8 @@ class EventLog(ABC):
         """Return the highest stored number, -1 when there is none."""
 
     @abstractmethod
-    async def newest_fragment(self, thread_id: str) -> int:
-        """Return the highest number of the thread's fragments, -1 when there is none."""
+    async def newest_fragment(self, thread_id: str) -> tuple[int, bytes]:
+        """Return number and digest of the thread's newest fragment, -1 and nothing when there is none."""
 
     @abstractmethod
     async def digests(self, thread_id: str) -> dict[bytes, int]:

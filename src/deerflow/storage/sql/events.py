@@ -57,7 +57,7 @@ class SqlEventLog(EventLog):
         return await self._engine.peek(work)
 
     @override
-    async def newest_fragment(self, thread_id: str) -> int:
+    async def newest_fragment(self, thread_id: str) -> tuple[int, bytes]:
         return await self._engine.peek(lambda db: _newest_fragment(db, _key_of_thread(db, thread_id)))
 
     @override
@@ -156,11 +156,12 @@ def _entries(body: bytes) -> list[tuple[Any, ...]]:
     return entries
 
 
-def _newest_fragment(db: Database, thread: int) -> int:
-    (place,) = db.execute(
-        "SELECT max(place) FROM fragments WHERE place >= ? AND place < ?", (thread << 32, (thread + 1) << 32)
+def _newest_fragment(db: Database, thread: int) -> tuple[int, bytes]:
+    row = db.execute(
+        "SELECT place, digest FROM fragments WHERE place >= ? AND place < ? ORDER BY place DESC LIMIT 1",
+        (thread << 32, (thread + 1) << 32),
     ).fetchone()
-    return -1 if place is None else place & MAX_SEQ
+    return (-1, b"") if row is None else (row[0] & MAX_SEQ, bytes(row[1]))
 
 
 def _digests(db: Database, thread_id: str, limit: int) -> dict[bytes, int]:
