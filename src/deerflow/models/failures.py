@@ -5,6 +5,7 @@ transport from the SDK.
 """
 
 import random
+import re
 import time
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
@@ -27,6 +28,8 @@ CLASS_OF_STATUS: Mapping[int, type[openai.APIStatusError]] = {
     429: openai.RateLimitError,
 }
 RETRIED_STATUSES = frozenset({408, 409, 429})
+CREDENTIALS = re.compile(r"(?<=://)[^/@\s]+@")
+"""Name and password in an address, such as a proxy's."""
 
 
 class BrokenAnswerError(openai.APIConnectionError):
@@ -65,9 +68,8 @@ def connection_error(url: str, cause: BaseException) -> openai.APIConnectionErro
     """Return the error for a server that could not be reached or hung up."""
     parts = urlsplit(url)
     where = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
-    return openai.APIConnectionError(
-        message=f"Connection error with {where}: {cause or type(cause).__name__}", request=request_to(url)
-    )
+    why = CREDENTIALS.sub("", str(cause)) or type(cause).__name__
+    return openai.APIConnectionError(message=f"Connection error with {where}: {why}", request=request_to(url))
 
 
 def broken_answer(url: str, reason: str) -> BrokenAnswerError:

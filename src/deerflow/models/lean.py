@@ -27,7 +27,7 @@ from deerflow.models.failures import (
 )
 from deerflow.models.pool import SessionPool
 from deerflow.models.stream import LeanStream
-from deerflow.models.wire import Json
+from deerflow.models.wire import Json, error_in, has_choices
 
 logger = logging.getLogger(__name__)
 
@@ -134,8 +134,10 @@ class LeanCompletions:
             raise broken_answer(self._endpoint.url, f"malformed JSON: {shown!r}") from error
         if not isinstance(body, dict):
             raise broken_answer(self._endpoint.url, "JSON, but no object")
-        if body.get("error"):
-            raise stream_error(self._endpoint.url, body["error"])
+        if detail := error_in(body):
+            raise stream_error(self._endpoint.url, detail)
+        if not has_choices(body):
+            raise broken_answer(self._endpoint.url, f"there are no choices in it: {raw[:120]!r}")
         return body
 
     async def _read(self, response: aiohttp.ClientResponse, limit: int) -> bytes:

@@ -16,7 +16,7 @@ from deerflow.models.wire import (
     ChunkDecoder,
     Json,
     MalformedStreamError,
-    chunks_of_whole,
+    error_in,
     has_substance,
     joined,
 )
@@ -46,6 +46,8 @@ class LeanStream:
         try:
             while not stream._is_over and not any(has_substance(chunk) for chunk in stream._ready):
                 await stream._fill()
+            if not stream._ready:
+                raise broken_answer(endpoint.url, "there is nothing in it")
         except BaseException:
             stream._close()
             raise
@@ -55,7 +57,10 @@ class LeanStream:
     def of_whole(cls, response: aiohttp.ClientResponse, endpoint: Endpoint, body: Json) -> Self:
         """Return an answer that came in one piece as a stream."""
         stream = cls(response, endpoint)
-        stream._ready.extend(chunks_of_whole(body))
+        try:
+            stream._ready.extend(stream._decoder.whole(body))
+        except MalformedStreamError as error:
+            raise broken_answer(endpoint.url, str(error)) from error
         stream._is_over = True
         return stream
 
@@ -78,13 +83,14 @@ class LeanStream:
 
     async def aclose(self) -> None:
         """Give the connection back, or close it when the answer is not complete."""
-        if self._decoder.is_done and not self._response.content.at_eof():
-            try:
+        try:
+            if self._decoder.is_done and not self._response.content.at_eof():
                 async with asyncio.timeout(END_GRACE_SECONDS):
                     await self._response.content.readany()
-            except (TimeoutError, aiohttp.ClientError):
-                pass
-        self._close()
+        except (TimeoutError, SilenceError, aiohttp.ClientError):
+            pass
+        finally:
+            self._close()
 
     def _close(self) -> None:
         self._watch.stop()
@@ -103,14 +109,19 @@ class LeanStream:
     async def _read(self) -> bytes:
         try:
             return await self._watch.read()
-        except SilenceError as error:
+        except (SilenceError, aiohttp.ClientError) as error:
+            if self._decoder.is_finished:
+                return b""  # the answer is whole; some servers say so and then neither end nor close
+            raise self._failure(error) from error
+
+    def _failure(self, error: SilenceError | aiohttp.ClientError) -> Exception:
+        if isinstance(error, SilenceError):
             if error.is_alive and self._received:
-                raise StreamChunkTimeoutError(
+                return StreamChunkTimeoutError(
                     error.seconds, model_name=self._endpoint.model, chunks_received=self._received
-                ) from error
-            raise openai.APITimeoutError(request_to(self._endpoint.url)) from error
-        except aiohttp.ClientError as error:
-            raise broken_answer(self._endpoint.url, f"the connection was cut: {error}") from error
+                )
+            return openai.APITimeoutError(request_to(self._endpoint.url))
+        return broken_answer(self._endpoint.url, f"the connection was cut: {error}")
 
     def _take(self, data: bytes) -> None:
         try:
@@ -121,8 +132,14 @@ class LeanStream:
         except MalformedStreamError as error:
             raise broken_answer(self._endpoint.url, str(error)) from error
         for chunk in chunks:
-            if chunk.get("error"):
-                raise stream_error(self._endpoint.url, chunk["error"])
+            if detail := error_in(chunk):
+                raise stream_error(self._endpoint.url, detail)
         self._ready.extend(joined(chunks))
         if self._is_over and not (self._decoder.is_done or self._decoder.is_finished):
-            raise broken_answer(self._endpoint.url, "the stream ended in the middle")
+            raise broken_answer(self._endpoint.url, self._why_it_ended())
+
+    def _why_it_ended(self) -> str:
+        kind = self._response.content_type
+        if self._decoder.has_begun or kind == "text/event-stream":
+            return "the stream ended in the middle"
+        return f"it is no event stream but {kind}; check `base_url`"

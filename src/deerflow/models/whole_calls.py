@@ -13,7 +13,8 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessageChunk, BaseMessage
 from langchain_core.outputs import ChatGenerationChunk
 
-from deerflow.models.wire import BROKEN_CALLS, is_json
+from deerflow.models.call_pieces import is_json
+from deerflow.models.wire import BROKEN_CALLS
 
 Stream = Callable[..., AsyncIterator[ChatGenerationChunk]]
 

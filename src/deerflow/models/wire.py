@@ -4,12 +4,12 @@ Text that arrived in the same socket read is joined into one chunk: nothing wait
 when reads grow, so do the chunks.
 """
 
-import json
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import orjson
+
+from deerflow.models.call_pieces import CallPieces
 
 Json = dict[str, Any]
 TEXT_KEYS = frozenset({"content", "reasoning_content", "reasoning"})
@@ -43,9 +43,9 @@ class ChunkDecoder:
         self._rest = b""
         self._open: _Slot | None = None
         self._usage: Json | None = None
-        self._call_ids: list[str] = []
-        self._arguments: dict[int, list[str]] = {}
-        """The pieces of each tool call's id and arguments; the id comes first."""
+        self._calls = CallPieces()
+        self.has_begun = False
+        """Something of an event stream was read."""
         self.is_done = False
         """`[DONE]` was read."""
         self.is_finished = False
@@ -63,14 +63,21 @@ class ChunkDecoder:
             self._take_line(line, chunks)
         return chunks
 
+    def whole(self, body: Json) -> list[Json]:
+        """Return a completion that came in one piece, though a stream was asked for, as chunks."""
+        chunks: list[Json] = []
+        for choice in body.get("choices") or ():
+            choice["delta"] = choice.pop("message", None)
+        self._take_chunk(body, chunks)
+        return joined(chunks + self.finish())
+
     def finish(self) -> list[Json]:
         """Return what is left when the stream has ended: an unended line, broken calls, the token counts."""
         chunks: list[Json] = []
         if self._rest and not self.is_done:
             self._take_line(self._rest, chunks)
         self._rest = b""
-        broken = [pieces[0] for pieces in self._arguments.values() if not is_json("".join(pieces[1:]))]
-        if broken:
+        if broken := self._calls.broken():
             chunks.append({"choices": [{"index": 0, "delta": {BROKEN_CALLS: broken}}]})
         if self._usage is not None:
             chunks.append(self._usage)
@@ -80,6 +87,7 @@ class ChunkDecoder:
     def _take_line(self, line: bytes, chunks: list[Json]) -> None:
         if not line.startswith(b"data:") or self.is_done:  # comments, event names, blank lines
             return
+        self.has_begun = True
         data = line[5:].strip()
         if data == b"[DONE]":
             self.is_done = True
@@ -89,7 +97,7 @@ class ChunkDecoder:
     def _take_chunk(self, chunk: Json, chunks: list[Json]) -> None:
         choices = self._tidy(chunk)
         if not choices:
-            if chunk.get("error") or not self._has_usage(chunk):
+            if error_in(chunk) or not self._has_usage(chunk):
                 chunks.append(chunk)
             return
         self._has_usage(chunk)
@@ -104,7 +112,7 @@ class ChunkDecoder:
     def _has_usage(self, chunk: Json) -> bool:
         """Take the token counts out: some servers repeat growing counts, and only the last ones count."""
         usage = chunk.pop("usage", None)
-        if not usage:
+        if not usage or not isinstance(usage, dict):
             return False
         self._usage = {**chunk, "choices": [], "usage": usage}
         return True
@@ -114,29 +122,17 @@ class ChunkDecoder:
         choices = chunk.get("choices") or []
         for choice in choices:
             delta = choice.get("delta")
-            if delta is None:
+            if not delta:  # some write an empty list for it
                 delta = choice["delta"] = {}
+            elif not isinstance(delta, dict) or not _is_list_of_dicts(delta.get("tool_calls")):
+                raise MalformedStreamError(f"the stream holds something that is no chunk: {delta!r:.120}")
             if choice.get("usage") and not chunk.get("usage"):
                 chunk["usage"] = choice["usage"]
             if choice.get("finish_reason"):
                 self.is_finished = True
-            for call in delta.get("tool_calls") or ():
-                self._number(call)
+            for piece in delta.get("tool_calls") or ():
+                self._calls.take(piece)
         return choices
-
-    def _number(self, call: Json) -> None:
-        """Give a tool call its index: without one the adapter drops it."""
-        if call.get("index") is None:
-            if call.get("id") and call["id"] not in self._call_ids:
-                self._call_ids.append(call["id"])
-            call["index"] = max(0, len(self._call_ids) - 1)
-        function = call.get("function")
-        if function is None:
-            function = call["function"] = {}
-        pieces = self._arguments.setdefault(call["index"], [""])
-        pieces[0] = call.get("id") or pieces[0]
-        arguments = function.get("arguments")
-        pieces.append(arguments if isinstance(arguments, str) else "")
 
 
 def joined(chunks: list[Json]) -> list[Json]:
@@ -162,22 +158,22 @@ def has_substance(chunk: Json) -> bool:
     return bool(chunk.get("usage"))
 
 
-def chunks_of_whole(body: Json) -> Iterator[Json]:
-    """Yield a completion that came in one piece, though a stream was asked for, as chunks."""
-    for choice in body.get("choices") or ():
-        choice["delta"] = choice.pop("message", None) or {}
-        for index, call in enumerate(choice["delta"].get("tool_calls") or ()):
-            call.setdefault("index", index)
-    yield body
+def error_in(body: Json) -> object:
+    """Return what a server says went wrong, where it gives that instead of an answer; else None."""
+    if body.get("error"):
+        return body["error"]
+    if body.get("choices"):
+        return None
+    refusal = body.get("base_resp")  # MiniMax's way, with a status of 200
+    if isinstance(refusal, dict) and refusal.get("status_code"):
+        return {"message": refusal.get("status_msg"), "code": refusal["status_code"]}
+    is_flat = isinstance(body.get("message"), str) and (body.get("code") or body.get("object") == "error")
+    return body if is_flat else None
 
 
-def is_json(arguments: str) -> bool:
-    """Tell whether the arguments of a tool call are complete; a call without any has none."""
-    try:
-        json.loads(arguments or "{}", strict=False)  # as LangChain reads whole ones: line breaks may be bare
-    except ValueError:
-        return False
-    return True
+def has_choices(body: Json) -> bool:
+    """Tell whether a whole answer has the form of one."""
+    return body.get("choices") is not None and _is_list_of_dicts(body["choices"])
 
 
 def _join(found: list[Json], chunk: Json) -> bool:
@@ -222,8 +218,8 @@ def _parsed(data: bytes) -> Json:
     return chunk
 
 
-def _is_list_of_dicts(choices: object) -> bool:
-    return choices is None or (isinstance(choices, list) and all(isinstance(one, dict) for one in choices))
+def _is_list_of_dicts(found: object) -> bool:
+    return found is None or (isinstance(found, list) and all(isinstance(one, dict) for one in found))
 
 
 def _preview(data: bytes) -> str:

@@ -61,3 +61,12 @@ def test_a_connection_error_names_the_server_but_no_password() -> None:
     error = connection_error("https://user:pass@models.example/v1", OSError("refused"))
 
     assert str(error) == "Connection error with https://models.example: refused"
+
+
+def test_a_connection_error_does_not_show_the_password_of_a_proxy() -> None:
+    cause = OSError("407, message='Proxy Authentication Required', url='http://user:hunter2@proxy:3128'")
+
+    error = connection_error("https://models.example/v1", cause)
+
+    assert "hunter2" not in str(error)
+    assert "url='http://proxy:3128'" in str(error)

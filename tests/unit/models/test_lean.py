@@ -32,6 +32,7 @@ from support.model_server import (
     unfinished,
     usage,
 )
+from support.raw_server import raw_server
 
 from deerflow.models.compatible import CompatibleChatOpenAI
 from deerflow.models.endpoint import Endpoint
@@ -405,7 +406,7 @@ async def test_a_server_that_does_not_stream_is_understood(pool: SessionPool) ->
         ],
         "usage": {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3},
     }
-    async with plain_server(json.dumps(body).encode()) as address:
+    async with raw_server(json.dumps(body).encode()) as address:
         chat = CompatibleChatOpenAI(model="m", api_key="k", base_url=address, pool=pool)
         answer = await streamed(chat)
 
@@ -415,7 +416,7 @@ async def test_a_server_that_does_not_stream_is_understood(pool: SessionPool) ->
 
 async def test_an_answer_without_end_is_refused(pool: SessionPool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("deerflow.models.lean.LARGEST_ANSWER_BYTES", 1000)
-    async with plain_server(b'{"choices": [' + b" " * 5000) as address:
+    async with raw_server(b'{"choices": [' + b" " * 5000) as address:
         chat = CompatibleChatOpenAI(model="m", api_key="k", base_url=address, pool=pool, max_retries=0)
         with pytest.raises(openai.APIConnectionError, match="longer than 1000 bytes"):
             await chat.ainvoke("hi")
@@ -444,30 +445,3 @@ async def test_response_headers_can_be_asked_for(model: ScriptedModel, make: Mak
 
     assert "content-length" in {name.lower() for name in whole.response_metadata["headers"]}
     assert "content-type" in {name.lower() for name in parts.response_metadata["headers"]}
-
-
-class plain_server:  # noqa: N801
-    """Answers everything with one JSON body, as `async with plain_server(body) as base_url`."""
-
-    def __init__(self, body: bytes) -> None:
-        self._body = body
-
-    async def __aenter__(self) -> str:
-        async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            head = await reader.readuntil(b"\r\n\r\n")
-            size = next(
-                int(h.split(b":")[1]) for h in head.split(b"\r\n") if h.lower().startswith(b"content-length")
-            )
-            await reader.readexactly(size)
-            writer.write(
-                b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-type: application/json\r\n"
-                b"content-length: %d\r\n\r\n" % len(self._body) + self._body
-            )
-            writer.close()
-
-        self._server = await asyncio.start_server(answer, "127.0.0.1", 0)
-        return f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}/v1"
-
-    async def __aexit__(self, *error: object) -> None:
-        self._server.close()
-        await self._server.wait_closed()

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from deerflow.models.wire import ChunkDecoder, MalformedStreamError, has_substance, joined
+from deerflow.models.wire import ChunkDecoder, MalformedStreamError, error_in, has_substance, joined
 
 
 def line(delta: dict[str, Any] | None, *, finish: str | None = None, **more: Any) -> bytes:
@@ -208,3 +208,34 @@ def test_answers_with_several_choices_or_probabilities_are_not_joined() -> None:
     chunks = decoded(both, line({"content": "a"}), b"data: " + sure + b"\n\n")
 
     assert len(chunks) == 3
+
+
+@pytest.mark.parametrize("delta", ["hi", 3, ["hi"], {"tool_calls": [None]}, {"tool_calls": "ls"}])
+def test_a_delta_of_another_form_is_refused(delta: Any) -> None:
+    with pytest.raises(MalformedStreamError, match="no chunk"):
+        ChunkDecoder().feed(line(delta))
+
+
+def test_an_empty_list_is_taken_for_an_empty_delta_and_words_are_no_token_counts() -> None:
+    decoder = ChunkDecoder()
+
+    chunks = decoder.feed(line([], finish="stop", usage="unknown"))  # type: ignore[arg-type]
+
+    assert (deltas(chunks), decoder.is_finished, decoder.finish()) == ([{}], True, [])
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ({"error": {"message": "no"}}, {"message": "no"}),
+        ({"error": "no"}, "no"),
+        ({"base_resp": {"status_code": 1004, "status_msg": "no"}}, {"message": "no", "code": 1004}),
+        ({"object": "error", "message": "no"}, {"object": "error", "message": "no"}),
+        ({"code": "Throttling", "message": "no"}, {"code": "Throttling", "message": "no"}),
+        ({"choices": [], "base_resp": {"status_code": 0, "status_msg": ""}}, None),
+        ({"choices": [{}], "code": 200, "message": "ok"}, None),
+        ({"choices": []}, None),
+    ],
+)
+def test_an_error_is_found_in_every_form_that_servers_give_it(body: dict[str, Any], expected: object) -> None:
+    assert error_in(body) == expected

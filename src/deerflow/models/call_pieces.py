@@ -1,0 +1,107 @@
+"""Keeps the pieces of streamed tool calls apart, however a server numbers them.
+
+The adapter puts pieces together by their number. Some servers give none, or the same one to every call, or
+no id, or a new id with every piece, or say a call's name again each time.
+"""
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from deerflow.domain import new_id
+
+Json = dict[str, Any]
+
+
+@dataclass(slots=True)
+class _Call:
+    """What has come of one tool call."""
+
+    id: str
+    name: str = ""
+    arguments: list[str] = field(default_factory=list)
+
+    @property
+    def is_whole(self) -> bool:
+        """Its arguments are complete, so that whatever comes next is another call's."""
+        text = "".join(self.arguments)
+        return bool(text) and is_json(text)
+
+
+class CallPieces:
+    """The tool calls of one answer, as far as they have come."""
+
+    def __init__(self) -> None:
+        self._calls: list[_Call] = []
+        self._numbers: dict[object, int] = {}
+        """By the index that the server gives: our number of its latest call."""
+
+    def take(self, piece: Json) -> None:
+        """Put a piece to its call, and write into it what the adapter relies on: number, id, function."""
+        function = _function(piece)
+        name = function.get("name") or ""
+        number = self._number(piece, name)
+        piece["index"] = number
+        call = self._calls[number]
+        if piece.get("id") or not call.arguments:
+            piece["id"] = call.id  # the first one counts, and without any nobody could answer the call
+        if name and name == call.name:
+            del function["name"]
+        else:
+            call.name += name
+        call.arguments.append(function.get("arguments") or "")
+
+    def broken(self) -> list[str]:
+        """Return the ids of the calls whose arguments are no JSON."""
+        return [call.id for call in self._calls if not is_json("".join(call.arguments))]
+
+    def _number(self, piece: Json, name: str) -> int:
+        given, index = piece.get("id") or "", piece.get("index")
+        number = self._numbers.get(index)
+        if number is None or (given and given != self._calls[number].id):
+            number = self._by_id(given, name, index)
+        elif not given and self._begins_another(self._calls[number], name, index):
+            number = None
+        if number is None:
+            number = len(self._calls)
+            self._calls.append(_Call(given or f"call_{new_id().replace('-', '')}"))
+        self._numbers[index] = number
+        return number
+
+    def _by_id(self, given: str, name: str, index: object) -> int | None:
+        """Return the number of the call that a piece with an id of its own belongs to; None for a new one."""
+        latest = self._numbers.get(index)
+        if given and (index is None or latest is not None):
+            known = next((at for at, call in enumerate(self._calls) if call.id == given), None)
+            if known is not None:
+                return known
+        return None if name or index is None else latest
+
+    @staticmethod
+    def _begins_another(call: _Call, name: str, index: object) -> bool:
+        """Tell whether a piece without an id begins a call, though the last one with its index is `call`."""
+        return bool(name and call.name) and (call.is_whole or (index is None and name != call.name))
+
+
+def is_json(arguments: str) -> bool:
+    """Tell whether the arguments of a tool call are complete; a call without any has none."""
+    try:
+        json.loads(arguments or "{}", strict=False)  # as LangChain reads whole ones: line breaks may be bare
+    except ValueError:
+        return False
+    return True
+
+
+def _function(piece: Json) -> Json:
+    """Return the name and arguments in a piece; arguments that came as an object are written out."""
+    function = piece.get("function")
+    if not isinstance(function, dict):
+        function = piece["function"] = {}
+    arguments = function.get("arguments")
+    if isinstance(arguments, dict):
+        function["arguments"] = orjson.dumps(arguments).decode()
+    elif not isinstance(arguments, str):
+        function.pop("arguments", None)
+    return function
