@@ -337,7 +337,7 @@ async def test_the_store_keeps_finds_and_forgets(client: LangGraphClient) -> Non
     assert sorted(namespaces["namespaces"]) == [["docs", "deer"], ["docs", "elk"]]
     assert sorted(shallow["namespaces"]) == [["docs"], ["other"]]
     await client.store.delete_item(["docs", "deer"], "a")
-    assert await status_of(client.store.get_item(["docs", "deer"], "a")) == 404
+    assert await client.store.get_item(["docs", "deer"], "a") is None
     assert len((await client.store.search_items([]))["items"]) == 2
 
 

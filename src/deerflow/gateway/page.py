@@ -5,11 +5,14 @@ from pathlib import Path
 from fastapi import FastAPI
 from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, Response
+from starlette.routing import Match
 from starlette.staticfiles import StaticFiles
-from starlette.types import Scope
+from starlette.types import Receive, Scope, Send
 from typing_extensions import override
 
 STATIC = Path(__file__).parent / "static"
+_NAME = "page"
+_METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
 _MISSING = """<!doctype html><meta charset="utf-8"><title>DeerFlow</title>
 <body style="font: 16px/1.5 system-ui; max-width: 40rem; margin: 4rem auto; padding: 0 1rem">
@@ -20,11 +23,22 @@ Install Node.js 20 or newer with npm, then run <code>make install</code> and rel
 
 def serve_page(app: FastAPI, static: Path = STATIC) -> None:
     """Mount the page at `/`, behind everything else."""
-    app.mount("/", _Page(directory=static, html=True, check_dir=False), name="page")
+    app.mount("/", _Page(directory=static, html=True, check_dir=False), name=_NAME)
 
 
 class _Page(StaticFiles):
-    """Static files; any other address of the page is the page itself, since it routes by address."""
+    """Static files; any other address of the page is the page itself, since it routes by address.
+
+    Whatever no route of the API takes comes by here too, and is answered in the API's words.
+    """
+
+    @override
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["method"] == "HEAD" and _is_api(self.get_path(scope)):
+            # As the routes answer GET; the server leaves the body out.
+            await scope["app"].router({**scope, "method": "GET"}, receive, send)
+            return
+        await super().__call__(scope, receive, send)
 
     @override
     async def check_config(self) -> None:
@@ -32,13 +46,15 @@ class _Page(StaticFiles):
 
     @override
     async def get_response(self, path: str, scope: Scope) -> Response:
+        if _is_api(path):
+            raise _refusal(scope)
         # Looked for each time, so that a page that is built meanwhile is there after a reload.
         if path == "." and not (Path(str(self.directory)) / "index.html").is_file():
             return HTMLResponse(_MISSING)
         try:
             response = await super().get_response(path, scope)
         except HTTPException as error:
-            if error.status_code != 404 or path.startswith("api") or "." in Path(path).name:
+            if error.status_code != 404 or "." in Path(path).name:
                 raise
             response = await super().get_response("index.html", scope)
         if path.startswith("assets/"):  # their names carry a hash of their contents
@@ -46,3 +62,18 @@ class _Page(StaticFiles):
         else:
             response.headers["Cache-Control"] = "no-cache"
         return response
+
+
+def _is_api(path: str) -> bool:
+    return Path(path).parts[:1] == ("api",)
+
+
+def _refusal(scope: Scope) -> HTTPException:
+    """Return why nothing takes a request: its method does not fit, or its address."""
+    routes = [route for route in scope["app"].router.routes if getattr(route, "name", None) != _NAME]
+    allowed = [
+        method
+        for method in _METHODS
+        if any(route.matches({**scope, "method": method})[0] is Match.FULL for route in routes)
+    ]
+    return HTTPException(405, headers={"Allow": ", ".join(allowed)}) if allowed else HTTPException(404)

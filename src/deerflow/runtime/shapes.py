@@ -118,6 +118,13 @@ def state_out(snapshot: StateSnapshot) -> dict[str, Any]:
     }
 
 
+def changed_state_out(snapshot: StateSnapshot) -> dict[str, Any]:
+    """Return the state that a change has led to; LangGraph's clients look for its place in `configurable`."""
+    state = state_out(snapshot)
+    place = {name: state["checkpoint"][name] for name in ("thread_id", "checkpoint_ns", "checkpoint_id")}
+    return {**state, "configurable": place}
+
+
 def empty_state(thread_id: str) -> dict[str, Any]:
     """Return the state of a thread in which nothing has happened yet."""
     return {

@@ -10,7 +10,7 @@ from pydantic import TypeAdapter
 
 from deerflow.agents import StateReader
 from deerflow.domain import RunOptions
-from deerflow.errors import InvalidInputError
+from deerflow.errors import InvalidInputError, NotFoundError
 from deerflow.runtime.state_shapes import fitting
 
 
@@ -47,11 +47,12 @@ class ThreadStates:
         *,
         limit: int,
         before: str | None = None,
+        checkpoint_id: str | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> list[StateSnapshot]:
-        """Return the states, newest first."""
+        """Return the states, newest first; of one checkpoint there is one."""
         states = self._reader.history(
-            _config(thread_id),
+            _config(thread_id, checkpoint_id),
             filter=metadata,
             before=_config(thread_id, before) if before else None,
             limit=limit,
@@ -76,7 +77,7 @@ class ThreadStates:
         config = _config(thread_id, checkpoint_id)
         snapshot = await self.latest(thread_id, checkpoint_id=checkpoint_id)
         if checkpoint_id and snapshot is None:
-            raise InvalidInputError(f"thread {thread_id} has no checkpoint '{checkpoint_id}'")
+            raise NotFoundError("checkpoint", checkpoint_id)
         fitted = fitting(merged, where="values")
         is_beside = "messages" not in fitted and not checkpoint_id and not as_node
         if is_beside and snapshot is not None and _waiting(snapshot):

@@ -47,3 +47,16 @@ async def test_a_route_that_does_not_exist_is_named(client: httpx.AsyncClient) -
     assert unknown.json() == {"detail": "Not Found: there is no GET /api/nope here"}
     assert "there is no DELETE /api/things here" in wrong.json()["detail"]
     assert "GET" in wrong.headers["allow"]
+
+
+async def test_a_route_says_what_it_takes_and_answers_those_who_want_no_body(
+    client: httpx.AsyncClient,
+) -> None:
+    whole = await client.get("/api/things")
+    head = await client.head("/api/things")
+    wrong = await client.post("/api/things", json={})
+
+    assert (head.status_code, head.headers["content-type"]) == (200, whole.headers["content-type"])
+    assert (wrong.status_code, wrong.headers["allow"]) == (405, "GET")
+    assert (await client.post("/api/nope", json={})).status_code == 404
+    assert (await client.head("/api/nope")).status_code == 404

@@ -165,7 +165,6 @@ async def test_what_is_set_replaces_and_messages_are_added(
         ({"values": {"todos": [{"content": "x"}]}}, "values.todos"),
         ({"values": {"messages": [{"content": "no role"}]}}, "messages[0]"),
         ({"values": {"title": "x"}, "as_node": "nobody"}, "nobody"),
-        ({"values": {"title": "x"}, "checkpoint_id": "unknown"}, "unknown"),
         ({"values": {"title": "x"}, "checkpoint": {"configurable": 7}}, "checkpoint"),
     ],
 )

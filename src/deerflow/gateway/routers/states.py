@@ -9,7 +9,7 @@ from deerflow.app import DeerFlow
 from deerflow.errors import InvalidInputError, NotFoundError
 from deerflow.gateway.deps import CurrentUser, House, ThreadPath, idle_thread, json_response, owned_thread
 from deerflow.gateway.thread_wire import HistoryQuery, StateQuery, StateUpdate
-from deerflow.runtime.shapes import empty_state, selected, state_out, storage_out
+from deerflow.runtime.shapes import changed_state_out, empty_state, selected, state_out, storage_out
 
 router = APIRouter(tags=["state"])
 
@@ -56,7 +56,8 @@ async def update_state(thread_id: ThreadPath, body: StateUpdate, user: CurrentUs
     await house.threads.update_state(
         thread_id, body.values, checkpoint_id=checkpoint_id, as_node=body.as_node
     )
-    return await _state(house, thread_id, None)
+    snapshot = await house.state.latest(thread_id)
+    return json_response(changed_state_out(snapshot) if snapshot else empty_state(thread_id))
 
 
 @router.post("/threads/{thread_id}/history")
@@ -82,8 +83,14 @@ async def get_history(
 async def _history(house: DeerFlow, thread_id: str, user: str, query: HistoryQuery) -> Response:
     await owned_thread(house, thread_id, user)
     before = query.before if isinstance(query.before, str) else _checkpoint_id(query.before)
+    if query.checkpoint and query.checkpoint.get("checkpoint_ns"):
+        return json_response([])  # of graphs inside the graph: there are none
     snapshots = await house.state.history(
-        thread_id, limit=query.limit, before=before, metadata=query.metadata or None
+        thread_id,
+        limit=query.limit,
+        before=before,
+        checkpoint_id=_checkpoint_id(query.checkpoint),
+        metadata=query.metadata or None,
     )
     return json_response([_part(state_out(snapshot), query.select) for snapshot in snapshots])
 

@@ -8,7 +8,6 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
 from deerflow.domain import folder_name
-from deerflow.errors import NotFoundError
 from deerflow.gateway.deps import CurrentUser, House, json_response
 from deerflow.runtime.shapes import stamp
 
@@ -85,12 +84,10 @@ async def get_item(
     namespace: Annotated[list[str] | None, Query()] = None,
     refresh_ttl: bool | None = None,
 ) -> Response:
-    """Return an item; parts of its namespace are joined by dots or sent one by one."""
+    """Return an item, or null; parts of its namespace are joined by dots or sent one by one."""
     parts = [part for text in namespace or () for part in text.split(".") if part]
     item = await house.storage.store.aget(_inside(user, parts), key, refresh_ttl=refresh_ttl)
-    if item is None:
-        raise NotFoundError("item", f"{'.'.join(parts)}/{key}")
-    return json_response(_item_out(item))
+    return json_response(_item_out(item) if item else None)
 
 
 @router.delete("/store/items")
