@@ -142,3 +142,7 @@ class StorageError(DeerFlowError):
     """The database could not do what was asked; the message says why and what the operator can do."""
 
     code = "storage_failed"
+
+
+class StorageAwayError(StorageError):
+    """The database could not be reached for too long; the same work may go well once it is back."""

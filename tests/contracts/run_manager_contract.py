@@ -3,12 +3,13 @@
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.desk import Steps, asking, opened_desk
 
 from deerflow.domain import CancelAction, MultitaskStrategy, RunRecord, RunStatus
-from deerflow.errors import StaleAttemptError
+from deerflow.errors import StaleAttemptError, StorageAwayError
 from deerflow.runtime import RunManager
 from deerflow.storage import OwnerLock, Storage
 
@@ -198,6 +199,42 @@ class RunManagerContract:
 
         after = await ended(desk, lost)
         assert (after.status, after.attempt) == (RunStatus.SUCCESS, 2)
+
+    async def test_a_run_whose_database_was_away_goes_on_when_it_is_back(
+        self, desk: RunManager, storage: Storage, steps: Steps, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        put, tries = storage.checkpoints.aput, []
+
+        async def away_once(*args: Any) -> Any:
+            tries.append(args)
+            if len(tries) == 2:
+                raise StorageAwayError("the database cannot be reached")
+            return await put(*args)
+
+        monkeypatch.setattr(storage.checkpoints, "aput", away_once)
+        steps.let("t1")
+
+        after = await ended(desk, await desk.create_or_reject(asking("t1")))
+
+        events = [event.kind async for batch in desk.subscribe(after.id) for event in batch]
+        assert (after.status, after.attempt) == (RunStatus.SUCCESS, 2)
+        assert "error" not in events
+        assert events.count("end") == 1
+
+    async def test_a_run_that_loses_its_database_again_and_again_is_given_up(
+        self, storage: Storage, tmp_path: Path, steps: Steps, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        async def away(*args: Any) -> Any:
+            raise StorageAwayError("the database cannot be reached")
+
+        monkeypatch.setattr(storage.checkpoints, "aput", away)
+        steps.let("t1")
+
+        async with opened_desk(storage, tmp_path, steps, max_attempts=2, lease_seconds=1) as desk:
+            after = await ended(desk, await desk.create_or_reject(asking("t1")))
+
+        assert (after.status, after.stop_reason) == (RunStatus.ERROR, "TooManyAttempts")
+        assert "lost the database" in (after.error or "")
 
     async def test_a_desk_that_closes_gives_back_what_it_never_started(
         self, storage: Storage, tmp_path: Path, steps: Steps

@@ -13,9 +13,12 @@ import pytest
 from support.gateway import WorkerProcess, running_gateway
 from support.model_server import ScriptedModel, text
 from support.postgres import PostgresServer
+from support.waiting import logged
 
 SOON_SECONDS = 30
 """Much less than the patience with a database that is away, and enough for a busy machine."""
+PATIENCE_SECONDS = 8
+"""How long a worker waits for the database; no statement of a test takes that long."""
 
 
 @pytest.fixture
@@ -62,6 +65,34 @@ async def test_a_worker_ends_soon_though_its_database_is_gone(
     assert took < SOON_SECONDS
     assert "1 runs could not be handed over" in worker.log
     assert after["status"] == "success"
+    assert after["attempt"] >= 2
+
+
+async def test_a_run_survives_an_outage_that_is_longer_than_anybodys_patience(
+    tmp_path: Path, model: ScriptedModel, server: PostgresServer
+) -> None:
+    gate = threading.Event()
+    model.on("wait", text("stored at last").held(gate))
+    database = server.settings().model_dump(include={"backend", "postgres_url", "postgres_schema"})
+    sections: dict[str, Any] = {"database": {**database, "command_timeout": PATIENCE_SECONDS}}
+    worker = WorkerProcess(tmp_path, model.base_url, concurrency=2, **sections).start()
+    try:
+        with running_gateway(tmp_path, model.base_url, capacity=0, **sections) as gateway:
+            async with gateway.client() as api:
+                run = await _start(api, "wait")
+                await model.until(lambda model: len(model.requests) >= 1)
+                await asyncio.to_thread(server.kill)
+                gate.set()
+                await logged(worker, "goes on when its database is back")
+
+                await asyncio.to_thread(server.restart)
+                await api.get(f"/threads/t/runs/{run['run_id']}/join")
+                after = (await api.get(f"/threads/t/runs/{run['run_id']}")).json()
+    finally:
+        gate.set()
+        worker.kill()
+
+    assert (after["status"], after["error"]) == ("success", None)
     assert after["attempt"] >= 2
 
 

@@ -74,10 +74,10 @@ def failed(run: RunRecord, error: Exception, tally: Tally, redact: Redactor) -> 
 
 
 def given_up(attempts: int) -> RunEnd:
-    """Return the end of a run that took its process down with it too often."""
+    """Return the end of a run that was taken up too often."""
     text = (
-        f"The run was taken up {attempts} times (runs.max_attempts) and each time its process died; "
-        "not trying again."
+        f"The run was taken up {attempts} times (runs.max_attempts) and each time its process died or lost "
+        "the database; not trying again."
     )
     return RunEnd(RunStatus.ERROR, ThreadStatus.ERROR, error=text, stop_reason="TooManyAttempts")
 

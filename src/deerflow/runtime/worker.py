@@ -18,7 +18,7 @@ from langgraph.graph.state import CompiledStateGraph
 from deerflow.config import Paths, Settings
 from deerflow.context import RunContext
 from deerflow.domain import RunRecord, ThreadStatus
-from deerflow.errors import DeerFlowError, RollbackWantedError, StaleAttemptError
+from deerflow.errors import DeerFlowError, RollbackWantedError, StaleAttemptError, StorageAwayError
 from deerflow.observability.logs import trace_id_of
 from deerflow.observability.watch import Callback, RunSeen, Watch
 from deerflow.runtime import ends
@@ -103,6 +103,9 @@ class Worker:
             end = ends.stopped(stop, tally)
         except (GraphDrained, StaleAttemptError):
             await asyncio.shield(self._hand_over(run, log, handle))
+            return None
+        except StorageAwayError as error:
+            await asyncio.shield(self._leave(run, log, handle, error))
             return None
         except Exception as error:
             end = ends.failed(run, error, tally, self._watch.redact)
@@ -193,6 +196,15 @@ class Worker:
             # It is taken up all the same, once this process is gone.
             handle.is_left_behind = True
             logger.warning("run %s could not be released: %s", run.id, error)
+
+    async def _leave(self, run: RunRecord, log: RunLog, handle: RunHandle, error: StorageAwayError) -> None:
+        """Leave a run that cannot go on without its database to whoever sees it first when that is back.
+
+        It is not released: an error that only this run meets would have it taken up again without end.
+        """
+        logger.warning("run %s goes on when its database is back: %s", run.id, error)
+        handle.is_left_behind = True
+        await self._bridge.abandon(log)
 
     async def _settle(self, run: RunRecord, log: RunLog, end: RunEnd, tally: Tally) -> None:
         try:

@@ -17,7 +17,7 @@ from unit.storage.test_signals import SignalContract
 
 from deerflow.config import DatabaseSettings, Paths
 from deerflow.domain import RunRequest
-from deerflow.errors import InvalidInputError, StorageError
+from deerflow.errors import InvalidInputError, StorageAwayError, StorageError
 from deerflow.storage import LogBatch, LogEntry, Storage, open_storage, run_topic
 from deerflow.storage.database import Database
 from deerflow.storage.postgres import line
@@ -381,7 +381,7 @@ async def test_a_process_that_ends_does_not_wait_long_for_a_server_that_says_not
     finally:
         mortal.resume()
 
-    assert [type(error) for error in errors] == [StorageError, StorageError]
+    assert [type(error) for error in errors] == [StorageAwayError, StorageAwayError]
 
 
 async def test_a_server_that_says_nothing_at_all_is_given_up(mortal: PostgresServer, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.types.numeric import Int8BinaryDumper
 
 from deerflow.config import DatabaseSettings
-from deerflow.errors import ConfigError, InvalidInputError, StorageError
+from deerflow.errors import ConfigError, InvalidInputError, StorageAwayError, StorageError
 
 logger = logging.getLogger(__name__)
 
@@ -142,7 +142,7 @@ def explain(error: Exception, target: Target) -> Exception:
                 f"the user of database.postgres_url may not do this in {target.name}: {_first_line(error)}"
             )
         case psycopg.OperationalError() | psycopg.InterfaceError():
-            return StorageError(f"the database {target.name} cannot be reached: {_safe(error, target)}")
+            return StorageAwayError(f"the database {target.name} cannot be reached: {_safe(error, target)}")
         case psycopg.Error():
             return StorageError(f"the database {target.name} failed: {_first_line(error)}")
     return error

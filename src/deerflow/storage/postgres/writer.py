@@ -17,7 +17,7 @@ import psycopg
 from psycopg import sql
 from typing_extensions import override
 
-from deerflow.errors import DeerFlowError, StorageError
+from deerflow.errors import DeerFlowError, StorageAwayError, StorageError
 from deerflow.storage.postgres.connect import HASTY_SECONDS, Target, explain, may_pass
 from deerflow.storage.postgres.database import ContendedError, PostgresDatabase
 from deerflow.storage.postgres.line import Line
@@ -168,7 +168,7 @@ class Writer(UnitQueue):
             if time.monotonic() > max(asked_at + self._patience_seconds, began_at + least):
                 break
             time.sleep(pause)
-        raise StorageError(
+        raise StorageAwayError(
             f"the database {self._target.name} went away before it answered: "
             "whether this was stored is not known"
         ) from error

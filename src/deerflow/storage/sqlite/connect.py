@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from deerflow.errors import ConfigError, InvalidInputError, StorageError
+from deerflow.errors import ConfigError, InvalidInputError, StorageAwayError, StorageError
 from deerflow.storage.signals import QUEUE
 from deerflow.storage.sqlite.dialect import SQLITE
 
@@ -119,7 +119,7 @@ def explain(error: Exception, path: Path) -> Exception:
                 "move it away to start afresh, or restore a backup"
             )
         case code if code in _BUSY:
-            return StorageError(f"the database {path} is locked by another process for too long")
+            return StorageAwayError(f"the database {path} is locked by another process for too long")
         case code if code == _CANTOPEN:
             return StorageError(f"the database {path} cannot be opened: check that its folder still exists")
     return StorageError(f"the database {path} failed: {error}")
