@@ -1,8 +1,10 @@
 """The list of threads: find, open, rename, delete."""
 
 import threading
+from pathlib import Path
 
-from support.gateway import Gateway
+import httpx
+from support.gateway import Gateway, running_gateway
 from support.model_server import ScriptedModel, text
 from web.browser import Browser
 
@@ -103,3 +105,31 @@ def test_a_narrow_screen_has_the_threads_in_a_drawer(page: Browser, gateway: Gat
     page.click("New chat")
     page.do("until", script="document.querySelector('nav').inert")
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_a_new_chat_on_a_small_screen_is_read_from_its_top(page: Browser, gateway: Gateway) -> None:
+    page.open(gateway.url, viewport={"width": 375, "height": 500})
+
+    page.sees("What should get done?")
+    page.do("until", script="document.querySelector('h1').getBoundingClientRect().top > 0")
+    scrolled = page.evaluate(
+        "new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(() =>"
+        " resolve(document.querySelector('main .overflow-y-auto').scrollTop))))"
+    )
+    assert scrolled == 0
+
+
+def test_a_thread_that_is_not_listed_yet_can_still_be_found(page: Browser, tmp_path: Path) -> None:
+    with running_gateway(tmp_path, None) as gateway, httpx.Client(timeout=120, trust_env=False) as client:
+        for number in range(60):
+            client.post(f"{gateway.api}/threads", json={"thread_id": f"t{number}"}).raise_for_status()
+            titled = {"values": {"title": f"Number {number:02}"}}
+            client.post(f"{gateway.api}/threads/t{number}/state", json=titled).raise_for_status()
+        page.open(gateway.url)
+        page.waits_for(ROW.format("Number 59"))
+
+        page.do("fill", target={"label": "Find a thread"}, value="number 03")
+        page.click("Show more")
+
+        page.waits_for(ROW.format("Number 03"))
+        page.do("goto", url="about:blank")

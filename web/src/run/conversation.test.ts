@@ -133,6 +133,66 @@ describe("a conversation", () => {
     expect(conversation.read().status).toBe("stopped");
   });
 
+  test("that cannot reach the server with its stop tries until it can, and calls nothing a failure", async () => {
+    let open: (response: Response) => void = () => undefined;
+    const asked = serve({
+      ...created,
+      "POST /threads/t/runs/stream": () => stream(start, chunk("one", 1)),
+      "GET /threads/t/runs/r1/stream": () => new Promise<Response>((resolve) => (open = resolve)),
+      "POST /threads/t/runs/r1/cancel": [() => json({ detail: "busy" }, 503), () => json(null, 202)],
+    });
+    const conversation = new Conversation("t");
+    const sending = conversation.send(MESSAGE, CONTEXT);
+    await vi.advanceTimersByTimeAsync(5000);
+    expect(asked).toContain("GET /threads/t/runs/r1/stream 1-1");
+
+    await through(conversation.stop());
+    open(stream(frame("end", null, 2)));
+    await through(sending);
+
+    expect(asked.filter((each) => each.endsWith("/cancel"))).toHaveLength(2);
+    expect(conversation.read()).toMatchObject({ status: "stopped", failure: null });
+  });
+
+  test("sends answers again that did not arrive, not what was said before them", async () => {
+    const asked = serve({
+      "GET /threads/t/state": () => json({ values: { messages: [MESSAGE] }, interrupts: [{ id: "i", value: null }] }),
+      "GET /threads/t/runs": () => json([]),
+      "POST /threads/t/runs/stream": [() => json({ detail: "down" }, 503), () => stream(start, frame("end", null, 1))],
+    });
+    const bodies: unknown[] = [];
+    const { fetch } = globalThis;
+    vi.stubGlobal("fetch", (path: string, init: RequestInit = {}) => {
+      if (init.method === "POST") bodies.push(JSON.parse(String(init.body)));
+      return fetch(path, init);
+    });
+    const conversation = new Conversation("t");
+    await through(conversation.open());
+    await through(conversation.answer({ i: "yes" }, CONTEXT));
+    expect(conversation.read().status).toBe("failed");
+
+    await through(conversation.retry(CONTEXT));
+
+    expect(bodies).toMatchObject([{ command: { resume: { i: "yes" } } }, { command: { resume: { i: "yes" } } }]);
+    expect(conversation.read()).toMatchObject({ status: "idle", failure: null });
+    expect(asked.at(-1)).toBe("POST /threads/t/runs/stream");
+  });
+
+  test("that could not be opened shows no trace of that once it can", async () => {
+    serve({
+      "GET /threads/t/state": [() => json({ detail: "down" }, 503), () => json({ values: values("here") })],
+      "GET /threads/t/runs": () => json([]),
+    });
+    const conversation = new Conversation("t");
+    await through(conversation.open());
+    expect(conversation.read().failure).not.toBeNull();
+
+    await through(conversation.retry(CONTEXT));
+
+    expect(conversation.read()).toMatchObject({ status: "idle", failure: null });
+    expect(conversation.read().messages.map(textOf)).toEqual(["Hello?", "here"]);
+  });
+
   test("follows the run that is under way when it is opened", async () => {
     serve({
       "GET /threads/t/state": () => json({ values: { messages: [MESSAGE] } }),

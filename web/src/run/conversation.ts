@@ -7,15 +7,16 @@ import type { Message, Run, RunContext, StreamEvent } from "../api/types.ts";
 import { isHuman } from "./messages.ts";
 import { onNextFrame } from "./frames.ts";
 import { failureOf, isLoss, pause } from "./losses.ts";
-import { forgetRun, recallRun, rememberRun } from "./memory.ts";
+import { forgetRun, forgetUnsent, keepUnsent, recallRun, recallUnsent, rememberRun } from "./memory.ts";
 import { reduce, withValues } from "./reduce.ts";
 import { asksForOthers, recallTasks } from "./tasks.ts";
-import { EMPTY_VIEW, isBusy, NO_THREAD, type Failure, type View } from "./view.ts";
+import { EMPTY_VIEW, isBusy, NO_THREAD, UNSENT, type Failure, type View } from "./view.ts";
 
 const REPLAY_ALL = "-1";
 const MOST_GAPS = 5;
 
 type Opener = (signal: AbortSignal) => Promise<OpenStream>;
+type Answers = Readonly<Record<string, unknown>>;
 
 export class Conversation {
   readonly threadId: string;
@@ -28,6 +29,10 @@ export class Conversation {
   #wantsStop = false;
   #gaps = 0;
   #context: RunContext | null = null;
+  /** Answers that have not reached the server. */
+  #unsentAnswers: Answers | null = null;
+  /** The newest run that was shown. */
+  #shownRun: string | null = null;
 
   constructor(threadId: string) {
     this.threadId = threadId;
@@ -47,14 +52,28 @@ export class Conversation {
     try {
       const [values, run] = await Promise.all([readValues(this.threadId, signal), this.#latestRun()]);
       if (signal.aborted) return;
-      this.#set(withValues(this.#view, values));
+      this.#shownRun = run?.run_id ?? null;
+      // What failed before may work now, and what was answered elsewhere waits no more.
+      this.#set(withValues({ ...this.#view, status: "idle", failure: null, waiting: [] }, values));
       void this.#recallTasks();
       if (run && !isOver(run)) await this.#followRun(run.run_id);
       else if (run?.status === "error" || run?.status === "timeout") this.#fail({ name: run.status, message: run.error ?? "" });
+      this.#offerUnsent();
     } catch (error) {
+      if (signal.aborted) return;
       const isMissing = error instanceof ApiError && error.status === 404;
-      if (!signal.aborted) this.#fail({ ...failureOf(error), ...(isMissing ? { name: NO_THREAD } : {}) });
+      this.#fail({ ...failureOf(error), ...(isMissing ? { name: NO_THREAD } : {}) });
+      if (!isMissing) return;
+      this.#created = null;
+      this.#offerUnsent();
     }
+  }
+
+  /** See whether others went on with the thread since it was shown: another tab, a schedule, the terminal. */
+  async catchUp(): Promise<void> {
+    if (isBusy(this.#view) || this.#created === null) return;
+    const run = await this.#latestRun().catch(() => null);
+    if (run && run.run_id !== this.#shownRun && !isBusy(this.#view)) await this.open();
   }
 
   /** Make sure that the thread exists on the server. */
@@ -70,19 +89,11 @@ export class Conversation {
   async send(message: Message, context: RunContext): Promise<void> {
     if (isBusy(this.#view)) return;
     this.#context = context;
-    this.#wantsStop = false;
-    this.#gaps = 0;
+    this.#unsentAnswers = null;
+    keepUnsent(this.threadId, message);
     const others = this.#view.messages.filter((old) => old.id !== message.id);
     const isAgain = others.length < this.#view.messages.length;
-    this.#set({
-      ...this.#view,
-      status: "starting",
-      runId: null,
-      lastEventId: null,
-      failure: null,
-      notice: null,
-      messages: isAgain ? this.#view.messages : [...others, message],
-    });
+    this.#begin(isAgain ? this.#view.messages : [...others, message]);
     await this.#follow(async (signal) => {
       await this.ensureThread();
       return startRun(this.threadId, { input: { messages: [message] } }, context, signal);
@@ -90,17 +101,17 @@ export class Conversation {
   }
 
   /** Answer what the thread waits for, by the questions' ids; returns when the run is over. */
-  async answer(answers: Readonly<Record<string, unknown>>, context: RunContext): Promise<void> {
+  async answer(answers: Answers, context: RunContext): Promise<void> {
     if (isBusy(this.#view)) return;
-    this.#wantsStop = false;
-    this.#gaps = 0;
-    this.#set({ ...this.#view, status: "starting", runId: null, lastEventId: null, failure: null, notice: null });
+    this.#unsentAnswers = answers;
+    this.#begin(this.#view.messages);
     const beginning = { command: { resume: answers } };
     await this.#follow((signal) => startRun(this.threadId, beginning, this.#context ?? context, signal));
   }
 
-  /** Send the last thing the person said once more. */
+  /** Send once more what did not arrive, else the last thing the person said. */
   async retry(context: RunContext): Promise<void> {
+    if (this.#unsentAnswers) return this.answer(this.#unsentAnswers, context);
     const last = this.#view.messages.findLast(isHuman);
     if (last) await this.send(last, this.#context ?? context);
     else await this.open();
@@ -110,11 +121,17 @@ export class Conversation {
   async stop(): Promise<void> {
     this.#wantsStop = true;
     if (isBusy(this.#view)) this.#set({ ...this.#view, status: "stopping" });
-    if (!this.#view.runId) return; // the stop is sent as soon as the run has a name
-    try {
-      await cancelRun(this.threadId, this.#view.runId);
-    } catch (error) {
-      if (!(error instanceof ApiError && error.status === 409)) this.#fail(failureOf(error)); // 409: already over
+    const { runId } = this.#view; // without one, the stop is sent as soon as the run has a name
+    const { signal } = this.#closing;
+    for (let losses = 0; runId && runId === this.#view.runId && isBusy(this.#view) && !signal.aborted; losses += 1) {
+      try {
+        await cancelRun(this.threadId, runId);
+        return;
+      } catch (error) {
+        if (error instanceof ApiError && error.status === 409) return; // already over
+        if (!isLoss(error)) return this.#fail(failureOf(error));
+        await pause(losses, signal);
+      }
     }
   }
 
@@ -122,6 +139,21 @@ export class Conversation {
   close(): void {
     this.#closing.abort();
     this.#listeners.clear();
+  }
+
+  #begin(messages: View["messages"]): void {
+    this.#wantsStop = false;
+    this.#gaps = 0;
+    this.#set({ ...this.#view, messages, status: "starting", runId: null, lastEventId: null, failure: null, notice: null });
+  }
+
+  /** Show a message that was written before a reload and never arrived, with the way to send it. */
+  #offerUnsent(): void {
+    const message = recallUnsent(this.threadId);
+    if (!message || isBusy(this.#view)) return;
+    if (this.#view.messages.some((known) => known.id === message.id)) return forgetUnsent(this.threadId);
+    this.#set({ ...this.#view, messages: [...this.#view.messages, message] });
+    this.#fail({ name: UNSENT, message: "" });
   }
 
   async #latestRun(): Promise<Run | null> {
@@ -205,9 +237,13 @@ export class Conversation {
   }
 
   #named(runId: string): void {
+    const isFirst = this.#view.runId === null;
     rememberRun(this.threadId, runId);
+    forgetUnsent(this.threadId);
+    this.#unsentAnswers = null;
+    this.#shownRun = runId;
     this.#set({ ...this.#view, runId, status: this.#view.status === "stopping" ? "stopping" : "running" });
-    if (this.#wantsStop) void this.stop();
+    if (this.#wantsStop && isFirst) void this.stop();
   }
 
   /** Whether or not our request reached the server: is there a run of ours to follow? */

@@ -9,7 +9,12 @@ export function useConversation(threadId: string, isNew: boolean): readonly [Con
   const conversation = useMemo(() => new Conversation(threadId), [threadId]);
   useEffect(() => {
     if (!isNew) void conversation.open();
-    return () => conversation.close();
+    const onVisible = () => document.visibilityState === "visible" && void conversation.catchUp();
+    document.addEventListener("visibilitychange", onVisible);
+    return () => {
+      document.removeEventListener("visibilitychange", onVisible);
+      conversation.close();
+    };
     // `isNew` turns false when the first message creates the thread, which is then being followed already.
   }, [conversation]);
   return [conversation, useSyncExternalStore(conversation.subscribe, conversation.read)];

@@ -33,6 +33,9 @@ export interface Failure {
 /** The name of the failure to find a thread. */
 export const NO_THREAD = "no_thread";
 
+/** The name of the failure to bring a message to the server, found after a reload. */
+export const UNSENT = "unsent";
+
 export interface View {
   readonly messages: readonly Message[];
   /** Ids of messages that are being put together from chunks. */

@@ -54,7 +54,7 @@ export function ApprovalCard({ action, onDecide }: Props) {
             <button type="button" className={BUTTON} onClick={() => setDraft(null)}>{words.cancel}</button>
           </>
         )}
-        <form className="flex min-w-0 flex-1 gap-2" onSubmit={(event) => { event.preventDefault(); onDecide({ type: "reject", message: reason.trim() }); }}>
+        <form className="flex min-w-0 flex-1 basis-72 gap-2" onSubmit={(event) => { event.preventDefault(); onDecide({ type: "reject", message: reason.trim() }); }}>
           <input aria-label={words.refuseReason} placeholder={words.refuseReason} value={reason} className="min-w-0 flex-1 rounded-lg border border-line bg-paper px-3 py-1.5 text-sm" onChange={(event) => setReason(event.target.value)} />
           <button type="submit" className={BUTTON}>{words.refuse}</button>
         </form>

@@ -1,5 +1,5 @@
 import { CircleAlert } from "lucide-react";
-import { NO_THREAD, type Failure } from "../run/view.ts";
+import { NO_THREAD, UNSENT, type Failure } from "../run/view.ts";
 import { useWords, type Words } from "../text/index.ts";
 
 interface Props {
@@ -29,5 +29,6 @@ export function FailureNotice({ failure, onRetry }: Props) {
 function headline(failure: Failure, words: Words): string {
   if (failure.name === "offline") return words.offlineError;
   if (failure.name === NO_THREAD) return words.notFound;
+  if (failure.name === UNSENT) return words.unsent;
   return failure.message ? words.failed : words.lastRunFailed;
 }

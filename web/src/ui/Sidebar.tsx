@@ -107,10 +107,10 @@ export function Sidebar(props: Props) {
               />
             </li>
           ))}
-          {threads.isLoaded && shown.length === 0 && (
+          {threads.isLoaded && shown.length === 0 && !threads.hasMore && (
             <li className="px-2 py-3 text-sm text-muted">{wanted ? words.nothingFound : words.noThreads}</li>
           )}
-          {threads.hasMore && !wanted && (
+          {threads.hasMore && (
             <li>
               <button type="button" className="w-full rounded-lg px-2 py-2 text-left text-sm text-muted hover:text-ink" onClick={threads.showMore}>
                 {words.showMore}

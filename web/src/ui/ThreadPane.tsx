@@ -41,17 +41,17 @@ export function ThreadPane(props: Props) {
   const words = useWords();
   const [conversation, view] = useConversation(threadId, isNew);
   const [panel, setPanel] = useState<{ place: ArtifactPlace | null } | null>(null);
-  const scroll = useStickyScroll();
+  const items = useMemo(() => itemsOf(view), [view]);
+  const busy = isBusy(view);
+  const isEmpty = isNew && items.length === 0 && !busy && view.failure === null;
+  const scroll = useStickyScroll(isEmpty);
   const model = models.find((candidate) => candidate.name === preferences.model) ?? models[0] ?? null;
   const sending = useSending(conversation, isNew, runContext(preferences, model?.name ?? null), () => {
     scroll.toEnd();
     onCreated();
   });
-  const items = useMemo(() => itemsOf(view), [view]);
   const artifacts = useMemo(() => ({ threadId, open: (place: ArtifactPlace) => setPanel({ place }) }), [threadId]);
   const closePanel = useCallback(() => setPanel(null), []);
-  const busy = isBusy(view);
-  const isEmpty = isNew && items.length === 0 && !busy && view.failure === null;
 
   const isLost = view.status === "reconnecting";
   useEffect(() => onChanged(view.title), [onChanged, busy, isLost, view.title]);

@@ -14,10 +14,13 @@ export interface StickyScroll {
   readonly toEnd: () => void;
 }
 
-export function useStickyScroll(): StickyScroll {
+/** An empty thread is read from its top. */
+export function useStickyScroll(isEmpty: boolean): StickyScroll {
   const box = useRef<HTMLDivElement>(null);
   const content = useRef<HTMLDivElement>(null);
   const isStuck = useRef(true);
+  const hasEnd = useRef(!isEmpty);
+  hasEnd.current = !isEmpty;
   const lastTop = useRef(0);
   const [isAway, setIsAway] = useState(false);
 
@@ -40,12 +43,12 @@ export function useStickyScroll(): StickyScroll {
   useEffect(() => {
     if (!box.current || !content.current) return;
     const observer = new ResizeObserver(() => {
-      if (isStuck.current && box.current) box.current.scrollTop = box.current.scrollHeight;
+      if (isStuck.current && hasEnd.current && box.current) box.current.scrollTop = box.current.scrollHeight;
     });
     observer.observe(box.current);
     observer.observe(content.current);
     return () => observer.disconnect();
   }, []);
 
-  return { box, content, isAway, onScroll, toEnd };
+  return { box, content, isAway: isAway && !isEmpty, onScroll, toEnd };
 }
