@@ -66,7 +66,7 @@ async def test_a_list_shows_what_waits_until_it_is_answered(
     assert (answered["status"], answered["interrupts"]) == ("idle", {})
 
 
-async def test_a_list_shows_titles_and_says_whole_states_of_named_threads_alone(
+async def test_a_list_has_titles_for_who_selects_and_whole_states_for_who_names_threads_or_selects_nothing(
     api: httpx.AsyncClient, model: ScriptedModel
 ) -> None:
     model.will_say(text("Hello."))
@@ -74,10 +74,12 @@ async def test_a_list_shows_titles_and_says_whole_states_of_named_threads_alone(
 
     shown = await listed(api, select=["thread_id", "values"])
     named = await listed(api, select=["thread_id", "values"], ids=["t1"])
+    plain = await listed(api)
 
     assert set(shown["values"]) == {"title"}
     assert named["values"]["title"] == shown["values"]["title"]
     assert named["values"]["messages"][-1]["content"] == "Hello."
+    assert plain == (await api.get("/threads/t1")).json()
 
 
 async def test_a_long_question_is_listed_without_what_it_is_about(
@@ -86,7 +88,7 @@ async def test_a_long_question_is_listed_without_what_it_is_about(
     asking(model, "echo " + "long " * 10_000)
 
     await say(api, "go")
-    waiting = await listed(api)
+    waiting = await listed(api, select=["interrupts"])
     whole = (await api.get("/threads/t1")).json()
 
     ((asked,),) = waiting["interrupts"].values()
@@ -138,6 +140,19 @@ async def test_a_copy_waits_with_the_same_question(api: httpx.AsyncClient, model
     found = await listed(api, ids=[copied["thread_id"]])
 
     assert (found["status"], commands(found)) == ("interrupted", ["echo yes"])
+
+
+async def test_a_copy_of_a_thread_whose_answer_is_a_question_waits_too(
+    api: httpx.AsyncClient, model: ScriptedModel
+) -> None:
+    model.will_say(call("ask_clarification", question="Which deer?", clarification_type="missing_info"))
+    await say(api, "Tell me about them")
+
+    copied = (await api.post("/threads/t1/copy")).json()
+    found = await listed(api, ids=[copied["thread_id"]], select=["waits_for_answer"])
+
+    assert copied["waits_for_answer"] is True
+    assert found == {"waits_for_answer": True}
 
 
 async def test_the_question_of_a_copy_is_answered_over_the_thread_protocol(

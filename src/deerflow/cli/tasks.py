@@ -14,7 +14,7 @@ from deerflow.errors import DeerFlowError, InvalidInputError, NotFoundError
 
 SECONDS = 30
 UNFINISHED = ("pending", "running")
-MAX_THREADS = 100
+_BUSY = {"status": "busy", "limit": 100, "select": ["thread_id"]}
 
 
 def execute(
@@ -79,7 +79,7 @@ class _Server:
             for run in await self._ask("GET", f"/threads/{quote(thread_id, safe='')}/runs?limit=1"):
                 yield _run_path(thread_id, run["run_id"])
             return
-        busy = await self._ask("POST", "/threads/search", {"status": "busy", "limit": MAX_THREADS})
+        busy = await self._ask("POST", "/threads/search", _BUSY)
         for thread in busy:
             for run in await self._ask("GET", f"/threads/{thread['thread_id']}/runs?status=running"):
                 yield _run_path(thread["thread_id"], run["run_id"])

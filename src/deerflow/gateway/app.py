@@ -12,6 +12,7 @@ from starlette.routing import BaseRoute
 
 from deerflow.app import DeerFlow
 from deerflow.gateway.background import scheduling, telling
+from deerflow.gateway.choosing import NEXT_PAGE
 from deerflow.gateway.errors import handle_errors
 from deerflow.gateway.guard import LocalGuard
 from deerflow.gateway.limits import BodyLimit
@@ -162,6 +163,6 @@ def _add_middlewares(app: FastAPI, options: GatewayOptions) -> None:
             allow_credentials=True,
             allow_methods=["*"],
             allow_headers=["*"],
-            expose_headers=["Content-Location", "Location"],
+            expose_headers=["Content-Location", "Location", NEXT_PAGE],
         )
     app.add_middleware(LocalGuard, checks_host=options.checks_host, origins=options.origins)

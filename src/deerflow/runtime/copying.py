@@ -21,7 +21,7 @@ async def copy_thread(
     # What waits in the one waits in the other: the questions are in the checkpoints.
     status = thread.status if thread.interrupts else None
     return await storage.threads.update(
-        target.thread_id, title=thread.title, status=status, interrupts=thread.interrupts
+        target.thread_id, title=thread.title, status=status, interrupts=thread.interrupts, asks=thread.asks
     )
 
 

@@ -133,7 +133,7 @@ async def test_a_title_set_by_hand_shows_in_the_list(api: httpx.AsyncClient, thr
     later = (await api.get(f"/threads/{thread}")).json()
 
     assert one.json()["values"]["title"] == "By hand"
-    assert (listed["values"], later["values"]["title"]) == ({"title": "By hand"}, "This")
+    assert (listed["values"]["title"], later["values"]["title"]) == ("By hand", "This")
 
 
 async def test_what_is_set_replaces_and_messages_are_added(

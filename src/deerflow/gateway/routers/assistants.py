@@ -11,6 +11,7 @@ from starlette.responses import Response
 from deerflow.app import DeerFlow
 from deerflow.domain import DEFAULT_USER, LEAD_AGENT, Assistant, new_id
 from deerflow.errors import ConflictError, InvalidInputError
+from deerflow.gateway.choosing import page_of
 from deerflow.gateway.deps import CurrentUser, House, json_response
 from deerflow.runtime.shapes import assistant_out, selected
 from deerflow.storage.base import AssistantQuery
@@ -18,6 +19,18 @@ from deerflow.storage.base import AssistantQuery
 router = APIRouter(tags=["assistants"])
 
 AssistantId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
+AssistantField = Literal[
+    "assistant_id",
+    "graph_id",
+    "name",
+    "description",
+    "config",
+    "context",
+    "metadata",
+    "created_at",
+    "updated_at",
+    "version",
+]
 _EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 """The built-in assistant was not created at any moment; clients want one."""
 _LEAD = Assistant(
@@ -71,7 +84,7 @@ class AssistantSearch(BaseModel):
     offset: int = Field(0, ge=0)
     sort_by: Literal["assistant_id", "graph_id", "name", "created_at", "updated_at"] | None = None
     sort_order: Literal["asc", "desc"] | None = None
-    select: list[str] | None = None
+    select: list[AssistantField] | None = None
 
 
 class VersionSearch(BaseModel):
@@ -128,13 +141,12 @@ async def search_assistants(user: CurrentUser, house: House, body: AssistantSear
     shown = [_LEAD] if has_lead and wish.offset == 0 else []
     query = replace(
         _query(wish, user),
-        limit=wish.limit - len(shown),
+        limit=wish.limit - len(shown) + 1,
         offset=max(0, wish.offset - has_lead),
     )
-    if query.limit:
-        shown += await house.storage.assistants.search(query)
-    headers = {"X-Pagination-Next": str(wish.offset + wish.limit)} if len(shown) == wish.limit else None
-    return json_response([selected(assistant_out(item), wish.select) for item in shown], headers=headers)
+    found = [*shown, *await house.storage.assistants.search(query)]
+    page, headers = page_of(found, limit=wish.limit, offset=wish.offset)
+    return json_response([selected(assistant_out(item), wish.select) for item in page], headers=headers)
 
 
 @router.post("/assistants/count")

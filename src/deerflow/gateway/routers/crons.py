@@ -12,6 +12,7 @@ from deerflow.app import DeerFlow
 from deerflow.domain import LEAD_AGENT, new_id
 from deerflow.errors import ConflictError
 from deerflow.gateway.admission import to_request
+from deerflow.gateway.choosing import page_of
 from deerflow.gateway.deps import CurrentUser, House, ThreadPath, json_response, owned_thread
 from deerflow.gateway.wire import RunCreate
 from deerflow.runtime.shapes import selected, stamp
@@ -19,6 +20,24 @@ from deerflow.scheduler import Cron, CronStore, Scheduler, check_schedule
 
 router = APIRouter(tags=["crons"])
 
+CronField = Literal[
+    "cron_id",
+    "assistant_id",
+    "thread_id",
+    "on_run_completed",
+    "end_time",
+    "schedule",
+    "timezone",
+    "created_at",
+    "updated_at",
+    "payload",
+    "user_id",
+    "next_run_date",
+    "metadata",
+    "now",
+    "enabled",
+]
+"""What LangGraph's clients ask for of a cron; all but `now` are there."""
 OFF = "crons do not run here; set scheduler.enabled to true in config.yaml and start the server again"
 _OWN_FIELDS = frozenset({"schedule", "timezone", "end_time", "enabled", "on_run_completed"})
 
@@ -72,7 +91,7 @@ class CronSearch(BaseModel):
         "cron_id", "assistant_id", "thread_id", "created_at", "updated_at", "next_run_date", "end_time"
     ] = "created_at"
     sort_order: Literal["asc", "desc"] = "desc"
-    select: list[str] | None = None
+    select: list[CronField] | None = None
 
 
 async def _crons(house: House) -> CronStore:
@@ -125,8 +144,8 @@ async def search_crons(user: CurrentUser, crons: Crons, body: CronSearch | None 
         key=lambda row: (row[wish.sort_by] is None, row[wish.sort_by] or "", row["cron_id"]),
         reverse=wish.sort_order == "desc",
     )
-    page = rows[wish.offset : wish.offset + wish.limit]
-    return json_response([selected(row, wish.select) for row in page])
+    page, headers = page_of(rows[wish.offset :], limit=wish.limit, offset=wish.offset)
+    return json_response([selected(row, wish.select) for row in page], headers=headers)
 
 
 @router.post("/runs/crons/count")

@@ -11,10 +11,11 @@ from starlette.responses import Response
 from deerflow.app import DeerFlow
 from deerflow.domain import CancelAction, RunRecord, RunStatus, StreamEvent, number_in, seq_of
 from deerflow.errors import InvalidInputError
+from deerflow.gateway.choosing import names_in, rows_with
 from deerflow.gateway.deps import CurrentUser, House, ThreadPath, json_response, owned_run, owned_thread
 from deerflow.gateway.run_answers import batches_of, event_stream, final_values
 from deerflow.gateway.sse import EventStream
-from deerflow.runtime.shapes import run_out, selected
+from deerflow.runtime.shapes import run_out
 from deerflow.runtime.translate import CLIENT_MODES
 from deerflow.storage import thread_topic
 
@@ -56,7 +57,7 @@ async def list_runs(
     """List a thread's runs, newest first."""
     await owned_thread(house, thread_id, user)
     runs = await house.runs.of_thread(thread_id, status=status, limit=limit, offset=offset)
-    return json_response([selected(run_out(run), select) for run in runs])
+    return json_response(rows_with([run_out(run) for run in runs], names_in(select)))
 
 
 @router.get("/threads/{thread_id}/runs/{run_id}")
@@ -184,9 +185,8 @@ def _header_text(text: str) -> str:
 
 
 def _named(query: list[str] | None, known: frozenset[str]) -> tuple[str, ...]:
-    """Return the modes that a query names: one each, with commas, or as the JSON that the JS client sends."""
-    names = (name.strip(' []"') for part in query or () for name in part.split(","))
-    modes = tuple(name for name in names if name)
+    """Return the modes that a query names; `InvalidInputError` when one is unknown."""
+    modes = names_in(query)
     if unknown := sorted(set(modes) - known):
         raise InvalidInputError(f"stream_mode {unknown} is unknown; known are {sorted(known)}")
     return modes

@@ -1,5 +1,6 @@
 """A thread's state over HTTP: now, in the past, and changed by hand."""
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
@@ -7,6 +8,7 @@ from starlette.responses import Response
 
 from deerflow.app import DeerFlow
 from deerflow.errors import InvalidInputError, NotFoundError
+from deerflow.gateway.choosing import names_in
 from deerflow.gateway.deps import CurrentUser, House, ThreadPath, idle_thread, json_response, owned_thread
 from deerflow.gateway.thread_wire import HistoryQuery, StateQuery, StateUpdate
 from deerflow.runtime.shapes import changed_state_out, empty_state, selected, state_out, storage_out
@@ -22,7 +24,7 @@ async def get_state(
 ) -> Response:
     """Return the thread's state."""
     await owned_thread(house, thread_id, user)
-    return await _state(house, thread_id, None, select)
+    return await _state(house, thread_id, None, names_in(select))
 
 
 @router.get("/threads/{thread_id}/storage")
@@ -38,7 +40,7 @@ async def get_state_at(
 ) -> Response:
     """Return the thread's state at a checkpoint."""
     await owned_thread(house, thread_id, user)
-    return await _state(house, thread_id, checkpoint_id, select)
+    return await _state(house, thread_id, checkpoint_id, names_in(select))
 
 
 @router.post("/threads/{thread_id}/state/checkpoint")
@@ -96,7 +98,7 @@ async def _history(house: DeerFlow, thread_id: str, user: str, query: HistoryQue
 
 
 async def _state(
-    house: DeerFlow, thread_id: str, checkpoint_id: str | None, fields: list[str] | None = None
+    house: DeerFlow, thread_id: str, checkpoint_id: str | None, fields: Sequence[str] | None = None
 ) -> Response:
     snapshot = await house.state.latest(thread_id, checkpoint_id=checkpoint_id)
     if snapshot is None and checkpoint_id is not None:
@@ -106,7 +108,7 @@ async def _state(
     return json_response(_part(state_out(snapshot), fields))
 
 
-def _part(state: dict[str, Any], fields: list[str] | None) -> dict[str, Any]:
+def _part(state: dict[str, Any], fields: Sequence[str] | None) -> dict[str, Any]:
     """Return the fields that a client asked for; `values.key` is one value of the state."""
     if not fields:
         return state

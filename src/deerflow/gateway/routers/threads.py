@@ -6,11 +6,13 @@ from typing import Any
 
 import orjson
 from fastapi import APIRouter
+from orjson import Fragment
 from starlette.responses import Response
 
 from deerflow.app import DeerFlow
 from deerflow.domain import Thread, ThreadStatus, new_id
 from deerflow.errors import ConflictError
+from deerflow.gateway.choosing import page_of
 from deerflow.gateway.deps import CurrentUser, House, ThreadPath, idle_thread, json_response, owned_thread
 from deerflow.gateway.paths import Path, parse_path, value_at
 from deerflow.gateway.thread_wire import ThreadCreate, ThreadPatch, ThreadPrune, ThreadSearch
@@ -24,6 +26,8 @@ PIN = "deerflow_pinned"
 """Pinning a thread says nothing about when it was used last."""
 _MOST_READ = 1000
 """How many states one search by values reads at most."""
+_MOST_LISTED = 8 * 1024 * 1024
+"""How many bytes of states one list holds."""
 
 
 @router.post("/threads")
@@ -46,15 +50,19 @@ async def create_thread(body: ThreadCreate, user: CurrentUser, house: House) -> 
 
 @router.post("/threads/search")
 async def search_threads(user: CurrentUser, house: House, body: ThreadSearch | None = None) -> Response:
-    """List threads, last used first; `values` hold the title, and all of the state for threads in `ids`."""
+    """List threads, last used first.
+
+    `values` hold the whole state where a client selects nothing or names its threads, else the title.
+    """
     wish = body or ThreadSearch()
     paths = {name: parse_path(path) for name, path in (wish.extract or {}).items()}
-    threads = await _found(house, wish, user)
-    # Pages ask for the list every few seconds, with `values` for the titles. Whole states, with all that was
-    # ever said, are for those who name their threads.
+    threads, headers = page_of(await _found(house, wish, user), limit=wish.limit, offset=wish.offset)
+    if not wish.select and not paths:
+        return json_response(await _with_states(house, threads), headers=headers)
+    # Pages ask for the list every few seconds and select `values` for the titles: those are in the rows.
     is_whole = bool(paths) or (wish.ids is not None and "values" in (wish.select or ()))
     shown = [await _with_state(house, thread) if is_whole else thread_out(thread) for thread in threads]
-    return json_response([_chosen(thread, wish.select, paths) for thread in shown])
+    return json_response([_chosen(thread, wish.select, paths) for thread in shown], headers=headers)
 
 
 @router.post("/threads/count")
@@ -68,8 +76,11 @@ async def count_threads(user: CurrentUser, house: House, body: ThreadSearch | No
 
 @router.post("/threads/prune")
 async def prune_threads(body: ThreadPrune, user: CurrentUser, house: House) -> Response:
-    """Delete threads, or the past of threads: all their states but the latest."""
-    owned = [await idle_thread(house, thread_id, user) for thread_id in dict.fromkeys(body.thread_ids)]
+    """Delete threads, or the past of threads: all their states but the latest; what is gone is gone."""
+    found = await house.storage.threads.search(
+        ThreadQuery(user_id=user, ids=body.thread_ids, limit=len(body.thread_ids))
+    )
+    owned = [await idle_thread(house, thread.id, user) for thread in found]
     if body.strategy == "keep_latest":
         await house.storage.checkpoints.aprune([thread.id for thread in owned], strategy="keep_latest")
     else:
@@ -116,11 +127,22 @@ async def _with_state(house: DeerFlow, thread: Thread) -> dict[str, Any]:
     return shown
 
 
+async def _with_states(house: DeerFlow, threads: Sequence[Thread]) -> list[Fragment]:
+    """Return threads with their states as JSON, up to a size: those behind it have their titles."""
+    shown, room = [], _MOST_LISTED
+    for thread in threads:
+        row = to_json(await _with_state(house, thread) if room > 0 else thread_out(thread))
+        room -= len(row)
+        shown.append(Fragment(row))
+    return shown
+
+
 async def _found(house: DeerFlow, wish: ThreadSearch, user: str) -> list[Thread]:
+    """Return what fits from the page's start on, up to one more than the page holds."""
     if not wish.values:
-        return await house.storage.threads.search(_query(wish, user))
+        return await house.storage.threads.search(replace(_query(wish, user), limit=wish.limit + 1))
     matching = await _with_values(house, wish, user)
-    return matching[wish.offset : wish.offset + wish.limit]
+    return matching[wish.offset : wish.offset + wish.limit + 1]
 
 
 async def _with_values(house: DeerFlow, wish: ThreadSearch, user: str) -> list[Thread]:

@@ -58,9 +58,10 @@ class ThreadStore(ABC):
         title: str | None = None,
         status: ThreadStatus | None = None,
         interrupts: Mapping[str, Any] | None = None,
+        asks: bool | None = None,
         touch: bool = True,
     ) -> Thread:
-        """Merge metadata, set title, status and questions; `touch` moves `updated_at`."""
+        """Merge metadata, set title, status, questions and `asks`; `touch` moves `updated_at`."""
 
     @abstractmethod
     async def delete(self, thread_id: str, *, unless_busy: bool = False) -> None:

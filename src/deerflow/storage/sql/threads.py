@@ -73,6 +73,7 @@ class SqlThreadStore(ThreadStore):
         title: str | None = None,
         status: ThreadStatus | None = None,
         interrupts: Mapping[str, Any] | None = None,
+        asks: bool | None = None,
         touch: bool = True,
     ) -> Thread:
         added = orjson.loads(_metadata_text(metadata or {}))
@@ -81,13 +82,14 @@ class SqlThreadStore(ThreadStore):
             old = _find(db, thread_id, None, db.dialect.locked)
             asked = None if interrupts is None else (dump_questions(interrupts),)
             db.execute(
-                f"UPDATE threads SET metadata = ?, title = ?, status = ?, "
+                "UPDATE threads SET metadata = ?, title = ?, status = ?, asks = ?, "
                 f"{'' if asked is None else 'interrupts = ?, '}"
                 f"updated_at = {LATER if touch else 'updated_at'} WHERE id = ?",
                 (
                     _metadata_text({**old.metadata, **added}),
                     old.title if title is None else printable(title),
                     status or old.status,
+                    old.asks if asks is None else asks,
                     *(asked or ()),
                     *(later() if touch else ()),
                     thread_id,
