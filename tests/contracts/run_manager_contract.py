@@ -236,6 +236,25 @@ class RunManagerContract:
         assert (after.status, after.stop_reason) == (RunStatus.ERROR, "TooManyAttempts")
         assert "lost the database" in (after.error or "")
 
+    @pytest.mark.parametrize("action", list(CancelAction))
+    async def test_a_run_that_nobody_lives_to_stop_ends_all_the_same(
+        self, storage: Storage, tmp_path: Path, steps: Steps, action: CancelAction
+    ) -> None:
+        dead = OwnerLock(tmp_path / "owners")
+        run = await storage.runs.create("r1", asking("t1"), owner=dead.id)
+        await storage.runs.request_cancel(run.id, action)
+        await storage.runs.claim(run.id, owner=dead.id, attempt=1)
+        dead.close()
+
+        async with opened_desk(storage, tmp_path, steps, max_attempts=1) as desk:
+            after = await ended(desk, run)
+
+        assert after.attempt == 3
+        assert "each time its process died" in (after.error or "")
+        is_undone = action is CancelAction.ROLLBACK
+        assert after.status is (RunStatus.INTERRUPTED if is_undone else RunStatus.ERROR)
+        assert steps.begun == []
+
     async def test_a_desk_that_closes_gives_back_what_it_never_started(
         self, storage: Storage, tmp_path: Path, steps: Steps
     ) -> None:

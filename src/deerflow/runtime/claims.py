@@ -3,7 +3,7 @@
 import logging
 from functools import partial
 
-from deerflow.domain import RunRecord, RunStatus
+from deerflow.domain import CancelAction, RunRecord, RunStatus
 from deerflow.errors import NotFoundError, StaleAttemptError
 from deerflow.runtime.active import ActiveRuns
 from deerflow.runtime.ends import given_up
@@ -92,8 +92,10 @@ class Claims:
     async def _claim(self, run_id: str, attempt: int) -> RunRecord | None:
         try:
             run = await self._storage.runs.claim(run_id, owner=self._owner.id, attempt=attempt)
-            if run.cancel is None and run.attempt - run.spared > self._max_attempts:
-                await self._give_up(run)
+            # To stop takes tries of its own: what it did may be too much to be undone here.
+            most = self._max_attempts if run.cancel is None else 2 * self._max_attempts
+            if run.attempt - run.spared > most:
+                await self._give_up(run, most)
                 return None
         except (StaleAttemptError, NotFoundError):
             return None
@@ -102,8 +104,8 @@ class Claims:
         self._active.start(run)
         return run
 
-    async def _give_up(self, run: RunRecord) -> None:
-        end = given_up(self._max_attempts)
+    async def _give_up(self, run: RunRecord, attempts: int) -> None:
+        end = given_up(attempts, rolls_back=run.cancel is CancelAction.ROLLBACK)
         log = self._bridge.open(run, on_lost=lambda _: None)
         await self._bridge.begin(log, run)
         log.publish("error", {"message": end.error, "name": end.stop_reason})

@@ -4,6 +4,7 @@ import asyncio
 
 from deerflow.config import RunSettings
 from deerflow.domain import RunRecord
+from deerflow.errors import StorageError
 from deerflow.runtime.snapshots import SnapshotLimits, SnapshotStore
 from deerflow.storage import EffectLog, EffectState
 
@@ -18,14 +19,13 @@ class RunEffects:
         self._run = run
         self._files = files
         self._settings = settings
-        self._keeping: asyncio.Task[object] | None = None
+        self._keeping: asyncio.Task[None] | None = None
 
     async def start(self, call: bytes) -> EffectState | None:
         """Return once a call may do its work; with what is known of it from an attempt that died."""
-        if self._keeping is None:
+        if self._keeping is None or _has_failed(self._keeping):
             self._keeping = asyncio.create_task(self._keep())
-        if not self._keeping.done():
-            await asyncio.shield(self._keeping)  # others wait for the same snapshot
+        await asyncio.shield(self._keeping)  # others wait for the same snapshot
         return await self._log.start(self._run.id, attempt=self._run.attempt, call=call)
 
     def finish(self, call: bytes) -> None:
@@ -39,4 +39,15 @@ class RunEffects:
 
     async def _keep(self) -> None:
         limits = SnapshotLimits(self._settings.snapshot_max_bytes, kept=self._settings.snapshots_kept)
-        await asyncio.to_thread(self._files.keep, self._run.id, limits)
+        try:
+            await asyncio.to_thread(self._files.keep, self._run.id, limits)
+        except OSError as error:
+            # Nothing is changed before: a rollback would not know of it.
+            raise StorageError(
+                "the thread's files could not be kept for a rollback, so nothing may change them: "
+                f"{error.strerror}; free some disk space, or make the thread's folder writable"
+            ) from error
+
+
+def _has_failed(keeping: asyncio.Task[None]) -> bool:
+    return keeping.done() and (keeping.cancelled() or keeping.exception() is not None)

@@ -73,8 +73,18 @@ def failed(run: RunRecord, error: Exception, tally: Tally, redact: Redactor) -> 
     )
 
 
-def given_up(attempts: int) -> RunEnd:
-    """Return the end of a run that was taken up too often."""
+def given_up(attempts: int, *, rolls_back: bool = False) -> RunEnd:
+    """Return the end of a run that was taken up too often.
+
+    Args:
+        rolls_back: It was to be undone, and nobody lived to put the files back.
+    """
+    if rolls_back:
+        text = (
+            "The conversation was put back, but not the files: the run was taken up "
+            f"{attempts} times and each time its process died or lost the database."
+        )
+        return RunEnd(RunStatus.INTERRUPTED, error=text, stop_reason=ROLLED_BACK, rolls_back=True)
     text = (
         f"The run was taken up {attempts} times (runs.max_attempts) and each time its process died or lost "
         "the database; not trying again."

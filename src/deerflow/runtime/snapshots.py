@@ -68,7 +68,10 @@ class SnapshotStore:
         return _load(self._place(run_id))
 
     def keep(self, run_id: str, limits: SnapshotLimits) -> Snapshot:
-        """Take the snapshot of a run unless there is one, and say why when it cannot be taken."""
+        """Take the snapshot of a run unless there is one, and say why when it cannot be taken.
+
+        `OSError` when not even that can be written down.
+        """
         known = self.find(run_id)
         if known is not None:
             return known
@@ -82,7 +85,10 @@ class SnapshotStore:
             logger.warning("files of thread %s could not be kept: %s", self.folders.thread_id, error)
             snapshot = Snapshot(taken_ns, problem=f"the files could not be read: {error.strerror}")
         _save(self._place(run_id), snapshot)
-        self._tidy(limits.kept)
+        try:
+            self._tidy(limits.kept, run_id)
+        except OSError as error:
+            logger.warning("old files of thread %s could not be deleted: %s", self.folders.thread_id, error)
         return snapshot
 
     def forget(self, run_id: str) -> None:
@@ -114,7 +120,7 @@ class SnapshotStore:
         draft = self.objects / f"{uuid.uuid4().hex}.new"
         digest = hashlib.blake2b(digest_size=32)
         left = entry.size
-        source = open_beneath(root, entry.parts, os.O_RDONLY | os.O_NOFOLLOW)
+        source = open_beneath(root, entry.parts, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         try:
             with os.fdopen(source, "rb", buffering=0) as file, draft.open("wb") as copy:
                 while left > 0 and (piece := file.read(min(left, _PIECE))):
@@ -136,8 +142,9 @@ class SnapshotStore:
     def _place(self, run_id: str) -> Path:
         return self._root / f"{run_id}.manifest"
 
-    def _tidy(self, kept: int) -> None:
-        manifests = self._manifests()
+    def _tidy(self, kept: int, run_id: str) -> None:
+        # The newest first, whatever the clock was set to since the others.
+        manifests = sorted(self._manifests(), key=lambda path: path.stem != run_id)
         if len(manifests) <= 2 * kept:  # rarely: to know what nobody needs means reading all of them
             return
         for path in manifests[kept:]:

@@ -35,12 +35,12 @@ async def turn_files_back(
 
 
 def _put_back(files: SnapshotStore, run_id: str) -> str | None:
-    snapshot = files.find(run_id)
-    if snapshot is None:
-        return None  # no tool that changes anything was called, or snapshots are switched off
-    if snapshot.problem is not None:
-        return f"The conversation was put back, but the files stay as they are: {snapshot.problem}."
     try:
+        snapshot = files.find(run_id)
+        if snapshot is None:
+            return None  # no tool that changes anything was called, or snapshots are switched off
+        if snapshot.problem is not None:
+            return f"The conversation was put back, but the files stay as they are: {snapshot.problem}."
         failed = restore(files, snapshot)
     except OSError as error:
         return f"The conversation was put back, but not the files: {error.strerror}."

@@ -8,6 +8,7 @@ import pytest
 from deerflow.domain import ThreadFolders
 from deerflow.runtime.restore import copy_files, restore
 from deerflow.runtime.snapshots import SnapshotLimits, SnapshotStore
+from deerflow.runtime.turning_back import put_files_back
 
 LIMITS = SnapshotLimits(max_bytes=1_000_000, max_files=100, kept=2)
 
@@ -164,6 +165,18 @@ def test_old_snapshots_go_with_what_only_they_held(store: SnapshotStore) -> None
     assert len(list(store.objects.iterdir())) <= 4
 
 
+def test_a_clock_that_was_set_back_does_not_make_the_newest_snapshot_the_oldest(store: SnapshotStore) -> None:
+    for number in range(4):
+        store.keep(f"r{number}", LIMITS)
+    for path in (store.folders.root / "snapshots").glob("*.manifest"):
+        os.utime(path, (4_000_000_000, 4_000_000_000))
+
+    store.keep("r4", LIMITS)
+
+    assert store.find("r4") is not None
+    assert len(store.run_ids()) == 2
+
+
 def test_damaged_contents_and_records_are_reported_not_written(store: SnapshotStore) -> None:
     (store.folders.workspace / "file").write_text("good")
     store.keep("r1", LIMITS)
@@ -181,6 +194,17 @@ def test_damaged_contents_and_records_are_reported_not_written(store: SnapshotSt
     damaged = store.find("r1")
     assert damaged is not None
     assert damaged.problem == "the record of the files is damaged"
+
+
+async def test_a_record_that_cannot_be_opened_keeps_no_run_from_its_end(store: SnapshotStore) -> None:
+    store.keep("r1", LIMITS)
+    record = store.folders.root / "snapshots/r1.manifest"
+    record.unlink()
+    record.mkdir()
+
+    problem = await put_files_back(store, "r1")
+
+    assert problem == "The conversation was put back, but not the files: Is a directory."
 
 
 def test_files_are_copied_to_another_thread(store: SnapshotStore, tmp_path: Path) -> None:
