@@ -56,6 +56,8 @@ class Pool:
         self._freed = asyncio.Condition()
         self._uses = itertools.count(1)
         self._tasks: set[asyncio.Task[None]] = set()
+        self._ending: set[str] = set()
+        """Containers that somebody waits to end."""
         self._http: aiohttp.ClientSession | None = None
         self._has_adopted = False
 
@@ -64,8 +66,12 @@ class Pool:
         async with self._locks.hold(wish.id):
             slot = self._slots.get(wish.id)
             if slot is not None:
-                if self._occupied(slot) and await self._is_well(slot):
-                    return slot
+                try:
+                    if self._occupied(slot) and await self._is_well(slot):
+                        return slot
+                except asyncio.CancelledError:
+                    self.give_back(slot)  # nobody is there any more to do it
+                    raise
                 await self.drop(slot)
             return await self._fresh(wish)
 
@@ -109,21 +115,31 @@ class Pool:
         await self._adopt()
         await self._reserve()
         try:
-            async with self._claims.starting(wish.id):
-                api = await self._found(wish) or self._api(await self._backend.create(wish))
-                claim = self._claims.use(wish.id)
-            try:
-                await wait_until_ready(api, seconds=READY_SECONDS)
-            except BaseException:
-                if claim is not None:
-                    self._claims.end_use(claim)
-                raise
+            api, claim = await self._started(wish)
+        except BaseException:
+            self._spawn(self._tell_waiters())
+            if self._settings.idle_timeout:  # the engine may have started it all the same
+                self._spawn(self._end_when_idle(wish.id))
+            raise
         finally:
             self._starting -= 1
         slot = Slot(wish.id, api, AioShell(api), users=1, claim=claim, checked_at=_now())
         slot.last_use = next(self._uses)
         self._slots[wish.id] = slot
         return slot
+
+    async def _started(self, wish: ContainerWish) -> tuple[AioApi, int | None]:
+        """Return a container that answers, with this process's claim on it."""
+        async with self._claims.starting(wish.id):
+            api = await self._found(wish) or self._api(await self._backend.create(wish))
+            claim = self._claims.use(wish.id)
+        try:
+            await wait_until_ready(api, seconds=READY_SECONDS)
+        except BaseException:
+            if claim is not None:
+                self._claims.end_use(claim)
+            raise
+        return api, claim
 
     async def _found(self, wish: ContainerWish) -> AioApi | None:
         """Return the container that already runs; one that is stuck is stopped, unless others use it."""
@@ -223,11 +239,17 @@ class Pool:
 
     async def _end_when_idle(self, container_id: str) -> None:
         """Stop a container once no process has used it for the idle time."""
+        if container_id in self._ending:
+            return
+        self._ending.add(container_id)
         idle = float(self._settings.idle_timeout)
-        while container_id not in self._slots:
-            if await self._destroy_unused(container_id, idle_seconds=idle):
-                return
-            await asyncio.sleep(idle)
+        try:
+            while container_id not in self._slots:
+                if await self._destroy_unused(container_id, idle_seconds=idle):
+                    return
+                await asyncio.sleep(idle)
+        finally:
+            self._ending.discard(container_id)
 
     async def _destroy_unused(self, container_id: str, *, idle_seconds: float) -> bool:
         """Stop a container that no process uses; True when there is nothing left to do."""
