@@ -221,6 +221,31 @@ class RunManagerContract:
         assert "error" not in events
         assert events.count("end") == 1
 
+    async def test_an_end_that_cannot_be_written_is_written_later_and_live_readers_see_it(
+        self, desk: RunManager, storage: Storage, steps: Steps, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        settle, tries = storage.runs.settle, []
+
+        async def broken_once(*args: Any, **more: Any) -> Any:
+            tries.append(args)
+            if len(tries) == 1:
+                raise ValueError("nobody expected this")
+            return await settle(*args, **more)
+
+        monkeypatch.setattr(storage.runs, "settle", broken_once)
+        run = await desk.create_or_reject(asking("t1"))
+        await steps.until("t1", "first")
+        reader = desk.subscribe(run.id)
+        first = await anext(reader)
+        steps.let("t1")
+
+        async with asyncio.timeout(60):
+            rest = [event.kind async for batch in reader for event in batch]
+
+        assert first[0].kind == "metadata"
+        assert rest[-1] == "end"
+        assert (await storage.runs.get(run.id)).status is RunStatus.SUCCESS
+
     async def test_a_run_that_loses_its_database_again_and_again_is_given_up(
         self, storage: Storage, tmp_path: Path, steps: Steps, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -215,8 +215,7 @@ class Worker:
         except StaleAttemptError:
             logger.warning("run %s was taken over while it ended here", run.id)
             await self._bridge.abandon(log)
-        except DeerFlowError:
-            # The run stays active in the database, so the next start takes it up and ends it.
+        except Exception:  # whatever it was: the run stays active in the database, and is taken up again
             logger.exception("run %s could not be settled", run.id)
             await self._bridge.abandon(log)
 
