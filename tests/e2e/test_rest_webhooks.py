@@ -13,7 +13,7 @@ from support.gateway import running_gateway
 from support.model_server import ScriptedModel, text
 from support.waiting import until
 
-from deerflow.errors import InvalidInputError
+from deerflow.errors import InvalidInputError, StorageAwayError
 from deerflow.runtime.webhooks import check_webhook, post
 from deerflow.sandbox.network import RefusedError
 
@@ -70,6 +70,28 @@ async def test_a_webhook_is_told_of_the_end_and_again_when_it_failed(
     sent, run_id = second
     assert first[1] == run_id == run["run_id"] == sent["run_id"]
     assert (sent["status"], sent["values"]["messages"][-1]["content"]) == ("success", "there")
+
+
+async def test_a_webhook_is_told_though_the_server_died_with_its_answer(
+    tmp_path: Path, model: ScriptedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model.on("go", text("there"))
+    listener = Listener()
+    with running_gateway(tmp_path, model.base_url, runs=LOOPBACK) as gateway:
+        assert gateway.deerflow is not None
+        create = gateway.deerflow.storage.runs.create
+
+        async def unanswered(*args: Any, **more: Any) -> None:
+            await create(*args, **more)
+            raise StorageAwayError("whether this was stored is not known")
+
+        monkeypatch.setattr(gateway.deerflow.storage.runs, "create", unanswered)
+        async with gateway.client() as api, listener.listening():
+            answer = await api.post("/threads/t1/runs", json={"input": ASK, "webhook": listener.url})
+            sent, _ = await asyncio.wait_for(listener.seen.get(), 60)
+
+    assert answer.status_code == 500
+    assert (sent["status"], sent["thread_id"]) == ("success", "t1")
 
 
 async def test_a_private_address_is_not_called(

@@ -13,9 +13,9 @@ from deerflow.app.rooms import CurrentRooms, build_rooms
 from deerflow.app.sandbox_check import SandboxCheck
 from deerflow.app.threads import Threads
 from deerflow.config import LoadedSettings, Settings, SettingsSource
-from deerflow.domain import LEAD_AGENT, RunRecord, RunRequest, ThreadFolders
+from deerflow.domain import LEAD_AGENT, RunRecord, RunRequest, ThreadFolders, new_id
 from deerflow.errors import ConflictError, InvalidInputError, NotFoundError
-from deerflow.lead.custom import is_agent_name
+from deerflow.lead.custom import agent_name, is_agent_name
 from deerflow.models import ModelFactory, quiet_tracing
 from deerflow.runtime import RunManager, StreamBridge, ThreadStates, Worker
 from deerflow.runtime.answers import fit_answer
@@ -128,9 +128,10 @@ class DeerFlow:
         request = await self._as_agent(request)
         self._check_model(request.options.model_name)  # before anything is stored
         request = await fit_answer(self.state, self.storage.runs, request)
-        run = await self.runs.create_or_reject(request)
-        await self.webhooks.expect(run)
-        return run
+        run_id = new_id()
+        if request.webhook is not None:
+            await self.webhooks.expect(run_id, request.webhook)
+        return await self.runs.create_or_reject(request, run_id=run_id)
 
     def hurry(self) -> None:
         """Wait for nothing that can be given up; for a process that is being closed."""
@@ -139,6 +140,7 @@ class DeerFlow:
 
     async def is_custom_agent(self, name: str, user_id: str) -> bool:
         """Tell whether a user has an agent of this name."""
+        name = agent_name(name)
         return is_agent_name(name) and await asyncio.to_thread(self.custom_agents.exists, user_id, name)
 
     async def refresh(self) -> None:
@@ -210,7 +212,7 @@ class DeerFlow:
         name, user = request.options.agent_name, request.user_id
         if request.assistant_id != LEAD_AGENT:
             if name is None and await self.is_custom_agent(request.assistant_id, user):
-                name = request.assistant_id
+                name = agent_name(request.assistant_id)
             if name is None:
                 await self.storage.assistants.get(request.assistant_id, user)
         if name is None or request.options.is_bootstrap:  # one that is only being made has nothing to say yet

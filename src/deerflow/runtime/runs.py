@@ -75,11 +75,16 @@ class RunManager:
         self.left_behind = 0
         """How many runs this process could not hand over when it was closed; leases have to run out."""
 
-    async def create_or_reject(self, request: RunRequest) -> RunRecord:
-        """Admit a run and start it; a busy thread answers as the request's strategy says."""
+    async def create_or_reject(self, request: RunRequest, *, run_id: str | None = None) -> RunRecord:
+        """Admit a run and start it; a busy thread answers as the request's strategy says.
+
+        Args:
+            run_id: The id of the run; a new one when absent. A request that was sent before brings back
+                its run, whose id is another one.
+        """
         request = replace(request, input=with_message_ids(request.input))
         graph_input(request)  # refuses a malformed command before anything is stored
-        run_id = new_id()
+        run_id = run_id or new_id()
         with self._active.place() as has_place:
             # Without room here, or when this process is about to end, others start what is admitted.
             owner = self._owner.id if has_place else None

@@ -38,6 +38,7 @@ _TIMEOUT = aiohttp.ClientTimeout(total=15)
 _TRY_AGAIN = frozenset({408, 425, 429})
 _PORTS = {"http": 80, "https": 443}
 _MOST_BYTES = 4 * 1024 * 1024
+_PAGE = 1000
 
 
 def check_webhook(url: str) -> None:
@@ -68,11 +69,14 @@ class Webhooks:
         self._news = asyncio.Event()
         self._telling: dict[str, asyncio.Task[None]] = {}
 
-    async def expect(self, run: RunRecord) -> None:
-        """Remember that somebody wants to hear of a run's end."""
-        if run.request.webhook is not None and not run.status.is_terminal:
-            await self._store.aput(_WAITING, run.id, {"url": run.request.webhook, "server": self._me})
-            self._news.set()
+    async def expect(self, run_id: str, url: str) -> None:
+        """Remember that somebody wants to hear of the end of a run that is about to be admitted.
+
+        Before it is: a server that dies right after the admission must not have forgotten.
+        """
+        since = datetime.now(UTC).timestamp()
+        await self._store.aput(_WAITING, run_id, {"url": url, "server": self._me, "since": since})
+        self._news.set()
 
     async def run(self) -> None:
         """Tell of ends until cancelled."""
@@ -93,17 +97,22 @@ class Webhooks:
             await asyncio.gather(*self._telling.values(), return_exceptions=True)
 
     async def _look(self) -> int:
-        items = await self._store.asearch(_WAITING, limit=1000)
-        for item in items:
-            if item.key not in self._telling:
-                await self._consider(item.key, item.value)
-        return len(items)
+        waiting = 0
+        while items := await self._store.asearch(_WAITING, limit=_PAGE, offset=waiting):
+            for item in items:
+                if item.key not in self._telling:
+                    await self._consider(item.key, item.value)
+            waiting += len(items)
+            if len(items) < _PAGE:
+                break
+        return waiting
 
     async def _consider(self, run_id: str, value: Mapping[str, Any]) -> None:
         try:
             run = await self._runs.get(run_id)
-        except NotFoundError:  # it was deleted, nobody asks any more
-            await self._store.adelete(_WAITING, run_id)
+        except NotFoundError:  # refused or deleted, unless it is being admitted at this moment
+            if datetime.now(UTC).timestamp() > value.get("since", 0) + _ORPHANED_SECONDS:
+                await self._store.adelete(_WAITING, run_id)
             return
         if not run.status.is_terminal:
             return

@@ -37,6 +37,18 @@ def test_an_address_is_taken(url: str) -> None:
     check_webhook(url)
 
 
+async def test_a_run_that_never_came_is_forgotten_and_one_that_is_being_admitted_is_not(
+    storage: Storage,
+) -> None:
+    webhooks = Webhooks(storage, ThreadStates(StateReader(storage.checkpoints)), lambda: ())
+    await webhooks.expect("coming", ODD)
+    await storage.store.aput(("webhooks",), "refused", {"url": ODD, "server": webhooks._me, "since": 1})
+
+    await webhooks._look()
+
+    assert [item.key for item in await storage.store.asearch(("webhooks",))] == ["coming"]
+
+
 async def test_an_address_that_cannot_be_looked_up_is_given_up_once(storage: Storage) -> None:
     await storage.runs.create("r1", RunRequest("t1"), owner="me")
     run = await storage.runs.get("r1")
