@@ -122,6 +122,32 @@ async def test_what_cannot_be_an_agent_is_refused(api: httpx.AsyncClient, agent:
     assert (await api.get("/agents")).json() == {"agents": []}
 
 
+async def test_each_agent_is_an_assistant(api: httpx.AsyncClient, model: ScriptedModel) -> None:
+    model.on("hi", text("ho"))
+    await api.post("/agents", json={"name": "quiet-poet", "description": "Writes 诗"})
+    kept = (await api.post("/assistants", json={"graph_id": "lead_agent", "name": "Kept"})).json()
+
+    found = (await api.post("/assistants/search", json={})).json()
+    second = (await api.post("/assistants/search", json={"limit": 1, "offset": 1})).json()
+    named = (await api.post("/assistants/search", json={"name": "poet"})).json()
+    count = (await api.post("/assistants/count", json={})).json()
+    poet = await api.get("/assistants/quiet-poet")
+    graph = await api.get("/assistants/quiet-poet/graph")
+    refused = await api.patch("/assistants/quiet-poet", json={"name": "x"})
+    taken = await api.post("/assistants", json={"graph_id": "lead_agent", "assistant_id": "quiet-poet"})
+    answer = await say(api, assistant_id="Quiet_Poet")
+
+    assert [item["assistant_id"] for item in found] == ["lead_agent", "quiet-poet", kept["assistant_id"]]
+    assert second == named == [poet.json()]
+    assert count == 3
+    assert (poet.json()["graph_id"], poet.json()["description"]) == ("lead_agent", "Writes 诗")
+    assert poet.json()["metadata"] == {"created_by": "user"}
+    assert graph.status_code == 200
+    assert (refused.status_code, taken.status_code) == (409, 409)
+    assert "/api/agents/quiet-poet" in refused.json()["detail"]
+    assert answer.json()["messages"][-1]["content"] == "ho"
+
+
 async def test_an_older_place_is_read_and_broken_files_say_what_is_wrong(
     api: httpx.AsyncClient, tmp_path: Path, model: ScriptedModel
 ) -> None:

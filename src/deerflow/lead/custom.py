@@ -36,6 +36,11 @@ def is_agent_name(text: str) -> bool:
     return re.fullmatch(NAME, text) is not None
 
 
+def agent_name(text: str) -> str:
+    """Return the name of the agent that a client means, who may write it as graphs are named."""
+    return text.replace("_", "-").lower()
+
+
 class ModelWishes(BaseModel):
     """How an agent's model is called; a wish that is absent leaves it as it is."""
 

@@ -1,4 +1,4 @@
-"""Assistants over HTTP: the one that is built in, and those that people keep."""
+"""Assistants over HTTP: those that are there without anybody making them, and those that people keep."""
 
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -9,10 +9,11 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from starlette.responses import Response
 
 from deerflow.app import DeerFlow
-from deerflow.domain import DEFAULT_USER, LEAD_AGENT, Assistant, new_id
+from deerflow.domain import LEAD_AGENT, Assistant, new_id
 from deerflow.errors import ConflictError, InvalidInputError
 from deerflow.gateway.choosing import page_of
 from deerflow.gateway.deps import CurrentUser, House, json_response
+from deerflow.gateway.ready_assistants import ready_assistant, ready_assistants
 from deerflow.runtime.shapes import assistant_out, selected
 from deerflow.storage.base import AssistantQuery
 
@@ -31,17 +32,6 @@ AssistantField = Literal[
     "updated_at",
     "version",
 ]
-_EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
-"""The built-in assistant was not created at any moment; clients want one."""
-_LEAD = Assistant(
-    id=LEAD_AGENT,
-    user_id=DEFAULT_USER,
-    created_at=_EPOCH,
-    updated_at=_EPOCH,
-    name=LEAD_AGENT,
-    description="Plans, delegates, works with files and a shell, and answers.",
-    metadata={"created_by": "system"},
-)
 
 
 class AssistantCreate(BaseModel):
@@ -107,10 +97,10 @@ class LatestVersion(BaseModel):
 async def create_assistant(body: AssistantCreate, user: CurrentUser, house: House) -> Response:
     """Keep an assistant: its config and context are the defaults of its runs."""
     _check_graph(body.graph_id)
-    if body.assistant_id == LEAD_AGENT:
+    if ready := await ready_assistant(house, body.assistant_id or "", user):
         if body.if_exists == "do_nothing":
-            return json_response(assistant_out(_LEAD))
-        raise ConflictError(f"assistant '{LEAD_AGENT}' is built in")
+            return json_response(assistant_out(ready))
+        raise ConflictError(_why_not(ready))
     now = datetime.now(UTC)
     assistant = Assistant(
         id=body.assistant_id or new_id(),
@@ -135,16 +125,17 @@ async def create_assistant(body: AssistantCreate, user: CurrentUser, house: Hous
 
 @router.post("/assistants/search")
 async def search_assistants(user: CurrentUser, house: House, body: AssistantSearch | None = None) -> Response:
-    """List the assistants, the built-in one first."""
+    """List the assistants, the built-in one and the user's own agents first."""
     wish = body or AssistantSearch()
-    has_lead = _fits(_LEAD, wish)
-    shown = [_LEAD] if has_lead and wish.offset == 0 else []
+    ready = await _ready(house, wish, user)
+    found = ready[wish.offset : wish.offset + wish.limit + 1]
     query = replace(
         _query(wish, user),
-        limit=wish.limit - len(shown) + 1,
-        offset=max(0, wish.offset - has_lead),
+        limit=wish.limit - len(found) + 1,
+        offset=max(0, wish.offset - len(ready)),
     )
-    found = [*shown, *await house.storage.assistants.search(query)]
+    if query.limit:
+        found += await house.storage.assistants.search(query)
     page, headers = page_of(found, limit=wish.limit, offset=wish.offset)
     return json_response([selected(assistant_out(item), wish.select) for item in page], headers=headers)
 
@@ -153,7 +144,8 @@ async def search_assistants(user: CurrentUser, house: House, body: AssistantSear
 async def count_assistants(user: CurrentUser, house: House, body: AssistantSearch | None = None) -> Response:
     """Count the assistants."""
     wish = body or AssistantSearch()
-    return json_response(await house.storage.assistants.count(_query(wish, user)) + _fits(_LEAD, wish))
+    ready = await _ready(house, wish, user)
+    return json_response(await house.storage.assistants.count(_query(wish, user)) + len(ready))
 
 
 @router.get("/assistants/{assistant_id}")
@@ -193,8 +185,8 @@ async def list_versions(
 ) -> Response:
     """List the versions of an assistant, newest first."""
     wish = body or VersionSearch()
-    if assistant_id == LEAD_AGENT:
-        found = [_LEAD] if wish.offset == 0 else []
+    if ready := await ready_assistant(house, assistant_id, user):
+        found = [ready] if wish.offset == 0 else []
     else:
         found = await house.storage.assistants.versions(
             assistant_id, user, limit=wish.limit, offset=wish.offset
@@ -245,13 +237,24 @@ async def assistant_schemas(assistant_id: str, user: CurrentUser, house: House) 
 
 
 async def _find(house: DeerFlow, assistant_id: str, user: str) -> Assistant:
-    return _LEAD if assistant_id == LEAD_AGENT else await house.storage.assistants.get(assistant_id, user)
+    ready = await ready_assistant(house, assistant_id, user)
+    return ready or await house.storage.assistants.get(assistant_id, user)
 
 
 async def _own(house: DeerFlow, assistant_id: str, user: str) -> Assistant:
-    if assistant_id == LEAD_AGENT:
-        raise ConflictError(f"assistant '{LEAD_AGENT}' is built in: create one of your own and change that")
+    if ready := await ready_assistant(house, assistant_id, user):
+        raise ConflictError(_why_not(ready))
     return await house.storage.assistants.get(assistant_id, user)
+
+
+def _why_not(ready: Assistant) -> str:
+    if ready.id == LEAD_AGENT:
+        return f"assistant '{LEAD_AGENT}' is built in: create one of your own and change that"
+    return f"assistant '{ready.id}' is an agent of yours: change or delete it at /api/agents/{ready.id}"
+
+
+async def _ready(house: DeerFlow, wish: AssistantSearch, user: str) -> list[Assistant]:
+    return [assistant for assistant in await ready_assistants(house, user) if _fits(assistant, wish)]
 
 
 def _check_graph(graph_id: str) -> None:
