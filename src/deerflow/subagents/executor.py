@@ -4,6 +4,7 @@ import asyncio
 import contextvars
 import threading
 from collections import OrderedDict, defaultdict
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from deerflow.errors import ConflictError, NotFoundError
@@ -59,11 +60,8 @@ class SubagentExecutor:
         with self._alone:  # one loop at a time: those who wait for a place belong to one
             if here is None:
                 return asyncio.run(self._execute_alone(task))
-            found: list[SubagentResult] = []
-            thread = threading.Thread(target=lambda: found.append(asyncio.run(self._execute_alone(task))))
-            thread.start()
-            thread.join()
-            return found[0]
+            with ThreadPoolExecutor(1) as beside:
+                return beside.submit(lambda: asyncio.run(self._execute_alone(task))).result()
 
     def execute_async(self, task: SubagentTask) -> str:
         """Start a task in the background and return its id at once; `wait` returns its result."""
@@ -236,10 +234,14 @@ class SubagentExecutor:
         return result
 
     def _remember(self, result: SubagentResult) -> None:
-        """Keep the latest word on a task; the oldest ended ones go first when there are too many."""
+        """Keep the latest word on a task; the oldest ended ones go first when there are too many.
+
+        Those in the background stay until their run ends: somebody may not have been told of them yet.
+        """
         self._results[result.run_id, result.task_id] = result
         if len(self._results) > MAX_KEPT_RESULTS:
-            ended = next((each for each in self._results.values() if each.status.is_terminal), None)
+            known = self._results.values()
+            ended = next((each for each in known if each.status.is_terminal and not each.is_background), None)
             if ended is not None:
                 del self._results[ended.run_id, ended.task_id]
 

@@ -74,6 +74,8 @@ class Place:
             self._gate.give_back(self.holder)
         else:
             self._gate.leave(self)
+            if self.came is not None and not self.came.done():
+                self.came.set_result(None)  # who waits for it goes on: it is lent again, and taken after that
 
 
 class FairGate:

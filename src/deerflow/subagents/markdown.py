@@ -7,8 +7,10 @@ line in the log.
 
 import logging
 import re
+import stat
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -135,9 +137,11 @@ def _read_all(files: Mapping[Path, object]) -> tuple[MarkdownSubagent, ...]:
 
 def _files(folder: Path) -> list[tuple[Path, tuple[int, int]]]:
     """Return the Markdown files of a folder with their stamps; links are not followed."""
-    try:
-        files = sorted(file for file in folder.glob("*.md") if file.is_file() and not file.is_symlink())
-    except OSError:
-        return []
-    stats = [(file, file.stat()) for file in files if file.stem.lower() != "readme"]
-    return [(file, (stat.st_mtime_ns, stat.st_size)) for file, stat in stats]
+    found: list[tuple[Path, tuple[int, int]]] = []
+    with suppress(OSError):  # no such folder
+        for file in sorted(folder.glob("*.md")):
+            with suppress(FileNotFoundError):  # gone since it was listed, as when an editor saves
+                about = file.lstat()
+                if stat.S_ISREG(about.st_mode) and file.stem.lower() != "readme":
+                    found.append((file, (about.st_mtime_ns, about.st_size)))
+    return found

@@ -15,8 +15,9 @@ class Procession:
 
     @property
     def is_calm(self) -> bool:
-        """Nobody is on the way."""
-        return self._last is None or self._last.done()
+        """Nobody is on the way; those of a loop that has ended never come."""
+        last = self._last
+        return last is None or last.done() or last.get_loop() is not asyncio.get_running_loop()
 
     async def turn(
         self, *, after: "Procession | None" = None, unless: "asyncio.Future[None] | None" = None

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -126,3 +127,31 @@ async def test_a_task_is_cancelled_while_it_waits_for_a_place(
         ("task_running", "c1"),
         ("task_completed", "c1"),
     ]
+
+
+async def test_a_background_result_that_nobody_was_told_is_not_forgotten(
+    lead: Lead, model: ScriptedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("deerflow.subagents.executor.MAX_KEPT_RESULTS", 1)
+    model.on("part", text("found"))
+    lead.executor.execute_async(prepared(lead, "c1", background=True))
+    await lead.executor.wait(lead.context.run_id, "c1")
+
+    for number in range(2, 5):
+        await lead.executor.execute(prepared(lead, f"c{number}"))
+
+    assert [each.task_id for each in lead.executor.take_news(lead.context.run_id)] == ["c1"]
+
+
+async def test_what_goes_wrong_in_a_thread_of_its_own_is_raised(
+    model: ScriptedModel, new_lead: NewLead
+) -> None:
+    lead = new_lead(executor=SubagentExecutor(max_running=4))
+    model.on("part", text("found"))
+
+    async def let_go() -> None:
+        await lead.rooms.delegation.builder.models.aclose()
+        raise ConflictError("somebody holds on")
+
+    with pytest.raises(ConflictError, match="somebody holds on"):
+        lead.executor.execute_sync(replace(prepared(lead), let_go=let_go))

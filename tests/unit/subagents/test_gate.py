@@ -173,6 +173,38 @@ async def test_a_holder_that_is_stopped_while_its_place_is_lent_gives_nothing_ba
         second.cancel()
 
 
+async def test_a_place_that_is_lent_again_while_it_is_waited_for_comes_back_all_the_same() -> None:
+    gate = FairGate(1)
+    may_end, has_asked = asyncio.Event(), asyncio.Event()
+
+    async def first(place: Place) -> None:
+        async with place.lent():
+            taking = asyncio.create_task(in_between())
+            await has_asked.wait()
+        await taking
+
+    async def in_between() -> None:
+        async with held(gate, Holder("other")):
+            has_asked.set()
+            await may_end.wait()
+
+    async def second(place: Place) -> None:
+        async with place.lent():
+            may_end.set()
+            async with held(gate, Holder("r")):
+                pass
+
+    async with asyncio.timeout(60), held(gate, Holder("r")) as place:
+        job = asyncio.create_task(first(place))
+        await has_asked.wait()
+        await settle()
+        await asyncio.gather(job, second(place))
+        await place.take()
+        assert place.is_held
+
+    assert gate.waiting == 0
+
+
 async def test_each_gets_a_turn_of_the_loop_before_the_next_begins() -> None:
     gate = FairGate(3)
     order: list[str] = []

@@ -145,3 +145,13 @@ async def test_the_lead_hears_of_it_and_a_model_that_is_not_there_is_no_obstacle
     assert model.requests[1].tools == ["read_file", "grep", "str_replace", "bash"]
     assert model.requests[1].body["model"] == "scripted"
     assert messages[-2].text == "Task Succeeded. Result: Fine."
+
+
+def test_a_file_that_goes_while_the_folder_is_looked_at_does_no_harm(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, "a.md", REVIEWER)
+    listed = [*tmp_path.glob("*.md"), tmp_path / "gone.md"]
+    monkeypatch.setattr(Path, "glob", lambda folder, pattern: iter(listed))
+
+    assert [each.name for each in MarkdownSubagents([tmp_path]).all()] == ["code-reviewer"]
