@@ -286,6 +286,21 @@ async def test_a_thread_is_followed_through_its_runs(
     assert [part.id for part in seen[1:]] == [part.id for part in whole[cut + 1 :]]
 
 
+async def test_a_thread_is_followed_from_the_first_of_all_that_wait(
+    client: LangGraphClient, model: ScriptedModel, gate: threading.Event
+) -> None:
+    model.on("go", text("x").held(gate))
+    wish: Any = {"assistant_id": LEAD, "input": ask("go"), "multitask_strategy": "enqueue"}
+    runs = [await client.runs.create("t1", if_not_exists="create", **wish) for _ in range(103)]
+
+    async for part in await client.threads.join_stream("t1"):
+        first = part
+        break
+    await client.runs.cancel_many(status="all")
+
+    assert (first.event, first.data["run_id"]) == ("metadata", runs[0]["run_id"])
+
+
 async def test_interrupts_before_and_after_nodes_and_commands_that_go_on(
     client: LangGraphClient, model: ScriptedModel
 ) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any, Literal
 
 from fastapi import Request
@@ -9,7 +10,6 @@ from starlette.responses import Response
 
 from deerflow.app import DeerFlow
 from deerflow.domain import DisconnectMode, RunRecord, RunStatus, StreamEvent, seq_of
-from deerflow.errors import ConflictError
 from deerflow.gateway.deps import json_response
 from deerflow.gateway.sse import EventStream
 from deerflow.runtime import visible_values
@@ -36,20 +36,13 @@ def event_stream(
     cancel_on_leave: bool = False,
 ) -> EventStream:
     """Answer with a run's events, from behind `after` to the end."""
-
-    async def cancel() -> None:
-        try:
-            await house.runs.cancel(run.id)
-        except ConflictError:
-            return  # it ended while the reader left
-
     chosen = frozenset(modes or run.request.stream_modes)
     return EventStream(
         batches_of(house, run, after_seq=seq_of(after), modes=chosen),
         modes=chosen,
         headers=location(run),
         watch=house.watch,
-        on_leave=cancel if cancel_on_leave else None,
+        on_leave=partial(house.runs.cancel_many, [run]) if cancel_on_leave else None,
     )
 
 
@@ -76,7 +69,7 @@ async def wait_for(house: DeerFlow, run: RunRecord, request: Request) -> Respons
             await asyncio.wait((waiting,), timeout=0.5)
             if not waiting.done() and await request.is_disconnected():
                 if run.request.on_disconnect is DisconnectMode.CANCEL:
-                    await house.runs.cancel(run.id)
+                    await house.runs.cancel_many([run])
                 break
     finally:
         waiting.cancel()

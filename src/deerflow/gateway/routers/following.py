@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import AsyncIterator, Collection
+from contextlib import suppress
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Header, Query, Request
@@ -10,7 +11,7 @@ from starlette.responses import Response
 
 from deerflow.app import DeerFlow
 from deerflow.domain import CancelAction, RunRecord, RunStatus, StreamEvent, number_in, seq_of
-from deerflow.errors import InvalidInputError
+from deerflow.errors import ConflictError, InvalidInputError
 from deerflow.gateway.choosing import names_in, rows_with
 from deerflow.gateway.deps import CurrentUser, House, ThreadPath, json_response, owned_run, owned_thread
 from deerflow.gateway.run_answers import batches_of, event_stream, final_values
@@ -28,6 +29,8 @@ _LOOK_SECONDS = (0.25, 0.5, 1.0, 2.0)
 """How long to wait between looks for new runs; a signal mostly tells of them first."""
 _HEARTBEAT_SECONDS = 15.0
 _MOST_CANCELLED = 1000
+_MOST_LATEST = 100
+_MOST_WAITING = 10_000
 _THREAD_MODES = frozenset(("run_modes", "lifecycle", "state_update"))
 _EVERYTHING = frozenset(
     ("values", "messages-tuple", "updates", "custom", "tasks", "checkpoints", "debug", "events")
@@ -137,7 +140,8 @@ async def join_stream(
     """Follow a run from anywhere in its log; with `action` it is stopped first."""
     run = await owned_run(house, thread_id, run_id, user)
     if action is not None and not run.status.is_terminal:
-        await house.runs.cancel(run_id, action=action, wait=wait)
+        with suppress(ConflictError):  # it has ended meanwhile
+            await house.runs.cancel(run_id, action=action, wait=wait)
     modes = _named(stream_mode, CLIENT_MODES)
     return event_stream(house, run, after=last_event_id, modes=modes, cancel_on_leave=cancel_on_disconnect)
 
@@ -213,7 +217,7 @@ async def _thread_events(
     with house.storage.signals.watch(thread_topic(thread_id)) as arrivals:
         looks, silent = 0, 0.0
         while True:
-            runs = await house.runs.of_thread(thread_id)
+            runs = await _latest(house, thread_id)
             run = next((run for run in reversed(runs) if run.id not in done and not _is_far_off(run)), None)
             if run is None:
                 began = time.monotonic()
@@ -229,6 +233,18 @@ async def _thread_events(
                 fresh = [event for event in batch if last is None or (event.unix_ms, event.seq) > last]
                 if fresh or not batch:
                     yield fresh
+
+
+async def _latest(house: DeerFlow, thread_id: str) -> list[RunRecord]:
+    """Return a thread's latest runs and all that have not ended, newest first."""
+    runs = await house.runs.of_thread(thread_id, limit=_MOST_LATEST)
+    if len(runs) < _MOST_LATEST or runs[-1].status.is_terminal:
+        return runs
+    known = {run.id for run in runs}
+    for status in (RunStatus.PENDING, RunStatus.RUNNING):
+        waiting = await house.runs.of_thread(thread_id, status=status, limit=_MOST_WAITING)
+        runs += [run for run in waiting if run.id not in known]
+    return runs
 
 
 def _is_far_off(run: RunRecord) -> bool:
