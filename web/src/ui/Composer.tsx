@@ -69,7 +69,7 @@ export function Composer({ isNew, sending, isBusy, isStopping, models, model, pr
         value={draft}
         aria-label={words.messageLabel}
         placeholder={words.messagePlaceholder}
-        className="max-h-[40vh] w-full resize-none overflow-y-auto bg-transparent px-2 py-2 outline-none placeholder:text-muted"
+        className="max-h-[40vh] w-full resize-none overflow-y-auto bg-transparent px-2 py-2 outline-none"
         onChange={(event) => setDraft(event.target.value)}
         onKeyDown={onKeyDown}
         onPaste={onPaste}

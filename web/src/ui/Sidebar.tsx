@@ -84,7 +84,7 @@ export function Sidebar(props: Props) {
               value={wanted}
               aria-label={words.findThread}
               placeholder={words.findThread}
-              className="w-full rounded-lg border border-line bg-panel px-3 py-1.5 text-sm placeholder:text-muted"
+              className="w-full rounded-lg border border-line bg-panel px-3 py-1.5 text-sm"
               onChange={(event) => setWanted(event.target.value)}
             />
           )}

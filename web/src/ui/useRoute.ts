@@ -23,6 +23,7 @@ export function useRoute(): Routing {
   useEffect(() => {
     const onChange = () => setRoute((before) => (addressOf(before) === location.hash ? before : readRoute()));
     window.addEventListener("hashchange", onChange);
+    onChange(); // the address may have changed since it was read first
     return () => window.removeEventListener("hashchange", onChange);
   }, []);
 
