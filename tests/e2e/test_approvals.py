@@ -88,6 +88,25 @@ async def test_an_approved_command_runs_and_only_then(
     assert "__interrupt__" not in ended
 
 
+async def test_an_answer_with_a_key_may_be_sent_again(
+    api: httpx.AsyncClient, model: ScriptedModel, tmp_path: Path
+) -> None:
+    proof = tmp_path / "proof"
+    model.will_say(bash(f"echo ran >> {proof}"), text("Done."))
+    await say(api, "go")
+    answer = {"command": {"resume": decision("approve")}}
+
+    first, again = [
+        await api.post("/threads/t1/runs/wait", json=answer, headers={"Idempotency-Key": "k"})
+        for _ in range(2)
+    ]
+
+    assert (first.status_code, again.status_code) == (200, 200), again.text
+    assert first.headers["content-location"] == again.headers["content-location"]
+    assert first.json() == again.json()
+    assert proof.read_text() == "ran\n"
+
+
 async def test_an_edited_command_runs_as_edited_and_the_model_is_told(
     api: httpx.AsyncClient, model: ScriptedModel, tmp_path: Path
 ) -> None:

@@ -321,6 +321,21 @@ async def test_the_same_key_starts_one_run_however_often_it_is_sent(
     assert len(model.requests) == 1
 
 
+async def test_a_key_that_was_sent_with_other_words_starts_nothing_and_says_so(
+    api: httpx.AsyncClient, model: ScriptedModel
+) -> None:
+    model.will_say(text("once"))
+    headers = {"Idempotency-Key": "k1"}
+    await api.post("/threads/t1/runs/wait", json=ask("go"), headers=headers)
+
+    other = await api.post("/threads/t1/runs/wait", json=ask("go further"), headers=headers)
+
+    assert (other.status_code, other.json()["code"]) == (409, "conflict")
+    assert "Send a new key" in other.json()["detail"]
+    assert len((await api.get("/threads/t1/runs")).json()) == 1
+    assert len(model.requests) == 1
+
+
 async def test_a_delayed_run_starts_later_and_lets_others_by(
     api: httpx.AsyncClient, model: ScriptedModel
 ) -> None:

@@ -124,6 +124,8 @@ class DeerFlow:
 
     async def start_run(self, request: RunRequest) -> RunRecord:
         """Admit and start a run, with the settings as they are now."""
+        if (known := await self.runs.sent_before(request)) is not None:
+            return known  # whatever has become of its thread, its agent and its question since
         await self.refresh()
         request = await self._as_agent(request)
         self._check_model(request.options.model_name)  # before anything is stored

@@ -7,9 +7,10 @@ from langgraph.constants import END
 from langgraph.types import Command, Send
 
 from deerflow.domain import RunRequest, is_thread_id, new_id
-from deerflow.errors import InvalidInputError
+from deerflow.errors import ConflictError, InvalidInputError
 from deerflow.runtime.messages_in import parse_messages
 from deerflow.runtime.state_shapes import KNOWN, fitting
+from deerflow.storage.requests import dump_json
 
 
 def graph_input(request: RunRequest) -> Any:
@@ -34,6 +35,27 @@ def with_message_ids(values: Mapping[str, Any] | None) -> Mapping[str, Any] | No
     parse_messages(raw)
     messages = raw if isinstance(raw, list) else [raw]
     return {**values, "messages": [_with_id(message) for message in messages]}
+
+
+def check_same_input(first: RunRequest, again: RunRequest) -> None:
+    """Refuse a request that says something else than the one its idempotency key was sent with."""
+    if _said(first) != _said(again):
+        raise ConflictError(
+            "this Idempotency-Key was sent before with another input; nothing was started. "
+            "Send a new key with a new request"
+        )
+
+
+def _said(request: RunRequest) -> bytes:
+    """Return an input without the ids of its messages, which are new each time a client sends none."""
+    values = dict(with_message_ids(request.input) or {})
+    messages = [
+        {key: value for key, value in message.items() if key != "id"}
+        if isinstance(message, Mapping)
+        else message
+        for message in values.get("messages", ())
+    ]
+    return dump_json({**values, "messages": messages}, what="the input", is_sorted=True)
 
 
 def check_thread_id(thread_id: str) -> None:

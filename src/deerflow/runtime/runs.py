@@ -9,7 +9,7 @@ from deerflow.domain import CancelAction, RunRecord, RunRequest, RunStatus, Stre
 from deerflow.errors import ConflictError, DeerFlowError
 from deerflow.runtime.active import ActiveRuns
 from deerflow.runtime.claims import Claims
-from deerflow.runtime.inputs import graph_input, with_message_ids
+from deerflow.runtime.inputs import check_same_input, graph_input, with_message_ids
 from deerflow.runtime.stream_bridge import StreamBridge
 from deerflow.runtime.tending import Tender
 from deerflow.runtime.worker import Worker
@@ -90,11 +90,19 @@ class RunManager:
             owner = self._owner.id if has_place else None
             run = await self._storage.runs.create(run_id, request, owner=owner)
             if run.id != run_id:
+                check_same_input(run.request, request)
                 return run  # the same request again: it is under way or done
             if run.status is RunStatus.RUNNING:
                 self._active.start(run)
                 return run
         await self._wait_in_line(run)
+        return run
+
+    async def sent_before(self, request: RunRequest) -> RunRecord | None:
+        """Return the run of a request that was sent before; `ConflictError` when that said something else."""
+        run = await self._storage.runs.sent_before(request) if request.idempotency_key is not None else None
+        if run is not None:
+            check_same_input(run.request, request)
         return run
 
     async def get(self, run_id: str, thread_id: str | None = None) -> RunRecord:

@@ -44,8 +44,8 @@ class SnapshotLimits:
 
     max_bytes: int
     max_files: int = 10_000
-    kept: int = 20
-    """How many snapshots of a thread are kept at least."""
+    kept: int | None = None
+    """How many snapshots of a thread are kept at least; None: all that are there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +85,12 @@ class SnapshotStore:
             logger.warning("files of thread %s could not be kept: %s", self.folders.thread_id, error)
             snapshot = Snapshot(taken_ns, problem=f"the files could not be read: {error.strerror}")
         _save(self._place(run_id), snapshot)
-        try:
-            self._tidy(limits.kept, run_id)
-        except OSError as error:
-            logger.warning("old files of thread %s could not be deleted: %s", self.folders.thread_id, error)
+        if limits.kept is not None:
+            try:
+                self._tidy(limits.kept, run_id)
+            except OSError as error:
+                name = self.folders.thread_id
+                logger.warning("old files of thread %s could not be deleted: %s", name, error)
         return snapshot
 
     def forget(self, run_id: str) -> None:

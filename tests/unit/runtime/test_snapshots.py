@@ -177,6 +177,15 @@ def test_a_clock_that_was_set_back_does_not_make_the_newest_snapshot_the_oldest(
     assert len(store.run_ids()) == 2
 
 
+def test_a_snapshot_that_is_made_for_a_copy_drops_none_of_the_others(store: SnapshotStore) -> None:
+    for number in range(50):
+        store.keep(f"r{number}", SnapshotLimits(max_bytes=1000, kept=100))
+
+    store.keep("copy", SnapshotLimits(max_bytes=1000))
+
+    assert len(store.run_ids()) == 51
+
+
 def test_damaged_contents_and_records_are_reported_not_written(store: SnapshotStore) -> None:
     (store.folders.workspace / "file").write_text("good")
     store.keep("r1", LIMITS)

@@ -52,6 +52,10 @@ class RunStore(ABC):
         """
 
     @abstractmethod
+    async def sent_before(self, request: RunRequest) -> RunRecord | None:
+        """Return the run that the user's request with this `idempotency_key` started, if there is one."""
+
+    @abstractmethod
     async def get(self, run_id: str, thread_id: str | None = None) -> RunRecord: ...
 
     @abstractmethod

@@ -30,9 +30,8 @@ def create(
     db: Database, run_id: str, request: RunRequest, body: bytes, owner: str | None, lease_seconds: float
 ) -> RunRecord:
     """Admit a run as its strategy says."""
-    token = _token(request)
     db.hold(request.thread_id)
-    if token is not None and (known := _run_of(db, token)):
+    if known := sent_before(db, request):
         return known
     thread, user_id = ensure_thread(db, request.thread_id, request.user_id, "{}")
     if user_id != request.user_id:
@@ -50,12 +49,12 @@ def create(
         f"VALUES (?, ?, ?, ?, ?, {db.dialect.clock} + ?, 0, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
         (
             *(run_id, thread, status, attempt, owner, lease_seconds),
-            *(now, now, start_at, token, before, pack(body)),
+            *(now, now, start_at, _token(request), before, pack(body)),
         ),
     )
     if not made.rowcount:
         # The same request on another thread may have been quicker by a moment.
-        if token is not None and (known := _run_of(db, token)):
+        if known := sent_before(db, request):
             return known
         raise ConflictError(f"run id '{run_id}' is taken")
     db.notify(thread_topic(request.thread_id))
@@ -64,6 +63,14 @@ def create(
     if start_at is not None or (is_free and not starts_now):
         db.enqueue(run_id, start_at)
     return RunRecord(run_id, request, status, time_of(now), time_of(now), attempt, owner)
+
+
+def sent_before(db: Database, request: RunRequest) -> RunRecord | None:
+    """Return the run that a request with the same key of the same user started."""
+    if (token := _token(request)) is None:
+        return None
+    row = db.execute(f"SELECT {COLUMNS} FROM runs WHERE idempotency = ?", (token,)).fetchone()
+    return None if row is None else record(row)
 
 
 def claim(db: Database, run_id: str, owner: str, attempt: int, lease_seconds: float) -> RunRecord:
@@ -238,11 +245,6 @@ def _token(request: RunRequest) -> str | None:
     if request.idempotency_key is None:
         return None
     return f"{request.user_id}\n{request.idempotency_key}"
-
-
-def _run_of(db: Database, token: str) -> RunRecord | None:
-    row = db.execute(f"SELECT {COLUMNS} FROM runs WHERE idempotency = ?", (token,)).fetchone()
-    return None if row is None else record(row)
 
 
 def _is_orphaned(owner: str | None, *, has_expired: bool, lock: OwnerLock, trusts_locks: bool) -> bool:

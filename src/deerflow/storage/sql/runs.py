@@ -34,6 +34,10 @@ class SqlRunStore(RunStore):
         )
 
     @override
+    async def sent_before(self, request: RunRequest) -> RunRecord | None:
+        return await self._engine.peek(lambda db: queue.sent_before(db, request))
+
+    @override
     async def get(self, run_id: str, thread_id: str | None = None) -> RunRecord:
         def work(db: Database) -> RunRecord:
             record = find(db, run_id)
