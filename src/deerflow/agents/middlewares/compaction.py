@@ -129,7 +129,8 @@ def clipped(messages: Sequence[AnyMessage], tokens: int) -> list[AnyMessage]:
 
 
 def _clip_longest(messages: list[AnyMessage], excess: int) -> list[AnyMessage]:
-    place = max(range(len(messages)), key=lambda i: measure([messages[i]]))
+    # By its text alone: what a message has beside it, calls and images, cannot be cut.
+    place = max(range(len(messages)), key=lambda i: len(messages[i].text))
     message = messages[place]
     text = message.text
     left = max(len(text) - excess * 4 - SHOWN_CHARS, SHORT_RESULT_CHARS)

@@ -16,6 +16,7 @@ from langgraph.types import Command
 from typing_extensions import override
 
 from deerflow.agents.goals import GO_ON, GOAL, Verdict, evaluation_in, judge_prompt, verdict
+from deerflow.agents.marks import NOTE
 from deerflow.agents.middlewares.base import Audience, HouseMiddleware
 from deerflow.agents.middlewares.tags import extended, neutralise
 from deerflow.agents.side_calls import ask_beside
@@ -76,6 +77,5 @@ class GoalMiddleware(HouseMiddleware):
 def _note(goal: GoalState) -> HumanMessage:
     evaluation = goal.get("last_evaluation")
     text = GO_ON.format(reason=neutralise(evaluation["reason"] if evaluation else ""))
-    return HumanMessage(
-        text, id=new_id(), additional_kwargs={"hide_from_ui": True, "goal_continuation": True}
-    )
+    marks = {"hide_from_ui": True, "goal_continuation": True, NOTE: True}
+    return HumanMessage(text, id=new_id(), additional_kwargs=marks)

@@ -87,6 +87,8 @@ def judge(messages: Sequence[AnyMessage], settings: LoopDetectionSettings) -> Ve
     if not _may_repeat(messages, settings):
         return None
     steps = steps_of_turn(messages)
+    if not steps:
+        return None  # the calls of these results are gone
     repeated = _repeated(steps[-settings.window_size :])
     if repeated[0] >= settings.hard_limit:
         return Verdict("stop", *repeated)

@@ -4,7 +4,7 @@ At the first threshold the agent is told to finish. At the second the answer tha
 calls in it are not made, and the turn ends with what was done. What sub-agents spent counts too.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, cast
 
@@ -41,7 +41,7 @@ class TokenBudgetMiddleware(HouseMiddleware):
     @override
     async def awrap_model_call(self, request: ModelCall, handler: ModelHandler) -> ModelAnswer:
         state = cast("ThreadState", request.state)
-        spent = spent_so_far(state, request.runtime.context.run_id)
+        spent = spent_so_far(state, request.runtime.context.run_id, request.messages)
         share, _, _ = self._share(spent)
         if share >= self._settings.warn_threshold:
             warning = reminder(WARNING.format(share=min(share, 1)))
@@ -76,14 +76,24 @@ class TokenBudgetMiddleware(HouseMiddleware):
         return replace(response, result=result)
 
 
-def spent_so_far(state: ThreadState, run_id: str) -> Spent:
-    """Return what the run has spent, with what its sub-agents did since its last answer."""
+def spent_so_far(state: ThreadState, run_id: str, asked: Iterable[AnyMessage] = ()) -> Spent:
+    """Return what the run has spent, with what its sub-agents did since its last answer.
+
+    Args:
+        asked: The request, which may have more than the state: news of background tasks, and answers that
+            did not end this step.
+    """
     known = state.get("tokens_spent")
     spent = known if known and known["run_id"] == run_id else nothing_spent(run_id)
     for message in reversed(state["messages"]):
         if not isinstance(message, ToolMessage):
             break
         spent = _plus(spent, message.additional_kwargs.get("subagent_token_usage"))
+    stored = {message.id for message in state["messages"]}
+    for message in asked:
+        if message.id and message.id not in stored:
+            spent = _plus(spent, message.additional_kwargs.get("subagent_token_usage"))
+            spent = _plus(spent, message.usage_metadata if isinstance(message, AIMessage) else None)
     return spent
 
 

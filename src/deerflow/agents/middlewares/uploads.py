@@ -12,6 +12,7 @@ from langchain_core.messages import AnyMessage, HumanMessage
 from typing_extensions import override
 
 from deerflow.agents.middlewares.base import Audience, HouseMiddleware
+from deerflow.agents.middlewares.tags import neutralise
 from deerflow.agents.state import ThreadState, UploadedFile
 from deerflow.agents.types import ModelAnswer, ModelCall, ModelHandler
 
@@ -47,7 +48,8 @@ def with_uploads(messages: Sequence[AnyMessage], files: Iterable[UploadedFile]) 
 
 def uploads_block(files: Iterable[UploadedFile]) -> str:
     """Return the list as the model reads it."""
-    return "\n".join(["<uploaded_files>", *map(_line, files), "</uploaded_files>"])
+    lines = (neutralise(_line(file)) for file in files)  # a name may look like one of our tags
+    return "\n".join(["<uploaded_files>", *lines, "</uploaded_files>"])
 
 
 def _line(file: UploadedFile) -> str:

@@ -123,6 +123,16 @@ def test_clipping_takes_from_the_longest_until_it_fits() -> None:
     assert seen[2].text == "y" * 5000
 
 
+def test_clipping_is_not_held_up_by_what_cannot_be_cut() -> None:
+    call = {"name": "write_file", "args": {"content": "one two " * 8000}, "id": "c"}
+    messages = [HumanMessage("one two " * 4000), AIMessage("", tool_calls=[call])]
+
+    seen = clipped(messages, 100)
+
+    assert "characters left out" in seen[0].text
+    assert seen[1] == messages[1]
+
+
 def test_clipping_gives_up_rather_than_leave_nothing() -> None:
     assert clipped([HumanMessage("hello")], 1)[0].text == "hello"
 

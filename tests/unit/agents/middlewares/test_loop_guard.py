@@ -85,6 +85,7 @@ def test_calls_without_results_and_other_endings_are_nobodys_loop() -> None:
     assert judge([], SETTINGS) is None
     assert judge([HumanMessage("hi")], SETTINGS) is None
     assert judge([*turn(*same(9)), AIMessage("done")], SETTINGS) is None
+    assert judge([each for each in turn(*same(99)) if isinstance(each, ToolMessage)], SETTINGS) is None
 
 
 def test_an_answer_that_calls_again_after_the_stop_becomes_what_was_done() -> None:
