@@ -6,25 +6,22 @@ import io
 import json
 import os
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 from threading import Event
 from typing import Any
 
 import httpx
 import pytest
-from support.gateway import Gateway, running_gateway
+from support.gateway import Gateway
 from support.model_server import ScriptedModel, call, text
+from support.shared import shared_gateway
 
 from deerflow.domain import ThreadFolders
 
 OUTPUTS = "/mnt/user-data/outputs"
 
 
-@pytest.fixture(scope="module")
-def gateway(tmp_path_factory: pytest.TempPathFactory, server: ScriptedModel) -> Iterator[Gateway]:
-    with running_gateway(tmp_path_factory.mktemp("home"), server.base_url) as running:
-        yield running
+gateway = shared_gateway()
 
 
 @pytest.fixture

@@ -1,32 +1,23 @@
 """Questions that nobody answers: the run goes on by itself, once, whoever looks and whenever it starts."""
 
 import asyncio
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import httpx
-import pytest
 from support.gateway import Gateway, GatewayProcess, running_gateway
 from support.model_server import Reply, ScriptedModel, call, calls, text
+from support.shared import fresh_model, shared_gateway
 from support.waiting import until
 
 HOST = {"use": "local", "allow_host_bash": True}
 SOON = {"ask_timeout_seconds": 1}
 
 
-@pytest.fixture(scope="module")
-def gateway(tmp_path_factory: pytest.TempPathFactory, server: ScriptedModel) -> Iterator[Gateway]:
-    home = tmp_path_factory.mktemp("home")
-    with running_gateway(home, server.base_url, sandbox=HOST, guardrails=SOON) as running:
-        yield running
-
-
-@pytest.fixture
-def model(server: ScriptedModel) -> ScriptedModel:
-    server.reset()
-    return server
+gateway = shared_gateway(sandbox=HOST, guardrails=SOON)
+model = fresh_model
 
 
 def bash(command: str = "touch ran") -> Reply:

@@ -1,7 +1,7 @@
 """Agents of a user's own, made and changed in conversation."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,7 @@ import pytest
 import yaml
 from support.gateway import Gateway, running_gateway
 from support.model_server import Reply, ScriptedModel, call, text
+from support.shared import fresh_model, shared_gateway
 
 from deerflow.domain import new_id
 
@@ -17,17 +18,8 @@ NEW = {"agent_name": "Poet", "is_bootstrap": True}
 SOUL = "# Poet\n\nYou answer in rhymes. 诗"
 
 
-@pytest.fixture(scope="module")
-def gateway(tmp_path_factory: pytest.TempPathFactory, server: ScriptedModel) -> Iterator[Gateway]:
-    home = tmp_path_factory.mktemp("home")
-    with running_gateway(home, server.base_url, agents_api={"enabled": True}) as running:
-        yield running
-
-
-@pytest.fixture
-def model(server: ScriptedModel) -> ScriptedModel:
-    server.reset()
-    return server
+gateway = shared_gateway(agents_api={"enabled": True})
+model = fresh_model
 
 
 @pytest.fixture

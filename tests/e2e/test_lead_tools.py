@@ -1,6 +1,5 @@
 """The lead agent's newer tools over HTTP: what the model saw, and what the client saw."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +7,7 @@ import httpx
 import pytest
 from support.gateway import Gateway, parse_sse, running_gateway
 from support.model_server import Reply, ScriptedModel, call, calls, text
+from support.shared import fresh_model, shared_gateway
 
 WORKSPACE = "/mnt/user-data/workspace"
 HOST = {"use": "local", "allow_host_bash": True}
@@ -18,17 +18,8 @@ RULES = [
 ]
 
 
-@pytest.fixture(scope="module")
-def gateway(tmp_path_factory: pytest.TempPathFactory, server: ScriptedModel) -> Iterator[Gateway]:
-    home = tmp_path_factory.mktemp("home")
-    with running_gateway(home, server.base_url, sandbox=HOST, guardrails={"rules": RULES}) as running:
-        yield running
-
-
-@pytest.fixture
-def model(server: ScriptedModel) -> ScriptedModel:
-    server.reset()
-    return server
+gateway = shared_gateway(sandbox=HOST, guardrails={"rules": RULES})
+model = fresh_model
 
 
 async def ask(api: httpx.AsyncClient, thread: str) -> list[tuple[str, Any, str | None]]:

@@ -9,6 +9,7 @@ import httpx
 import pytest
 from support.gateway import Gateway, model_entry, running_gateway, write_config
 from support.model_server import ScriptedModel, call, silence, status, text, usage
+from support.shared import fresh_model
 
 PRICES = {
     "currency": "EUR",
@@ -28,17 +29,14 @@ def models(server: ScriptedModel) -> list[dict[str, Any]]:
     ]
 
 
+model = fresh_model
+
+
 @pytest.fixture(scope="module")
 def gateway(tmp_path_factory: pytest.TempPathFactory, server: ScriptedModel) -> Iterator[Gateway]:
     home = tmp_path_factory.mktemp("home")
     with running_gateway(home, server.base_url, models=models(server), llm_call=CALLS) as running:
         yield running
-
-
-@pytest.fixture
-def model(server: ScriptedModel) -> ScriptedModel:
-    server.reset()
-    return server
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ import pytest
 from support.gateway import Gateway, GatewayProcess, running_gateway, write_config
 from support.model_server import Reply, Request, ScriptedModel, call, silence, status, text, usage
 from support.postgres import PostgresServer
+from support.shared import fresh_model, shared_gateway
 from support.terminal import start_job
 
 from deerflow.domain import RunOptions, RunRequest, new_id
@@ -27,23 +28,8 @@ MEMORY = {"debounce_seconds": 300}
 AGENTS = {"enabled": True}
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[ScriptedModel]:
-    with ScriptedModel() as scripted:
-        yield scripted
-
-
-@pytest.fixture(scope="module")
-def gateway(tmp_path_factory: pytest.TempPathFactory, server: ScriptedModel) -> Iterator[Gateway]:
-    home = tmp_path_factory.mktemp("home")
-    with running_gateway(home, server.base_url, memory=MEMORY, agents_api=AGENTS) as running:
-        yield running
-
-
-@pytest.fixture
-def model(server: ScriptedModel) -> ScriptedModel:
-    server.reset()
-    return server
+gateway = shared_gateway(memory=MEMORY, agents_api=AGENTS)
+model = fresh_model
 
 
 @pytest.fixture

@@ -8,8 +8,9 @@ from typing import Any
 
 import httpx
 import pytest
-from support.gateway import Gateway, parse_sse, running_gateway, write_config
+from support.gateway import Gateway, parse_sse, write_config
 from support.model_server import Reply, ScriptedModel, call, calls, finished, reasoning, status, text, usage
+from support.shared import fresh_model, shared_gateway
 
 from deerflow.domain import new_id
 
@@ -18,17 +19,8 @@ WORKSPACE = "/mnt/user-data/workspace"
 QUICK = {"retry_base_delay_ms": 1, "retry_cap_delay_ms": 1, "burst_retry_base_delay_ms": 1}
 
 
-@pytest.fixture(scope="module")
-def gateway(tmp_path_factory: pytest.TempPathFactory, server: ScriptedModel) -> Iterator[Gateway]:
-    home = tmp_path_factory.mktemp("home")
-    with running_gateway(home, server.base_url, llm_call=QUICK) as running:
-        yield running
-
-
-@pytest.fixture
-def model(server: ScriptedModel) -> ScriptedModel:
-    server.reset()
-    return server
+gateway = shared_gateway(llm_call=QUICK)
+model = fresh_model
 
 
 @pytest.fixture

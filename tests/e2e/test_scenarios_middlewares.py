@@ -5,18 +5,16 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from support.gateway import Gateway, model_entry, running_gateway, write_config
+from support.gateway import Gateway, model_entry, write_config
 from support.model_server import ScriptedModel, call, calls, raw_call, text
 from support.scene import WORKSPACE, Scene
+from support.shared import shared_gateway
 
 EXPLODE = {"name": "explode", "group": "test", "use": "support.faulty_tools:explode"}
 LS = {"name": "ls", "group": "file:read", "use": "deerflow.tools.files:ls_tool"}
 
 
-@pytest.fixture(scope="module")
-def gateway(tmp_path_factory: pytest.TempPathFactory, server: ScriptedModel) -> Iterator[Gateway]:
-    with running_gateway(tmp_path_factory.mktemp("home"), server.base_url) as running:
-        yield running
+gateway = shared_gateway()
 
 
 @pytest.fixture

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.gateway import Gateway, running_gateway
+from support.gateway import Gateway
 from support.model_server import ScriptedModel
+from support.shared import fresh_model, shared_gateway
 from web.browser import Browser, PageUnavailableError, build_page, find_chromium
 
 SETUP_SECONDS = 900
@@ -34,32 +35,23 @@ def chromium() -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="session")
-def shared_model() -> Iterator[ScriptedModel]:
+def server() -> Iterator[ScriptedModel]:
+    """Return a scripted model for all tests here."""
     with ScriptedModel() as scripted:
         yield scripted
 
 
-@pytest.fixture(scope="session")
-def gateway(
-    chromium: Browser, shared_model: ScriptedModel, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Gateway]:
-    sandbox = {"use": "local", "allow_host_bash": True}
-    guardrails = {
+gateway = shared_gateway(
+    "session",
+    sandbox={"use": "local", "allow_host_bash": True},
+    guardrails={
         "rules": [
             {"tool": "bash", "pattern": "may-i", "action": "ask"},
             {"tool": "bash", "action": "allow"},
         ]
-    }
-    home = tmp_path_factory.mktemp("home")
-    with running_gateway(home, shared_model.base_url, sandbox=sandbox, guardrails=guardrails) as running:
-        yield running
-
-
-@pytest.fixture
-def model(shared_model: ScriptedModel) -> ScriptedModel:
-    """Return the scripted model, with nothing to say yet."""
-    shared_model.reset()
-    return shared_model
+    },
+)
+model = fresh_model
 
 
 @pytest.fixture
