@@ -8,7 +8,7 @@ import asyncio
 import hashlib
 import threading
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 QUEUE = "queue"
 """A run waits that nobody has."""
@@ -98,7 +98,7 @@ class Signals:
         for watch in watches:
             loops.setdefault(watch._loop, []).append(watch._event)
         for loop, events in loops.items():
-            if not loop.is_closed():
+            with suppress(RuntimeError):  # the loop was closed: nobody waits on it any more
                 loop.call_soon_threadsafe(_set_all, events)
 
 

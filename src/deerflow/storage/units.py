@@ -38,6 +38,8 @@ class Unit:
     """When it was asked for, by a clock that only goes forward."""
     weight: int | None = None
     """About how many bytes it writes; None when nobody knows."""
+    is_told: bool = False
+    """What became of it is on the way to the one who waits."""
 
 
 class UnitQueue(ABC):
@@ -109,7 +111,7 @@ class UnitQueue(ABC):
             return False
         try:
             units = self._next()
-            if _are_light(units) and self._write_near(units):
+            if _are_light(units) and self._survived(self._write_near, units):
                 return True
             self._queue.extendleft(reversed(units))
             return False
@@ -135,7 +137,22 @@ class UnitQueue(ABC):
             while self._queue:
                 with self._writing:
                     if units := self._next():
-                        self._write(units)
+                        self._survived(self._write, units)
+
+    def _survived(self, write: Callable[[list[Unit]], object], units: list[Unit]) -> bool:
+        """Write, and answer for whatever goes wrong: without a writer everybody would wait for ever.
+
+        False when `write` says that it did nothing.
+        """
+        try:
+            return write(units) is not False
+        except Exception as error:
+            logger.exception("database %s: a write failed unexpectedly", self._name)
+            waiting = [unit for unit in units if not unit.is_told]
+            for unit in waiting:
+                unit.error = StorageError(f"the database {self._name} failed unexpectedly: {error}")
+            deliver(waiting)
+            return True
 
     def _is_finished(self) -> bool:
         with self._writing:  # who has taken units may still put them back
@@ -158,6 +175,7 @@ def deliver(units: Iterable[Unit], *, here: asyncio.AbstractEventLoop | None = N
     """
     loops: dict[asyncio.AbstractEventLoop, list[Unit]] = {}
     for unit in units:
+        unit.is_told = True
         if unit.loop is None or unit.loop is here:
             _settle([unit])
         else:

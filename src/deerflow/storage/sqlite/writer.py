@@ -7,6 +7,7 @@ import asyncio
 import sqlite3
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from typing_extensions import override
@@ -85,14 +86,19 @@ class Writer(UnitQueue):
                 self._one(unit)
             self._connection.execute("COMMIT")
         except sqlite3.Error as error:
-            if self._connection.in_transaction:
-                self._connection.execute("ROLLBACK")
+            self._roll_back()
             if len(units) > 1 and not is_busy(error):
                 return False
             self._fail(units, explain(error, self._path))
         return True
 
+    def _roll_back(self) -> None:
+        if self._connection.in_transaction:
+            with suppress(sqlite3.Error):  # on a bad disk not even that may go well: the next one tries again
+                self._connection.execute("ROLLBACK")
+
     def _begin(self) -> None:
+        self._roll_back()
         deadline = time.monotonic() + PATIENCE_SECONDS
         while True:
             try:
