@@ -28,6 +28,14 @@ CLASS_OF_STATUS: Mapping[int, type[openai.APIStatusError]] = {
     429: openai.RateLimitError,
 }
 RETRIED_STATUSES = frozenset({408, 409, 429})
+STATUS_OF_WORDS: tuple[tuple[tuple[str, ...], int], ...] = (
+    (("insufficient_quota", "rate_limit", "ratelimit", "too_many_requests", "throttling"), 429),
+    (("overloaded", "unavailable", "server_error", "internal_error", "timeout"), 503),
+    (("authentication", "invalid_api_key", "invalidapikey"), 401),
+    (("permission", "access_denied"), 403),
+    (("invalid_request", "context_length", "invalidparameter"), 400),
+)
+"""What errors inside a stream are called that had a status of their own anywhere else."""
 CREDENTIALS = re.compile(r"(?<=://)[^/@\s]+@")
 """Name and password in an address, such as a proxy's."""
 
@@ -58,10 +66,20 @@ def stream_error(url: str, detail: object) -> openai.APIError:
     code = detail.get("code") if isinstance(detail, dict) else None
     if isinstance(code, str) and code.isdigit():
         code = int(code)
-    if isinstance(code, int) and 400 <= code < 600:
+    if not (isinstance(code, int) and 400 <= code < 600):
+        code = _status_in(detail)
+    if code is not None:
         return error_of_body(url, code, {}, {"error": detail})
     message = detail.get("message") if isinstance(detail, dict) else detail
     return openai.APIError(str(message or "An error occurred during streaming"), request_to(url), body=detail)
+
+
+def _status_in(detail: object) -> int | None:
+    """Return the status that the words of an error stand for; None where they stand for none."""
+    if not isinstance(detail, dict):
+        return None
+    words = f"{detail.get('code')} {detail.get('type')}".lower()
+    return next((status for known, status in STATUS_OF_WORDS if any(word in words for word in known)), None)
 
 
 def connection_error(url: str, cause: BaseException) -> openai.APIConnectionError:

@@ -42,13 +42,13 @@ class SessionPool:
         loop = asyncio.get_running_loop()
         session = self._sessions.get(loop)
         if session is None or session.closed:
-            await self._forget_dead_loops()
             # No limit: how many calls may run at once is decided by those who start them.
             connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE_SECONDS)
             session = aiohttp.ClientSession(
                 connector=connector, cookie_jar=aiohttp.DummyCookieJar(), read_bufsize=1 << 18
             )
             self._sessions[loop] = session
+            await self._forget_dead_loops()  # after that: whoever asks meanwhile finds the same session
         return session
 
     def proxy_for(self, url: str) -> str | None:

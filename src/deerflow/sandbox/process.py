@@ -103,8 +103,9 @@ async def _until_over(
     finally:
         if watch:
             watch.cancel()
-            with suppress(asyncio.CancelledError):
-                await watch
+            await asyncio.wait([watch])  # not the watch itself: its cancellation is no one else's
+            if not watch.cancelled():
+                watch.result()
 
 
 async def _settle(launch: Launch, exited: "asyncio.Future[None]", pump: "_Pump") -> None:

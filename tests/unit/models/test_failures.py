@@ -57,6 +57,28 @@ def test_an_error_inside_a_stream_keeps_its_code() -> None:
     assert str(stream_error(URL, "just text")) == "just text"
 
 
+@pytest.mark.parametrize(
+    ("detail", "expected", "is_tried_again"),
+    [
+        ({"type": "server_error", "code": None, "message": "sorry"}, openai.InternalServerError, True),
+        ({"type": "overloaded_error", "message": "busy"}, openai.InternalServerError, True),
+        ({"code": "Throttling.RateQuota", "message": "slow"}, openai.RateLimitError, True),
+        ({"code": "rate_limit_exceeded", "message": "slow"}, openai.RateLimitError, True),
+        ({"code": "insufficient_quota", "message": "pay"}, openai.RateLimitError, False),
+        ({"type": "invalid_request_error", "code": "bad", "message": "no"}, openai.BadRequestError, False),
+        ({"code": "invalid_api_key", "message": "who?"}, openai.AuthenticationError, False),
+        ({"message": "server_error"}, openai.APIError, False),
+    ],
+)
+def test_an_error_inside_a_stream_is_known_by_its_words(
+    detail: dict[str, object], expected: type[openai.APIError], is_tried_again: bool
+) -> None:
+    error = stream_error(URL, detail)
+
+    assert type(error) is expected
+    assert (retry_delay(error, 0) is not None) is is_tried_again
+
+
 def test_a_connection_error_names_the_server_but_no_password() -> None:
     error = connection_error("https://user:pass@models.example/v1", OSError("refused"))
 

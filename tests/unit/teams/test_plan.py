@@ -73,6 +73,8 @@ def test_only_members_take_part() -> None:
         ("Clean this CSV", ["data_processor"]),
         ("Audit our privacy notices", ["market_researcher", "compliance_checker"]),
         ("请帮我看看", ["market_researcher"]),
+        ("请审阅这份合同的法律风险", ["document_review", "compliance_checker"]),
+        ("给API写脚本并做数据统计", ["code_assistant", "data_processor"]),
     ],
 )
 def test_without_a_model_the_words_of_the_goal_choose(goal: str, chosen: list[str]) -> None:
@@ -80,6 +82,18 @@ def test_without_a_model_the_words_of_the_goal_choose(goal: str, chosen: list[st
 
     assert [each.role for each in plan.steps] == chosen
     assert checked_plan(plan, ROLES, max_steps=12) == plan
+
+
+def test_steps_and_roles_may_have_chinese_names() -> None:
+    lawyer = TeamRoleSettings(description="法律", system_prompt="你懂法律。")
+    roles = RoleRegistry(TeamsSettings(roles={"律师": lawyer}), SubagentsSettings())
+    steps = [step("市场 分析"), step("结论", "市场 分析", role="律师")]
+
+    planned = read_plan(json.dumps({"steps": steps}), roles, members=(), max_steps=12)
+    by_rules = fallback_plan("看合同", roles.among(["律师"]), named=True, has_documents=False)
+
+    assert [(each.id, each.needs) for each in planned.steps] == [("市场-分析", []), ("结论", ["市场-分析"])]
+    assert [(each.id, each.role) for each in by_rules.steps] == [("律师", "律师")]
 
 
 def test_without_a_fitting_word_documents_are_reviewed() -> None:

@@ -44,6 +44,12 @@ class BuiltinRole:
 
 _READING = ("ls", "read_file", "glob", "grep", "web_search", "web_fetch", "share_finding", "team_findings")
 
+
+def _topics(*languages: str) -> tuple[str, ...]:
+    """Return the words of several languages that call for a role."""
+    return tuple(word for words in languages for word in words.split())
+
+
 BUILTIN_ROLES = (
     BuiltinRole(
         "financial_analyst",
@@ -54,7 +60,10 @@ You are a financial analyst. Work from figures, with currency, period and source
 instead of estimating, show the formula, and reconcile figures that differ. Separate facts, assumptions and
 judgement.
 </role>""",
-        topics=("financ", "revenue", "profit", "budget", "cost", "price", "invest", "cash", "valuation"),
+        topics=_topics(
+            "financ revenue profit budget cost price invest cash valuation",
+            "财务 营收 利润 预算 成本 价格 投资 估值",
+        ),
     ),
     BuiltinRole(
         "market_researcher",
@@ -64,7 +73,10 @@ judgement.
 You are a market researcher. Prefer primary and recent sources, give the date of each figure, and look for
 what contradicts the first impression. Compare like with like; say how big the evidence behind a claim is.
 </role>""",
-        topics=("market", "compet", "customer", "trend", "industry", "compare", "research", "product"),
+        topics=_topics(
+            "market compet customer trend industry compare research product",
+            "市场 竞争 竞品 客户 趋势 行业 对比 调研 产品",
+        ),
     ),
     BuiltinRole(
         "document_review",
@@ -74,7 +86,10 @@ what contradicts the first impression. Compare like with like; say how big the e
 You are a document reviewer. Read the named documents in full. Quote what matters with file and line or
 section, list obligations, dates, amounts and parties, and name gaps, contradictions and unclear terms.
 </role>""",
-        topics=("document", "contract", "report", "review", "paper", "policy", "summar", "file", "read"),
+        topics=_topics(
+            "document contract report review paper policy summar file read",
+            "文档 合同 报告 审阅 论文 政策 总结 文件",
+        ),
         tools=_READING,
     ),
     BuiltinRole(
@@ -85,7 +100,10 @@ section, list obligations, dates, amounts and parties, and name gaps, contradict
 You are a software engineer. Read the code before you change it, make the smallest change that does the job,
 run it and its tests, and report what you ran and what it printed.
 </role>""",
-        topics=("code", "program", "script", "bug", "test", "api", "software", "implement", "function"),
+        topics=_topics(
+            "code program script bug test api software implement function",
+            "代码 编程 程序 脚本 测试 接口 软件 函数",
+        ),
         max_turns=100,
     ),
     BuiltinRole(
@@ -97,7 +115,10 @@ You are a data processor. Look at the data's shape first, state every cleaning r
 they are, write results to new files, and report counts of rows in, out and dropped, with a check of the
 totals.
 </role>""",
-        topics=("data", "csv", "table", "dataset", "spreadsheet", "statistic", "clean", "convert", "column"),
+        topics=_topics(
+            "data csv table dataset spreadsheet statistic clean convert column",
+            "数据 表格 统计 清洗 转换",
+        ),
     ),
     BuiltinRole(
         "compliance_checker",
@@ -108,7 +129,10 @@ You are a compliance checker. Go through the constraints and rules one by one; f
 or not verifiable with the evidence. Check the reports of the steps before yours, including their sources,
 personal data and claims without evidence. End with a verdict and the changes that are needed.
 </role>""",
-        topics=("compliance", "legal", "law", "regulat", "gdpr", "privacy", "policy", "audit", "licen"),
+        topics=_topics(
+            "compliance legal law regulat gdpr privacy policy audit licen",
+            "合规 法律 法规 隐私 审计 许可",
+        ),
         stage="check",
         tools=_READING,
     ),

@@ -1,12 +1,13 @@
 """What earlier teams of a user learned, recalled for the next one with a similar goal."""
 
-import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from langgraph.store.base import BaseStore
 
 from deerflow.domain import folder_name
+from deerflow.memory.searching import words_of
 from deerflow.subagents.teams.findings import FindingsGraph
 
 ROOT = "teams"
@@ -15,7 +16,7 @@ MAX_RECALLED = 3
 MAX_GOAL_CHARS = 300
 MAX_OUTCOME_CHARS = 800
 MAX_FINDINGS = 10
-_WORDS = re.compile(r"[^\W_]{3,}")
+SHORT_WORD_CHARS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +59,13 @@ class Experience:
 
 def _likeness(goal: str, other: str) -> float:
     """Return how many of the words of two goals are the same, between 0 and 1."""
-    one, two = (set(_WORDS.findall(text.lower())) for text in (goal, other))
+    one, two = (set(_telling(text)) for text in (goal, other))
     return len(one & two) / len(one | two) if one and two else 0.0
+
+
+def _telling(text: str) -> Iterator[str]:
+    """Yield the words of a text; short ones say little, but of Chinese they are pairs of characters."""
+    return (word for word in words_of(text) if len(word) > SHORT_WORD_CHARS or not word.isascii())
 
 
 def _told(value: dict[str, Any]) -> str:

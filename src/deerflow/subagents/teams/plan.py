@@ -13,7 +13,7 @@ from deerflow.subagents.teams.roles import RoleRegistry, TeamRole
 MAX_TASK_CHARS = 20_000
 MAX_GOAL_CHARS = 10_000
 _SPELLINGS = {"depends_on": "needs", "dependencies": "needs", "agent": "role", "prompt": "task"}
-_WORDS = re.compile(r"[^\W_]+")
+_WORDS = re.compile(r"[a-z0-9]+")
 
 
 class TeamStep(BaseModel):
@@ -21,7 +21,7 @@ class TeamStep(BaseModel):
 
     model_config = ConfigDict(extra="ignore", coerce_numbers_to_str=True)
 
-    id: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,31}$", description="A short name of its own.")
+    id: str = Field(pattern=r"^\w[\w-]{0,31}$", description="A short name of its own.")
     role: str = Field(min_length=1, max_length=100, description="Who does it.")
     task: str = Field(min_length=1, max_length=MAX_TASK_CHARS, description="What to do.")
     needs: list[str] = Field([], max_length=50, description="Ids of the steps whose results it builds on.")
@@ -55,8 +55,8 @@ class TeamPlan(BaseModel):
 
 
 def tidy_id(name: str | int) -> str:
-    """Return an id in the one form that we use."""
-    return re.sub(r"[^a-z0-9_-]+", "-", str(name).strip().lower()).strip("-_")[:32]
+    """Return an id in the one form that we use; letters of every language are fine."""
+    return re.sub(r"[^\w-]+", "-", str(name).strip().lower()).strip("-_")[:32]
 
 
 def read_plan(text: str, roles: RoleRegistry, *, members: Sequence[str], max_steps: int) -> TeamPlan:
@@ -133,11 +133,10 @@ def _step(role: TeamRole, goal: str, before: list[str]) -> TeamStep:
 
 
 def _fitting(goal: str, roles: Sequence[TeamRole], *, has_documents: bool) -> list[TeamRole]:
-    words = _WORDS.findall(goal.lower())
     fitting = [
         role
         for role in roles
-        if role.stage != "approve" and any(word.startswith(topic) for word in words for topic in role.topics)
+        if role.stage != "approve" and any(_speaks_of(goal.lower(), topic) for topic in role.topics)
     ]
     if any(role.stage == "work" for role in fitting):
         return fitting
@@ -145,3 +144,10 @@ def _fitting(goal: str, roles: Sequence[TeamRole], *, has_documents: bool) -> li
     workers = [role for role in roles if role.stage == "work"]
     preferred = [role for role in workers if role.name == usual] or workers[:1]
     return [*preferred, *fitting]
+
+
+def _speaks_of(goal: str, topic: str) -> bool:
+    """Tell whether a word of a goal begins so; Chinese has no spaces, so there it may stand anywhere."""
+    if not topic.isascii():
+        return topic in goal
+    return any(word.startswith(topic) for word in _WORDS.findall(goal))
