@@ -1,7 +1,7 @@
 """A real gateway beside a scripted model, and a thread.
 
-A file whose tests can share a gateway says `gateway = shared_gateway(...)` (support/shared.py), which stands beside
-the model `server`; what hangs on `gateway` then hangs on that one.
+A file whose tests can share a gateway says `gateway = shared_gateway(...)` (support/shared.py), beside the
+model `server`; what hangs on `gateway` then hangs on that one.
 """
 
 import threading
