@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.desk import Steps, asking, opened_desk
@@ -12,6 +13,7 @@ from deerflow.domain import RunRecord, RunStatus, StreamEvent
 from deerflow.runtime import RunManager
 from deerflow.runtime.housekeeping import Housekeeping
 from deerflow.storage import Storage
+from deerflow.storage.base import LogEntry
 
 TOMORROW = timedelta(days=1)
 
@@ -55,6 +57,21 @@ class RetentionContract:
         assert [event.kind for event in await events(desk, run, after_seq=before[3].seq)] == ["end"]
         assert await storage.events.digests("t1") == {}
         assert (await desk.get(run.id)).status is RunStatus.SUCCESS
+
+    async def test_a_log_that_goes_while_it_is_read_still_ends(
+        self, desk: RunManager, storage: Storage, steps: Steps, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        run = await self.turn(desk, steps)
+        read = storage.events.read
+
+        async def read_and_lose(*args: Any, **more: Any) -> list[LogEntry]:
+            found = await read(*args, **more)
+            await keeping(storage, retention_days=0.5).make_round(now=datetime.now(UTC) + TOMORROW)
+            return found
+
+        monkeypatch.setattr(storage.events, "read", read_and_lose)
+
+        assert [event.kind for event in await events(desk, run)] == ["end"]
 
     async def test_without_a_limit_everything_is_kept(
         self, desk: RunManager, storage: Storage, steps: Steps

@@ -95,7 +95,10 @@ class RunManager:
             if run.status is RunStatus.RUNNING:
                 self._active.start(run)
                 return run
-        await self._wait_in_line(run)
+        try:
+            await self._wait_in_line(run)
+        except DeerFlowError:
+            logger.exception("run %s was admitted; the next look at all runs starts it", run.id)
         return run
 
     async def sent_before(self, request: RunRequest) -> RunRecord | None:

@@ -4,6 +4,7 @@ import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
 
 from deerflow.domain import END, RunRecord, StreamEvent
+from deerflow.errors import StorageError
 from deerflow.runtime.serialization import to_json
 from deerflow.storage.base import EventLog, LogEntry, RunStore
 from deerflow.storage.fragments import references, render
@@ -49,6 +50,9 @@ class StoredLog:
                 entries = await self._events.read(run_id, after_seq=seq, limit=_MOST_ENTRIES)
                 if entries:
                     fragments = await self._fragments(thread_id, entries, small)
+                    if fragments is None:
+                        await self._check_gone(run_id)
+                        continue
                     for batch in _batches(entries, fragments):
                         yield batch
                     seq, looks, silent = entries[-1].seq, 0, 0.0
@@ -72,6 +76,11 @@ class StoredLog:
                     silent = 0.0
                     yield []
 
+    async def _check_gone(self, run_id: str) -> None:
+        """See that a log was deleted while it was read, events first; if they are there it is damaged."""
+        if await self._events.last_seq(run_id) >= 0:
+            raise StorageError(f"events of run {run_id} refer to something that is not stored")
+
     async def _ended(self, run_id: str) -> RunRecord | None:
         run = await self._runs.get(run_id)
         return run if run.status.is_terminal else None
@@ -82,11 +91,13 @@ class StoredLog:
 
     async def _fragments(
         self, thread_id: str, entries: list[LogEntry], small: dict[int, bytes]
-    ) -> Mapping[int, bytes]:
-        """Return what entries refer to; the small ones come by again and again."""
+    ) -> Mapping[int, bytes] | None:
+        """Return what entries refer to, the small ones come by again and again; None when some are gone."""
         needed = {number for entry in entries for number in references(entry.body)}
         missing = sorted(needed - small.keys())
         fragments = {**small, **(await self._events.fragments(thread_id, missing) if missing else {})}
+        if not needed <= fragments.keys():
+            return None
         small.update((number, body) for number, body in fragments.items() if len(body) <= _SMALL_BYTES)
         while len(small) > _MOST_SMALL:
             del small[next(iter(small))]

@@ -139,23 +139,23 @@ def release(db: Database, run_id: str, attempt: int) -> None:
 def orphans(db: Database, lock: OwnerLock, limit: int | None) -> list[RunRecord]:
     """Return the runs that somebody should take up, oldest first."""
     rows = db.execute(
-        f"SELECT {COLUMNS}, thread, coalesce(start_at, 0) <= ?, "
-        f"coalesce(lease_until, 0) < {db.dialect.clock} FROM runs WHERE {IN_FLIGHT} ORDER BY {ORDER}",
+        f"SELECT {COLUMNS}, thread, coalesce(lease_until, 0) < {db.dialect.clock} FROM runs "
+        f"WHERE {IN_FLIGHT} AND (status = 'running' OR coalesce(start_at, 0) <= ?) ORDER BY {ORDER}",
         (now_us(),),
     ).fetchall()
-    taken = {row[-3] for row in rows if row[1] == RunStatus.RUNNING}
+    taken = {row[-2] for row in rows if row[1] == RunStatus.RUNNING}
     trusts_locks = db.dialect.trusts_locks
     found: list[RunRecord] = []
     for row in rows:
         if len(found) == limit:
             break
         status, owner = row[1], row[3]
-        thread, is_due, has_expired = row[-3:]
+        thread, has_expired = row[-2:]
         if status == RunStatus.RUNNING:
             is_free = _is_orphaned(owner, has_expired=bool(has_expired), lock=lock, trusts_locks=trusts_locks)
-        elif is_free := bool(is_due) and thread not in taken:
+        elif is_free := thread not in taken:
             taken.add(thread)
-        if is_free and (run := readable(row[:-3])) is not None:
+        if is_free and (run := readable(row[:-2])) is not None:
             found.append(run)
     return found
 
