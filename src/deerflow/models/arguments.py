@@ -57,6 +57,7 @@ def arguments_for(
     if "extra_body" in known and "thinking" in given and "thinking" not in known:
         given = merged(given, {"extra_body": {"thinking": given.pop("thinking")}})
     _find_key(given, known, package, env)
+    _tidy_keys(given, settings)
     _refuse_unknown(given, cls, known, settings)
     return given
 
@@ -121,6 +122,18 @@ def _find_key(given: Arguments, known: frozenset[str], package: str, env: Mappin
         key = NO_KEY  # servers on one's own machine want none, but the SDK insists on something
     if key is not None:
         given[name] = key
+
+
+def _tidy_keys(given: Arguments, settings: ModelSettings) -> None:
+    """Take the blanks around keys away; what no header can carry would fail with every call."""
+    for name, value in given.items():
+        if name.endswith("api_key") and isinstance(value, str):
+            given[name] = value.strip()
+            if not (given[name].isascii() and given[name].isprintable()):
+                raise ConfigError(
+                    f"models[{settings.name}].{name} is no key: it has characters that keys do not have, "
+                    "such as a line break or the words of a placeholder; put the provider's key there"
+                )
 
 
 def _refuse_unknown(

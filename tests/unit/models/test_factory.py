@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from langchain_anthropic import ChatAnthropic
 from langchain_core.messages import HumanMessage
+from pydantic import SecretStr
 from support.model_server import ScriptedModel, text
 
 from deerflow.config import ModelSettings
@@ -116,6 +117,24 @@ def test_a_missing_key_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
 
     with pytest.raises(ConfigError, match=r"models\[m\].*api_key"):
         made(entry(api_key=None))
+
+
+def test_blanks_around_a_key_do_no_harm() -> None:
+    given = made(entry(api_key=" sk-1\n")).openai_api_key
+    found = made(entry(api_key=None), {"OPENAI_API_KEY": "sk-2\r\n"}).openai_api_key
+
+    assert [key.get_secret_value() for key in (given, found) if isinstance(key, SecretStr)] == [
+        "sk-1",
+        "sk-2",
+    ]
+
+
+@pytest.mark.parametrize("key", ["你的密钥", "sk-1\nX-Other: 2", "sk-\u200b1", "sk\x00"])
+def test_what_can_be_no_key_is_refused_without_showing_it(key: str) -> None:
+    with pytest.raises(ConfigError, match=r"models\[m\].api_key is no key") as refused:
+        made(entry(api_key=key))
+
+    assert key not in str(refused.value)
 
 
 def test_keys_are_found_in_the_environment() -> None:

@@ -6,6 +6,7 @@ The marks are part of the messages, so they survive a restart, and a summary tha
 the agent read again. Appending and new files need no mark.
 """
 
+import asyncio
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
@@ -23,6 +24,8 @@ READ = "read_file"
 WRITE = "write_file"
 REPLACE = "str_replace"
 MARK = "file_mark"
+LARGE_BYTES = 1024 * 1024
+"""From this size on a hash takes long enough for others to notice."""
 NOT_READ = (
     "Error: {path} exists and you have not read it. Nothing was written. Read it with read_file first, then "
     "write; or choose another name."
@@ -143,7 +146,8 @@ async def _hash_after(context: RunContext, tool: str, arguments: Mapping[str, An
 
 async def _hash(context: RunContext, path: str) -> str | None:
     try:
-        return digest(await context.sandbox.download_file(path))
+        content = await context.sandbox.download_file(path)
+        return digest(content) if len(content) < LARGE_BYTES else await asyncio.to_thread(digest, content)
     except SandboxError:  # no such file, or none that may be touched: the tool itself says so
         return None
 
