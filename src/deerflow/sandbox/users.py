@@ -31,7 +31,17 @@ _ENTER_ALL = 0o011
 
 def sandbox_uid() -> int | None:
     """Return the user that commands become; None where they stay who we are."""
-    return SANDBOX_UID if sys.platform == "linux" and os.geteuid() == 0 else None
+    if sys.platform != "linux" or os.geteuid() != 0:
+        return None
+    # The root of a user namespace without other users can give files to nobody.
+    maps = (Path("/proc/self/uid_map").read_text(), Path("/proc/self/gid_map").read_text())
+    return SANDBOX_UID if all(has_number(each, SANDBOX_UID) for each in maps) else None
+
+
+def has_number(id_map: str, number: int) -> bool:
+    """Tell whether a user namespace with this map (lines of: first, first outside, count) has a number."""
+    ranges = ((int(first), int(count)) for first, _, count in map(str.split, id_map.splitlines()))
+    return any(first <= number < first + count for first, count in ranges)
 
 
 def choose_users_root(paths: Paths, settings: SandboxSettings) -> Path | None:
