@@ -40,7 +40,7 @@ class CallPieces:
 
     def take(self, piece: Json) -> None:
         """Put a piece to its call, and write into it what the adapter relies on: number, id, function."""
-        function = _function(piece)
+        function = _tidied(piece)
         name = function.get("name") or ""
         number = self._number(piece, name)
         piece["index"] = number
@@ -94,14 +94,18 @@ def is_json(arguments: str) -> bool:
     return True
 
 
-def _function(piece: Json) -> Json:
-    """Return the name and arguments in a piece; arguments that came as an object are written out."""
+def _tidied(piece: Json) -> Json:
+    """Return the name and arguments in a piece, all of it in the types that the adapter takes."""
+    if not isinstance(piece.get("index"), int | str):
+        piece["index"] = None
+    if piece.get("id") is not None:
+        piece["id"] = str(piece["id"])
     function = piece.get("function")
     if not isinstance(function, dict):
         function = piece["function"] = {}
-    arguments = function.get("arguments")
-    if isinstance(arguments, dict):
-        function["arguments"] = orjson.dumps(arguments).decode()
-    elif not isinstance(arguments, str):
-        function.pop("arguments", None)
+    if isinstance(function.get("arguments"), dict):
+        function["arguments"] = orjson.dumps(function["arguments"]).decode()
+    for key in ("name", "arguments"):
+        if not isinstance(function.get(key), str):
+            function.pop(key, None)
     return function

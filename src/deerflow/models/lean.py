@@ -27,7 +27,7 @@ from deerflow.models.failures import (
 )
 from deerflow.models.pool import SessionPool
 from deerflow.models.stream import LeanStream
-from deerflow.models.wire import Json, error_in, has_choices
+from deerflow.models.wire import Json, error_in, has_choices, tidy_whole
 
 logger = logging.getLogger(__name__)
 
@@ -83,7 +83,9 @@ class LeanCompletions:
         response = await self._post(call)
         try:
             if not call.is_stream:
-                return RawAnswer(await self._whole(response), response.headers)
+                body = await self._whole(response)
+                tidy_whole(body)
+                return RawAnswer(body, response.headers)
             if response.content_type == "application/json":  # asked to stream, answered in one piece
                 whole = await self._whole(response)
                 return RawAnswer(LeanStream.of_whole(response, self._endpoint, whole), response.headers)

@@ -67,7 +67,7 @@ class ChunkDecoder:
         """Return a completion that came in one piece, though a stream was asked for, as chunks."""
         chunks: list[Json] = []
         for choice in body.get("choices") or ():
-            choice["delta"] = choice.pop("message", None)
+            choice["delta"] = _numbered(choice.pop("message", None))
         self._take_chunk(body, chunks)
         return joined(chunks + self.finish())
 
@@ -171,9 +171,31 @@ def error_in(body: Json) -> object:
     return body if is_flat else None
 
 
+def tidy_whole(body: Json) -> None:
+    """Fill in what some servers leave out of the tool calls of a whole answer."""
+    for choice in body["choices"]:
+        pieces = CallPieces()
+        message = _numbered(choice.get("message"))
+        for call in (message.get("tool_calls") or ()) if isinstance(message, dict) else ():
+            pieces.take(call)
+            del call["index"]
+            function = call["function"]
+            function |= {"name": function.get("name", ""), "arguments": function.get("arguments") or "{}"}
+
+
 def has_choices(body: Json) -> bool:
     """Tell whether a whole answer has the form of one."""
     return body.get("choices") is not None and _is_list_of_dicts(body["choices"])
+
+
+def _numbered(message: Any) -> Any:
+    """Return a whole message whose tool calls have numbers: there each is a call of its own."""
+    calls = message.get("tool_calls") if isinstance(message, dict) else None
+    if isinstance(calls, list):
+        message["tool_calls"] = calls = [call for call in calls if isinstance(call, dict)]
+        for number, call in enumerate(calls):
+            call["index"] = number
+    return message
 
 
 def _join(found: list[Json], chunk: Json) -> bool:

@@ -100,6 +100,16 @@ def test_arguments_that_come_as_an_object_are_written_out() -> None:
     assert calls == [("a", "ls", '{"p":"路"}')]
 
 
+def test_numbers_for_ids_and_odd_types_are_understood_or_left_out() -> None:
+    pieces = CallPieces()
+
+    calls = joined(pieces, piece('{"p":', name="ls", id=7, index=[]), piece(" 1}", id=7, index={}))
+    pieces.take({"id": "b", "function": {"name": 3, "arguments": 4}})
+
+    assert calls == [("7", "ls", '{"p": 1}')]
+    assert pieces.broken() == []
+
+
 @pytest.mark.parametrize("function", [None, "ls", []])
 def test_a_piece_without_a_function_does_no_harm(function: Any) -> None:
     pieces = CallPieces()

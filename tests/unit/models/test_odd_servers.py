@@ -50,6 +50,24 @@ async def test_half_a_call_in_an_answer_of_one_piece_is_named(make: Make) -> Non
     assert answer.additional_kwargs[BROKEN_CALLS] == ["c1"]
 
 
+@pytest.mark.parametrize("is_streamed", [True, False])
+async def test_calls_in_an_answer_of_one_piece_are_tidied(make: Make, is_streamed: bool) -> None:
+    calls = [{"function": {"name": "ls", "arguments": given}} for given in ({"p": 1}, None, None)]
+    message = {"role": "assistant", "content": "", "tool_calls": [*calls, None]}
+    body = {"choices": [{"index": 0, "message": message, "finish_reason": "tool_calls"}]}
+
+    async with raw_server(json.dumps(body).encode()) as address:
+        chat = make(address)
+        answer = await (streamed(chat) if is_streamed else chat.ainvoke("hi"))
+
+    assert [(call["name"], call["args"]) for call in answer.tool_calls] == [
+        ("ls", {"p": 1}),
+        ("ls", {}),
+        ("ls", {}),
+    ]
+    assert len({call["id"] for call in answer.tool_calls} - {None, ""}) == 3
+
+
 @pytest.mark.parametrize("is_cut", [True, False])
 async def test_an_answer_that_said_it_is_finished_counts_though_its_end_never_comes(
     make: Make, is_cut: bool
