@@ -226,6 +226,23 @@ async def test_a_stream_waits_for_a_thread_and_follows_run_after_run_of_all_rout
     assert spoken == ["second", "second"]
 
 
+async def test_a_reader_comes_back_to_a_thread_of_which_a_run_was_deleted(
+    api: httpx.AsyncClient, thread: str
+) -> None:
+    first = (await start(api, thread, "one"))["result"]["run_id"]
+    await read(api, thread)
+    await start(api, thread, "two")
+    second = await read(api, thread)
+
+    deleted = await api.delete(f"/threads/{thread}/runs/{first}")
+    again = await read(api, thread, since=second[1][1]["seq"])
+
+    assert deleted.status_code == 204
+    assert [event["event_id"] for event in events_of(again)] == [
+        event["event_id"] for event in events_of(second)
+    ]
+
+
 async def test_filters_leave_gaps_in_the_same_numbers(api: httpx.AsyncClient, thread: str) -> None:
     await start(api, thread, "look around")
     everything = {event["event_id"]: event for event in events_of(await read(api, thread))}

@@ -82,6 +82,14 @@ async def test_a_part_of_a_namespace_that_is_none_is_refused(api: httpx.AsyncCli
     assert [answer.status_code for answer in answers] == [422] * 4
 
 
+async def test_what_cannot_be_in_a_namespace_is_not_looked_for(api: httpx.AsyncClient) -> None:
+    refused = await api.get("/store/items", params={"namespace": "a\x00b", "key": "k"})
+    nowhere = await api.get("/store/items", params={"namespace": "a.b", "key": "a\x00b"})
+
+    assert refused.status_code == 422
+    assert (nowhere.status_code, nowhere.json()) == (200, None)
+
+
 async def test_a_model_that_is_not_there_is_the_wishs_fault(api: httpx.AsyncClient, thread: str) -> None:
     await api.post("/threads", json={"thread_id": thread})
 

@@ -3,6 +3,7 @@
 import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from dataclasses import replace
 
 from deerflow.app import DeerFlow
 from deerflow.domain import END, RunRecord, RunStatus
@@ -61,7 +62,9 @@ class ThreadFeed:
     async def follow(self, wanted: EventFilter) -> Batches:
         """Yield the wanted events in batches, without end; an empty batch is a sign of life."""
         with self._house.storage.signals.watch(thread_topic(self._thread_id)) as arrivals:
-            self._ahead = _from_start(await self._runs.look(), wanted.since)
+            runs = await self._runs.look()
+            wanted = replace(wanted, since=_start(runs, wanted.since))
+            self._ahead = [about for about in runs if about.place >= place_of(wanted.since or 0)]
             looks, silent = 0, 0.0
             while True:
                 about = await self._next()
@@ -119,27 +122,22 @@ class ThreadFeed:
             return  # the run was deleted while it was read
 
 
-def _from_start(runs: list[RunPlace], since: int | None) -> list[RunPlace]:
-    """Return the runs that a new reader follows.
+def _start(runs: list[RunPlace], since: int | None) -> int:
+    """Return the number behind which the events of a new reader begin.
 
-    Without a number these are the unfinished ones and all behind them, or the last: clients need the run
-    they are in from its first event, and would take an older run's end for the end of this one.
+    Without a number that is before the first unfinished run, or the last: clients need the run they are in
+    from its first event, and would take an older run's end for the end of this one. A number behind all runs
+    that there are is from before some were deleted, and says nothing any more.
     """
-    if since is not None:
-        return [about for about in runs if about.place >= place_of(since)]
-    for index, about in enumerate(runs):
-        if not about.run.status.is_terminal:
-            return runs[index:]
-    return runs[-1:]
+    if since is not None and since <= run_base(len(runs)):
+        return since
+    unfinished = (about.place for about in runs if not about.run.status.is_terminal)
+    return run_base(next(unfinished, max(0, len(runs) - 1)))
 
 
 async def first_seq(house: DeerFlow, thread_id: str, user: str, since: int | None) -> int:
     """Return the number behind which the events of a new reader begin."""
-    if since is not None:
-        return since
-    runs = await ThreadRuns(house, thread_id, user).look()
-    shown = _from_start(runs, None)
-    return run_base(shown[0].place if shown else len(runs))
+    return _start(await ThreadRuns(house, thread_id, user).look(), since)
 
 
 async def oldest_open(house: DeerFlow, thread_id: str, user: str) -> int:

@@ -18,6 +18,8 @@ OWN = "user"
 Label = Annotated[str, Field(min_length=1, max_length=256, pattern=r"^[^.\x00]*$")]
 """A part of a namespace; dots stand between parts."""
 Namespace = list[Label]
+Joined = Annotated[str, Field(max_length=8192, pattern=r"^[^\x00]*$")]
+"""Parts of a namespace with dots between them."""
 
 
 class ItemPut(BaseModel):
@@ -81,7 +83,7 @@ async def get_item(
     user: CurrentUser,
     house: House,
     key: str,
-    namespace: Annotated[list[str] | None, Query()] = None,
+    namespace: Annotated[list[Joined] | None, Query()] = None,
     refresh_ttl: bool | None = None,
 ) -> Response:
     """Return an item, or null; parts of its namespace are joined by dots or sent one by one."""
