@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from support.desk import Steps, asking, opened_desk
+from typing_extensions import override
 
 from deerflow.domain import CancelAction, MultitaskStrategy, RunRecord, RunStatus
 from deerflow.errors import StaleAttemptError, StorageAwayError
@@ -261,6 +262,26 @@ class RunManagerContract:
         assert (after.status, after.stop_reason) == (RunStatus.ERROR, "TooManyAttempts")
         assert "lost the database" in (after.error or "")
 
+    async def test_a_run_that_is_cut_off_from_within_is_not_taken_up_without_end(
+        self, storage: Storage, tmp_path: Path
+    ) -> None:
+        class CutOff(Steps):
+            """As a library does that cancels a task which is not its own."""
+
+            @override
+            async def take(self, thread: str, step: str) -> None:
+                for task in asyncio.all_tasks():
+                    if task.get_name().startswith("run "):
+                        task.cancel()
+                await super().take(thread, step)
+
+        steps = CutOff()
+        async with opened_desk(storage, tmp_path, steps, max_attempts=2, lease_seconds=1) as desk:
+            after = await ended(desk, await desk.create_or_reject(asking("t1")))
+
+        assert (after.status, after.stop_reason) == (RunStatus.ERROR, "TooManyAttempts")
+        assert steps.begun == [("t1", "first")] * 2
+
     @pytest.mark.parametrize("action", list(CancelAction))
     async def test_a_run_that_nobody_lives_to_stop_ends_all_the_same(
         self, storage: Storage, tmp_path: Path, steps: Steps, action: CancelAction
@@ -275,7 +296,7 @@ class RunManagerContract:
             after = await ended(desk, run)
 
         assert after.attempt == 3
-        assert "each time its process died" in (after.error or "")
+        assert "each time it was broken off" in (after.error or "")
         is_undone = action is CancelAction.ROLLBACK
         assert after.status is (RunStatus.INTERRUPTED if is_undone else RunStatus.ERROR)
         assert steps.begun == []

@@ -83,7 +83,7 @@ async def test_a_run_survives_an_outage_that_is_longer_than_anybodys_patience(
                 await model.until(lambda model: len(model.requests) >= 1)
                 await asyncio.to_thread(server.kill)
                 gate.set()
-                await logged(worker, "goes on when its database is back")
+                await logged(worker, "its database was away")
 
                 await asyncio.to_thread(server.restart)
                 await api.get(f"/threads/t/runs/{run['run_id']}/join")

@@ -96,16 +96,18 @@ class Worker:
             handle.has_started = True
             end = await self._drive(run, log, tally, handle, callbacks)
         except asyncio.CancelledError:  # this is the task's root: nothing above waits for it
-            stop = handle.stop or Stop.HANDOVER
-            if stop in (Stop.HANDOVER, Stop.LOST):
+            if handle.stop is None:
+                await asyncio.shield(self._leave(run, log, handle, "somebody else cancelled its task"))
+                return None
+            if handle.stop in (Stop.HANDOVER, Stop.LOST):
                 await asyncio.shield(self._hand_over(run, log, handle))
                 return None
-            end = ends.stopped(stop, tally)
+            end = ends.stopped(handle.stop, tally)
         except (GraphDrained, StaleAttemptError):
             await asyncio.shield(self._hand_over(run, log, handle))
             return None
         except StorageAwayError as error:
-            await asyncio.shield(self._leave(run, log, handle, error))
+            await asyncio.shield(self._leave(run, log, handle, f"its database was away: {error}"))
             return None
         except Exception as error:
             end = ends.failed(run, error, tally, self._watch.redact)
@@ -197,12 +199,12 @@ class Worker:
             handle.is_left_behind = True
             logger.warning("run %s could not be released: %s", run.id, error)
 
-    async def _leave(self, run: RunRecord, log: RunLog, handle: RunHandle, error: StorageAwayError) -> None:
-        """Leave a run that cannot go on without its database to whoever sees it first when that is back.
+    async def _leave(self, run: RunRecord, log: RunLog, handle: RunHandle, why: str) -> None:
+        """Leave a run that was broken off here to whoever sees it first, with one attempt less.
 
-        It is not released: an error that only this run meets would have it taken up again without end.
+        It is not released: what only this run meets would have it taken up again without end.
         """
-        logger.warning("run %s goes on when its database is back: %s", run.id, error)
+        logger.warning("run %s is left to be taken up again: %s", run.id, why)
         handle.is_left_behind = True
         await self._bridge.abandon(log)
 
