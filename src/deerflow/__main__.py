@@ -1,4 +1,4 @@
-"""`python -m deerflow` is the command line."""
+"""`python -m deerflow` is the command line, as `deerflow` is."""
 
 from deerflow.cli import main
 

@@ -17,7 +17,7 @@ from support.model_server import Request, ScriptedModel, call, calls, text
 from support.waiting import completed, until
 from typer.testing import CliRunner
 
-from deerflow.cli.main import app
+from deerflow.cli.commands import app
 
 MODES = ["values", "messages-tuple", "updates", "custom"]
 SHELL = {

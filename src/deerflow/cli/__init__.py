@@ -1,5 +1,15 @@
-"""The command line: `deerflow run`, `serve`, `doctor`."""
+"""The command line: `deerflow run`, `serve`, `doctor` and more."""
 
-from deerflow.cli.main import main
+from importlib import import_module
+
+from deerflow.cli.quiet import quiet_end
+
+
+def main() -> None:
+    """Run the command line; it is loaded here, where Ctrl-C already ends quietly."""
+    with quiet_end():
+        app = import_module("deerflow.cli.commands").app
+    app()
+
 
 __all__ = ["main"]

@@ -1,6 +1,7 @@
 """`deerflow serve`: the gateway on a port."""
 
 import asyncio
+import errno
 import logging
 import re
 import socket
@@ -138,9 +139,12 @@ def _listen(host: str, port: int) -> socket.socket:
         listener.bind((host, port))
     except OSError as error:
         listener.close()
-        raise ConfigError(
-            f"cannot listen on {host}:{port}: {error.strerror or error}. "
-            "Stop what uses the port, or choose another one with --port (make run PORT=…)."
-        ) from error
+        wrong = isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL
+        advice = (
+            "Choose an address of this machine with --host (make run HOST=…)."
+            if wrong
+            else "Stop what uses the port, or choose another one with --port (make run PORT=…)."
+        )
+        raise ConfigError(f"cannot listen on {host}:{port}: {error.strerror or error}. {advice}") from error
     listener.listen(2048)
     return listener

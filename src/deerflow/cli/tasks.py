@@ -1,6 +1,7 @@
 """`deerflow tasks`: lists and stops the tasks of a running server."""
 
 import asyncio
+import os
 from collections.abc import Iterator
 from typing import Any, Literal
 from urllib.parse import quote
@@ -93,11 +94,23 @@ class _Server:
                     detail = data.get("detail") if isinstance(data, dict) else None
                     raise InvalidInputError(str(detail or f"the server answered {answer.status}"))
                 return data
+        except aiohttp.InvalidURL as error:
+            raise InvalidInputError(
+                f"--url '{self._url}' is no address; write it like http://127.0.0.1:2026"
+            ) from error
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise DeerFlowError(
-                f"no DeerFlow server answers at {self._url}: {error}. Start one with `deerflow serve`, "
-                "or name another with --url."
+                f"no DeerFlow server answers at {self._url}: {_reason(error)}. "
+                "Start one with `deerflow serve`, or name another with --url."
             ) from error
+
+
+def _reason(error: Exception) -> str:
+    """Return why nobody answers, in the system's words where it has some."""
+    if isinstance(error, TimeoutError):
+        return f"nothing came within {SECONDS} s"
+    number = error.errno if isinstance(error, OSError) else None
+    return os.strerror(number) if number is not None and number > 0 else str(error)
 
 
 def _run_path(thread_id: str, run_id: str) -> str:

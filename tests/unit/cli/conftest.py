@@ -8,7 +8,7 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
-from deerflow.cli.main import app
+from deerflow.cli.commands import app
 
 Deerflow = Callable[..., Result]
 

@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import socket
+import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,6 +13,8 @@ from typing import Any
 import pytest
 from support.gateway import write_config
 from support.model_server import ScriptedModel, call, status, text
+
+from deerflow.cli import commands
 
 REPORT = "/mnt/user-data/outputs/[red]report.md"
 
@@ -58,6 +61,11 @@ def test_no_command_is_a_wish_for_help(deerflow: Any) -> None:
         (("run", "x", "--model", "nope"), "model 'nope' not found; there are: scripted"),
         (("doctor", "--config", "missing.yaml"), "missing.yaml"),
         (("serve", "--host", "0.0.0.0"), "DEER_FLOW_AUTH_DISABLED=1"),
+        (("tasks", "list", "--url", "nonsense"), "--url 'nonsense' is no address; write it like http://"),
+        (
+            ("tasks", "list", "--url", "http://127.0.0.1:9"),
+            "127.0.0.1:9: Connection refused. Start",
+        ),
         (("serve", "--config", "broken.yaml"), "sandbox.use"),
     ],
 )
@@ -140,6 +148,18 @@ def test_a_thread_goes_on_and_flags_reach_the_agent(
     assert [path.name for path in (data / "uploads").iterdir()] == ["b.md"]
 
 
+def test_a_host_of_another_machine_is_named_with_the_way_out(
+    deerflow: Any, config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DEER_FLOW_AUTH_DISABLED", "1")
+
+    result = deerflow("serve", "--host", "192.0.2.1")  # an address for documents: nobody has it
+
+    assert result.exit_code == 1
+    assert "cannot listen on 192.0.2.1:2026" in result.output
+    assert "Choose an address of this machine with --host" in result.output
+
+
 def test_a_port_in_use_is_named_with_the_way_out(deerflow: Any, config: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -212,10 +232,30 @@ def test_ctrl_c_while_a_command_is_loaded_ends_without_a_traceback(
         return SimpleNamespace(execute=lambda **options: 0)
 
     before = signal.getsignal(signal.SIGINT)
-    monkeypatch.setattr(sys.modules["deerflow.cli.main"], "import_module", load)
+    monkeypatch.setattr(commands, "import_module", load)
 
     result = deerflow("doctor")
 
     assert result.exit_code == 0
     assert during == [signal.SIG_DFL]
     assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_ctrl_c_before_the_command_line_is_loaded_ends_without_a_traceback(home: Path) -> None:
+    # Its own first import of note sends the signal: that is as early as a person can be too early.
+    early = """
+import os, signal, sys
+
+class Finder:
+    def find_spec(self, name, *rest):
+        if name == "typer":
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Finder())
+from deerflow.cli import main
+main()
+"""
+
+    ended = subprocess.run([sys.executable, "-c", early], capture_output=True, text=True, check=False)
+
+    assert (ended.returncode, ended.stdout, ended.stderr) == (-signal.SIGINT, "", "")

@@ -1,10 +1,6 @@
 """The commands and their options; what they do is loaded when one is chosen, so that help is quick."""
 
-import signal
 import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
@@ -12,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from deerflow.cli.quiet import quiet_end
 from deerflow.errors import DeerFlowError
 
 DEFAULT_URL = "http://127.0.0.1:2026"
@@ -205,27 +202,9 @@ def clear_memory(
     _exit_with("memory", action="clear", agent=agent, config=config)
 
 
-def main() -> None:
-    """Run the command line; errors that people can act on come as one sentence."""
-    app()
-
-
-@contextmanager
-def _silent_end() -> Iterator[None]:
-    """Let Ctrl-C end the process without a traceback while there is nothing to stop or to tidy up."""
-    if threading.current_thread() is not threading.main_thread():
-        yield  # signals are the main thread's
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_DFL)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
 def _exit_with(command: str, **options: Any) -> None:
-    """Load a command, run it and leave with its exit code."""
-    with _silent_end():
+    """Load a command, run it and leave with its exit code; errors that people can act on are one sentence."""
+    with quiet_end():
         execute = import_module(f"deerflow.cli.{command}").execute
     try:
         code = execute(**options)
