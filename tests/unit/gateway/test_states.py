@@ -54,6 +54,23 @@ async def test_a_state_that_is_not_there_is_not_changed(
     assert (await api.get(f"/threads/{thread}/state")).json()["checkpoint_id"] == states[0]["checkpoint_id"]
 
 
+async def test_steps_from_elsewhere_that_cannot_be_leave_no_thread(
+    api: httpx.AsyncClient, thread: str
+) -> None:
+    said = {"values": {"messages": [{"role": "user", "content": "hi"}], "title": "Taken in"}}
+    good = {"updates": [{**said, "as_node": "__start__"}]}
+    bad = {"updates": [{"values": {"mood": "good"}, "as_node": "model"}]}
+
+    refused = await api.post("/threads", json={"thread_id": thread, "supersteps": [good, bad]})
+    gone = await api.get(f"/threads/{thread}")
+    made = await api.post("/threads", json={"thread_id": thread, "supersteps": [good]})
+    state = await api.get(f"/threads/{thread}/state")
+
+    assert (refused.status_code, "mood" in refused.json()["detail"], gone.status_code) == (400, True, 404)
+    assert made.json()["values"] == {"title": "Taken in"}
+    assert [message["content"] for message in state.json()["values"]["messages"]] == ["hi"]
+
+
 async def test_the_thread_protocols_addresses_take_no_other_method(
     api: httpx.AsyncClient, thread: str
 ) -> None:

@@ -1,5 +1,6 @@
 """Threads over HTTP: create, find, change, delete."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -15,7 +16,7 @@ from deerflow.errors import ConflictError
 from deerflow.gateway.choosing import page_of
 from deerflow.gateway.deps import CurrentUser, House, ThreadPath, idle_thread, json_response, owned_thread
 from deerflow.gateway.paths import Path, parse_path, value_at
-from deerflow.gateway.thread_wire import ThreadCreate, ThreadPatch, ThreadPrune, ThreadSearch
+from deerflow.gateway.thread_wire import Superstep, ThreadCreate, ThreadPatch, ThreadPrune, ThreadSearch
 from deerflow.runtime import to_json, visible_values
 from deerflow.runtime.shapes import selected, thread_out
 from deerflow.storage.base import ThreadQuery
@@ -42,9 +43,9 @@ async def create_thread(body: ThreadCreate, user: CurrentUser, house: House) -> 
         if body.if_exists == "raise" or not is_new:
             raise
         return json_response(thread_out(await house.storage.threads.create(thread_id, user, metadata)))
-    for step in body.supersteps or ():
-        for update in step.updates:
-            await house.threads.update_state(thread.id, update.values, as_node=update.as_node)
+    if body.supersteps:
+        await _take_in(house, thread, body.supersteps)
+        thread = await owned_thread(house, thread.id, user)
     return json_response(thread_out(thread))
 
 
@@ -117,6 +118,18 @@ async def delete_thread(thread_id: ThreadPath, user: CurrentUser, house: House) 
     await owned_thread(house, thread_id, user)
     await house.threads.delete(thread_id, user)
     return json_response({"success": True, "message": f"thread {thread_id} is deleted"})
+
+
+async def _take_in(house: DeerFlow, thread: Thread, steps: Sequence[Superstep]) -> None:
+    """Write the steps of a thread from elsewhere into a new one, which goes if one of them cannot be."""
+    try:
+        for step in steps:
+            for update in step.updates:
+                await house.threads.update_state(thread.id, update.values, as_node=update.as_node)
+    except BaseException:
+        # Else the same wish in better words would find a thread, and leave it as it is.
+        await asyncio.shield(house.threads.delete(thread.id, thread.user_id))
+        raise
 
 
 async def _with_state(house: DeerFlow, thread: Thread) -> dict[str, Any]:
