@@ -8,8 +8,7 @@ from deerflow.cli.quiet import quiet_end
 def main() -> None:
     """Run the command line; it is loaded here, where Ctrl-C already ends quietly."""
     with quiet_end():
-        app = import_module("deerflow.cli.commands").app
-    app()
+        import_module("deerflow.cli.commands").app()
 
 
 __all__ = ["main"]

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from deerflow.cli.quiet import quiet_end
+from deerflow.cli.quiet import heard, quiet_end
 from deerflow.errors import DeerFlowError
 
 DEFAULT_URL = "http://127.0.0.1:2026"
@@ -207,7 +207,8 @@ def _exit_with(command: str, **options: Any) -> None:
     with quiet_end():
         execute = import_module(f"deerflow.cli.{command}").execute
     try:
-        code = execute(**options)
+        with heard():
+            code = execute(**options)
     except DeerFlowError as error:
         typer.secho(f"Error: {error}", fg=typer.colors.RED, err=True)
         code = 1

@@ -15,6 +15,7 @@ from support.gateway import write_config
 from support.model_server import ScriptedModel, call, status, text
 
 from deerflow.cli import commands
+from deerflow.cli.quiet import quiet_end
 
 REPORT = "/mnt/user-data/outputs/[red]report.md"
 
@@ -229,15 +230,20 @@ def test_ctrl_c_while_a_command_is_loaded_ends_without_a_traceback(
 
     def load(name: str) -> Any:
         during.append(signal.getsignal(signal.SIGINT))
-        return SimpleNamespace(execute=lambda **options: 0)
+        return SimpleNamespace(execute=work)
+
+    def work(**options: Any) -> int:
+        during.append(signal.getsignal(signal.SIGINT))
+        return 0
 
     before = signal.getsignal(signal.SIGINT)
     monkeypatch.setattr(commands, "import_module", load)
 
-    result = deerflow("doctor")
+    with quiet_end():
+        result = deerflow("doctor")
 
     assert result.exit_code == 0
-    assert during == [signal.SIG_DFL]
+    assert during == [signal.SIG_DFL, signal.default_int_handler]
     assert signal.getsignal(signal.SIGINT) is before
 
 
