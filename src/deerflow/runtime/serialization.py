@@ -1,7 +1,7 @@
 """Turns what an agent does into JSON, never raising."""
 
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import orjson
@@ -40,27 +40,29 @@ def visible_fields(message: BaseMessage) -> Mapping[str, Any]:
 
 def plain(value: Any) -> Any:
     """Return a stand-in that JSON can hold, for a value that it cannot."""
-    match value:
-        case BaseMessage():
-            return orjson.Fragment(message_json(value))
-        case BaseModel():
-            return value.model_dump()
-        case BaseException():
-            return {"name": type(value).__name__, "message": _text_of(value)}
-        case bytes() | bytearray():
-            return base64.b64encode(value).decode()
-        case set() | frozenset():
-            return list(value)
-        case Mapping():
-            return dict(value)
-        case _:
-            return _text_of(value)
+    try:
+        match value:
+            case BaseMessage():
+                return orjson.Fragment(message_json(value))
+            case BaseModel():
+                return value.model_dump()
+            case BaseException():
+                return {"name": type(value).__name__, "message": _text_of(value)}
+            case bytes() | bytearray():
+                return base64.b64encode(value).decode()
+            case set() | frozenset():
+                return list(value)
+            case Mapping():
+                return dict(value)
+    except Exception:  # what a tool put into its result may do anything when it is read; an event must go out
+        pass
+    return _text_of(value)
 
 
 def _text_of(value: object) -> str:
     try:
         return str(value)
-    except Exception:  # what a tool put into its result may have any `__str__`; an event must go out
+    except Exception:  # it may have any `__str__`, too
         return f"<{type(value).__name__}>"
 
 
@@ -83,15 +85,17 @@ def _cleaned(value: Any, above: tuple[int, ...]) -> Any:
     match value:
         case str():
             return value.encode("utf-8", "replace").decode()
-        case bool() | None | float():
+        case bool() | None:
             return value
+        case float():
+            return float(value)  # orjson knows no others, such as NumPy's
         case int():
             return value if -(2**63) <= value < 2**64 else str(value)
         case BaseMessage():
             return _cleaned(visible_fields(value), inside)
-        case Mapping():
-            return {str(_cleaned(key, inside)): _cleaned(item, inside) for key, item in value.items()}
-        case Sequence() | set() | frozenset() if not isinstance(value, bytes | bytearray):
+        case dict():
+            return {str(_cleaned(key, inside)): _cleaned(item, inside) for key, item in dict.items(value)}
+        case list() | tuple():
             return [_cleaned(item, inside) for item in value]
         case _:
             return _cleaned(plain(value), inside)

@@ -1,6 +1,8 @@
 """Everything an agent does becomes JSON, each message once, and nothing makes it fail."""
 
 import json
+from collections import deque
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -12,7 +14,7 @@ from langchain_core.messages import (
     SystemMessage,
     ToolMessage,
 )
-from pydantic import BaseModel
+from pydantic import BaseModel, model_serializer
 
 from deerflow.runtime.serialization import message_json, to_json
 
@@ -25,6 +27,34 @@ class Unprintable:
 class Place(BaseModel):
     name: str
     position: tuple[int, int]
+
+
+class Measured(float):
+    """A number of a kind of its own, as NumPy's are."""
+
+
+class Sealed(BaseModel):
+    name: str
+
+    @model_serializer
+    def _refuse(self) -> str:
+        raise RuntimeError("no")
+
+
+class Closed(Mapping[str, str]):
+    """A connection, say, that was closed before it was read."""
+
+    def __getitem__(self, key: str) -> str:
+        raise OSError("closed")
+
+    def __iter__(self) -> Iterator[str]:
+        raise OSError("closed")
+
+    def __len__(self) -> int:
+        return 1
+
+    def __repr__(self) -> str:
+        return "<Closed>"
 
 
 def plain(value: Any) -> Any:
@@ -45,6 +75,10 @@ def plain(value: Any) -> Any:
         (float("nan"), None),
         (Unprintable(), "<Unprintable>"),
         ({"a": Unprintable(), "b": "\ud800"}, {"a": "<Unprintable>", "b": "?"}),
+        ({"a": Measured(1.5), "b": "\ud800"}, {"a": 1.5, "b": "?"}),
+        ({"a": Sealed(name="x")}, {"a": "name='x'"}),
+        ({"a": deque([Closed()])}, {"a": "deque([<Closed>])"}),
+        (Closed(), "<Closed>"),
     ],
 )
 def test_what_json_cannot_hold_becomes_something_readable(value: Any, expected: Any) -> None:
