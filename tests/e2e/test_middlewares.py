@@ -1,5 +1,6 @@
 """Each middleware over HTTP: what the model saw, and what the client saw."""
 
+import asyncio
 import re
 import threading
 from collections.abc import Iterator
@@ -465,6 +466,28 @@ async def test_a_thread_is_compacted_by_hand(
     events = await ask(api, thread, "question 3")
     assert "Three questions were asked." in "\n".join(seen_by_model(model))
     assert len(messages_of(events)) == 4
+
+
+async def test_a_thread_that_goes_on_while_it_is_summed_up_is_left_alone(
+    api: httpx.AsyncClient, model: ScriptedModel, thread: str, configured: Any, gate: threading.Event
+) -> None:
+    model.on("Write one summary", text("Questions were asked.").held(gate))
+    model.on(lambda request: True, text("An answer."))
+    for number in range(2):
+        await ask(api, thread, f"question {number}")
+    asked = len(model.requests)
+
+    body = {"keep": {"type": "messages", "value": 2}}
+    compacting = asyncio.create_task(api.post(f"/threads/{thread}/compact", json=body))
+    await model.until(lambda model: len(model.requests) > asked)
+    await ask(api, thread, "question 2")
+    gate.set()
+    refused = await compacting
+    values = (await api.get(f"/threads/{thread}/state")).json()["values"]
+
+    assert (refused.status_code, "compact it again" in refused.json()["detail"]) == (409, True)
+    assert len(values["messages"]) == 6
+    assert not values.get("summary_text")
 
 
 async def test_compacting_is_refused_where_it_cannot_be_done(

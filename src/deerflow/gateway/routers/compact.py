@@ -5,6 +5,7 @@ from typing import Any, cast
 
 from fastapi import APIRouter
 from langchain_core.messages import AnyMessage
+from langgraph.types import StateSnapshot
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
@@ -53,6 +54,7 @@ async def compact(
         model_name = name or body.model_name or house.models.default_name
         await house.spending.add(thread_id, model_name, usage, prices_of(house.settings.models))
     if compacted.removed:
+        await _check_unchanged(house, thread_id, snapshot)
         await house.threads.update_state(thread_id, _update(compacted))
     return json_response(await _report(house, thread_id, compacted, reason, kept=len(messages)))
 
@@ -72,6 +74,14 @@ async def _compacted(
         state, messages, model=model, limit=limit, keep=body.keep, is_forced=True, spend=spend
     )
     return compacted, None if compacted.removed else "there is nothing older than what is kept"
+
+
+async def _check_unchanged(house: DeerFlow, thread_id: str, before: StateSnapshot | None) -> None:
+    """Refuse to write a summary into a thread that has gone on while the model wrote it."""
+    now = await house.state.latest(thread_id)
+    is_same = before is not None and now is not None and now.config == before.config
+    if not is_same or await house.threads.is_busy(thread_id):
+        raise ConflictError(f"thread {thread_id} has gone on meanwhile and is as it was: compact it again")
 
 
 def _update(compacted: Compacted) -> dict[str, Any]:
