@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from deerflow.errors import TooLargeError
 from deerflow.runtime.scanning import Entry, Kind, opened, scan
 from deerflow.runtime.snapshots import Snapshot, SnapshotStore, object_path
 from deerflow.sandbox.beneath import open_beneath
@@ -129,7 +130,11 @@ def changes_of(store: SnapshotStore, run_id: str, later: Sequence[str]) -> Chang
     if not store.folders.user_data.is_dir():
         return _compared(before, (), kept, kept)
     with opened(store.folders.user_data) as root:
-        return _compared(before, list(scan(root)), kept, lambda entry: _content(root, entry))
+        try:
+            present = list(scan(root))
+        except TooLargeError:
+            return Changes(False)
+        return _compared(before, present, kept, lambda entry: _content(root, entry))
 
 
 def _compared(before: Snapshot, after: Sequence[Entry], old: Read, new: Read) -> Changes:

@@ -8,8 +8,11 @@ from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
 
+from deerflow.errors import TooLargeError
 from deerflow.sandbox.beneath import O_DIRECTORY, O_PATH, open_beneath
 
+MOST_ENTRIES = 200_000
+"""How many paths of a thread are looked at, at a few hundred bytes of memory each."""
 _SCOPES = ("workspace", "outputs", "uploads")
 
 
@@ -63,8 +66,18 @@ def opened(folder: Path) -> Iterator[int]:
         os.close(descriptor)
 
 
-def scan(root: int) -> Iterator[Entry]:
-    """Yield everything in the folders of a thread, folders before what is in them; links are not followed."""
+def scan(root: int, *, most: int = MOST_ENTRIES) -> Iterator[Entry]:
+    """Yield everything in the folders of a thread, folders before what is in them; links are not followed.
+
+    `TooLargeError` when there is more than `most`: a command may make millions, and callers keep them all.
+    """
+    for count, entry in enumerate(_entries(root), 1):
+        if count > most:
+            raise TooLargeError(f"the thread has more than {most} files")
+        yield entry
+
+
+def _entries(root: int) -> Iterator[Entry]:
     waiting: list[tuple[str, ...]] = [(scope,) for scope in reversed(_SCOPES)]
     while waiting:
         parts = waiting.pop()

@@ -105,7 +105,7 @@ class SnapshotStore:
         older = self._newest()
         known = {entry.path: entry for entry in older.entries} if older is not None else {}
         with opened(self.folders.user_data) as root:
-            found = [entry for entry in scan(root) if entry.kind is not Kind.OTHER]
+            found = [entry for entry in scan(root, most=limits.max_files) if entry.kind is not Kind.OTHER]
             check_size(found, limits)
             taken_ns = older.taken_ns if older is not None else 0
             return [self._with_content(root, entry, known.get(entry.path), taken_ns) for entry in found]
@@ -170,8 +170,6 @@ def check_size(entries: Sequence[Entry], limits: SnapshotLimits) -> None:
         raise TooLargeError(
             f"the thread's files take {size} bytes, more than runs.snapshot_max_bytes ({limits.max_bytes})"
         )
-    if len(entries) > limits.max_files:
-        raise TooLargeError(f"the thread has {len(entries)} files, more than {limits.max_files}")
 
 
 def _save(path: Path, snapshot: Snapshot) -> None:

@@ -8,6 +8,7 @@ import asyncio
 
 from deerflow.config import RunSettings
 from deerflow.domain import RunRecord
+from deerflow.errors import TooLargeError
 from deerflow.runtime.past_files import MOST_RUNS, PastFiles, files_before, taken_again
 from deerflow.runtime.restore import restore
 from deerflow.runtime.snapshots import SnapshotLimits, SnapshotStore
@@ -44,6 +45,8 @@ def _put_back(files: SnapshotStore, run_id: str) -> str | None:
         failed = restore(files, snapshot)
     except OSError as error:
         return f"The conversation was put back, but not the files: {error.strerror}."
+    except TooLargeError as error:
+        return f"The conversation was put back, but the files stay as they are: {error}."
     if failed:
         return f"The conversation was put back, and all files but {len(failed)}: {', '.join(failed[:5])}."
     return None
@@ -74,6 +77,8 @@ def turn_back(
         failed = restore(files, past.snapshot)
     except OSError as error:
         return f"The files could not be put back: {error.strerror}."
+    except TooLargeError as error:
+        return f"The files stay as they are: {error}."
     if failed:
         return f"All files were put back but {len(failed)}: {', '.join(failed[:5])}."
     return None
