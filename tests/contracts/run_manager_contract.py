@@ -12,7 +12,7 @@ from typing_extensions import override
 from deerflow.domain import CancelAction, MultitaskStrategy, RunRecord, RunStatus
 from deerflow.errors import StaleAttemptError, StorageAwayError
 from deerflow.runtime import RunManager
-from deerflow.storage import OwnerLock, Storage
+from deerflow.storage import OwnerLock, RunEnd, Storage
 
 ENQUEUE = MultitaskStrategy.ENQUEUE
 PATIENT = 60.0
@@ -261,6 +261,24 @@ class RunManagerContract:
 
         assert (after.status, after.stop_reason) == (RunStatus.ERROR, "TooManyAttempts")
         assert "lost the database" in (after.error or "")
+
+    async def test_a_run_that_was_deleted_while_it_waited_keeps_no_other_waiting(
+        self, storage: Storage, tmp_path: Path, steps: Steps
+    ) -> None:
+        other = OwnerLock(tmp_path / "owners")
+        for thread in ("t1", "t2"):
+            await storage.runs.create(f"before-{thread}", asking(thread), owner=other.id)
+        steps.let("t2")
+        async with opened_desk(storage, tmp_path, steps, take_over=False) as desk:
+            await desk.create_or_reject(asking("t1", multitask_strategy=ENQUEUE))
+            run = await desk.create_or_reject(asking("t2", multitask_strategy=ENQUEUE))
+            await storage.threads.delete("t1")
+            await storage.runs.settle("before-t2", attempt=1, end=RunEnd(RunStatus.SUCCESS))
+
+            after = await ended(desk, run)
+
+        assert after.status is RunStatus.SUCCESS
+        other.close()
 
     async def test_a_run_that_is_cut_off_from_within_is_not_taken_up_without_end(
         self, storage: Storage, tmp_path: Path

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import replace
 
 from deerflow.domain import CancelAction, RunRecord, RunRequest, RunStatus, StreamEvent, new_id
-from deerflow.errors import ConflictError, DeerFlowError
+from deerflow.errors import ConflictError, DeerFlowError, NotFoundError
 from deerflow.runtime.active import ActiveRuns
 from deerflow.runtime.claims import Claims
 from deerflow.runtime.inputs import check_same_input, graph_input, with_message_ids
@@ -243,12 +243,14 @@ class RunManager:
             self._waiting[run.id] = run.thread_id
         if run.request.after_seconds:
             loop = asyncio.get_running_loop()
-            self._timers[run.id] = loop.call_later(run.request.after_seconds, self._is_due, run)
+            # Not the run itself: until then, what it is to say need not be in memory.
+            timer = loop.call_later(run.request.after_seconds, self._is_due, run.id, run.thread_id)
+            self._timers[run.id] = timer
         await self._claims.take_next(run.thread_id)  # and may have ended in between
 
-    def _is_due(self, run: RunRecord) -> None:
-        self._timers.pop(run.id, None)
-        self._errand(self._claims.take_next(run.thread_id))
+    def _is_due(self, run_id: str, thread_id: str) -> None:
+        self._timers.pop(run_id, None)
+        self._errand(self._claims.take_next(thread_id))
 
     def _errand(self, work: Awaitable[None]) -> None:
         async def run() -> None:
@@ -264,7 +266,13 @@ class RunManager:
     async def _look_after_own(self) -> None:
         """Start what was admitted here when its turn has come; its predecessor may have run elsewhere."""
         for run_id, thread_id in list(self._waiting.items()):
-            if (await self.get(run_id)).status is RunStatus.PENDING:
+            if await self._is_waiting(run_id):
                 await self._claims.take_next(thread_id)
             else:
                 self._waiting.pop(run_id, None)
+
+    async def _is_waiting(self, run_id: str) -> bool:
+        try:
+            return (await self.get(run_id)).status is RunStatus.PENDING
+        except NotFoundError:  # it went with its thread
+            return False
