@@ -25,6 +25,8 @@ class TestGate:
         self._lock = asyncio.Lock()
         self._last: SelfTest | None = None
         self._tested_at = 0.0
+        self._tests = 0
+        self._looking: asyncio.Task[SelfTest] | None = None
 
     @property
     def refusal(self) -> str | None:
@@ -45,12 +47,25 @@ class TestGate:
         if self.refusal:
             raise SandboxUnavailableError(self.refusal)
 
-    def fail(self, text: str) -> str | None:
-        """Note that a sandbox did not start, as `text` says; the next command tests again."""
-        found = diagnose(text)
-        self._last = SelfTest(False, (Probe("start", False, text[:300]),), found.reason, found.fix)
-        self._tested_at = self._clock() - RETRY_SECONDS
+    async def doubt(self) -> str | None:
+        """Test again after a command's sandbox did not start; return the refusal, None when others do."""
+        tests = self._tests
+        async with self._lock:
+            if self._tests == tests:  # else another one has just done it
+                await self._test()
+                self._tested_at -= RETRY_SECONDS  # it held a moment ago: the next command tries at once
         return self.refusal
+
+    def look_again(self) -> None:
+        """Test beside whatever goes on, where the last failure is old: nobody gives a command that is off."""
+        if self._is_stale() and (self._looking is None or self._looking.done()):
+            self._looking = asyncio.create_task(self.test())
+
+    async def aclose(self) -> None:
+        """End a test that is on its way."""
+        if self._looking is not None:
+            self._looking.cancel()
+            await asyncio.wait([self._looking])
 
     def _is_stale(self) -> bool:
         return (
@@ -61,7 +76,9 @@ class TestGate:
         try:
             self._last = await self._probe()
         except SandboxUnavailableError as error:
-            self.fail(str(error))
-            assert self._last is not None
+            text = str(error)
+            found = diagnose(text)
+            self._last = SelfTest(False, (Probe("start", False, text[:300]),), found.reason, found.fix)
         self._tested_at = self._clock()
+        self._tests += 1
         return self._last

@@ -16,12 +16,11 @@ from deerflow.sandbox.base import CommandResult, Match, OutputListener
 from deerflow.sandbox.bubblewrap import Bubblewrap
 from deerflow.sandbox.diagnosis import diagnose
 from deerflow.sandbox.files import ThreadFiles
-from deerflow.sandbox.gate import TestGate
 from deerflow.sandbox.grep import GREP_SECONDS, Query
 from deerflow.sandbox.hosted import HostedSandbox
 from deerflow.sandbox.output import OutputBuffer
 from deerflow.sandbox.paths import WORKSPACE, PathTable, Place, shell_paths, thread_paths
-from deerflow.sandbox.pool import ThreadSandboxProvider
+from deerflow.sandbox.probing import ProbingSandboxProvider
 from deerflow.sandbox.ripgrep import RgOutput, find_rg, is_answer, rg_argv
 from deerflow.sandbox.selftest import PROBES, Probe, SelfTest, daemon_name, is_running, judge, parse_probes
 from deerflow.sandbox.shell import SCRIPT, ShellState, StateFile, check_command, result_of
@@ -65,7 +64,7 @@ class IsolatedSandbox(HostedSandbox):
                     pass_fds=(state.fd,),
                 )
             except SandboxUnavailableError as error:
-                raise self._provider.failed(str(error)) from error
+                raise await self._provider.failed(str(error)) from error
             self._state = state.read(self._state, base)
         return result_of(command, ending, output, seconds)
 
@@ -98,7 +97,7 @@ class IsolatedSandbox(HostedSandbox):
         return await asyncio.to_thread(output.matches, self.files, place)
 
 
-class IsolatedSandboxProvider(ThreadSandboxProvider):
+class IsolatedSandboxProvider(ProbingSandboxProvider):
     """Lends `IsolatedSandbox`es, after finding out that they hold."""
 
     tier = "isolated"
@@ -106,12 +105,11 @@ class IsolatedSandboxProvider(ThreadSandboxProvider):
     def __init__(self, settings: SandboxSettings, *, skills_root: Path | None = None) -> None:
         super().__init__(settings, skills_root=skills_root)
         self._bubblewrap = Bubblewrap(settings)
-        self._gate = TestGate(self._probe)
 
     @property
     def refusal(self) -> str | None:
         """Why commands cannot run, as far as that is known."""
-        return self._gate.refusal
+        return self.gate.refusal
 
     @override
     def make(self, folders: ThreadFolders) -> IsolatedSandbox:
@@ -122,24 +120,16 @@ class IsolatedSandboxProvider(ThreadSandboxProvider):
 
     async def tested(self) -> Bubblewrap:
         """Return what starts sandboxes once it has passed its test; raises when it has not."""
-        await self._gate.require()
+        await self.gate.require()
         return self._bubblewrap
-
-    def failed(self, text: str) -> SandboxUnavailableError:
-        """Return the refusal of a command whose sandbox did not start; the next one is tested again."""
-        return SandboxUnavailableError(self._gate.fail(text) or text)
-
-    @override
-    async def self_test(self) -> SelfTest:
-        return await self._gate.test()
 
     @override
     async def aclose(self) -> None:
         await super().aclose()
         await self._bubblewrap.aclose()
 
-    async def _probe(self) -> SelfTest:
-        """Run the probes in a sandbox of their own."""
+    @override
+    async def probe(self) -> SelfTest:
         bubblewrap, daemon = self._bubblewrap, daemon_name()
         output = OutputBuffer(max_chars=0)
         with scratch_folders(bubblewrap.uid) as folders:

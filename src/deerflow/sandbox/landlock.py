@@ -27,7 +27,7 @@ from deerflow.sandbox.files import ThreadFiles
 from deerflow.sandbox.gate import TestGate
 from deerflow.sandbox.hosted import HostedSandbox
 from deerflow.sandbox.paths import PathMapping, PathTable, shell_paths, temporary_folder, thread_paths
-from deerflow.sandbox.pool import ThreadSandboxProvider
+from deerflow.sandbox.probing import ProbingSandboxProvider
 from deerflow.sandbox.selftest import (
     LANDLOCK_PROBES,
     Probe,
@@ -37,7 +37,7 @@ from deerflow.sandbox.selftest import (
     judge,
     parse_probes,
 )
-from deerflow.sandbox.supervised import Confinement, SupervisedShell
+from deerflow.sandbox.supervised import Confinement, Failed, SupervisedShell, refused
 from deerflow.sandbox.users import hand_over, sandbox_uid, scratch_folders, unreachable
 
 NEEDED_ABI = 6
@@ -115,7 +115,7 @@ class LandlockSandbox(HostedSandbox):
         return await self._shell.execute(command, timeout=timeout, on_output=on_output)
 
 
-class LandlockSandboxProvider(ThreadSandboxProvider):
+class LandlockSandboxProvider(ProbingSandboxProvider):
     """Lends `LandlockSandbox`es, after finding out that they hold."""
 
     tier = "landlock"
@@ -123,7 +123,6 @@ class LandlockSandboxProvider(ThreadSandboxProvider):
     def __init__(self, settings: SandboxSettings, *, skills_root: Path | None = None) -> None:
         super().__init__(settings, skills_root=skills_root)
         self._uid = sandbox_uid()
-        self._gate = TestGate(self._probe)
         program = seccomp.build_filter((), has_namespaces=False) if seccomp.is_supported() else b""
         self._filter = base64.b64encode(program).decode()
 
@@ -131,14 +130,12 @@ class LandlockSandboxProvider(ThreadSandboxProvider):
     def make(self, folders: ThreadFolders) -> LandlockSandbox:
         table = thread_paths(folders, skills_root=self._skills_root, mounts=self._settings.mounts)
         files = ThreadFiles(table, owner=self._uid)
-        shell = self._shell(folders, table)
-        return LandlockSandbox(files, shell, self._gate, closed=unreachable(table, self._uid))
+        shell = self._shell(folders, table, failed=self.failed)
+        return LandlockSandbox(files, shell, self.gate, closed=unreachable(table, self._uid))
 
-    @override
-    async def self_test(self) -> SelfTest:
-        return await self._gate.test()
-
-    def _shell(self, folders: ThreadFolders, table: PathTable) -> SupervisedShell:
+    def _shell(
+        self, folders: ThreadFolders, table: PathTable, *, failed: Failed = refused
+    ) -> SupervisedShell:
         hand_over(folders, self._uid)
         table = shell_paths(folders, table)
         environment = {
@@ -156,14 +153,11 @@ class LandlockSandboxProvider(ThreadSandboxProvider):
             shell=SHELL,
             environment=environment,
             confinement=Confinement(uid=self._uid, landlock=ruleset(table), seccomp=self._filter),
-            failed=self._failed,
+            failed=failed,
         )
 
-    def _failed(self, text: str) -> SandboxUnavailableError:
-        return SandboxUnavailableError(self._gate.fail(text) or text)
-
-    async def _probe(self) -> SelfTest:
-        """Run the probes under the same rules as commands."""
+    @override
+    async def probe(self) -> SelfTest:
         abi = landlock_abi()
         if abi < NEEDED_ABI or not seccomp.is_supported():
             reason = f"this kernel has Landlock version {abi}, and {NEEDED_ABI} is needed (Linux 6.12)"

@@ -33,6 +33,10 @@ class ThreadSandboxProvider(SandboxProvider):
     def make(self, folders: ThreadFolders) -> Sandbox:
         """Make the sandbox of one thread; its folders are there."""
 
+    def is_fit(self, folders: ThreadFolders) -> bool:
+        """Tell whether a sandbox that was made before still fits: not where the thread was made anew."""
+        return folders.workspace.is_dir()
+
     @override
     def lend(self, folders: ThreadFolders) -> AbstractAsyncContextManager[Sandbox]:
         return self._lend(folders)
@@ -48,7 +52,7 @@ class ThreadSandboxProvider(SandboxProvider):
     def acquire(self, folders: ThreadFolders) -> Sandbox:
         """Return the thread's sandbox, made when it is not there; give it back with `release`."""
         sandbox = self._sandboxes.get(folders.root)
-        if sandbox is None:
+        if sandbox is None or not self.is_fit(folders):
             folders.create()
             sandbox = self._sandboxes[folders.root] = self.make(folders)
         self._idle.pop(folders.root, None)

@@ -5,7 +5,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +23,13 @@ from deerflow.sandbox.process import Launch, run
 from deerflow.sandbox.shell import ShellState, StateFile, check_command, result_of, shell_argv
 
 _SUPERVISOR = Path(supervisor.__file__)
+Failed = Callable[[str], Awaitable[SandboxUnavailableError]]
+"""Returns what to say of a command that could not be started, given its words."""
+
+
+async def refused(text: str) -> SandboxUnavailableError:
+    """Return the words themselves as a refusal."""
+    return SandboxUnavailableError(text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +52,7 @@ class SupervisedShell:
         shell: str,
         environment: Mapping[str, str],
         confinement: Confinement,
-        failed: Callable[[str], SandboxUnavailableError] = SandboxUnavailableError,
+        failed: Failed = refused,
     ) -> None:
         self._settings = settings
         self._shell = shell
@@ -72,7 +79,7 @@ class SupervisedShell:
             finally:
                 os.close(launch.pass_fds[0])
             if not state.has_begun and not ending.timed_out and not ending.stopped:
-                raise self._failed(output.text().strip() or "the command could not be started")
+                raise await self._failed(output.text().strip() or "the command could not be started")
             self._state = state.read(self._state, self._environment)
         return result_of(command, ending, output, seconds)
 

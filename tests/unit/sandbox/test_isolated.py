@@ -11,8 +11,9 @@ from contracts.sandbox_contract import SandboxContract
 from deerflow.config import Paths, SandboxSettings
 from deerflow.domain import ThreadFolders
 from deerflow.errors import SandboxUnavailableError
-from deerflow.sandbox import Sandbox, bwrap, choose_users_root, staging, users
+from deerflow.sandbox import Sandbox, bwrap, choose_users_root, remove_tree, staging, users
 from deerflow.sandbox.isolated import IsolatedSandboxProvider
+from deerflow.sandbox.paths import temporary_folder
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only a root server gives up root")
 
@@ -86,6 +87,35 @@ async def test_a_bwrap_that_fails_is_a_refusal_with_its_fix(
         await sandbox.execute_command("echo escaped > /tmp/escaped")
 
     assert await sandbox.list_dir("/mnt/user-data/workspace") == []
+
+
+async def test_one_sandbox_that_does_not_start_switches_no_other_off(
+    provider: IsolatedSandboxProvider, reachable: Path
+) -> None:
+    async with provider.lend(thread(reachable)) as broken, provider.lend(thread(reachable, "t2")) as other:
+        temporary_folder(thread(reachable)).rmdir()
+
+        with pytest.raises(SandboxUnavailableError, match=r"This command was not run: .* Run it again"):
+            await broken.execute_command("true")
+
+        assert (broken.refusal, other.refusal) == (None, None)
+        assert (await other.execute_command("echo on")).output == "on\n"
+
+
+async def test_a_thread_that_was_removed_and_made_anew_has_a_sandbox_of_its_own(
+    provider: IsolatedSandboxProvider, reachable: Path
+) -> None:
+    async with provider.lend(thread(reachable)) as sandbox:
+        await sandbox.execute_command("mkdir deep; cd deep; export MOOD=good")
+    remove_tree(thread(reachable).root)
+    thread(reachable).create()
+
+    async with provider.lend(thread(reachable)) as sandbox:
+        said = await sandbox.execute_command(
+            'echo "$MOOD"; pwd; echo x > a.txt; echo y > /tmp/b; cat a.txt /tmp/b'
+        )
+
+    assert said.output == "\n/mnt/user-data/workspace\nx\ny\n"
 
 
 async def test_the_settings_environment_reaches_commands(reachable: Path) -> None:

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.waiting import until
 
 from deerflow.config import SandboxSettings
 from deerflow.domain import ThreadFolders
@@ -107,6 +108,42 @@ async def test_a_failed_test_is_believed_for_a_while_and_then_tried_again() -> N
     now += RETRY_SECONDS
     await gate.require()
     assert gate.refusal is None
+
+
+async def test_what_an_operator_mended_shows_by_itself() -> None:
+    now = 0.0
+    results = [SelfTest(False, reason="broken"), SelfTest(True)]
+
+    async def probe() -> SelfTest:
+        return results.pop(0)
+
+    gate = TestGate(probe, clock=lambda: now)
+    await gate.test()
+
+    gate.look_again()
+    assert "broken" in (gate.refusal or "")
+    now += RETRY_SECONDS
+    gate.look_again()
+    await until(lambda: gate.refusal is None)
+    gate.look_again()  # there is nothing to look for any more
+    await gate.aclose()
+
+    assert results == []
+
+
+async def test_many_that_did_not_start_at_once_are_one_test() -> None:
+    tests = 0
+
+    async def probe() -> SelfTest:
+        nonlocal tests
+        tests += 1
+        await asyncio.sleep(0)
+        return SelfTest(True)
+
+    gate = TestGate(probe)
+
+    assert await asyncio.gather(*(gate.doubt() for _ in range(20))) == [None] * 20
+    assert tests == 1
 
 
 def test_silence_of_a_probe_is_a_failure() -> None:

@@ -1,0 +1,56 @@
+"""Lends sandboxes that have passed a test, and finds out again when one did not start."""
+
+from abc import abstractmethod
+from pathlib import Path
+
+from typing_extensions import override
+
+from deerflow.config import SandboxSettings
+from deerflow.domain import ThreadFolders
+from deerflow.errors import SandboxUnavailableError
+from deerflow.sandbox.base import Sandbox
+from deerflow.sandbox.diagnosis import diagnose
+from deerflow.sandbox.gate import TestGate
+from deerflow.sandbox.paths import temporary_folder
+from deerflow.sandbox.pool import ThreadSandboxProvider
+from deerflow.sandbox.selftest import SelfTest
+
+
+class ProbingSandboxProvider(ThreadSandboxProvider):
+    """What the tiers have in common that keep commands in."""
+
+    def __init__(self, settings: SandboxSettings, *, skills_root: Path | None = None) -> None:
+        super().__init__(settings, skills_root=skills_root)
+        self.gate = TestGate(self.probe)
+
+    @abstractmethod
+    async def probe(self) -> SelfTest:
+        """Try in a sandbox of its own whether it holds."""
+
+    @override
+    def acquire(self, folders: ThreadFolders) -> Sandbox:
+        self.gate.look_again()
+        return super().acquire(folders)
+
+    @override
+    def is_fit(self, folders: ThreadFolders) -> bool:
+        return temporary_folder(folders).is_dir()  # it comes with the sandbox and goes with the thread
+
+    @override
+    async def self_test(self) -> SelfTest:
+        return await self.gate.test()
+
+    async def failed(self, text: str) -> SandboxUnavailableError:
+        """Return the refusal of a command whose sandbox did not start, after finding out whether any does."""
+        refusal = await self.gate.doubt()
+        if refusal:
+            return SandboxUnavailableError(refusal)
+        found = diagnose(text)
+        return SandboxUnavailableError(
+            f"This command was not run: {found.reason}. Run it again; if that does not help: {found.fix}"
+        )
+
+    @override
+    async def aclose(self) -> None:
+        await super().aclose()
+        await self.gate.aclose()
