@@ -4,6 +4,8 @@ Python finds out at once that an object is of a class itself, but slowly that it
 ask around. In a long conversation a dozen middlewares ask that of every message, before every call.
 """
 
+from collections.abc import Iterable
+
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from typing_extensions import TypeIs
 
@@ -20,6 +22,11 @@ def is_human(message: BaseMessage) -> TypeIs[HumanMessage]:
 def is_ai(message: BaseMessage) -> TypeIs[AIMessage]:
     """Tell whether a model said it."""
     return type(message) not in _HUMAN_OR_TOOL and isinstance(message, AIMessage)
+
+
+def may_have_results(messages: Iterable[BaseMessage]) -> bool:
+    """Tell whether tools may have returned something; at once where there was only talk."""
+    return not _HUMAN_OR_AI.issuperset(map(type, messages))
 
 
 def is_result(message: BaseMessage) -> TypeIs[ToolMessage]:

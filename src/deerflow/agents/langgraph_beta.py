@@ -50,7 +50,7 @@ def _items(write: Any) -> Sequence[Any]:
 
 def _merge(present: list[BaseMessage], added: Sequence[BaseMessage]) -> list[BaseMessage]:
     merged: list[BaseMessage | None] = list(present)
-    place = {message.id: index for index, message in enumerate(present) if message.id is not None}
+    place = dict(zip([message.id for message in present], range(len(present)), strict=True))
     for message in added:
         known = None if message.id is None else place.get(message.id)
         if isinstance(message, RemoveMessage):

@@ -189,15 +189,18 @@ def _plain(message: BaseMessage) -> dict[str, Any] | None:
     In a long conversation most are of this kind, and LangChain looks at every letter of each.
     """
     role = ROLES.get(type(message))
+    fields = message.__dict__  # quicker than the attributes of a pydantic object
+    content = fields["content"]
     if (
         role is None
-        or not isinstance(message.content, str)
-        or message.name
-        or not message.additional_kwargs.keys().isdisjoint(MORE)
-        or (isinstance(message, AIMessage) and (message.tool_calls or message.invalid_tool_calls))
+        or not isinstance(content, str)
+        or fields["name"]
+        or not fields["additional_kwargs"].keys().isdisjoint(MORE)
+        or fields.get("tool_calls")
+        or fields.get("invalid_tool_calls")
     ):
         return None
-    return {"role": role, "content": message.content}
+    return {"role": role, "content": content}
 
 
 def _keep_beside(message: BaseMessage | BaseMessageChunk, said: Mapping[str, Any]) -> None:

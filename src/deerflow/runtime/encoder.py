@@ -27,6 +27,8 @@ from deerflow.storage.fragments import mark, render
 _NEIGHBOURS = re.compile(rb"\x01\d+\x01(?:,\x01\d+\x01)+")
 _WHOLE = frozenset({AIMessage, HumanMessage, SystemMessage, ToolMessage})
 _ENTRY_BYTES = 128
+_MESSAGE_BYTES = 2048
+"""About what a message takes in memory, with its entry."""
 MOST_SPELT_OUT = 256 * 1024
 """How long a conversation may be, in bytes, of which a run keeps what its state looks like to readers."""
 
@@ -37,13 +39,18 @@ class Known:
 
     digests: Mapping[bytes, int]
     """All of them, by the digest of what they hold."""
-    messages: Mapping[bytes, int] = field(default_factory=dict)
-    """Those of the last state's messages by what they hold, which is quicker to look up."""
+    messages: Sequence[BaseMessage] = ()
+    """Those of the last state: an object that comes back is as it was, so it need not be read to be known."""
+    numbers: Sequence[int] = ()
+    """Theirs, in the same order."""
+    bodies: Mapping[int, bytes] = field(default_factory=dict)
+    """What the fragments of these numbers hold."""
 
     @property
     def size(self) -> int:
         """About how many bytes of memory this takes."""
-        return _ENTRY_BYTES * len(self.digests) + sum(map(len, self.messages))
+        words = sum(map(len, self.bodies.values()))
+        return _ENTRY_BYTES * len(self.digests) + _MESSAGE_BYTES * len(self.messages) + 2 * words
 
 
 class Encoder:
@@ -52,22 +59,23 @@ class Encoder:
     def __init__(self, known: Known) -> None:
         self._numbers = dict(known.digests)
         self._next = max(self._numbers.values(), default=0) + 1
-        self._messages = dict(known.messages)
+        self._known = known
+        self._objects = dict(zip(map(id, known.messages), known.numbers, strict=True))
         self._seen: dict[int, tuple[object, int]] = {}
         self._state = _State()
         self._state_before = _State()
         self._has_referred = False
         self._tails: dict[tuple[str | None, str | None, int, str], tuple[object, int]] = {}
-        self.fragments: dict[int, bytes] = {}
-        """Every fragment this run has used so far."""
+        self.fragments: dict[int, bytes] = dict(known.bodies)
+        """Every fragment this run has used so far, and what the state before it was made of."""
         self.fresh: list[tuple[int, bytes]] = []
         """Fragments that the log does not have yet; whoever stores them clears the list."""
 
     @property
     def known(self) -> Known:
         """What the thread's next run may begin with."""
-        state = {self.fragments[number]: number for number in self._state.numbers}
-        return Known(self._numbers, state)
+        bodies = {number: self.fragments[number] for number in self._state.numbers}
+        return Known(self._numbers, self._state.messages, self._state.numbers, bodies)
 
     def encode(self, payload: Any) -> bytes:
         """Return `payload` as JSON in which whole messages are references."""
@@ -102,7 +110,7 @@ class Encoder:
             self._state = _State()
         known = len(self._state.messages)
         if len(messages) > known:
-            added = [self._number_of(message) for message in messages[known:]]
+            added = self._numbers_of(messages[known:])
             self._state_before = self._state
             self._state = self._state.and_then(messages, added, self.fragments)
         return {**payload, "messages": orjson.Fragment(b"[%b]" % self._state.marks)}
@@ -113,14 +121,16 @@ class Encoder:
         self._has_referred = True
         return orjson.Fragment(b"\x01%d\x01" % self._number_of(value))
 
+    def _numbers_of(self, messages: Sequence[BaseMessage]) -> list[int]:
+        seen = map(self._objects.get, map(id, messages))
+        numbers = [number or self._number_of(message) for number, message in zip(seen, messages, strict=True)]
+        # Only the first state of a run is as the last one left it: from here on they may change.
+        self._objects = {}
+        self._known = Known({})
+        return numbers
+
     def _number_of(self, message: BaseMessage) -> int:
-        body = message_json(message)
-        number = self._messages.get(body)
-        if number is None:
-            number = self._messages[body] = self._keep(body)
-        else:
-            self.fragments[number] = body
-        return number
+        return self._keep(message_json(message))
 
     def _tail(self, message: AIMessageChunk, metadata: Mapping[str, Any]) -> int:
         key = (message.id, message.name, id(metadata), repr(message.response_metadata))

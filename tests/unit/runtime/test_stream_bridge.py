@@ -116,7 +116,7 @@ async def test_a_log_that_is_given_up_late_leaves_the_one_of_the_next_attempt_al
 
 
 async def test_of_too_many_threads_the_oldest_are_not_remembered(storage: Storage, looks: list[str]) -> None:
-    bridge = opened(storage, known_bytes=12_000)
+    bridge = opened(storage, known_bytes=120_000)
     for thread in ("t1", "t2", "t3", "t4"):
         await said(bridge, storage, f"{thread}-1", MESSAGES)
     looks.clear()

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from langchain_core.messages import AIMessage, AnyMessage, InvalidToolCall, ToolCall, ToolMessage
 from typing_extensions import override
 
-from deerflow.agents.kinds import is_ai, is_result
+from deerflow.agents.kinds import is_ai, is_result, may_have_results
 from deerflow.agents.middlewares.base import HouseMiddleware
 from deerflow.agents.types import ModelAnswer, ModelCall, ModelHandler
 
@@ -54,6 +54,10 @@ def with_answers(messages: list[AnyMessage]) -> list[AnyMessage]:
 
 def is_complete(messages: Sequence[AnyMessage]) -> bool:
     """Tell whether every call is answered before anybody else speaks, and every result was asked for."""
+    if not may_have_results(messages):
+        return not any(
+            type(each) is AIMessage and (each.tool_calls or each.invalid_tool_calls) for each in messages
+        )
     waiting: set[str | None] = set()
     for message in messages:
         if is_result(message):

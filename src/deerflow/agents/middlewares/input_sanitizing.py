@@ -29,9 +29,14 @@ class InputSanitizingMiddleware(HouseMiddleware):
 
 def sanitised(messages: list[AnyMessage]) -> list[AnyMessage]:
     """Return `messages` without forged tags in user messages; the same list where there are none."""
-    cleaned = [_clean(message) if is_human(message) else message for message in messages]
-    is_same = all(new is old for new, old in zip(cleaned, messages, strict=True))
-    return messages if is_same else cleaned
+    changed = {
+        place: cleaned
+        for place, message in enumerate(messages)
+        if is_human(message) and (cleaned := _clean(message)) is not message
+    }
+    if not changed:
+        return messages
+    return [changed.get(place, message) for place, message in enumerate(messages)]
 
 
 def _clean(message: HumanMessage) -> HumanMessage:

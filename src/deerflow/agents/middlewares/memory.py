@@ -14,7 +14,7 @@ from typing import Any, ClassVar, cast
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage
 from typing_extensions import override
 
-from deerflow.agents.kinds import is_result
+from deerflow.agents.kinds import is_result, may_have_results
 from deerflow.agents.middlewares.approval import is_users
 from deerflow.agents.middlewares.base import Audience, HouseMiddleware
 from deerflow.agents.middlewares.clarification import ASK_CLARIFICATION
@@ -182,9 +182,11 @@ def exchange_of(
     return Exchange(tuple(reversed(said)), own_answer, utc_now()) if said else None
 
 
-def _saw_outside(messages: Iterable[AnyMessage]) -> bool:
+def _saw_outside(messages: Sequence[AnyMessage]) -> bool:
     """Tell whether the model saw what a tool returned, except a question that it asked itself."""
-    return any(is_result(each) and each.name != ASK_CLARIFICATION for each in messages)
+    return may_have_results(messages) and any(
+        is_result(each) and each.name != ASK_CLARIFICATION for each in messages
+    )
 
 
 def _own_of_turn(messages: Sequence[AnyMessage]) -> Iterable[HumanMessage]:

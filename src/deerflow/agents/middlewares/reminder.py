@@ -7,7 +7,7 @@ the same place, and a thread that goes on past midnight gets a second note inste
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime
-from typing import Any, cast
+from typing import cast
 
 from langchain_core.messages import AnyMessage, HumanMessage
 from typing_extensions import override
@@ -58,15 +58,15 @@ def first_note(messages: Sequence[AnyMessage], today: date) -> dict[str, str]:
 
 def with_reminders(messages: Sequence[AnyMessage], notes: Mapping[str, str]) -> list[AnyMessage]:
     """Return `messages` with each note in front of its own; of those whose message is gone, the last."""
-    present = {message.id for message in messages}
+    noted = [place for place, message in enumerate(messages) if message.id in notes]
+    present = {messages[place].id for place in noted}
     gone = [text for message_id, text in notes.items() if message_id not in present]
-    found: list[AnyMessage] = [reminder(_last_of(gone))] if gone else []
-    for message in messages:
-        note: Any = notes.get(message.id or "") if is_human(message) else None
-        if note:
-            found.append(reminder(note))
-        found.append(message)
-    return found
+    found = list(messages)
+    for place in reversed(noted):
+        message = messages[place]
+        if is_human(message) and (note := notes[message.id or ""]):
+            found.insert(place, reminder(note))
+    return [reminder(_last_of(gone)), *found] if gone else found
 
 
 def _last_of(gone: Sequence[str]) -> str:

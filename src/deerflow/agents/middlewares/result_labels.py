@@ -11,7 +11,7 @@ from typing import Any
 from langchain_core.messages import AnyMessage, ToolMessage
 from typing_extensions import override
 
-from deerflow.agents.kinds import is_result
+from deerflow.agents.kinds import is_result, may_have_results
 from deerflow.agents.middlewares.base import HouseMiddleware
 from deerflow.agents.middlewares.tags import extended, neutralise
 from deerflow.agents.types import ModelAnswer, ModelCall, ModelHandler
@@ -39,6 +39,8 @@ class ToolResultLabelMiddleware(HouseMiddleware):
 
 def labelled(messages: list[AnyMessage]) -> list[AnyMessage]:
     """Return `messages` with each tool result in its frame."""
+    if not may_have_results(messages):
+        return messages
     return [_label(message) if is_result(message) else message for message in messages]
 
 

@@ -12,7 +12,7 @@ from functools import cache
 from importlib.machinery import PathFinder
 from importlib.util import find_spec, module_from_spec
 
-from langchain_core.messages import BaseMessage
+from langchain_core.messages import BaseMessage, HumanMessage
 
 from deerflow.agents.kinds import is_ai
 
@@ -32,11 +32,9 @@ def estimate(messages: Iterable[BaseMessage]) -> int:
     tokens = 0
     for message in messages:  # all of a long conversation, before every call: plain words take no detour
         content = message.content
-        if type(content) is str and content.isascii() and not (is_ai(message) and message.tool_calls):
-            size = len(content)
-        else:
-            size = _bytes(message)
-        tokens += MESSAGE_TOKENS + int(size / BYTES_PER_TOKEN)
+        is_plain = type(message) is HumanMessage or not (is_ai(message) and message.tool_calls)
+        is_ascii = is_plain and type(content) is str and content.isascii()
+        tokens += MESSAGE_TOKENS + int((len(content) if is_ascii else _bytes(message)) / BYTES_PER_TOKEN)
     return tokens
 
 

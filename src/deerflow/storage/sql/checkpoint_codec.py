@@ -4,7 +4,7 @@ A checkpoint is one msgpack list by position: names would be repeated in every r
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, cast
 
 from langchain_core.runnables import RunnableConfig
@@ -24,6 +24,7 @@ from deerflow.storage.sql.codec import unpack
 
 LARGE = 512
 """Values above this many bytes are stored once per chain, by their digest."""
+Recall = Callable[[str, bytes, Callable[[bytes], Any]], Any]
 _COUNTERS = "counters_since_delta_snapshot"
 
 
@@ -66,28 +67,40 @@ def encode_writes(serde: SerializerProtocol, writes: Sequence[tuple[str, Any]]) 
 
 
 def decode_histories(
-    serde: SerializerProtocol, raw: Mapping[str, RawHistory]
+    serde: SerializerProtocol, raw: Mapping[str, RawHistory], recall: Recall | None = None
 ) -> dict[str, DeltaChannelHistory]:
-    """Return what channels are rebuilt from: a seed, if there is one, and the writes after it."""
+    """Return what channels are rebuilt from: a seed, if there is one, and the writes after it.
+
+    Args:
+        recall: Loads a large seed, given its channel, its bytes as stored and what loads them otherwise.
+    """
+
+    def load(stored: bytes) -> Any:
+        return _load(serde, unpack(stored))
+
     histories: dict[str, DeltaChannelHistory] = {}
     for channel, found in raw.items():
         writes: list[PendingWrite] = [(task, channel, _load(serde, value)) for task, value in found.writes]
         histories[channel] = {"writes": writes}
         if found.seed is not None:
-            _, checkpoint = _decode(serde, *found.seed)
-            histories[channel]["seed"] = checkpoint["channel_values"][channel]
+            body, blobs = found.seed
+            values, large = load(body)[-2:]
+            if channel in large:
+                blob = blobs[large.index(channel)]
+                values[channel] = recall(channel, blob, load) if recall else load(blob)
+            histories[channel]["seed"] = values[channel]
     return histories
 
 
 def unheld_deltas(serde: SerializerProtocol, body: bytes) -> set[str]:
     """Return the delta channels of a stored checkpoint whose values only its ancestors have."""
-    document = _load(serde, unpack(body))
-    return set(document[0].get(_COUNTERS) or ()) - set(document[6]) - set(document[7])
+    metadata, *_, values, large = _load(serde, unpack(body))
+    return set(metadata.get(_COUNTERS) or ()) - set(values) - set(large)
 
 
 def large_channels(serde: SerializerProtocol, body: bytes) -> list[str]:
     """Return the channels of a stored checkpoint whose values stand beside it, in their order."""
-    large: list[str] = _load(serde, unpack(body))[7]
+    large: list[str] = _load(serde, unpack(body))[-1]
     return large
 
 

@@ -31,6 +31,7 @@ from deerflow.storage.sql import checkpoints as rows
 from deerflow.storage.sql.checkpoint_shapes import CheckpointRow, NewCheckpoint, Place
 from deerflow.storage.sql.checkpoint_sizes import sizes
 from deerflow.storage.sql.checkpoint_walk import PAGE, Listing
+from deerflow.storage.sql.recollection import Recollection
 from deerflow.storage.sql.serializer import StrictSerializer
 
 
@@ -40,6 +41,7 @@ class SqlSaver(CheckpointStore):
     def __init__(self, engine: Engine, *, serde: StrictSerializer | None = None) -> None:
         super().__init__(serde=serde or StrictSerializer())
         self._engine = engine
+        self._recollection = Recollection()
 
     @override
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
@@ -182,7 +184,11 @@ class SqlSaver(CheckpointStore):
     ) -> Mapping[str, DeltaChannelHistory]:
         place = _place(config)
         found = await self._engine.peek(lambda db: walks.history(db, place, channels))
-        return codec.decode_histories(self.serde, found)
+
+        def recall(channel: str, stored: bytes, load: Callable[[bytes], Any]) -> Any:
+            return self._recollection.value((place.thread_id, place.ns, channel), stored, load)
+
+        return codec.decode_histories(self.serde, found, recall)
 
     @override
     def get_delta_channel_history(
