@@ -3,6 +3,7 @@
 from support.gateway import Gateway
 from support.model_server import ScriptedModel, call, calls, text
 from web.browser import Browser
+from web.line import Line
 
 NOTES = "# Notes\n\nAlpha is simple.\n\nBeta is fast.\n"
 REPORT = "# Report\n\nAlpha is simple [citation:notes.md](/mnt/user-data/uploads/notes.md#L3).\n"
@@ -35,6 +36,18 @@ def test_too_many_and_empty_files_are_refused_with_a_reason(page: Browser) -> No
     page.do("attach", files=[{"name": f"{number}.txt", "content": "x"} for number in range(12)])
 
     page.sees("At most 10 files")
+
+
+def test_a_file_that_cannot_be_sent_says_why_in_the_persons_language(page: Browser, gateway: Gateway) -> None:
+    with Line(int(gateway.url.rpartition(":")[2])) as line:
+        page.open(line.url, locale="zh-CN")
+        page.sees("想完成什么任务？")
+        line.cut()
+
+        page.do("attach", files=[{"name": "notes.md", "content": NOTES}])
+
+        page.waits_for("form [role=alert]:has-text('无法连接服务器')")
+        line.mend()
 
 
 def test_an_artifact_opens_and_its_citation_leads_to_the_line(page: Browser, model: ScriptedModel) -> None:

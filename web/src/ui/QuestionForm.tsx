@@ -28,7 +28,7 @@ export function QuestionForm({ fields, onReply }: Props) {
     <form className="space-y-3" onSubmit={submit}>
       {fields.map((field) => (
         <div key={field.name} className="space-y-1">
-          <label htmlFor={`${id}-${field.name}`} className="text-sm">
+          <label htmlFor={`${id}-${field.name}`} className="mr-2 text-sm">
             {field.label ?? field.name}
             {field.required && <span className="text-muted"> ({words.required})</span>}
           </label>

@@ -1,6 +1,7 @@
 import { useEffect, useState } from "react";
 import { readArtifact, type ArtifactPlace, type ArtifactText } from "../api/artifacts.ts";
 import { useWords } from "../text/index.ts";
+import { reasonOf } from "./format.ts";
 import { HtmlPreview } from "./HtmlPreview.tsx";
 import { Markdown } from "./Markdown.tsx";
 import { SourceLines } from "./SourceLines.tsx";
@@ -25,10 +26,10 @@ export function TextArtifact({ kind, threadId, place, version }: Props) {
         setRead(found);
         setProblem(null);
       },
-      (error: unknown) => !stopper.signal.aborted && setProblem(error instanceof Error ? error.message : String(error)),
+      (error: unknown) => !stopper.signal.aborted && setProblem(reasonOf(error, words)),
     );
     return () => stopper.abort();
-  }, [threadId, place.path, version]);
+  }, [threadId, place.path, version, words]);
 
   if (problem) return <p role="alert" className="p-4 text-sm text-bad">{problem}</p>;
   if (!read) return <p className="p-4 text-sm text-muted">{words.loading}</p>;

@@ -1,5 +1,8 @@
 /** Small things said in few characters. */
 
+import { ApiError } from "../api/client.ts";
+import type { Words } from "../text/index.ts";
+
 /** Return a size such as `1.4 MB`. */
 export function fileSize(bytes: number): string {
   const units = ["B", "KB", "MB", "GB"];
@@ -20,4 +23,10 @@ export function shortCount(count: number): string {
 /** Return `classes` that apply, joined. */
 export function classes(...names: (string | false | null | undefined)[]): string {
   return names.filter(Boolean).join(" ");
+}
+
+/** Return what to tell the person about `error`, in their language where the page knows it. */
+export function reasonOf(error: unknown, words: Words): string {
+  if (error instanceof ApiError && error.status === 0) return words.offlineError;
+  return error instanceof Error ? error.message : String(error);
 }

@@ -4,7 +4,7 @@ import { useCallback, useEffect, useRef, useState } from "react";
 import { readLimits, removeUpload, uploadFile } from "../api/uploads.ts";
 import type { FileRef, UploadLimits } from "../api/types.ts";
 import { useWords, type Words } from "../text/index.ts";
-import { fileSize } from "./format.ts";
+import { fileSize, reasonOf } from "./format.ts";
 import { newId } from "./useRoute.ts";
 
 export interface Attachment {
@@ -55,12 +55,12 @@ export function useAttachments(threadId: string, ensureThread: () => Promise<unk
         const ref = { filename: kept.filename, size: Number(kept.size) || file.size, path: kept.virtual_path, status: "uploaded" };
         change(key, { progress: 1, file: ref });
       } catch (error) {
-        if (!stopper.signal.aborted) change(key, { error: error instanceof Error ? error.message : String(error) });
+        if (!stopper.signal.aborted) change(key, { error: reasonOf(error, words) });
       } finally {
         uploads.current.delete(key);
       }
     },
-    [threadId, ensureThread, change],
+    [threadId, ensureThread, change, words],
   );
 
   const add = useCallback(
