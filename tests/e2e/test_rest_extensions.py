@@ -77,6 +77,8 @@ async def test_a_server_is_switched_and_left_out_servers_go(api: httpx.AsyncClie
 REFUSED: list[dict[str, Any]] = [
     {"x": {"command": "bash", "args": ["-c", "id"]}},
     {"x": {"command": "/tmp/npx"}},
+    {"x": {"command": ["npx"]}},
+    {"x": {"command": 5}},
     {"x": {"command": "npx", "args": ["-c", "id"]}},
     {"x": {"command": "npx", "args": ["--call=id"]}},
     {"x": {"command": "uvx", "env": {"LD_PRELOAD": "/tmp/x.so"}}},

@@ -152,7 +152,7 @@ def _check_program(name: str, entry: Mapping[str, Any], env: Mapping[str, str]) 
     allowed = _COMMANDS | {
         part.strip() for part in env.get(_COMMANDS_VARIABLE, "").split(",") if part.strip()
     }
-    if command not in allowed:
+    if not isinstance(command, str) or command not in allowed:
         raise InvalidInputError(
             f"mcp_servers.{name}.command '{PurePath(str(command)).name[:80]}' may not be set over HTTP; "
             f"allowed: {', '.join(sorted(allowed))}. Write it into extensions_config.json, or name it in "
