@@ -32,6 +32,20 @@ async def test_a_page_of_threads_says_where_the_next_begins(api: httpx.AsyncClie
     assert NEXT not in exact.headers
 
 
+async def test_threads_are_found_by_their_graph(api: httpx.AsyncClient, thread: str) -> None:
+    names = await made(api, thread, 2)
+
+    async def found(graph: str) -> list[str]:
+        wish = {"metadata": {"group": thread, "graph_id": graph}}
+        count = (await api.post("/threads/count", json=wish)).json()
+        threads = [entry["thread_id"] for entry in (await api.post("/threads/search", json=wish)).json()]
+        assert count == len(threads)
+        return threads
+
+    assert await found("lead_agent") == names
+    assert await found("other") == []
+
+
 async def test_a_page_of_assistants_says_where_the_next_begins(api: httpx.AsyncClient, thread: str) -> None:
     for number in range(2):
         body = {"graph_id": "lead_agent", "name": f"{thread} {number}", "metadata": {"group": thread}}

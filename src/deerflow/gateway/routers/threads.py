@@ -11,7 +11,7 @@ from orjson import Fragment
 from starlette.responses import Response
 
 from deerflow.app import DeerFlow
-from deerflow.domain import Thread, ThreadStatus, new_id
+from deerflow.domain import LEAD_AGENT, Thread, ThreadStatus, new_id
 from deerflow.errors import ConflictError
 from deerflow.gateway.choosing import page_of
 from deerflow.gateway.deps import CurrentUser, House, ThreadPath, idle_thread, json_response, owned_thread
@@ -25,6 +25,7 @@ router = APIRouter(tags=["threads"])
 
 PIN = "deerflow_pinned"
 """Pinning a thread says nothing about when it was used last."""
+_GRAPH = ("graph_id", LEAD_AGENT)
 _MOST_READ = 1000
 """How many states one search by values reads at most."""
 _MOST_LISTED = 8 * 1024 * 1024
@@ -180,9 +181,12 @@ def _chosen(shown: dict[str, Any], fields: Sequence[str] | None, paths: Mapping[
 
 
 def _query(body: ThreadSearch, user: str) -> ThreadQuery:
+    # LangGraph's server notes the graph of a thread's runs in its metadata, and clients look for their own;
+    # here every thread is of the one graph.
+    wanted = {key: value for key, value in (body.metadata or {}).items() if (key, value) != _GRAPH}
     return ThreadQuery(
         user_id=user,
-        metadata=body.metadata or None,
+        metadata=wanted or None,
         status=ThreadStatus(body.status) if body.status else None,
         ids=body.ids,
         limit=body.limit,
