@@ -82,12 +82,12 @@ def given_up(attempts: int, *, rolls_back: bool = False) -> RunEnd:
     if rolls_back:
         text = (
             "The conversation was put back, but not the files: the run was taken up "
-            f"{attempts} times and each time it was broken off: its process died or lost the database."
+            f"{attempts} times and each time it was broken off. The servers' logs say more."
         )
         return RunEnd(RunStatus.INTERRUPTED, error=text, stop_reason=ROLLED_BACK, rolls_back=True)
     text = (
         f"The run was taken up {attempts} times (runs.max_attempts) and each time it was broken off: its "
-        "process died or lost the database. Not trying again."
+        "process died, or what it did could not be stored. Not trying again; the servers' logs say more."
     )
     return RunEnd(RunStatus.ERROR, ThreadStatus.ERROR, error=text, stop_reason="TooManyAttempts")
 
