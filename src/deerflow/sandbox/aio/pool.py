@@ -95,6 +95,15 @@ class Pool:
             await self._destroy_unused(slot.id, idle_seconds=0.0)
         await self._tell_waiters()
 
+    async def discard(self, container_id: str) -> None:
+        """Stop a container that was made for an earlier thread of this name, unless somebody uses it."""
+        async with self._locks.hold(container_id):
+            slot = self._slots.get(container_id)
+            if slot is None or not slot.users:
+                if slot is not None:
+                    self._forget(slot)
+                await self._destroy_unused(container_id, idle_seconds=0.0)
+
     async def aclose(self) -> None:
         """Stop every container of this process that no other process uses."""
         for task in list(self._tasks):

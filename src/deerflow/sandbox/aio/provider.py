@@ -25,6 +25,9 @@ from deerflow.sandbox.selftest import Probe, SelfTest
 
 logger = logging.getLogger(__name__)
 
+MARKER = "container"
+"""A file of a thread for which a container was started; it goes with the thread."""
+
 
 class AioSandboxProvider(SandboxProvider):
     """Lends each thread its container, by Docker or Podman on this host or by a Kubernetes provisioner.
@@ -81,9 +84,14 @@ class AioSandboxProvider(SandboxProvider):
             environment=resolved_environment(self._settings.environment),
         )
         files = ThreadFiles(table, owner=IMAGE_USER if is_root else None)
+        marker = folders.root / MARKER
         taken: list[Slot] = []
 
         async def enter() -> Entry:
+            if self._has_mounts and not marker.exists():
+                # The thread is new, or was made anew: an older container would show folders that are gone.
+                await self._pool.discard(wish.id)
+                marker.touch()
             slot = await self._pool.take(wish)
             taken.append(slot)
             return Entry(slot.shell, None if self._has_mounts else Mirror(folders, files, slot.api))

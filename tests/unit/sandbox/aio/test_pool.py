@@ -11,7 +11,7 @@ from support.waiting import until
 from deerflow.config import LimitSettings, MountSettings
 from deerflow.domain import ThreadFolders
 from deerflow.errors import ConfigError, SandboxError, SandboxUnavailableError
-from deerflow.sandbox import Sandbox
+from deerflow.sandbox import Sandbox, remove_tree
 
 from .conftest import Engine, MakeProvider
 
@@ -53,6 +53,25 @@ async def test_a_thread_keeps_its_container_between_runs(
         assert await say(sandbox, "echo $MOOD; ls /tmp/kept") == "good\n/tmp/kept\n"
 
     assert engine.names == [name_of("t1")]
+
+
+async def test_a_thread_that_was_removed_and_made_anew_has_a_container_of_its_own(
+    make_provider: MakeProvider, thread: Threads
+) -> None:
+    provider = make_provider()
+    async with provider.lend(thread("t1")) as sandbox:
+        await say(sandbox, "echo old > a.txt; touch /tmp/kept")
+    remove_tree(thread("t1").root)
+
+    async with provider.lend(thread("t1")) as sandbox:
+        await sandbox.write_file("b.txt", "new")
+        assert (
+            await say(sandbox, "cat b.txt; ls /tmp/kept >/dev/null 2>&1 || echo gone; echo c > c.txt")
+            == "newgone\n"
+        )
+        assert await sandbox.list_dir("/mnt/user-data/workspace") == [
+            f"/mnt/user-data/workspace/{name}" for name in ("b.txt", "c.txt")
+        ]
 
 
 async def test_threads_have_containers_of_their_own(
