@@ -178,6 +178,29 @@ describe("a conversation", () => {
     expect(asked.at(-1)).toBe("POST /threads/t/runs/stream");
   });
 
+  test("keeps what is said while it is still being opened", async () => {
+    let answer: (response: Response) => void = () => undefined;
+    const later = new Promise<Response>((resolve) => (answer = resolve));
+    let open: (response: Response) => void = () => undefined;
+    serve({
+      "GET /threads/t/state": () => later,
+      "GET /threads/t/runs": () => json([]),
+      "POST /threads/t/runs/stream": () => new Promise<Response>((resolve) => (open = resolve)),
+    });
+    const conversation = new Conversation("t");
+    const opening = conversation.open();
+    const sending = conversation.send(MESSAGE, CONTEXT);
+
+    answer(json({ values: { messages: [] } }));
+    await through(opening);
+
+    expect(conversation.read()).toMatchObject({ status: "starting" });
+    expect(conversation.read().messages.map(textOf)).toEqual(["Hello?"]);
+    open(stream(start, frame("values", values("yes"), 1), frame("end", null, 2)));
+    await through(sending);
+    expect(conversation.read().messages.map(textOf)).toEqual(["Hello?", "yes"]);
+  });
+
   test("that could not be opened shows no trace of that once it can", async () => {
     serve({
       "GET /threads/t/state": [() => json({ detail: "down" }, 503), () => json({ values: values("here") })],

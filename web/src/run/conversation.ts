@@ -51,7 +51,7 @@ export class Conversation {
     const { signal } = this.#closing;
     try {
       const [values, run] = await Promise.all([readValues(this.threadId, signal), this.#latestRun()]);
-      if (signal.aborted) return;
+      if (signal.aborted || isBusy(this.#view)) return; // who writes quicker than that has the run's own values soon
       this.#shownRun = run?.run_id ?? null;
       // What failed before may work now, and what was answered elsewhere waits no more.
       this.#set(withValues({ ...this.#view, status: "idle", failure: null, waiting: [] }, values));
@@ -60,7 +60,7 @@ export class Conversation {
       else if (run?.status === "error" || run?.status === "timeout") this.#fail({ name: run.status, message: run.error ?? "" });
       this.#offerUnsent();
     } catch (error) {
-      if (signal.aborted) return;
+      if (signal.aborted || isBusy(this.#view)) return;
       const isMissing = error instanceof ApiError && error.status === 404;
       this.#fail({ ...failureOf(error), ...(isMissing ? { name: NO_THREAD } : {}) });
       if (!isMissing) return;
