@@ -37,5 +37,5 @@ export default defineConfig({
   server: {
     proxy: { "/api": process.env.DEERFLOW_URL ?? "http://127.0.0.1:2026" },
   },
-  test: { include: ["src/**/*.test.{ts,tsx}"] },
+  test: { include: ["src/**/*.test.{ts,tsx}"], testTimeout: 60_000 }, // the machine may be busy
 } as Parameters<typeof defineConfig>[0]);
