@@ -11,6 +11,7 @@ import pytest
 from langgraph_sdk import get_client
 from support.gateway import Gateway
 from support.model_server import ScriptedModel, status, text
+from support.waiting import until
 
 LEAD = "lead_agent"
 
@@ -102,6 +103,27 @@ async def test_who_waits_for_a_run_that_fails_is_told_so(gateway: Gateway, model
     assert answer["status"] == joined["status"] == "error"
     assert answer["__error__"] == {"error": answer["__error__"]["error"], "message": answer["error"]}
     assert joined["__error__"] == answer["__error__"]
+
+
+async def test_nobody_waits_for_a_client_that_has_left(gateway: Gateway) -> None:
+    wish = {"assistant_id": LEAD, "input": ask("later"), "after_seconds": 3600, "if_not_exists": "create"}
+
+    def waiting() -> int:
+        assert gateway.loop is not None
+        work = (task.get_coro() for task in asyncio.all_tasks(gateway.loop))
+        return sum("run_asgi" in getattr(each, "__qualname__", "") for each in work)
+
+    async with gateway.client() as api:
+        run = (await api.post("/threads/t1/runs", json=wish)).json()["run_id"]
+        async with gateway.client() as other:
+            joining = asyncio.create_task(other.get(f"/threads/t1/runs/{run}/join"))
+            await until(waiting)
+            joining.cancel()
+            await asyncio.gather(joining, return_exceptions=True)
+        await until(lambda: not waiting())
+        left = (await api.get(f"/threads/t1/runs/{run}")).json()
+
+    assert left["status"] == "pending"
 
 
 async def test_an_answer_says_where_it_can_be_had_again(gateway: Gateway, model: ScriptedModel) -> None:

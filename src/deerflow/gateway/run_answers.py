@@ -9,7 +9,7 @@ from fastapi import Request
 from starlette.responses import Response
 
 from deerflow.app import DeerFlow
-from deerflow.domain import DisconnectMode, RunRecord, RunStatus, StreamEvent, seq_of
+from deerflow.domain import RunRecord, RunStatus, StreamEvent, seq_of
 from deerflow.gateway.deps import json_response
 from deerflow.gateway.sse import EventStream
 from deerflow.runtime import visible_values
@@ -61,14 +61,14 @@ def batches_of(
     return retold(house.runs.subscribe(run.id), *tellers, after_seq=after_seq)
 
 
-async def wait_for(house: DeerFlow, run: RunRecord, request: Request) -> Response:
-    """Wait with an eye on the client: a client that leaves stops the run if it said so."""
+async def wait_for(house: DeerFlow, run: RunRecord, request: Request, *, cancel_on_leave: bool) -> Response:
+    """Wait for a run's end with an eye on the client: for one that has left nobody waits."""
     waiting = asyncio.create_task(house.runs.wait(run.id))
     try:
         while not waiting.done():
             await asyncio.wait((waiting,), timeout=0.5)
             if not waiting.done() and await request.is_disconnected():
-                if run.request.on_disconnect is DisconnectMode.CANCEL:
+                if cancel_on_leave:
                     await house.runs.cancel_many([run])
                 break
     finally:

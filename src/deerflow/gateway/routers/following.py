@@ -14,7 +14,7 @@ from deerflow.domain import CancelAction, RunRecord, RunStatus, StreamEvent, num
 from deerflow.errors import ConflictError, InvalidInputError
 from deerflow.gateway.choosing import names_in, rows_with
 from deerflow.gateway.deps import CurrentUser, House, ThreadPath, json_response, owned_run, owned_thread
-from deerflow.gateway.run_answers import batches_of, event_stream, final_values
+from deerflow.gateway.run_answers import batches_of, event_stream, wait_for
 from deerflow.gateway.sse import EventStream
 from deerflow.runtime.shapes import run_out
 from deerflow.runtime.translate import CLIENT_MODES
@@ -120,8 +120,7 @@ async def join_run(
     run = await owned_run(house, thread_id, run_id, user)
     if "text/event-stream" in request.headers.get("accept", ""):
         return event_stream(house, run, after=last_event_id)
-    await house.runs.wait(run_id)
-    return await final_values(house, run_id)
+    return await wait_for(house, run, request, cancel_on_leave=False)
 
 
 @router.get("/threads/{thread_id}/runs/{run_id}/stream")

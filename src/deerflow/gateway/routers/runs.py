@@ -74,7 +74,7 @@ async def wait_run(
     thread_id: ThreadPath, body: RunCreate, caller: CurrentCaller, request: Request
 ) -> Response:
     """Start a run, wait for its end and return the thread's final values."""
-    return await wait_for(caller.house, await _admit(caller, thread_id, body), request)
+    return await _waited(caller, await _admit(caller, thread_id, body), request)
 
 
 @router.post("/runs")
@@ -92,7 +92,7 @@ async def stream_stateless(body: RunCreate, caller: CurrentCaller) -> Response:
 @router.post("/runs/wait")
 async def wait_stateless(body: RunCreate, caller: CurrentCaller, request: Request) -> Response:
     """Start a run in a thread that it names, or in a new one, and wait for it."""
-    return await wait_for(caller.house, await _admit_stateless(caller, body), request)
+    return await _waited(caller, await _admit_stateless(caller, body), request)
 
 
 @router.post("/runs/batch")
@@ -133,8 +133,15 @@ def _created(run: RunRecord) -> Response:
 
 
 def _streamed(caller: Caller, run: RunRecord) -> Response:
-    leaves = run.request.on_disconnect is DisconnectMode.CANCEL
-    return event_stream(caller.house, run, cancel_on_leave=leaves)
+    return event_stream(caller.house, run, cancel_on_leave=_goes_with_client(run))
+
+
+async def _waited(caller: Caller, run: RunRecord, request: Request) -> Response:
+    return await wait_for(caller.house, run, request, cancel_on_leave=_goes_with_client(run))
+
+
+def _goes_with_client(run: RunRecord) -> bool:
+    return run.request.on_disconnect is DisconnectMode.CANCEL
 
 
 def _outcome(outcome: RunRecord | BaseException) -> dict[str, object]:
