@@ -119,6 +119,10 @@ class LeanCompletions:
             raise openai.APITimeoutError(request_to(endpoint.url)) from error
         except (aiohttp.ClientError, OSError) as error:
             raise connection_error(endpoint.url, error) from error
+        if response.method != "POST":  # of some redirects a plain look is what becomes of a question
+            response.close()
+            where = response.url.origin()
+            raise broken_answer(endpoint.url, f"the server sends us on to {where}; put that into `base_url`")
         if response.status >= 400:
             async with response:
                 raw = await self._read(response, LARGEST_ERROR_BYTES)

@@ -108,6 +108,16 @@ async def test_what_is_no_answer_is_explained(make: Make, body: bytes, kind: str
     assert said in str(told)
 
 
+async def test_a_server_that_sends_us_elsewhere_is_explained(make: Make) -> None:
+    async with raw_server(b"<html>hello</html>", kind="text/html") as other:
+        moved = f"text/plain\r\nlocation: {other}/chat/completions"
+        async with raw_server(b"", kind=moved, status="301 Moved Permanently") as address:
+            with pytest.raises(openai.APIError, match="sends us on to") as failed:
+                await streamed(make(address))
+
+    assert other.removesuffix("/v1") in str(failed.value)
+
+
 async def test_a_password_of_a_proxy_is_not_shown(make: Make) -> None:
     async with raw_server(b"", status="407 Proxy Authentication Required") as address:
         proxy = address.replace("://", "://user:hunter2@").removesuffix("/v1")
