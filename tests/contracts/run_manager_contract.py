@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from support.desk import Steps, asking, opened_desk
+from support.waiting import until
 from typing_extensions import override
 
 from deerflow.domain import CancelAction, MultitaskStrategy, RunRecord, RunStatus
@@ -235,16 +236,19 @@ class RunManagerContract:
 
         monkeypatch.setattr(storage.runs, "settle", broken_once)
         run = await desk.create_or_reject(asking("t1"))
-        await steps.until("t1", "first")
-        reader = desk.subscribe(run.id)
-        first = await anext(reader)
+        seen: list[str] = []
+
+        async def follow() -> None:
+            async for batch in desk.subscribe(run.id):
+                seen.extend(event.kind for event in batch)
+
+        reader = asyncio.create_task(follow())
+        await until(lambda: seen)
         steps.let("t1")
+        async with asyncio.timeout(120):
+            await reader
 
-        async with asyncio.timeout(60):
-            rest = [event.kind async for batch in reader for event in batch]
-
-        assert first[0].kind == "metadata"
-        assert rest[-1] == "end"
+        assert (seen[0], seen[-1], seen.count("end")) == ("metadata", "end", 1)
         assert (await storage.runs.get(run.id)).status is RunStatus.SUCCESS
 
     async def test_a_run_that_loses_its_database_again_and_again_is_given_up(
