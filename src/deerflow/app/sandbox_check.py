@@ -44,7 +44,7 @@ class SandboxCheck:
 
     def health(self) -> dict[str, Any]:
         """Return what is known so far."""
-        found = self._found
+        found = self._sandboxes.last_test or self._found
         return {
             "tier": self._tier,
             "ready": None if found is None else found.ok,

@@ -113,6 +113,11 @@ class SandboxProvider(ABC):
         """Tell whether commands can run here, and how well they are kept in."""
         return SelfTest(ok=True)
 
+    @property
+    def last_test(self) -> SelfTest | None:
+        """The newest self-test, where the provider makes them by itself; else None."""
+        return None
+
     @abstractmethod
     async def aclose(self) -> None:
         """Stop everything that is still running."""

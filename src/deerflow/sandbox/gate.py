@@ -29,6 +29,11 @@ class TestGate:
         self._looking: asyncio.Task[SelfTest] | None = None
 
     @property
+    def last(self) -> SelfTest | None:
+        """The last test; None before the first."""
+        return self._last
+
+    @property
     def refusal(self) -> str | None:
         """The last test's refusal; None while nothing is known against the sandbox."""
         return self._last.refusal if self._last else None

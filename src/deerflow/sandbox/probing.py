@@ -40,6 +40,11 @@ class ProbingSandboxProvider(ThreadSandboxProvider):
     async def self_test(self) -> SelfTest:
         return await self.gate.test()
 
+    @property
+    @override
+    def last_test(self) -> SelfTest | None:
+        return self.gate.last
+
     async def failed(self, text: str) -> SandboxUnavailableError:
         """Return the refusal of a command whose sandbox did not start, after finding out whether any does."""
         refusal = await self.gate.doubt()
