@@ -81,6 +81,23 @@ async def test_a_fork_has_the_conversation_and_the_files_of_then(
     assert words(await values_of(api, "t1")) == words(said[2])
 
 
+async def test_a_fork_at_a_question_waits_for_the_answer(
+    api: httpx.AsyncClient, model: ScriptedModel
+) -> None:
+    question = call("ask_clarification", question="Which?", clarification_type="missing_info")
+    model.will_say(question, text("All of them."))
+    asked = await say(api, "tell me")
+    answered = await say(api, "all")
+
+    fork, later = [
+        (await api.post("/threads/t1/branches", json={"message_id": said["messages"][-1]["id"]})).json()
+        for said in (asked, answered)
+    ]
+
+    assert (await api.get(f"/threads/{fork['thread_id']}")).json()["waits_for_answer"] is True
+    assert (await api.get(f"/threads/{later['thread_id']}")).json()["waits_for_answer"] is False
+
+
 async def test_a_fork_in_the_middle_of_a_turn_can_go_on_from_there(
     api: httpx.AsyncClient, model: ScriptedModel
 ) -> None:

@@ -61,8 +61,7 @@ class Tally:
 
     def _add_message(self, message: BaseMessage) -> None:
         self.message_count += 1
-        artifact = getattr(message, "artifact", None)
-        self.is_asking = isinstance(artifact, Mapping) and "human_input" in artifact
+        self.is_asking = is_question(message)
         if isinstance(message, AIMessage):
             self._calls += 1
             if message.usage_metadata:
@@ -77,6 +76,12 @@ class Tally:
         before = self._models.get(model_name, ModelUse())
         after = self._models[model_name] = plus(before, usage)
         return after.input_tokens - before.input_tokens + after.output_tokens - before.output_tokens
+
+
+def is_question(message: BaseMessage) -> bool:
+    """Tell whether a message is a question to the person."""
+    artifact = getattr(message, "artifact", None)
+    return isinstance(artifact, Mapping) and "human_input" in artifact
 
 
 def _messages(values: Mapping[str, Any]) -> Iterator[BaseMessage]:

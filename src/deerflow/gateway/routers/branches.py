@@ -17,6 +17,7 @@ from deerflow.runtime.conversation import Said
 from deerflow.runtime.forking import fork_files
 from deerflow.runtime.past_files import MOST_RUNS, TAKES_AGAIN, PastFiles, files_at, files_before
 from deerflow.runtime.snapshots import SnapshotStore
+from deerflow.runtime.tally import is_question
 from deerflow.runtime.turns import Turn, as_input, base_of, find_message, find_turn
 from deerflow.sandbox import remove_tree
 
@@ -151,10 +152,9 @@ async def _fork(house: DeerFlow, thread: Thread, item: Said, past: PastFiles, *,
         await asyncio.shield(house.storage.checkpoints.adelete_thread(new))
         raise
     await house.storage.threads.create(new, thread.user_id, {**metadata, **origin})
+    await house.storage.threads.update(new, title=thread.title, asks=is_question(item.message))
     if title:
         await house.threads.update_state(new, {"title": title})
-    else:
-        await house.storage.threads.update(new, title=thread.title)
     return new
 
 
