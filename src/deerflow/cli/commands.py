@@ -17,14 +17,16 @@ app = typer.Typer(
     name="deerflow",
     help="DeerFlow gets long work done: a lead agent plans, delegates, acts in a sandbox and reports.",
     no_args_is_help=True,
-    rich_markup_mode="rich",
+    rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 Config = Annotated[
     Path | None,
-    typer.Option("--config", "-c", help="Settings file; found as described in the docs when absent."),
+    typer.Option(
+        "--config", "-c", help="Settings file; config.yaml here or in the folder above when absent."
+    ),
 ]
 
 
@@ -48,9 +50,7 @@ def run(
     task: Annotated[
         str, typer.Argument(help="What is to be done, in your own words. '-' reads it from stdin.")
     ],
-    more: Annotated[
-        list[Path] | None, typer.Argument(metavar="[FILE]...", help="More files to work on.")
-    ] = None,
+    more: Annotated[list[Path] | None, typer.Argument(metavar="FILE", help="More files to work on.")] = None,
     file: Annotated[
         list[Path] | None,
         typer.Option("--file", "-f", help="A file or folder to work on; may be repeated."),

@@ -45,6 +45,15 @@ def test_help_names_everything(deerflow: Any, words: tuple[str, ...], shown: lis
     assert [word for word in shown if word not in result.stdout] == []
 
 
+def test_help_flows_at_any_width(deerflow: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "500")
+
+    shown = deerflow("run", "--help").stdout
+
+    assert "1 when it failed, 130 when it was stopped with Ctrl-C; what was done until then is kept" in shown
+    assert "{task} [FILE]...  " in shown
+
+
 def test_no_command_is_a_wish_for_help(deerflow: Any) -> None:
     assert "doctor" in deerflow().output
 
