@@ -47,7 +47,9 @@ class DeerFlow:
         self.state = ThreadStates(StateReader(self.storage.checkpoints))
         self.runs = self._run_manager(ground, bridge, capacity)
         self.housekeeping = Housekeeping(
-            retention=self.storage.retention, settings=lambda: rooms.source.current().settings.runs
+            retention=self.storage.retention,
+            settings=lambda: rooms.source.current().settings.runs,
+            sweep=lambda: self.threads.sweep(),
         )
         self.spending = ground.spending
         self.memories = ground.memories
@@ -133,6 +135,8 @@ class DeerFlow:
         run_id = new_id()
         if request.webhook is not None:
             await self.webhooks.expect(run_id, request.webhook)
+        if request.deletes_thread:
+            await self.threads.expect_to_go(run_id, request)
         return await self.runs.create_or_reject(request, run_id=run_id)
 
     def hurry(self) -> None:

@@ -2,10 +2,12 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from deerflow.config import Paths
-from deerflow.domain import RunRecord, RunStatus, Thread, ThreadStatus, new_id
+from deerflow.domain import RunRecord, RunRequest, RunStatus, Thread, ThreadStatus, new_id
+from deerflow.errors import ConflictError, NotFoundError
 from deerflow.memory import Memories
 from deerflow.runtime import StreamBridge, ThreadStates
 from deerflow.runtime.copying import copy_thread
@@ -17,6 +19,11 @@ from deerflow.storage import Storage
 
 _LINGER_SECONDS = 5
 """How long a thread that goes with its run can still be read."""
+_HASTY_SECONDS = 2
+_PASSING = ("deerflow", "passing-threads")
+"""Threads that are to go with their run; a server may die before it has deleted one."""
+_LEFT_BEHIND = timedelta(minutes=1)
+_PAGE = 1000
 
 
 class Threads:
@@ -75,14 +82,44 @@ class Threads:
         """Delete a thread with its runs, checkpoints and files."""
         # One transaction with the look for runs: one that is admitted meanwhile must not vanish.
         await self._storage.threads.delete(thread_id, unless_busy=True)
+        await self._storage.store.adelete(_PASSING, thread_id)
         await forget_feedback(self._storage.store, thread_id)
         self._memories.learner.forget(thread_id=thread_id)
         await self._spending.forget(thread_id)
         self._bridge.forget(thread_id)
         await asyncio.to_thread(remove_tree, self._paths.thread(user_id, thread_id).root)
 
+    async def expect_to_go(self, run_id: str, request: RunRequest) -> None:
+        """Remember that a thread is to go with a run, before the run is admitted."""
+        value = {"run": run_id, "user": request.user_id}
+        await self._storage.store.aput(_PASSING, request.thread_id, value, index=False)
+
     async def let_go(self, run: RunRecord) -> None:
         """Delete the thread of a run that was only there for that run."""
         if run.request.deletes_thread:
-            await asyncio.sleep(_LINGER_SECONDS)
+            try:
+                await asyncio.sleep(_LINGER_SECONDS)
+            except asyncio.CancelledError:  # this process ends: at once, or in the next one's sweep
+                async with asyncio.timeout(_HASTY_SECONDS):
+                    await self.delete(run.thread_id, run.user_id)
+                raise
             await self.delete(run.thread_id, run.user_id)
+
+    async def sweep(self, *, now: datetime | None = None) -> None:
+        """Delete the threads that were to go with their runs and that a server left behind."""
+        before = (now or datetime.now(UTC)) - _LEFT_BEHIND
+        for item in await self._storage.store.asearch(_PASSING, limit=_PAGE):
+            if item.created_at < before and await self._is_over(item.value["run"], before):
+                try:
+                    await self.delete(item.key, item.value["user"])
+                except NotFoundError:
+                    await self._storage.store.adelete(_PASSING, item.key)
+                except ConflictError:
+                    continue  # another run has come: it goes with that, or later
+
+    async def _is_over(self, run_id: str, before: datetime) -> bool:
+        try:
+            run = await self._storage.runs.get(run_id)
+        except NotFoundError:
+            return True  # it was never admitted, or went already
+        return run.status.is_terminal and run.updated_at < before

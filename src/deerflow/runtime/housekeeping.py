@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 
 from deerflow.config import RunSettings
@@ -21,9 +21,21 @@ _PAUSE_SECONDS = 0.05
 class Housekeeping:
     """Makes its rounds once an hour, and tidies up behind each run."""
 
-    def __init__(self, *, retention: Retention, settings: Callable[[], RunSettings]) -> None:
+    def __init__(
+        self,
+        *,
+        retention: Retention,
+        settings: Callable[[], RunSettings],
+        sweep: Callable[[], Awaitable[object]] | None = None,
+    ) -> None:
+        """Make a housekeeper.
+
+        Args:
+            sweep: Done in each round, too.
+        """
         self._retention = retention
         self._settings = settings
+        self._sweep = sweep
         self._rounds: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -62,6 +74,8 @@ class Housekeeping:
         while True:
             try:
                 await self.make_round()
+                if self._sweep is not None:
+                    await self._sweep()
             except DeerFlowError as error:
-                logger.warning("old events could not be deleted, trying again in an hour: %s", error)
+                logger.warning("not all that is old could be deleted, trying again in an hour: %s", error)
             await asyncio.sleep(_ROUND_SECONDS)
