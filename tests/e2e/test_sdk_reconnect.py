@@ -1,9 +1,12 @@
 """The public `langgraph_sdk` client when its connection breaks, or its run does."""
 
 import asyncio
+import json
+import shutil
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -21,12 +24,13 @@ def ask(question: str) -> dict[str, Any]:
 
 
 class Cutter:
-    """Stands between a client and a gateway, and cuts one connection when a sign has come by."""
+    """Stands between a client and a gateway, cuts one connection when a sign has come by, and opens a gate."""
 
-    def __init__(self, gateway: Gateway, sign: bytes) -> None:
+    def __init__(self, gateway: Gateway, sign: bytes, gate: threading.Event) -> None:
         self._gateway = urlsplit(gateway.url)
         self._sign = sign
-        self.has_cut = asyncio.Event()
+        self._gate = gate
+        self.has_cut = False
         self._clients: set[asyncio.Task[None]] = set()
 
     @asynccontextmanager
@@ -48,13 +52,15 @@ class Cutter:
             while data := await there.read(65536):
                 writer.write(data)
                 await writer.drain()
-                if self._sign in data and not self.has_cut.is_set():
-                    self.has_cut.set()
+                if self._sign in data and not self.has_cut:
+                    self.has_cut = True
                     break
         finally:
             asking.cancel()
             back.close()
             writer.close()
+            if self.has_cut:
+                self._gate.set()
 
 
 async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -69,23 +75,40 @@ async def test_a_stream_that_breaks_off_is_read_on_by_the_client_itself(
     gateway: Gateway, model: ScriptedModel, gate: threading.Event, prefix: str
 ) -> None:
     model.on("tell", text("one two three four").held(gate, after=1))
-    cutter = Cutter(gateway, b"event: values")
+    cutter = Cutter(gateway, b"event: values", gate)
 
     async with cutter.listening() as url, get_client(url=f"{url}{prefix}", api_key=None) as client:
         thread = (await client.threads.create())["thread_id"]
-        parts = []
-        async for part in client.runs.stream(thread, LEAD, input=ask("tell"), on_disconnect="continue"):
-            parts.append(part)
-            if cutter.has_cut.is_set():
-                gate.set()
+        stream = client.runs.stream(thread, LEAD, input=ask("tell"), on_disconnect="continue")
+        parts = [part async for part in stream]
         run = parts[0].data["run_id"]
         again = [part async for part in client.runs.join_stream(thread, run)]
 
-    assert cutter.has_cut.is_set()
+    assert cutter.has_cut
     assert parts[-1].event == "end"
     assert [(part.id, part.event, part.data) for part in parts] == [
         (part.id, part.event, part.data) for part in again
     ]
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="needs node, which this machine does not have")
+async def test_a_stream_that_breaks_off_is_read_on_by_the_js_client_too(
+    gateway: Gateway, model: ScriptedModel, gate: threading.Event
+) -> None:
+    model.on("tell", text("one two three four").held(gate, after=1))
+    cutter = Cutter(gateway, b"event: values", gate)
+
+    async with cutter.listening() as url:
+        script = Path(__file__).parent / "js/reconnect.mjs"
+        node = await asyncio.create_subprocess_exec(
+            "node", str(script), f"{url}/api/langgraph", stdout=asyncio.subprocess.PIPE
+        )
+        output, _ = await node.communicate()
+
+    assert cutter.has_cut
+    seen = json.loads(output)
+    assert len(seen["ids"]) > 3
+    assert seen["ids"] == seen["again"]
 
 
 async def test_who_waits_for_a_run_that_fails_is_told_so(gateway: Gateway, model: ScriptedModel) -> None:
