@@ -24,7 +24,7 @@ def ask(question: str) -> dict[str, Any]:
 
 
 class Cutter:
-    """Stands between a client and a gateway, cuts one connection when a sign has come by, and opens a gate."""
+    """Stands between a client and a gateway, cuts one connection at a sign, and then opens a gate."""
 
     def __init__(self, gateway: Gateway, sign: bytes, gate: threading.Event) -> None:
         self._gateway = urlsplit(gateway.url)
