@@ -184,7 +184,7 @@ def _disk(loaded: LoadedSettings) -> Finding:
 def _page() -> Finding:
     if (STATIC / "index.html").is_file():
         return Finding(Verdict.GOOD, "page", "built")
-    fix = "install Node.js 20 or newer with npm, then `make install`"
+    fix = "install Node.js 20.19 or newer with npm, then `make install`"
     return Finding(Verdict.NOTE, "page", "not built: only the API is served", fix)
 
 

@@ -105,7 +105,7 @@ class Progress:
     def report(self, runs: Sequence[Mapping[str, Any]], artifacts: Sequence[Path], out: Console) -> None:
         """Print the answer on `out` and what there is to know about it beside it."""
         if self._view.error:
-            failure = Text.assemble(("The run failed: ", "red"), self._view.error)
+            failure = Text.assemble(("The run failed: ", "red"), visible(self._view.error))
             self._console.print(failure, highlight=False, soft_wrap=True)
         elif out.is_terminal:
             out.print(Markdown(_CONTROL.sub("", self._view.answer)))
@@ -116,7 +116,7 @@ class Progress:
         if self._view.is_question:
             notes.append(f'question  answer it with: deerflow run --thread {self._thread_id} "your answer"')
         for note in (*notes, f"usage     {_spent(runs)}", f"thread    {self._thread_id}"):
-            self._console.print(note, highlight=False, markup=False, soft_wrap=True)
+            self._console.print(visible(note), highlight=False, markup=False, soft_wrap=True)
 
     def _take_message(self, message: Mapping[str, Any]) -> None:
         view = self._view

@@ -18,7 +18,7 @@ _MISSING = """<!doctype html><meta charset="utf-8"><title>DeerFlow</title>
 <body style="font: 16px/1.5 system-ui; max-width: 40rem; margin: 4rem auto; padding: 0 1rem">
 <h1>DeerFlow is running</h1>
 <p>The API answers here (<a href="/docs">/docs</a>), but the page is not built.
-Install Node.js 20 or newer with npm, then run <code>make install</code> and reload.</p>"""
+Install Node.js 20.19 or newer with npm, then run <code>make install</code> and reload.</p>"""
 
 
 def serve_page(app: FastAPI, static: Path = STATIC) -> None:

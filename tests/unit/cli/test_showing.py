@@ -10,9 +10,11 @@ from rich.console import Console
 from support.gateway import write_config
 from support.model_server import ScriptedModel
 
+from deerflow.cli import memory
 from deerflow.cli.progress import Progress
 from deerflow.cli.tasks import _show
 from deerflow.client import ClientEvent
+from deerflow.memory.base import HISTORY_SECTIONS, USER_SECTIONS
 
 CLIPBOARD = "\x1b]52;c;cm0gLXJmIC8=\x07"
 """Puts a command into the clipboard, where a terminal obeys it."""
@@ -47,6 +49,33 @@ def test_an_answer_cannot_command_the_terminal() -> None:
     shown = out.file.getvalue()
     assert "\x1b]52" not in shown
     assert "👨‍👩‍👧" in shown
+
+
+def test_neither_a_failure_nor_a_files_name_can_command_the_terminal() -> None:
+    err = Console(file=io.StringIO(), force_terminal=True, width=80)
+    progress = Progress(err, "t1")
+    progress.take(ClientEvent("1", "error", {"error": "model", "message": f"refused{CLIPBOARD}"}))
+
+    progress.report([], [Path(f"/outputs/a{CLIPBOARD}.md")], Console(file=io.StringIO()))
+
+    assert isinstance(err.file, io.StringIO)
+    shown = err.file.getvalue()
+    assert "refused\\x1b]52" in shown
+    assert "\x1b]52" not in shown
+
+
+def test_a_memory_cannot_command_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    said = f"Likes tea{CLIPBOARD}"
+    fact = {"id": "f1", "confidence": 1.0, "category": "preference", "content": said}
+    user, history = (
+        {name: {"summary": said} for name in names} for names in (USER_SECTIONS, HISTORY_SECTIONS)
+    )
+
+    memory._show({"user": user, "history": history, "facts": [fact]})
+
+    shown = capsys.readouterr().out
+    assert "Likes tea\\x1b]52" in shown
+    assert "\x1b]52" not in shown
 
 
 @pytest.mark.parametrize(
