@@ -67,6 +67,13 @@ class SubagentBuilder:
     def _build(
         self, config: SubagentConfig, options: RunOptions, skills: tuple[Skill, ...], *, may_delegate: bool
     ) -> TaskAgent:
+        if config.model != INHERIT and not self._has_own_model(config):
+            # Files written for other programs name models that are not there; the work counts more.
+            logger.warning(
+                "sub-agent %s wants model %s, which is not configured; it gets the run's",
+                config.name,
+                config.model,
+            )
         offered = self.outfit.tools(self.model_name(config, options), may_delegate=may_delegate)
         model = self.model(config, options)
         prompt = join_parts([config.system_prompt.strip(), skills_section(skills)])
@@ -86,14 +93,11 @@ class SubagentBuilder:
         return TaskAgent(graph, opening, waits_inside=waits_inside)
 
     def _model_key(self, config: SubagentConfig, options: RunOptions) -> tuple[str | None, bool, str | None]:
-        name = options.model_name if config.model == INHERIT else config.model
-        if config.model != INHERIT and config.model not in self.models.names:
-            # Files written for other programs name models that are not there; the work counts more.
-            logger.warning(
-                "sub-agent %s wants model %s, which is not configured; it gets the run's", config.name, name
-            )
-            name = options.model_name
+        name = config.model if self._has_own_model(config) else options.model_name
         return name, options.thinking_enabled, options.reasoning_effort
+
+    def _has_own_model(self, config: SubagentConfig) -> bool:
+        return config.model != INHERIT and config.model in self.models.names
 
     def _skills(self, config: SubagentConfig) -> tuple[Skill, ...]:
         enabled = self.skills.enabled()

@@ -125,7 +125,7 @@ def test_a_new_file_is_seen_after_a_moment(tmp_path: Path) -> None:
 
 
 async def test_the_lead_hears_of_it_and_a_model_that_is_not_there_is_no_obstacle(
-    lead: Lead, model: ScriptedModel, tmp_path: Path
+    lead: Lead, model: ScriptedModel, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     write(tmp_path / "agents", "x.md", REVIEWER)
     rooms = LeadRooms(
@@ -137,11 +137,15 @@ async def test_the_lead_hears_of_it_and_a_model_that_is_not_there_is_no_obstacle
     )
     lead.agents = LeadAgents(rooms)
     model.on("Review it.", text("Fine."))
-    model.will_say(call("task", agent="code-reviewer", task="Review it."), text("Done."))
+    review = call("task", agent="code-reviewer", task="Review it.")
+    model.will_say(review, review, text("Done."))
 
     messages = await lead.ask("Go.")
 
     assert "- code-reviewer: Reviews code. Use after every change." in model.requests[0].system
+    assert [each.args for each in caplog.records if "wants model" in each.msg] == [
+        ("code-reviewer", "sonnet")
+    ]
     assert model.requests[1].tools == ["read_file", "grep", "str_replace", "bash"]
     assert model.requests[1].body["model"] == "scripted"
     assert messages[-2].text == "Task Succeeded. Result: Fine."
