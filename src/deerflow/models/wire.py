@@ -19,6 +19,7 @@ BROKEN_CALLS = "broken_calls"
 LangChain mends arguments that broke off, and a tool would run with half of what it was to get.
 """
 LONGEST_LINE_BYTES = 32 * 1024 * 1024
+_NO_CHUNK = "the stream holds something that is no chunk: {}"
 
 
 class MalformedStreamError(ValueError):
@@ -124,15 +125,21 @@ class ChunkDecoder:
             delta = choice.get("delta")
             if not delta:  # some write an empty list for it
                 delta = choice["delta"] = {}
-            elif not isinstance(delta, dict) or not _is_list_of_dicts(delta.get("tool_calls")):
-                raise MalformedStreamError(f"the stream holds something that is no chunk: {delta!r:.120}")
+            elif not isinstance(delta, dict):
+                raise MalformedStreamError(_NO_CHUNK.format(_shortly(delta)))
             if choice.get("usage") and not chunk.get("usage"):
                 chunk["usage"] = choice["usage"]
             if choice.get("finish_reason"):
                 self.is_finished = True
-            for piece in delta.get("tool_calls") or ():
-                self._calls.take(piece)
+            if calls := delta.get("tool_calls"):
+                self._take_calls(calls)
         return choices
+
+    def _take_calls(self, calls: Any) -> None:
+        if not _is_list_of_dicts(calls):
+            raise MalformedStreamError(_NO_CHUNK.format(_shortly(calls)))
+        for piece in calls:
+            self._calls.take(piece)
 
 
 def joined(chunks: list[Json]) -> list[Json]:
@@ -236,7 +243,7 @@ def _parsed(data: bytes) -> Json:
     except orjson.JSONDecodeError as error:
         raise MalformedStreamError(f"the stream holds malformed JSON: {_preview(data)}") from error
     if not isinstance(chunk, dict) or not _is_list_of_dicts(chunk.get("choices")):
-        raise MalformedStreamError(f"the stream holds something that is no chunk: {_preview(data)}")
+        raise MalformedStreamError(_NO_CHUNK.format(_preview(data)))
     return chunk
 
 
@@ -246,6 +253,10 @@ def _is_list_of_dicts(found: object) -> bool:
 
 def _preview(data: bytes) -> str:
     return repr(data[:120].decode(errors="replace"))
+
+
+def _shortly(found: object) -> str:
+    return f"{found!r:.120}"
 
 
 def _slot(choices: list[Json]) -> _Slot | None:
