@@ -84,6 +84,15 @@ def test_without_a_model_the_words_of_the_goal_choose(goal: str, chosen: list[st
     assert checked_plan(plan, ROLES, max_steps=12) == plan
 
 
+def test_topics_of_ones_own_may_be_written_in_any_way() -> None:
+    lawyer = TeamRoleSettings(description="law", system_prompt="You know the law.", topics=("HIPAA",))
+    roles = RoleRegistry(TeamsSettings(roles={"lawyer": lawyer}), SubagentsSettings())
+
+    plan = fallback_plan("Is this hipaa-proof?", list(roles), named=False, has_documents=False)
+
+    assert [each.role for each in plan.steps] == ["lawyer"]
+
+
 def test_steps_and_roles_may_have_chinese_names() -> None:
     lawyer = TeamRoleSettings(description="法律", system_prompt="你懂法律。")
     roles = RoleRegistry(TeamsSettings(roles={"律师": lawyer}), SubagentsSettings())

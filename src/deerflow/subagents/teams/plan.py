@@ -136,7 +136,7 @@ def _fitting(goal: str, roles: Sequence[TeamRole], *, has_documents: bool) -> li
     fitting = [
         role
         for role in roles
-        if role.stage != "approve" and any(_speaks_of(goal.lower(), topic) for topic in role.topics)
+        if role.stage != "approve" and any(_speaks_of(goal.lower(), topic.lower()) for topic in role.topics)
     ]
     if any(role.stage == "work" for role in fitting):
         return fitting
