@@ -6,6 +6,7 @@ from deerflow.domain import Thread, ThreadFolders, new_id
 from deerflow.errors import StorageError, TooLargeError
 from deerflow.runtime.restore import copy_files
 from deerflow.runtime.snapshots import SnapshotLimits, SnapshotStore
+from deerflow.sandbox import remove_tree
 from deerflow.storage import Storage
 
 _LIMITS = SnapshotLimits(max_bytes=1024**3, max_files=100_000)
@@ -14,10 +15,17 @@ _LIMITS = SnapshotLimits(max_bytes=1024**3, max_files=100_000)
 async def copy_thread(
     storage: Storage, thread: Thread, source: ThreadFolders, target: ThreadFolders
 ) -> Thread:
-    """Make `target` a thread like `thread`, which stays as it is; runs and their events are not copied."""
-    await asyncio.to_thread(copy_current_files, SnapshotStore(source), SnapshotStore(target))
+    """Make `target` a thread like `thread`, which stays as it is; runs and their events are not copied.
+
+    It shows in lists only when everything is there.
+    """
+    try:
+        await asyncio.to_thread(copy_current_files, SnapshotStore(source), SnapshotStore(target))
+        await storage.checkpoints.acopy_thread(thread.id, target.thread_id)
+    except BaseException:
+        await asyncio.shield(asyncio.to_thread(remove_tree, target.root))
+        raise
     await storage.threads.create(target.thread_id, thread.user_id, thread.metadata)
-    await storage.checkpoints.acopy_thread(thread.id, target.thread_id)
     # What waits in the one waits in the other: the questions are in the checkpoints.
     status = thread.status if thread.interrupts else None
     return await storage.threads.update(
