@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import re
 import stat
 import sys
 import tempfile
@@ -27,15 +28,25 @@ STATE_ROOT = Path("/var/lib/deerflow")
 """Where a root server keeps what the commands' user has to reach when its own home is closed to others."""
 
 _ENTER_ALL = 0o011
+_NEEDED = sum(1 << number for number in (0, 1, 3, 5, 6, 7))
+"""The capabilities chown, dac_override, fowner, kill, setgid and setuid."""
 
 
 def sandbox_uid() -> int | None:
     """Return the user that commands become; None where they stay who we are."""
     if sys.platform != "linux" or os.geteuid() != 0:
         return None
-    # The root of a user namespace without other users can give files to nobody.
+    # The root of a user namespace without other users can give files to nobody; nor can one without the
+    # capabilities that make root more than a name (a container that drops them all).
     maps = (Path("/proc/self/uid_map").read_text(), Path("/proc/self/gid_map").read_text())
-    return SANDBOX_UID if all(has_number(each, SANDBOX_UID) for each in maps) else None
+    is_able = can_change_users(Path("/proc/self/status").read_text())
+    return SANDBOX_UID if is_able and all(has_number(each, SANDBOX_UID) for each in maps) else None
+
+
+def can_change_users(status: str) -> bool:
+    """Tell whether a process with this `/proc/PID/status` may give files to others and act as them."""
+    found = re.search(r"^CapEff:\s*([0-9a-f]+)$", status, re.MULTILINE)
+    return found is not None and int(found[1], 16) & _NEEDED == _NEEDED
 
 
 def has_number(id_map: str, number: int) -> bool:
