@@ -3,6 +3,7 @@
 import asyncio
 import random
 import sqlite3
+import time
 import uuid
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
@@ -213,6 +214,27 @@ async def test_forty_threads_at_once_stay_apart(storage: Storage) -> None:
         assert [message.text for message in messages if isinstance(message, HumanMessage)] == [
             f"t{number}"
         ] * 2
+
+
+async def test_a_thread_goes_on_behind_a_turn_that_a_faster_clock_wrote(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph, ahead = build(DeltaState, storage.checkpoints), time.time_ns() + 3600 * 10**9
+    monkeypatch.setattr("langgraph.checkpoint.base.id._last_v6_timestamp", None)
+    with monkeypatch.context() as there:
+        there.setattr(time, "time_ns", lambda: ahead)
+        await graph.ainvoke({"messages": [HumanMessage("one", id="1")]}, at("t1"))
+    old = await graph.aget_state(at("t1"))
+
+    monkeypatch.setattr("langgraph.checkpoint.base.id._last_v6_timestamp", None)  # another process
+    await graph.ainvoke({"messages": [HumanMessage("two", id="2")]}, at("t1"))
+    on = (await graph.aget_state(at("t1"))).values["messages"]
+    monkeypatch.setattr("langgraph.checkpoint.base.id._last_v6_timestamp", None)
+    await graph.ainvoke({"messages": [HumanMessage("three", id="3")]}, old.config)
+    again = (await graph.aget_state(at("t1"))).values["messages"]
+
+    assert [message.text for message in on if isinstance(message, HumanMessage)] == ["one", "two"]
+    assert [message.text for message in again if isinstance(message, HumanMessage)] == ["one", "three"]
 
 
 async def test_a_graph_of_a_stale_attempt_cannot_go_on(storage: Storage) -> None:

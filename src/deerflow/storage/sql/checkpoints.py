@@ -102,6 +102,14 @@ def get(db: Database, place: Place) -> CheckpointRow | None:
     return None if row is None else complete(db, row, place)
 
 
+def newest_id(db: Database, place: Place) -> str | None:
+    """Return the id of the newest checkpoint of a chain."""
+    chain = chain_key(db, place)
+    newest = "SELECT id FROM checkpoints WHERE chain = ? ORDER BY id DESC LIMIT 1"
+    row = None if chain is None else db.execute(newest, (chain,)).fetchone()
+    return None if row is None else spread(row[0])
+
+
 def complete(
     db: Database, row: tuple[int, int, Id, Id | None, bytes | None, bytes], place: Place
 ) -> CheckpointRow:

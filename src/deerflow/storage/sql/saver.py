@@ -28,6 +28,7 @@ from deerflow.storage.sql import checkpoint_codec as codec
 from deerflow.storage.sql import checkpoint_marks as marks
 from deerflow.storage.sql import checkpoint_walk as walks
 from deerflow.storage.sql import checkpoints as rows
+from deerflow.storage.sql.checkpoint_clock import count_on_from
 from deerflow.storage.sql.checkpoint_shapes import CheckpointRow, NewCheckpoint, Place
 from deerflow.storage.sql.checkpoint_sizes import sizes
 from deerflow.storage.sql.checkpoint_walk import PAGE, Listing
@@ -46,12 +47,12 @@ class SqlSaver(CheckpointStore):
     @override
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         place = _place(config)
-        return self._decode(await self._engine.peek(lambda db: rows.get(db, place)))
+        return self._taken(*await self._engine.peek(lambda db: _found(db, place)))
 
     @override
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         place = _place(config)
-        return self._decode(self._engine.read_blocking(lambda db: rows.get(db, place)))
+        return self._taken(*self._engine.read_blocking(lambda db: _found(db, place)))
 
     @override
     async def alist(
@@ -206,7 +207,10 @@ class SqlSaver(CheckpointStore):
         """Put the checkpoints of a thread and its sub-threads back to exactly where the mark was made."""
         await self._engine.write(lambda db: marks.roll_back(db, thread_id, mark))
 
-    def _decode(self, row: CheckpointRow | None) -> CheckpointTuple | None:
+    def _taken(self, row: CheckpointRow | None, newest: str | None) -> CheckpointTuple | None:
+        """Return a checkpoint that somebody may go on from."""
+        if newest is not None:
+            count_on_from(newest)
         return None if row is None else codec.decode_row(self.serde, row)
 
     def _matching(
@@ -243,6 +247,14 @@ class SqlSaver(CheckpointStore):
             config, lambda db: rows.put_writes(db, place, task_id, task_path, encoded, replace=is_special)
         )
         return work, sum(len(value) for _, _, value in encoded)
+
+
+def _found(db: Database, place: Place) -> tuple[CheckpointRow | None, str | None]:
+    """Return a checkpoint, and the id of the newest one there."""
+    row = rows.get(db, place)
+    if place.id is not None:  # what goes on from an older one is newer than all nevertheless
+        return row, rows.newest_id(db, place)
+    return row, None if row is None else row.place.id
 
 
 def _place(config: RunnableConfig) -> Place:

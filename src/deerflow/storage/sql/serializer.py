@@ -4,8 +4,8 @@ Only types on LangGraph's own list, and those that are added here, come back as 
 comes back as plain data, and nothing is ever pickled. Messages were validated when they entered a
 thread, so reading a long thread does not validate them again.
 
-This is the one file of the room that uses parts of LangGraph without a promise: the numbers of its
-msgpack extensions and `_DeltaSnapshot`. Its tests compare the result with LangGraph's own reader.
+It uses parts of LangGraph without a promise: the numbers of its msgpack extensions and `_DeltaSnapshot`.
+Its tests compare the result with LangGraph's own reader.
 """
 
 from collections.abc import Iterable
