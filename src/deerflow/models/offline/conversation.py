@@ -18,6 +18,9 @@ _LEADING_BLOCK = re.compile(r"\s*<([a-zA-Z][\w-]*)(?:\s[^>]*)?>.*?</\1>\s*", re.
 _FRAME = re.compile(r"\A<tool-result>\n(.*)\n</tool-result>\Z", re.S)
 _UPLOADS = re.compile(r"<(uploaded_files|current_uploads)\b[^>]*>(.*?)</\1>", re.S)
 _UPLOAD_LINE = re.compile(r"^\s*(?:[-*]\s+)?(?:Path:\s*)?(/mnt/.+?)(?:\s+\([^()]*\))?\s*$", re.M)
+KEPT_OF_RUN = 100
+_LONG_RUN = re.compile(r"[A-Za-z0-9_\-./+=~*#]{200,}|\w{300,}")
+"""A line of dashes, a key, a file in base64: no words, and looking for words in it takes for ever."""
 _INTERRUPTED = re.compile(r"\binterrupted\b.*\bno result\b", re.I)
 _FAILURE = re.compile(
     r"error\b|no such file|not found|not exist|binary|not (?:a )?text|is a (?:directory|folder)|refused|"
@@ -121,7 +124,7 @@ def _is_turn(message: HumanMessage) -> bool:
 def _question(text: str) -> str:
     while block := _LEADING_BLOCK.match(text):
         text = text[block.end() :]
-    return text.strip()
+    return _LONG_RUN.sub(lambda run: run[0][:KEPT_OF_RUN], text).strip()
 
 
 def _uploads(text: str) -> tuple[str, ...]:

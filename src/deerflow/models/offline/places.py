@@ -48,8 +48,8 @@ _SMALL_TALK = re.compile(
 )
 _SKIPPED_FOLDERS = listed(
     """
-    .git .hg .svn node_modules .venv venv __pycache__ dist build target .idea .tool-results .cache site-
-    packages
+    .git .hg .svn node_modules .venv venv __pycache__ dist build target .idea .tool-results .cache
+    site-packages
     """
 )
 _BINARY_ENDINGS = listed(

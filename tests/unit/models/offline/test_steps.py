@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
-from deerflow.models.offline.conversation import read_conversation
+from deerflow.models.offline.conversation import KEPT_OF_RUN, read_conversation
 from deerflow.models.offline.lead import decide
 from deerflow.models.offline.reading import FileText, aligned
 from deerflow.models.offline.reply import Reply
@@ -128,3 +128,25 @@ def test_a_message_with_several_parts_is_read_whole() -> None:
 
     assert conversation.current.uploads == (PATH,)
     assert conversation.current.question == "What is the budget?"
+
+
+@pytest.mark.parametrize("run", ["-", "_", "a", "Zm9v", "研究"])
+def test_long_runs_that_are_no_words_are_not_searched_for_words(run: str) -> None:
+    said = f"Summarise my notes {run * 50_000} please"
+
+    question = read_conversation([HumanMessage(said)], tools=()).current.question
+
+    assert question == f"Summarise my notes {(run * 100)[:KEPT_OF_RUN]} please"
+
+
+def test_folders_of_a_project_are_read_and_those_of_tools_are_not() -> None:
+    messages = [HumanMessage("Summarise the files in /mnt/user-data/workspace")]
+    listing = step(
+        "ls",
+        {"path": "/mnt/user-data/workspace"},
+        "/mnt/user-data/workspace/packages/core/a.md\n/mnt/user-data/workspace/site-packages/b.md",
+    )
+
+    then = decide(read_conversation([*messages, *listing], tools=("ls", "read_file")))
+
+    assert [call.args["path"] for call in then.calls] == ["/mnt/user-data/workspace/packages/core/a.md"]
