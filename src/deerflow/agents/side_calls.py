@@ -55,7 +55,7 @@ def without_thoughts(text: str) -> str:
 
 def framed(text: str, tag: str) -> str:
     """Return a text between two tags, with nothing in it that could close them."""
-    inner = re.sub(rf"<(?=\s*/?\s*{tag}\b)", "&lt;", text, flags=re.IGNORECASE)
+    inner = re.sub(rf"<(?=\s*+(?:/\s*+)?{tag}\b)", "&lt;", text, flags=re.IGNORECASE)
     return f"<{tag}>\n{inner}\n</{tag}>"
 
 

@@ -17,7 +17,7 @@ from deerflow.subagents.executor import SubagentExecutor
 from deerflow.subagents.progress import COUNTED
 from deerflow.subagents.task_tool import result_text
 
-_FORGED_END = re.compile(r"<(?=\s*/?\s*ended_task)", re.IGNORECASE)
+_FORGED_END = re.compile(r"<(?=\s*+(?:/\s*+)?ended_task)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, eq=False, slots=True)

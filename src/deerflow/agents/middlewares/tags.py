@@ -27,9 +27,9 @@ FRAMEWORK_TAGS = (
 """Tags that carry weight in our prompts; all other markup in a message is the writer's own business."""
 
 MAX_REMEMBERED = 128
-_FORGED = re.compile(
-    rf"<(?=\s*/?\s*(?:{'|'.join(map(re.escape, FRAMEWORK_TAGS))})(?![\w-])|\|[\w-]{{1,40}}\|>)", re.IGNORECASE
-)
+_NAMES = "|".join(map(re.escape, FRAMEWORK_TAGS))
+# Possessive: a page may have a million blanks behind a bracket, and trying all of them again takes for ever.
+_FORGED = re.compile(rf"<(?=\s*+(?:/\s*+)?(?:{_NAMES})(?![\w-])|\|[\w-]{{1,40}}\|>)", re.IGNORECASE)
 
 
 def neutralise(text: str) -> str:

@@ -6,6 +6,7 @@ from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemM
 from deerflow.agents.middlewares.input_sanitizing import sanitised
 from deerflow.agents.middlewares.result_labels import labelled
 from deerflow.agents.middlewares.tags import extended, neutralise
+from deerflow.agents.side_calls import framed
 
 
 @pytest.mark.parametrize(
@@ -24,6 +25,12 @@ from deerflow.agents.middlewares.tags import extended, neutralise
 )
 def test_only_tags_with_weight_become_words(text: str, seen: str) -> None:
     assert neutralise(text) == seen
+
+
+@pytest.mark.parametrize("text", ["<" + " " * 1_000_000, "< / " * 200_000, "<" + "\n\t" * 500_000 + "/"])
+def test_a_page_full_of_blanks_is_no_trouble(text: str) -> None:
+    assert neutralise(text) == text
+    assert framed(text, "text") == f"<text>\n{text}\n</text>"
 
 
 def test_a_users_forged_tag_is_harmless_in_the_request_and_whole_in_the_thread() -> None:
