@@ -12,7 +12,7 @@ from deerflow.models.offline.words import Language
 
 SourceState = Literal["full", "part", "empty", "failed"]
 
-_CITED = re.compile(r"(?P<text>.*?)\s*\[citation:[^\]\n]*:(?P<line>\d+)\]\((?P<link>/[^)\s]*)#L\d+\)")
+_CITED = re.compile(r"(?P<text>.*?)\[citation:[^\]\n]*:(?P<line>\d+)\]\((?P<link>/[^)\s]*)#L\d+\)")
 _STATES: dict[str, SourceState] = {
     "Read in full": "full",
     "Read in part": "part",
@@ -129,7 +129,7 @@ def from_text(text: str) -> Research:
 
 def parse_cited(text: str, *, aspect: str) -> Finding | None:
     """Read one cited sentence back."""
-    parts = list(_CITED.finditer(text))
+    parts = list(_CITED.finditer(text)) if "[citation:" in text else []
     if not parts:
         return None
     fragments = tuple(Fragment(int(part["line"]), part["text"].strip().removesuffix(" …")) for part in parts)

@@ -32,7 +32,7 @@ _ITEM = r"[\w-]+(?: [\w-]+){0,2}"
 _ENUMERATION = re.compile(
     rf"(?P<list>{_ITEM}(?:, {_ITEM})+,? (?:and|or) {_ITEM})(?= of\b| in\b| for\b|[.?!]|$)", re.I
 )
-_SEPARATOR = re.compile(r"\s*(?:,|;|&|\band\b|\bor\b|\bas well as\b|、|，|以及|和|与|及)\s*", re.I)
+_SEPARATOR = re.compile(r"\s*+(?:,|;|&|\band\b|\bor\b|\bas well as\b|、|，|以及|和|与|及)\s*", re.I)
 _ZH_LIST = re.compile(
     r"(?P<list>[^，。？！；\s]{1,16}(?:、[^，。？！；、\s]{1,8})*(?:和|与|及|以及)[^，。？！；、\s]{1,14})"
 )

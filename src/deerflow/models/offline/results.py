@@ -11,7 +11,7 @@ _SPAN = re.compile(r"\blines?\s+(\d+)(?:\s*[-–]\s*(\d+))?\s+of\s+(\d+)", re.I)
 _LEFT_OUT = re.compile(
     r"^\s*[\[(.…]*.*\b\d+\b.*\b(?:characters?|chars|bytes|lines?)\b.*\b(?:left out|omitted|truncated)\b", re.I
 )
-_EMPTY = re.compile(r"^\s*[\[(<]?\s*(?:the |this )?(?:file is )?empty(?: file)?\s*[\])>.]*\s*$", re.I)
+_EMPTY = re.compile(r"^\s*+[\[(<]?\s*+(?:the |this )?(?:file is )?empty(?: file)?\s*+[\])>.]*+\s*+$", re.I)
 _NUMBERED = re.compile(r"^\s*(\d+)(?:\t|→|: ?|\| ?|$)")
 _HIT = re.compile(r"^(?P<path>.+?):(?P<line>\d+):[ \t]?(?P<text>.*)$")
 _PATH_LINE = re.compile(r"^\s*(?:\d+[.)]\s+|[-*]\s+)?(?P<path>/.+?|[\w.][^\s:]*)\s*$")

@@ -9,6 +9,12 @@ def test_plain_text_shorter_than_asked_for_is_the_end_of_the_file() -> None:
     assert (page.lines, page.total, page.is_last) == (("one", "two"), 2, True)
 
 
+def test_a_page_of_blank_lines_is_read_at_once() -> None:
+    page = read_page("\n" * 200_000 + "end", start=1, end=400_000)
+
+    assert (page.total, page.lines[-1]) == (200_001, "end")
+
+
 def test_a_full_page_may_go_on() -> None:
     page = read_page("one\ntwo\n", start=5, end=6)
 
