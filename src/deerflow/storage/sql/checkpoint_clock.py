@@ -26,4 +26,4 @@ def count_on_from(checkpoint_id: str) -> None:
     seen = head >> 16 << 12 | head & 0xFFF
     last = checkpoint_ids._last_v6_timestamp
     if last is None or last < seen:
-        checkpoint_ids._last_v6_timestamp = seen
+        checkpoint_ids._last_v6_timestamp = seen  # type: ignore[assignment]
