@@ -1,6 +1,7 @@
 """What no client should send is refused with a reason, or read as if it were not there."""
 
 import asyncio
+import time
 from typing import Any
 
 import httpx
@@ -51,6 +52,30 @@ async def test_a_thread_is_followed_from_an_event_id_that_is_none(
 
     assert following.status_code == 200
     assert any("Again." in line for line in lines)
+
+
+@pytest.mark.parametrize("back_ns", [0, 3600 * 10**9])
+async def test_a_thread_is_followed_from_an_event_that_is_no_older_than_those_behind_it(
+    api: httpx.AsyncClient,
+    scripted: ScriptedModel,
+    thread: str,
+    monkeypatch: pytest.MonkeyPatch,
+    back_ns: int,
+) -> None:
+    run = await ran(api, scripted, thread)
+    log = await api.get(f"/threads/{thread}/runs/{run}/stream")
+    last = [line.removeprefix("id: ") for line in log.text.splitlines() if line.startswith("id: ")][-1]
+    now_ns = int(last.partition("-")[0]) * 1_000_000 - back_ns
+    scripted.will_say(text("Again."))
+
+    with monkeypatch.context() as clock:
+        clock.setattr(time, "time_ns", lambda: now_ns)
+        await api.post(f"/threads/{thread}/runs/wait", json=saying("Once more"))
+    async with api.stream("GET", f"/threads/{thread}/stream", headers={"Last-Event-ID": last}) as following:
+        lines = [line async for line in _until(following, "Again.")]
+
+    assert not any('"content":"Hello."' in line and "AIMessageChunk" in line for line in lines)
+    assert any('"Once more"' in line for line in lines)
 
 
 async def test_a_run_of_another_day_does_not_keep_followers_from_todays(

@@ -1,7 +1,6 @@
 """Runs that are under way or over: listed, followed, stopped, deleted."""
 
-import time
-from collections.abc import AsyncIterator, Collection
+from collections.abc import Collection
 from contextlib import suppress
 from typing import Annotated, Literal
 
@@ -10,31 +9,23 @@ from pydantic import BaseModel, ConfigDict
 from starlette.responses import Response
 
 from deerflow.app import DeerFlow
-from deerflow.domain import CancelAction, RunRecord, RunStatus, StreamEvent, number_in, seq_of
+from deerflow.domain import CancelAction, RunRecord, RunStatus
 from deerflow.errors import ConflictError, InvalidInputError
 from deerflow.gateway.choosing import names_in, rows_with
 from deerflow.gateway.deps import CurrentUser, House, ThreadPath, json_response, owned_run, owned_thread
-from deerflow.gateway.run_answers import batches_of, event_stream, wait_for
+from deerflow.gateway.run_answers import event_stream, wait_for
 from deerflow.gateway.sse import EventStream
+from deerflow.gateway.thread_events import EVERYTHING, start_of, thread_events
 from deerflow.runtime.shapes import run_out
 from deerflow.runtime.translate import CLIENT_MODES
-from deerflow.storage import thread_topic
 
 router = APIRouter(tags=["runs"])
 
 LastEventId = Annotated[str | None, Header(alias="Last-Event-ID")]
 ModeQuery = Annotated[list[str] | None, Query()]
 
-_LOOK_SECONDS = (0.25, 0.5, 1.0, 2.0)
-"""How long to wait between looks for new runs; a signal mostly tells of them first."""
-_HEARTBEAT_SECONDS = 15.0
 _MOST_CANCELLED = 1000
-_MOST_LATEST = 100
-_MOST_WAITING = 10_000
 _THREAD_MODES = frozenset(("run_modes", "lifecycle", "state_update"))
-_EVERYTHING = frozenset(
-    ("values", "messages-tuple", "updates", "custom", "tasks", "checkpoints", "debug", "events")
-)
 
 
 class CancelMany(BaseModel):
@@ -155,11 +146,10 @@ async def join_thread(
 ) -> Response:
     """Follow whatever runs in a thread, now and later, until the reader leaves."""
     await owned_thread(house, thread_id, user)
-    last = _moment(last_event_id)
     # Before the answer begins: whoever has seen that it does misses nothing that starts from then on.
-    done = {run.id for run in await house.runs.of_thread(thread_id) if not _is_news(run, last)}
+    start = await start_of(house, thread_id, last_event_id)
     return EventStream(
-        _thread_events(house, thread_id, last, done),
+        thread_events(house, thread_id, start),
         modes=_thread_modes(_named(stream_mode, _THREAD_MODES) or ("run_modes",)),
         headers={},
         watch=house.watch,
@@ -198,65 +188,7 @@ def _named(query: list[str] | None, known: frozenset[str]) -> tuple[str, ...]:
 def _thread_modes(chosen: Collection[str]) -> frozenset[str]:
     modes: set[str] = set()
     if "run_modes" in chosen:
-        modes |= _EVERYTHING
+        modes |= EVERYTHING
     if "state_update" in chosen:
         modes |= {"values", "checkpoints"}
     return frozenset(modes)
-
-
-async def _thread_events(
-    house: DeerFlow, thread_id: str, last: tuple[int, int] | None, done: set[str]
-) -> AsyncIterator[list[StreamEvent]]:
-    """Yield the events of a thread's runs, one run after the other; empty batches are signs of life.
-
-    Args:
-        last: Time and number of the event behind which it starts; None starts with what is in flight.
-        done: Runs that the reader knows; those that are told are added.
-    """
-    with house.storage.signals.watch(thread_topic(thread_id)) as arrivals:
-        looks, silent = 0, 0.0
-        while True:
-            runs = await _latest(house, thread_id)
-            run = next((run for run in reversed(runs) if run.id not in done and not _is_far_off(run)), None)
-            if run is None:
-                began = time.monotonic()
-                await arrivals.wait(_LOOK_SECONDS[min(looks, len(_LOOK_SECONDS) - 1)])
-                looks, silent = looks + 1, silent + time.monotonic() - began
-                if silent >= _HEARTBEAT_SECONDS:
-                    silent = 0.0
-                    yield []
-                continue
-            looks, silent = 0, 0.0
-            done.add(run.id)
-            async for batch in batches_of(house, run, after_seq=-1, modes=_EVERYTHING):
-                fresh = [event for event in batch if last is None or (event.unix_ms, event.seq) > last]
-                if fresh or not batch:
-                    yield fresh
-
-
-async def _latest(house: DeerFlow, thread_id: str) -> list[RunRecord]:
-    """Return a thread's latest runs and all that have not ended, newest first."""
-    runs = await house.runs.of_thread(thread_id, limit=_MOST_LATEST)
-    if len(runs) < _MOST_LATEST or runs[-1].status.is_terminal:
-        return runs
-    known = {run.id for run in runs}
-    for status in (RunStatus.PENDING, RunStatus.RUNNING):
-        waiting = await house.runs.of_thread(thread_id, status=status, limit=_MOST_WAITING)
-        runs += [run for run in waiting if run.id not in known]
-    return runs
-
-
-def _is_far_off(run: RunRecord) -> bool:
-    """Tell whether a run waits for a time of its own: others may begin and end before it."""
-    return run.status is RunStatus.PENDING and run.request.after_seconds is not None
-
-
-def _moment(event_id: str | None) -> tuple[int, int] | None:
-    moment = number_in((event_id or "").partition("-")[0], default=-1)
-    return (moment, seq_of(event_id)) if moment >= 0 else None
-
-
-def _is_news(run: RunRecord, last: tuple[int, int] | None) -> bool:
-    if not run.status.is_terminal:
-        return True
-    return last is not None and run.updated_at.timestamp() * 1000 >= last[0]

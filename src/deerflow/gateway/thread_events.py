@@ -1,0 +1,109 @@
+"""The events of a thread's runs, one run after the other, from where a reader left off."""
+
+import time
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+
+from deerflow.app import DeerFlow
+from deerflow.domain import RunRecord, RunStatus, StreamEvent, number_in, seq_of
+from deerflow.gateway.run_answers import batches_of
+from deerflow.storage import thread_topic
+
+EVERYTHING = frozenset(
+    ("values", "messages-tuple", "updates", "custom", "tasks", "checkpoints", "debug", "events")
+)
+_LOOK_SECONDS = (0.25, 0.5, 1.0, 2.0)
+"""How long to wait between looks for new runs; a signal mostly tells of them first."""
+_HEARTBEAT_SECONDS = 15.0
+_MOST_LATEST = 100
+_MOST_WAITING = 10_000
+
+
+@dataclass(slots=True)
+class Start:
+    """Where a reader of a thread goes on."""
+
+    done: set[str]
+    """Runs that are not told any more; those that are told are added."""
+    seen: Mapping[str, int] = field(default_factory=dict)
+    """How far the reader has read, by run."""
+    moment: tuple[int, int] | None = None
+    """Time and number of the reader's last event."""
+    by_moment: frozenset[str] | None = frozenset()
+    """Runs of which only the moment tells what the reader has read; None means all."""
+
+    def is_new(self, run: RunRecord, event: StreamEvent) -> bool:
+        """Tell whether the reader has not seen an event."""
+        if self.moment is None or (self.by_moment is not None and run.id not in self.by_moment):
+            return True
+        return (event.unix_ms, event.seq) > self.moment
+
+
+async def start_of(house: DeerFlow, thread_id: str, last_event_id: str | None) -> Start:
+    """Return where a reader with this last event goes on: with what is in flight when it has none."""
+    runs = await house.runs.of_thread(thread_id, limit=_MOST_LATEST)
+    moment = number_in((last_event_id or "").partition("-")[0], default=-1)
+    if moment < 0:
+        return Start({run.id for run in runs if run.status.is_terminal})
+    last = (moment, seq_of(last_event_id))
+    for place, run in enumerate(runs):
+        # By the event itself: clocks are set back, and two runs may write within a millisecond.
+        if await _has(house, run, last):
+            older = runs[place + 1 :]
+            done = {each.id for each in older if not _is_news(each, last)}
+            return Start(done, {run.id: last[1]}, last, frozenset(each.id for each in older))
+    return Start({run.id for run in runs if not _is_news(run, last)}, {}, last, None)
+
+
+async def thread_events(house: DeerFlow, thread_id: str, start: Start) -> AsyncIterator[list[StreamEvent]]:
+    """Yield the events of a thread's runs, one run after the other; empty batches are signs of life."""
+    with house.storage.signals.watch(thread_topic(thread_id)) as arrivals:
+        looks, silent = 0, 0.0
+        while True:
+            runs = await _latest(house, thread_id)
+            run = next(
+                (run for run in reversed(runs) if run.id not in start.done and not _is_far_off(run)), None
+            )
+            if run is None:
+                began = time.monotonic()
+                await arrivals.wait(_LOOK_SECONDS[min(looks, len(_LOOK_SECONDS) - 1)])
+                looks, silent = looks + 1, silent + time.monotonic() - began
+                if silent >= _HEARTBEAT_SECONDS:
+                    silent = 0.0
+                    yield []
+                continue
+            looks, silent = 0, 0.0
+            start.done.add(run.id)
+            after = start.seen.get(run.id, -1)
+            async for batch in batches_of(house, run, after_seq=after, modes=EVERYTHING):
+                fresh = [event for event in batch if start.is_new(run, event)]
+                if fresh or not batch:
+                    yield fresh
+
+
+async def _has(house: DeerFlow, run: RunRecord, last: tuple[int, int]) -> bool:
+    """Tell whether an event is one of this run's."""
+    found = await house.storage.events.read(run.id, after_seq=last[1] - 1, limit=1)
+    return any((entry.unix_ms, entry.seq) == last for entry in found)
+
+
+async def _latest(house: DeerFlow, thread_id: str) -> list[RunRecord]:
+    """Return a thread's latest runs and all that have not ended, newest first."""
+    runs = await house.runs.of_thread(thread_id, limit=_MOST_LATEST)
+    if len(runs) < _MOST_LATEST or runs[-1].status.is_terminal:
+        return runs
+    known = {run.id for run in runs}
+    for status in (RunStatus.PENDING, RunStatus.RUNNING):
+        waiting = await house.runs.of_thread(thread_id, status=status, limit=_MOST_WAITING)
+        runs += [run for run in waiting if run.id not in known]
+    return runs
+
+
+def _is_far_off(run: RunRecord) -> bool:
+    """Tell whether a run waits for a time of its own: others may begin and end before it."""
+    return run.status is RunStatus.PENDING and run.request.after_seconds is not None
+
+
+def _is_news(run: RunRecord, last: tuple[int, int]) -> bool:
+    """Tell whether a run may have said something since, by the time."""
+    return not run.status.is_terminal or run.updated_at.timestamp() * 1000 >= last[0]
