@@ -46,8 +46,9 @@ async def start_of(house: DeerFlow, thread_id: str, last_event_id: str | None) -
     if moment < 0:
         return Start({run.id for run in runs if run.status.is_terminal})
     last = (moment, seq_of(last_event_id))
-    for place, run in enumerate(runs):
-        # By the event itself: clocks are set back, and two runs may write within a millisecond.
+    # By the event itself: clocks are set back, and two runs may write within a millisecond. Where two runs
+    # have the same, the first is taken: what is told twice does less harm than what is not told.
+    for place, run in reversed(list(enumerate(runs))):
         if await _has(house, run, last):
             older = runs[place + 1 :]
             done = {each.id for each in older if not _is_news(each, last)}
