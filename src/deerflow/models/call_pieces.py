@@ -26,8 +26,9 @@ class _Call:
     @property
     def is_whole(self) -> bool:
         """Its arguments are complete, so that whatever comes next is another call's."""
-        text = "".join(self.arguments)
-        return bool(text) and is_json(text)
+        last = next((piece.rstrip() for piece in reversed(self.arguments) if piece.strip()), "")
+        # Reading all of a long call again with each of its pieces would take for ever.
+        return last.endswith("}") and is_json("".join(self.arguments))
 
 
 class CallPieces:
@@ -42,7 +43,7 @@ class CallPieces:
         """Put a piece to its call, and write into it what the adapter relies on: number, id, function."""
         function = _tidied(piece)
         name = function.get("name") or ""
-        number = self._number(piece, name)
+        number = self._number(piece, function)
         piece["index"] = number
         call = self._calls[number]
         if piece.get("id") or not call.arguments:
@@ -57,12 +58,12 @@ class CallPieces:
         """Return the ids of the calls whose arguments are no JSON."""
         return [call.id for call in self._calls if not is_json("".join(call.arguments))]
 
-    def _number(self, piece: Json, name: str) -> int:
-        given, index = piece.get("id") or "", piece.get("index")
+    def _number(self, piece: Json, function: Json) -> int:
+        given, index, name = piece.get("id") or "", piece.get("index"), function.get("name") or ""
         number = self._numbers.get(index)
         if number is None or (given and given != self._calls[number].id):
             number = self._by_id(given, name, index)
-        elif not given and self._begins_another(self._calls[number], name, index):
+        elif not given and self._begins_another(self._calls[number], function, index):
             number = None
         if number is None:
             number = len(self._calls)
@@ -80,9 +81,12 @@ class CallPieces:
         return None if name or index is None else latest
 
     @staticmethod
-    def _begins_another(call: _Call, name: str, index: object) -> bool:
+    def _begins_another(call: _Call, function: Json, index: object) -> bool:
         """Tell whether a piece without an id begins a call, though the last one with its index is `call`."""
-        return bool(name and call.name) and (call.is_whole or (index is None and name != call.name))
+        name = function.get("name")
+        if not (name and call.name) or (name == call.name and not function.get("arguments")):
+            return False  # who says the name with every piece says it with an empty last one too
+        return call.is_whole or (index is None and name != call.name)
 
 
 def is_json(arguments: str) -> bool:

@@ -27,7 +27,7 @@ from deerflow.models.failures import (
 )
 from deerflow.models.pool import SessionPool
 from deerflow.models.stream import LeanStream
-from deerflow.models.wire import Json, error_in, has_choices, tidy_whole
+from deerflow.models.wire import Json, MalformedStreamError, error_in, has_choices, tidy_whole
 
 logger = logging.getLogger(__name__)
 
@@ -89,6 +89,9 @@ class LeanCompletions:
             if response.content_type == "application/json":  # asked to stream, answered in one piece
                 whole = await self._whole(response)
                 return RawAnswer(LeanStream.of_whole(response, self._endpoint, whole), response.headers)
+        except MalformedStreamError as error:
+            response.close()
+            raise broken_answer(self._endpoint.url, str(error)) from error
         except BaseException:
             response.close()
             raise

@@ -19,6 +19,8 @@ BROKEN_CALLS = "broken_calls"
 LangChain mends arguments that broke off, and a tool would run with half of what it was to get.
 """
 LONGEST_LINE_BYTES = 32 * 1024 * 1024
+_GOOD_CODES = (None, "", 0, "0", 200, "200")
+"""What servers say that give every answer a code."""
 _NO_CHUNK = "the stream holds something that is no chunk: {}"
 
 
@@ -174,16 +176,19 @@ def error_in(body: Json) -> object:
     refusal = body.get("base_resp")  # MiniMax's way, with a status of 200
     if isinstance(refusal, dict) and refusal.get("status_code"):
         return {"message": refusal.get("status_msg"), "code": refusal["status_code"]}
-    is_flat = isinstance(body.get("message"), str) and (body.get("code") or body.get("object") == "error")
+    has_code = body.get("code") not in _GOOD_CODES
+    is_flat = isinstance(body.get("message"), str) and (has_code or body.get("object") == "error")
     return body if is_flat else None
 
 
 def tidy_whole(body: Json) -> None:
-    """Fill in what some servers leave out of the tool calls of a whole answer."""
+    """Fill in what some servers leave out of the tool calls of a whole answer; refuse what is none."""
     for choice in body["choices"]:
         pieces = CallPieces()
         message = _numbered(choice.get("message"))
-        for call in (message.get("tool_calls") or ()) if isinstance(message, dict) else ():
+        if not isinstance(message, dict) or not _is_list_of_dicts(message.get("tool_calls")):
+            raise MalformedStreamError(f"there is no message in it: {_shortly(message)}")
+        for call in message.get("tool_calls") or ():
             pieces.take(call)
             del call["index"]
             function = call["function"]

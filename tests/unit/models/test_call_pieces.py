@@ -74,6 +74,15 @@ def test_calls_without_an_id_get_one_each(index: Piece) -> None:
     assert len({call[0] for call in calls} - {""}) == 2
 
 
+@pytest.mark.parametrize("index", [{}, {"index": 0}])
+def test_a_name_that_is_said_with_every_piece_makes_one_call(index: Piece) -> None:
+    given = [piece(said, name="ls", **index) for said in ("", '{"p": {"q":', " 1}", "}", "")]
+
+    calls = joined(CallPieces(), *given)
+
+    assert [call[1:] for call in calls] == [("ls", '{"p": {"q": 1}}')]
+
+
 def test_one_id_for_two_calls_does_not_make_one_of_them() -> None:
     given = [
         piece('{"p": 1}', name="ls", index=0, id="same"),

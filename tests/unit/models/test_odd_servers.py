@@ -108,6 +108,13 @@ async def test_what_is_no_answer_is_explained(make: Make, body: bytes, kind: str
     assert said in str(told)
 
 
+@pytest.mark.parametrize("message", [None, "a", {"tool_calls": "ls"}, {"tool_calls": {"ls": {}}}])
+async def test_a_whole_answer_without_a_message_is_explained(make: Make, message: Any) -> None:
+    async with raw_server(json.dumps({"choices": [{"index": 0, "message": message}]}).encode()) as address:
+        with pytest.raises(openai.APIError, match="there is no message in it"):
+            await make(address).ainvoke("hi")
+
+
 async def test_a_server_that_sends_us_elsewhere_is_explained(make: Make) -> None:
     async with raw_server(b"<html>hello</html>", kind="text/html") as other:
         moved = f"text/plain\r\nlocation: {other}/chat/completions"

@@ -234,6 +234,7 @@ def test_an_empty_list_is_taken_for_an_empty_delta_and_words_are_no_token_counts
         ({"code": "Throttling", "message": "no"}, {"code": "Throttling", "message": "no"}),
         ({"choices": [], "base_resp": {"status_code": 0, "status_msg": ""}}, None),
         ({"choices": [{}], "code": 200, "message": "ok"}, None),
+        ({"choices": [], "code": 200, "message": "ok", "usage": {"total_tokens": 3}}, None),
         ({"choices": []}, None),
     ],
 )
