@@ -29,12 +29,17 @@ _LEAD_IN = re.compile(
     re.I,
 )
 _ITEM = r"[\w-]+(?: [\w-]+){0,2}"
+_MOST_ITEMS = 30
+"""More is no list of aspects but a pasted table, and looking for its end from every word takes for ever."""
 _ENUMERATION = re.compile(
-    rf"(?P<list>{_ITEM}(?:, {_ITEM})+,? (?:and|or) {_ITEM})(?= of\b| in\b| for\b|[.?!]|$)", re.I
+    rf"(?<![\w-])(?P<list>{_ITEM}(?:, {_ITEM}){{1,{_MOST_ITEMS}}},? (?:and|or) {_ITEM})"
+    r"(?= of\b| in\b| for\b|[.?!]|$)",
+    re.I,
 )
 _SEPARATOR = re.compile(r"\s*+(?:,|;|&|\band\b|\bor\b|\bas well as\b|、|，|以及|和|与|及)\s*", re.I)
 _ZH_LIST = re.compile(
-    r"(?P<list>[^，。？！；\s]{1,16}(?:、[^，。？！；、\s]{1,8})*(?:和|与|及|以及)[^，。？！；、\s]{1,14})"
+    rf"(?P<list>[^，。？！；\s]{{1,16}}(?:、[^，。？！；、\s]{{1,8}}){{0,{_MOST_ITEMS}}}"
+    r"(?:和|与|及|以及)[^，。？！；、\s]{1,14})"
 )
 _ZH_BEFORE = re.compile(r".*(?:比较|对比|总结|分析|说明|关于|的|从|在|就|按|里|中|对(?!比))")
 _ZH_AFTER = re.compile(

@@ -1,3 +1,5 @@
+import time
+
 import pytest
 
 from deerflow.models.offline.question import coverage, key_terms, query_for, understand
@@ -63,3 +65,12 @@ def test_having_all_words_of_an_aspect_counts_more_than_having_one() -> None:
 def test_hostile_questions_are_read_in_bounded_time() -> None:
     for text in ("a, " * 5000 + "and b", "、" * 5000 + "和", "compare on " * 3000, "?" * 10000, "的" * 10000):
         assert len(understand(text).aspects) <= 8
+
+
+@pytest.mark.parametrize("item", ["alpha beta, ", "甲乙、", "和、"])
+def test_a_pasted_list_that_never_ends_is_read_in_bounded_time(item: str) -> None:
+    started = time.process_time()
+
+    understand(f"Compare {item * 4000}")
+
+    assert time.process_time() - started < 5
