@@ -93,6 +93,15 @@ def test_topics_of_ones_own_may_be_written_in_any_way() -> None:
     assert [each.role for each in plan.steps] == ["lawyer"]
 
 
+@pytest.mark.parametrize("ids", [("步骤①", "步骤②"), ("step²", "½"), (1.5, 2.5)])
+def test_steps_may_be_numbered_in_any_way(ids: tuple[Any, Any]) -> None:
+    first, second = ids
+
+    plan = read({"steps": [step(first), step(second, first)]})
+
+    assert plan.steps[1].needs == [plan.steps[0].id]
+
+
 def test_steps_and_roles_may_have_chinese_names() -> None:
     lawyer = TeamRoleSettings(description="法律", system_prompt="你懂法律。")
     roles = RoleRegistry(TeamsSettings(roles={"律师": lawyer}), SubagentsSettings())

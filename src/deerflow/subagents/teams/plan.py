@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from deerflow.errors import InvalidInputError
 from deerflow.subagents.teams.roles import RoleRegistry, TeamRole
 
+MAX_ID_CHARS = 32
 MAX_TASK_CHARS = 20_000
 MAX_GOAL_CHARS = 10_000
 _SPELLINGS = {"depends_on": "needs", "dependencies": "needs", "agent": "role", "prompt": "task"}
@@ -21,7 +22,7 @@ class TeamStep(BaseModel):
 
     model_config = ConfigDict(extra="ignore", coerce_numbers_to_str=True)
 
-    id: str = Field(pattern=r"^\w[\w-]{0,31}$", description="A short name of its own.")
+    id: str = Field(min_length=1, max_length=MAX_ID_CHARS, description="A short name of its own.")
     role: str = Field(min_length=1, max_length=100, description="Who does it.")
     task: str = Field(min_length=1, max_length=MAX_TASK_CHARS, description="What to do.")
     needs: list[str] = Field([], max_length=50, description="Ids of the steps whose results it builds on.")
@@ -37,7 +38,7 @@ class TeamStep(BaseModel):
     @field_validator("id", mode="before")
     @classmethod
     def _tidy(cls, name: Any) -> Any:
-        return tidy_id(name) if isinstance(name, str | int) else name
+        return tidy_id(name) if isinstance(name, str | int | float) else name
 
     @field_validator("needs", mode="before")
     @classmethod
@@ -54,9 +55,9 @@ class TeamPlan(BaseModel):
     aggregate: str = Field("", max_length=MAX_TASK_CHARS, description="How the results become one answer.")
 
 
-def tidy_id(name: str | int) -> str:
+def tidy_id(name: str | float) -> str:
     """Return an id in the one form that we use; letters of every language are fine."""
-    return re.sub(r"[^\w-]+", "-", str(name).strip().lower()).strip("-_")[:32]
+    return re.sub(r"[^\w-]+", "-", str(name).strip().lower()).strip("-_")[:MAX_ID_CHARS]
 
 
 def read_plan(text: str, roles: RoleRegistry, *, members: Sequence[str], max_steps: int) -> TeamPlan:
