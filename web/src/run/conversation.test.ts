@@ -216,6 +216,23 @@ describe("a conversation", () => {
     expect(conversation.read().messages.map(textOf)).toEqual(["Hello?", "here"]);
   });
 
+  test("that could not be read again says nothing again when it is told to retry", async () => {
+    const asked = serve({
+      "GET /threads/t/state": [() => json({ values: values("old") }), () => json({ detail: "down" }, 503), () => json({ values: values("new") })],
+      "GET /threads/t/runs": [() => json([{ run_id: "r1", status: "success", created_at: "1" }]), ...Array.from({ length: 3 }, () => () => json([{ run_id: "r2", status: "success", created_at: "2" }]))],
+    });
+    const conversation = new Conversation("t");
+    await through(conversation.open());
+    await through(conversation.catchUp());
+    expect(conversation.read().status).toBe("failed");
+
+    await through(conversation.retry(CONTEXT));
+
+    expect(asked.filter((each) => each.startsWith("POST"))).toEqual([]);
+    expect(conversation.read()).toMatchObject({ status: "idle", failure: null });
+    expect(conversation.read().messages.map(textOf)).toEqual(["Hello?", "new"]);
+  });
+
   test("follows the run that is under way when it is opened", async () => {
     serve({
       "GET /threads/t/state": () => json({ values: { messages: [MESSAGE] } }),

@@ -53,6 +53,7 @@ export class Conversation {
       const [values, run] = await Promise.all([readValues(this.threadId, signal), this.#latestRun()]);
       if (signal.aborted || isBusy(this.#view)) return; // who writes quicker than that has the run's own values soon
       this.#shownRun = run?.run_id ?? null;
+      this.#unsentAnswers = null;
       // What failed before may work now, and what was answered elsewhere waits no more.
       this.#set(withValues({ ...this.#view, status: "idle", failure: null, waiting: [] }, values));
       void this.#recallTasks();
@@ -62,7 +63,7 @@ export class Conversation {
     } catch (error) {
       if (signal.aborted || isBusy(this.#view)) return;
       const isMissing = error instanceof ApiError && error.status === 404;
-      this.#fail({ ...failureOf(error), ...(isMissing ? { name: NO_THREAD } : {}) });
+      this.#fail({ ...failureOf(error), ...(isMissing ? { name: NO_THREAD } : { isOfReading: true }) });
       if (!isMissing) return;
       this.#created = null;
       this.#offerUnsent();
@@ -109,8 +110,9 @@ export class Conversation {
     await this.#follow((signal) => startRun(this.threadId, beginning, this.#context ?? context, signal));
   }
 
-  /** Send once more what did not arrive, else the last thing the person said. */
+  /** Read once more what could not be read, or send what did not arrive, else the last thing the person said. */
   async retry(context: RunContext): Promise<void> {
+    if (this.#view.failure?.isOfReading) return this.open(); // to say something would start a run nobody asked for
     if (this.#unsentAnswers) return this.answer(this.#unsentAnswers, context);
     const last = this.#view.messages.findLast(isHuman);
     if (last) await this.send(last, this.#context ?? context);

@@ -28,6 +28,8 @@ export interface Task {
 export interface Failure {
   readonly name: string;
   readonly message: string;
+  /** The thread could not be read: what is shown of it may be old. */
+  readonly isOfReading?: boolean;
 }
 
 /** The name of the failure to find a thread. */
