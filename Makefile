@@ -74,7 +74,7 @@ $(UV):
 .PHONY: page
 page:
 	@if command -v npm >/dev/null 2>&1; then $(MAKE) --silent --no-print-directory $(STATIC); \
-	else echo "The page needs Node.js 20 or newer with npm (https://nodejs.org); serving the API without it."; fi
+	else echo "The page needs Node.js 20.19 or newer with npm (https://nodejs.org); serving the API without it."; fi
 
 $(STATIC): $(WEB_SOURCES)
 	@echo "Building the page in web/"
