@@ -88,6 +88,21 @@ class QueueContract:
 
         assert order == ["r2", "r3", "r4"]
 
+    async def test_a_clock_that_is_set_back_delays_a_run_no_longer_than_asked(
+        self, storage: Storage, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        await admit(storage, "r1")
+        an_hour_ago = run_queue.now_us() - 3_600_000_000
+        monkeypatch.setattr(run_queue, "now_us", lambda: an_hour_ago)
+
+        await admit(storage, "r2", ENQUEUE, after_seconds=1)
+        await storage.runs.settle("r1", attempt=1, end=DONE)
+        monkeypatch.setattr(run_queue, "now_us", lambda: an_hour_ago + 1_000_000)
+        claimed = await storage.runs.claim_next("t1", owner="me")
+
+        assert claimed is not None
+        assert claimed.id == "r2"
+
     async def test_a_thread_with_runs_that_run_or_wait_is_not_deleted_unasked(self, storage: Storage) -> None:
         await admit(storage, "r1")
         await admit(storage, "r2", ENQUEUE)
@@ -246,6 +261,18 @@ class QueueContract:
         assert (thread.title, thread.status) == ("Before", ThreadStatus.ERROR)
         assert await storage.checkpoints.aget_tuple(config) == head
         assert await storage.checkpoints.aget_tuple(generate_config("t1/call")) is None
+
+    async def test_a_thread_that_is_renamed_while_a_run_is_undone_still_asks(self, storage: Storage) -> None:
+        await admit(storage, "r1")
+        await storage.runs.settle("r1", attempt=1, end=RunEnd(RunStatus.SUCCESS, asks=True))
+        await admit(storage, "r2")
+
+        during = await storage.threads.update("t1", metadata={"pinned": True})
+        await storage.runs.settle("r2", attempt=1, end=RunEnd(RunStatus.INTERRUPTED, rolls_back=True))
+        after = await storage.threads.get("t1")
+
+        assert (during.asks, after.asks) == (False, True)
+        assert (await storage.threads.update("t1", asks=False)).asks is False
 
     async def test_a_thread_keeps_its_question_beside_runs_that_come_to_nothing(
         self, storage: Storage

@@ -37,7 +37,9 @@ def create(
     if user_id != request.user_id:
         raise NotFoundError("thread", request.thread_id)
     is_free = _make_room(db, thread, request)
-    now = now_us() if is_free else _behind_others(db, thread, now_us())
+    now = now_us()
+    if not is_free and not request.after_seconds:  # a run with a time of its own comes at that time
+        now = _behind_others(db, thread, now)
     start_at = now + int(request.after_seconds * 1_000_000) if request.after_seconds else None
     starts_now = owner is not None and is_free and start_at is None
     status, attempt = (RunStatus.RUNNING, 1) if starts_now else (RunStatus.PENDING, 0)

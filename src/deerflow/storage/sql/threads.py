@@ -82,14 +82,14 @@ class SqlThreadStore(ThreadStore):
             old = _find(db, thread_id, None, db.dialect.locked)
             asked = None if interrupts is None else (dump_questions(interrupts),)
             db.execute(
-                "UPDATE threads SET metadata = ?, title = ?, status = ?, asks = ?, "
+                "UPDATE threads SET metadata = ?, title = ?, status = ?, asks = coalesce(?, asks), "
                 f"{'' if asked is None else 'interrupts = ?, '}"
                 f"updated_at = {LATER if touch else 'updated_at'} WHERE id = ?",
                 (
                     _metadata_text({**old.metadata, **added}),
                     old.title if title is None else printable(title),
                     status or old.status,
-                    old.asks if asks is None else asks,
+                    asks,
                     *(asked or ()),
                     *(later() if touch else ()),
                     thread_id,
