@@ -85,6 +85,9 @@ class Writer(UnitQueue):
                 done = 0 if tries < _TRIES else _fail(group[:1], explain(error.cause, self._target))
             except StorageError as error:
                 done = _fail(group, error)
+            except Exception:
+                self._line.close()  # with what the transaction did: the next one must not commit it
+                raise
             else:
                 # A unit that spoils its group: those before it go alone, then it is the first of the rest.
                 done = len(group) if spoilt is None else int(spoilt == 0)
