@@ -50,6 +50,22 @@ async def test_what_a_dead_server_left_behind_goes_later(house: DeerFlow) -> Non
     assert await left(house) == (["running"], ["running"])
 
 
+async def test_files_that_cannot_be_deleted_keep_no_other_thread(
+    house: DeerFlow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for thread in ("t1", "t2"):
+        run = await admitted(house, thread)
+        await house.storage.runs.settle(run.id, attempt=1, end=RunEnd(RunStatus.SUCCESS))
+
+    def refuse(root: Path) -> None:
+        raise PermissionError(f"{root} is somebody else's")
+
+    monkeypatch.setattr("deerflow.app.threads.remove_tree", refuse)
+    await house.threads.sweep(now=datetime.now(UTC) + timedelta(minutes=2))
+
+    assert await left(house) == ([], [])
+
+
 async def test_a_server_that_ends_deletes_at_once_what_lingers(
     house: DeerFlow, monkeypatch: pytest.MonkeyPatch
 ) -> None:

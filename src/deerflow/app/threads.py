@@ -1,6 +1,7 @@
 """A thread as a whole: its rows, its state and its files, which change, are copied and go together."""
 
 import asyncio
+import logging
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -16,6 +17,8 @@ from deerflow.runtime.questions import listed_questions
 from deerflow.runtime.spending import SideSpending
 from deerflow.sandbox import remove_tree
 from deerflow.storage import Storage
+
+logger = logging.getLogger(__name__)
 
 _LINGER_SECONDS = 5
 """How long a thread that goes with its run can still be read."""
@@ -116,6 +119,8 @@ class Threads:
                     await self._storage.store.adelete(_PASSING, item.key)
                 except ConflictError:
                     continue  # another run has come: it goes with that, or later
+                except OSError as error:  # the others, and the next rounds, must not suffer from it
+                    logger.warning("the files of thread %s could not be deleted: %s", item.key, error)
 
     async def _is_over(self, run_id: str, before: datetime) -> bool:
         try:
