@@ -155,6 +155,8 @@ def _items(text: str) -> list[str]:
 def _zh_aspects(text: str) -> list[str]:
     for match in _ZH_LIST.finditer(text):
         pieces = [piece for piece in _SEPARATOR.split(match["list"]) if piece]
+        if not pieces:  # nothing but separators
+            continue
         pieces[0] = _ZH_BEFORE.sub("", pieces[0])
         pieces[-1] = _ZH_AFTER.sub("", pieces[-1])
         items = [piece for piece in pieces if 0 < len(piece) <= 8 and key_terms(piece)]

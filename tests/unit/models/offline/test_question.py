@@ -67,6 +67,10 @@ def test_hostile_questions_are_read_in_bounded_time() -> None:
         assert len(understand(text).aspects) <= 8
 
 
+def test_a_list_of_nothing_names_no_more_than_itself() -> None:
+    assert understand("和和和、与及").aspects == ("和和和、与及",)
+
+
 @pytest.mark.parametrize("item", ["alpha beta, ", "甲乙、", "和、"])
 def test_a_pasted_list_that_never_ends_is_read_in_bounded_time(item: str) -> None:
     started = time.process_time()
