@@ -16,6 +16,8 @@ from support.gateway import Gateway
 from support.model_server import ScriptedModel, status, text
 from support.waiting import until
 
+from deerflow.errors import StorageAwayError
+
 LEAD = "lead_agent"
 
 
@@ -147,6 +149,23 @@ async def test_nobody_waits_for_a_client_that_has_left(gateway: Gateway) -> None
         left = (await api.get(f"/threads/t1/runs/{run}")).json()
 
     assert left["status"] == "pending"
+
+
+async def test_a_wait_that_breaks_off_is_not_answered_as_if_the_run_had_ended(
+    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def away(run_id: str) -> None:
+        raise StorageAwayError("the database cannot be reached")
+
+    wish = {"assistant_id": LEAD, "input": ask("later"), "after_seconds": 3600, "if_not_exists": "create"}
+    assert gateway.deerflow is not None
+    monkeypatch.setattr(gateway.deerflow.runs, "wait", away)
+
+    async with gateway.client() as api:
+        run = (await api.post("/threads/t1/runs", json=wish)).json()["run_id"]
+        joined = await api.get(f"/threads/t1/runs/{run}/join")
+
+    assert (joined.status_code, joined.json()["code"]) == (500, "storage_failed")
 
 
 async def test_an_answer_says_where_it_can_be_had_again(gateway: Gateway, model: ScriptedModel) -> None:

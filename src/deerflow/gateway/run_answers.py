@@ -71,6 +71,8 @@ async def wait_for(house: DeerFlow, run: RunRecord, request: Request, *, cancel_
                 if cancel_on_leave:
                     await house.runs.cancel_many([run])
                 break
+        else:
+            await waiting  # who could not wait to the end must not answer as if it had come
     finally:
         waiting.cancel()
     return await final_values(house, run.id)
