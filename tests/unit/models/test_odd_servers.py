@@ -77,7 +77,7 @@ async def test_an_answer_that_said_it_is_finished_counts_though_its_end_never_co
     sent = f"{len(body):x}\r\n".encode() + body + b"\r\n" if is_cut else body
 
     async with raw_server(sent, kind=head, stays_open=not is_cut) as address:
-        answer = await streamed(make(address, stream_chunk_timeout=1.0))
+        answer = await streamed(make(address, stream_chunk_timeout=4.0))
 
     assert answer.text == "all"
 
