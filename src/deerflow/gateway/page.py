@@ -12,6 +12,8 @@ from typing_extensions import override
 
 STATIC = Path(__file__).parent / "static"
 _NAME = "page"
+_FOLLOWING = ("/stream", "/join")
+"""Ends of addresses whose answer goes on until a run ends, and which may stop one: no mere look at them."""
 _METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
 _MISSING = """<!doctype html><meta charset="utf-8"><title>DeerFlow</title>
@@ -34,7 +36,8 @@ class _Page(StaticFiles):
 
     @override
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and scope["method"] == "HEAD" and _is_api(self.get_path(scope)):
+        is_head = scope["type"] == "http" and scope["method"] == "HEAD"
+        if is_head and _is_api(path := self.get_path(scope)) and not path.endswith(_FOLLOWING):
             # As the routes answer GET; the server leaves the body out.
             await scope["app"].router({**scope, "method": "GET"}, receive, send)
             return

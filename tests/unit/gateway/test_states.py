@@ -80,6 +80,17 @@ async def test_the_thread_protocols_addresses_take_no_other_method(
             assert (answer.status_code, answer.headers["allow"]) == (405, "POST"), (method, path)
 
 
+async def test_what_goes_on_until_a_run_ends_has_nothing_for_a_mere_look(
+    api: httpx.AsyncClient, thread: str
+) -> None:
+    await api.post("/threads", json={"thread_id": thread})
+
+    for path in (f"/threads/{thread}/stream", f"/threads/{thread}/runs/r1/stream?action=interrupt"):
+        answer = await api.head(path)
+        assert answer.status_code == 405, path
+        assert "GET" in answer.headers["allow"]
+
+
 async def test_a_thread_can_be_looked_for_without_reading_it(
     api: httpx.AsyncClient, scripted: ScriptedModel, thread: str
 ) -> None:
