@@ -47,7 +47,10 @@ def check_same_input(first: RunRequest, again: RunRequest) -> None:
 
 
 def _said(request: RunRequest) -> bytes:
-    """Return what a request says, without the ids of messages: they are new each time a client sends none."""
+    """Return an input without the ids of its messages, which are new each time a client sends none.
+
+    Commands are not compared: what answers a question is written anew once it is known which.
+    """
     values = dict(with_message_ids(request.input) or {})
     messages = [
         {key: value for key, value in message.items() if key != "id"}
@@ -55,8 +58,7 @@ def _said(request: RunRequest) -> bytes:
         else message
         for message in values.get("messages", ())
     ]
-    said = [{**values, "messages": messages}, request.command]
-    return dump_json(said, what="the input", is_sorted=True)
+    return dump_json({**values, "messages": messages}, what="the input", is_sorted=True)
 
 
 def check_thread_id(thread_id: str) -> None:

@@ -7,14 +7,8 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langgraph.types import Command, Send
 
 from deerflow.domain import RunRequest
-from deerflow.errors import ConflictError, InvalidInputError
-from deerflow.runtime.inputs import (
-    check_goto,
-    check_same_input,
-    check_thread_id,
-    graph_input,
-    with_message_ids,
-)
+from deerflow.errors import InvalidInputError
+from deerflow.runtime.inputs import check_goto, check_thread_id, graph_input, with_message_ids
 from deerflow.runtime.messages_in import parse_messages
 
 
@@ -150,11 +144,3 @@ def test_an_unknown_command_is_refused_by_name() -> None:
 def test_what_cannot_name_a_thread_is_refused(name: str) -> None:
     with pytest.raises(InvalidInputError, match="thread id"):
         check_thread_id(name)
-
-
-def test_a_key_that_was_sent_with_another_command_is_refused() -> None:
-    first = RunRequest("t1", command={"resume": "yes"}, idempotency_key="k")
-
-    check_same_input(first, RunRequest("t1", command={"resume": "yes"}, idempotency_key="k"))
-    with pytest.raises(ConflictError, match="Send a new key"):
-        check_same_input(first, RunRequest("t1", command={"resume": "no"}, idempotency_key="k"))
