@@ -34,6 +34,10 @@ class InvalidInputError(DeerFlowError):
     code = "invalid_input"
 
 
+class AddressRefusedError(InvalidInputError):
+    """The network address may not be dialled for others; the message names it and what would permit it."""
+
+
 class TooLargeError(DeerFlowError):
     """What the caller sent is above a size limit; the message names the limit."""
 

@@ -13,9 +13,8 @@ from support.gateway import running_gateway
 from support.model_server import ScriptedModel, text
 from support.waiting import until
 
-from deerflow.errors import InvalidInputError, StorageAwayError
+from deerflow.errors import AddressRefusedError, InvalidInputError, StorageAwayError
 from deerflow.runtime.webhooks import check_webhook, post
-from deerflow.sandbox.network import RefusedError
 
 LOOPBACK = {"webhook_allow_cidrs": ["127.0.0.0/8", "::1/128"]}
 ASK = {"messages": [{"role": "user", "content": "go"}]}
@@ -124,7 +123,7 @@ async def test_what_is_no_web_address_is_refused(url: str) -> None:
      "[::ffff:127.0.0.1]", "0.0.0.0", "2130706433", "0x7f000001", "[64:ff9b::7f00:1]"],
 )  # fmt: skip
 async def test_every_spelling_of_a_private_address_is_refused(host: str) -> None:
-    with pytest.raises(RefusedError, match="private"):
+    with pytest.raises(AddressRefusedError, match="private"):
         await post(f"http://{host}:9/x", b"{}", run_id="r")
 
 

@@ -10,7 +10,7 @@ PACKAGE = Path(deerflow.__file__).parent
 FLOORS = [
     ["errors", "domain"],
     ["config"],
-    ["observability", "programs"],
+    ["addresses", "observability", "programs"],
     ["models", "sandbox", "skills", "memory", "mcp", "acp", "storage"],
     ["context"],
     ["tools"],

@@ -17,13 +17,13 @@ import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
 from typing_extensions import override
 
+from deerflow.addresses import Network, checked_addresses, parse_network
 from deerflow.domain import RunRecord, new_id
-from deerflow.errors import ConfigError, InvalidInputError, NotFoundError
+from deerflow.errors import AddressRefusedError, ConfigError, InvalidInputError, NotFoundError
 from deerflow.runtime.serialization import to_json
 from deerflow.runtime.shapes import run_out, stamp
 from deerflow.runtime.states import ThreadStates
 from deerflow.runtime.translate import visible_values
-from deerflow.sandbox.network import NetworkPolicy, RefusedError, look_up, parse_network
 from deerflow.storage import Storage
 
 logger = logging.getLogger(__name__)
@@ -39,6 +39,8 @@ _TRY_AGAIN = frozenset({408, 425, 429})
 _PORTS = {"http": 80, "https": 443}
 _MOST_BYTES = 4 * 1024 * 1024
 _PAGE = 1000
+ALLOW_CIDRS = "runs.webhook_allow_cidrs"
+"""The setting that permits addresses beyond the public ones."""
 
 
 def check_webhook(url: str) -> None:
@@ -129,7 +131,7 @@ class Webhooks:
             await asyncio.sleep(pause)
             try:
                 problem = await post(url, body, run_id=run.id, allow_cidrs=self._allow_cidrs())
-            except (RefusedError, ConfigError, ValueError) as error:  # one that is no address any more
+            except (AddressRefusedError, ConfigError, ValueError) as error:  # one that is no address any more
                 problem = f"it is refused: {error}"
                 break
             except (aiohttp.ClientError, OSError, TimeoutError) as error:
@@ -153,14 +155,12 @@ class Webhooks:
 async def post(url: str, body: bytes, *, run_id: str, allow_cidrs: Sequence[str] = ()) -> str | None:
     """Send JSON to an address; return why it is to be sent again, None when it need not be.
 
-    `RefusedError` when the address is private and not in `allow_cidrs`.
+    `AddressRefusedError` when the address is private and not in `allow_cidrs`.
     """
-    policy = NetworkPolicy(ranges=tuple(parse_network(text) for text in allow_cidrs))
-    parts = urlsplit(url)
+    allowed = tuple(parse_network(text, setting=ALLOW_CIDRS) for text in allow_cidrs)
     # Here for addresses in any spelling, which no resolver is asked about; names are looked up again there.
-    for address in await look_up(parts.hostname or "", parts.port or _PORTS[parts.scheme]):
-        _check(policy, address)
-    connector = aiohttp.TCPConnector(resolver=_GuardedResolver(policy), use_dns_cache=False)
+    await check_destination(url, allowed)
+    connector = aiohttp.TCPConnector(resolver=_GuardedResolver(allowed), use_dns_cache=False)
     headers = {"Content-Type": "application/json", "X-DeerFlow-Run-Id": run_id}
     async with (
         aiohttp.ClientSession(connector=connector, timeout=_TIMEOUT, trust_env=False) as session,
@@ -174,26 +174,24 @@ async def post(url: str, body: bytes, *, run_id: str, allow_cidrs: Sequence[str]
         return None
 
 
-def _check(policy: NetworkPolicy, address: str) -> None:
-    try:
-        policy.check_address(address)
-    except RefusedError as error:
-        raise RefusedError(error.status, f"{address} is private; see runs.webhook_allow_cidrs") from error
+async def check_destination(url: str, allowed: Sequence[Network] = ()) -> None:
+    """Resolve the host of a URL; raise `AddressRefusedError` unless all its addresses may be called."""
+    parts = urlsplit(url)
+    port = parts.port or _PORTS[parts.scheme]
+    await checked_addresses(parts.hostname or "", port, allowed=allowed, setting=ALLOW_CIDRS)
 
 
 class _GuardedResolver(AbstractResolver):
     """Resolves names to addresses that may be called; what it returns is what is connected to."""
 
-    def __init__(self, policy: NetworkPolicy) -> None:
-        self._policy = policy
+    def __init__(self, allowed: Sequence[Network]) -> None:
+        self._allowed = allowed
 
     @override
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
     ) -> list[ResolveResult]:
-        addresses = list(dict.fromkeys(await look_up(host, port)))
-        for address in addresses:  # one that is private among public ones is a trap, too
-            _check(self._policy, address)
+        addresses = await checked_addresses(host, port, allowed=self._allowed, setting=ALLOW_CIDRS)
         return [
             ResolveResult(
                 hostname=host,

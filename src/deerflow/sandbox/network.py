@@ -6,7 +6,6 @@ very address that it checked, so that a second look-up cannot lead elsewhere.
 """
 
 import asyncio
-import ipaddress
 import logging
 import re
 import socket
@@ -14,8 +13,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
+from deerflow.addresses import Address, Network, check_address, look_up, parse_network
 from deerflow.config.sandbox import NetworkSettings
-from deerflow.errors import ConfigError
+from deerflow.errors import AddressRefusedError, ConfigError
 
 logger = logging.getLogger(__name__)
 
@@ -27,12 +27,11 @@ MAX_HEAD_BYTES = 16_384
 MAX_CONNECTIONS = 64
 _CHUNK = 65_536
 _DEFAULT_PORTS = (80, 443)
+_CIDRS = "sandbox.network.allow_cidrs"
 _HOST = re.compile(
     r"(?=.{1,253}$)([a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?)(\.[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?)*"
 )
 
-Address = ipaddress.IPv4Address | ipaddress.IPv6Address
-Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 """Returns the addresses of a host."""
 
@@ -75,14 +74,6 @@ def parse_rule(text: str) -> HostRule:
     return HostRule(host, number)
 
 
-def parse_network(text: str) -> Network:
-    """Return a range of `sandbox.network.allow_cidrs`."""
-    try:
-        return ipaddress.ip_network(text.strip())
-    except ValueError as error:
-        raise ConfigError(f"sandbox.network.allow_cidrs: '{text}' is no range such as 10.1.0.0/16") from error
-
-
 @dataclass(frozen=True, slots=True)
 class NetworkPolicy:
     """Which hosts may be reached, and at which addresses."""
@@ -95,7 +86,7 @@ class NetworkPolicy:
         """Return the policy; an entry that cannot be used is a `ConfigError`."""
         return cls(
             tuple(parse_rule(text) for text in settings.allow),
-            tuple(parse_network(text) for text in settings.allow_cidrs),
+            tuple(parse_network(text, setting=_CIDRS) for text in settings.allow_cidrs),
         )
 
     @property
@@ -108,28 +99,11 @@ class NetworkPolicy:
             raise RefusedError("403 Forbidden", f"{host}:{port} is not in sandbox.network.allow")
 
     def check_address(self, text: str) -> Address:
-        """Return the address unless it is one that only a neighbour could want to be reached at."""
-        address = ipaddress.ip_address(text.partition("%")[0])
-        inner = getattr(address, "ipv4_mapped", None) or address
-        if any(inner in network for network in self.ranges if network.version == inner.version):
-            return address
-        if not inner.is_global or inner.is_multicast or _is_translated(inner):
-            raise RefusedError(
-                "403 Forbidden", f"{text} is a private address; see sandbox.network.allow_cidrs"
-            )
-        return address
-
-
-def _is_translated(address: Address) -> bool:
-    """Tell whether an IPv6 address carries an IPv4 one for a gateway to unpack (NAT64, 6to4, Teredo)."""
-    carriers = ("64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "2001::/32", "::/96")
-    return address.version == 6 and any(address in ipaddress.ip_network(carrier) for carrier in carriers)
-
-
-async def look_up(host: str, port: int) -> Sequence[str]:
-    """Ask the system for a host's addresses."""
-    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return [str(address[0]) for *_, address in found]
+        """Return the address if it is public or in one of the ranges."""
+        try:
+            return check_address(text, allowed=self.ranges, setting=_CIDRS)
+        except AddressRefusedError as error:
+            raise RefusedError("403 Forbidden", str(error)) from error
 
 
 @dataclass(slots=True)
