@@ -1,7 +1,8 @@
-"""Names the tool calls of a streamed answer whose arguments broke off, whichever provider sent them.
+"""Evens out the streams of other providers: names broken tool calls, and keeps the end apart from content.
 
 LangChain joins the pieces of a call and mends what is missing at the end, so that afterwards nobody can tell
-half of a file from a whole one. The pieces are therefore read while they pass.
+half of a file from a whole one. The pieces are therefore read while they pass. A chunk that has both content
+and a finish reason is split, because some clients take no content from a chunk with a finish reason.
 """
 
 from collections.abc import AsyncIterator, Callable
@@ -15,6 +16,9 @@ from langchain_core.outputs import ChatGenerationChunk
 
 from deerflow.models.call_pieces import is_json
 from deerflow.models.wire import BROKEN_CALLS
+
+END_KEYS = frozenset({"finish_reason", "stop_reason", "done_reason"})
+"""What providers call the reason for which an answer ended."""
 
 Stream = Callable[..., AsyncIterator[ChatGenerationChunk]]
 
@@ -34,12 +38,49 @@ def _watching(stream: Stream) -> Stream:
         async with aclosing(stream(self, *args, **kwargs)) as chunks:  # type: ignore[type-var]
             async for chunk in chunks:
                 calls.take(chunk.message)
-                yield chunk
+                if _is_end(chunk) and _has_content(chunk.message):
+                    yield _content_of(chunk)
+                    yield _end_of(chunk)
+                else:
+                    yield chunk
         if broken := calls.broken():
             noted = AIMessageChunk(content="", additional_kwargs={BROKEN_CALLS: broken})
             yield ChatGenerationChunk(message=noted)
 
     return _astream
+
+
+def _is_end(chunk: ChatGenerationChunk) -> bool:
+    """Tell whether a chunk says why the answer ended."""
+    return any(
+        found.get(key)
+        for found in (chunk.generation_info or {}, chunk.message.response_metadata)
+        for key in found.keys() & END_KEYS
+    )
+
+
+def _has_content(message: BaseMessage) -> bool:
+    calls = message.tool_call_chunks if isinstance(message, AIMessageChunk) else ()
+    return bool(message.content or calls)
+
+
+def _content_of(chunk: ChatGenerationChunk) -> ChatGenerationChunk:
+    """Return what a last chunk says, without the end."""
+    nothing: dict[str, Any] = {"response_metadata": {}, "usage_metadata": None, "chunk_position": None}
+    return ChatGenerationChunk(message=chunk.message.model_copy(update=nothing))
+
+
+def _end_of(chunk: ChatGenerationChunk) -> ChatGenerationChunk:
+    """Return the end that a last chunk holds, without what it says."""
+    message = chunk.message
+    end = AIMessageChunk(
+        content="",
+        id=message.id,
+        response_metadata=message.response_metadata,
+        usage_metadata=getattr(message, "usage_metadata", None),
+        chunk_position=getattr(message, "chunk_position", None),
+    )
+    return ChatGenerationChunk(message=end, generation_info=chunk.generation_info)
 
 
 class _Calls:

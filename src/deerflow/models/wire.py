@@ -104,6 +104,14 @@ class ChunkDecoder:
                 chunks.append(chunk)
             return
         self._has_usage(chunk)
+        if self.is_finished and (end := _split_end(chunk, choices)):
+            self._append(chunk, choices, chunks)
+            self._append(end, end["choices"], chunks)
+        else:
+            self._append(chunk, choices, chunks)
+
+    def _append(self, chunk: Json, choices: list[Json], chunks: list[Json]) -> None:
+        """Add a chunk, or its text to the chunk before when that is still open."""
         slot = _slot(choices)
         before = self._open
         if slot is not None and before is not None and slot.is_pure and slot.kind == before.kind:
@@ -148,7 +156,8 @@ def joined(chunks: list[Json]) -> list[Json]:
     """Return chunks that came together with the bare ones among them joined to their neighbours.
 
     A short answer is an opening without words, the words, an end without words and the token counts; each
-    chunk costs the adapter as much as a page of text.
+    chunk costs the adapter as much as a page of text. The end is never joined to the words: some clients
+    take no content from a chunk that has a finish reason.
     """
     found: list[Json] = []
     for chunk in chunks:
@@ -226,11 +235,17 @@ def _join(found: list[Json], chunk: Json) -> bool:
         here["delta"] = {**before["delta"], **here["delta"]}
         found[-1] = chunk
         return True
-    if _is_bare(here) and here.get("finish_reason"):
-        before.update({key: value for key, value in here.items() if key != "delta"})
-        found[-1].update({key: value for key, value in chunk.items() if key != "choices"})
-        return True
     return False
+
+
+def _split_end(chunk: Json, choices: list[Json]) -> Json | None:
+    """Take the finish reasons out of a chunk that has content too; return the chunk that holds them."""
+    ends = []
+    for choice in choices:
+        if choice.get("finish_reason") and not _is_bare(choice):
+            ends.append({key: value for key, value in choice.items() if key != "logprobs"} | {"delta": {}})
+            choice["finish_reason"] = None
+    return {**chunk, "choices": ends} if ends else None
 
 
 def _only_choice(chunk: Json) -> Json | None:

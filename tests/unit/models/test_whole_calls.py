@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 from support.model_server import ScriptedModel, calls, raw_call, text
+from support.raw_server import raw_server
 
 from deerflow.config import ModelSettings
 from deerflow.models import ModelFactory
@@ -144,3 +145,34 @@ async def test_a_watched_model_keeps_its_class_and_its_name(anthropic: str) -> N
 
     await factory.aclose()
     assert (made.__name__, made.__module__) == ("ChatAnthropic", "langchain_anthropic.chat_models")
+
+
+CALL = {"index": 0, "id": "c1", "type": "function", "function": {"name": "write_file", "arguments": WHOLE}}
+
+
+@pytest.mark.parametrize("transport", ["lean", "sdk"])
+@pytest.mark.parametrize("delta", [{"content": "Yes."}, {"tool_calls": [CALL]}], ids=["text", "call"])
+async def test_what_comes_with_the_end_is_shown_before_it(transport: str, delta: dict[str, Any]) -> None:
+    choice = {"index": 0, "delta": {"role": "assistant", **delta}, "finish_reason": "stop"}
+    event = {"id": "x", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [choice]}
+    counts = {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3}
+    body = f"data: {json.dumps({**event, 'usage': counts})}\n\ndata: [DONE]\n\n".encode()
+
+    async with raw_server(body, kind="text/event-stream") as address:
+        factory = ModelFactory(
+            [entry(use="langchain_openai:ChatOpenAI", base_url=address, transport=transport)], env={}
+        )
+        chunks = [chunk async for chunk in factory.create().astream([HumanMessage("hi")])]
+        await factory.aclose()
+
+    ends = [at for at, chunk in enumerate(chunks) if chunk.response_metadata.get("finish_reason")]
+    said = [at for at, chunk in enumerate(chunks) if chunk.content or chunk.tool_call_chunks]
+    assert len(ends) == 1
+    assert max(said) < ends[0]
+    first, *more = chunks
+    whole = first.__add__(more)  # type: ignore[arg-type]
+    assert whole.text == delta.get("content", "")
+    assert [one["args"] for one in whole.tool_calls] == ([json.loads(WHOLE)] if "tool_calls" in delta else [])
+    assert whole.response_metadata["finish_reason"] == "stop"
+    assert whole.usage_metadata is not None
+    assert whole.usage_metadata["total_tokens"] == 3

@@ -71,7 +71,7 @@ def test_what_carries_more_than_text_is_left_alone() -> None:
         line({"content": "a"}) + b"data: " + logprobs + b"\n\n" + line({"content": "c"}, finish="stop")
     )
 
-    assert [d["content"] for d in deltas(chunks)] == ["a", "b", "c"]
+    assert [d.get("content") for d in deltas(chunks)] == ["a", "b", "c", None]
 
 
 @pytest.mark.parametrize("size", [1, 7, 64])
@@ -95,7 +95,7 @@ def test_a_last_line_without_an_end_still_counts() -> None:
     decoder = ChunkDecoder()
     assert decoder.feed(line({"content": "a"}, finish="stop").rstrip()) == []
 
-    assert deltas(decoder.finish()) == [{"content": "a"}]
+    assert deltas(decoder.finish()) == [{"content": "a"}, {}]
     assert decoder.is_finished
 
 
@@ -179,7 +179,7 @@ def decoded(*lines: bytes) -> list[dict[str, Any]]:
     return joined([*decoder.feed(b"".join(lines)), *decoder.finish()])
 
 
-def test_a_short_answer_that_came_at_once_is_one_chunk() -> None:
+def test_a_short_answer_that_came_at_once_is_its_words_and_its_end() -> None:
     chunks = decoded(
         line({"role": "assistant", "content": ""}),
         line({"content": "a"}),
@@ -188,17 +188,51 @@ def test_a_short_answer_that_came_at_once_is_one_chunk() -> None:
         b'data: {"id": "x", "choices": [], "usage": {"total_tokens": 3}}\n\n',
     )
 
-    [chunk] = chunks
-    assert chunk["choices"][0]["delta"] == {"role": "assistant", "content": "ab"}
-    assert (chunk["choices"][0]["finish_reason"], chunk["system_fingerprint"]) == ("stop", "f")
-    assert chunk["usage"] == {"total_tokens": 3}
+    words, end = chunks
+    assert words["choices"][0]["delta"] == {"role": "assistant", "content": "ab"}
+    assert words["choices"][0]["finish_reason"] is None
+    assert end["choices"][0]["delta"] == {}
+    assert (end["choices"][0]["finish_reason"], end["system_fingerprint"]) == ("stop", "f")
+    assert end["usage"] == {"total_tokens": 3}
 
 
-def test_an_end_with_words_of_its_own_stays_a_chunk_of_its_own() -> None:
+def test_words_that_come_with_the_end_are_joined_to_the_words_before_it() -> None:
     chunks = decoded(line({"content": "a"}), line({"content": "b"}, finish="length"), line({"content": "c"}))
 
     assert [each["choices"][0]["finish_reason"] for each in chunks] == [None, "length", None]
-    assert deltas(chunks) == [{"content": "a"}, {"content": "b"}, {"content": "c"}]
+    assert deltas(chunks) == [{"content": "ab"}, {}, {"content": "c"}]
+
+
+@pytest.mark.parametrize(
+    "delta",
+    [
+        {"role": "assistant", "content": "a"},
+        {"role": "assistant", "reasoning_content": "a"},
+        arguments('{"a": 1}', id="c1", type="function"),
+    ],
+)
+def test_content_that_comes_with_the_end_is_a_chunk_before_it(delta: dict[str, Any]) -> None:
+    said = json.loads(json.dumps(delta))
+    words, end = decoded(line(delta, finish="stop", usage={"total_tokens": 3}))
+
+    assert words["choices"] == [{"index": 0, "delta": said, "finish_reason": None}]
+    assert end["choices"] == [{"index": 0, "delta": {}, "finish_reason": "stop"}]
+    assert (words["id"], end["id"], end["usage"]) == ("x", "x", {"total_tokens": 3})
+
+
+def test_a_choice_that_ends_with_words_leaves_the_other_choices_alone() -> None:
+    both = [
+        {"index": 0, "delta": {"content": "a"}, "finish_reason": "stop", "logprobs": {"content": []}},
+        {"index": 1, "delta": {"content": "b"}, "finish_reason": None},
+    ]
+
+    words, end = decoded(b"data: " + json.dumps({"choices": both}).encode() + b"\n\n")
+
+    assert [(one["index"], one["delta"], one["finish_reason"]) for one in words["choices"]] == [
+        (0, {"content": "a"}, None),
+        (1, {"content": "b"}, None),
+    ]
+    assert end["choices"] == [{"index": 0, "delta": {}, "finish_reason": "stop"}]
 
 
 def test_answers_with_several_choices_or_probabilities_are_not_joined() -> None:
