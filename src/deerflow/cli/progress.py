@@ -9,15 +9,17 @@ from typing import Any
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
-from rich.markdown import Markdown
 from rich.spinner import Spinner
 from rich.text import Text
 
 from deerflow.cli.approve import visible
+from deerflow.cli.markdown import TerminalMarkdown, fitted
 from deerflow.client import ClientEvent, text_of
 
 _MARKS = {"completed": "✓", "failed": "✗", "timed_out": "✗", "cancelled": "■"}
 _WIDTH = 160
+_SPINNER = 2
+"""Columns that a spinner and the space behind it take."""
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 """What a terminal would obey instead of showing it."""
 _ABOUT = ("description", "command", "path", "pattern", "query", "url")
@@ -100,6 +102,7 @@ class Progress:
         self._console.print(
             f'\nStopped. What was done is kept; go on with: deerflow run --thread {self._thread_id} "…"',
             highlight=False,
+            soft_wrap=True,
         )
 
     def report(self, runs: Sequence[Mapping[str, Any]], artifacts: Sequence[Path], out: Console) -> None:
@@ -108,7 +111,7 @@ class Progress:
             failure = Text.assemble(("The run failed: ", "red"), visible(self._view.error))
             self._console.print(failure, highlight=False, soft_wrap=True)
         elif out.is_terminal:
-            out.print(Markdown(_CONTROL.sub("", self._view.answer)))
+            out.print(TerminalMarkdown(_CONTROL.sub("", self._view.answer)), crop=False)
         else:
             out.file.write(self._view.answer.rstrip("\n") + "\n")
             out.file.flush()
@@ -168,21 +171,23 @@ class Progress:
     def _line(self, text: str) -> None:
         if not self._is_on:
             return
-        line = Text(visible(text), style="dim", no_wrap=True, overflow="ellipsis")
-        if not self._console.is_terminal:  # a log has no width of its own
-            line.truncate(_WIDTH, overflow="ellipsis")
-        self._console.print(line, highlight=False, soft_wrap=not self._console.is_terminal)
+        # The terminal wraps it: what is copied from there has no line breaks that were not said.
+        line = Text(fitted(visible(text), _WIDTH), style="dim")
+        self._console.print(line, highlight=False, soft_wrap=True)
 
     def _bottom(self) -> RenderableType:
         view = self._view
         rows: list[RenderableType] = [
-            Spinner("dots", _row(f"{task.description}  {task.step}", style="cyan"))
+            Spinner("dots", self._row(f"{task.description}  {task.step}", style="cyan"))
             for task in view.tasks.values()
         ]
         doing = f"{len(view.tasks)} task(s) at work" if view.tasks else view.doing
         tail = view.answer.strip().splitlines()[-1:] or [doing]
-        rows.append(Spinner("dots", _row(tail[0])))
+        rows.append(Spinner("dots", self._row(tail[0])))
         return Group(*rows)
+
+    def _row(self, text: str, *, style: str = "") -> Text:
+        return Text(fitted(visible(text), self._console.width - _SPINNER), style=style, no_wrap=True)
 
 
 def _spent(runs: Sequence[Mapping[str, Any]]) -> str:
@@ -194,10 +199,6 @@ def _spent(runs: Sequence[Mapping[str, Any]]) -> str:
     for run in runs:
         costs.update(run.get("costs") or {})
     return ", ".join([said, *(f"{currency} {amount:.4f}" for currency, amount in costs.items())])
-
-
-def _row(text: str, *, style: str = "") -> Text:
-    return Text(visible(text), style=style, no_wrap=True, overflow="ellipsis")
 
 
 def _calls_in(update: Mapping[str, Any]) -> dict[str, str]:

@@ -11,6 +11,7 @@ from support.gateway import write_config
 from support.model_server import ScriptedModel
 
 from deerflow.cli import memory
+from deerflow.cli.markdown import TerminalMarkdown, fitted
 from deerflow.cli.progress import Progress
 from deerflow.cli.tasks import _show
 from deerflow.client import ClientEvent
@@ -62,6 +63,56 @@ def test_neither_a_failure_nor_a_files_name_can_command_the_terminal() -> None:
     shown = err.file.getvalue()
     assert "refused\\x1b]52" in shown
     assert "\x1b]52" not in shown
+
+
+def shown_as(markdown: str, *, width: int = 40) -> list[str]:
+    out = Console(file=io.StringIO(), width=width)
+    out.print(TerminalMarkdown(markdown), crop=False)
+    assert isinstance(out.file, io.StringIO)
+    return [line.rstrip() for line in out.file.getvalue().strip("\n").split("\n")]
+
+
+@pytest.mark.parametrize("before", ["", "1. Install it:\n\n   ", "> "])
+def test_a_long_command_stays_one_line(before: str) -> None:
+    command = "docker run --rm -it -v /srv/data:/mnt/data ghcr.io/example/image python -m app"
+    margin = {"": "", "> ": "> "}.get(before, "   ")
+
+    lines = shown_as(f"{before}```bash\n{margin}{command}\n{margin}```")
+
+    assert any(line.endswith(command) for line in lines), lines
+
+
+def test_items_below_a_numbered_one_keep_their_level() -> None:
+    lines = shown_as("1. one\n  - two\n    - three\n  - four\n2. five\n\nEnd\n\n    - code")
+
+    starts = [len(line) - len(line.lstrip()) for line in lines[:5]]
+    assert starts[0] == starts[4]
+    assert starts[0] < starts[1] == starts[3] < starts[2]
+    assert [line.strip() for line in lines[:5]] == ["1. one", "• two", "• three", "• four", "2. five"]
+    assert "- code" in lines
+
+
+@pytest.mark.parametrize(
+    ("text", "width", "cut"),
+    [
+        ("Compare the approaches in redis.md", 40, "Compare the approaches in redis.md"),
+        ("Compare the approaches in redis.md", 20, "Compare the…"),
+        ("Compare the approaches in redis.md", 23, "Compare the approaches…"),
+        ("/mnt/user-data/outputs/report.md", 12, "/mnt/user-d…"),
+        ("比较这些笔记中的方法", 9, "比较这些…"),
+    ],
+)
+def test_a_title_is_cut_between_words(text: str, width: int, cut: str) -> None:
+    assert fitted(text, width) == cut
+
+
+def test_what_to_type_after_a_stop_is_one_line() -> None:
+    err = Console(file=io.StringIO(), force_terminal=True, width=40)
+
+    Progress(err, "0123456789-0123456789").say_stopped()
+
+    assert isinstance(err.file, io.StringIO)
+    assert 'deerflow run --thread 0123456789-0123456789 "…"' in err.file.getvalue()
 
 
 def test_a_memory_cannot_command_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:

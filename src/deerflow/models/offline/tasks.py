@@ -14,6 +14,8 @@ from deerflow.models.offline.words import Language, language_of
 MAX_TASKS = 12
 """More files than this share sub-agents."""
 SUBAGENT_TYPE = "general-purpose"
+_TOPIC_LETTERS = 32
+"""How much of its question stands in a task's title."""
 
 _ENGLISH = """You look at one part of the material for a larger question; others look at the rest.
 
@@ -65,16 +67,23 @@ class Part:
 
     @property
     def title(self) -> str:
-        """Three to five words for people who watch."""
+        """A few words for people who watch; whole ones."""
         name = self.files[0].rsplit("/", 1)[-1]
         if len(self.files) > 1:
             return (
                 f"读 {len(self.files)} 个文件" if self.language == "zh" else f"Read {len(self.files)} files"
             )
         if len(self.aspects) == 1:
-            topic = " ".join(self.aspects[0].split()[:3])[:24]
-            return f"{name}：{topic}" if self.language == "zh" else f"{topic} in {name}"
+            topic = _start_of(self.aspects[0])
+            return f"{name}：{topic}" if self.language == "zh" else f"{name}: {topic}"
         return f"读 {name}" if self.language == "zh" else f"Look through {name}"
+
+
+def _start_of(text: str) -> str:
+    if len(text) <= _TOPIC_LETTERS:
+        return text
+    start = text[:_TOPIC_LETTERS]
+    return f"{start.rpartition(' ')[0] or start}…"  # Chinese has no spaces to cut at
 
 
 def parse_part(prompt: str) -> Part | None:

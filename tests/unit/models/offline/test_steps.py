@@ -100,6 +100,20 @@ def test_the_number_of_sub_agents_comes_from_the_prompt(prompt: str, limit: int)
     assert read_conversation([SystemMessage(prompt), HumanMessage("x")], tools=()).limit == limit
 
 
+@pytest.mark.parametrize(
+    ("topic", "title"),
+    [
+        ("Cost", "runs.md: Cost"),
+        ("What happens to a run when the server is killed", "runs.md: What happens to a run when the…"),
+        ("服务器被杀死时正在执行的任务会怎样，以及之后由谁接着做完它们，为什么是这样", None),
+    ],
+)
+def test_a_title_has_whole_words(topic: str, title: str | None) -> None:
+    part = Part(topic, (topic,), ("/mnt/user-data/uploads/runs.md",))
+
+    assert part.title == (title or f"runs.md：{topic[:32]}…")
+
+
 @pytest.mark.parametrize("question", ["What is the cost?", "成本是多少？", "Files: x Question: y Aspects: z"])
 def test_a_part_is_read_back_from_its_prompt(question: str) -> None:
     part = Part(question, ("Cost", "What is the risk"), (PATH, "/mnt/user-data/uploads/b (1).md"))

@@ -1,0 +1,122 @@
+"""Markdown in the terminal: code that can be copied, and lists that keep their levels."""
+
+import re
+from collections.abc import Iterable, Iterator
+
+from rich.cells import cell_len, set_cell_size
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.markdown import BlockQuote, CodeBlock, ListItem, Markdown
+from rich.segment import Segment
+from rich.style import Style
+from rich.syntax import Syntax
+from typing_extensions import override
+
+_ITEM = re.compile(r"(?P<indent> *)(?P<mark>[-*+]|\d{1,9}[.)])(?P<gap> {1,4})(?=\S)")
+_FENCE = re.compile(r" *(?P<mark>`{3,}|~{3,})")
+
+
+class TerminalMarkdown(Markdown):
+    """Markdown whose code is never wrapped; print it with `crop=False`."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(with_nested_lists(text))
+
+
+def with_nested_lists(text: str) -> str:
+    """Return Markdown in which an indented item belongs to the item above it.
+
+    Models indent by two spaces; below `1. ` Markdown asks for three and would start a new list otherwise.
+    """
+    return "\n".join(_nested(text.split("\n")))
+
+
+def _nested(lines: Iterable[str]) -> Iterator[str]:
+    levels: list[tuple[int, int]] = []
+    """The open items: where the mark stands in the text, and where the item's content starts in ours."""
+    shift, fence = 0, ""
+    for line in lines:
+        indent = len(line) - len(line.lstrip(" "))
+        opening = _FENCE.match(line)
+        item = _ITEM.match(line) if not fence and (levels or indent < 4) else None  # else it is code
+        if opening and not fence:
+            fence = opening["mark"]
+        elif opening and opening["mark"].startswith(fence):
+            fence = ""
+        if item:
+            while levels and levels[-1][0] >= indent:
+                levels.pop()
+            at = levels[-1][1] if levels else min(indent, 3)
+            levels.append((indent, at + len(item["mark"]) + len(item["gap"])))
+            shift = at - indent
+        elif line.strip() and not indent and not fence:
+            levels, shift = [], 0
+        yield " " * max(indent + shift, 0) + line.lstrip(" ") if line.strip() else line
+
+
+def fitted(text: str, width: int) -> str:
+    """Return the start of `text` that fits into `width` columns, cut between words where there are any."""
+    if cell_len(text) <= width:
+        return text
+    head = set_cell_size(text, max(width - 1, 0)).rstrip()
+    words, _, rest = head.rpartition(" ")
+    if len(rest) < len(head) / 2 and not text[len(head) : len(head) + 1].isspace():
+        head = words.rstrip()
+    return f"{head}…"
+
+
+def _lines(
+    parts: RenderableType, console: Console, options: ConsoleOptions, *, width: int, style: Style
+) -> list[list[Segment]]:
+    """Render without filling lines up or cutting them, as `Console.render_lines` would."""
+    rendered = console.render(parts, options.update(width=max(width, 1)))
+    return list(Segment.split_lines(Segment.apply_style(rendered, style)))
+
+
+class _CodeBlock(CodeBlock):
+    @override
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        code = str(self.text).rstrip()
+        shown = Syntax(code, self.lexer_name, theme=self.theme, background_color="default").highlight(code)
+        shown.rstrip()
+        shown.no_wrap, shown.overflow = True, "ignore"
+        yield shown
+
+
+class _ListItem(ListItem):
+    @override
+    def render_bullet(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield from self._render(console, options, " • ", "markdown.item.bullet")
+
+    @override
+    def render_number(
+        self, console: Console, options: ConsoleOptions, number: int, last_number: int
+    ) -> RenderResult:
+        mark = f"{number}.".rjust(len(str(last_number)) + 2) + " "
+        yield from self._render(console, options, mark, "markdown.item.number")
+
+    def _render(self, console: Console, options: ConsoleOptions, mark: str, style_name: str) -> RenderResult:
+        style = console.get_style(style_name, default="none")
+        width = options.max_width - len(mark)
+        for number, line in enumerate(_lines(self.elements, console, options, width=width, style=self.style)):
+            yield Segment(" " * len(mark) if number else mark, style)
+            yield from line
+            yield Segment.line()
+
+
+class _BlockQuote(BlockQuote):
+    @override
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        width = options.max_width - 4
+        for line in _lines(self.elements, console, options, width=width, style=self.style):
+            yield Segment("▌ ", self.style)
+            yield from line
+            yield Segment.line()
+
+
+TerminalMarkdown.elements = {
+    **Markdown.elements,
+    "fence": _CodeBlock,
+    "code_block": _CodeBlock,
+    "list_item_open": _ListItem,
+    "blockquote_open": _BlockQuote,
+}
