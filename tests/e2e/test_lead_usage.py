@@ -183,16 +183,18 @@ async def test_suggestions_come_from_the_model_and_are_counted(
 @pytest.mark.parametrize(
     ("said", "kept"),
     [
-        ("1. Why?\n2) How?\n- When?", ["Why?", "How?"]),
+        ("1. Why?\n2) How?\n- When?", []),
+        ("I am sorry, but I cannot suggest anything.\nAsk me something else.", []),
+        ('Here you are: ["Why?", "How?"]. Good luck!', ["Why?", "How?"]),
         ('<think>hm</think>["Why?"]', ["Why?"]),
-        ("[broken", ["[broken"]),
-        ("{}", ["{}"]),
+        ("[broken", []),
+        ("{}", []),
         ("[[1], {}, null]", []),
         ("", []),
         ("x" * 500, []),
     ],
 )
-async def test_whatever_the_model_says_suggestions_are_short_lines(
+async def test_only_a_json_array_of_short_lines_becomes_suggestions(
     api: httpx.AsyncClient, model: ScriptedModel, thread: str, said: str, kept: list[str]
 ) -> None:
     model.will_say(text(said))

@@ -23,7 +23,6 @@ SHOWN_CHARS = 2000
 SUGGESTION_CHARS = 200
 WAIT_SECONDS = 30.0
 OFFLINE = "deerflow-offline"
-_BULLET = re.compile(r"^\s*(?:[-*•]|\d{1,2}[.)、])\s*")
 
 SUGGEST = """\
 Below is the end of a conversation between a user and an assistant. Write {n} short questions or requests that
@@ -126,13 +125,13 @@ async def polish(body: PolishRequest, user: CurrentUser, house: House) -> Respon
 
 
 def suggestions_in(text: str, most: int) -> list[str]:
-    """Return the suggestions in a model's answer: a JSON array, whatever stands around it, or lines."""
-    plain = _plain(text)
-    found = _array_in(plain)
-    if found is None:
-        found = [_BULLET.sub("", line) for line in plain.splitlines()]
+    """Return the suggestions in a model's answer, a JSON array with any text around it; none without one.
+
+    Lines of other text are no suggestions: a refusal or half a thought would become a button.
+    """
+    found = _array_in(_plain(text)) or []
     lines = (" ".join(item.split()).strip("\"'") for item in found if isinstance(item, str))
-    kept = [line for line in lines if line and len(line) <= SUGGESTION_CHARS and line not in ("[", "]")]
+    kept = [line for line in lines if line and len(line) <= SUGGESTION_CHARS]
     return list(dict.fromkeys(kept))[:most]
 
 
