@@ -86,6 +86,32 @@ async def test_a_listed_page_may_read_and_write(api: httpx.AsyncClient) -> None:
     assert "Content-Location" in made.headers["access-control-expose-headers"]
 
 
+async def test_the_page_behind_a_proxy_of_this_machine_may_write(api: httpx.AsyncClient) -> None:
+    # What Next.js sends for its rewrites: the Host of the target, the Origin of the page.
+    proxied = {
+        "Origin": "http://localhost:3000",
+        "X-Forwarded-Host": "localhost:3000",
+        "X-Forwarded-For": "203.0.113.9",
+        "X-Forwarded-Port": "3000",
+        "X-Forwarded-Proto": "http",
+    }
+    asked = {
+        "Origin": "http://localhost:3000",
+        "Access-Control-Request-Method": "POST",
+        "Access-Control-Request-Headers": "x-forwarded-host",
+    }
+
+    made = await api.post("/langgraph/threads", json={}, headers=proxied)
+    hostile = await api.post("/threads", json={}, headers={**proxied, "Origin": "https://evil.example.org"})
+    rebound = await api.get("/models", headers={**proxied, "X-Forwarded-Host": "evil.example.org:3000"})
+    preflight = await api.options("/threads", headers=asked)
+
+    assert [made.status_code, hostile.status_code, rebound.status_code] == [200, 403, 403]
+    assert "GATEWAY_TRUSTED_PROXIES" in rebound.json()["detail"]
+    # No page may send the header itself: the browser asks first.
+    assert "access-control-allow-origin" not in preflight.headers
+
+
 async def test_health_and_models_tell_no_secret(site: Gateway, api: httpx.AsyncClient) -> None:
     health = await api.get(f"{site.url}/health")
     models = await api.get("/models")

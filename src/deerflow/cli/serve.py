@@ -2,8 +2,8 @@
 
 import asyncio
 import errno
+import ipaddress
 import logging
-import re
 import socket
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, closing
@@ -19,13 +19,12 @@ from deerflow.cli.sharing import calm_collector, check_database, exit_code_of
 from deerflow.config import SettingsSource
 from deerflow.errors import ConfigError, DeerFlowError
 from deerflow.gateway.app import GatewayOptions, create_app
-from deerflow.gateway.guard import is_loopback
+from deerflow.gateway.guard import Network, is_loopback, parse_origin
 from deerflow.gateway.server import server_config
 from deerflow.observability import configure_logging, log_settings, secrets_of
 
 logger = logging.getLogger(__name__)
 
-_ORIGIN = re.compile(r"https?://[^/*@\s]+")
 _GRACE_SECONDS = 3
 """How long open streams may keep a server that is told to stop; their readers can reconnect."""
 
@@ -98,9 +97,14 @@ class _Server(uvicorn.Server):
 def gateway_options(host: str, env: Mapping[str, str]) -> GatewayOptions:
     """Return how the gateway faces the world, refusing to face it unprotected by accident."""
     origins = _origins(env.get("GATEWAY_CORS_ORIGINS", ""))
-    has_docs = env.get("GATEWAY_ENABLE_DOCS", "true").lower() != "false"
-    if is_loopback(host):
-        return GatewayOptions(checks_host=True, origins=origins, has_docs=has_docs)
+    options = GatewayOptions(
+        checks_host=is_loopback(host),
+        origins=origins,
+        trusted_proxies=_networks(env.get("GATEWAY_TRUSTED_PROXIES", "")),
+        has_docs=env.get("GATEWAY_ENABLE_DOCS", "true").lower() != "false",
+    )
+    if options.checks_host:
+        return options
     if not auth_disabled(env):
         raise ConfigError(
             f"host {host} can be reached from other machines, and no login is configured. "
@@ -111,18 +115,35 @@ def gateway_options(host: str, env: Mapping[str, str]) -> GatewayOptions:
         "can read all threads and start runs",
         host,
     )
-    return GatewayOptions(checks_host=False, origins=origins, has_docs=has_docs)
+    return options
 
 
 def _origins(listed: str) -> tuple[str, ...]:
-    origins = tuple(part.strip().rstrip("/") for part in listed.split(",") if part.strip())
+    origins = tuple(part.lower().rstrip("/") for part in _parts(listed))
     for origin in origins:
-        if not _ORIGIN.fullmatch(origin):
+        if parse_origin(origin) is None:
             raise ConfigError(
                 f"GATEWAY_CORS_ORIGINS: '{origin}' is no origin; list them like "
                 "https://deerflow.example.org,http://localhost:3000 ('*' would let every page in)"
             )
     return origins
+
+
+def _networks(listed: str) -> tuple[Network, ...]:
+    networks: list[Network] = []
+    for part in _parts(listed):
+        try:
+            networks.append(ipaddress.ip_network(part))
+        except ValueError as error:
+            raise ConfigError(
+                f"GATEWAY_TRUSTED_PROXIES: '{part}' is no address ({error}); list the addresses or "
+                "networks of proxies like 10.0.0.5,172.18.0.0/16"
+            ) from error
+    return tuple(networks)
+
+
+def _parts(listed: str) -> list[str]:
+    return [part.strip() for part in listed.split(",") if part.strip()]
 
 
 def auth_disabled(env: Mapping[str, str]) -> bool:

@@ -30,6 +30,9 @@ VARIABLES = {
     "GATEWAY_HOST": "With `deerflow serve`: the address to listen on. Absent: 127.0.0.1.",
     "GATEWAY_PORT": "With `deerflow serve`: the port to listen on. Absent: 2026.",
     "GATEWAY_CORS_ORIGINS": "Other pages' addresses that may use the API, with commas between them.",
+    "GATEWAY_TRUSTED_PROXIES": "Addresses or networks of reverse proxies, with commas between them, whose "
+    "`X-Forwarded-Host` names the page that writes. List only proxies that set this header themselves and "
+    "answer for their own names only. Absent: none; names of this machine are believed from everybody.",
     "GATEWAY_ENABLE_DOCS": "Set to false to hide the API's own pages at `/docs`.",
     "DEER_FLOW_SANDBOX_HOST": "With `aio`: where published ports of containers are reached.",
     "DEER_FLOW_SANDBOX_BIND_HOST": "With `aio`: the address that containers' ports are published on.",

@@ -14,7 +14,7 @@ from deerflow.app import DeerFlow
 from deerflow.gateway.background import scheduling, telling
 from deerflow.gateway.choosing import NEXT_PAGE
 from deerflow.gateway.errors import handle_errors
-from deerflow.gateway.guard import LocalGuard
+from deerflow.gateway.guard import LocalGuard, Network
 from deerflow.gateway.limits import BodyLimit
 from deerflow.gateway.page import serve_page
 from deerflow.gateway.routers import (
@@ -59,6 +59,8 @@ class GatewayOptions:
     checks_host: bool = True
     origins: tuple[str, ...] = ()
     """Origins of pages elsewhere that may use the API."""
+    trusted_proxies: tuple[Network, ...] = ()
+    """Peers whose X-Forwarded-Host is believed."""
     has_docs: bool = True
 
 
@@ -165,4 +167,9 @@ def _add_middlewares(app: FastAPI, options: GatewayOptions) -> None:
             allow_headers=["*"],
             expose_headers=["Content-Location", "Location", NEXT_PAGE],
         )
-    app.add_middleware(LocalGuard, checks_host=options.checks_host, origins=options.origins)
+    app.add_middleware(
+        LocalGuard,
+        checks_host=options.checks_host,
+        origins=options.origins,
+        trusted_proxies=options.trusted_proxies,
+    )

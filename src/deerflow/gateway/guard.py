@@ -2,60 +2,179 @@
 
 A page from elsewhere may make the user's own browser send requests to this host: by a name that
 resolves to loopback (the Host header gives it away), or by a form or script (the Origin header does).
+
+Behind a proxy the page's address is in X-Forwarded-Host. A page cannot forge its Origin, nor send that header
+to a foreign origin: the browser asks first, and we refuse. So an Origin counts as ours when it is where the
+request was sent to, at this server or at the proxy, and the proxy's name is one of this machine's own, or the
+operator trusts the proxy.
 """
 
 import ipaddress
+import re
 from collections.abc import Sequence
-from urllib.parse import urlsplit
+from dataclasses import dataclass
 
 from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
 _READING = frozenset({"GET", "HEAD", "OPTIONS"})
 _WEBSOCKET = "WEBSOCKET"
 """A socket has no method, is not bound to its page's origin by the browser, and may write."""
+_ADDRESS = re.compile(r"(\[[0-9a-f:.]+\]|[^\s\[\]:/?#@,\\%*]+)(?::(\d{1,5}))?", re.IGNORECASE)
+_ORIGIN = re.compile(r"(https?)://(.+)", re.IGNORECASE)
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """A host's name and port as a header has them; the port is absent where the scheme implies it."""
+
+    name: str
+    port: int | None
+
+    @property
+    def is_loopback(self) -> bool:
+        return is_loopback(self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The page that a browser sends a request for."""
+
+    address: Address
+    default_port: int
+
+    def is_at(self, address: Address) -> bool:
+        """Tell whether the page is served at `address`; names of this machine are one name."""
+        here = self.address
+        is_same_name = here.name == address.name or (here.is_loopback and address.is_loopback)
+        return is_same_name and (here.port or self.default_port) == (address.port or self.default_port)
 
 
 class LocalGuard:
     """Answers 403 to requests under a foreign Host name, and to writes of a foreign Origin."""
 
-    def __init__(self, app: ASGIApp, *, checks_host: bool, origins: Sequence[str] = ()) -> None:
-        """Args: `origins` are the pages elsewhere that may write."""
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        checks_host: bool,
+        origins: Sequence[str] = (),
+        trusted_proxies: Sequence[Network] = (),
+    ) -> None:
+        """Wrap `app`.
+
+        Args:
+            origins: The pages elsewhere that may write.
+            trusted_proxies: Peers whose X-Forwarded-Host is believed, whatever it names.
+
+        """
         self._app = app
         self._checks_host = checks_host
-        self._origins = frozenset(origin.rstrip("/") for origin in origins)
+        self._origins = tuple(origin for origin in map(parse_origin, origins) if origin)
+        self._names = frozenset(origin.address.name for origin in self._origins)
+        self._trusted_proxies = trusted_proxies
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, or refuse it."""
         if scope["type"] in ("http", "websocket"):
-            reason = self._refusal(Headers(scope=scope), scope.get("method", _WEBSOCKET))
+            headers = Headers(scope=scope)
+            reason = self._refusal(headers, scope.get("method", _WEBSOCKET), self._is_trusted(scope))
             if reason:
                 await JSONResponse({"detail": reason}, 403)(scope, receive, send)
                 return
         await self._app(scope, receive, send)
 
-    def _refusal(self, headers: Headers, method: str) -> str | None:
-        host = headers.get("host", "")
-        if self._checks_host and not is_loopback(host_name(host)):
+    def _is_trusted(self, scope: Scope) -> bool:
+        client = scope.get("client")
+        try:
+            peer = ipaddress.ip_address(client[0]) if client else None
+        except ValueError:  # a socket that has no address
+            return False
+        if isinstance(peer, ipaddress.IPv6Address) and peer.ipv4_mapped:  # a socket that serves both kinds
+            peer = peer.ipv4_mapped
+        return peer is not None and any(peer in network for network in self._trusted_proxies)
+
+    def _refusal(self, headers: Headers, method: str, is_trusted: bool) -> str | None:
+        if self._checks_host and (reason := self._foreign_name(headers, is_trusted)):
+            return reason
+        origins = headers.getlist("origin")
+        if not origins or method in _READING:
+            return None
+        origin = parse_origin(origins[0]) if len(origins) == 1 else None
+        if origin and (origin in self._origins or self._is_own(origin, headers, is_trusted)):
+            return None
+        shown = ", ".join(origins)[:100]
+        return f"Origin '{shown}' may not write here; add it to GATEWAY_CORS_ORIGINS to allow it."
+
+    def _foreign_name(self, headers: Headers, is_trusted: bool) -> str | None:
+        """Return why the name is not served under which the request came, here or to the proxy."""
+        host = _host(headers)
+        if host is None or not self._is_served(host):
+            shown = ", ".join(headers.getlist("host"))[:100]
             return (
-                f"Host '{host[:100]}' is not served: this gateway listens on loopback without login. "
+                f"Host '{shown}' is not served: this gateway listens on loopback without login. "
                 "Open it as http://localhost or http://127.0.0.1."
             )
-        origin = headers.get("origin")
-        if origin is None or method in _READING or origin.rstrip("/") in self._origins:
+        forwarded = _listed(headers.getlist("x-forwarded-host"))
+        names = [parse_address(name) for name in forwarded]
+        if is_trusted or all(name is not None and self._is_served(name) for name in names):
             return None
-        if host and origin.partition("://")[2] == host:
-            return None
-        return f"Origin '{origin[:100]}' may not write here; add it to GATEWAY_CORS_ORIGINS to allow it."
+        shown = ", ".join(forwarded)[:100]
+        return (
+            f"X-Forwarded-Host '{shown}' is not served: this gateway listens on loopback "
+            "without login. Add the page's origin to GATEWAY_CORS_ORIGINS, or the proxy's address to "
+            "GATEWAY_TRUSTED_PROXIES if it lets only known people through."
+        )
+
+    def _is_served(self, address: Address) -> bool:
+        return address.is_loopback or address.name in self._names
+
+    def _is_own(self, origin: Origin, headers: Headers, is_trusted: bool) -> bool:
+        """Tell whether a page was loaded from this server, directly or through a proxy."""
+        host = _host(headers)
+        if host is not None and origin.is_at(host):
+            return True
+        forwarded = _listed(headers.getlist("x-forwarded-host"))
+        if forwarded:
+            page = parse_address(forwarded[0]) if len(forwarded) == 1 else None
+            return page is not None and origin.is_at(page) and (is_trusted or page.is_loopback)
+        # Of a WebSocket some proxies forward the port only.
+        ports = _listed(headers.getlist("x-forwarded-port"))
+        page = parse_address(f"localhost:{ports[-1]}") if ports else None
+        return page is not None and origin.is_at(page)
 
 
-def host_name(netloc: str) -> str:
-    """Return the name in `name:port`, brackets of IPv6 addresses removed."""
-    try:
-        return urlsplit(f"//{netloc}").hostname or ""
-    except ValueError:  # brackets that do not match
-        return ""
+def parse_address(text: str) -> Address | None:
+    """Return `name:port` in parts, brackets of IPv6 addresses removed; None when it is something else."""
+    match = _ADDRESS.fullmatch(text.strip())
+    if match is None:
+        return None
+    name, port = match[1].lower().strip("[]"), int(match[2]) if match[2] else None
+    return Address(name, port) if port is None or 0 < port < 65536 else None
+
+
+def parse_origin(text: str) -> Origin | None:
+    """Return the page that an Origin header names; None for `null` and everything that no browser sends."""
+    match = _ORIGIN.fullmatch(text.strip().rstrip("/"))
+    address = parse_address(match[2]) if match else None
+    if match is None or address is None:
+        return None
+    default = _DEFAULT_PORTS[match[1].lower()]
+    return Origin(Address(address.name, None if address.port == default else address.port), default)
+
+
+def _host(headers: Headers) -> Address | None:
+    hosts = headers.getlist("host")
+    return parse_address(hosts[0]) if len(hosts) == 1 else None
+
+
+def _listed(values: Sequence[str]) -> list[str]:
+    """Return the parts of header lines that proxies may have made lists of."""
+    return [part.strip() for value in values for part in value.split(",") if part.strip()]
 
 
 def is_loopback(host: str) -> bool:

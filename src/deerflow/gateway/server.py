@@ -53,6 +53,7 @@ def server_config(app: FastAPI, *, grace_seconds: int) -> uvicorn.Config:
         http=BoundedHttp,
         log_config=None,
         access_log=False,
+        proxy_headers=False,  # the guard asks who really sends, not who a header says it is
         timeout_graceful_shutdown=grace_seconds,
         timeout_keep_alive=_KEEP_ALIVE_SECONDS,
     )

@@ -19,6 +19,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "DEER_FLOW_CONFIG_PATH",
         "DEER_FLOW_AUTH_DISABLED",
         "GATEWAY_CORS_ORIGINS",
+        "GATEWAY_TRUSTED_PROXIES",
         "OPENAI_API_KEY",
     ):
         monkeypatch.delenv(name, raising=False)

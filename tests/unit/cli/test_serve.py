@@ -60,8 +60,35 @@ def test_pages_elsewhere_are_listed_by_origin() -> None:
     assert not options.has_docs
 
 
+def test_trusted_proxies_are_listed_by_address_or_network() -> None:
+    options = gateway_options("127.0.0.1", {"GATEWAY_TRUSTED_PROXIES": "10.0.0.5, 172.18.0.0/16,::1"})
+
+    assert [str(network) for network in options.trusted_proxies] == [
+        "10.0.0.5/32",
+        "172.18.0.0/16",
+        "::1/128",
+    ]
+    assert gateway_options("127.0.0.1", {}).trusted_proxies == ()
+
+
+@pytest.mark.parametrize("proxies", ["*", "proxy.lan", "10.0.0.5/8", "10.0.0.5;10.0.0.6"])
+def test_a_trusted_proxy_that_is_no_address_is_refused(proxies: str) -> None:
+    with pytest.raises(ConfigError, match="GATEWAY_TRUSTED_PROXIES"):
+        gateway_options("127.0.0.1", {"GATEWAY_TRUSTED_PROXIES": proxies})
+
+
 @pytest.mark.parametrize(
-    "origins", ["*", "null", "a.example.org", "https://*.example.org", "https://a/b", "https://u@a"]
+    "origins",
+    [
+        "*",
+        "null",
+        "a.example.org",
+        "https://*.example.org",
+        "https://a/b",
+        "https://u@a",
+        "ftp://a",
+        "http://a:99999",
+    ],
 )
 def test_an_origin_that_would_let_everybody_in_is_refused(origins: str) -> None:
     with pytest.raises(ConfigError, match="GATEWAY_CORS_ORIGINS"):
