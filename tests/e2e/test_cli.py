@@ -51,7 +51,7 @@ async def test_notes_become_a_report_whose_citations_hold(tmp_path: Path) -> Non
 
     config = write_config(home, None)
     question = "Compare the approaches in these notes"
-    options = ("--file", "more", "--thread", "t1", "--config", str(config))
+    options = ("--file", "more", "--thread", "t1", "--new", "--config", str(config))
     process = await deerflow(home, elsewhere, "run", question, "cache.md", "shard.md", *options)
     out, err = [part.decode() for part in await asyncio.wait_for(process.communicate(), SECONDS)]
 
@@ -73,7 +73,7 @@ async def test_ctrl_c_stops_cleanly_and_keeps_the_thread(
 ) -> None:
     write_config(tmp_path, model.base_url)
     model.will_say(text("slow " * 1000).held(gate, after=5), text("Here I am."))
-    process = await deerflow(tmp_path, tmp_path, "run", "first", "--thread", "t1")
+    process = await deerflow(tmp_path, tmp_path, "run", "first", "--thread", "t1", "--new")
     await model.until(lambda m: m.in_flight == 1)
 
     process.send_signal(signal.SIGINT)

@@ -562,7 +562,7 @@ async def test_a_second_signal_does_not_wait_for_what_is_being_learnt(
         gateway.kill()
 
     assert code in (0, -signal.SIGTERM), gateway.log
-    assert "1 talks were not learnt from" in gateway.log
+    assert "1 conversations were not looked through" in gateway.log
 
 
 async def test_ctrl_c_ends_a_job_that_is_done_and_only_learns_yet(
@@ -581,3 +581,4 @@ async def test_ctrl_c_ends_a_job_that_is_done_and_only_learns_yet(
     os.close(master)
     os.close(slave)
     assert (job.returncode, out) == (0, b"Done.\n"), err
+    assert err.decode().splitlines()[-1] == "thread    t1"  # a job that is done warns of nothing

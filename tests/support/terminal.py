@@ -47,7 +47,19 @@ async def start_job(
     """Start `deerflow run` in thread t1, with or without somebody at the keyboard."""
     config = write_config(home, model.base_url, **sections)
     return await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "deerflow", "run", "work", "--thread", "t1", "--config", str(config), *words),
+        *(
+            sys.executable,
+            "-m",
+            "deerflow",
+            "run",
+            "work",
+            "--thread",
+            "t1",
+            "--new",
+            "--config",
+            str(config),
+            *words,
+        ),
         env=environment(home),
         cwd=home,
         stdin=asyncio.subprocess.DEVNULL if keyboard is None else keyboard,

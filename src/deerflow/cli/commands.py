@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from deerflow.cli.quiet import heard, quiet_end
+from deerflow.cli.status import StatusLine
 from deerflow.errors import DeerFlowError
 
 DEFAULT_URL = "http://127.0.0.1:2026"
@@ -61,6 +62,7 @@ def run(
     thread: Annotated[
         str | None, typer.Option("--thread", "-t", help="Go on in this thread instead of a new one.")
     ] = None,
+    new: Annotated[bool, typer.Option("--new", help="With --thread: start a new thread of this id.")] = False,
     no_subagents: Annotated[
         bool, typer.Option("--no-subagents", help="Do everything in one agent, without delegating.")
     ] = False,
@@ -74,16 +76,19 @@ def run(
     failed, 130 when it was stopped with Ctrl-C; what was done until then is kept in the thread.
     """
     text = sys.stdin.read() if task == "-" else task
+    status = StatusLine(sys.stderr, is_shown=not json)
     _exit_with(
         "run",
         task=text,
         files=[*(file or ()), *(more or ())],
         model=model,
         thread_id=thread,
+        is_new_thread=new,
         has_subagents=not no_subagents,
         is_plan_mode=plan,
         as_json=json,
         config=config,
+        status=status,
     )
 
 
@@ -204,12 +209,16 @@ def clear_memory(
 
 def _exit_with(command: str, **options: Any) -> None:
     """Load a command, run it and leave with its exit code; errors that people can act on are one sentence."""
+    line = options.get("status") or StatusLine(sys.stderr, is_shown=sys.stderr.isatty())
     with quiet_end():
+        line.say("Loading DeerFlow")
         execute = import_module(f"deerflow.cli.{command}").execute
+        line.clear()
     try:
         with heard():
             code = execute(**options)
     except DeerFlowError as error:
+        line.clear()
         typer.secho(f"Error: {error}", fg=typer.colors.RED, err=True)
         code = 1
     raise typer.Exit(code)

@@ -6,6 +6,7 @@ import shutil
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +17,17 @@ from deerflow.app import DeerFlow
 from deerflow.cli.approve import Person
 from deerflow.cli.clarify import question_in, reply_to
 from deerflow.cli.progress import Progress
+from deerflow.cli.status import StatusLine
 from deerflow.client import AsyncDeerFlowClient, ClientEvent
 from deerflow.config import SettingsSource
-from deerflow.domain import DEFAULT_USER, is_thread_id, new_id
-from deerflow.errors import InvalidInputError
+from deerflow.domain import DEFAULT_USER, Thread, is_thread_id, new_id
+from deerflow.errors import InvalidInputError, NotFoundError
 from deerflow.observability import configure_logging, secrets_of
+from deerflow.storage.base import ThreadQuery, ThreadStore
 
 INTERRUPTED = 130
+_RECENT_THREADS = 1000
+_NAMED_THREADS = 3
 _WORKSPACE = "/mnt/user-data/workspace"
 _MOST_FILES = 5000
 _MOST_BYTES = 500 * 1024 * 1024
@@ -35,28 +40,36 @@ def execute(
     files: Sequence[Path],
     model: str | None,
     thread_id: str | None,
+    is_new_thread: bool,
     has_subagents: bool,
     is_plan_mode: bool,
     as_json: bool,
     config: Path | None,
+    status: StatusLine,
 ) -> int:
     """Run the job and return the exit code."""
     if not task.strip():
         raise InvalidInputError("the task is empty; say what is to be done")
     if thread_id is not None and not is_thread_id(thread_id):
         raise InvalidInputError(f"thread id '{thread_id}' may only have letters, digits, '-' and '_' (64)")
+    if is_new_thread and thread_id is None:
+        raise InvalidInputError("--new needs the id of the new thread; add --thread, or leave --new out")
     missing = [str(file) for file in files if not file.is_file() and not file.is_dir()]
     if missing:
         raise InvalidInputError(f"no such file or folder: {', '.join(missing)}")
     source = SettingsSource(config)
     configure_logging("warning", secrets=secrets_of(source.current()))
     logging.getLogger("deerflow.agents.middlewares.model_errors").setLevel(logging.ERROR)  # progress says it
+    logging.getLogger("deerflow.memory").setLevel(logging.ERROR)  # the job is done, remembered or not
     options = {"model_name": model, "subagent_enabled": has_subagents, "is_plan_mode": is_plan_mode}
     job = _Job(task, list(files), thread_id or new_id(), options, as_json)
+    status.say("Opening the database and the models")
     try:
-        return asyncio.run(job.run(source))
+        return asyncio.run(job.run(source, status, known=None if thread_id is None else not is_new_thread))
     except KeyboardInterrupt:  # so early, or so late, that there was nothing to stop yet
         return INTERRUPTED
+    finally:
+        status.clear()
 
 
 class _Job:
@@ -69,11 +82,18 @@ class _Job:
         self._options = options
         self._as_json = as_json
 
-    async def run(self, source: SettingsSource) -> int:
-        """Run the job; Ctrl-C stops it and keeps what was done."""
+    async def run(self, source: SettingsSource, status: StatusLine, *, known: bool | None) -> int:
+        """Run the job; Ctrl-C stops it and keeps what was done.
+
+        Args:
+            known: Whether the thread has to be there already; None: any id will do.
+        """
         async with DeerFlow.open(source) as deerflow:
+            if known is not None:
+                await check_thread(deerflow.storage.threads, self._thread_id, is_known=known)
             client = AsyncDeerFlowClient(deerflow)
             task = await self._prepare(client)
+            status.clear()
             progress = Progress(Console(stderr=True), self._thread_id)
             following = asyncio.create_task(self._follow(client, task, progress))
             _on_signals(following.cancel)
@@ -87,6 +107,8 @@ class _Job:
                 _on_signals(deerflow.hurry)  # what is left, such as learning from the talk, can be given up
                 progress.stop()
             await self._report(client, progress)
+            if not deerflow.memories.learner.is_idle:
+                status.say("Updating the memory (Ctrl-C skips it)")
             return 1 if progress.error else 0
 
     async def _prepare(self, client: AsyncDeerFlowClient) -> str:
@@ -140,6 +162,31 @@ class _Job:
             outputs / path.removeprefix("/mnt/user-data/") for path in state["values"].get("artifacts", [])
         ]
         progress.report(runs, artifacts, Console(file=sys.stdout))
+
+
+async def check_thread(threads: ThreadStore, thread_id: str, *, is_known: bool) -> None:
+    """Raise when a thread is not there though it has to be, or is there though it should be new."""
+    try:
+        await threads.get(thread_id, DEFAULT_USER)
+    except NotFoundError as error:
+        if is_known:
+            recent = await threads.search(ThreadQuery(user_id=DEFAULT_USER, limit=_RECENT_THREADS))
+            raise InvalidInputError(_unknown(thread_id, recent)) from error
+        return
+    if not is_known:
+        raise InvalidInputError(f"there is a thread '{thread_id}' already; leave --new out to go on in it")
+
+
+def _unknown(thread_id: str, recent: Sequence[Thread]) -> str:
+    """Say that there is no such thread, which one was probably meant, and how to have it anyway."""
+    ids = [thread.id for thread in recent]
+    meant = [known for known in ids if known.startswith(thread_id)]
+    meant = (meant or get_close_matches(thread_id, ids, n=_NAMED_THREADS, cutoff=0.7))[:_NAMED_THREADS]
+    titles = {thread.id: f"  {thread.title}" if thread.title else "" for thread in recent}
+    intro = "Did you mean:" if meant else "The latest ones are:"
+    named = [f"  {known}{titles[known]}" for known in meant or ids[:_NAMED_THREADS]]
+    lines = [f"there is no thread '{thread_id}'.", *([intro, *named] if named else [])]
+    return "\n".join([*lines, "To start a new thread of this id, add --new."])
 
 
 def _on_signals(act: Callable[[], object]) -> None:

@@ -88,7 +88,7 @@ class Learner:
         self._is_closed = True
         late = await self.flush(timeout_seconds)
         if late:
-            logger.warning("memory: %d talks were not learnt from before the end", late)
+            logger.warning("memory: %d conversations were not looked through for facts before the end", late)
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -104,7 +104,7 @@ class Learner:
         for task in self._tasks:
             task.cancel()
         if lost:
-            logger.warning("memory: %d talks were not learnt from before the end", lost)
+            logger.warning("memory: %d conversations were not looked through for facts before the end", lost)
 
     def _drop_oldest(self, most: int) -> None:
         oldest = next(iter(self._waiting))
@@ -112,7 +112,8 @@ class Learner:
         self._dropped += 1
         if self._dropped % MAX_UNTOLD == 1:
             logger.warning(
-                "memory: more than %d talks wait (memory.backend_config.queue_max_depth); dropped so far: %d",
+                "memory: more than %d conversations wait (memory.backend_config.queue_max_depth); "
+                "dropped so far: %d",
                 most,
                 self._dropped,
             )
@@ -136,17 +137,17 @@ class Learner:
             try:
                 is_done = await self._learn(talk)
             except DeerFlowError as error:
-                logger.warning("memory: thread %s was not learnt from: %s", talk.thread_id, error)
+                logger.warning("memory was not updated from thread %s: %s", talk.thread_id, error)
                 return
             except Exception:  # the root of its task: whatever went wrong, nobody's run has to do with it
-                logger.exception("memory: thread %s was not learnt from", talk.thread_id)
+                logger.exception("memory was not updated from thread %s", talk.thread_id)
                 return
         if not is_done:
             self._try_again(talk)
 
     def _try_again(self, talk: Talk) -> None:
         if talk.failures >= MAX_FAILURES or self._is_closed:
-            logger.warning("memory: thread %s was not learnt from: the model gave no answer", talk.thread_id)
+            logger.warning("memory was not updated from thread %s: the model gave no answer", talk.thread_id)
             return
         newer = self._waiting.pop((talk.scope, talk.thread_id), None)
         self.hear(replace(talk, failures=talk.failures + 1))

@@ -31,7 +31,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def deerflow(home: Path) -> Iterator[Deerflow]:
-    """Return `deerflow WORDS…`; log handlers are put back afterwards, since their stream is gone."""
+    """Return `deerflow WORDS…`; logging is put back afterwards: its stream is gone, others test on."""
     root = logging.getLogger()
     handlers, level = list(root.handlers), root.level
     runner = CliRunner()
@@ -39,3 +39,5 @@ def deerflow(home: Path) -> Iterator[Deerflow]:
     for handler in set(root.handlers) - set(handlers):
         root.removeHandler(handler)
     root.setLevel(level)
+    for name in ("deerflow.memory", "deerflow.agents.middlewares.model_errors"):
+        logging.getLogger(name).setLevel(logging.NOTSET)

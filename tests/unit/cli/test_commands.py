@@ -1,5 +1,6 @@
 """The commands: what they say when all is well, and what to do when it is not."""
 
+import io
 import json
 import os
 import signal
@@ -16,6 +17,7 @@ from support.model_server import ScriptedModel, call, status, text
 
 from deerflow.cli import commands
 from deerflow.cli.quiet import quiet_end
+from deerflow.cli.status import StatusLine
 
 REPORT = "/mnt/user-data/outputs/[red]report.md"
 
@@ -67,6 +69,11 @@ def test_no_command_is_a_wish_for_help(deerflow: Any) -> None:
         (("run", "x", "gone-1", "gone-2"), "gone-1, gone-2"),
         (("run", "x", "--file", "pipe"), "no such file or folder: pipe"),
         (("run", "x", "--thread", "../up"), "thread id '../up' may only have"),
+        (
+            ("run", "x", "--thread", "t1"),
+            "there is no thread 't1'.\nTo start a new thread of this id, add --new.",
+        ),
+        (("run", "x", "--new"), "--new needs the id of the new thread; add --thread"),
         (("run", "x", "--config", "missing.yaml"), "missing.yaml"),
         (("run", "x", "--model", "nope"), "model 'nope' not found; there are: scripted"),
         (("doctor", "--config", "missing.yaml"), "missing.yaml"),
@@ -100,7 +107,7 @@ def test_a_job_prints_the_answer_the_use_and_the_artifacts(
         text("All **done**."),
     )
 
-    result = deerflow("run", "Write a report", "--thread", "t1")
+    result = deerflow("run", "Write a report", "--thread", "t1", "--new")
 
     assert result.exit_code == 0, result.output
     assert result.stdout == "All **done**.\n"
@@ -108,6 +115,55 @@ def test_a_job_prints_the_answer_the_use_and_the_artifacts(
     assert f"artifact  {path}" in result.stderr
     assert "tokens" in result.stderr
     assert "thread    t1" in result.stderr
+
+
+def test_a_mistyped_thread_is_not_a_new_one(deerflow: Any, model: ScriptedModel, config: Path) -> None:
+    model.will_say(text("Fine."), text("A title"))
+    deerflow("run", "Write a report", "--thread", "quarterly-report", "--new")
+
+    mistyped = deerflow("run", "go on", "--thread", "quartely-report")
+    start = deerflow("run", "go on", "--thread", "quart")
+    unlike = deerflow("run", "go on", "--thread", "zzz")
+    again = deerflow("run", "anew", "--thread", "quarterly-report", "--new")
+
+    assert "Did you mean:\n  quarterly-report" in mistyped.stderr
+    assert "Did you mean:\n  quarterly-report" in start.stderr
+    assert "The latest ones are:\n  quarterly-report" in unlike.stderr
+    assert "there is a thread 'quarterly-report' already; leave --new out" in again.stderr
+    assert [each.exit_code for each in (mistyped, start, unlike, again)] == [1] * 4
+    assert "go on" not in [request.asked for request in model.requests]
+
+
+def test_a_job_says_at_once_that_it_is_loading(home: Path) -> None:
+    """Before the agent's libraries are imported, and nothing of them is needed for that."""
+    code = (
+        "import sys; from deerflow.cli import commands\n"
+        "def load(name): print(name, sorted({'langchain_core', 'deerflow.app', 'rich'} & set(sys.modules)))\n"
+        "commands.import_module = load\n"
+        "commands.app(['run', 'x'])"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
+    )
+
+    assert done.stderr.startswith("Loading DeerFlow…\n")
+    assert done.stdout == "deerflow.cli.run []\n"
+
+
+def test_a_status_is_one_line_of_a_terminal() -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    stream = Terminal()
+    line = StatusLine(stream)
+    line.say("Loading")
+    line.say("Opening")
+    line.clear()
+    line.clear()
+
+    assert stream.getvalue() == "\r\x1b[KLoading…\r\x1b[KOpening…\r\x1b[K"
 
 
 def test_every_event_is_a_line_of_json(deerflow: Any, model: ScriptedModel, config: Path) -> None:
@@ -146,7 +202,7 @@ def test_a_thread_goes_on_and_flags_reach_the_agent(
     (home / "b.md").write_text("a file")
     model.will_say(text("one"), text("two"))
 
-    first = deerflow("run", "first", "--thread", "t1", "--file", "folder", "b.md")
+    first = deerflow("run", "first", "--thread", "t1", "--new", "--file", "folder", "b.md")
     second = deerflow("run", "second", "--thread", "t1", "--no-subagents")
 
     assert (first.exit_code, second.exit_code) == (0, 0), first.output + second.output

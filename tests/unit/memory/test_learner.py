@@ -142,7 +142,7 @@ async def test_a_talk_that_fails_again_and_again_is_given_up(
     await pupil.has_heard(3)
 
     assert pupil.learner.is_idle
-    assert "t1 was not learnt from" in caplog.text
+    assert "memory was not updated from thread t1" in caplog.text
 
 
 async def test_a_model_that_fails_is_not_asked_again_with_every_turn_of_a_long_talk(
@@ -213,7 +213,7 @@ async def test_the_end_waits_for_what_is_being_learnt_but_not_for_long(
     pupil.learner.hear(talk("late"))
 
     assert pupil.said() == [["quick"]]
-    assert "1 talks were not learnt from before the end" in caplog.text
+    assert "1 conversations were not looked through for facts before the end" in caplog.text
     assert pupil.learner.is_idle
 
 
@@ -229,7 +229,7 @@ async def test_who_must_end_at_once_gives_up_what_waits_and_what_is_being_learnt
     await asyncio.wait_for(closing, 60)
 
     assert (pupil.heard, pupil.learner.is_idle) == ([], True)
-    assert "2 talks were not learnt from" in caplog.text
+    assert "2 conversations were not looked through" in caplog.text
 
 
 async def test_talks_of_an_agent_and_of_its_user_are_apart(pupil: Pupil, talk: NewTalk) -> None:
