@@ -21,8 +21,12 @@ help: ## Show the commands.
 
 install: .venv/.run page ## Install everything that running needs, and build the page.
 
-run: install ## Serve API and page on http://127.0.0.1:2026 (HOST and PORT override).
+run: announce install ## Serve API and page on http://127.0.0.1:2026 (HOST and PORT override).
 	@$(BIN)/deerflow serve --host $(HOST) --port $(PORT)
+
+.PHONY: announce
+announce:
+	@echo "DeerFlow will be at http://$(HOST):$(PORT), page and API; what is missing is installed first."
 
 test: .venv/.dev page ## Set up everything and run all tests.
 	@$(BIN)/python scripts/prepare_tests.py
@@ -52,23 +56,26 @@ clean: ## Remove everything that install made; your data in .deer-flow stays.
 	rm -rf .boot .venv web/node_modules src/deerflow/gateway/static
 
 $(UV):
-	$(PYTHON) -m venv .boot
-	.boot/bin/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
+	@echo "Installing uv, the package installer, into .boot/"
+	@$(PYTHON) -m venv .boot
+	@.boot/bin/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
 
 # Its configuration stands for the environment: bin/python is a link to a file with a date of its own.
 .venv/pyvenv.cfg: | $(UV)
-	$(UV) venv --quiet --python $(PYTHON) .venv
+	@$(UV) venv --quiet --python $(PYTHON) .venv
 
 # A marker says which lock the environment was made from; the larger set serves both.
 .venv/.run: .venv/pyvenv.cfg requirements/run.lock pyproject.toml
 	@test .venv/.dev -nt requirements/dev.lock -a .venv/.dev -nt pyproject.toml || { \
+	  echo "Installing DeerFlow's Python packages into .venv/ (the first time this downloads about 100)"; \
 	  $(UV) pip sync --quiet --python .venv/bin/python requirements/run.lock && \
 	  $(UV) pip install --quiet --python .venv/bin/python --no-deps --editable . ; }
 	@touch $@
 
 .venv/.dev: .venv/pyvenv.cfg requirements/dev.lock pyproject.toml
-	$(UV) pip sync --quiet --python .venv/bin/python requirements/dev.lock
-	$(UV) pip install --quiet --python .venv/bin/python --no-deps --editable .
+	@echo "Installing DeerFlow's Python packages, with those for tests, into .venv/"
+	@$(UV) pip sync --quiet --python .venv/bin/python requirements/dev.lock
+	@$(UV) pip install --quiet --python .venv/bin/python --no-deps --editable .
 	@touch $@ .venv/.run
 
 .PHONY: page
@@ -77,6 +84,8 @@ page:
 	else echo "The page needs Node.js 20.19 or newer with npm (https://nodejs.org); serving the API without it."; fi
 
 $(STATIC): $(WEB_SOURCES)
+	@echo "Installing the page's packages into web/node_modules/"
+	@cd web && npm ci --no-audit --no-fund --loglevel=error
 	@echo "Building the page in web/"
-	cd web && npm ci --no-audit --no-fund --loglevel=error && npm run --silent build
+	@cd web && npm run --silent build
 	@touch $@

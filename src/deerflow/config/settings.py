@@ -61,16 +61,6 @@ class Settings(Section):
     """What `config.yaml` says, with a default for everything it does not say."""
 
     config_version: int | None = Field(None, ge=0, description="The layout this file was written for.")
-    log_level: LogLevel = Field("info", description="How much is logged.")
-    logging: LoggingSettings = Field(LoggingSettings.model_construct(), description="How log lines look.")
-    metrics: MetricsSettings = Field(MetricsSettings.model_construct(), description="Numbers for Prometheus.")
-    telemetry: TelemetrySettings = Field(
-        TelemetrySettings.model_construct(), description="Spans for OpenTelemetry."
-    )
-    tracing: TracingSettings = Field(
-        TracingSettings.model_construct(), description="Services that show what agents did."
-    )
-    max_recursion_limit: int = Field(1000, ge=1, description="The most graph steps a client may ask for.")
 
     models: tuple[ModelSettings, ...] = Field((), description="Chat models; the first is the default.")
     llm_call: LlmCallSettings = Field(
@@ -160,6 +150,7 @@ class Settings(Section):
     )
     checkpointer: CheckpointerSettings | None = Field(None, description="The older form of `database`.")
     runs: RunSettings = Field(RunSettings.model_construct(), description="What one run may take.")
+    max_recursion_limit: int = Field(1000, ge=1, description="The most graph steps a client may ask for.")
     run_events: RunEventsSettings = Field(
         RunEventsSettings.model_construct(), description="The log of a run."
     )
@@ -188,6 +179,16 @@ class Settings(Section):
         McpTasksSettings.model_construct(), description="Long tasks of MCP servers."
     )
     plugins: tuple[PluginSettings, ...] = Field((), description="Plug-ins.")
+
+    log_level: LogLevel = Field("info", description="How much is logged.")
+    logging: LoggingSettings = Field(LoggingSettings.model_construct(), description="How log lines look.")
+    metrics: MetricsSettings = Field(MetricsSettings.model_construct(), description="Numbers for Prometheus.")
+    telemetry: TelemetrySettings = Field(
+        TelemetrySettings.model_construct(), description="Spans for OpenTelemetry."
+    )
+    tracing: TracingSettings = Field(
+        TracingSettings.model_construct(), description="Services that show what agents did."
+    )
 
     @property
     def unused(self) -> tuple[str, ...]:

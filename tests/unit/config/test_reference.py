@@ -38,6 +38,12 @@ def test_the_generated_files_are_up_to_date() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_the_example_begins_with_the_models() -> None:
+    first = next(line for line in EXAMPLE.splitlines() if line and not line.startswith("##"))
+
+    assert first == "# models:"
+
+
 def test_the_example_loads_and_changes_nothing(project: Project) -> None:
     loaded = project.load(EXAMPLE)
 
