@@ -17,12 +17,16 @@ def told(model: ScriptedModel) -> str:
 
 
 def test_a_command_waits_for_the_person_and_outlives_a_reload(page: Browser, model: ScriptedModel) -> None:
-    model.will_say(bash("echo may-i ran-\\\n  $((40+2)) \u202e"), text("It ran."))
+    model.will_say(bash("echo may-i ran-\\\n  $((40+2)) \u202e# \u3164p\u0430y"), text("It ran."))
 
     page.say("Work.")
     page.waits_for(CARD)
     page.evaluate("location.reload()")
-    page.waits_for(f"{CARD} pre:has-text('u202e')")
+    shown = "\\\\u202e# \\\\u3164p\\\\u0430y"
+    page.waits_for(f"{CARD} pre:has-text('{shown}')")
+    page.click("Change it")
+    page.waits_for(f"{CARD} [role=note] pre:has-text('{shown}')")
+    page.click("Cancel", within={"css": CARD})
     page.waits_for("main [aria-label='waits for your answer']")
     page.click("Run it")
 

@@ -3,13 +3,14 @@
 import asyncio
 import os
 import termios
-import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import orjson
 from rich.console import Console
 from rich.text import Text
+
+from deerflow.domain.visible_text import visible
 
 CLOSED = "the terminal was closed"
 _CHOICES = "[y] run it   [n] refuse it   [e] change it: "
@@ -91,23 +92,11 @@ def shown(name: str, args: Mapping[str, Any]) -> str:
     return "\n".join([f"  tool: {visible(name)}", *lines])
 
 
-def visible(text: str) -> str:
-    """Return a text in which nothing hides: control and direction characters stand as their codes."""
-    return "".join(
-        letter if letter in "\n\t" or unicodedata.category(letter) not in ("Cc", "Cf") else _code(letter)
-        for letter in text
-    )
-
-
 def only_text(args: Mapping[str, Any]) -> str | None:
     """Return the argument that a person can change on one line, where it is the only one but the label."""
     keys = [key for key in args if key != "description"]
     only = keys[0] if len(keys) == 1 else None
     return only if only is not None and isinstance(args[only], str) else None
-
-
-def _code(letter: str) -> str:
-    return f"\\x{ord(letter):02x}" if ord(letter) < 256 else f"\\u{ord(letter):04x}"
 
 
 async def _read(keyboard: int) -> bytes:

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from deerflow.cli.approve import Person, visible
+from deerflow.cli.approve import Person
+from deerflow.domain.visible_text import printable
 
 Request = Mapping[str, Any]
 
@@ -19,13 +20,13 @@ def question_in(values: Mapping[str, Any]) -> Request | None:
 async def reply_to(request: Request, person: Person) -> str:
     """Ask the person and return what they said; nothing when they would rather not answer."""
     if request.get("context"):
-        person.show(f"\n{visible(str(request['context']))}")
-    person.show(f"\n{visible(str(request.get('question', '')))}", style="bold")
+        person.show(f"\n{printable(str(request['context']))}")
+    person.show(f"\n{printable(str(request.get('question', '')))}", style="bold")
     if request.get("fields"):
         return await _form(request["fields"], person)
     labels = [str(option["label"]) for option in request.get("options") or ()]
     for number, label in enumerate(labels, start=1):
-        person.show(f"  {number}. {visible(label)}")
+        person.show(f"  {number}. {printable(label)}")
     hint = "A number, or an answer of your own" if labels else "Your answer"
     return chosen(await person.line(f"{hint} (Enter: not now): "), labels)
 
@@ -35,8 +36,8 @@ async def _form(fields: list[Mapping[str, Any]], person: Person) -> str:
     answers = []
     for field in fields:
         labels = [str(option) for option in field.get("options") or ()]
-        choices = "".join(f"  {number}. {visible(label)}\n" for number, label in enumerate(labels, start=1))
-        name = visible(str(field.get("label") or field["name"]))
+        choices = "".join(f"  {number}. {printable(label)}\n" for number, label in enumerate(labels, start=1))
+        name = printable(str(field.get("label") or field["name"]))
         note = "" if field.get("required") else " (optional)"
         given = await person.line(f"{choices}{name}{note}: ")
         # Several choices may be named, with commas between them.

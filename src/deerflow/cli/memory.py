@@ -8,8 +8,8 @@ import orjson
 from rich.console import Console
 from rich.table import Table
 
-from deerflow.cli.approve import visible
 from deerflow.client import AsyncDeerFlowClient
+from deerflow.domain.visible_text import printable
 from deerflow.memory.base import HISTORY_SECTIONS, USER_SECTIONS
 from deerflow.memory.rendering import TITLES
 
@@ -49,12 +49,12 @@ def _show(memory: dict[str, Any]) -> None:
     sections += [(name, memory["history"][name]) for name in HISTORY_SECTIONS]
     for name, section in sections:
         if section["summary"]:
-            console.print(f"{TITLES[name]}: {visible(section['summary'])}")
+            console.print(f"{TITLES[name]}: {printable(section['summary'])}")
     if not memory["facts"]:
         console.print("No facts are remembered.")
         return
     table = Table("id", "sure", "kind", "fact", box=None, pad_edge=False)
     for fact in memory["facts"]:
         words = (fact["id"], f"{fact['confidence']:.0%}", fact["category"], fact["content"])
-        table.add_row(*map(visible, words))
+        table.add_row(*map(printable, words))
     console.print(table)

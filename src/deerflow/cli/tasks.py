@@ -10,7 +10,7 @@ import aiohttp
 from rich.console import Console
 from rich.table import Table
 
-from deerflow.cli.approve import visible
+from deerflow.domain.visible_text import printable
 from deerflow.errors import DeerFlowError, InvalidInputError, NotFoundError
 
 SECONDS = 30
@@ -51,7 +51,7 @@ async def _cancel(server: "_Server", rows: list[dict[str, Any]], task_id: str) -
         running = [row["task_id"] for row in rows if row["status"] in UNFINISHED]
         raise NotFoundError("task", task_id, known=running)
     await server.post(f"{found['path']}/tasks/{quote(task_id, safe='')}/cancel")
-    _console().print(f"stopped   {task_id}  {visible(found['description'])}")
+    _console().print(f"stopped   {task_id}  {printable(found['description'])}")
     return 0
 
 
@@ -140,6 +140,6 @@ def _cells(rows: list[dict[str, Any]]) -> Iterator[tuple[str, ...]]:
             row["status"],
             row["subagent_type"] or "",
             str(row["message_count"]),
-            visible(row["description"]),
+            printable(row["description"]),
             row["path"].split("/")[2],
         )

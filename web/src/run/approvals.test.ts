@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { Decision, Interrupt, Message } from "../api/types.ts";
-import { answersOf, edited, onlyText, questionsOf, visible } from "./approvals.ts";
+import { answersOf, edited, onlyText, questionsOf } from "./approvals.ts";
 import { itemsOf } from "./items.ts";
 import { reduce } from "./reduce.ts";
 import { EMPTY_VIEW } from "./view.ts";
@@ -34,10 +34,6 @@ describe("approvals", () => {
     expect(edited(bash, "pwd")).toEqual({ name: "bash", args: { command: "pwd", description: "Look" } });
     expect(edited(pay, '{"amount":1}')).toEqual({ name: "pay", args: { amount: 1 } });
     expect([edited(pay, "[1]"), edited(pay, "{")]).toEqual([null, null]);
-  });
-
-  it("lets nothing hide", () => {
-    expect(visible("rm\u202E x\u001b[2K\n\t")).toBe("rm\\u202e x\\u001b[2K\n\t");
   });
 
   it("keeps what waits until the next run begins", () => {

@@ -37,13 +37,6 @@ export function answersOf(waiting: readonly Interrupt[], decisions: ReadonlyMap<
   );
 }
 
-/** Return a text in which nothing hides: control and direction characters stand as their codes. */
-export function visible(text: string): string {
-  return text.replace(/[\p{Cc}\p{Cf}]/gu, (letter) =>
-    letter === "\n" || letter === "\t" ? letter : `\\u${letter.codePointAt(0)?.toString(16).padStart(4, "0")}`,
-  );
-}
-
 /** Return the argument that can be changed as plain text, where it is the only one but the label. */
 export function onlyText(action: ActionRequest): string | null {
   const [key, ...others] = Object.keys(action.args).filter((name) => name !== "description");

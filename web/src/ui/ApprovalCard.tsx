@@ -1,7 +1,8 @@
 import { ShieldQuestion } from "lucide-react";
 import { useState } from "react";
 import type { ActionRequest, Decision } from "../api/types.ts";
-import { edited, onlyText, visible } from "../run/approvals.ts";
+import { edited, onlyText } from "../run/approvals.ts";
+import { visible } from "../run/visibleText.ts";
 import { useWords } from "../text/index.ts";
 
 const BUTTON = "rounded-lg border border-line px-3 py-1.5 text-sm disabled:opacity-40";
@@ -38,6 +39,12 @@ export function ApprovalCard({ action, onDecide }: Props) {
           onChange={(event) => setDraft(event.target.value)}
           onKeyDown={(event) => event.key === "Escape" && setDraft(null)}
         />
+      )}
+      {draft !== null && visible(draft) !== draft && (
+        <div role="note" className="space-y-1 text-sm text-warn">
+          <p>{words.hiddenCharacters}</p>
+          <pre tabIndex={0} className={BOX}>{visible(draft)}</pre>
+        </div>
       )}
       {draft !== null && changed === null && <p role="alert" className="text-sm text-warn">{words.notAnObject}</p>}
       <div className="flex flex-wrap gap-2">
