@@ -65,9 +65,9 @@ STEPS = [
     Step("write_file", {"path": "/etc/new.txt", "content": "x"}, "/etc/new.txt", "error"),
     Step("str_replace", {"path": f"{WORKSPACE}/none", "old_str": "a", "new_str": "b"}, "none", "error"),
     Step("bash", {"command": "echo $((6 * 7)); pwd"}, f"42\n{WORKSPACE}"),
-    Step("bash", {"command": "echo oh >&2; exit 3"}, "oh\nExit code: 3"),
+    Step("bash", {"command": "echo oh >&2; exit 3"}, "oh\nExit code: 3", "error"),
     Step("python", {"code": "print(6 * 7)"}, "42"),
-    Step("python", {"code": "1 / 0"}, "ZeroDivisionError"),
+    Step("python", {"code": "1 / 0"}, "ZeroDivisionError", "error"),
     Step("present_files", {"filepaths": [f"{OUTPUTS}/none.md"]}, "none.md", "error"),
     Step("view_image", {"image_path": f"{WORKSPACE}/notes.md"}, ".png", "error", files=NOTES),
 ]

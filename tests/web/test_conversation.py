@@ -167,3 +167,26 @@ def test_modes_and_model_are_sent_along(page: Browser, model: ScriptedModel) -> 
     page.sees("Without help.")
     assert "task" not in model.requests[-1].tools
     assert "bash" in model.requests[-1].tools
+
+
+def test_failed_steps_show_in_their_row_in_the_fold_and_on_a_sub_agents_card(
+    page: Browser, model: ScriptedModel
+) -> None:
+    steps = [call("bash", description=f"Step {number}", command="true") for number in range(5)]
+    failing = call("bash", description="Step that breaks", command="echo oh; exit 3")
+    task = call("task", description="Try it", prompt="about trying", subagent_type="general-purpose")
+    model.on("about trying", failing, text("Tried."))
+    model.on("Break something", calls(failing, *steps), task, text("It broke."))
+
+    page.say("Break something.")
+
+    page.sees("It broke.")
+    page.waits_for("article[data-task]:has-text('1 step, 1 failed')")
+    fold = page.text("ol button:has-text('earlier steps')")
+    assert fold == "3 earlier steps, 1 failed"
+    page.click("3 earlier steps, 1 failed")
+    row = "button:has-text('Step that breaks'):has-text('exit code 3')"
+    page.waits_for(f"{row} [aria-label=failed]")
+    assert page.count("ol [aria-label=failed]") == 1
+    page.do("click", target={"css": "article[data-task] button"})
+    page.waits_for("article[data-task] li:has-text('Exit code: 3') [aria-label=failed]")

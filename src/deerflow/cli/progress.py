@@ -12,9 +12,9 @@ from rich.live import Live
 from rich.spinner import Spinner
 from rich.text import Text
 
-from deerflow.cli.approve import visible
 from deerflow.cli.markdown import TerminalMarkdown, fitted
 from deerflow.client import ClientEvent, text_of
+from deerflow.domain.visible_text import printable
 
 _MARKS = {"completed": "✓", "failed": "✗", "timed_out": "✗", "cancelled": "■"}
 _WIDTH = 160
@@ -32,6 +32,22 @@ class _Task:
 
     description: str
     step: str = "starting"
+    results: int = 0
+    failures: int = 0
+    """How many of its tools' results there are, and how many of them say that the tool failed."""
+
+    def take(self, message: Any) -> None:
+        """Take in the sub-agent's next message."""
+        self.step = _step(message)
+        if isinstance(message, Mapping) and message.get("type") == "tool":
+            self.results += 1
+            self.failures += message.get("status") == "error"
+
+    @property
+    def note(self) -> str:
+        """What to say about its steps when it has ended: nothing when all of them worked."""
+        steps = "1 step" if self.results == 1 else f"{self.results} steps"
+        return f" ({steps}, {self.failures} failed)" if self.failures else ""
 
 
 @dataclass(slots=True)
@@ -108,7 +124,7 @@ class Progress:
     def report(self, runs: Sequence[Mapping[str, Any]], artifacts: Sequence[Path], out: Console) -> None:
         """Print the answer on `out` and what there is to know about it beside it."""
         if self._view.error:
-            failure = Text.assemble(("The run failed: ", "red"), visible(self._view.error))
+            failure = Text.assemble(("The run failed: ", "red"), printable(self._view.error))
             self._console.print(failure, highlight=False, soft_wrap=True)
         elif out.is_terminal:
             out.print(TerminalMarkdown(_CONTROL.sub("", self._view.answer)), crop=False)
@@ -119,7 +135,7 @@ class Progress:
         if self._view.is_question:
             notes.append(f'question  answer it with: deerflow run --thread {self._thread_id} "your answer"')
         for note in (*notes, f"usage     {_spent(runs)}", f"thread    {self._thread_id}"):
-            self._console.print(visible(note), highlight=False, markup=False, soft_wrap=True)
+            self._console.print(printable(note), highlight=False, markup=False, soft_wrap=True)
 
     def _take_message(self, message: Mapping[str, Any]) -> None:
         view = self._view
@@ -138,7 +154,7 @@ class Progress:
             elif message["name"] not in ("task", "write_todos"):
                 mark = "✗" if message.get("status") == "error" else "✓"
                 about = view.calls.pop(str(message.get("tool_call_id")), "")
-                said = " → ".join(filter(None, (about, _first_line(message["content"]))))
+                said = " → ".join(filter(None, (about, _exit(message), _first_line(message["content"]))))
                 self._line(f"{mark} {message['name']}  {said}")
 
     def _take_plan(self, todos: Sequence[Mapping[str, Any]]) -> None:
@@ -161,18 +177,18 @@ class Progress:
             tasks[task_id] = _Task(str(data.get("description", "")))
             self._line(f"▸ task  {tasks[task_id].description}")
         elif kind == "task_running" and task_id in tasks:
-            tasks[task_id].step = _step(data.get("message"))
+            tasks[task_id].take(data.get("message"))
         elif kind.startswith("task_") and task_id in tasks:
             outcome = kind.removeprefix("task_")
             done = tasks.pop(task_id)
             reason = f": {data['error']}" if data.get("error") else ""
-            self._line(f"{_MARKS.get(outcome, '•')} task  {done.description} {outcome}{reason}")
+            self._line(f"{_MARKS.get(outcome, '•')} task  {done.description} {outcome}{reason}{done.note}")
 
     def _line(self, text: str) -> None:
         if not self._is_on:
             return
         # The terminal wraps it: what is copied from there has no line breaks that were not said.
-        line = Text(fitted(visible(text), _WIDTH), style="dim")
+        line = Text(fitted(printable(text), _WIDTH), style="dim")
         self._console.print(line, highlight=False, soft_wrap=True)
 
     def _bottom(self) -> RenderableType:
@@ -187,7 +203,7 @@ class Progress:
         return Group(*rows)
 
     def _row(self, text: str, *, style: str = "") -> Text:
-        return Text(fitted(visible(text), self._console.width - _SPINNER), style=style, no_wrap=True)
+        return Text(fitted(printable(text), self._console.width - _SPINNER), style=style, no_wrap=True)
 
 
 def _spent(runs: Sequence[Mapping[str, Any]]) -> str:
@@ -212,6 +228,12 @@ def _calls_in(update: Mapping[str, Any]) -> dict[str, str]:
 def _about(args: Mapping[str, Any]) -> str:
     said = next((args[key] for key in _ABOUT if isinstance(args.get(key), str) and args[key]), "")
     return _first_line(said)
+
+
+def _exit(message: Mapping[str, Any]) -> str:
+    """Return the exit code of a command that failed, in words."""
+    code = (message.get("additional_kwargs") or {}).get("exit_code")
+    return "" if code is None else f"exit code {code}"
 
 
 def _step(message: Any) -> str:

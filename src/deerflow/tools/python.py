@@ -6,6 +6,7 @@ directory are the shell's own, whichever sandbox there is.
 
 import secrets
 
+from langchain_core.messages import ToolMessage
 from pydantic import Field
 
 from deerflow.tools.define import Described, PlainText, Runtime, refuse, tool_of
@@ -29,7 +30,7 @@ class PythonArguments(Described):
 
 
 @tool_of("python", PythonArguments)
-async def python_tool(*, description: str, code: str, runtime: Runtime) -> str:
+async def python_tool(*, description: str, code: str, runtime: Runtime) -> str | ToolMessage:
     """Run Python 3 code in the sandbox and see what it prints.
 
     Use it for calculations, data (CSV, JSON, dates, statistics) and checks that would take a long shell
@@ -40,7 +41,7 @@ async def python_tool(*, description: str, code: str, runtime: Runtime) -> str:
         raise refuse(
             f"The code has more than {MAX_CODE_BYTES} bytes. Write it to a file with write_file and run that."
         )
-    return await run_in_sandbox(as_command(code), runtime)
+    return await run_in_sandbox(as_command(code), runtime, tool="python")
 
 
 def as_command(code: str) -> str:

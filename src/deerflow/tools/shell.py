@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 from types import TracebackType
 
+from langchain_core.messages import ToolMessage
 from langchain_core.tools import ToolException
 from pydantic import Field
 
@@ -16,6 +17,9 @@ COALESCE_CHARS = 4096
 MAX_LIVE_CHARS = 200_000
 """What one command may send to the people watching; the log keeps every piece of it."""
 
+EXIT_CODE = "exit_code"
+"""The key of a result's `additional_kwargs` that holds the exit code of a command that failed."""
+
 
 class BashArguments(Described):
     """What `bash` takes."""
@@ -24,7 +28,7 @@ class BashArguments(Described):
 
 
 @tool_of("bash", BashArguments)
-async def bash_tool(*, description: str, command: str, runtime: Runtime) -> str:
+async def bash_tool(*, description: str, command: str, runtime: Runtime) -> str | ToolMessage:
     """Run a shell command in the sandbox.
 
     The working directory (at first /mnt/user-data/workspace) and exported variables carry over to the
@@ -32,11 +36,14 @@ async def bash_tool(*, description: str, command: str, runtime: Runtime) -> str:
     answer prompts: pass -y, --no-input and the like. Start servers in the background with their output
     sent to a file. Prefer read_file, write_file, str_replace, grep and glob for work on files.
     """
-    return await run_in_sandbox(command, runtime)
+    return await run_in_sandbox(command, runtime, tool="bash")
 
 
-async def run_in_sandbox(command: str, runtime: Runtime) -> str:
-    """Run a command within the limits of the settings and return what the model reads of it."""
+async def run_in_sandbox(command: str, runtime: Runtime, *, tool: str) -> str | ToolMessage:
+    """Run a command within the limits of the settings and return what the model reads of it.
+
+    A command that failed is an error result with its `exit_code`, so that clients need not read its text.
+    """
     context = runtime.context
     if context.sandbox.refusal is not None:
         raise SandboxUnavailableError(context.sandbox.refusal)
@@ -54,7 +61,13 @@ async def run_in_sandbox(command: str, runtime: Runtime) -> str:
     output = clip_middle(result.output, limits.bash_output_max_chars)
     if result.exit_code == 0:
         return output or "(no output)"
-    return f"{_with_line_end(output)}Exit code: {result.exit_code}"
+    return ToolMessage(
+        f"{_with_line_end(output)}Exit code: {result.exit_code}",
+        tool_call_id=runtime.tool_call_id or "",
+        name=tool,
+        status="error",
+        additional_kwargs={EXIT_CODE: result.exit_code},
+    )
 
 
 class LiveOutput:

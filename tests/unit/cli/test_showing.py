@@ -52,6 +52,33 @@ def test_an_answer_cannot_command_the_terminal() -> None:
     assert "👨‍👩‍👧" in shown
 
 
+def test_failed_steps_are_marked_also_those_of_a_sub_agent() -> None:
+    err = Console(file=io.StringIO(), width=120)
+    progress = Progress(err, "t1")
+    progress.start()
+    failed = {
+        "type": "tool",
+        "name": "bash",
+        "content": "oh\nExit code: 3",
+        "status": "error",
+        "additional_kwargs": {"exit_code": 3},
+    }
+    task = {"task_id": "a", "description": "Try it"}
+    progress.take(ClientEvent("1", "messages", [failed, {}]))
+    for kind, more in (
+        ("started", {}),
+        ("running", {"message": failed}),
+        ("running", {"message": {**failed, "status": "success"}}),
+        ("completed", {}),
+    ):
+        progress.take(ClientEvent("2", "custom", {"type": f"task_{kind}", **task, **more}))
+
+    assert isinstance(err.file, io.StringIO)
+    shown = err.file.getvalue()
+    assert "✗ bash  exit code 3 → oh" in shown
+    assert "✓ task  Try it completed (2 steps, 1 failed)" in shown
+
+
 def test_neither_a_failure_nor_a_files_name_can_command_the_terminal() -> None:
     err = Console(file=io.StringIO(), force_terminal=True, width=80)
     progress = Progress(err, "t1")

@@ -29,6 +29,7 @@ async def test_a_failing_program_shows_its_traceback_and_exit_code(tmp_path: Pat
     assert answer.text.startswith("begun\n")
     assert "line 3" in answer.text
     assert "ValueError: no such deer\nExit code: 1" in answer.text
+    assert (answer.status, answer.name, answer.additional_kwargs) == ("error", "python", {"exit_code": 1})
 
 
 @pytest.mark.parametrize(

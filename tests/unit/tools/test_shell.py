@@ -29,10 +29,11 @@ async def test_the_model_sees_no_runtime_in_the_schema() -> None:
     assert list(bash_tool.args) == ["description", "command"]
 
 
-async def test_a_failing_command_shows_its_exit_code(tmp_path: Path) -> None:
+async def test_a_failing_command_is_an_error_with_its_exit_code(tmp_path: Path) -> None:
     answer = await answer_of(bash_tool, run_context(tmp_path), description="", command="printf no; exit 3")
 
     assert answer.content == "no\nExit code: 3"
+    assert (answer.status, answer.name, answer.additional_kwargs) == ("error", "bash", {"exit_code": 3})
 
 
 async def test_silence_is_said(tmp_path: Path) -> None:

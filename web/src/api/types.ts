@@ -35,6 +35,10 @@ export interface Extras {
   readonly hide_from_ui?: boolean;
   readonly reasoning_content?: string;
   readonly human_input_response?: HumanInputResponse;
+  /** The exit code of a command that failed. */
+  readonly exit_code?: number;
+  /** What was decided about a call that needed somebody's word. */
+  readonly approval?: { readonly decision?: string };
   readonly subagent_status?: string;
   readonly subagent_result_brief?: string;
   readonly subagent_error?: string;

@@ -32,6 +32,11 @@ export type Item =
       readonly isOpen: boolean;
     };
 
+/** Return how many of these steps failed. */
+export function failuresIn(steps: readonly Step[]): number {
+  return steps.filter((step) => step.status === "failed").length;
+}
+
 /** Return the items of a view, in the order in which they happened. */
 export function itemsOf(view: View): readonly Item[] {
   const results = new Map(view.messages.filter(isTool).map((message) => [message.tool_call_id, message]));

@@ -94,7 +94,9 @@ function withSteps(steps: readonly TaskStep[], event: Readonly<Record<string, un
 
 function stepsOf(message: Message, index: number): TaskStep[] {
   const text = textOf(message).trim().slice(0, STEP_CHARS);
-  if (isTool(message)) return [{ index, kind: "result", text: `${message.name ?? "tool"}: ${text}` }];
+  if (isTool(message)) {
+    return [{ index, kind: "result", text: `${message.name ?? "tool"}: ${text}`, isFailed: message.status === "error" }];
+  }
   const calls = (message.tool_calls ?? []).map((call): TaskStep => {
     const about = call.args.description ?? call.args.path ?? call.args.query ?? call.args.pattern ?? call.args.command ?? call.args.url;
     return { index, kind: "tool", text: about === undefined ? call.name : `${call.name}: ${String(about).slice(0, STEP_CHARS)}` };

@@ -11,6 +11,8 @@ export interface TaskStep {
   readonly index: number;
   readonly kind: "text" | "tool" | "result";
   readonly text: string;
+  /** The step's tool failed. */
+  readonly isFailed?: boolean;
 }
 
 /** A sub-agent's work. */

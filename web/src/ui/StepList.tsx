@@ -1,5 +1,5 @@
 import { memo, useState } from "react";
-import type { Step } from "../run/items.ts";
+import { failuresIn, type Step } from "../run/items.ts";
 import { useWords } from "../text/index.ts";
 import { StepRow } from "./StepRow.tsx";
 
@@ -12,12 +12,14 @@ export const StepList = memo(function StepList({ steps }: { readonly steps: read
   const words = useWords();
   const [isWhole, setIsWhole] = useState(false);
   const hidden = isWhole || steps.length <= MOST_SHOWN ? 0 : steps.length - LATEST_SHOWN;
+  const failed = failuresIn(steps.slice(0, hidden));
   return (
     <ol className="overflow-hidden rounded-xl border border-line bg-panel text-sm">
       {hidden > 0 && (
         <li className="border-b border-line">
           <button type="button" className="w-full px-3 py-1.5 text-left text-muted hover:text-ink" onClick={() => setIsWhole(true)}>
             {words.earlierSteps(hidden)}
+            {failed > 0 && <span className="text-bad">, {words.failures(failed)}</span>}
           </button>
         </li>
       )}

@@ -3,7 +3,7 @@ import { memo, useState } from "react";
 import { fileName } from "../api/artifacts.ts";
 import type { Step } from "../run/items.ts";
 import { textOf } from "../run/messages.ts";
-import { useWords } from "../text/index.ts";
+import { useWords, type Words } from "../text/index.ts";
 import { classes } from "./format.ts";
 import { StatusMark } from "./StatusMark.tsx";
 import { StepDetail } from "./StepDetail.tsx";
@@ -21,6 +21,7 @@ export const StepRow = memo(
     const words = useWords();
     const [isOpen, setIsOpen] = useState(false);
     const Icon = ICONS[step.call.name] ?? Wrench;
+    const note = noteOn(step, words);
     const isLive = step.status === "running" && step.output !== "";
     return (
       <div>
@@ -34,6 +35,7 @@ export const StepRow = memo(
           <Icon aria-hidden size={15} className="shrink-0 text-muted" />
           <span className="shrink-0">{words.tools[step.call.name] ?? step.call.name}</span>
           <span className="min-w-0 flex-1 truncate text-muted">{aboutStep(step)}</span>
+          {note && <span className="shrink-0 text-xs text-bad">{note}</span>}
           <StatusMark status={step.status} label={words.stepStatus[step.status]} />
         </button>
         {isLive && !isOpen && (
@@ -50,6 +52,13 @@ export const StepRow = memo(
 
 function isSameStep(a: Step, b: Step): boolean {
   return a.call === b.call && a.result === b.result && a.output === b.output && a.status === b.status;
+}
+
+/** Return why a step failed, where that can be said in two words. */
+function noteOn(step: Step, words: Words): string {
+  const { exit_code: code, approval } = step.result?.additional_kwargs ?? {};
+  if (approval?.decision === "reject" || approval?.decision === "deny") return words.refused;
+  return code === undefined ? "" : words.exitCode(code);
 }
 
 /** Return what the step is about: the model's own words for it, else its main argument. */

@@ -11,6 +11,8 @@ export const TaskCard = memo(
   function TaskCard({ task }: { readonly task: Task }) {
     const words = useWords();
     const [isOpen, setIsOpen] = useState(false);
+    const results = task.steps.filter((step) => step.kind === "result");
+    const failed = results.filter((step) => step.isFailed).length;
     return (
       <article data-task={task.id} data-status={task.status} className="overflow-hidden rounded-xl border border-line bg-panel text-sm">
         <button
@@ -21,11 +23,16 @@ export const TaskCard = memo(
         >
           <span className="flex w-full items-center gap-2">
             <Bot aria-hidden size={16} className="shrink-0 text-accent" />
-            <span className="min-w-0 flex-1 truncate font-medium">{task.description || words.subagent}</span>
+            <span className="min-w-0 flex-1 font-medium">{task.description || words.subagent}</span>
             <StatusMark status={task.status} label={words.taskStatus[task.status]} />
             <ChevronRight aria-hidden size={14} className={classes("shrink-0 text-muted transition-transform", isOpen && "rotate-90")} />
           </span>
           {!isOpen && <span className="w-full truncate text-xs text-muted">{latest(task) || words.taskStatus[task.status]}</span>}
+          {failed > 0 && (
+            <span className="text-xs text-muted">
+              {words.stepCount(results.length)}, <span className="text-bad">{words.failures(failed)}</span>
+            </span>
+          )}
         </button>
         {isOpen && <TaskDetail task={task} />}
         {isOpen && task.tokens !== null && (

@@ -1,3 +1,4 @@
+import { X } from "lucide-react";
 import type { Task } from "../run/view.ts";
 import { useWords } from "../text/index.ts";
 import { classes } from "./format.ts";
@@ -14,6 +15,7 @@ export function TaskDetail({ task }: { readonly task: Task }) {
           <ol className="mt-1 max-h-56 space-y-1 overflow-y-auto text-xs">
             {task.steps.map((step, index) => (
               <li key={index} className={classes("line-clamp-3", step.kind === "result" ? "pl-3 text-muted" : "text-ink")}>
+                {step.isFailed && <X role="img" aria-label={words.stepStatus.failed} size={13} className="mr-1 inline text-bad" />}
                 {step.text}
               </li>
             ))}
