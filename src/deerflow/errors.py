@@ -89,9 +89,19 @@ class RollbackWantedError(ConflictError):
 
 
 class ModelError(DeerFlowError):
-    """A model could not be reached or refused; the message says which one and why."""
+    """A model could not be reached or refused; the message says which one and why.
+
+    Args:
+        reason: The kind of failure in a word, such as `rate_limited`.
+        in_chinese: The message for people who write Chinese; the same as `text` when absent.
+    """
 
     code = "model_failed"
+
+    def __init__(self, text: str, *, reason: str = "provider_error", in_chinese: str = "") -> None:
+        super().__init__(text)
+        self.reason = reason
+        self.in_chinese = in_chinese or text
 
 
 class ProgramError(DeerFlowError):

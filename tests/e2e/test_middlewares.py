@@ -10,7 +10,18 @@ from typing import Any
 import httpx
 import pytest
 from support.gateway import Gateway, parse_sse, write_config
-from support.model_server import Reply, ScriptedModel, call, calls, finished, reasoning, status, text, usage
+from support.model_server import (
+    Reply,
+    ScriptedModel,
+    call,
+    calls,
+    cut,
+    finished,
+    reasoning,
+    status,
+    text,
+    usage,
+)
 from support.shared import fresh_model, shared_gateway
 
 from deerflow.domain import new_id
@@ -162,7 +173,7 @@ async def test_a_failed_call_is_tried_again_and_the_client_is_told(
 async def test_a_model_that_fails_for_good_ends_the_run_in_words_and_is_left_alone(
     api: httpx.AsyncClient, model: ScriptedModel, thread: str, configured: Any
 ) -> None:
-    configured(circuit_breaker={"failure_threshold": 3, "recovery_timeout_sec": 600})
+    configured(circuit_breaker={"failure_threshold": 1, "recovery_timeout_sec": 600})
     model.on(lambda request: True, status(503, message="down for the day"))
 
     first = await ask(api, thread, "hello?")
@@ -171,7 +182,57 @@ async def test_a_model_that_fails_for_good_ends_the_run_in_words_and_is_left_alo
     assert "down for the day" in of_kind(first, "error")[0]["message"]
     assert of_kind(first, "error")[0]["name"] == "ModelError"
     assert len(model.requests) == 3
-    assert "left alone for" in of_kind(second, "error")[0]["message"]
+    said = of_kind(second, "error")[0]["message"]
+    assert "left alone for" in said
+    assert "down for the day" in said, "the reason is not hidden"
+
+
+async def test_questions_that_are_rate_limited_are_waited_for_and_block_no_model(
+    api: httpx.AsyncClient, model: ScriptedModel, thread: str, configured: Any
+) -> None:
+    configured(circuit_breaker={"failure_threshold": 1, "recovery_timeout_sec": 601})
+    limited = status(429, retry_after=0, message="slow down")
+    model.will_say(*[limited] * 3, limited, text("Now."))
+
+    refused = await ask(api, thread, "你好？")
+    answered = await ask(api, thread, "hello?")
+
+    told = [event for event in of_kind(refused, "custom") if event["type"] == "llm_retry"]
+    assert [(event["attempt"], event["reason"], event["wait_ms"]) for event in told] == [
+        (1, "rate_limited", 0),
+        (2, "rate_limited", 0),
+    ]
+    assert told[0]["message"].startswith("第 1 次尝试（共 3 次）失败，0 秒后重试：")
+    assert "slow down" in of_kind(refused, "error")[0]["message"]
+    assert answer_of(answered) == "Now."
+
+
+async def test_a_wait_that_is_too_long_fails_at_once_and_says_so(
+    api: httpx.AsyncClient, model: ScriptedModel, thread: str
+) -> None:
+    model.will_say(status(429, retry_after=3600, message="slow down"))
+
+    events = await ask(api, thread, "hello?")
+
+    assert "It asks to wait 3600 s" in of_kind(events, "error")[0]["message"]
+
+
+async def test_a_try_that_broke_off_is_withdrawn_when_the_next_one_begins(
+    api: httpx.AsyncClient, model: ScriptedModel, thread: str
+) -> None:
+    model.will_say(cut("One two three", after=2), cut("One two", after=1), text("One two three four."))
+
+    events = await ask(api, thread, "count")
+
+    seen: dict[str, str] = {}
+    for message, _ in of_kind(events, "messages"):
+        if message["type"] == "remove":
+            del seen[message["id"]]
+        elif message["type"] == "AIMessageChunk":
+            seen[message["id"]] = seen.get(message["id"], "") + message["content"]
+    final = messages_of(events)[-1]
+    assert seen == {final["id"]: "One two three four."}
+    assert sum(message["type"] == "remove" for message, _ in of_kind(events, "messages")) == 2
 
 
 async def test_a_loop_of_identical_calls_is_warned_of_then_stopped(

@@ -88,7 +88,9 @@ async def test_steps_plan_and_retries_are_told_in_lines(tmp_path: Path, model: S
     lines = [line for line in err.decode().splitlines() if " WARNING " not in line]  # there is no shell here
     assert (process.returncode, out) == (0, b"Done.\n"), err
     assert lines.pop(0) == "Loading DeerFlow…"
-    assert lines[0].startswith("! trying again in 0 s: The provider has a problem of its own")
+    assert lines[0].startswith(
+        "! Attempt 1 of 3 failed; trying again in 1 s: The provider has a problem of its own"
+    )
     assert "(500: the disk is full)" in lines[0]
     assert lines[1] == "☐ plan  1 of 2  Write"
     assert lines[2].startswith("✓ ls  Look around\\x1b[2J → ")

@@ -171,8 +171,7 @@ class Progress:
         kind, tasks = str(data.get("type", "")), self._view.tasks
         task_id = str(data.get("task_id", ""))
         if kind == "llm_retry":
-            wait = int(data.get("wait_ms") or 0) / 1000
-            self._line(f"! trying again in {wait:.0f} s: {data.get('message')}")
+            self._line(f"! {data.get('message')}")
         elif kind == "task_started":
             tasks[task_id] = _Task(str(data.get("description", "")))
             self._line(f"▸ task  {tasks[task_id].description}")

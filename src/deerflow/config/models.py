@@ -66,10 +66,23 @@ class LlmCallSettings(Section):
     burst_retry_base_delay_ms: int = Field(
         5000, ge=0, description="The first wait when the provider says that there were too many calls."
     )
+    retry_after_max_seconds: float = Field(
+        60,
+        ge=0,
+        description="The longest wait in seconds that a provider may ask for with `Retry-After`; a call that "
+        "is to wait longer fails at once.",
+    )
 
 
 class CircuitBreakerSettings(Section):
-    """When a model that keeps failing is left alone for a while."""
+    """When a model that keeps failing is left alone for a while; counted for each model and key."""
 
-    failure_threshold: int = Field(5, ge=1, description="Failures in a row that open the circuit.")
-    recovery_timeout_sec: int = Field(60, ge=1, description="Seconds before the model is tried again.")
+    failure_threshold: int = Field(
+        5,
+        ge=1,
+        description="Failed calls in a row, each with all of its tries, that open the circuit. Calls that "
+        "the provider refused for their number (429) do not count.",
+    )
+    recovery_timeout_sec: int = Field(
+        60, ge=1, description="Seconds before one call is let through to see whether the model works again."
+    )

@@ -88,6 +88,7 @@ def make_lead_agent(
                 subagent_limit=limit,
                 notes=BackgroundMiddleware(rooms.background) if limit else None,
                 calls=rooms.calls,
+                breakers=rooms.breakers,
                 routes_mcp=rooms.routes_mcp,
                 memory=rooms.memory,
             ),

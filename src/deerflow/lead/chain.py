@@ -35,6 +35,7 @@ from deerflow.agents.middlewares import (
     ViewImageMiddleware,
     check_order,
 )
+from deerflow.agents.middlewares.breaker import CircuitBreakers
 from deerflow.agents.middlewares.call_limit import CallGate, CallLimitMiddleware
 from deerflow.agents.middlewares.effects import EffectsMiddleware
 from deerflow.agents.middlewares.finish import Detector
@@ -76,6 +77,7 @@ def build_chain(
     notes: HouseMiddleware | None = None,
     place: HouseMiddleware | None = None,
     calls: CallGate | None = None,
+    breakers: CircuitBreakers | None = None,
     routes_mcp: bool = False,
     memory: MemoryDesk | None = None,
 ) -> list[HouseMiddleware]:
@@ -119,7 +121,7 @@ def build_chain(
         MalformedCallMiddleware(),  # both: all above see only calls they can count
         *_teams(settings, subagent_limit),  # lead: a run for a team needs no model to call it
         *([place] if place else []),  # tasks: in line, all above is done before the place is there
-        *_model_errors(settings),  # both: repeats the call itself and nothing around it
+        *_model_errors(settings, breakers),  # both: repeats the call itself and nothing around it
         *_call_limit(calls),  # both: around each attempt, so that waiting for the next one takes no place
         ModelWatchMiddleware(),  # both: inside what repeats a call, so that each attempt counts
         EffectsMiddleware(),  # both: innermost around tools, only a call that really runs is noted
@@ -141,8 +143,9 @@ def _turn_start(settings: Settings, memory: MemoryDesk | None) -> list[HouseMidd
     return [TurnStartMiddleware(title=settings.title, memory=memory.notes if memory else None)]
 
 
-def _model_errors(settings: Settings) -> list[HouseMiddleware]:
-    return [ModelErrorMiddleware(settings=settings.llm_call, breaker=settings.circuit_breaker)]
+def _model_errors(settings: Settings, breakers: CircuitBreakers | None) -> list[HouseMiddleware]:
+    breakers = breakers or CircuitBreakers(settings.circuit_breaker)
+    return [ModelErrorMiddleware(settings=settings.llm_call, breakers=breakers)]
 
 
 def _for_audience(chain: list[HouseMiddleware], audience: Audience) -> list[HouseMiddleware]:

@@ -12,6 +12,7 @@ from langgraph.store.base import BaseStore
 
 from deerflow.agents import AgentCache, Middleware
 from deerflow.agents.middlewares import Audience
+from deerflow.agents.middlewares.breaker import CircuitBreakers
 from deerflow.agents.middlewares.call_limit import CallGate
 from deerflow.agents.middlewares.memory import Count, MemoryDesk
 from deerflow.config import Settings
@@ -109,6 +110,11 @@ class LeadRooms:
         return CallGate(most) if most else None
 
     @cached_property
+    def breakers(self) -> CircuitBreakers:
+        """Which models these agents leave alone for now."""
+        return CircuitBreakers(self.settings.circuit_breaker)
+
+    @cached_property
     def memory(self) -> MemoryDesk | None:
         """How these agents remember; None where they do not."""
         settings = self.settings.memory
@@ -195,5 +201,6 @@ class _Outfit:
             notes=InboxMiddleware(rooms.executor),
             place=PlaceMiddleware(rooms.executor),
             calls=rooms.calls,
+            breakers=rooms.breakers,
             routes_mcp=rooms.routes_mcp,
         )

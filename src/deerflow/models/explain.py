@@ -1,4 +1,6 @@
-"""Says in plain words why a model did not answer, and what to do about it."""
+"""Says in plain words, English or Chinese, why a model did not answer, and what to do about it."""
+
+from dataclasses import dataclass
 
 from langchain_core.exceptions import (
     ContextOverflowError,
@@ -15,33 +17,111 @@ from langchain_core.exceptions import (
 from deerflow.errors import ModelError
 
 LONGEST_DETAIL = 500
-ADVICE: tuple[tuple[type[Exception], str], ...] = (
-    (ContextOverflowError, "The conversation is longer than the model can read; start a new thread."),
-    (ModelAuthenticationError, "The model's provider refused the key; check `api_key`."),
+PROVIDER_ERROR = "provider_error"
+RATE_LIMITED = "rate_limited"
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """A kind of failure: its name for programs, and what people are told."""
+
+    reason: str
+    english: str
+    chinese: str
+
+
+ADVICE: tuple[tuple[type[Exception], Advice], ...] = (
+    (
+        ContextOverflowError,
+        Advice(
+            "overflow",
+            "The conversation is longer than the model can read; start a new thread.",
+            "对话超出了模型能读取的长度，请新建一个对话。",
+        ),
+    ),
+    (
+        ModelAuthenticationError,
+        Advice(
+            "key_refused",
+            "The model's provider refused the key; check `api_key`.",
+            "模型提供商拒绝了密钥，请检查 `api_key`。",
+        ),
+    ),
     (
         ModelPermissionDeniedError,
-        "The key may not use this model; check the account or choose another model.",
+        Advice(
+            "key_refused",
+            "The key may not use this model; check the account or choose another model.",
+            "该密钥无权使用此模型，请检查账户或换一个模型。",
+        ),
     ),
-    (ModelNotFoundError, "The provider does not know this model; check `model` and `base_url`."),
-    (ModelRateLimitError, "The provider takes no more calls for now; wait, or give the model `fallbacks`."),
-    (ModelTimeoutError, "The model did not answer in time; try again, or raise `timeout`."),
-    (ModelConnectionError, "The model's server could not be reached, or hung up; check `base_url`."),
-    (ModelInvalidRequestError, "The provider refused the request."),
-    (ModelAPIError, "The provider has a problem of its own; try again later."),
+    (
+        ModelNotFoundError,
+        Advice(
+            "model_unknown",
+            "The provider does not know this model; check `model` and `base_url`.",
+            "提供商没有这个模型，请检查 `model` 和 `base_url`。",
+        ),
+    ),
+    (
+        ModelRateLimitError,
+        Advice(
+            RATE_LIMITED,
+            "The provider takes no more calls for now; wait, or give the model `fallbacks`.",
+            "提供商暂时不接受更多调用，请稍候，或为该模型配置 `fallbacks`。",
+        ),
+    ),
+    (
+        ModelTimeoutError,
+        Advice(
+            "timeout",
+            "The model did not answer in time; try again, or raise `timeout`.",
+            "模型没有及时回答，请重试，或调大 `timeout`。",
+        ),
+    ),
+    (
+        ModelConnectionError,
+        Advice(
+            "connection",
+            "The model's server could not be reached, or hung up; check `base_url`.",
+            "无法连接模型服务器，或连接被中断，请检查 `base_url`。",
+        ),
+    ),
+    (
+        ModelInvalidRequestError,
+        Advice("request_refused", "The provider refused the request.", "提供商拒绝了这次请求。"),
+    ),
+    (
+        ModelAPIError,
+        Advice(
+            PROVIDER_ERROR,
+            "The provider has a problem of its own; try again later.",
+            "提供商自身出现故障，请稍后重试。",
+        ),
+    ),
 )
 """From the particular to the general: the first class that fits decides."""
+NO_ANSWER = Advice(PROVIDER_ERROR, "The model did not answer.", "模型没有回答。")
 PROVIDERS = ("openai", "anthropic", "google", "langchain_openai", "httpx", "httpx2", "ollama")
 
 
 def explain(error: BaseException) -> ModelError | None:
     """Return what to tell the person when a model failed with `error`; None when it was no model's error."""
-    advice = next((words for cls, words in ADVICE if isinstance(error, cls)), None)
+    advice = next((advice for cls, advice in ADVICE if isinstance(error, cls)), None)
     if advice is None and type(error).__module__.partition(".")[0] in PROVIDERS:
-        advice = "The model did not answer."
+        advice = NO_ANSWER
     if advice is None:
         return None
     notes = " ".join(getattr(error, "__notes__", ()))
-    return ModelError(f"{advice} ({f'{_detail(error)} {notes}'.strip()[:LONGEST_DETAIL]})")
+    detail = f"{_detail(error)} {notes}".strip()[:LONGEST_DETAIL]
+    return ModelError(
+        f"{advice.english} ({detail})", reason=advice.reason, in_chinese=f"{advice.chinese}（{detail}）"
+    )
+
+
+def reason_of(error: BaseException) -> str:
+    """Return in a word why a call failed."""
+    return next((advice.reason for cls, advice in ADVICE if isinstance(error, cls)), PROVIDER_ERROR)
 
 
 def _detail(error: BaseException) -> str:

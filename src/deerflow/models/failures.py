@@ -17,7 +17,7 @@ import orjson
 
 FIRST_DELAY_SECONDS = 0.5
 LONGEST_DELAY_SECONDS = 8.0
-LONGEST_RETRY_AFTER_SECONDS = 60.0
+LONGEST_RETRY_AFTER_SECONDS = 10.0
 CLASS_OF_STATUS: Mapping[int, type[openai.APIStatusError]] = {
     400: openai.BadRequestError,
     401: openai.AuthenticationError,
@@ -115,7 +115,7 @@ def retry_delay(error: openai.APIError, attempt: int) -> float | None:
     asked = retry_after(error.response.headers)
     if asked is None:
         return _backoff(attempt)
-    # A server that wants more than a minute is better left to the fallback, or to the person.
+    # Nobody sees this wait: a longer one is left to the fallback, or to whoever can tell the person.
     return asked if asked <= LONGEST_RETRY_AFTER_SECONDS else None
 
 

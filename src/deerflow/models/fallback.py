@@ -3,6 +3,7 @@
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
+from copy import copy
 from typing import Any
 
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
@@ -63,10 +64,11 @@ class FallbackChatModel(BaseChatModel):
         **kwargs: Any,
     ) -> ChatResult:
         failures = _Failures(self.names)
-        for member in self.members:
+        for number, member in enumerate(self.members):
+            manager = _renaming(run_manager, number) if number and run_manager else run_manager
             with failures:
                 return await member._agenerate_with_cache(
-                    messages, stop=stop, run_manager=run_manager, **_arguments(member, kwargs)
+                    messages, stop=stop, run_manager=manager, **_arguments(member, kwargs)
                 )
         raise failures.first()
 
@@ -179,6 +181,22 @@ class _Failures:
         for name, error in zip(self._names[1:], others, strict=True):
             first.add_note(f"its fallback {name} failed too: {error}")
         return first
+
+
+def _renaming(manager: AsyncCallbackManagerForLLMRun, number: int) -> AsyncCallbackManagerForLLMRun:
+    """Return a copy of a manager that gives a fallback's streamed answer an id of its own.
+
+    Under the id of the call its pieces would be joined to what the member before had shown of its answer.
+    """
+
+    async def on_llm_new_token(token: Any, *, chunk: Any = None, **kwargs: Any) -> None:
+        if chunk is not None and chunk.message.id:
+            chunk.message.id = f"{chunk.message.id}-fallback{number}"
+        await manager.on_llm_new_token(token, chunk=chunk, **kwargs)
+
+    renaming = copy(manager)
+    renaming.on_llm_new_token = on_llm_new_token  # type: ignore[method-assign]
+    return renaming
 
 
 def _arguments(member: BaseChatModel, kwargs: Mapping[str, Any]) -> dict[str, Any]:

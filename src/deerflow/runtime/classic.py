@@ -39,6 +39,7 @@ class ClassicMessages:
 
     def _whole(self, key: str, message: Mapping[str, Any]) -> tuple[str, Any]:
         if message.get("type") != "AIMessageChunk":
+            self._open.pop(key, None)  # whole now, or withdrawn: nothing is added to it any more
             return "complete", message
         piece = AIMessageChunk(**{name: value for name, value in message.items() if value is not None})
         known = self._open.get(key)

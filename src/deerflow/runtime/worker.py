@@ -31,6 +31,7 @@ from deerflow.runtime.run_log import RunLog
 from deerflow.runtime.snapshots import SnapshotStore
 from deerflow.runtime.spending import prices_of
 from deerflow.runtime.stream_bridge import StreamBridge
+from deerflow.runtime.streamed_answer import StreamedAnswer
 from deerflow.runtime.tally import Tally
 from deerflow.runtime.translate import translate
 from deerflow.runtime.turning_back import FILES_TURNED_BACK, put_files_back, turn_files_back
@@ -130,12 +131,13 @@ class Worker:
             await self._turn_files_back(run, log, crew)
         limit = asyncio.timeout(crew.settings.runs.timeout_seconds)
         try:
-            async with limit, self._borrowed(run, log, crew, tally) as context:
+            streamed = StreamedAnswer()
+            async with limit, self._borrowed(run, log, crew, tally, streamed) as context:
                 if callbacks:
                     config["callbacks"] = list(callbacks)
                 parts = graph_parts(crew.agent, values, config, run.request, context, handle.control)
                 async for part in parts:
-                    _take_in(log, tally, run, part)
+                    _take_in(log, tally, streamed, run, part)
         except TimeoutError:
             if not limit.expired():
                 raise
@@ -144,7 +146,7 @@ class Worker:
 
     @asynccontextmanager
     async def _borrowed(
-        self, run: RunRecord, log: RunLog, crew: Crew, tally: Tally
+        self, run: RunRecord, log: RunLog, crew: Crew, tally: Tally, streamed: StreamedAnswer
     ) -> AsyncIterator[RunContext]:
         """Lend a run everything that it gives back at its end."""
         request = run.request
@@ -163,7 +165,7 @@ class Worker:
                 attempt=run.attempt,
                 trace_id=trace_id_of(run.id),
                 is_interactive=request.is_interactive,
-                publish=lambda event: log.publish("custom", event),
+                publish=partial(_publish, log, streamed),
                 told=partial(log.flush, is_urgent=True),
                 publish_update=lambda update: log.publish("updates", update),
                 spend=tally.spend,
@@ -248,12 +250,19 @@ async def _finished(crew: Crew, run: RunRecord, effects: RunEffects) -> AsyncIte
         await effects.aclose()
 
 
-def _take_in(log: RunLog, tally: Tally, run: RunRecord, part: Part) -> None:
+def _publish(log: RunLog, streamed: StreamedAnswer, event: Mapping[str, Any]) -> None:
+    if event.get("type") == "llm_retry" and "task_id" not in event:
+        streamed.retry()
+    log.publish("custom", event)
+
+
+def _take_in(log: RunLog, tally: Tally, streamed: StreamedAnswer, run: RunRecord, part: Part) -> None:
     namespace, mode, chunk = part
     if namespace and not run.request.stream_subgraphs:
         return
     if mode == "updates" and not namespace:
         tally.add(chunk)
+        streamed.settle()
     happening = translate(namespace, mode, chunk)
     if happening is None:
         return
@@ -261,6 +270,9 @@ def _take_in(log: RunLog, tally: Tally, run: RunRecord, part: Part) -> None:
         message, metadata = happening.payload
         if tally.first_token_at is None and isinstance(message, AIMessageChunk):
             tally.first_token_at = time.monotonic()
+        withdrawn = None if namespace else streamed.take(message, metadata)
+        if withdrawn is not None:
+            log.publish_chunk(happening.kind, withdrawn, metadata)
         log.publish_chunk(happening.kind, message, metadata)
     else:
         log.publish(happening.kind, happening.payload)

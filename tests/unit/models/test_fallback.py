@@ -129,13 +129,15 @@ async def test_tokens_are_seen_by_those_who_watch_a_graph(
         {"messages": [HumanMessage("hi")]}, stream_mode=["messages", "values"]
     ):
         if mode == "messages":
-            seen.append(data[0].text)
+            seen.append((data[0].id, data[0].text))
         else:
             final = data["messages"][-1]
 
-    assert "".join(seen) == "lost words kept words"
+    assert "".join(said for _, said in seen) == "lost words kept words"
     assert final is not None
     assert final.text == "kept words"
+    assert "".join(said for each, said in seen if each == final.id) == "kept words", "pieces are not mixed"
+    assert final.id.startswith(seen[0][0])
 
 
 async def test_iterating_goes_on_with_the_fallback_before_the_first_token(

@@ -89,6 +89,15 @@ describe("recorded tools", () => {
   });
 });
 
+test("a try that broke off is gone once it is withdrawn", () => {
+  const piece = (id: string, content: string) => ({ kind: "messages", data: [{ type: "AIMessageChunk", id, content }, {}] });
+  const events = [piece("a", "One"), { kind: "messages", data: [{ type: "remove", id: "a", content: "" }, {}] }, piece("b", "One two")];
+
+  const view = events.reduce(reduce, EMPTY_VIEW);
+
+  expect(view.messages.map((message) => [message.id, message.content])).toEqual([["b", "One two"]]);
+});
+
 describe("recorded sub-agents", () => {
   const events = recorded("tasks");
   const tasksIn = (view: View) => itemsOf(view).flatMap((item) => (item.kind === "tasks" ? item.tasks : []));

@@ -64,6 +64,7 @@ function ended(view: View): View {
 
 function withChunk(view: View, chunk: Message, metadata: Fields | undefined): View {
   if (!isFields(chunk) || typeof chunk.id !== "string" || isBackstage(metadata)) return view;
+  if (chunk.type === "remove") return without(view, chunk.id);
   const at = view.messages.findLastIndex((message) => message.id === chunk.id);
   // A chunk of a message that is not being put together begins it anew: the stream is being replayed.
   const old = view.partial.has(chunk.id) ? (view.messages[at] ?? null) : null;
@@ -71,6 +72,13 @@ function withChunk(view: View, chunk: Message, metadata: Fields | undefined): Vi
   const messages = at < 0 ? [...view.messages, grown] : view.messages.with(at, grown);
   const partial = view.partial.has(chunk.id) ? view.partial : new Set([...view.partial, chunk.id]);
   return { ...view, messages, partial, notice: null };
+}
+
+/** Return the view without a message: an answer that broke off is being given again. */
+function without(view: View, id: string): View {
+  const partial = new Set(view.partial);
+  partial.delete(id);
+  return { ...view, messages: view.messages.filter((message) => message.id !== id), partial };
 }
 
 /** A middleware's own model calls (for a title, a summary) are no part of the conversation. */

@@ -1,16 +1,20 @@
 """Leaves a model that keeps failing alone for a while."""
 
+import hashlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
+
+from langchain_core.language_models import BaseChatModel
+from pydantic import SecretStr
+
+from deerflow.config import CircuitBreakerSettings
 
 Clock = Callable[[], float]
+_ADDRESSES = ("openai_api_base", "base_url", "api_base", "anthropic_api_url", "azure_endpoint")
 
 
 class CircuitBreaker:
-    """Counts failures in a row; open, it lets one call through after each rest to see how things are.
-
-    It is shared by all runs of an agent on purpose: what one of them learned spares the others the wait.
-    """
+    """Counts failed calls in a row; open, it lets one call through after each rest to see how things are."""
 
     def __init__(
         self, *, failure_threshold: int, recovery_seconds: float, clock: Clock = time.monotonic
@@ -18,12 +22,15 @@ class CircuitBreaker:
         self._threshold = failure_threshold
         self._recovery_seconds = recovery_seconds
         self._clock = clock
-        self._failures = 0
         self._opened_at = 0.0
+        self.failures = 0
+        self.last_failure = ""
+        """What the last failed call ended with."""
+        self.last_failure_in_chinese = ""
 
     def seconds_left(self) -> float:
         """Return how long callers should stay away; 0 when a call may be made."""
-        if self._failures < self._threshold:
+        if self.failures < self._threshold:
             return 0.0
         left = self._opened_at + self._recovery_seconds - self._clock()
         if left > 0:
@@ -32,11 +39,50 @@ class CircuitBreaker:
         return 0.0
 
     def succeeded(self) -> None:
-        """Close the circuit."""
-        self._failures = 0
+        """Close the circuit: the provider answered, be it with a refusal."""
+        self.failures = 0
 
-    def failed(self) -> None:
-        """Count a failure; the last one in a row that is too many opens the circuit."""
-        self._failures += 1
-        if self._failures >= self._threshold:
+    def failed(self, why: str = "", why_in_chinese: str = "") -> None:
+        """Count a failed call; the last one in a row that is too many opens the circuit."""
+        self.failures += 1
+        self.last_failure, self.last_failure_in_chinese = why, why_in_chinese
+        if self.failures >= self._threshold:
             self._opened_at = self._clock()
+
+    def abandoned(self) -> None:
+        """Take note that a call ended before it showed anything, so that the next one may try at once."""
+        self._opened_at = self._clock() - self._recovery_seconds
+
+
+class CircuitBreakers:
+    """One circuit breaker for each model and key.
+
+    They are shared by all agents on purpose: what one call learned spares the others the wait. Another key or
+    another server has nothing to do with it.
+    """
+
+    def __init__(self, settings: CircuitBreakerSettings, *, clock: Clock = time.monotonic) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._breakers: dict[Hashable, CircuitBreaker] = {}
+
+    def of(self, model: BaseChatModel) -> CircuitBreaker:
+        """Return the circuit breaker of a model, or of one with fallbacks as a whole."""
+        key = tuple(map(_identity, getattr(model, "members", (model,))))
+        found = self._breakers.get(key)
+        if found is None:
+            found = self._breakers[key] = CircuitBreaker(
+                failure_threshold=self._settings.failure_threshold,
+                recovery_seconds=self._settings.recovery_timeout_sec,
+                clock=self._clock,
+            )
+        return found
+
+
+def _identity(model: BaseChatModel) -> Hashable:
+    """Return what tells a provider's model, called with one key, from others; the key only as a digest."""
+    named = getattr(model, "model_name", None) or getattr(model, "model", None)
+    address = next((found for name in _ADDRESSES if (found := getattr(model, name, None))), None)
+    secrets = [value for value in model.__dict__.values() if isinstance(value, SecretStr)]
+    digest = hashlib.sha256("\n".join(secret.get_secret_value() for secret in secrets).encode())
+    return type(model).__name__, str(named), str(address), digest.hexdigest()

@@ -1,12 +1,14 @@
 """Tries a failed model call again, and says in words why it failed for good.
 
 The transport has already repeated what it could at once. This waits longer, tells the people watching,
-and leaves a model alone that fails one run after the other. An overflow of the context is not repeated:
-whoever shortens the conversation stands further out.
+and leaves a model alone that fails one call after the other. An overflow of the context is not repeated:
+whoever shortens the conversation stands further out. A provider that takes no more calls is alive: it is
+waited for as long as it asks, and does not count as failing.
 """
 
 import asyncio
 import logging
+import math
 import random
 from collections.abc import Awaitable, Callable
 
@@ -14,13 +16,15 @@ from langchain_core.exceptions import ContextOverflowError, ModelRateLimitError
 from langchain_core.exceptions import ModelError as ProviderError
 from typing_extensions import override
 
+from deerflow.agents.marks import is_question
 from deerflow.agents.middlewares.base import HouseMiddleware
-from deerflow.agents.middlewares.breaker import CircuitBreaker
+from deerflow.agents.middlewares.breaker import CircuitBreaker, CircuitBreakers
 from deerflow.agents.types import ModelAnswer, ModelCall, ModelHandler
-from deerflow.config import CircuitBreakerSettings, LlmCallSettings
-from deerflow.context import RunContext
+from deerflow.config import LlmCallSettings
+from deerflow.domain.language import is_chinese
 from deerflow.errors import ModelError
 from deerflow.models import explain
+from deerflow.models.failures import retry_after
 from deerflow.observability.meters import MODEL_RETRIES
 
 logger = logging.getLogger(__name__)
@@ -44,38 +48,43 @@ class ModelErrorMiddleware(HouseMiddleware):
     after = ("EmptyAnswerMiddleware",)
 
     def __init__(
-        self,
-        *,
-        settings: LlmCallSettings,
-        breaker: CircuitBreakerSettings,
-        sleep: Sleep = asyncio.sleep,
+        self, *, settings: LlmCallSettings, breakers: CircuitBreakers, sleep: Sleep = asyncio.sleep
     ) -> None:
         super().__init__()
         self._settings = settings
+        self._breakers = breakers
         self._sleep = sleep
-        self._breaker = CircuitBreaker(
-            failure_threshold=breaker.failure_threshold, recovery_seconds=breaker.recovery_timeout_sec
-        )
 
     @override
     async def awrap_model_call(self, request: ModelCall, handler: ModelHandler) -> ModelAnswer:
+        breaker = self._breakers.of(request.model)
+        if (left := breaker.seconds_left()) > 0:
+            raise _left_alone(breaker, left)
+        try:
+            response = await self._ask(request, handler)
+        except Exception as error:
+            cause = error.__cause__ or error
+            if is_retryable(cause) and not is_rate_limit(cause) and isinstance(error, ModelError):
+                breaker.failed(str(error), error.in_chinese)
+            else:
+                breaker.succeeded()
+            raise
+        except BaseException:
+            breaker.abandoned()
+            raise
+        breaker.succeeded()
+        return response
+
+    async def _ask(self, request: ModelCall, handler: ModelHandler) -> ModelAnswer:
         attempt = 0
         while True:
-            if (left := self._breaker.seconds_left()) > 0:
-                raise ModelError(
-                    f"The model failed too often in a row and is left alone for {left:.0f} more seconds. "
-                    "Try again then, choose another model, or give this one `fallbacks`."
-                )
             attempt += 1
             try:
-                response = await handler(request)
+                return await handler(request)
             except Exception as error:  # a provider's SDK raises what it likes; `explain` knows them apart
-                await self._recover(error, attempt, request.runtime.context)
-            else:
-                self._breaker.succeeded()
-                return response
+                await self._recover(error, attempt, request)
 
-    async def _recover(self, error: Exception, attempt: int, context: RunContext) -> None:
+    async def _recover(self, error: Exception, attempt: int, request: ModelCall) -> None:
         """Wait before another attempt, or raise what is to be said."""
         if is_overflow(error):
             if isinstance(error, ContextOverflowError):
@@ -84,19 +93,52 @@ class ModelErrorMiddleware(HouseMiddleware):
         explained = explain(error)
         if explained is None:
             raise error
+        context = request.runtime.context
         # A provider may repeat the key that it refuses, and everybody who follows the run reads this.
-        explained = ModelError(context.watch.redact(str(explained)))
-        if not is_retryable(error):
-            raise explained from error
-        self._breaker.failed()
-        if attempt >= self._settings.retry_max_attempts:
+        redact = context.watch.redact
+        explained = ModelError(
+            redact(str(explained)), reason=explained.reason, in_chinese=redact(explained.in_chinese)
+        )
+        if not is_retryable(error) or attempt >= self._settings.retry_max_attempts:
             raise explained from error
         wait = delay_seconds(error, attempt, self._settings)
+        if wait is None:
+            raise _too_long_a_wait(explained, error, self._settings) from error
         logger.warning("run %s: model call failed (%s), again in %.1f s", context.run_id, error, wait)
-        event = retry_event(error, attempt, wait, self._settings, explained)
-        context.publish(event)
+        event = retry_event(explained, attempt, wait, self._settings, chinese=_writes_chinese(request))
+        context.publish(event if context.task_id is None else {**event, "task_id": context.task_id})
         context.watch.meters.add(MODEL_RETRIES, str(event["reason"]))
         await self._sleep(wait)
+
+
+def _writes_chinese(request: ModelCall) -> bool:
+    """Tell whether the person is to be told in Chinese: by the client's locale, else by the question."""
+    locale = request.runtime.context.extra.get("locale")
+    if isinstance(locale, str) and locale:
+        return locale.lower().startswith("zh")
+    question = next((each for each in reversed(request.messages) if is_question(each)), None)
+    return question is not None and is_chinese(question.text)
+
+
+def _left_alone(breaker: CircuitBreaker, left: float) -> ModelError:
+    seconds = math.ceil(left)
+    return ModelError(
+        f"The model failed {breaker.failures} times in a row and is left alone for {seconds} more seconds. "
+        f"Its last failure: {breaker.last_failure} "
+        "Try again then, choose another model, or give this one `fallbacks`.",
+        in_chinese=f"模型连续失败 {breaker.failures} 次，{seconds} 秒内不再调用。"
+        f"最近一次失败：{breaker.last_failure_in_chinese} 请稍后重试、换一个模型，或为它配置 `fallbacks`。",
+    )
+
+
+def _too_long_a_wait(explained: ModelError, error: BaseException, settings: LlmCallSettings) -> ModelError:
+    asked, most = math.ceil(asked_wait(error) or 0), settings.retry_after_max_seconds
+    return ModelError(
+        f"{explained} It asks to wait {asked} s; `llm_call.retry_after_max_seconds` allows {most:g} s.",
+        reason=explained.reason,
+        in_chinese=f"{explained.in_chinese}它要求等待 {asked} 秒，"
+        f"超过了 `llm_call.retry_after_max_seconds`（{most:g} 秒）。",
+    )
 
 
 def is_overflow(error: BaseException) -> bool:
@@ -118,23 +160,46 @@ def is_retryable(error: BaseException) -> bool:
     return isinstance(status, int) and (status in (408, 409, 429) or status >= 500)
 
 
-def delay_seconds(error: BaseException, attempt: int, settings: LlmCallSettings) -> float:
-    """Return how long to wait: longer each time, half of it chance, so that many do not come back at once."""
-    is_burst = isinstance(error, ModelRateLimitError)
+def is_rate_limit(error: BaseException) -> bool:
+    """Tell whether the provider answered that there were too many calls."""
+    return isinstance(error, ModelRateLimitError) or getattr(error, "status_code", None) == 429
+
+
+def asked_wait(error: BaseException) -> float | None:
+    """Return the seconds that the provider asks to wait; None where it does not say."""
+    headers = getattr(getattr(error, "response", None), "headers", None)
+    return retry_after(headers) if headers is not None else None
+
+
+def delay_seconds(error: BaseException, attempt: int, settings: LlmCallSettings) -> float | None:
+    """Return how long to wait; None when the provider asks for more than the settings allow.
+
+    Where it asks for nothing the wait grows, and half of it is chance, so that many do not come back at once.
+    """
+    is_burst = is_rate_limit(error)
+    asked = asked_wait(error) if is_burst else None
+    if asked is not None:
+        return asked if asked <= settings.retry_after_max_seconds else None
     base = settings.burst_retry_base_delay_ms if is_burst else settings.retry_base_delay_ms
     longest: float = min(base * 2 ** (attempt - 1), max(settings.retry_cap_delay_ms, base if is_burst else 0))
     return longest / 1000 * random.uniform(0.5, 1.0)
 
 
 def retry_event(
-    error: BaseException, attempt: int, wait: float, settings: LlmCallSettings, explained: ModelError
+    explained: ModelError, attempt: int, wait: float, settings: LlmCallSettings, *, chinese: bool = False
 ) -> dict[str, object]:
     """Return what the people watching are told."""
+    most, seconds = settings.retry_max_attempts, math.ceil(wait)
+    message = (
+        f"第 {attempt} 次尝试（共 {most} 次）失败，{seconds} 秒后重试：{explained.in_chinese}"
+        if chinese
+        else f"Attempt {attempt} of {most} failed; trying again in {seconds} s: {explained}"
+    )
     return {
         "type": "llm_retry",
         "attempt": attempt,
-        "max_attempts": settings.retry_max_attempts,
+        "max_attempts": most,
         "wait_ms": round(wait * 1000),
-        "reason": "rate_limited" if isinstance(error, ModelRateLimitError) else "provider_error",
-        "message": str(explained),
+        "reason": explained.reason,
+        "message": message,
     }

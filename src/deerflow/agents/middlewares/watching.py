@@ -7,16 +7,6 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
-from langchain_core.exceptions import (
-    ContextOverflowError,
-    ModelAuthenticationError,
-    ModelConnectionError,
-    ModelInvalidRequestError,
-    ModelNotFoundError,
-    ModelPermissionDeniedError,
-    ModelRateLimitError,
-    ModelTimeoutError,
-)
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langchain_core.messages.ai import UsageMetadata
@@ -26,20 +16,9 @@ from typing_extensions import override
 from deerflow.agents.middlewares.base import HouseMiddleware
 from deerflow.agents.types import ModelAnswer, ModelCall, ModelHandler, ToolCall, ToolHandler, ToolResult
 from deerflow.context import RunContext
+from deerflow.models import reason_of
 from deerflow.observability.meters import OTHER
 from deerflow.observability.watch import Attributes
-
-_REASONS: tuple[tuple[type[Exception], str], ...] = (
-    (ContextOverflowError, "overflow"),
-    (ModelRateLimitError, "rate_limited"),
-    (ModelAuthenticationError, "key_refused"),
-    (ModelPermissionDeniedError, "key_refused"),
-    (ModelNotFoundError, "model_unknown"),
-    (ModelTimeoutError, "timeout"),
-    (ModelConnectionError, "connection"),
-    (ModelInvalidRequestError, "request_refused"),
-)
-"""From the particular to the general: the first class that fits decides."""
 
 
 class ModelWatchMiddleware(HouseMiddleware):
@@ -91,11 +70,6 @@ def model_id(model: BaseChatModel) -> str:
     first = next(iter(getattr(model, "members", ())), model)
     named = getattr(first, "model_name", None) or getattr(first, "model", None)
     return named if isinstance(named, str) and named else first._llm_type
-
-
-def reason_of(error: BaseException) -> str:
-    """Return in a word why a call failed."""
-    return next((word for cls, word in _REASONS if isinstance(error, cls)), "provider_error")
 
 
 def tokens_of(usage: UsageMetadata | None) -> Mapping[str, int]:

@@ -8,6 +8,7 @@ from deerflow.gateway.protocol.events import Draft, Namespace
 from deerflow.gateway.protocol.shapes import Json, blocks_of, parsed_call, pieces_of
 
 METHOD = "messages"
+WITHDRAWN = "The model's answer broke off; it is being asked again."
 
 
 @dataclass(slots=True)
@@ -54,6 +55,8 @@ class MessageStream:
                 return self._whole(namespace, message)
             case "tool":
                 return self._result(namespace, message)
+            case "remove":
+                return self._withdrawn(namespace, str(message.get("id")))
             case _:
                 return []  # people know what they said
 
@@ -89,6 +92,16 @@ class MessageStream:
             *(Draft(METHOD, _block("finish", index, block), namespace) for index, block in enumerate(blocks)),
             Draft(METHOD, _end(answer.usage, answer.about), namespace),
         ]
+
+    def _withdrawn(self, namespace: Namespace, message_id: str) -> list[Draft]:
+        """Return the end of an answer that broke off and is being given again."""
+        answer = self._open.get(namespace)
+        if answer is None or answer.id != message_id:
+            return []
+        del self._open[namespace]
+        self._told.add(message_id)
+        error = {"event": "error", "message": WITHDRAWN, "code": "model_retry"}
+        return [Draft(METHOD, error, namespace)]
 
     def _whole(self, namespace: Namespace, message: Mapping[str, Any]) -> list[Draft]:
         message_id = str(message.get("id"))

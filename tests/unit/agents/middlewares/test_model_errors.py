@@ -9,10 +9,11 @@ from langchain_core.exceptions import (
     ModelAuthenticationError,
     ModelRateLimitError,
 )
+from langchain_openai import ChatOpenAI
 
-from deerflow.agents.middlewares.breaker import CircuitBreaker
+from deerflow.agents.middlewares.breaker import CircuitBreaker, CircuitBreakers
 from deerflow.agents.middlewares.model_errors import delay_seconds, is_overflow, is_retryable, retry_event
-from deerflow.config import LlmCallSettings
+from deerflow.config import CircuitBreakerSettings, LlmCallSettings
 from deerflow.errors import ModelError
 
 SETTINGS = LlmCallSettings()
@@ -64,15 +65,32 @@ def test_an_overflow_is_known_in_any_providers_words(error: Exception, overflow:
 
 
 def test_waits_grow_stay_below_the_cap_and_leave_something_to_chance() -> None:
-    waits = [delay_seconds(ModelAPIError("x"), attempt, SETTINGS) for attempt in (1, 2, 3, 9)]
-    burst = delay_seconds(ModelRateLimitError("x"), 1, SETTINGS)
+    waits = [delay_seconds(ModelAPIError("x"), attempt, SETTINGS) or 0 for attempt in (1, 2, 3, 9)]
+    burst = delay_seconds(ModelRateLimitError("x"), 1, SETTINGS) or 0
 
     assert 0.5 <= waits[0] <= 1 <= waits[1] <= 2 <= waits[2] <= 4 <= waits[3] <= 8
     assert 2.5 <= burst <= 5
 
 
-def test_people_are_told_what_is_tried_again_and_when() -> None:
-    event = retry_event(ModelRateLimitError("x"), 1, 1.5, SETTINGS, ModelError("too many calls"))
+def limited(**headers: str) -> openai.RateLimitError:
+    response = httpx.Response(429, headers=headers, request=httpx.Request("POST", "http://x"))
+    return openai.RateLimitError("no", response=response, body=None)  # type: ignore[arg-type]
+
+
+def test_a_provider_is_waited_for_as_long_as_it_asks_within_the_settings() -> None:
+    settings = LlmCallSettings(retry_after_max_seconds=30)
+
+    waits = [delay_seconds(limited(**{"retry-after": asked}), 1, settings) for asked in ("20", "31")]
+
+    assert waits == [20, None]
+    assert 2.5 <= (delay_seconds(limited(), 1, settings) or 0) <= 5
+
+
+def test_people_are_told_that_it_is_tried_again_in_their_language() -> None:
+    explained = ModelError("Too many calls.", reason="rate_limited", in_chinese="调用太多。")
+
+    event = retry_event(explained, 1, 1.5, SETTINGS)
+    chinese = retry_event(explained, 2, 8, SETTINGS, chinese=True)
 
     assert event == {
         "type": "llm_retry",
@@ -80,8 +98,9 @@ def test_people_are_told_what_is_tried_again_and_when() -> None:
         "max_attempts": 3,
         "wait_ms": 1500,
         "reason": "rate_limited",
-        "message": "too many calls",
+        "message": "Attempt 1 of 3 failed; trying again in 2 s: Too many calls.",
     }
+    assert chinese["message"] == "第 2 次尝试（共 3 次）失败，8 秒后重试：调用太多。"
 
 
 def test_a_model_that_keeps_failing_is_left_alone_then_tried_by_one() -> None:
@@ -97,3 +116,28 @@ def test_a_model_that_keeps_failing_is_left_alone_then_tried_by_one() -> None:
     assert breaker.seconds_left() == 60, "the second caller waits for what the first finds"
     breaker.succeeded()
     assert breaker.seconds_left() == 0
+
+
+def test_a_call_that_was_cancelled_leaves_the_next_one_to_try() -> None:
+    now = [100.0]
+    breaker = CircuitBreaker(failure_threshold=1, recovery_seconds=60, clock=lambda: now[0])
+    breaker.failed("down")
+    now[0] += 61
+
+    assert breaker.seconds_left() == 0
+    breaker.abandoned()
+
+    assert breaker.seconds_left() == 0
+
+
+def test_circuits_are_apart_for_each_model_address_and_key() -> None:
+    def model(**more: str) -> ChatOpenAI:
+        given = {"model": "m", "base_url": "http://a", "api_key": "k", **more}
+        return ChatOpenAI(**given)  # type: ignore[arg-type]
+
+    breakers = CircuitBreakers(CircuitBreakerSettings(failure_threshold=1))
+    breakers.of(model()).failed("down")
+
+    assert breakers.of(model(temperature="0")).seconds_left() > 0
+    for other in (model(api_key="k2"), model(base_url="http://b"), model(model="m2")):
+        assert breakers.of(other).seconds_left() == 0

@@ -408,3 +408,14 @@ def test_custom_values_pass_as_they_are_and_named_ones_have_a_channel_too() -> N
 
     assert log.events[0].channels == {"custom"}
     assert log.events[-1].channels == {"custom", "custom:progress"}
+
+
+def test_an_answer_that_is_given_again_ends_with_an_error() -> None:
+    log = Log()
+    log.add("messages", [{"type": "AIMessageChunk", "id": "a", "content": "One"}, {}])
+
+    withdrawn = log.add("messages", [{"type": "remove", "id": "a", "content": ""}, {}])
+    again = log.add("messages", [{"type": "AIMessageChunk", "id": "b", "content": "One two"}, {}])
+
+    assert [data["event"] for _, _, data in withdrawn] == ["error"]
+    assert again[0][2] == {"event": "message-start", "role": "ai", "id": "b"}
