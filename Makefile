@@ -4,6 +4,7 @@ HOST ?= 127.0.0.1
 PORT ?= 2026
 SEEDS ?= 4
 FAULTS ?= 120
+RUN_EXTRAS := acp anthropic deepseek google mcp ollama
 UV := .boot/bin/uv
 BIN := .venv/bin
 UV_VERSION := 0.13.7
@@ -47,7 +48,7 @@ chaos: .venv/.dev ## Kill and stop processes under load on each database (SEEDS,
 
 lock: $(UV) ## Compile the locks anew from pyproject.toml.
 	$(UV) pip compile -q pyproject.toml --group dev --generate-hashes --no-header --no-annotate --python $(PYTHON) -o requirements/dev.lock
-	$(UV) pip compile -q pyproject.toml --extra acp --extra mcp --generate-hashes --no-header --no-annotate --python $(PYTHON) -c requirements/dev.lock -o requirements/run.lock
+	$(UV) pip compile -q pyproject.toml $(RUN_EXTRAS:%=--extra %) --generate-hashes --no-header --no-annotate --python $(PYTHON) -c requirements/dev.lock -o requirements/run.lock
 
 reference: .venv/.dev ## Write the generated reference anew.
 	$(BIN)/python scripts/generate_reference.py

@@ -9,6 +9,7 @@ from pydantic import AliasChoices
 
 from deerflow.config import ModelSettings
 from deerflow.errors import ConfigError
+from deerflow.models.addresses import SELF_HOSTED, default_address, has_address, with_one_name
 from deerflow.models.thinking import Arguments, merged, thinking_arguments
 
 COMPATIBLE = "deerflow.models.compatible:CompatibleChatOpenAI"
@@ -18,14 +19,15 @@ KEY_VARIABLES: Mapping[str, tuple[str, ...]] = {
     "deerflow.models.patched_stepfun": ("STEPFUN_API_KEY",),
     "deerflow.models.patched_mimo": ("MIMO_API_KEY",),
     "deerflow.models.vllm_provider": ("VLLM_API_KEY",),
+    "deerflow.models.mindie_provider": ("MINDIE_API_KEY",),
     "langchain_deepseek": ("DEEPSEEK_API_KEY",),
     "langchain_anthropic": ("ANTHROPIC_API_KEY",),
     "deerflow.models.claude_provider": ("ANTHROPIC_API_KEY",),
     "langchain_google_genai": ("GOOGLE_API_KEY", "GEMINI_API_KEY"),
+    "langchain_openai:AzureChatOpenAI": ("AZURE_OPENAI_API_KEY",),
 }
 """Where the key of a provider is looked for when the entry has none."""
 DEFAULTS: Mapping[str, Arguments] = {
-    "deerflow.models.patched_deepseek": {"base_url": "https://api.deepseek.com"},
     "deerflow.models.patched_minimax": {
         "reasoning_key": "reasoning_details",
         "extra_body": {"reasoning_split": True},
@@ -47,16 +49,19 @@ def arguments_for(
     """Return what to call `cls` with; raise ConfigError for keys that it does not know."""
     package = settings.use.partition(":")[0]
     known = known_keys(cls)
+    entry = f"models[{settings.name}]"
     # Counting tokens is on wherever a class can: what a run spends is recorded from it.
     counting = {"stream_usage": True} if "stream_usage" in known else {}
     given = merged(DEFAULTS.get(package, {}), counting)
-    given = merged(given, {**(settings.model_extra or {}), **_listed(settings, known)})
-    given = merged(given, thinking_arguments(settings, is_on=is_thinking))
+    extra = with_one_name(settings.model_extra or {}, known, entry=entry)
+    given = merged(given, {**extra, **_listed(settings, known)})
+    thinking = thinking_arguments(settings, is_on=is_thinking)
+    given = merged(given, with_one_name(thinking, known, entry=entry))
     _set_effort(given, reasoning_effort, settings, known)
-    _name_the_address(given, known)
+    _find_address(given, cls, known, settings, env)
     if "extra_body" in known and "thinking" in given and "thinking" not in known:
         given = merged(given, {"extra_body": {"thinking": given.pop("thinking")}})
-    _find_key(given, known, package, env)
+    _find_key(given, cls, known, settings.use, env)
     _tidy_keys(given, settings)
     _refuse_unknown(given, cls, known, settings)
     return given
@@ -99,26 +104,41 @@ def _set_effort(given: Arguments, wish: str | None, settings: ModelSettings, kno
         )
 
 
-def _name_the_address(given: Arguments, known: frozenset[str]) -> None:
-    """Accept both usual names of the server's address."""
-    for name, other in (("api_base", "base_url"), ("base_url", "api_base")):
-        if name in given and name not in known and other in known:
-            given.setdefault(other, given[name])
-            del given[name]
+def _find_address(
+    given: Arguments,
+    cls: type[BaseChatModel],
+    known: frozenset[str],
+    settings: ModelSettings,
+    env: Mapping[str, str],
+) -> None:
+    """Say where the server is when the entry does not."""
+    if has_address(given):
+        return
+    address = default_address(settings.use, is_openai=_is_openai(cls), env=env)
+    if address is not None:
+        given.update(with_one_name({"base_url": address}, known, entry=f"models[{settings.name}]"))
+    elif settings.use.partition(":")[0] in SELF_HOSTED:
+        raise ConfigError(
+            f"models[{settings.name}]: {settings.use} needs `base_url`, the address of your server, "
+            "such as http://127.0.0.1:8000/v1"
+        )
 
 
-def _find_key(given: Arguments, known: frozenset[str], package: str, env: Mapping[str, str]) -> None:
+def _is_openai(cls: type[BaseChatModel]) -> bool:
+    """Tell whether a class takes OpenAI's own variables; others are only built like OpenAI's."""
+    return any(one.__name__ == "ChatOpenAI" for one in cls.__mro__)
+
+
+def _find_key(
+    given: Arguments, cls: type[BaseChatModel], known: frozenset[str], use: str, env: Mapping[str, str]
+) -> None:
     name = next((one for one in ("api_key", "google_api_key") if one in known), None)
     if name is None or any(given.get(one) for one in given if one.endswith("api_key")):
         return
-    is_openai = "openai_api_base" in known
-    variables = KEY_VARIABLES.get(package, ("OPENAI_API_KEY",) if is_openai else ())
+    usual = ("OPENAI_API_KEY",) if _is_openai(cls) else ()
+    variables = KEY_VARIABLES.get(use, KEY_VARIABLES.get(use.partition(":")[0], usual))
     key = next((env[variable] for variable in variables if env.get(variable)), None)
-    if is_openai and not given.get("base_url") and "OPENAI_API_KEY" in variables:
-        address = env.get("OPENAI_API_BASE") or env.get("OPENAI_BASE_URL")
-        if address:
-            given["base_url"] = address
-    if key is None and is_openai and given.get("base_url"):
+    if key is None and _is_openai(cls) and given.get("base_url"):
         key = NO_KEY  # servers on one's own machine want none, but the SDK insists on something
     if key is not None:
         given[name] = key

@@ -5,6 +5,7 @@ from pydantic import ValidationError
 from deerflow.config import ModelSettings
 from deerflow.config.memory import MemoryModelSettings
 from deerflow.errors import ConfigError
+from deerflow.models.addresses import has_address
 from deerflow.models.providers import PROVIDERS, Provider
 
 
@@ -16,9 +17,10 @@ def own_model(settings: MemoryModelSettings, *, name: str, key: str) -> ModelSet
         key: Where in the settings it stands, for messages.
     """
     provider = _provider(settings.provider, key)
+    default = None if has_address(settings.handed_on) else provider.base_url
     given = {
         **settings.handed_on,
-        "base_url": settings.base_url or provider.base_url,
+        "base_url": settings.base_url or default,
         "api_key": settings.api_key,
         "temperature": settings.temperature,
     }
