@@ -6,6 +6,7 @@ import os
 import re
 import secrets
 import stat
+import tempfile
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from deerflow.errors import (
     UnsupportedTypeError,
 )
 from deerflow.sandbox.beneath import O_DIRECTORY, open_beneath
+from deerflow.skills import SKILL_SUFFIX, read_member
 
 VIRTUAL_ROOT = "/mnt/user-data"
 _ACTIVE = re.compile(r"text/html|.*[/+]xml")
@@ -87,6 +89,25 @@ def open_artifact(folders: ThreadFolders, path: str) -> Artifact:
         raise PathRefusedError(f"'{path[:200]}' has more than one name (a hard link); make a copy of it")
     media_type = mimetypes.guess_type(parts[-1])[0] or "application/octet-stream"
     return Artifact(fd, parts[-1], entry.st_size, entry.st_mtime_ns, media_type)
+
+
+def open_artifact_or_member(folders: ThreadFolders, path: str) -> Artifact:
+    """Open a file of a thread, or with `…/x.skill/SKILL.md` a file in a skill's archive."""
+    try:
+        return open_artifact(folders, path)
+    except NotFoundError:
+        archive, separator, member = path.partition(f"{SKILL_SUFFIX}/")
+        if not separator or not member:
+            raise
+    packed = open_artifact(folders, archive + SKILL_SUFFIX)
+    with closing(packed), os.fdopen(os.dup(packed.fd), "rb") as file:
+        content = read_member(file, member)
+    with tempfile.TemporaryFile() as unpacked:
+        unpacked.write(content)
+        unpacked.flush()
+        name = PurePosixPath(member).name
+        media_type = mimetypes.guess_type(name)[0] or "application/octet-stream"
+        return Artifact(os.dup(unpacked.fileno()), name, len(content), packed.modified_ns, media_type)
 
 
 def replace_artifact(folders: ThreadFolders, path: str, content: str, *, expected: str) -> str:

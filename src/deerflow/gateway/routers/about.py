@@ -1,11 +1,10 @@
-"""What this server is and has: health, models, features, assistants, the default user."""
+"""What this server is and has: health, models, features."""
 
 from importlib.metadata import version
 
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from deerflow.domain import DEFAULT_USER
 from deerflow.gateway.deps import House, json_response
 from deerflow.runtime.shapes import model_out
 
@@ -51,6 +50,7 @@ async def get_model(name: str, house: House) -> Response:
 @router.get("/features")
 async def features(house: House) -> Response:
     """Tell which parts of the contract are switched on."""
+    await house.refresh()
     return json_response(
         {
             "agents_api": {"enabled": house.settings.agents_api.enabled},
@@ -58,29 +58,3 @@ async def features(house: House) -> Response:
             "mcp_tasks": {"enabled": False},
         }
     )
-
-
-@router.get("/v1/auth/me")
-async def me() -> Response:
-    """Return the user that acts when nobody has to log in."""
-    return json_response(
-        {
-            "id": DEFAULT_USER,
-            "email": "default@test.local",
-            "system_role": "admin",
-            "needs_setup": False,
-            "oauth_provider": None,
-        }
-    )
-
-
-@router.get("/v1/auth/setup-status")
-async def setup_status() -> Response:
-    """Tell that nothing is left to set up."""
-    return json_response({"needs_setup": False, "registration_enabled": False})
-
-
-@router.get("/v1/auth/providers")
-async def providers() -> Response:
-    """List the identity providers: none without login."""
-    return json_response({"providers": []})

@@ -23,7 +23,8 @@ from deerflow.memory import Scope
 OFF = "Custom agents cannot be seen or changed over HTTP; set agents_api.enabled to true in config.yaml."
 
 
-def _switched_on(house: House) -> None:
+async def _switched_on(house: House) -> None:
+    await house.refresh()
     if not house.settings.agents_api.enabled:
         raise HTTPException(403, OFF)
 

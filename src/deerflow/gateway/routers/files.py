@@ -17,7 +17,7 @@ from typing_extensions import override
 from deerflow.domain import ThreadFolders
 from deerflow.errors import InvalidInputError, TooLargeError
 from deerflow.gateway.deps import CurrentUser, House, ThreadPath, idle_thread, json_response, owned_thread
-from deerflow.runtime.artifacts import Artifact, open_artifact, replace_artifact
+from deerflow.runtime.artifacts import Artifact, open_artifact_or_member, replace_artifact
 from deerflow.runtime.bundle import Output, check_bundle, list_outputs, zip_outputs
 from deerflow.runtime.inputs import check_thread_id
 from deerflow.runtime.uploads import (
@@ -148,7 +148,7 @@ async def artifact(
     request: Request,
     download: bool = False,
 ) -> Response:
-    """Return a file of the thread, whole or a range of it."""
+    """Return a file of the thread, whole or a range of it; `x.skill/SKILL.md` is a file in an archive."""
     await owned_thread(house, thread_id, user)
     folders = house.paths.thread(user, thread_id)
     header = request.headers.get("range")
@@ -185,7 +185,7 @@ class _ArtifactResponse(StreamingResponse):
 
 def _artifact_response(folders: ThreadFolders, path: str, header: str | None, download: bool) -> Response:
     with ExitStack() as stack:
-        found = stack.enter_context(closing(open_artifact(folders, path)))
+        found = stack.enter_context(closing(open_artifact_or_member(folders, path)))
         wanted = _range_in(header)
         span = _span(wanted, found.size) if wanted else (0, found.size)
         if span is None:

@@ -1,17 +1,22 @@
 """Skills over HTTP: which there are, and which agents may use."""
 
 import asyncio
+import os
 from collections.abc import Mapping
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 from fastapi import APIRouter
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
 from deerflow.app import DeerFlow
-from deerflow.errors import ConflictError, NotFoundError
-from deerflow.gateway.deps import House, json_response
-from deerflow.skills import Skill, Skills
+from deerflow.domain import ThreadFolders
+from deerflow.errors import ConflictError, InvalidInputError, NotFoundError
+from deerflow.gateway.deps import CurrentUser, House, json_response, owned_thread
+from deerflow.runtime.artifacts import open_artifact
+from deerflow.skills import SKILL_SUFFIX, Skill, Skills, install_skill
 
 router = APIRouter(tags=["skills"])
 
@@ -22,6 +27,15 @@ class SkillUpdate(BaseModel):
     model_config = ConfigDict(extra="ignore")
 
     enabled: bool
+
+
+class SkillInstall(BaseModel):
+    """Where a skill's archive is: a file of a thread."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    thread_id: str = Field(min_length=1, max_length=128)
+    path: str = Field(min_length=1, max_length=4096)
 
 
 @router.get("/skills")
@@ -52,6 +66,24 @@ async def update_skill(name: str, body: SkillUpdate, house: House) -> Response:
     if shown["enabled"] is not body.enabled:
         raise ConflictError(f"extensions.skills.{name} in config.yaml says otherwise; change it there")
     return json_response(shown)
+
+
+@router.post("/skills/install")
+async def install(body: SkillInstall, user: CurrentUser, house: House) -> Response:
+    """Install a skill from a `.skill` archive of a thread, for runs that start from now on."""
+    if not body.path.endswith(SKILL_SUFFIX):
+        raise InvalidInputError(f"path '{body.path[:200]}' must name a {SKILL_SUFFIX} file")
+    await house.refresh()
+    await owned_thread(house, body.thread_id, user)
+    folders = house.folders(user, body.thread_id)
+    skill = await asyncio.to_thread(_installed, folders, body.path, house.loaded.skills_root)
+    message = f"Skill '{skill.name}' is installed"
+    return json_response({"success": True, "skill_name": skill.name, "message": message})
+
+
+def _installed(folders: ThreadFolders, path: str, root: Path) -> Skill:
+    with closing(open_artifact(folders, path)) as found, os.fdopen(os.dup(found.fd), "rb") as file:
+        return install_skill(file, root)
 
 
 async def _skills(house: DeerFlow) -> tuple[Skill, ...]:

@@ -1,0 +1,25 @@
+"""A thread's browser over HTTP while there is none: a clear answer to whoever wants to see it."""
+
+from fastapi import APIRouter, HTTPException, WebSocket
+from starlette.responses import Response
+
+from deerflow.gateway.deps import ThreadPath
+
+router = APIRouter(prefix="/threads/{thread_id}/browser", tags=["browser"])
+
+_OFF = "Browser control is not available on this server."
+_CLOSE_UNAVAILABLE = 4501
+
+
+@router.post("/navigate")
+async def navigate(thread_id: ThreadPath) -> Response:
+    """Open a page in the thread's browser."""
+    raise HTTPException(501, _OFF)
+
+
+@router.websocket("/stream")
+async def stream(socket: WebSocket, thread_id: str) -> None:
+    """Show the thread's browser."""
+    await socket.accept()  # a page sees the code only of a socket that was open
+    await socket.send_json({"type": "error", "message": _OFF})
+    await socket.close(_CLOSE_UNAVAILABLE, _OFF)
