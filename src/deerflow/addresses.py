@@ -15,6 +15,8 @@ from deerflow.errors import AddressRefusedError, ConfigError
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
+ALLOW_CIDRS = "runs.webhook_allow_cidrs"
+"""The setting that permits more networks for addresses that came over HTTP."""
 _GLOBAL_UNICAST_V6 = ipaddress.IPv6Network("2000::/3")
 """The only part of IPv6 that IANA allocates to public hosts."""
 _SPECIAL: dict[str, str] = {

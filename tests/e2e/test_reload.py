@@ -100,7 +100,7 @@ async def test_an_edit_of_the_extensions_beside_broken_settings_says_that_it_wai
 ) -> None:
     file = gateway.home / "config.yaml"
     good = file.read_text()
-    servers = {"web": {"type": "http", "url": "http://127.0.0.1:1/mcp", "enabled": False}}
+    servers = {"web": {"type": "http", "url": "http://8.8.8.8/mcp", "enabled": False}}
 
     file.write_text("models: [{name: 7, use: 1}]\n")
     waits = await api.put("/mcp/config", json={"mcp_servers": servers})

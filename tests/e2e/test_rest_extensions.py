@@ -7,7 +7,9 @@ from typing import Any
 
 import httpx
 import pytest
-from support.gateway import Gateway
+from support.gateway import Gateway, running_gateway
+from support.mcp_server import serving_mcp
+from support.model_server import ScriptedModel
 
 SECRET = "s3cret-value"
 DOCUMENT: dict[str, Any] = {
@@ -45,7 +47,7 @@ async def test_servers_are_shown_without_secrets_and_survive_a_round_trip(
 ) -> None:
     shown = await api.get("/mcp/config")
     servers = shown.json()["mcp_servers"]
-    servers["web"]["description"] = "The web."
+    servers["web"]["enabled"] = False
     written = await api.put("/mcp/config", json={"mcp_servers": servers})
 
     assert shown.status_code == written.status_code == 200, written.text
@@ -53,40 +55,70 @@ async def test_servers_are_shown_without_secrets_and_survive_a_round_trip(
     assert servers["files"]["env"] == {"TOKEN": "********", "OTHER": "$HOME"}
     assert servers["files"]["args"] == ["--root", "/data", "--api-key", "********", "--token=********"]
     assert servers["web"]["url"] == "https://********@example.org/mcp?api_key=********&x=1"
-    assert (servers["web"]["enabled"], servers["web"]["tool_name_prefix"]) == (True, True)
+    assert servers["web"]["tool_name_prefix"] is True
     kept = json.loads(content(document))
-    assert kept["note"] == "kept"
-    for name, entry in DOCUMENT["mcpServers"].items():
-        assert {key: kept["mcpServers"][name][key] for key in entry} == entry
-    assert kept["mcpServers"]["web"]["description"] == "The web."
+    assert kept == {
+        **DOCUMENT,
+        "mcpServers": {
+            "files": {**DOCUMENT["mcpServers"]["files"], "enabled": True},
+            "web": {**DOCUMENT["mcpServers"]["web"], "enabled": False},
+        },
+    }
 
 
-async def test_a_server_is_switched_and_left_out_servers_go(api: httpx.AsyncClient, document: Path) -> None:
+async def test_a_server_is_switched_and_those_set_over_http_are_changed_and_go(
+    api: httpx.AsyncClient, document: Path
+) -> None:
+    async def put(**servers: Any) -> dict[str, Any]:
+        answer = await api.put("/mcp/config", json={"mcp_servers": {**shown, **servers}})
+        assert answer.status_code == 200, answer.text
+        return dict(json.loads(content(document))["mcpServers"])
+
     off = await api.patch("/mcp/config", json={"server_name": "web", "enabled": False})
     nobody = await api.patch("/mcp/config", json={"server_name": "nobody", "enabled": False})
-    only = {"web": off.json()["mcp_servers"]["web"], "new": {"command": "npx", "args": ["-y", "some-server"]}}
-    await api.put("/mcp/config", json={"mcp_servers": only})
+    shown = off.json()["mcp_servers"]
+    new = {"url": "http://8.8.8.8/mcp", "headers": {"A": "value-of-mine"}, "enabled": False}
+    added = await put(new=new)
+    changed = await put(new={**new, "headers": {"A": "********", "B": "two"}, "description": "Mine."})
+    gone = await put()
 
-    assert off.json()["mcp_servers"]["web"]["enabled"] is False
+    assert shown["web"]["enabled"] is False
     assert (nobody.status_code, "files" in nobody.json()["detail"]) == (404, True)
-    kept = json.loads(content(document))["mcpServers"]
-    assert set(kept) == {"web", "new"}
-    assert kept["web"]["headers"] == DOCUMENT["mcpServers"]["web"]["headers"]
+    assert added["new"] == {**new, "set_over_http": True}
+    assert changed["new"]["headers"] == {"A": "value-of-mine", "B": "two"}
+    assert set(gone) == {"files", "web"}
 
 
-REFUSED: list[dict[str, Any]] = [
-    {"x": {"command": "bash", "args": ["-c", "id"]}},
-    {"x": {"command": "/tmp/npx"}},
-    {"x": {"command": ["npx"]}},
-    {"x": {"command": 5}},
-    {"x": {"command": "npx", "args": ["-c", "id"]}},
-    {"x": {"command": "npx", "args": ["--call=id"]}},
-    {"x": {"command": "uvx", "env": {"LD_PRELOAD": "/tmp/x.so"}}},
-    {"x": {"command": "uvx", "env": {"node_options": "--require /tmp/x"}}},
-    {"files": {**DOCUMENT["mcpServers"]["files"], "args": ["--other"]}},
-    {"x": {"type": "http", "url": "https://example.org", "headers": {"A": "********"}}},
-    {"x": {"type": "http"}},
-    {"x": {"type": "carrier-pigeon", "url": "https://example.org"}},
+WEB = DOCUMENT["mcpServers"]["web"]
+MINE = {"type": "http", "url": "http://8.8.8.8/mcp", "enabled": False}
+OAUTH = {"token_url": "http://8.8.8.8/", "client_secret": "$HOME"}
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"x": {"command": "npx", "args": ["-yc", "id > F"]}}, "mcp.allow_http_commands"),
+    ({"x": {"command": "bash", "args": ["-c", "id"]}}, "mcp.allow_http_commands"),
+    ({"x": {"command": ["npx"]}}, "mcp.allow_http_commands"),
+    ({"x": {"command": 5}}, "mcp.allow_http_commands"),
+    ({"x": {**MINE, "args": ["x"]}}, "mcp.allow_http_commands"),
+    ({"x": {**MINE, "env": {"A": "b"}}}, "mcp.allow_http_commands"),
+    ({"files": {**DOCUMENT["mcpServers"]["files"], "args": ["--other"]}}, "switched and tested"),
+    ({"web": {**WEB, "description": "Theirs."}}, "switched and tested"),
+    ({"web": {**WEB, "url": "http://8.8.8.8/"}}, "switched and tested"),
+    ({"web": None}, "cannot be removed"),
+    ({"x": {**MINE, "headers": {"A": "********"}}}, "there is no value to keep"),
+    ({"x": {**MINE, "headers": {"A": "$OPENAI_API_KEY"}}}, "the variable $OPENAI_API_KEY"),
+    ({"x": {**MINE, "headers": {"A": "${HOME}"}}}, "the variable $HOME"),
+    ({"x": {"type": "http", "url": "$OPENAI_API_KEY"}}, "the variable $OPENAI_API_KEY"),
+    ({"x": {**MINE, "description": "$OPENAI_API_KEY"}}, "the variable $OPENAI_API_KEY"),
+    (
+        {"x": {**MINE, "oauth": OAUTH}},
+        "the variable $HOME",
+    ),
+    ({"x": {"type": "http", "url": "http://127.0.0.1:9/mcp"}}, "runs.webhook_allow_cidrs"),
+    ({"x": {"type": "sse", "url": "http://2130706433/mcp"}}, "runs.webhook_allow_cidrs"),
+    ({"x": {"type": "http", "url": "http://[::ffff:168.63.129.16]/"}}, "runs.webhook_allow_cidrs"),
+    ({"x": {**MINE, "oauth": {"token_url": "http://169.254.169.254/"}}}, "runs.webhook_allow_cidrs"),
+    ({"x": {"type": "http", "url": "file:///etc/passwd"}}, "is no address"),
+    ({"x": {"type": "http", "enabled": True}}, "needs `url`"),
+    ({"x": {**MINE, "type": "carrier-pigeon"}}, "carrier-pigeon"),
 ]
 
 
@@ -94,17 +126,80 @@ async def test_servers_that_could_do_harm_or_make_no_sense_are_refused(
     api: httpx.AsyncClient, document: Path
 ) -> None:
     before = content(document)
+    shown = (await api.get("/mcp/config")).json()["mcp_servers"]
 
-    answers = [await api.put("/mcp/config", json={"mcp_servers": servers}) for servers in REFUSED]
+    async def put(servers: dict[str, Any]) -> httpx.Response:
+        sent = {name: entry for name, entry in {**shown, **servers}.items() if entry is not None}
+        return await api.put("/mcp/config", json={"mcp_servers": sent})
+
+    answers = [(await put(servers), problem) for servers, problem in REFUSED]
     malformed = [
         await api.put("/mcp/config", json=body)
         for body in ({}, {"mcp_servers": []}, {"mcp_servers": {"": {}}})
     ]
 
-    assert [answer.status_code for answer in answers] == [400] * len(REFUSED), [a.text for a in answers]
+    wrong = [(a.status_code, a.text, p) for a, p in answers if a.status_code != 400 or p not in a.text]
+    assert wrong == []
     assert [answer.status_code for answer in malformed] == [422] * 3
-    assert SECRET not in "".join(answer.text for answer in answers)
+    assert SECRET not in "".join(answer.text for answer, _ in answers)
     assert content(document) == before
+
+
+async def test_variables_of_an_entry_stay_with_their_address(tmp_path: Path, model: ScriptedModel) -> None:
+    entry = {"url": "http://8.8.8.8/mcp", "headers": {"A": "$SOME_TOKEN"}, "enabled": False}
+    entry = {**entry, "set_over_http": True}
+    (tmp_path / "extensions_config.json").write_text(json.dumps({"mcpServers": {"web": entry}}))
+    with running_gateway(tmp_path, model.base_url) as gateway:
+        async with gateway.client() as api:
+
+            async def put(**changes: Any) -> int:
+                body = {"mcp_servers": {"web": {**entry, **changes}}}
+                return (await api.put("/mcp/config", json=body)).status_code
+
+            assert await put(headers={"A": "$SOME_TOKEN", "B": "$SOME_TOKEN"}) == 200
+            assert await put(headers={"A": "$OTHER"}) == 400
+            assert await put(url="http://8.8.4.4/mcp") == 400
+            assert await put(url="http://8.8.4.4/mcp", headers={"A": "literal"}) == 200
+
+
+async def test_commands_are_set_over_http_where_the_operator_allows_it(
+    tmp_path: Path, model: ScriptedModel
+) -> None:
+    path = tmp_path / "extensions_config.json"
+    path.write_text(json.dumps(DOCUMENT))
+    program = {"command": "npx", "args": ["-y", "some-server"], "env": {"T": "$SOME_TOKEN"}, "enabled": False}
+    with running_gateway(tmp_path, model.base_url, mcp={"allow_http_commands": True}) as gateway:
+        async with gateway.client() as api:
+            added = await api.put("/mcp/config", json={"mcp_servers": {"new": program}})
+            other = await api.put("/mcp/config", json={"mcp_servers": {"x": {"command": "/bin/sh"}}})
+
+    assert added.status_code == 200, added.text
+    assert json.loads(content(path))["mcpServers"] == {"new": {**program, "set_over_http": True}}
+    assert (other.status_code, "DEER_FLOW_MCP_STDIO_COMMAND_ALLOWLIST" in other.text) == (400, True)
+
+
+async def test_a_server_set_over_http_is_dialled_at_checked_addresses_only(
+    tmp_path: Path, model: ScriptedModel
+) -> None:
+    with serving_mcp() as url:
+        theirs = {"url": url, "set_over_http": True}
+        named = {**theirs, "url": url.replace("127.0.0.1", "localhost")}
+        servers = {"theirs": theirs, "ours": {"url": url}, "named": named}
+        (tmp_path / "extensions_config.json").write_text(json.dumps({"mcpServers": servers}))
+        with running_gateway(tmp_path, model.base_url) as gateway:
+            async with gateway.client() as api:
+                refused = [await api.post(f"/mcp/servers/{name}/test") for name in ("theirs", "named")]
+                ours = await api.post("/mcp/servers/ours/test")
+                missing = await api.post("/mcp/servers/nobody/test")
+        networks = {"webhook_allow_cidrs": ["127.0.0.0/8", "::1/128"]}
+        with running_gateway(tmp_path, model.base_url, runs=networks) as gateway:
+            async with gateway.client() as api:
+                allowed = await api.post("/mcp/servers/theirs/test")
+
+    assert [answer.json()["state"] for answer in refused] == ["failed", "failed"]
+    assert all("see runs.webhook_allow_cidrs" in answer.json()["problem"] for answer in refused)
+    assert ours.json()["state"] == allowed.json()["state"] == "ready", allowed.text
+    assert missing.status_code == 404
 
 
 async def test_skills_are_listed_and_switched_side_by_side(api: httpx.AsyncClient, gateway: Gateway) -> None:

@@ -5,6 +5,7 @@ import logging
 from dataclasses import dataclass
 from functools import partial
 
+from deerflow.addresses import ALLOW_CIDRS, parse_network
 from deerflow.app.foundation import Foundation
 from deerflow.config import LoadedSettings, SettingsSource
 from deerflow.domain import RunRecord
@@ -58,7 +59,9 @@ async def build_rooms(loaded: LoadedSettings, ground: Foundation) -> Rooms:
         count_beside=partial(ground.spending.add, prices=prices_of(settings.models)),
         extra_tools=acp_tools(settings.acp_agents, loaded.env, loaded.extensions.mcp_servers),
     )
-    ground.mcp.use(loaded.extensions.mcp_servers)  # last: settings that are refused change nothing
+    networks = tuple(parse_network(text, setting=ALLOW_CIDRS) for text in settings.runs.webhook_allow_cidrs)
+    # last: settings that are refused change nothing
+    ground.mcp.use(loaded.extensions.mcp_servers, networks=networks)
     return Rooms(loaded, models, LeadAgents(rooms), memory_models)
 
 

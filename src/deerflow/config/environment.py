@@ -26,7 +26,7 @@ VARIABLES = {
     "heard in production.",
     "DEER_FLOW_ENV": "`production` for a server that others reach; also `ENVIRONMENT`.",
     "DEER_FLOW_MCP_STDIO_COMMAND_ALLOWLIST": "Further programs, with commas between them, that may be set as "
-    "an MCP server's `command` over HTTP, beside `npx` and `uvx`.",
+    "an MCP server's `command` over HTTP, beside `npx` and `uvx`, with `mcp.allow_http_commands`.",
     "GATEWAY_HOST": "With `deerflow serve`: the address to listen on. Absent: 127.0.0.1.",
     "GATEWAY_PORT": "With `deerflow serve`: the port to listen on. Absent: 2026.",
     "GATEWAY_CORS_ORIGINS": "Other pages' addresses that may use the API, with commas between them.",

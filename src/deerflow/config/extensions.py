@@ -60,6 +60,11 @@ class McpServerSettings(OpenSection):
     """One MCP server; keys not listed here are kept as they are."""
 
     enabled: bool = Field(True, description="Use it.")
+    set_over_http: bool = Field(
+        False,
+        description="Written by the HTTP API for entries that came through it: their addresses must be "
+        "public, or in `runs.webhook_allow_cidrs`. Entries without it are the operator's.",
+    )
     type: Literal["stdio", "sse", "http"] = Field("stdio", description="How it is reached; also `transport`.")
     command: str | None = Field(None, description="With `stdio`: the program.")
     args: tuple[str, ...] = Field((), description="With `stdio`: its arguments.")

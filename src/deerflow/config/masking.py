@@ -28,7 +28,7 @@ def unmasked_server(name: str, sent: Mapping[str, Any], known: Mapping[str, Any]
 
     What was meant for one address is not put back for another: whoever may edit need not know the secrets.
     """
-    kept = {key: value for key, value in (known or {}).items() if not _goes_elsewhere(key, sent, known or {})}
+    kept = {key: value for key, value in (known or {}).items() if not goes_elsewhere(key, sent, known or {})}
     shown = masked_server(kept)
     return {key: _unmasked(value, shown.get(key), kept.get(key), (name, key)) for key, value in sent.items()}
 
@@ -131,7 +131,7 @@ def _unmasked(value: Any, shown: Any, known: Any, path: Path) -> Any:
     return value
 
 
-def _goes_elsewhere(key: str, sent: Mapping[str, Any], known: Mapping[str, Any]) -> bool:
+def goes_elsewhere(key: str, sent: Mapping[str, Any], known: Mapping[str, Any]) -> bool:
     """Tell whether the secrets under a key would now go to another host than before."""
     if key == "headers":
         return _origin(sent.get("url")) != _origin(known.get("url"))

@@ -23,6 +23,7 @@ from deerflow.config.effect import WAITING
 from deerflow.config.extensions import ExtensionsSettings
 from deerflow.config.guardrails import AuthorizationSettings, GuardrailsSettings
 from deerflow.config.logs import LoggingSettings, LogLevel
+from deerflow.config.mcp import McpSettings
 from deerflow.config.memory import MemorySettings
 from deerflow.config.models import CircuitBreakerSettings, LlmCallSettings, ModelSettings
 from deerflow.config.sandbox import SandboxSettings
@@ -113,6 +114,9 @@ class Settings(Section):
     extensions: ExtensionsSettings = Field(
         ExtensionsSettings.model_construct(),
         description="What is said here wins over `extensions_config.json`, key by key.",
+    )
+    mcp: McpSettings = Field(
+        McpSettings.model_construct(), description="How MCP servers of `extensions_config.json` are used."
     )
     memory: MemorySettings = Field(
         MemorySettings.model_construct(), description="What is remembered between threads."

@@ -73,8 +73,8 @@ class RunSettings(Section):
     )
     webhook_allow_cidrs: tuple[str, ...] = Field(
         (),
-        description="Private networks that a run's `webhook` may reach, like `10.0.0.0/8`; public addresses "
-        "always may.",
+        description="Private or reserved networks that a run's `webhook` and MCP servers set over HTTP may "
+        "reach, such as `10.0.0.0/8`; public addresses always may.",
     )
     snapshots_kept: int = Field(20, ge=1, description="How many such snapshots of a thread are kept.")
     retention_days: float | None = Field(

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
+from deerflow.addresses import Network
 from deerflow.config.extensions import McpServerSettings
 from deerflow.errors import McpError
 
@@ -79,6 +80,8 @@ class Place:
 
     env: Mapping[str, str]
     folder: Path
+    networks: tuple[Network, ...] = ()
+    """Networks beyond the public ones that servers set over HTTP may be in."""
 
 
 CALL_SECONDS = 600

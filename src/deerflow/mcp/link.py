@@ -194,7 +194,9 @@ def _way(settings: McpServerSettings, place: Place, limits: Limits) -> Pipe | We
         env = declared_environment(place.env, settings.env)
         command = (settings.command or "", *settings.args)
         return Pipe(command, env=env, folder=place.folder, limits=limits)
-    return Web(settings, silence_seconds=call_seconds(settings) + _MARGIN_SECONDS, limits=limits)
+    networks = place.networks if settings.set_over_http else None
+    silence = call_seconds(settings) + _MARGIN_SECONDS
+    return Web(settings, silence_seconds=silence, limits=limits, networks=networks)
 
 
 def _is_lost(error: MCPError, way: Pipe | Web) -> bool:

@@ -97,9 +97,14 @@ class McpServer:
             self._tell_late(patience)
             return ()
 
-    async def open(self) -> bool:
-        """Open it, unless it is open or rests after a failure; tell whether it is ready."""
-        if self._opened is None and _now() < self._rests_until:
+    async def open(self, *, at_once: bool = False) -> bool:
+        """Open it, unless it is open or rests after a failure; tell whether it is ready.
+
+        Args:
+            at_once: Do not wait for the end of its rest.
+
+        """
+        if not at_once and self._opened is None and _now() < self._rests_until:
             return False
         return await self._link() is not None
 

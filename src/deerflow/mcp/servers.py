@@ -4,12 +4,15 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from importlib.util import find_spec
 from typing import cast
 from weakref import WeakSet
 
+from deerflow.addresses import Network
 from deerflow.config.aliases import install_hint, resolve_use
 from deerflow.config.extensions import McpServerSettings
+from deerflow.errors import NotFoundError
 from deerflow.mcp.base import Connect, Limits, Link, McpTool, Place, ServerStatus
 from deerflow.mcp.server import McpServer
 from deerflow.programs import kill_orphans
@@ -32,13 +35,24 @@ class McpServers:
     def __bool__(self) -> bool:
         return bool(self._servers)
 
-    def use(self, settings: Mapping[str, McpServerSettings]) -> None:
-        """Have these servers from now on; runs under way keep those that they began with."""
+    def use(self, settings: Mapping[str, McpServerSettings], *, networks: tuple[Network, ...] = ()) -> None:
+        """Have these servers from now on; runs under way keep those that they began with.
+
+        Args:
+            networks: Where servers set over HTTP may be, beyond the public internet.
+
+        """
         wanted = {name: entry for name, entry in settings.items() if entry.enabled}
         if wanted and (hint := missing_package()):
             logger.warning("mcpServers are left out: a package is missing, get it with %s", hint)
             wanted = {}
-        kept = {name: server for name, server in self._servers.items() if server.settings == wanted.get(name)}
+        is_same_network = self._place.networks == networks
+        self._place = replace(self._place, networks=networks)
+        kept = {
+            name: server
+            for name, server in self._servers.items()
+            if server.settings == wanted.get(name) and (is_same_network or not server.settings.set_over_http)
+        }
         for name, server in self._servers.items():
             if name not in kept:
                 server.retire()
@@ -64,6 +78,14 @@ class McpServers:
         servers = list(self._servers.values())
         found: Sequence[Sequence[McpTool]] = await asyncio.gather(*(server.tools() for server in servers))
         return [(server, tool) for server, tools in zip(servers, found, strict=True) for tool in tools]
+
+    async def test(self, name: str) -> ServerStatus:
+        """Open one server now, also when it rests after a failure, and return how it is doing."""
+        server = self._servers.get(name)
+        if server is None:
+            raise NotFoundError("MCP server", name, known=self._servers)
+        await server.open(at_once=True)
+        return server.status
 
     @property
     def statuses(self) -> list[ServerStatus]:

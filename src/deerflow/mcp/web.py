@@ -10,19 +10,31 @@ from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 from typing_extensions import override
 
+from deerflow.addresses import ALLOW_CIDRS, Network, checked_addresses
 from deerflow.config.extensions import McpServerSettings
+from deerflow.errors import AddressRefusedError
 from deerflow.mcp.base import Limits
 from deerflow.mcp.oauth import TokenAuth
 
 CONNECT_SECONDS = 30
+MAX_ADDRESSES = 4
 _PLAIN = "identity"
 
 
 class Web:
     """A server that is reached by its address."""
 
-    def __init__(self, settings: McpServerSettings, *, silence_seconds: float, limits: Limits) -> None:
+    def __init__(
+        self,
+        settings: McpServerSettings,
+        *,
+        silence_seconds: float,
+        limits: Limits,
+        networks: tuple[Network, ...] | None = None,
+    ) -> None:
+        """Args: `networks`, where it may be beyond the public internet; None for anywhere."""
         self._settings = settings
+        self._networks = networks
         self._silence_seconds = silence_seconds
         self._limits = limits
         self._problem: str | None = None
@@ -71,7 +83,10 @@ class Web:
         return self._client()
 
     def _client(self) -> httpx2.AsyncClient:
+        is_checked = self._networks is not None
         return httpx2.AsyncClient(
+            transport=CheckedTransport(self._networks or ()) if is_checked else None,
+            trust_env=not is_checked,  # a proxy would look the name up once more
             headers={**self._settings.headers, "Accept-Encoding": _PLAIN},
             timeout=httpx2.Timeout(CONNECT_SECONDS, read=self._silence_seconds),
             event_hooks={"response": [self._look]},
@@ -90,6 +105,39 @@ class Web:
 
     def _too_long(self) -> None:
         self._problem = f"it answered with more than {self._limits.message_bytes} bytes"
+
+
+class CheckedTransport(httpx2.AsyncHTTPTransport):
+    """Connects to addresses that may be dialled for others, and to the very address that was checked."""
+
+    def __init__(self, networks: tuple[Network, ...]) -> None:
+        super().__init__(trust_env=False)
+        self._networks = networks
+
+    @override
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        url = request.url
+        port = url.port or (443 if url.scheme == "https" else 80)
+        try:
+            found = await checked_addresses(url.host, port, allowed=self._networks, setting=ALLOW_CIDRS)
+        except (AddressRefusedError, OSError) as error:
+            raise httpx2.ConnectError(str(error), request=request) from error
+        # The name stays in the Host header and in the TLS handshake.
+        extensions = {**request.extensions, "sni_hostname": url.host}
+        last = httpx2.ConnectError(f"{url.host} has no address", request=request)
+        for address in found[:MAX_ADDRESSES]:
+            dialled = httpx2.Request(
+                request.method,
+                url.copy_with(host=address),
+                headers=request.headers,
+                stream=request.stream,
+                extensions=extensions,
+            )
+            try:
+                return await super().handle_async_request(dialled)
+            except httpx2.ConnectError as error:
+                last = error
+        raise last
 
 
 class _Bounded(httpx2.AsyncByteStream):

@@ -17,7 +17,7 @@ import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
 from typing_extensions import override
 
-from deerflow.addresses import Network, checked_addresses, parse_network
+from deerflow.addresses import ALLOW_CIDRS, Network, checked_addresses, parse_network
 from deerflow.domain import RunRecord, new_id
 from deerflow.errors import AddressRefusedError, ConfigError, InvalidInputError, NotFoundError
 from deerflow.runtime.serialization import to_json
@@ -39,12 +39,15 @@ _TRY_AGAIN = frozenset({408, 425, 429})
 _PORTS = {"http": 80, "https": 443}
 _MOST_BYTES = 4 * 1024 * 1024
 _PAGE = 1000
-ALLOW_CIDRS = "runs.webhook_allow_cidrs"
-"""The setting that permits addresses beyond the public ones."""
 
 
 def check_webhook(url: str) -> None:
     """Refuse what is no web address."""
+    check_web_address(url, what="webhook")
+
+
+def check_web_address(url: str, *, what: str) -> None:
+    """Refuse what is no web address; `what` names its purpose in the message."""
     try:
         parts = urlsplit(url)
         is_address = parts.scheme in ("http", "https") and bool(parts.hostname)
@@ -53,7 +56,7 @@ def check_webhook(url: str) -> None:
     except ValueError:
         is_address = False
     if not is_address:
-        raise InvalidInputError(f"webhook '{url[:80]}' is no address; write it like https://example.org/done")
+        raise InvalidInputError(f"{what} '{url[:80]}' is no address; write it like https://example.org/done")
 
 
 class Webhooks:

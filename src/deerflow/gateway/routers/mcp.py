@@ -2,33 +2,28 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
-from pathlib import PurePath
 from typing import Annotated, Any
 
 from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from starlette.responses import Response
 
+from deerflow.addresses import ALLOW_CIDRS, parse_network
 from deerflow.app import DeerFlow
-from deerflow.config.extensions import McpServerSettings
 from deerflow.config.extensions_file import read_document
 from deerflow.config.masking import masked_server, unmasked_server
+from deerflow.config.variables import variable_in
 from deerflow.errors import InvalidInputError, NotFoundError
 from deerflow.gateway.deps import House, json_response
+from deerflow.gateway.mcp_policy import ALLOWED_COMMANDS, ServerEdits, full_entry, new_addresses
+from deerflow.gateway.permissions import may_set_commands
 from deerflow.mcp import ServerStatus
+from deerflow.runtime.webhooks import check_destination, check_web_address
 
 router = APIRouter(tags=["mcp"])
 
 ServerName = Annotated[str, StringConstraints(min_length=1, max_length=128)]
-_COMMANDS = frozenset({"npx", "uvx"})
 _COMMANDS_VARIABLE = "DEER_FLOW_MCP_STDIO_COMMAND_ALLOWLIST"
-_CODE_FLAGS = frozenset({"-c", "--call", "-e", "--eval", "--node-options", "--script-shell", "--shell"})
-_CODE_VARIABLES = (
-    "BASH_ENV", "DYLD_", "ENV", "GIT_", "LD_", "NODE_OPTIONS", "NODE_PATH", "NPM_CONFIG_", "PATH", "PERL5",
-    "PYTHON", "RUBYOPT", "UV_",
-)  # fmt: skip
-"""Beginnings of variables that make a program run code, or fetch it from elsewhere."""
-_DEFAULTS = McpServerSettings.model_construct()
 
 
 class McpConfig(BaseModel):
@@ -57,17 +52,16 @@ async def get_config(house: House) -> Response:
 @router.put("/mcp/config")
 async def put_config(body: McpConfig, house: House) -> Response:
     """Write all servers; what is sent as it was shown is kept as it is in the file."""
-
-    def change(known: Mapping[str, Any]) -> dict[str, Any]:
-        servers = {
-            name: unmasked_server(name, entry, known.get(name)) for name, entry in body.mcp_servers.items()
-        }
-        for name, entry in servers.items():
-            if _program(entry) != _program(known.get(name) or {}):
-                _check_program(name, entry, house.loaded.env)
-        return servers
-
-    await _edit(house, change)
+    await house.refresh()
+    known = _servers((await asyncio.to_thread(read_document, house.loaded.extensions_path)).data)
+    checked = await _checked_addresses(house, body.mcp_servers, known)
+    named = house.loaded.env.get(_COMMANDS_VARIABLE, "").split(",")
+    edits = ServerEdits(
+        may_set_commands=may_set_commands(house.settings),
+        commands=ALLOWED_COMMANDS | {part.strip() for part in named if part.strip()},
+        checked=checked,
+    )
+    await _edit(house, lambda present: edits.applied(body.mcp_servers, present))
     return json_response(await _config_out(house))
 
 
@@ -89,6 +83,13 @@ async def get_status(house: House) -> Response:
     """Return how the servers that are on are doing: whether they were reached, why not, and their tools."""
     await house.refresh()
     return json_response({"servers": [_status_out(status) for status in house.mcp.statuses]})
+
+
+@router.post("/mcp/servers/{name}/test")
+async def test_server(name: ServerName, house: House) -> Response:
+    """Open one server that is on, unless it is open, and return how it is doing."""
+    await house.refresh()
+    return json_response(_status_out(await house.mcp.test(name)))
 
 
 @router.post("/mcp/cache/reset")
@@ -114,9 +115,29 @@ async def _edit(house: DeerFlow, change: Callable[[Mapping[str, Any]], dict[str,
     await house.edit_extensions(edit)
 
 
+async def _checked_addresses(
+    house: DeerFlow, sent: Mapping[str, Mapping[str, Any]], known: Mapping[str, Mapping[str, Any]]
+) -> frozenset[str]:
+    """Return the new addresses of all entries; raise where one may not be called for others."""
+    new = set[str]()
+    for name, entry in sent.items():
+        new |= new_addresses(unmasked_server(name, entry, known.get(name)), known.get(name) or {})
+    cidrs = house.settings.runs.webhook_allow_cidrs
+    allowed = [parse_network(text, setting=ALLOW_CIDRS) for text in cidrs]
+    for address in new:
+        if variable_in(address) is not None:
+            continue  # a variable is judged with the others
+        check_web_address(address, what="address of an MCP server")
+        try:
+            await check_destination(address, allowed)
+        except OSError as error:
+            raise InvalidInputError(f"the host of '{address[:80]}' was not found: {error}") from error
+    return frozenset(new)
+
+
 async def _config_out(house: DeerFlow) -> dict[str, Any]:
     document = (await asyncio.to_thread(read_document, house.loaded.extensions_path)).data
-    servers = {name: masked_server(_full(entry)) for name, entry in _servers(document).items()}
+    servers = {name: masked_server(full_entry(entry)) for name, entry in _servers(document).items()}
     return {"mcp_servers": servers}
 
 
@@ -128,45 +149,3 @@ def _servers(document: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 def _key_in(document: Mapping[str, Any]) -> str:
     return "mcp_servers" if "mcp_servers" in document else "mcpServers"
-
-
-def _full(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an entry with the defaults of what it does not say."""
-    kind = entry.get("type") or entry.get("transport")
-    if kind is None:
-        kind = "http" if entry.get("url") and not entry.get("command") else "stdio"
-    defaults = _DEFAULTS.model_dump(mode="json")
-    said = {key: value for key, value in entry.items() if key != "transport"}
-    return {**defaults, **said, "type": kind}
-
-
-def _program(entry: Mapping[str, Any]) -> tuple[Any, Any, Any]:
-    return entry.get("command"), entry.get("args") or [], entry.get("env") or {}
-
-
-def _check_program(name: str, entry: Mapping[str, Any], env: Mapping[str, str]) -> None:
-    """Refuse a server that would let whoever reaches this API run any program on this machine."""
-    command, arguments, variables = _program(entry)
-    if command is None:
-        return
-    allowed = _COMMANDS | {
-        part.strip() for part in env.get(_COMMANDS_VARIABLE, "").split(",") if part.strip()
-    }
-    if not isinstance(command, str) or command not in allowed:
-        raise InvalidInputError(
-            f"mcp_servers.{name}.command '{PurePath(str(command)).name[:80]}' may not be set over HTTP; "
-            f"allowed: {', '.join(sorted(allowed))}. Write it into extensions_config.json, or name it in "
-            f"{_COMMANDS_VARIABLE}."
-        )
-    flags = [str(argument).partition("=")[0] for argument in arguments if isinstance(arguments, list)]
-    wrong = next((flag for flag in flags if flag in _CODE_FLAGS), None)
-    if wrong is not None:
-        raise InvalidInputError(
-            f"mcp_servers.{name}.args must not have {wrong}: it runs code from its argument"
-        )
-    names = variables if isinstance(variables, Mapping) else {}
-    bad = next((key for key in names if str(key).upper().startswith(_CODE_VARIABLES)), None)
-    if bad is not None:
-        raise InvalidInputError(
-            f"mcp_servers.{name}.env must not set {str(bad)[:80]}: it can make programs run code"
-        )
