@@ -10,6 +10,10 @@ STARTED = "subagent_background"
 """Marks the result of a call that started a background task."""
 TOLD = "told_tasks"
 """Where a message says which background tasks it tells the results of."""
+ENDED = "ended"
+"""Marks an answer that did not come to its end: `stopped` or `failed`."""
+END_REASON = "end_reason"
+"""Why an answer failed, in words for people."""
 
 
 def is_question(message: AnyMessage) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 
 from langchain_core.callbacks import CallbackManagerForLLMRun
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import BaseMessage
+from langchain_core.messages import AnyMessage, BaseMessage
 from langchain_core.outputs import ChatResult
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver
@@ -20,6 +20,9 @@ from deerflow.agents.factory import build_agent
 from deerflow.agents.langgraph_beta import set_in_place
 from deerflow.agents.middlewares import ToolErrorMiddleware, TurnStartMiddleware
 from deerflow.config import TitleSettings
+
+_BEFORE_MODEL = f"{TurnStartMiddleware.__name__}.before_agent"
+"""The node whose only successor is the model."""
 
 
 class StateReader:
@@ -67,6 +70,10 @@ class StateReader:
     ) -> RunnableConfig:
         """Write `values` as if `as_node` had; returns the config of the new checkpoint."""
         return await self._graph.aupdate_state(config, None if values is None else dict(values), as_node)
+
+    async def add_before_model(self, config: RunnableConfig, message: AnyMessage) -> None:
+        """Add a message to a thread that stopped in a model call; that call is still what comes next."""
+        await self._graph.aupdate_state(config, {"messages": [message]}, _BEFORE_MODEL)
 
     async def set_in_place(self, config: RunnableConfig, values: Mapping[str, Any]) -> None:
         """Set `values` where the thread stands, leaving alone what waits there."""

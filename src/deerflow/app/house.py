@@ -182,6 +182,7 @@ class DeerFlow:
             crew=self._rooms.crew,
             watch=ground.watch,
             questions=lambda thread_id: listed_questions(self.state, thread_id),
+            states=self.state,
         )
         return RunManager(
             storage=ground.storage,

@@ -8,6 +8,7 @@ from deerflow.errors import NotFoundError, StaleAttemptError
 from deerflow.runtime.active import ActiveRuns
 from deerflow.runtime.ends import given_up
 from deerflow.runtime.stream_bridge import StreamBridge
+from deerflow.runtime.worker import Worker
 from deerflow.storage.base import Storage
 from deerflow.storage.owners import OwnerLock
 
@@ -23,12 +24,14 @@ class Claims:
         storage: Storage,
         bridge: StreamBridge,
         active: ActiveRuns,
+        worker: Worker,
         owner: OwnerLock,
         max_attempts: int,
     ) -> None:
         self._storage = storage
         self._bridge = bridge
         self._active = active
+        self._worker = worker
         self._owner = owner
         self._max_attempts = max_attempts
 
@@ -108,6 +111,7 @@ class Claims:
         end = given_up(attempts, rolls_back=run.cancel is CancelAction.ROLLBACK)
         log = self._bridge.open(run, on_lost=lambda _: None)
         await self._bridge.begin(log, run)
+        await self._worker.keep_unfinished(run, log, end)
         log.publish("error", {"message": end.error, "name": end.stop_reason})
         settle = partial(self._storage.runs.settle, run.id, attempt=run.attempt, end=end)
         try:

@@ -57,7 +57,12 @@ class RunManager:
         self._after_run = after_run
         self._active = ActiveRuns(worker=worker, bridge=bridge, capacity=capacity, on_end=self._ended)
         self._claims = Claims(
-            storage=storage, bridge=bridge, active=self._active, owner=owner, max_attempts=max_attempts
+            storage=storage,
+            bridge=bridge,
+            active=self._active,
+            worker=worker,
+            owner=owner,
+            max_attempts=max_attempts,
         )
         self._tender = Tender(
             storage=storage,

@@ -3,15 +3,17 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.errors import InvalidUpdateError
 from langgraph.types import Interrupt, Overwrite, StateSnapshot
 from pydantic import TypeAdapter
 
 from deerflow.agents import StateReader
-from deerflow.domain import RunOptions
+from deerflow.domain import RunOptions, RunRecord
 from deerflow.errors import InvalidInputError, NotFoundError
 from deerflow.runtime.state_shapes import fitting
+from deerflow.storage.base import fence
 
 
 class ThreadStates:
@@ -40,6 +42,24 @@ class ThreadStates:
         """Return the questions that wait for an answer, by the graph's task."""
         snapshot = await self.latest(thread_id)
         return _waiting(snapshot) if snapshot is not None else {}
+
+    async def add_unfinished(self, run: RunRecord, message: AIMessage) -> Mapping[str, Any] | None:
+        """Add an answer that was broken off, and return the new values.
+
+        None when there is nothing to add: the answer is there, or the run never got to its question.
+        """
+        before = await self.latest(run.thread_id)
+        metadata: Mapping[str, Any] = (before.metadata if before is not None else None) or {}
+        if before is None or metadata.get("run_id") != run.id:
+            return None
+        if any(known.id == message.id for known in before.values.get("messages", ())):
+            return None
+        config = _config(run.thread_id)
+        config["configurable"].update(fence(run.id, run.attempt))
+        config["metadata"] = {"run_id": run.id}
+        await self._reader.add_before_model(config, message)
+        after = await self.latest(run.thread_id)
+        return None if after is None else after.values
 
     async def history(
         self,

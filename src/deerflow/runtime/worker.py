@@ -30,11 +30,13 @@ from deerflow.runtime.past_files import taken_again
 from deerflow.runtime.run_log import RunLog
 from deerflow.runtime.snapshots import SnapshotStore
 from deerflow.runtime.spending import prices_of
+from deerflow.runtime.states import ThreadStates
 from deerflow.runtime.stream_bridge import StreamBridge
 from deerflow.runtime.streamed_answer import StreamedAnswer
 from deerflow.runtime.tally import Tally
 from deerflow.runtime.translate import translate
 from deerflow.runtime.turning_back import FILES_TURNED_BACK, put_files_back, turn_files_back
+from deerflow.runtime.unfinished import keep_unfinished
 from deerflow.sandbox import SandboxProvider
 from deerflow.storage.base import LogBatch, RunEnd, Storage, fence
 
@@ -68,11 +70,13 @@ class Worker:
         crew: Callable[[RunRecord], Awaitable[Crew]],
         watch: Watch | None = None,
         questions: Callable[[str], Awaitable[Mapping[str, Any]]] | None = None,
+        states: ThreadStates | None = None,
     ) -> None:
         """Make a worker.
 
         Args:
             questions: Returns the questions that wait in a thread, for lists of threads.
+            states: Where an answer is kept that a run broke off; None: nowhere.
         """
         self._storage = storage
         self._bridge = bridge
@@ -80,6 +84,7 @@ class Worker:
         self._crew = crew
         self._watch = watch or Watch()
         self._questions = questions
+        self._states = states
 
     async def execute(self, run: RunRecord, log: RunLog, handle: RunHandle) -> None:
         """Drive a claimed `run` to its end; whatever happens, it is settled and its log ends."""
@@ -115,6 +120,12 @@ class Worker:
         handle.is_settling = True
         await asyncio.shield(self._settle(run, log, end, tally))
         return end
+
+    async def keep_unfinished(self, run: RunRecord, log: RunLog, end: RunEnd) -> None:
+        """Let a run that did not come to its end leave in its thread what it had streamed."""
+        if self._states is not None:
+            events = self._storage.events
+            await keep_unfinished(run, end, log=log, events=events, states=self._states)
 
     async def _drive(
         self, run: RunRecord, log: RunLog, tally: Tally, handle: RunHandle, callbacks: Sequence[Callback]
@@ -224,6 +235,7 @@ class Worker:
             await self._bridge.abandon(log)
 
     async def _finish(self, run: RunRecord, log: RunLog, end: RunEnd, tally: Tally) -> None:
+        await self.keep_unfinished(run, log, end)
         if end.rolls_back:
             # Files have no fence of their own: an attempt that slept must not undo what others did since.
             await self._storage.effects.start(run.id, attempt=run.attempt, call=ends.ROLLED_BACK.encode())

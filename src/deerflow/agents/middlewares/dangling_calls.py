@@ -1,7 +1,8 @@
-"""Lets a thread go on whose last turn was stopped in the middle of a tool.
+"""Lets a thread go on whose last turn was stopped in the middle of a tool or of an answer.
 
 Providers refuse a history in which a tool call has no result. The results are added to the request only,
-so that a turn which is taken up again still finds its calls unanswered and runs them.
+so that a turn which is taken up again still finds its calls unanswered and runs them. Of an answer that was
+broken off the model sees the text alone: half a thought has no signature, and providers want one.
 """
 
 from collections import defaultdict, deque
@@ -11,6 +12,7 @@ from langchain_core.messages import AIMessage, AnyMessage, InvalidToolCall, Tool
 from typing_extensions import override
 
 from deerflow.agents.kinds import is_ai, is_result, may_have_results
+from deerflow.agents.marks import ENDED, NOTE
 from deerflow.agents.middlewares.base import HouseMiddleware
 from deerflow.agents.types import ModelAnswer, ModelCall, ModelHandler
 
@@ -18,14 +20,34 @@ INTERRUPTED = "This call was interrupted and has no result. Make it again if you
 
 
 class DanglingToolCallMiddleware(HouseMiddleware):
-    """Answers every unanswered tool call in the request."""
+    """Answers every unanswered tool call in the request, and shows broken-off answers as text."""
 
     after = ("SummarizationMiddleware", "UploadsMiddleware", "ReminderMiddleware")
 
     @override
     async def awrap_model_call(self, request: ModelCall, handler: ModelHandler) -> ModelAnswer:
-        messages = with_answers(request.messages)
+        messages = with_answers(without_fragments(request.messages))
         return await handler(request if messages is request.messages else request.override(messages=messages))
+
+
+def without_fragments(messages: list[AnyMessage]) -> list[AnyMessage]:
+    """Return `messages` with the text alone of answers that were broken off; the same list without any.
+
+    The last message is left out if it is one: the model is to answer, not to go on in mid-sentence.
+    """
+    if not any(is_ai(each) and ENDED in each.additional_kwargs for each in messages):
+        return messages
+    kept = [shown for each in messages if (shown := _as_text(each)) is not None]
+    return kept[:-1] if kept and ENDED in kept[-1].additional_kwargs else kept
+
+
+def _as_text(message: AnyMessage) -> AnyMessage | None:
+    kwargs = message.additional_kwargs
+    if ENDED not in kwargs:
+        return message
+    if NOTE in kwargs or not message.text.strip():
+        return None
+    return AIMessage(message.text, id=message.id, additional_kwargs={ENDED: kwargs[ENDED]})
 
 
 def with_answers(messages: list[AnyMessage]) -> list[AnyMessage]:

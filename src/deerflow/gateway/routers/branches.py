@@ -84,14 +84,15 @@ async def branch(thread_id: ThreadPath, body: Branch, user: CurrentUser, house: 
 async def prepare_regenerate(
     thread_id: ThreadPath, body: Regenerate, user: CurrentUser, house: House
 ) -> Response:
-    """Return what to post to `runs/stream` to have an answer given again.
+    """Return what to post to `runs/stream` to have an answer given again, or a question answered at last.
 
     The run begins with the files as they were before the turn; `workspace_restore_mode` says when those
     are no longer kept, so that it begins with today's.
     """
     thread = await idle_thread(house, thread_id, user)
     turn = await find_turn(house.storage.checkpoints, thread_id, body.message_id)
-    if turn.target.message.type != "ai":
+    has_answer = any(item.message.type == "ai" for item in turn.since)
+    if turn.target.message.type != "ai" and has_answer:
         raise ConflictError(f"message {body.message_id} is no answer; name a message of the agent")
     messages = [as_input(item.message) for item in turn.question]
     return json_response(await _prepared(house, thread, turn, messages))

@@ -1,0 +1,128 @@
+"""Keeps what a run had streamed of an answer when it was stopped or failed.
+
+The text is taken from the run's log, where everything is that people saw, whichever process streamed it.
+It joins the conversation under the id that it was streamed with, marked with how it ended.
+"""
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import orjson
+from langchain_core.messages import AIMessage, AIMessageChunk
+from langchain_core.messages.ai import add_ai_message_chunks
+
+from deerflow.agents.langgraph_beta import MODEL_NODE
+from deerflow.agents.marks import END_REASON, ENDED
+from deerflow.domain import RunRecord, RunStatus
+from deerflow.errors import StaleAttemptError, StorageAwayError
+from deerflow.runtime.run_log import RunLog
+from deerflow.runtime.states import ThreadStates
+from deerflow.runtime.translate import visible_values
+from deerflow.storage.base import EventLog, LogEntry, RunEnd
+from deerflow.storage.fragments import references, render
+
+logger = logging.getLogger(__name__)
+
+STOPPED = "stopped"
+FAILED = "failed"
+_MOST_ENTRIES = 1000
+_CALLS = frozenset({"tool_use", "input_json_delta", "tool_call", "tool_call_chunk", "function_call"})
+"""Types of content that are (parts of) tool calls: half a call is none."""
+
+
+async def keep_unfinished(
+    run: RunRecord, end: RunEnd, *, log: RunLog, events: EventLog, states: ThreadStates
+) -> None:
+    """Store the answer that a run broke off, and show the conversation with it to the run's readers."""
+    if end.status is RunStatus.SUCCESS or end.rolls_back:
+        return
+    try:
+        await log.flush()
+        message = await unfinished_answer(events, run, end) or failure_message(run, end)
+        values = await states.add_unfinished(run, message) if message is not None else None
+    except (StaleAttemptError, StorageAwayError):
+        raise
+    except Exception:  # whatever it was: a run has to end, with its last words or without
+        logger.exception("run %s: the answer that it broke off could not be kept", run.id)
+        return
+    if values is not None:
+        log.publish("values", visible_values(values))
+
+
+async def unfinished_answer(events: EventLog, run: RunRecord, end: RunEnd) -> AIMessage | None:
+    """Return the last answer in a run's log as far as it was streamed; None when it said nothing."""
+    entries = await _last_streamed(events, run.id)
+    numbers = sorted({number for entry in entries for number in references(entry.body)})
+    fragments = await events.fragments(run.thread_id, numbers) if numbers else {}
+    # In a thread: a long answer has thousands of pieces.
+    return await asyncio.to_thread(_joined, entries, fragments, _marks(end))
+
+
+def failure_message(run: RunRecord, end: RunEnd) -> AIMessage | None:
+    """Return what stands in a thread for an answer that failed before its first word."""
+    return None
+
+
+async def _last_streamed(events: EventLog, run_id: str) -> list[LogEntry]:
+    """Return the pieces of messages that came last, without a whole state between them."""
+    found: list[LogEntry] = []
+    seq, is_over = -1, False
+    while entries := await events.read(run_id, after_seq=seq, limit=_MOST_ENTRIES):
+        for entry in entries:
+            if entry.kind == "values":
+                is_over = True  # what came before is in it, unless nothing more comes
+            elif entry.kind == "messages":
+                if is_over:
+                    found = []
+                is_over = False
+                found.append(entry)
+        seq = entries[-1].seq
+    return found
+
+
+def _joined(
+    entries: Sequence[LogEntry], fragments: Mapping[int, bytes], marks: Mapping[str, str]
+) -> AIMessage | None:
+    pieces = [
+        piece
+        for piece, metadata in (orjson.loads(render(entry.body, fragments)) for entry in entries)
+        if piece["type"] in ("AIMessageChunk", "ai") and metadata.get("langgraph_node") == MODEL_NODE
+    ]
+    if not pieces:
+        return None
+    message_id = pieces[-1]["id"]  # of several tries of a call, the last one stays
+    first, *others = [_chunk(piece) for piece in pieces if piece["id"] == message_id]
+    whole = add_ai_message_chunks(first, *others)
+    thoughts = whole.additional_kwargs
+    if not whole.text.strip() and not thoughts and not _has_thoughts(whole):
+        return None
+    return AIMessage(whole.content, id=message_id, name=whole.name, additional_kwargs={**thoughts, **marks})
+
+
+def _chunk(piece: Mapping[str, Any]) -> AIMessageChunk:
+    """Return a piece without its parts of tool calls."""
+    content = piece["content"]
+    if isinstance(content, list):
+        content = [part for part in content if not isinstance(part, dict) or part.get("type") not in _CALLS]
+    reasoning = (piece.get("additional_kwargs") or {}).get("reasoning_content")
+    return AIMessageChunk(
+        content=content,
+        id=piece["id"],
+        name=piece.get("name"),
+        additional_kwargs={"reasoning_content": reasoning} if reasoning else {},
+    )
+
+
+def _has_thoughts(message: AIMessage) -> bool:
+    blocks = message.content if isinstance(message.content, list) else []
+    return any(
+        isinstance(block, dict) and (block.get("thinking") or block.get("reasoning")) for block in blocks
+    )
+
+
+def _marks(end: RunEnd) -> dict[str, str]:
+    if end.status is RunStatus.INTERRUPTED:
+        return {ENDED: STOPPED}
+    return {ENDED: FAILED, **({END_REASON: end.error} if end.error else {})}
