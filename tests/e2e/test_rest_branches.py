@@ -371,3 +371,37 @@ async def test_a_pruned_past_is_said_to_be_gone(api: httpx.AsyncClient, model: S
 
     assert answer.status_code in (200, 409)
     assert fork.status_code == 200
+
+
+async def test_a_title_that_people_gave_outlives_a_turn_that_is_taken_again(
+    api: httpx.AsyncClient, model: ScriptedModel
+) -> None:
+    model.will_say(*(text(f"answer {number}") for number in range(5)))
+    await say(api, "first")
+    first = (await say(api, "second"))["messages"][0]
+    edit = {"human_message_id": first["id"], "replacement_text": "changed"}
+
+    await _again(api, "edit-regenerate", edit)
+    assert await _titles(api) == ["changed", "changed"]  # nobody had named it
+    changed = (await values_of(api, "t1"))["messages"]
+    await api.post("/threads/t1/state", json={"values": {"title": "Mine"}})
+    await _again(api, "regenerate", {"message_id": changed[-1]["id"]})
+    assert await _titles(api) == ["Mine", "Mine"]
+    again = (await values_of(api, "t1"))["messages"]
+    await _again(api, "edit-regenerate", {"human_message_id": again[0]["id"], "replacement_text": "x"})
+
+    assert await _titles(api) == ["Mine", "Mine"]
+    assert words(await values_of(api, "t1"))[0] == [{"type": "text", "text": "x"}]
+
+
+async def _again(api: httpx.AsyncClient, kind: str, body: dict[str, str]) -> None:
+    prepared = await api.post(f"/threads/t1/runs/{kind}/prepare", json=body)
+    parts = {key: prepared.json()[key] for key in ("input", "checkpoint", "metadata")}
+    assert (await api.post("/threads/t1/runs/wait", json=parts)).status_code == 200
+
+
+async def _titles(api: httpx.AsyncClient) -> list[str]:
+    """Return a thread's title as the list shows it, and as its state does."""
+    select = {"select": ["thread_id", "values"]}
+    (listed,) = (await api.post("/threads/search", json=select)).json()
+    return [listed["values"]["title"], (await values_of(api, "t1"))["title"]]

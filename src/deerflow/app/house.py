@@ -25,6 +25,7 @@ from deerflow.runtime.home_mark import home_problem
 from deerflow.runtime.housekeeping import Housekeeping
 from deerflow.runtime.questions import listed_questions
 from deerflow.runtime.task_wishes import TaskWishes
+from deerflow.runtime.titles import with_title
 from deerflow.runtime.webhooks import Webhooks
 
 logger = logging.getLogger(__name__)
@@ -132,6 +133,7 @@ class DeerFlow:
         request = await self._as_agent(request)
         self._check_model(request.options.model_name)  # before anything is stored
         request = await fit_answer(self.state, self.storage.runs, request)
+        request = with_title(request, self.settings.title)
         run_id = new_id()
         if request.webhook is not None:
             await self.webhooks.expect(run_id, request.webhook)

@@ -10,7 +10,7 @@ from deerflow.config.section import Section
 class TitleSettings(Section):
     """How threads get their titles."""
 
-    enabled: bool = Field(True, description="Give threads a title after the first exchange.")
+    enabled: bool = Field(True, description="Give threads a title when their first run starts.")
     max_words: int = Field(6, ge=1, le=20, description="Words in a title.")
     max_chars: int = Field(60, ge=10, le=200, description="Characters in a title.")
     model_name: str | None = Field(None, description="Model that writes it; absent: cut from the question.")

@@ -100,6 +100,8 @@ class RunRequest:
     """The thread goes with the end of the run: for runs that nobody gave a thread."""
     webhook: str | None = None
     """An address that is told of the run's end."""
+    title: str | None = None
+    """The title that a thread without one gets as the run is admitted."""
 
 
 @dataclass(frozen=True, slots=True)

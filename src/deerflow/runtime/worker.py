@@ -34,6 +34,7 @@ from deerflow.runtime.states import ThreadStates
 from deerflow.runtime.stream_bridge import StreamBridge
 from deerflow.runtime.streamed_answer import StreamedAnswer
 from deerflow.runtime.tally import Tally
+from deerflow.runtime.titles import given_title
 from deerflow.runtime.translate import translate
 from deerflow.runtime.turning_back import FILES_TURNED_BACK, put_files_back, turn_files_back
 from deerflow.runtime.unfinished import keep_unfinished
@@ -137,7 +138,7 @@ class Worker:
         check_goto(run.request, crew.agent.nodes)
         tally.begin(model_name=crew.model_name, prices=prices_of(crew.settings.models))
         config = _config(run)
-        values = await self._first_input(run, config)
+        values = await self._first_input(run, config, crew.settings)
         if config["configurable"].get("checkpoint_id") and taken_again(run.request):
             await self._turn_files_back(run, log, crew)
         limit = asyncio.timeout(crew.settings.runs.timeout_seconds)
@@ -185,14 +186,18 @@ class Worker:
                 extra=request.context,
             )
 
-    async def _first_input(self, run: RunRecord, config: RunnableConfig) -> Any:
+    async def _first_input(self, run: RunRecord, config: RunnableConfig, settings: Settings) -> Any:
         """Return the run's input, or None when an earlier attempt already gave it to the graph."""
         if run.attempt > 1 and await _has_begun(self._storage.checkpoints, run):
             return None
+        values = graph_input(run.request)
         if run.request.checkpoint_id:
             config["configurable"]["checkpoint_id"] = run.request.checkpoint_id
             config["configurable"]["checkpoint_ns"] = ""
-        return graph_input(run.request)
+            if self._states is not None and isinstance(values, dict) and "title" not in values:
+                title = await given_title(self._storage, self._states, run.thread_id, settings.title)
+                return values if title is None else {**values, "title": title}
+        return values
 
     async def _turn_files_back(self, run: RunRecord, log: RunLog, crew: Crew) -> None:
         """Let a run that takes a turn again find the files as they were before that turn."""

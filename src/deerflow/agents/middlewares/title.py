@@ -7,7 +7,7 @@ answer, in a context of its own: its tokens belong to nobody's stream, and its f
 import asyncio
 import re
 from collections.abc import Callable, Sequence
-from typing import ClassVar
+from typing import ClassVar, cast
 
 from langchain.agents.middleware.types import ExtendedModelResponse
 from langchain_core.language_models import BaseChatModel
@@ -16,16 +16,25 @@ from langgraph.types import Command
 from typing_extensions import override
 
 from deerflow.agents.middlewares.base import Audience, HouseMiddleware
+from deerflow.agents.middlewares.tags import FRAMEWORK_TAGS
 from deerflow.agents.side_calls import SideAnswer, ask_beside, framed
+from deerflow.agents.state import ThreadState
 from deerflow.agents.types import ModelAnswer, ModelCall, ModelHandler
 from deerflow.config import TitleSettings
 
 GRACE_SECONDS = 5.0
 """How much longer than the first answer the title may take."""
 MAX_QUESTION_CHARS = 2000
-TAGS = re.compile(r"<think>.*?(?:</think>|\Z)|</?[A-Za-z][^<>]{0,80}>", re.DOTALL)
+TAGS = re.compile(rf"<think>.*?(?:</think>|\Z)|</?(?:{'|'.join(FRAMEWORK_TAGS)})>", re.DOTALL)
 LINKS = re.compile(r"\[([^\]]*)\]\([^)]*\)")
-MARKUP = re.compile(r"^[ \t]*(?:#+|>+|[-+*])(?=\s)|\*+|`+|~~+|\b_+|_+\b", re.MULTILINE)
+LINE_STARTS = re.compile(r"^[ \t]*(?:#+|>+|[-+*])(?=\s)", re.MULTILINE)
+PAIRS = re.compile(
+    r"(`{1,3}|~~)(.{1,200}?)\1|(?<![\w*])(\*{1,3})(?=[^\s*])(.{1,200}?)(?<=[^\s*])\3(?![\w*])", re.DOTALL
+)
+"""Code, struck out and emphasised words; a lone `*` is a sign of its own, as in 17*23."""
+ONLY_MARKUP = re.compile(r"[\s*_`~#>+-]*")
+QUOTES = (('"', '"'), ("'", "'"), ("“", "”"), ("‘", "’"), ("「", "」"), ("《", "》"))
+PARAGRAPHS = re.compile(r"\n\s*\n")
 NAMES = re.compile(r"\{(max_words|max_chars|user_msg|question|assistant_msg)\}")
 WIDE = re.compile(r"[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef]")
 
@@ -50,7 +59,7 @@ class TitleMiddleware(HouseMiddleware):
     @override
     async def awrap_model_call(self, request: ModelCall, handler: ModelHandler) -> ModelAnswer:
         question = first_question(request.messages)
-        if question is None:
+        if question is None or self._is_named(request):
             return await handler(request)
         prompt = title_prompt(question, self._settings)
         writing = asyncio.create_task(ask_beside(prompt, self._model(), what="a title"))
@@ -68,6 +77,11 @@ class TitleMiddleware(HouseMiddleware):
             return response
         return ExtendedModelResponse(model_response=response, command=Command(update={"title": title}))
 
+    def _is_named(self, request: ModelCall) -> bool:
+        """Tell whether the thread has another title than the one cut from its question."""
+        title = cast("ThreadState", request.state).get("title")
+        return bool(title) and title != title_from_question(request.messages, self._settings)
+
 
 def first_question(messages: Sequence[AnyMessage]) -> str | None:
     """Return the question's text when this is a thread's first model call."""
@@ -83,15 +97,30 @@ def title_from_question(messages: Sequence[AnyMessage], settings: TitleSettings)
 
 
 def clean_title(text: str, settings: TitleSettings) -> str:
-    """Return `text` as a title: one line, no markup, within the limits on words and characters."""
-    plain = MARKUP.sub("", LINKS.sub(r"\1", TAGS.sub(" ", text[:MAX_QUESTION_CHARS])))
-    words = "".join(character if character.isprintable() else " " for character in plain).split()
-    line = " ".join(words[: settings.max_words]).strip("\"'“”‘’「」《》 ")
+    """Return `text` as a title: its first paragraph in one line, no markup, within the settings' limits.
+
+    What follows the first paragraph is material: pasted text, or our own list of files.
+    """
+    paragraphs = PARAGRAPHS.split(TAGS.sub(" ", text[:MAX_QUESTION_CHARS]))
+    plain = next((found for each in paragraphs if (found := _without_markup(each))), "")
+    words = plain.split()
+    line = " ".join(words[: settings.max_words])
     # A wide character says about as much as two narrow ones, and takes their room.
     limit = settings.max_chars
     cut = _fit(line, limit)
     is_cut = len(cut) < len(line) or len(words) > settings.max_words
     return f"{cut.rstrip(' ,.;:，。；：、')}…" if is_cut else cut
+
+
+def _without_markup(paragraph: str) -> str:
+    """Return the words of a paragraph; empty when there is nothing but markup."""
+    text = LINE_STARTS.sub("", LINKS.sub(r"\1", paragraph))
+    text = PAIRS.sub(lambda pair: pair[2] or pair[4], text)
+    line = "".join(character if character.isprintable() else " " for character in text).strip()
+    for opening, closing in QUOTES:
+        if len(line) > 1 and line[0] == opening and line.find(closing, 1) == len(line) - 1:
+            line = line[1:-1].strip()
+    return "" if ONLY_MARKUP.fullmatch(line) else line
 
 
 def _fit(line: str, limit: int) -> str:

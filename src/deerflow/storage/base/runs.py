@@ -38,6 +38,7 @@ class RunStore(ABC):
     async def create(self, run_id: str, request: RunRequest, *, owner: str | None = None) -> RunRecord:
         """Admit a run in one transaction: make the thread if needed, mark it busy, store the row.
 
+        A thread without a title gets the request's, which a rollback takes away again.
         With an `owner` a run whose thread is free is claimed at once: it comes back `running` with
         attempt 1. Otherwise it comes back `pending` and waits for its turn. A thread with runs in flight
         answers by strategy:

@@ -61,7 +61,7 @@ def create(
         raise ConflictError(f"run id '{run_id}' is taken")
     db.notify(thread_topic(request.thread_id))
     if start_at is None:
-        mark_thread(db, thread, ThreadStatus.BUSY)
+        mark_thread(db, thread, ThreadStatus.BUSY, title=request.title)
     if start_at is not None or (is_free and not starts_now):
         db.enqueue(run_id, start_at)
     return RunRecord(run_id, request, status, time_of(now), time_of(now), attempt, owner)
@@ -94,7 +94,7 @@ def claim(db: Database, run_id: str, owner: str, attempt: int, lease_seconds: fl
     if attempt == 0:
         before = before_image(db, thread, run.thread_id)
         db.execute("UPDATE runs SET before = ? WHERE id = ?", (before, run_id))
-        mark_thread(db, thread, ThreadStatus.BUSY)
+        mark_thread(db, thread, ThreadStatus.BUSY, title=run.request.title)
     return run
 
 

@@ -11,7 +11,7 @@ from deerflow.errors import NotFoundError, StaleAttemptError, StorageError
 from deerflow.storage.base import RunEnd
 from deerflow.storage.database import Database
 from deerflow.storage.requests import dump_questions, load_request, load_usage
-from deerflow.storage.sql.codec import LATER, later, now_us, time_of, unpack
+from deerflow.storage.sql.codec import LATER, later, now_us, printable, time_of, unpack
 
 logger = logging.getLogger(__name__)
 
@@ -104,18 +104,23 @@ def _record(row: tuple[Any, ...]) -> RunRecord:
     )
 
 
-def mark_thread(db: Database, thread: int, status: ThreadStatus, *, end: RunEnd | None = None) -> None:
+def mark_thread(
+    db: Database, thread: int, status: ThreadStatus, *, end: RunEnd | None = None, title: str | None = None
+) -> None:
     """Set a thread's status, later than whatever was set before.
 
     Args:
         end: With its questions the thread waits from now on; None leaves those that it has.
+        title: What a thread is called that has no title.
     """
     asked = () if end is None else (dump_questions(end.interrupts), end.asks)
+    named = () if title is None else (printable(title),)
     # So that two changes within one tick of the clock keep their order.
     db.execute(
         f"UPDATE threads SET status = ?, updated_at = {LATER}"
-        f"{', interrupts = ?, asks = ?' if asked else ''} WHERE key = ?",
-        (status, *later(), *asked, thread),
+        f"{', interrupts = ?, asks = ?' if asked else ''}"
+        f"{', title = coalesce(title, ?)' if named else ''} WHERE key = ?",
+        (status, *later(), *asked, *named, thread),
     )
 
 
