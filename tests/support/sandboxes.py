@@ -120,10 +120,12 @@ class FolderSandbox(Sandbox):
         self._host(path).write_bytes(content)
 
     @override
-    async def download_file(self, path: str) -> bytes:
+    async def download_file(self, path: str, *, max_bytes: int | None = None) -> bytes:
         file = self._host(path)
         if not file.is_file():
             raise SandboxError(f"There is no file {path}.")
+        if max_bytes is not None and file.stat().st_size > max_bytes:
+            raise SandboxError(f"{path} has more than {max_bytes} bytes.")
         content = file.read_bytes()
         await asyncio.sleep(0)
         return content

@@ -1,5 +1,7 @@
 """What every sandbox can do, and how one is lent to a run."""
 
+import asyncio
+import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
@@ -8,6 +10,7 @@ from functools import cached_property
 from typing import ClassVar
 
 from deerflow.domain import ThreadFolders
+from deerflow.errors import SandboxError
 from deerflow.sandbox.locks import FileLocks
 from deerflow.sandbox.selftest import SelfTest
 
@@ -87,8 +90,16 @@ class Sandbox(ABC):
         """Replace a file's bytes."""
 
     @abstractmethod
-    async def download_file(self, path: str) -> bytes:
-        """Return a file's bytes."""
+    async def download_file(self, path: str, *, max_bytes: int | None = None) -> bytes:
+        """Return a file's bytes; one larger than `max_bytes` is refused without reading it."""
+
+    async def file_version(self, path: str) -> str | None:
+        """Return what tells the file's content from any other; None when there is no such file."""
+        try:
+            content = await self.download_file(path)
+        except SandboxError:
+            return None
+        return await asyncio.to_thread(content_version, content)
 
     def editing(self, path: str) -> AbstractAsyncContextManager[None]:
         """Keep other writers away from `path` for the length of a block, such as a read and a write."""
@@ -97,6 +108,11 @@ class Sandbox(ABC):
     @cached_property
     def _file_locks(self) -> FileLocks:
         return FileLocks()
+
+
+def content_version(content: bytes) -> str:
+    """Return a short hash: it tells versions of a file apart, nothing more."""
+    return hashlib.blake2b(content, digest_size=12).hexdigest()
 
 
 class SandboxProvider(ABC):

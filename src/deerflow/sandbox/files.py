@@ -8,10 +8,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from deerflow.errors import SandboxError
+from deerflow.sandbox.base import content_version
 from deerflow.sandbox.beneath import O_DIRECTORY, O_PATH, make_folders, open_beneath
 from deerflow.sandbox.paths import PathMapping, PathTable, Place, shown
 from deerflow.sandbox.plain import OpenFile, explained, mode_of_present, read_all, refuse_special, write_all
-from deerflow.sandbox.searching import Entry, Folder, path_filter, walk
+from deerflow.sandbox.searching import MAX_GLOB_COST, Entry, Folder, glob_cost, path_filter, walk
 
 TEXT_MAX_BYTES = 8 * 1024 * 1024
 BYTES_MAX = 256 * 1024 * 1024
@@ -46,6 +47,19 @@ class ThreadFiles:
             if file.size <= INLINE_BYTES:
                 return read_all(file.fd, max_bytes)
             return await asyncio.to_thread(read_all, file.fd, max_bytes)
+
+    async def version(self, path: str) -> str | None:
+        """Return a hash of the content; of size and times for a file too large to be read for this."""
+        try:
+            with self._opened(path) as file:
+                if file.size <= INLINE_BYTES:
+                    return content_version(read_all(file.fd, INLINE_BYTES + 1))
+                if file.size <= TEXT_MAX_BYTES:
+                    return await asyncio.to_thread(lambda: content_version(read_all(file.fd, BYTES_MAX)))
+                about = os.fstat(file.fd)
+                return content_version(repr((about.st_ino, about.st_size, about.st_mtime_ns)).encode())
+        except SandboxError:  # no such file, or none that may be touched: writing to it says so
+            return None
 
     async def read_text(self, path: str) -> str:
         """Return a file's text; a binary or huge file is refused with a sentence."""
@@ -212,6 +226,8 @@ def _check_glob(pattern: str) -> None:
         raise SandboxError(
             "the pattern is relative to `path`: write it without a leading '/' and without '..'"
         )
+    if glob_cost(pattern) > MAX_GLOB_COST:
+        raise SandboxError("the pattern has too many parts; use fewer '/' and fewer {…,…}")
 
 
 def _size(number: int) -> str:

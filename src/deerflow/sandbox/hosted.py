@@ -5,7 +5,7 @@ from contextlib import AbstractAsyncContextManager
 from typing_extensions import override
 
 from deerflow.sandbox.base import Match, Sandbox
-from deerflow.sandbox.files import ThreadFiles
+from deerflow.sandbox.files import BYTES_MAX, ThreadFiles
 from deerflow.sandbox.grep import Query, grep
 
 
@@ -34,8 +34,12 @@ class HostedSandbox(Sandbox):
             await self.files.write(path, content)
 
     @override
-    async def download_file(self, path: str) -> bytes:
-        return await self.files.read(path)
+    async def download_file(self, path: str, *, max_bytes: int | None = None) -> bytes:
+        return await self.files.read(path, max_bytes=BYTES_MAX if max_bytes is None else max_bytes)
+
+    @override
+    async def file_version(self, path: str) -> str | None:
+        return await self.files.version(path)
 
     @override
     async def list_dir(self, path: str, *, max_depth: int = 2) -> list[str]:

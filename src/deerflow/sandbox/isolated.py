@@ -21,7 +21,7 @@ from deerflow.sandbox.hosted import HostedSandbox
 from deerflow.sandbox.output import OutputBuffer
 from deerflow.sandbox.paths import WORKSPACE, PathTable, Place, shell_paths, thread_paths
 from deerflow.sandbox.probing import ProbingSandboxProvider
-from deerflow.sandbox.ripgrep import RgOutput, find_rg, is_answer, rg_argv
+from deerflow.sandbox.ripgrep import RgOutput, find_rg, is_answer, is_quick, rg_argv
 from deerflow.sandbox.selftest import PROBES, Probe, SelfTest, daemon_name, is_running, judge, parse_probes
 from deerflow.sandbox.shell import SCRIPT, ShellState, StateFile, check_command, result_of
 from deerflow.sandbox.users import hand_over, scratch_folders
@@ -72,7 +72,7 @@ class IsolatedSandbox(HostedSandbox):
     async def search(self, path: str, query: Query) -> tuple[list[Match], bool]:
         rg = find_rg()
         places = self.files.table.places_below(path)
-        if rg is None or len(places) > 1 or self._provider.refusal:
+        if rg is None or len(places) > 1 or self._provider.refusal or not is_quick(query):
             return await super().search(path, query)
         found = await self._ask_ripgrep(rg, places[0], query.checked())
         return await super().search(path, query) if found is None else found

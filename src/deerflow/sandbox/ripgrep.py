@@ -11,9 +11,10 @@ from deerflow.sandbox.beneath import open_beneath
 from deerflow.sandbox.files import ThreadFiles
 from deerflow.sandbox.grep import Query
 from deerflow.sandbox.paths import Place, shown
-from deerflow.sandbox.searching import IGNORED, MAX_FILE_BYTES, PathFilter, path_filter, summary
+from deerflow.sandbox.searching import IGNORED, MAX_FILE_BYTES, PathFilter, glob_cost, path_filter, summary
 
 SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
+QUICK_GLOB_COST = 8
 _LINE_COLUMNS = 2000
 _FOUND, _NOTHING = 0, 1
 
@@ -22,6 +23,11 @@ def find_rg() -> Path | None:
     """Return ripgrep, if the system has it: one that commands see too."""
     found = shutil.which("rg", path=SYSTEM_PATH)
     return Path(found) if found else None
+
+
+def is_quick(query: Query) -> bool:
+    """Tell whether ripgrep's lines can be filtered on the event loop, as they come: by a simple glob."""
+    return query.glob is None or glob_cost(query.glob) <= QUICK_GLOB_COST
 
 
 def rg_argv(rg: Path, query: Query) -> list[str]:
@@ -46,6 +52,7 @@ class RgOutput:
         self._query = query
         self._fits: PathFilter | None = path_filter(query.glob) if query.glob else None
         self._rest = b""
+        self._last = ("", True)
         self.rows: list[tuple[str, int, str]] = []
 
     @property
@@ -61,10 +68,15 @@ class RgOutput:
             if not nul or not colon or not number.isdigit():
                 continue  # a remark, such as that a file is binary
             name = os.fsdecode(path).removeprefix("./")
-            if self._fits is None or self._fits(name):
+            if self._is_wanted(name):
                 self.rows.append(
                     (name, int(number), summary(text.decode("utf-8", "replace").rstrip("\r"), 0))
                 )
+
+    def _is_wanted(self, name: str) -> bool:
+        if self._fits is not None and name != self._last[0]:  # the lines of a file come together
+            self._last = (name, self._fits(name))
+        return self._fits is None or self._last[1]
 
     def text(self) -> str:
         """Return nothing: what ripgrep says is no answer for a person."""

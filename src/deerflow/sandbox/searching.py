@@ -27,6 +27,8 @@ MAX_FILE_BYTES = 1_048_576
 MAX_LINE_CHARS = 200
 MAX_DEPTH = 64
 MAX_ENTRIES = 1_000_000
+MAX_GLOB_COST = 256
+"""What a glob's `glob_cost` may be; names of people's files need a tenth of it."""
 _OPEN_FILE = (
     os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
 )
@@ -94,12 +96,23 @@ def path_filter(pattern: str) -> PathFilter:
 def _one_filter(pattern: str) -> PathFilter:
     if "/" not in pattern.strip("/"):
         pattern = f"**/{pattern.strip('/')}"
-    names = [part for part in pattern.split("/") if part not in ("", ".")]
+    names = _names(pattern)
     if names[:1] == ["**"] and len(names) == 2 and names[1] != "**":
         last = re.compile(fnmatch.translate(names[1]))
         return lambda path: last.match(path.rpartition("/")[2]) is not None
     tests = [None if name == "**" else re.compile(fnmatch.translate(name)) for name in names]
     return lambda path: _fits(path.split("/"), tests)
+
+
+def glob_cost(pattern: str) -> int:
+    """Return how many names a glob has in all of its alternatives: what a path may be compared with."""
+    return sum(len(_names(text)) for text in _expand_braces(pattern))
+
+
+def _names(pattern: str) -> list[str]:
+    """Return the parts between slashes; `**/**` says no more than `**`."""
+    names = [part for part in pattern.split("/") if part not in ("", ".")]
+    return [name for at, name in enumerate(names) if name != "**" or names[at - 1 : at] != ["**"]]
 
 
 def _fits(parts: list[str], tests: list[re.Pattern[str] | None]) -> bool:
@@ -211,10 +224,17 @@ def search_file(folder: Folder, name: str, search: LineSearch) -> Iterator[tuple
 
 
 def serve(request: dict[str, Any], out: TextIO) -> None:
-    """Answer one search: a JSON line per match `[root, path, line, text]`, then `{"more": …}`."""
-    search = LineSearch(
-        request["pattern"], literal=request["literal"], case_sensitive=request["case_sensitive"]
-    )
+    """Answer one search: a JSON line per match `[root, path, line, text]`, then `{"more": …}`.
+
+    For a pattern that is no regular expression the only line is `{"invalid": why}`.
+    """
+    try:
+        search = LineSearch(
+            request["pattern"], literal=request["literal"], case_sensitive=request["case_sensitive"]
+        )
+    except (re.error, OverflowError, RecursionError) as error:
+        out.write(json.dumps({"invalid": str(error)}) + "\n")
+        return
     fits = path_filter(request["glob"]) if request["glob"] else None
     until = time.monotonic() + request["seconds"]
     left = request["max_results"]

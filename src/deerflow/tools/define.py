@@ -89,8 +89,10 @@ class Described(BaseModel):
 def _plain(text: str) -> str:
     if "\0" in text:
         raise ValueError("has a NUL character; leave it out")
-    if any("\ud800" <= character <= "\udfff" for character in text):
-        raise ValueError("has half a surrogate pair; send whole characters")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError("has half a surrogate pair; send whole characters") from error
     return text
 
 

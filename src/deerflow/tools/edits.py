@@ -1,5 +1,9 @@
-"""`edit_files`: several exact changes in one or more files, all of them or none."""
+"""`edit_files`: several exact changes in one or more files, all of them or none.
 
+Texts are parsed and changed in a thread: they may be long, and other runs go on meanwhile.
+"""
+
+import asyncio
 import posixpath
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -13,7 +17,7 @@ from deerflow.sandbox import Sandbox
 from deerflow.sandbox.finishing import to_the_end
 from deerflow.tools.define import Described, PlainText, Runtime, VirtualPath, refuse, tool_of
 from deerflow.tools.patch import FilePatch, apply_patch, parse_patch
-from deerflow.tools.text import replace_text
+from deerflow.tools.text import MAX_EDITED_BYTES, decoded, replace_text
 
 EDIT_FILES = "edit_files"
 MAX_EDITS = 200
@@ -64,7 +68,7 @@ async def edit_files_tool(*, description: str, edits: list[Edit], patch: str, ru
     context around each change. Use it instead of many str_replace calls. Read the files first.
     """
     sandbox = runtime.context.sandbox
-    patches = parse_patch(patch) if not edits else []
+    patches = await asyncio.to_thread(parse_patch, patch) if not edits else []
     paths = sorted({edit.path for edit in edits} | {each.path for each in patches})
     if len(paths) > MAX_FILES:
         raise refuse(f"{len(paths)} files at once are too many; at most {MAX_FILES}. Change them in parts.")
@@ -93,7 +97,9 @@ async def _edited(sandbox: Sandbox, edits: Sequence[Edit]) -> list[Change]:
         if edit.path not in texts:
             before[edit.path], texts[edit.path] = await _text(sandbox, edit.path)
         try:
-            changed = replace_text(texts[edit.path], edit.old_str, edit.new_str, replace_all=edit.replace_all)
+            changed = await asyncio.to_thread(
+                replace_text, texts[edit.path], edit.old_str, edit.new_str, replace_all=edit.replace_all
+            )
         except SandboxError as error:
             told = f"Edit {number} of {len(edits)} ({edit.path}) does not fit. Nothing was changed. {error}"
             raise refuse(told) from error
@@ -110,7 +116,8 @@ async def _patched(sandbox: Sandbox, patches: Sequence[FilePatch]) -> list[Chang
             changes.append(Change(patch.path, None, patch.hunks[0].content.encode()))
         else:
             before, text = await _text(sandbox, patch.path)
-            changes.append(Change(patch.path, before, apply_patch(text, patch).encode()))
+            after = await asyncio.to_thread(apply_patch, text, patch)
+            changes.append(Change(patch.path, before, after.encode()))
     # What can be put back is written first; a new file is only written when nothing else can fail.
     return sorted(changes, key=lambda change: change.before is None)
 
@@ -136,19 +143,12 @@ async def _write_all(sandbox: Sandbox, changes: Sequence[Change]) -> None:
 
 
 async def _text(sandbox: Sandbox, path: str) -> tuple[bytes, str]:
-    content = await sandbox.download_file(path)
-    try:
-        return content, content.decode()
-    except UnicodeDecodeError as error:
-        raise refuse(f"{path} is not UTF-8 text. Change it with a program run by bash.") from error
+    content = await sandbox.download_file(path, max_bytes=MAX_EDITED_BYTES)
+    return content, decoded(content, path)
 
 
 async def _is_there(sandbox: Sandbox, path: str) -> bool:
-    try:
-        await sandbox.download_file(path)
-    except SandboxError:
-        return False
-    return True
+    return await sandbox.file_version(path) is not None
 
 
 def _told(change: Change) -> str:

@@ -1,5 +1,6 @@
 """`ls`, `glob`, `grep`, `read_file`, `write_file`, `str_replace`: work on the thread's files."""
 
+import asyncio
 import logging
 import os
 from typing import Annotated, Any
@@ -8,7 +9,7 @@ from langchain_core.tools import BaseTool
 from pydantic import AfterValidator, BaseModel, Field, create_model
 
 from deerflow.tools.define import Described, PlainText, Runtime, VirtualPath, refuse, tool_of
-from deerflow.tools.text import SHOWN_LINE_CHARS, page, replace_text
+from deerflow.tools.text import MAX_EDITED_BYTES, SHOWN_LINE_CHARS, decoded, page, replace_text
 
 logger = logging.getLogger(__name__)
 
@@ -120,7 +121,7 @@ async def read_file_tool(
     """Read a text file, whole or by lines. A long file is cut; the note at its end says how to read on."""
     text = await runtime.context.sandbox.read_file(path)
     limit = runtime.context.settings.sandbox.read_file_output_max_chars
-    return page(text, start=start_line, end=end_line, max_chars=limit)
+    return await asyncio.to_thread(page, text, start=start_line, end=end_line, max_chars=limit)
 
 
 @tool_of("write_file", WriteFileArguments)
@@ -150,12 +151,8 @@ async def str_replace_tool(
     """Replace a piece of text in a file. It must occur exactly once, unless replace_all is set."""
     sandbox = runtime.context.sandbox
     async with sandbox.editing(path):
-        content = await sandbox.download_file(path)
-        try:
-            text = content.decode()
-        except UnicodeDecodeError as error:
-            raise refuse(f"{path} is not UTF-8 text. Change it with a program run by bash.") from error
-        changed = replace_text(text, old_str, new_str, replace_all=replace_all)
+        text = decoded(await sandbox.download_file(path, max_bytes=MAX_EDITED_BYTES), path)
+        changed = await asyncio.to_thread(replace_text, text, old_str, new_str, replace_all=replace_all)
         await sandbox.update_file(path, changed.text.encode())
     return f"Replaced {changed.count} occurrence{'s' if changed.count > 1 else ''} in {path}."
 

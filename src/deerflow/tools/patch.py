@@ -6,6 +6,7 @@ be in the file as they stand, at the place it names or at the only other one.
 
 import posixpath
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -14,6 +15,8 @@ from deerflow.tools.define import refuse
 WORKSPACE = "/mnt/user-data/workspace"
 NOTHING = "/dev/null"
 MAX_HUNKS = 500
+MAX_LINES = 200_000
+NAMED_PLACES = 10
 _HEADER = re.compile(r"@@ -(\d{1,9})(?:,\d{1,9})? \+\d{1,9}(?:,\d{1,9})? @@")
 _NO_NEWLINE = "\\"
 _OPENED = {"-": {"old"}, "+": {"new"}, " ": {"old", "new"}}
@@ -72,14 +75,80 @@ def parse_patch(text: str) -> list[FilePatch]:
 def apply_patch(text: str, patch: FilePatch) -> str:
     """Return `text` with all hunks in it; a hunk that does not fit is named and nothing is changed."""
     ending = "\r\n" if "\r\n" in text else "\n"
+    count = text.count(ending) + 1
+    if count > MAX_LINES:
+        raise refuse(
+            f"{patch.path} has {count} lines; a patch can change files of up to {MAX_LINES}. "
+            "Give edits instead, or use bash."
+        )
     lines = text.split(ending)
-    shift = floor = 0
+    search = _LineSearch(lines, patch)
+    kept: list[str] = []
+    end = 0
     for hunk in patch.hunks:
-        place = _place(lines, hunk, hunk.start - 1 + shift, floor, patch)
-        lines[place : place + len(hunk.old)] = hunk.new
-        shift += len(hunk.new) - len(hunk.old)
-        floor = place + len(hunk.new)
-    return ending.join(lines)
+        start = search.start_of(hunk, end)
+        kept += lines[end:start]
+        kept += hunk.new
+        end = start + len(hunk.old)
+    return ending.join(kept + lines[end:])
+
+
+class _LineSearch:
+    """Finds hunks in linear time: each distinct line becomes one character, and `str.find` finds those."""
+
+    def __init__(self, lines: list[str], patch: FilePatch) -> None:
+        self._lines = lines
+        self._path = patch.path
+        self._codes: dict[str, str] = {}
+        self._text = self._encoded(lines)
+
+    def start_of(self, hunk: Hunk, end: int) -> int:
+        """Return where a hunk goes: at the line it names, else at the only other that has its lines.
+
+        Args:
+            end: The line behind the hunk before it.
+        """
+        wanted = hunk.start - 1
+        if not hunk.old:
+            return max(end, min(hunk.start, len(self._lines)))
+        old = self._encoded(hunk.old)
+        if wanted >= end and self._text.startswith(old, wanted):
+            return wanted
+        found = self._all(old, end)
+        if len(found) == 1:
+            return found[0]
+        where = f"Hunk {hunk.number} ({hunk.header}) of {self._path}"
+        if found:
+            numbers = ", ".join(str(at + 1) for at in found)
+            raise refuse(
+                f"{where} fits at several lines ({numbers}). Nothing was changed. Add lines around it."
+            )
+        raise refuse(f"{where} does not fit. Nothing was changed. {self._difference(hunk, old, wanted)}")
+
+    def _encoded(self, lines: list[str]) -> str:
+        codes = self._codes
+        return "".join(codes.setdefault(line, chr(len(codes))) for line in lines)
+
+    def _all(self, old: str, start: int) -> list[int]:
+        """Return the first places that have these lines, at most `NAMED_PLACES`."""
+        found: list[int] = []
+        while len(found) < NAMED_PLACES and (at := self._text.find(old, start)) >= 0:
+            found.append(at)
+            start = at + 1
+        return found
+
+    def _difference(self, hunk: Hunk, old: str, wanted: int) -> str:
+        """Say which line of the hunk is not what the file has, where most of its first lines are."""
+        matched, too_many = 0, len(old)
+        while too_many - matched > 1:  # what fits up to a line fits up to every line before it
+            middle = (matched + too_many) // 2
+            matched, too_many = (middle, too_many) if old[:middle] in self._text else (matched, middle)
+        here = (self._text.find(old[:matched]) if matched else max(wanted, 0)) + matched
+        has = repr(self._lines[here][:120]) if here < len(self._lines) else "nothing: the file ends"
+        return (
+            f"It wants {hunk.old[matched][:120]!r} at line {here + 1}, where the file has {has}. "
+            "Read the file and write the hunk anew."
+        )
 
 
 def absolute(path: str) -> str:
@@ -170,50 +239,9 @@ def _check(files: Sequence[FilePatch]) -> None:
         raise refuse("The patch has no hunks; write '--- path', '+++ path' and '@@ -1,2 +1,3 @@' with lines.")
     if sum(len(file.hunks) for file in files) > MAX_HUNKS:
         raise refuse(f"The patch has more than {MAX_HUNKS} hunks; send it in parts.")
-    names = [file.path for file in files]
+    times = Counter(file.path for file in files)
     for file in files:
-        if names.count(file.path) > 1:
+        if times[file.path] > 1:
             raise refuse(f"{file.path} stands in the patch twice; put all of its hunks under one header.")
         if file.is_new and (len(file.hunks) != 1 or file.hunks[0].old):
             raise refuse(f"{file.path} is new: it needs exactly one hunk, with '+' lines only.")
-
-
-def _place(lines: list[str], hunk: Hunk, wanted: int, floor: int, patch: FilePatch) -> int:
-    """Return where a hunk goes: at the line it names, else at the only place that has its lines."""
-    if not hunk.old:
-        return max(floor, min(wanted + 1, len(lines)))
-    if wanted >= floor and _fits(lines, hunk.old, wanted):
-        return wanted
-    last = len(lines) - len(hunk.old)
-    found = [at for at in range(floor, last + 1) if lines[at] == hunk.old[0] and _fits(lines, hunk.old, at)]
-    if len(found) == 1:
-        return found[0]
-    where = f"Hunk {hunk.number} ({hunk.header}) of {patch.path}"
-    if found:
-        numbers = ", ".join(str(at + 1) for at in found[:10])
-        raise refuse(f"{where} fits at several lines ({numbers}). Nothing was changed. Add lines around it.")
-    raise refuse(f"{where} does not fit. Nothing was changed. {_difference(lines, hunk, wanted)}")
-
-
-def _fits(lines: list[str], old: list[str], at: int) -> bool:
-    return lines[at : at + len(old)] == old
-
-
-def _difference(lines: list[str], hunk: Hunk, wanted: int) -> str:
-    """Say which line of the hunk is not what the file has."""
-    best, matched = max(wanted, 0), -1
-    for at, line in enumerate(lines):
-        if line == hunk.old[0]:
-            count = next(
-                (n for n, old in enumerate(hunk.old) if at + n >= len(lines) or lines[at + n] != old),
-                len(hunk.old),
-            )
-            if count > matched:
-                best, matched = at, count
-    matched = max(matched, 0)
-    here = best + matched
-    has = repr(lines[here][:120]) if here < len(lines) else "nothing: the file ends"
-    return (
-        f"It wants {hunk.old[matched][:120]!r} at line {here + 1}, where the file has {has}. "
-        "Read the file and write the hunk anew."
-    )

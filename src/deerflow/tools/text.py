@@ -1,6 +1,5 @@
 """Reading and changing text by lines: plain functions behind the file tools."""
 
-import difflib
 from dataclasses import dataclass
 
 from deerflow.tools.define import refuse
@@ -8,6 +7,9 @@ from deerflow.tools.define import refuse
 NAMED_LINES = 20
 SEARCHED_LINES = 2000
 """How far the search for a similar line goes; comparing is slow."""
+SIMILAR = 0.6
+MAX_EDITED_BYTES = 8 * 1024 * 1024
+_STEP_CHARS = 65_536
 SHOWN_LINE_CHARS = 200
 
 
@@ -19,31 +21,46 @@ class Replacement:
     count: int
 
 
+def decoded(content: bytes, path: str) -> str:
+    """Return the text of a file that is to be edited."""
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        raise refuse(f"{path} is not UTF-8 text. Change it with a program run by bash.") from error
+
+
 def page(text: str, *, start: int | None, end: int | None, max_chars: int) -> str:
     """Return lines `start` to `end` as they are, cut at `max_chars` with a note on how to read on.
 
     Lines count from 1 and end at a newline only, as grep counts them; a `max_chars` of 0 means no limit.
+    Only what is shown is split into lines: a large file may have millions of them.
     """
-    lines = [f"{line}\n" for line in text.split("\n")]
-    lines[-1] = lines[-1].removesuffix("\n")
-    if not lines[-1]:
-        lines.pop()
-    first, last = _range(start, end, len(lines))
+    total = text.count("\n") + (not text.endswith("\n") and bool(text))
+    first, last = _range(start, end, total)
     if first is None:
         return "(empty)"
-    wanted = lines[first - 1 : last]
-    kept, size = 0, 0
-    while kept < len(wanted) and (max_chars <= 0 or size + len(wanted[kept]) <= max_chars):
-        size += len(wanted[kept])
-        kept += 1
-    if kept == len(wanted):
-        return "".join(wanted)
-    if kept == 0:
-        line = wanted[0].removesuffix("\n")
-        return line[:max_chars] + _long_line_note(first, len(line), max_chars, len(lines))
-    shown = first + kept - 1
-    note = f"[Lines {first}-{shown} of {len(lines)} shown; read on with start_line={shown + 1}.]"
-    return "".join(wanted[:kept]) + f"\n{note}"
+    begin = _line_start(text, first)
+    stop = len(text) if last == total else _line_start(text, last + 1, after=(first, begin))
+    if max_chars <= 0 or stop - begin <= max_chars:
+        return text[begin:stop]
+    cut = text.rfind("\n", begin, begin + max_chars) + 1
+    if cut <= begin:
+        line_end = text.find("\n", begin)
+        length = (line_end if line_end >= 0 else len(text)) - begin
+        return text[begin : begin + max_chars] + _long_line_note(first, length, max_chars, total)
+    shown = first + text.count("\n", begin, cut) - 1
+    note = f"[Lines {first}-{shown} of {total} shown; read on with start_line={shown + 1}.]"
+    return text[begin:cut] + f"\n{note}"
+
+
+def _line_start(text: str, line: int, *, after: tuple[int, int] = (1, 0)) -> int:
+    """Return where a line begins, counting in large steps from a line whose beginning is known."""
+    number, position = after
+    while (there := text.count("\n", position, position + _STEP_CHARS)) < line - number:
+        number, position = number + there, position + _STEP_CHARS
+    while number < line:
+        number, position = number + 1, text.index("\n", position) + 1
+    return position
 
 
 def _range(start: int | None, end: int | None, total: int) -> tuple[int | None, int]:
@@ -108,10 +125,17 @@ def _hint(text: str, old: str) -> str:
     wanted = next((line.strip() for line in old.splitlines() if line.strip()), "")
     if not wanted:
         return ""
-    lines = text.split("\n")
-    for number, line in enumerate(lines, start=1):
-        if line.strip() == wanted:
-            return f" Line {number} has its first line: check the spaces and the lines after it."
-    short = [line.strip()[:SHOWN_LINE_CHARS] for line in lines[:SEARCHED_LINES]]
-    close = difflib.get_close_matches(wanted[:SHOWN_LINE_CHARS], short, n=1)
-    return f" The closest is line {short.index(close[0]) + 1}: {close[0]}" if close else ""
+    lines = [line.strip() for line in text.split("\n", SEARCHED_LINES)[:SEARCHED_LINES]]
+    if wanted in lines:
+        number = lines.index(wanted) + 1
+        return f" Line {number} has its first line: check the spaces and the lines after it."
+    close = max(lines, key=lambda line: _similarity(line[:SHOWN_LINE_CHARS], wanted[:SHOWN_LINE_CHARS]))
+    if _similarity(close[:SHOWN_LINE_CHARS], wanted[:SHOWN_LINE_CHARS]) < SIMILAR:
+        return ""
+    return f" The closest is line {lines.index(close) + 1}: {close[:SHOWN_LINE_CHARS]}"
+
+
+def _similarity(one: str, other: str) -> float:
+    """Return how many of their pairs of characters two lines share, from 0 to 1, in linear time."""
+    pairs, others = ({text[at : at + 2] for at in range(len(text) - 1)} for text in (one, other))
+    return 2 * len(pairs & others) / max(len(pairs) + len(others), 1)

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from support.loop_watch import LoopWatch
 
 from deerflow.config import SandboxSettings
 from deerflow.domain import ThreadFolders
@@ -14,8 +15,8 @@ from deerflow.sandbox import Sandbox, isolated, thread_paths
 from deerflow.sandbox.files import ThreadFiles
 from deerflow.sandbox.grep import Query, grep
 from deerflow.sandbox.isolated import IsolatedSandboxProvider
-from deerflow.sandbox.ripgrep import RgOutput, find_rg, rg_argv
-from deerflow.sandbox.searching import LineSearch, path_filter
+from deerflow.sandbox.ripgrep import RgOutput, find_rg, is_quick, rg_argv
+from deerflow.sandbox.searching import LineSearch, glob_cost, path_filter
 
 WORKSPACE = "/mnt/user-data/workspace"
 
@@ -144,6 +145,34 @@ async def test_the_server_goes_on_while_a_pattern_explodes(files: ThreadFiles) -
 
     with pytest.raises(asyncio.CancelledError):
         await searching
+
+
+@pytest.mark.parametrize(
+    ("pattern", "glob", "said"),
+    [
+        ("(", None, "not a valid regular expression"),
+        ("(?i)" + "[\u0100-\U0010fffe]" * 790, None, "did not finish"),  # compiling it takes seconds
+        ("x", "**/a/" * 190 + "b", "too many parts"),
+        ("x", "{a,b}" * 40 + "/c/d/e/f/g", "too many parts"),
+    ],
+)
+async def test_a_hostile_pattern_or_glob_is_refused_without_holding_up_others(
+    files: ThreadFiles, pattern: str, glob: str | None, said: str
+) -> None:
+    await files.write("a.txt", b"a" * 100)
+
+    async with LoopWatch():
+        with pytest.raises(SandboxError, match=said):
+            await grep(files, WORKSPACE, query(pattern, glob=glob), seconds=0.1)
+        if glob:
+            with pytest.raises(SandboxError, match=said):
+                await files.glob(WORKSPACE, glob, include_dirs=False, limit=10)
+
+
+def test_repeated_stars_cost_nothing_and_only_simple_globs_are_judged_on_the_loop() -> None:
+    assert glob_cost("**/" * 330 + "*.py") == 2
+    assert is_quick(query("x", glob="src/**/*.{py,md}"))
+    assert not is_quick(query("x", glob="/".join(["**/a"] * 10)))
 
 
 def test_what_ripgrep_prints_is_only_data() -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.loop_watch import LoopWatch
 from support.sandboxes import FolderSandbox, run_context
 from support.tool_calls import answer_of, run_calls, tool_call
 from typing_extensions import override
@@ -12,6 +13,7 @@ from typing_extensions import override
 from deerflow.context import RunContext
 from deerflow.errors import SandboxError
 from deerflow.tools.edits import edit_files_tool, edited_paths
+from deerflow.tools.text import MAX_EDITED_BYTES
 
 WORKSPACE = "/mnt/user-data/workspace"
 POEM = "one\ntwo\nthree\nfour\nfive\n"
@@ -285,3 +287,33 @@ async def test_what_is_no_set_of_edits_is_refused(context: RunContext, arguments
     assert answer.status == "error"
     assert "The tool was not called" in answer.text
     assert edited_paths(arguments) == []
+
+
+@pytest.mark.parametrize(
+    "patch",
+    [
+        hunk("same.txt", "@@ -9999999 +1 @@", *["-x"] * 20_000, "+y"),
+        hunk("same.txt", "@@ -1 +1 @@", *["-x"] * 20_000, "-z", "+y"),
+        hunk("same.txt", *["@@ -9999999 +1 @@", "-x", "-x", "-y", "+z"] * 400),
+        "".join(hunk(f"{n}.txt", "@@ -1 +1 @@", "-x", "+y") for n in range(400)) + "--- a\n+++ a\n" * 20_000,
+    ],
+    ids=["everywhere", "nowhere", "many hunks", "many files"],
+)
+async def test_a_hostile_patch_is_refused_without_holding_up_others(context: RunContext, patch: str) -> None:
+    put(context, "same.txt", "x\n" * 100_000)
+
+    async with LoopWatch():
+        answer = await call(context, patch=patch)
+
+    assert answer.status == "error"
+
+
+async def test_a_file_too_large_to_edit_is_refused_unread(context: RunContext) -> None:
+    with (context.folders.workspace / "big.txt").open("wb") as file:
+        file.truncate(MAX_EDITED_BYTES + 1)
+
+    answer = await call(context, edits=[edit("big.txt", "a", "b")])
+    patched = await call(context, patch=hunk("long.txt", "@@ -1 +1 @@", "-x", "+y"))
+
+    assert (answer.status, patched.status) == ("error", "error")
+    assert "big.txt has" in answer.text

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.loop_watch import LoopWatch
 from support.sandboxes import FolderSandbox, run_context
 from support.tool_calls import answer_of, run_calls, tool_call
 
@@ -140,6 +141,22 @@ async def test_a_cut_read_says_how_to_read_on_until_the_end(tmp_path: Path) -> N
 
     assert first.content == "line 1\nline 2\n\n[Lines 1-2 of 5 shown; read on with start_line=3.]"
     assert rest.content == "line 3\nline 4\n"
+
+
+async def test_reading_and_editing_large_files_of_short_lines_holds_nobody_up(tmp_path: Path) -> None:
+    context = workspace(tmp_path, a_txt="ab\n" * 2_600_000)
+    path = f"{WORKSPACE}/a.txt"
+
+    async with LoopWatch():
+        last = await answer_of(read_file_tool, context, path=path, start_line=2_600_000)
+        part = await answer_of(read_file_tool, context, path=path, start_line=2_000_000)
+        missed = await answer_of(str_replace_tool, context, path=path, old_str="abab" * 2000, new_str="x")
+
+    assert last.text == "ab\n"
+    assert part.text.startswith("ab\nab\n")
+    assert "[Lines 2000000-" in part.text
+    assert "read on with start_line=" in part.text
+    assert "not in the file" in missed.text
 
 
 async def test_one_endless_line_is_cut_and_said(tmp_path: Path) -> None:

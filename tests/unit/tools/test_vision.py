@@ -79,7 +79,7 @@ async def test_what_is_no_image_of_the_thread_is_refused(tmp_path: Path) -> None
 class Unread(FolderSandbox):
     """Fails when a file is read."""
 
-    async def download_file(self, path: str) -> bytes:
+    async def download_file(self, path: str, *, max_bytes: int | None = None) -> bytes:
         raise AssertionError(path)
 
 

@@ -7,7 +7,6 @@ the agent read again. Appending and new files need no mark.
 """
 
 import asyncio
-import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
@@ -17,7 +16,7 @@ from typing_extensions import override
 from deerflow.agents.middlewares.base import HouseMiddleware
 from deerflow.agents.types import ToolCall, ToolHandler, ToolResult
 from deerflow.context import RunContext
-from deerflow.errors import SandboxError
+from deerflow.sandbox.base import content_version
 from deerflow.tools.edits import EDIT_FILES, edited_paths
 
 READ = "read_file"
@@ -25,7 +24,7 @@ WRITE = "write_file"
 REPLACE = "str_replace"
 MARK = "file_mark"
 LARGE_BYTES = 1024 * 1024
-"""From this size on a hash takes long enough for others to notice."""
+"""From this size on a hash takes long enough for others to notice, so it is made in a thread."""
 NOT_READ = (
     "Error: {path} exists and you have not read it. Nothing was written. Read it with read_file first, then "
     "write; or choose another name."
@@ -52,7 +51,7 @@ class ReadBeforeWriteMiddleware(HouseMiddleware):
         context = cast("RunContext", request.runtime.context)
         is_new = False
         if call["name"] != READ:
-            present = await _hash(context, path)
+            present = await context.sandbox.file_version(path)
             is_new = present is None
             refusal = refusal_of(call["name"], call["args"], present, request.state["messages"])
             if refusal is not None:
@@ -67,16 +66,16 @@ class ReadBeforeWriteMiddleware(HouseMiddleware):
     async def _edit(self, request: ToolCall, handler: ToolHandler) -> ToolResult:
         """Hold every file of a call against what the agent knows, before any of them changes."""
         context = cast("RunContext", request.runtime.context)
-        paths = edited_paths(request.tool_call["args"])
+        paths = await asyncio.to_thread(edited_paths, request.tool_call["args"])
         for path in paths:
-            present = await _hash(context, path)
+            present = await context.sandbox.file_version(path)
             refusal = refusal_of(EDIT_FILES, {"path": path}, present, request.state["messages"])
             if refusal is not None:
                 return _refused(request, refusal)
         result = await handler(request)
         if not isinstance(result, ToolMessage) or result.status == "error":
             return result
-        return _marked(result, {path: await _hash(context, path) for path in paths})
+        return _marked(result, {path: await context.sandbox.file_version(path) for path in paths})
 
 
 def refusal_of(
@@ -140,18 +139,7 @@ def _marked(message: ToolMessage, hashes: Mapping[str, str | None]) -> ToolMessa
 async def _hash_after(context: RunContext, tool: str, arguments: Mapping[str, Any], path: str) -> str | None:
     content = arguments.get("content")
     if tool == WRITE and isinstance(content, str) and not arguments.get("append"):
-        return digest(content.encode())
-    return await _hash(context, path)
-
-
-async def _hash(context: RunContext, path: str) -> str | None:
-    try:
-        content = await context.sandbox.download_file(path)
-        return digest(content) if len(content) < LARGE_BYTES else await asyncio.to_thread(digest, content)
-    except SandboxError:  # no such file, or none that may be touched: the tool itself says so
-        return None
-
-
-def digest(content: bytes) -> str:
-    """Return a short hash: it tells versions of a file apart, nothing more."""
-    return hashlib.blake2b(content, digest_size=12).hexdigest()
+        written = content.encode()
+        if len(written) <= LARGE_BYTES:  # nobody else's change between the write and now may slip in
+            return content_version(written)
+    return await context.sandbox.file_version(path)

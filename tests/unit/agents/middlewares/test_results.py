@@ -5,16 +5,17 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 
-from deerflow.agents.middlewares.read_before_write import MARK, digest, last_mark, refusal_of
+from deerflow.agents.middlewares.read_before_write import MARK, last_mark, refusal_of
 from deerflow.agents.middlewares.tool_output import fallback, file_name, synopsis
 from deerflow.config import ToolOutputSettings
+from deerflow.sandbox.base import content_version
 
 PATH = "/mnt/user-data/workspace/a.txt"
 
 
 def seen(content: bytes, path: str = PATH) -> ToolMessage:
     return ToolMessage(
-        "ok", tool_call_id="1", additional_kwargs={MARK: {"path": path, "hash": digest(content)}}
+        "ok", tool_call_id="1", additional_kwargs={MARK: {"path": path, "hash": content_version(content)}}
     )
 
 
@@ -70,7 +71,7 @@ def test_a_write_needs_the_content_that_the_agent_last_saw(
 ) -> None:
     messages: list[AnyMessage] = [HumanMessage("go"), AIMessage(""), seen(b"old"), seen(b"known")]
 
-    refusal = refusal_of(tool, arguments, None if present is None else digest(present), messages)
+    refusal = refusal_of(tool, arguments, None if present is None else content_version(present), messages)
 
     assert refusal is None if words is None else words in (refusal or "")
 
@@ -79,8 +80,8 @@ def test_edits_of_one_file_side_by_side_are_let_through() -> None:
     calls = [{"name": "str_replace", "args": {"path": PATH, "old_str": c}, "id": c} for c in "ab"]
     messages: list[AnyMessage] = [seen(b"known"), AIMessage("", tool_calls=calls)]
 
-    assert refusal_of("str_replace", {"path": PATH}, digest(b"first edit done"), messages) is None
-    assert refusal_of("write_file", {"path": PATH}, digest(b"first edit done"), messages) is not None
+    assert refusal_of("str_replace", {"path": PATH}, content_version(b"first edit done"), messages) is None
+    assert refusal_of("write_file", {"path": PATH}, content_version(b"first edit done"), messages) is not None
 
 
 def test_marks_that_are_no_marks_are_ignored() -> None:
