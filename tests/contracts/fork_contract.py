@@ -34,6 +34,10 @@ class ForkContract:
             found.pending_writes for found in wanted[1:]
         ]
         assert [found async for found in storage.checkpoints.alist(place("t1"))] == all_of_it
+        first, last = (str(found.metadata.get("run_id")) for found in (all_of_it[-1], all_of_it[0]))
+        has_run = storage.checkpoints.ahas_run
+        assert [await has_run(*pair) for pair in (("t1", first), ("t1", last), ("t2", first))] == [True] * 3
+        assert [await has_run(*pair) for pair in (("t2", last), ("t1", "odd"), ("t3", first))] == [False] * 3
 
     async def test_a_checkpoint_that_is_not_there_is_not_forked(self, storage: Storage) -> None:
         with pytest.raises(NotFoundError):

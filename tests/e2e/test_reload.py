@@ -54,6 +54,25 @@ async def test_an_edit_counts_from_the_next_run_and_a_broken_one_keeps_the_last(
     assert (refused.status_code, "second" in refused.text) == (400, True)
 
 
+async def test_what_is_switched_on_shows_at_once_without_a_run(
+    gateway: Gateway, api: httpx.AsyncClient
+) -> None:
+    file = gateway.home / "config.yaml"
+    settings = yaml.safe_load(file.read_text())
+
+    for is_on in (True, False, True):
+        settings.update(agents_api={"enabled": is_on}, uploads={"max_files": 7 if is_on else 5})
+        file.write_text(yaml.safe_dump(settings))
+
+        agents = await api.get("/agents")
+        assert (agents.status_code, "agents_api.enabled" in agents.text) == (
+            (200, False) if is_on else (403, True)
+        )
+        assert (await api.get("/features")).json()["agents_api"] == {"enabled": is_on}
+        limits = (await api.get("/threads/t1/uploads/limits")).json()
+        assert limits["max_files"] == (7 if is_on else 5)
+
+
 async def test_a_model_that_cannot_be_built_fails_its_runs_and_nothing_else(
     gateway: Gateway, api: httpx.AsyncClient, model: ScriptedModel
 ) -> None:

@@ -81,6 +81,42 @@ async def test_a_fork_has_the_conversation_and_the_files_of_then(
     assert words(await values_of(api, "t1")) == words(said[2])
 
 
+async def test_a_fork_answers_for_the_runs_whose_messages_it_has(
+    api: httpx.AsyncClient, model: ScriptedModel
+) -> None:
+    for word in ("one", "two"):
+        model.on(word, write(word), text(f"wrote {word}"))
+    said = [await say(api, word) for word in ("one", "two")]
+    made = await api.post("/threads/t1/branches", json={"message_id": said[0]["messages"][-1]["id"]})
+    fork = f"/threads/{made.json()['thread_id']}"
+    copy = f"/threads/{(await api.post('/threads/t1/copy')).json()['thread_id']}"
+    later, run = [each["run_id"] for each in (await api.get("/threads/t1/runs")).json()]
+    rows = (await api.get(f"{fork}/messages/page")).json()["data"]
+    assert {row["run_id"] for row in rows} == {run}
+
+    async def changes(thread: str, run_id: str) -> httpx.Response:
+        return await api.get(f"{thread}/runs/{run_id}/workspace-changes", params={"include_files": True})
+
+    for thread in (fork, copy):
+        assert (await changes(thread, run)).json() == (await changes("/threads/t1", run)).json()
+        events = (await api.get(f"{thread}/runs/{run}/events")).json()
+        assert events == (await api.get(f"/threads/t1/runs/{run}/events")).json() != []
+        word = await api.put(f"{thread}/runs/{run}/feedback", json={"rating": 1, "comment": "good"})
+        assert (word.status_code, word.json()["run_id"]) == (200, run)
+        assert len((await api.get(f"{thread}/runs/{run}/messages")).json()["data"]) == len(rows)
+    assert (await changes(fork, run)).json()["summary"]["created"] == 1
+    assert (await api.get(f"{fork}/messages/page")).json()["data"][-1]["feedback"]["comment"] == "good"
+    assert (await api.get(f"/threads/t1/runs/{run}/feedback")).json() == []
+    for path in ("workspace-changes", "events", "feedback", "messages"):
+        assert (await api.get(f"{fork}/runs/{later}/{path}")).status_code == 404
+
+    await api.delete("/threads/t1")
+    gone = await changes(fork, run)
+    assert (gone.status_code, gone.json()["available"]) == (200, False)
+    assert (await api.get(f"{fork}/runs/{run}/events")).json() == []
+    assert (await api.delete(f"{fork}/runs/{run}/feedback")).status_code == 200
+
+
 async def test_a_fork_at_a_question_waits_for_the_answer(
     api: httpx.AsyncClient, model: ScriptedModel
 ) -> None:

@@ -125,7 +125,23 @@ async def test_pages_refuse_what_they_cannot_do(api: httpx.AsyncClient) -> None:
     assert (await page(api))["data"] == []
     for query in ("after_seq=5", "limit=0", "limit=201", "before_seq=x", "before_seq=-4"):
         assert (await api.get(f"/threads/t1/messages/page?{query}")).status_code == 422
-    assert (await api.get("/threads/t9/messages/page")).status_code == 404
+
+
+async def test_a_thread_that_is_not_there_yet_has_no_past(api: httpx.AsyncClient) -> None:
+    # Pages choose the id of a new thread, and ask before the first message makes it.
+    shown = await api.get("/threads/t9/messages/page")
+    states = [
+        await api.post("/threads/t9/history", json={"limit": 1}),
+        await api.get("/threads/t9/history"),
+        await api.post("/langgraph/threads/t9/history", json={"limit": 1}),
+    ]
+
+    assert (shown.status_code, shown.json()) == (
+        200,
+        {"data": [], "has_more": False, "next_before_seq": None},
+    )
+    assert [(answer.status_code, answer.json()) for answer in states] == [(200, [])] * 3
+    assert (await api.get("/threads/t9")).status_code == 404
     assert (await api.get("/runs/nobody/messages")).status_code == 404
 
 

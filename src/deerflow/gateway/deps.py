@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from deerflow.app import DeerFlow
 from deerflow.domain import DEFAULT_USER, RunRecord, Thread
-from deerflow.errors import ConflictError
+from deerflow.errors import ConflictError, NotFoundError
 from deerflow.runtime import to_json
 
 
@@ -19,6 +19,7 @@ def json_response(value: Any, status: int = 200, headers: dict[str, str] | None 
 # Asynchronous though they wait for nothing: what is not goes through a thread, for every request.
 async def _house(request: Request) -> DeerFlow:
     house: DeerFlow = request.app.state.deerflow
+    await house.refresh()  # every answer follows an edit of the settings at once; a look at a few files
     return house
 
 
@@ -48,3 +49,21 @@ async def owned_run(house: DeerFlow, thread_id: str, run_id: str, user: str) -> 
     """Return a run of a thread of this user."""
     await owned_thread(house, thread_id, user)
     return await house.runs.get(run_id, thread_id)
+
+
+async def known_run(house: DeerFlow, thread_id: str, run_id: str, user: str) -> RunRecord | None:
+    """Return a run whose messages a thread has: its own, or one of the thread that it was copied from.
+
+    None when such a run has been deleted since; `NotFoundError` for every other run.
+    """
+    await owned_thread(house, thread_id, user)
+    try:
+        return await house.runs.get(run_id, thread_id)
+    except NotFoundError:
+        if not await house.storage.checkpoints.ahas_run(thread_id, run_id):
+            raise
+    try:
+        run = await house.runs.get(run_id)
+    except NotFoundError:
+        return None
+    return run if run.user_id == user else None

@@ -15,7 +15,6 @@ root_router = APIRouter(tags=["about"])
 @root_router.get("/health")
 async def health(house: House) -> Response:
     """Tell whether the server works, and what does not."""
-    await house.refresh()
     return json_response({"status": "healthy", "service": "deer-flow-gateway", **house.health()})
 
 
@@ -35,7 +34,6 @@ async def info(house: House) -> Response:
 @router.get("/models")
 async def list_models(house: House) -> Response:
     """List the chat models."""
-    await house.refresh()
     models = [model_out(model) for model in map(house.models.get, house.models.names)]
     return json_response({"models": models, "token_usage": {"enabled": house.settings.token_usage.enabled}})
 
@@ -43,14 +41,12 @@ async def list_models(house: House) -> Response:
 @router.get("/models/{name}")
 async def get_model(name: str, house: House) -> Response:
     """Return one chat model."""
-    await house.refresh()
     return json_response(model_out(house.models.get(name)))
 
 
 @router.get("/features")
 async def features(house: House) -> Response:
     """Tell which parts of the contract are switched on."""
-    await house.refresh()
     return json_response(
         {
             "agents_api": {"enabled": house.settings.agents_api.enabled},

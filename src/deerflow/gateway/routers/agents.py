@@ -24,7 +24,6 @@ OFF = "Custom agents cannot be seen or changed over HTTP; set agents_api.enabled
 
 
 async def _switched_on(house: House) -> None:
-    await house.refresh()
     if not house.settings.agents_api.enabled:
         raise HTTPException(403, OFF)
 

@@ -11,7 +11,7 @@ from starlette.responses import Response
 from deerflow.app import DeerFlow
 from deerflow.domain import new_id
 from deerflow.errors import ConflictError, InvalidInputError, NotFoundError
-from deerflow.gateway.deps import CurrentUser, House, ThreadPath, json_response, owned_run
+from deerflow.gateway.deps import CurrentUser, House, ThreadPath, json_response, known_run, owned_thread
 from deerflow.runtime.feedback import OWN, Feedback, delete_feedback, feedback_of, put_feedback
 from deerflow.runtime.shapes import stamp
 
@@ -42,7 +42,7 @@ async def put(
 ) -> Response:
     """Say what one thinks of a run; what was said before is replaced."""
     _check(body)
-    await owned_run(house, thread_id, run_id, user)
+    await known_run(house, thread_id, run_id, user)
     known = dict(await feedback_of(house.storage.store, thread_id, run_id)).get(OWN)
     word = known or _word(thread_id, run_id, user)
     word = replace(word, rating=body.rating, comment=body.comment)
@@ -53,7 +53,7 @@ async def put(
 @router.delete("/threads/{thread_id}/runs/{run_id}/feedback")
 async def delete(thread_id: ThreadPath, run_id: str, user: CurrentUser, house: House) -> Response:
     """Take back what one said about a run."""
-    await owned_run(house, thread_id, run_id, user)
+    await known_run(house, thread_id, run_id, user)
     return await _deleted(house, thread_id, run_id, OWN)
 
 
@@ -63,7 +63,7 @@ async def create(
 ) -> Response:
     """Add a word on a run, or on one of its messages."""
     _check(body)
-    await owned_run(house, thread_id, run_id, user)
+    await known_run(house, thread_id, run_id, user)
     if len(await feedback_of(house.storage.store, thread_id, run_id)) >= _MOST_WORDS:
         raise ConflictError(f"run {run_id} has {_MOST_WORDS} words of feedback already; delete some first")
     word = replace(
@@ -76,7 +76,7 @@ async def create(
 @router.get("/threads/{thread_id}/runs/{run_id}/feedback")
 async def list_feedback(thread_id: ThreadPath, run_id: str, user: CurrentUser, house: House) -> Response:
     """List what was said about a run, oldest first."""
-    await owned_run(house, thread_id, run_id, user)
+    await known_run(house, thread_id, run_id, user)
     return json_response(
         [asdict(word) for _, word in await feedback_of(house.storage.store, thread_id, run_id)]
     )
@@ -85,7 +85,7 @@ async def list_feedback(thread_id: ThreadPath, run_id: str, user: CurrentUser, h
 @router.get("/threads/{thread_id}/runs/{run_id}/feedback/stats")
 async def stats(thread_id: ThreadPath, run_id: str, user: CurrentUser, house: House) -> Response:
     """Count what was said about a run."""
-    await owned_run(house, thread_id, run_id, user)
+    await known_run(house, thread_id, run_id, user)
     ratings = [word.rating for _, word in await feedback_of(house.storage.store, thread_id, run_id)]
     return json_response(
         {
@@ -102,7 +102,7 @@ async def delete_one(
     thread_id: ThreadPath, run_id: str, feedback_id: str, user: CurrentUser, house: House
 ) -> Response:
     """Take back one word."""
-    await owned_run(house, thread_id, run_id, user)
+    await known_run(house, thread_id, run_id, user)
     words = await feedback_of(house.storage.store, thread_id, run_id)
     key = next((key for key, word in words if word.feedback_id == feedback_id), feedback_id)
     return await _deleted(house, thread_id, run_id, key)
@@ -112,7 +112,7 @@ async def delete_one(
 async def list_by_run(run_id: str, user: CurrentUser, house: House) -> Response:
     """List what was said about a run whose thread one need not know."""
     run = await house.runs.get(run_id)
-    await owned_run(house, run.thread_id, run_id, user)
+    await owned_thread(house, run.thread_id, user)
     return json_response(
         [asdict(word) for _, word in await feedback_of(house.storage.store, run.thread_id, run_id)]
     )

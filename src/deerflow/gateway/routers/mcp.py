@@ -81,7 +81,6 @@ async def switch_server(body: McpSwitch, house: House) -> Response:
 @router.get("/mcp/status")
 async def get_status(house: House) -> Response:
     """Return how the servers that are on are doing: whether they were reached, why not, and their tools."""
-    await house.refresh()
     return json_response({"servers": [_status_out(status) for status in house.mcp.statuses]})
 
 

@@ -86,7 +86,6 @@ async def _scope(
 
 
 async def _writable(house: House) -> None:
-    await house.refresh()
     if house.settings.memory.manager_class == NOOP:
         raise HTTPException(501, OFF)
 
@@ -104,7 +103,6 @@ async def read_memory(scope: Whose, house: House) -> Response:
 @router.post("/memory/reload")
 async def reload_memory(scope: Whose, house: House) -> Response:
     """Return what is remembered, with the settings as they are now; nothing is kept beside the database."""
-    await house.refresh()
     return _answer(await house.memories.read(scope))
 
 
@@ -155,14 +153,12 @@ async def remove_fact(fact_id: FactPath, scope: Whose, house: House) -> Response
 @router.get("/memory/config")
 async def memory_config(house: House) -> Response:
     """Tell how the memory is set up."""
-    await house.refresh()
     return json_response(_config(house))
 
 
 @router.get("/memory/status")
 async def memory_status(scope: Whose, house: House) -> Response:
     """Tell how the memory is set up and what is in it."""
-    await house.refresh()
     return json_response({"config": _config(house), "data": (await house.memories.read(scope)).to_dict()})
 
 

@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from deerflow.app import DeerFlow
 from deerflow.errors import NotFoundError
-from deerflow.gateway.deps import CurrentUser, House, ThreadPath, json_response, owned_run, owned_thread
+from deerflow.gateway.deps import CurrentUser, House, ThreadPath, json_response, known_run, owned_thread
 from deerflow.runtime.conversation import Said, said
 from deerflow.runtime.feedback import OWN, feedback_of
 from deerflow.runtime.serialization import visible_fields
@@ -39,7 +39,10 @@ async def page_of_thread(
     """Return the newest messages of a thread, or those before a number, oldest first."""
     if part.after_seq is not None:
         raise HTTPException(422, "pages go back from the newest message: send before_seq, not after_seq")
-    await owned_thread(house, thread_id, user)
+    try:
+        await owned_thread(house, thread_id, user)
+    except NotFoundError:  # pages ask before the first message makes the thread
+        return json_response({"data": [], "has_more": False, "next_before_seq": None})
     rows, has_more = await _rows(house, thread_id, part)
     next_before = rows[0]["seq"] if has_more and rows else None
     return json_response({"data": rows, "has_more": has_more, "next_before_seq": next_before})
@@ -60,7 +63,7 @@ async def messages_of_run(
     thread_id: ThreadPath, run_id: str, user: CurrentUser, house: House, part: WantedPart
 ) -> Response:
     """Return messages of one run, oldest first."""
-    await owned_run(house, thread_id, run_id, user)
+    await known_run(house, thread_id, run_id, user)
     rows, has_more = await _rows(house, thread_id, part, run_id=run_id)
     return json_response({"data": rows, "has_more": has_more})
 

@@ -6,9 +6,11 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
-from deerflow.gateway.deps import CurrentUser, House, ThreadPath, json_response, owned_run
+from deerflow.app import DeerFlow
+from deerflow.domain import RunRecord
+from deerflow.gateway.deps import CurrentUser, House, ThreadPath, json_response, known_run
 from deerflow.gateway.run_rows import run_rows
-from deerflow.runtime.changes import changes_of
+from deerflow.runtime.changes import Changes, changes_of
 from deerflow.runtime.snapshots import SnapshotStore
 
 router = APIRouter(tags=["runs"])
@@ -28,7 +30,9 @@ async def list_events(
     after_seq: Annotated[int, Query(ge=-1)] = -1,
 ) -> Response:
     """Return rows of a run's log, oldest first: of some types, of one task, behind a number."""
-    run = await owned_run(house, thread_id, run_id, user)
+    run = await known_run(house, thread_id, run_id, user)
+    if run is None:
+        return json_response([])
     types = frozenset(part.strip() for part in event_types.split(",")) if event_types else None
     found: list[dict[str, Any]] = []
     async for row in run_rows(
@@ -51,12 +55,16 @@ async def workspace_changes(
     include_diff: bool = False,
 ) -> Response:
     """Tell what a run created, changed and deleted; up to the next run that changed files, or to now."""
-    run = await owned_run(house, thread_id, run_id, user)
-    ids = [known.id for known in await house.runs.of_thread(thread_id, limit=_MOST_RUNS)]
-    later = ids[: ids.index(run_id)][::-1] if run_id in ids else []
-    store = SnapshotStore(house.folders(run.user_id, thread_id))
-    changes = await asyncio.to_thread(changes_of, store, run_id, later)
+    run = await known_run(house, thread_id, run_id, user)
+    changes = await _changes(house, run) if run else Changes(is_known=False)
     return json_response(changes.out(with_files=include_files or include_diff, with_diff=include_diff))
+
+
+async def _changes(house: DeerFlow, run: RunRecord) -> Changes:
+    ids = [known.id for known in await house.runs.of_thread(run.thread_id, limit=_MOST_RUNS)]
+    later = ids[: ids.index(run.id)][::-1] if run.id in ids else []
+    store = SnapshotStore(house.folders(run.user_id, run.thread_id))
+    return await asyncio.to_thread(changes_of, store, run.id, later)
 
 
 def _task_of(content: Any) -> Any:

@@ -41,14 +41,12 @@ class SkillInstall(BaseModel):
 @router.get("/skills")
 async def list_skills(house: House) -> Response:
     """List the skills by name."""
-    await house.refresh()
     return json_response({"skills": [_skill_out(house, skill) for skill in await _skills(house)]})
 
 
 @router.get("/skills/{name}")
 async def get_skill(name: str, house: House) -> Response:
     """Return one skill."""
-    await house.refresh()
     return json_response(_skill_out(house, await _find(house, name)))
 
 
@@ -73,7 +71,6 @@ async def install(body: SkillInstall, user: CurrentUser, house: House) -> Respon
     """Install a skill from a `.skill` archive of a thread, for runs that start from now on."""
     if not body.path.endswith(SKILL_SUFFIX):
         raise InvalidInputError(f"path '{body.path[:200]}' must name a {SKILL_SUFFIX} file")
-    await house.refresh()
     await owned_thread(house, body.thread_id, user)
     folders = house.folders(user, body.thread_id)
     skill = await asyncio.to_thread(_installed, folders, body.path, house.loaded.skills_root)

@@ -83,7 +83,10 @@ async def get_history(
 
 
 async def _history(house: DeerFlow, thread_id: str, user: str, query: HistoryQuery) -> Response:
-    await owned_thread(house, thread_id, user)
+    try:
+        await owned_thread(house, thread_id, user)
+    except NotFoundError:  # pages ask before the first message makes the thread
+        return json_response([])
     before = query.before if isinstance(query.before, str) else _checkpoint_id(query.before)
     if query.checkpoint and query.checkpoint.get("checkpoint_ns"):
         return json_response([])  # of graphs inside the graph: there are none

@@ -73,7 +73,6 @@ class PolishRequest(BaseModel):
 @router.get("/suggestions/config")
 async def suggestions_config(house: House) -> Response:
     """Tell whether questions are suggested, and how many."""
-    await house.refresh()
     settings = house.settings.suggestions
     return json_response({"enabled": settings.enabled, "max_suggestions": settings.max_suggestions})
 
@@ -84,7 +83,6 @@ async def suggest(
 ) -> Response:
     """Suggest what to ask next; nothing where that does not work."""
     await owned_thread(house, thread_id, user)
-    await house.refresh()
     settings = house.settings.suggestions
     most = min(body.n, settings.max_suggestions)
     conversation = _conversation(body.messages)
@@ -99,7 +97,6 @@ async def suggest(
 @router.post("/input-polish")
 async def polish(body: PolishRequest, user: CurrentUser, house: House) -> Response:
     """Return a message in better words."""
-    await house.refresh()
     settings = house.settings.input_polish
     if not settings.enabled:
         raise HTTPException(404, "input_polish.enabled is false in the settings")

@@ -43,7 +43,6 @@ class TeamRunCreate(RunCreate):
 @router.get("/teams/roles")
 async def list_roles(house: House) -> Response:
     """List the roles that members of a team may have."""
-    await house.refresh()
     roles = [
         {"name": role.name, "description": role.description, "stage": role.stage} for role in _roles(house)
     ]
@@ -53,20 +52,19 @@ async def list_roles(house: House) -> Response:
 @router.post("/threads/{thread_id}/teams/runs")
 async def create_team_run(thread_id: ThreadPath, body: TeamRunCreate, caller: CurrentCaller) -> Response:
     """Start a run with a team in the background."""
-    await _check(caller.house, body.team)
+    _check(caller.house, body.team)
     return await create_run(thread_id, body, caller)
 
 
 @router.post("/threads/{thread_id}/teams/runs/stream")
 async def stream_team_run(thread_id: ThreadPath, body: TeamRunCreate, caller: CurrentCaller) -> Response:
     """Start a run with a team and stream its events until it ends."""
-    await _check(caller.house, body.team)
+    _check(caller.house, body.team)
     return await stream_run(thread_id, body, caller)
 
 
-async def _check(house: DeerFlow, team: TeamRequest) -> None:
+def _check(house: DeerFlow, team: TeamRequest) -> None:
     """Refuse what the team could only fail at, before anything is stored."""
-    await house.refresh()
     settings = house.settings.teams
     if not settings.enabled:
         raise ConflictError("teams are switched off here; set teams.enabled to true")

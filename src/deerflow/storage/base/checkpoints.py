@@ -40,5 +40,9 @@ class CheckpointStore(BaseCheckpointSaver[int], ABC):
         """
 
     @abstractmethod
+    async def ahas_run(self, thread_id: str, run_id: str) -> bool:
+        """Tell whether a run led to one of the thread's states, also one copied from another thread."""
+
+    @abstractmethod
     async def asizes(self, thread_id: str) -> StoredSizes:
         """Return what the states of a thread take; nothing for one that is not there."""

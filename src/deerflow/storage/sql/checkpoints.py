@@ -65,6 +65,12 @@ def put(db: Database, new: NewCheckpoint) -> None:
     )
 
 
+def has_run(db: Database, place: Place, run_id: str) -> bool:
+    """Tell whether a checkpoint of a chain is of a run."""
+    sql = "SELECT 1 FROM checkpoints WHERE chain = ? AND run = ? LIMIT 1"
+    return db.execute(sql, (chain_key(db, place), compact(run_id))).fetchone() is not None
+
+
 def put_writes(
     db: Database, place: Place, task_id: str, path: str, writes: Sequence[Write], *, replace: bool
 ) -> None:

@@ -160,6 +160,10 @@ class SqlSaver(CheckpointStore):
             raise NotFoundError("checkpoint", checkpoint_id)
 
     @override
+    async def ahas_run(self, thread_id: str, run_id: str) -> bool:
+        return await self._engine.read(lambda db: rows.has_run(db, Place(thread_id, ""), run_id))
+
+    @override
     async def asizes(self, thread_id: str) -> StoredSizes:
         return await self._engine.read(
             lambda db: sizes(db, thread_id, lambda body: codec.large_channels(self.serde, body))
