@@ -1,10 +1,11 @@
 """What was said, what happened and what changed: the pages that a frontend shows of the past."""
 
+from pathlib import Path
 from typing import Any
 
 import httpx
 from support.gateway import Gateway
-from support.model_server import ScriptedModel, call, calls, text
+from support.model_server import Reply, ScriptedModel, call, calls, text
 
 WORKSPACE = "/mnt/user-data/workspace"
 
@@ -236,6 +237,13 @@ def write(name: str, content: str) -> Any:
     return call("write_file", description="w", path=f"{WORKSPACE}/{name}", content=content)
 
 
+def _changed_meanwhile(files: Path) -> Reply:
+    (files / "b.txt").unlink()
+    (files / "pic.bin").write_bytes(b"\x00\xff")
+    (files / "link").symlink_to("/etc/passwd")
+    return text("ok")
+
+
 async def test_what_a_run_did_to_the_files_is_told_with_its_lines(
     api: httpx.AsyncClient, model: ScriptedModel, gateway: Gateway
 ) -> None:
@@ -245,14 +253,13 @@ async def test_what_a_run_did_to_the_files_is_told_with_its_lines(
         "second",
         call("read_file", description="r", path=f"{WORKSPACE}/a.txt"),
         call("str_replace", description="s", path=f"{WORKSPACE}/a.txt", old_str="two", new_str="2\nthree"),
-        text("ok"),
+        lambda _: _changed_meanwhile(files),
     )
+    files = gateway.home / ".deer-flow/users/default/threads/t1/user-data/workspace"
     for question in ("first", "second", "talk"):
         await say(api, question)
-    files = gateway.home / ".deer-flow/users/default/threads/t1/user-data/workspace"
-    (files / "b.txt").unlink()
-    (files / "pic.bin").write_bytes(b"\x00\xff")
-    (files / "link").symlink_to("/etc/passwd")
+    (files / "a.txt").write_text("by hand, after the runs")
+    (files / "mine.txt").write_text("mine")
     first, second, talk = await run_ids(api)
 
     async def changes(run: str, query: str = "?include_files=true&include_diff=true") -> dict[str, Any]:

@@ -5,6 +5,7 @@ Texts of a moderate size are compared line by line; of the rest it is only said 
 
 import difflib
 import hashlib
+import logging
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -15,6 +16,8 @@ from deerflow.errors import TooLargeError
 from deerflow.runtime.scanning import Entry, Kind, opened, scan
 from deerflow.runtime.snapshots import Snapshot, SnapshotStore, object_path
 from deerflow.sandbox.beneath import open_beneath
+
+logger = logging.getLogger(__name__)
 
 VERSION = 1
 MAX_FILES = 500
@@ -115,16 +118,18 @@ class Changes:
 
 
 def changes_of(store: SnapshotStore, run_id: str, later: Sequence[str]) -> Changes:
-    """Return what a run changed.
+    """Return what a run changed, up to its end.
 
     Args:
-        later: The runs after it, oldest first: the first that has a snapshot knows what was there then.
+        later: The runs after it, oldest first: of one whose end was not noted, the first of them that has a
+            snapshot knows what was there.
     """
     before = store.find(run_id)
     if before is None or before.problem is not None:
         return Changes(False)
     kept = _reader(store)
-    after = next((found for name in later if (found := store.find(name)) is not None), None)
+    ends = (store.find_end(run_id), *(store.find(name) for name in later))
+    after = next((found for found in ends if found is not None), None)
     if after is not None:
         return _compared(before, after.entries, kept, kept) if after.problem is None else Changes(False)
     if not store.folders.user_data.is_dir():
@@ -135,6 +140,14 @@ def changes_of(store: SnapshotStore, run_id: str, later: Sequence[str]) -> Chang
         except TooLargeError:
             return Changes(False)
         return _compared(before, present, kept, lambda entry: _content(root, entry))
+
+
+def keep_end(store: SnapshotStore, run_id: str) -> None:
+    """Fix what a run changed as it ends: what people do to the files later is not its own."""
+    try:
+        store.keep_end(run_id, max_files=MAX_FILES, max_file_bytes=MAX_FILE_BYTES)
+    except OSError as error:
+        logger.warning("what run %s left in its files could not be noted: %s", run_id, error)
 
 
 def _compared(before: Snapshot, after: Sequence[Entry], old: Read, new: Read) -> Changes:
@@ -201,6 +214,8 @@ def _is_same(was: Entry, now: Entry, new: Read) -> bool:
     """Tell whether a large file only has other times than before."""
     if was.size != now.size:
         return False
+    if now.content:
+        return now.content == was.content
     content = new(now)
     return content is not None and hashlib.blake2b(content, digest_size=32).digest() == was.content
 

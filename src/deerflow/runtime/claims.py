@@ -111,7 +111,7 @@ class Claims:
         end = given_up(attempts, rolls_back=run.cancel is CancelAction.ROLLBACK)
         log = self._bridge.open(run, on_lost=lambda _: None)
         await self._bridge.begin(log, run)
-        await self._worker.keep_unfinished(run, log, end)
+        await self._worker.keep_traces(run, log, end)
         log.publish("error", {"message": end.error, "name": end.stop_reason})
         settle = partial(self._storage.runs.settle, run.id, attempt=run.attempt, end=end)
         try:

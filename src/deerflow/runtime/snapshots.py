@@ -97,6 +97,32 @@ class SnapshotStore:
         """Drop a snapshot; contents that only it held go when the thread is tidied."""
         self._place(run_id).unlink(missing_ok=True)
 
+    def has(self, run_id: str) -> bool:
+        """Tell whether there is a snapshot of a run."""
+        return self._place(run_id).exists()
+
+    def find_end(self, run_id: str) -> Snapshot | None:
+        """Return what was there when a run ended; None when that was not noted."""
+        return _load(self._end_place(run_id))
+
+    def keep_end(self, run_id: str, *, max_files: int, max_file_bytes: int) -> None:
+        """Note what is there when a run ends that changed something.
+
+        Args:
+            max_files: Of so many files that are not as before, the contents are kept too.
+            max_file_bytes: Up to so many bytes each.
+        """
+        before = self.find(run_id)
+        if before is None or before.problem is not None:
+            return
+        taken_ns = time.time_ns()
+        try:
+            with opened(self.folders.user_data) as root:
+                end = Snapshot(taken_ns, self._left(root, before, max_files, max_file_bytes))
+        except TooLargeError as error:
+            end = Snapshot(taken_ns, problem=str(error))
+        _save(self._end_place(run_id), end)
+
     def run_ids(self) -> list[str]:
         """Return the runs whose snapshots are kept, newest first."""
         return [path.stem for path in self._manifests()]
@@ -109,6 +135,25 @@ class SnapshotStore:
             check_size(found, limits)
             taken_ns = older.taken_ns if older is not None else 0
             return [self._with_content(root, entry, known.get(entry.path), taken_ns) for entry in found]
+
+    def _left(self, root: int, before: Snapshot, max_files: int, max_file_bytes: int) -> list[Entry]:
+        known = {entry.path: entry for entry in before.entries}
+        found: list[Entry] = []
+        left = max_files
+        for entry in sorted(scan(root), key=lambda each: each.path):
+            was = known.get(entry.path)
+            if entry.kind is not Kind.FILE:
+                found.append(entry)
+            elif was is not None and was.is_unchanged(entry) and was.ctime_ns < before.taken_ns - _RACY_NS:
+                found.append(replace(entry, content=was.content))
+            elif entry.size <= max_file_bytes and left > 0:
+                left -= 1
+                found.append(replace(entry, content=self._store(root, entry)))
+            elif was is not None and was.size == entry.size:
+                found.append(replace(entry, content=_digest(root, entry)))
+            else:
+                found.append(entry)
+        return found
 
     def _with_content(self, root: int, entry: Entry, older: Entry | None, older_ns: int) -> Entry:
         if entry.kind is not Kind.FILE:
@@ -144,6 +189,9 @@ class SnapshotStore:
     def _place(self, run_id: str) -> Path:
         return self._root / f"{run_id}.manifest"
 
+    def _end_place(self, run_id: str) -> Path:
+        return self._root / f"{run_id}.end"
+
     def _tidy(self, kept: int, run_id: str) -> None:
         # The newest first, whatever the clock was set to since the others.
         manifests = sorted(self._manifests(), key=lambda path: path.stem != run_id)
@@ -151,7 +199,9 @@ class SnapshotStore:
             return
         for path in manifests[kept:]:
             path.unlink(missing_ok=True)
-        loaded = [snapshot for path in manifests[:kept] if (snapshot := _load(path)) is not None]
+            path.with_suffix(".end").unlink(missing_ok=True)
+        records = [record for path in manifests[:kept] for record in (path, path.with_suffix(".end"))]
+        loaded = [snapshot for path in records if (snapshot := _load(path)) is not None]
         needed = {entry.content.hex() for snapshot in loaded for entry in snapshot.entries}
         for path in self.objects.iterdir():
             if path.name not in needed:
@@ -161,6 +211,16 @@ class SnapshotStore:
 def object_path(objects: Path, digest: bytes) -> Path:
     """Return where a content is kept."""
     return objects / digest.hex()
+
+
+def _digest(root: int, entry: Entry) -> bytes:
+    """Return the digest of a file's content without keeping it."""
+    digest = hashlib.blake2b(digest_size=32)
+    source = open_beneath(root, entry.parts, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    with os.fdopen(source, "rb", buffering=0) as file:
+        while piece := file.read(_PIECE):
+            digest.update(piece)
+    return digest.digest()
 
 
 def check_size(entries: Sequence[Entry], limits: SnapshotLimits) -> None:

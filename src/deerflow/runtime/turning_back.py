@@ -9,6 +9,7 @@ import asyncio
 from deerflow.config import RunSettings
 from deerflow.domain import RunRecord
 from deerflow.errors import TooLargeError
+from deerflow.runtime.changes import keep_end
 from deerflow.runtime.past_files import MOST_RUNS, PastFiles, files_before, taken_again
 from deerflow.runtime.restore import restore
 from deerflow.runtime.snapshots import SnapshotLimits, SnapshotStore
@@ -43,6 +44,7 @@ def _put_back(files: SnapshotStore, run_id: str) -> str | None:
         if snapshot.problem is not None:
             return f"The conversation was put back, but the files stay as they are: {snapshot.problem}."
         failed = restore(files, snapshot)
+        keep_end(files, run_id)  # of what was undone nothing is left
     except OSError as error:
         return f"The conversation was put back, but not the files: {error.strerror}."
     except TooLargeError as error:

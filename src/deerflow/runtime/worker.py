@@ -22,6 +22,7 @@ from deerflow.errors import DeerFlowError, RollbackWantedError, StaleAttemptErro
 from deerflow.observability.logs import trace_id_of
 from deerflow.observability.watch import Callback, RunSeen, Watch
 from deerflow.runtime import ends
+from deerflow.runtime.changes import keep_end
 from deerflow.runtime.effects import RunEffects
 from deerflow.runtime.graph_stream import Part, graph_parts
 from deerflow.runtime.handle import RunHandle, Stop
@@ -122,8 +123,11 @@ class Worker:
         await asyncio.shield(self._settle(run, log, end, tally))
         return end
 
-    async def keep_unfinished(self, run: RunRecord, log: RunLog, end: RunEnd) -> None:
-        """Let a run that did not come to its end leave in its thread what it had streamed."""
+    async def keep_traces(self, run: RunRecord, log: RunLog, end: RunEnd) -> None:
+        """Note what a run leaves: the files that it changed, and the answer that it broke off."""
+        files = self._files(run)
+        if files.has(run.id) and not end.rolls_back:
+            await asyncio.to_thread(keep_end, files, run.id)
         if self._states is not None:
             events = self._storage.events
             await keep_unfinished(run, end, log=log, events=events, states=self._states)
@@ -240,7 +244,7 @@ class Worker:
             await self._bridge.abandon(log)
 
     async def _finish(self, run: RunRecord, log: RunLog, end: RunEnd, tally: Tally) -> None:
-        await self.keep_unfinished(run, log, end)
+        await self.keep_traces(run, log, end)
         if end.rolls_back:
             # Files have no fence of their own: an attempt that slept must not undo what others did since.
             await self._storage.effects.start(run.id, attempt=run.attempt, call=ends.ROLLED_BACK.encode())

@@ -146,7 +146,33 @@ def test_changes_are_measured_up_to_the_next_snapshot(store: SnapshotStore) -> N
     assert [(file["status"], file["deletions"]) for file in second["files"]] == [("deleted", 2)]
 
 
-def test_a_file_whose_times_moved_is_not_changed(store: SnapshotStore) -> None:
+def test_what_people_do_after_a_run_is_not_its_own(store: SnapshotStore) -> None:
+    work = store.folders.workspace
+    for name in ("old.txt", "gone.txt", "kept.txt"):
+        (work / name).write_text("a\n")
+    store.keep("r1", LIMITS)
+    (work / "old.txt").write_text("b\n")
+    (work / "gone.txt").unlink()
+    (work / "new.txt").write_text("n\n")
+    changes.keep_end(store, "r1")
+    shown = changes_of(store, "r1", []).out(with_files=True, with_diff=True)
+
+    for name in ("old.txt", "kept.txt", "mine.txt"):
+        (work / name).write_text("by hand\n")
+    (work / "new.txt").unlink()
+    store.keep("r2", LIMITS)
+
+    assert changes_of(store, "r1", ["r2"]).out(with_files=True, with_diff=True) == shown
+    assert [(file["path"].rpartition("/")[2], file["status"]) for file in shown["files"]] == [
+        ("gone.txt", "deleted"),
+        ("new.txt", "created"),
+        ("old.txt", "modified"),
+    ]
+    assert "+b" in shown["files"][2]["diff"]
+
+
+@pytest.mark.parametrize("is_noted", [False, True])
+def test_a_file_whose_times_moved_is_not_changed(store: SnapshotStore, is_noted: bool) -> None:
     file = store.folders.workspace / "same.txt"
     file.write_text("same")
     large = store.folders.workspace / "large.bin"
@@ -154,6 +180,8 @@ def test_a_file_whose_times_moved_is_not_changed(store: SnapshotStore) -> None:
     store.keep("r1", LIMITS)
     file.write_text("same")
     large.write_bytes(b"x" * (changes.MAX_FILE_BYTES + 1))
+    if is_noted:
+        changes.keep_end(store, "r1")
 
     assert changes_of(store, "r1", []).files == []
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from deerflow.domain import ThreadFolders
-from deerflow.runtime.changes import changes_of
+from deerflow.runtime.changes import changes_of, keep_end
 from deerflow.runtime.restore import copy_files, restore
 from deerflow.runtime.scanning import scan
 from deerflow.runtime.snapshots import SnapshotLimits, SnapshotStore
@@ -161,10 +161,13 @@ def test_old_snapshots_go_with_what_only_they_held(store: SnapshotStore) -> None
     for number in range(6):
         (store.folders.workspace / "file").write_text(f"version {number}")
         store.keep(f"r{number}", LIMITS)
+        (store.folders.workspace / "file").write_text(f"end of {number}")
+        keep_end(store, f"r{number}")
 
-    assert store.find("r0") is None
+    assert (store.find("r0"), store.find_end("r0")) == (None, None)
     assert store.find("r5") is not None
-    assert len(list(store.objects.iterdir())) <= 4
+    assert len(list(store.objects.iterdir())) <= 8
+    assert [change.status for change in changes_of(store, "r5", []).files] == ["modified"]
 
 
 def test_a_clock_that_was_set_back_does_not_make_the_newest_snapshot_the_oldest(store: SnapshotStore) -> None:

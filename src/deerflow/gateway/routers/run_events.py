@@ -54,7 +54,7 @@ async def workspace_changes(
     include_files: bool = False,
     include_diff: bool = False,
 ) -> Response:
-    """Tell what a run created, changed and deleted; up to the next run that changed files, or to now."""
+    """Tell what a run created, changed and deleted, up to its end or, while it goes on, to now."""
     run = await known_run(house, thread_id, run_id, user)
     changes = await _changes(house, run) if run else Changes(is_known=False)
     return json_response(changes.out(with_files=include_files or include_diff, with_diff=include_diff))
