@@ -52,6 +52,10 @@ def test_steps_show_what_tools_do_and_print(page: Browser, model: ScriptedModel,
     page.sees("All done.")
     page.click("Count slowly")
     page.waits_for("section:has-text('Result') pre:has-text('two')")
+    page.evaluate("navigator.clipboard.writeText = async (text) => { window.copied = text; }")
+    page.click("Copy: Arguments")
+    page.do("until", script="window.copied !== undefined")
+    assert page.evaluate("window.copied") == count
 
 
 def test_sub_agents_have_cards_with_their_latest_step_and_result(page: Browser, model: ScriptedModel) -> None:

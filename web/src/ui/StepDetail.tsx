@@ -1,9 +1,11 @@
 import type { ToolCall } from "../api/types.ts";
+import { onlyText } from "../run/approvals.ts";
+import { visible } from "../run/visibleText.ts";
 import { useWords } from "../text/index.ts";
+import { TextBox } from "./TextBox.tsx";
 
 /** A result may be megabytes; the page shows this much of it. */
 const MOST_CHARS = 20_000;
-const BOX = "mt-1 max-h-80 overflow-auto rounded-lg bg-sunken p-2 font-mono text-xs leading-5 whitespace-pre-wrap";
 
 interface Props {
   readonly call: ToolCall;
@@ -17,18 +19,16 @@ export function StepDetail({ call, output, result }: Props) {
   const shown = result || output;
   return (
     <div className="space-y-2 border-t border-line px-3 py-2">
-      <section>
-        <h4 className="text-xs text-muted">{words.arguments}</h4>
-        <pre tabIndex={0} className={BOX}>{clip(argumentsText(call))}</pre>
-      </section>
-      {shown && (
-        <section>
-          <h4 className="text-xs text-muted">{result ? words.result : words.output}</h4>
-          <pre tabIndex={0} className={BOX}>{clip(shown)}</pre>
-        </section>
-      )}
+      <TextBox label={words.arguments} text={visible(clip(argumentsText(call)))} copied={onlyArgument(call) ?? argumentsText(call)} />
+      {shown && <TextBox label={result ? words.result : words.output} text={clip(shown)} copied={shown} />}
     </div>
   );
+}
+
+/** Return the text of a call that has one argument only, such as a command: that is what people copy. */
+function onlyArgument(call: ToolCall): string | null {
+  const key = onlyText(call);
+  return key === null ? null : String(call.args[key]);
 }
 
 function argumentsText(call: ToolCall): string {
