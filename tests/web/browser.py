@@ -92,6 +92,11 @@ class Browser:
         self.do("see", target={"css": "button[aria-label=Send]"})
 
     @property
+    def hindrances(self) -> list[str]:
+        """What axe-core finds on the page as it is."""
+        return list(self.do("hindrances"))
+
+    @property
     def troubles(self) -> list[str]:
         """What must never happen: script errors, dialogs, windows, requests to other hosts."""
         return list(self.do("troubles"))
@@ -111,7 +116,7 @@ def build_page() -> None:
     if shutil.which("npm") is None:
         raise PageUnavailableError("no npm here: install Node.js 20.19 or newer")
     with _alone():
-        if not (WEB / "node_modules/playwright-core").is_dir():
+        if not all((WEB / "node_modules" / name).is_dir() for name in ("playwright-core", "axe-core")):
             _run(["npm", "ci"])
         if not _is_built():
             _run(["npm", "run", "build"])

@@ -62,7 +62,7 @@ def test_an_artifact_opens_and_its_citation_leads_to_the_line(page: Browser, mod
 
     page.click("Open report.md", nth=0)
 
-    page.waits_for("aside h1:has-text('Report')")
+    page.waits_for("aside h3:has-text('Report')")
     page.click("notes.md", role="link", within={"css": "aside"})
     page.waits_for("aside [aria-current=location]:has-text('Alpha is simple.')")
     page.do("press", target={"css": "body"}, key="Escape")

@@ -1,6 +1,8 @@
 // Drives one Chromium for the tests: a JSON command per line on stdin, a JSON answer per line on stdout.
 // The tests themselves are in tests/web; this file only knows how to look and click.
 
+import { readFileSync } from "node:fs";
+import { createRequire } from "node:module";
 import { createInterface } from "node:readline";
 import { chromium } from "playwright-core";
 
@@ -9,6 +11,7 @@ const ARGUMENTS = [
   "--disable-background-networking", "--disable-component-update", "--disable-sync",
 ];
 const PATIENCE_MS = 60_000;
+const AXE = createRequire(import.meta.url).resolve("axe-core/axe.min.js");
 
 const browser = await chromium.launch({
   executablePath: process.env.CHROMIUM_PATH ?? "/usr/bin/chromium",
@@ -70,6 +73,12 @@ const commands = {
   attribute: ({ target, name }) => find(target).first().getAttribute(name),
   until: ({ script }) => page.waitForFunction(script).then(() => null),
   evaluate: ({ script }) => page.evaluate(script),
+  /** Return what hinders people who do not see or point: one line per rule that is broken, with the places. */
+  async hindrances() {
+    await page.evaluate(readFileSync(AXE, "utf8"));
+    const { violations } = await page.evaluate("axe.run(document, { resultTypes: ['violations'] })");
+    return violations.map(({ id, help, nodes }) => `${id}: ${help}: ${nodes.map((node) => node.html.slice(0, 200)).join(" | ")}`);
+  },
   attach: ({ files }) => page.setInputFiles("input[type=file]", files.map(asFile)),
   drop: ({ files }) => transfer(files, "drop"),
   paste: ({ files }) => transfer(files, "paste"),

@@ -22,10 +22,10 @@ export function ApprovalCard({ action, onDecide }: Props) {
   const changed = draft === null ? null : edited(action, draft);
   return (
     <section aria-label={words.approval} className="space-y-3 rounded-xl border border-accent/40 bg-panel p-4">
-      <h3 className="flex items-center gap-2 text-sm text-accent">
+      <h2 className="flex items-center gap-2 text-sm text-accent">
         <ShieldQuestion aria-hidden size={16} />
         {words.approval} <code>{visible(action.name)}</code>
-      </h3>
+      </h2>
       {action.description && <p className="text-sm whitespace-pre-wrap text-muted">{visible(action.description)}</p>}
       {draft === null ? (
         <pre tabIndex={0} className={BOX}>{argumentsText(action)}</pre>

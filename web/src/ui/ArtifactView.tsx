@@ -42,7 +42,7 @@ export function ArtifactView({ threadId, place, version }: Props) {
           {words.download}
         </a>
       </div>
-      <div className="min-h-0 flex-1 overflow-auto">
+      <div role="group" aria-label={fileName(place.path)} tabIndex={0} className="min-h-0 flex-1 overflow-auto">
         <Preview kind={kind} threadId={threadId} place={place} version={version} isSource={isSource} />
       </div>
     </>

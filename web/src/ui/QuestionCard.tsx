@@ -25,12 +25,12 @@ export const QuestionCard = memo(function QuestionCard({ request, answer, isOpen
   const reply = (given: Reply) => onReply(request, given);
   return (
     <section aria-label={words.question} className="space-y-3 rounded-xl border border-accent/40 bg-panel p-4">
-      <h3 className="flex items-center gap-2 text-xs text-accent">
+      <h2 className="flex items-center gap-2 text-xs text-accent">
         <MessageCircleQuestion aria-hidden size={16} />
         {words.question}
-      </h3>
-      {request.context && <div className="text-sm text-muted"><Markdown text={request.context} /></div>}
-      <Markdown text={request.question} />
+      </h2>
+      {request.context && <div className="text-sm text-muted"><Markdown text={request.context} level={3} /></div>}
+      <Markdown text={request.question} level={3} />
       {isOpen && request.input_mode === "choice_with_other" && <QuestionChoices options={request.options ?? []} onReply={reply} />}
       {isOpen && request.input_mode === "form" && <QuestionForm fields={request.fields ?? []} onReply={reply} />}
       {isOpen && request.input_mode === "free_text" && <QuestionText label={words.answer} onReply={reply} />}

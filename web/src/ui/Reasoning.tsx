@@ -19,7 +19,7 @@ export function Reasoning({ text, isOpen }: { readonly text: string; readonly is
         <ChevronRight aria-hidden size={14} className={classes("transition-transform", isShown && "rotate-90")} />
         {words.thought}
       </button>
-      {isShown && <div className="mt-1 ml-1.5 max-h-72 overflow-y-auto border-l-2 border-line pl-3 whitespace-pre-wrap">{text}</div>}
+      {isShown && <div role="group" aria-label={words.thought} tabIndex={0} className="mt-1 ml-1.5 max-h-72 overflow-y-auto border-l-2 border-line pl-3 whitespace-pre-wrap">{text}</div>}
     </div>
   );
 }

@@ -9,6 +9,7 @@ import { IconButton } from "./IconButton.tsx";
 import type { Choose, Preferences } from "./preferences.ts";
 import { SettingsBar } from "./SettingsBar.tsx";
 import { ThreadRow } from "./ThreadRow.tsx";
+import { useRowKeys } from "./useRowKeys.ts";
 import type { Threads } from "./useThreads.ts";
 
 /** From this many threads on, a box helps to find one. */
@@ -38,6 +39,8 @@ export function Sidebar(props: Props) {
   const [wanted, setWanted] = useState("");
   const [doomed, setDoomed] = useState<Thread | null>(null);
   const shown = useMemo(() => matching(threads.list, wanted), [threads.list, wanted]);
+
+  const rows = useRowKeys(useMemo(() => shown.map((thread) => thread.thread_id), [shown]), current);
 
   useEffect(() => {
     if (!isOpen || matchMedia(WIDE).matches) return undefined;
@@ -94,13 +97,14 @@ export function Sidebar(props: Props) {
             {threads.problem.isOffline ? words.offlineError : threads.problem.message}
           </p>
         )}
-        <ul className="min-h-0 flex-1 space-y-0.5 overflow-y-auto px-2 py-1">
+        <ul className="min-h-0 flex-1 space-y-0.5 overflow-y-auto px-2 py-1" onFocus={rows.onFocus} onKeyDown={rows.onKeyDown}>
           {shown.map((thread) => (
-            <li key={thread.thread_id}>
+            <li key={thread.thread_id} data-row={thread.thread_id}>
               <ThreadRow
                 thread={thread}
                 title={thread.values?.title || (thread.thread_id === current ? currentTitle : null)}
                 isCurrent={thread.thread_id === current}
+                isStop={thread.thread_id === rows.stop}
                 onOpen={onOpen}
                 onRename={threads.rename}
                 onDelete={setDoomed}

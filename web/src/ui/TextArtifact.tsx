@@ -38,7 +38,7 @@ export function TextArtifact({ kind, threadId, place, version }: Props) {
   return (
     <>
       {!read.isWhole && <p role="note" className="bg-warn-soft px-4 py-2 text-sm text-warn">{words.previewCut}</p>}
-      {kind === "markdown" && <div className="p-5"><Markdown text={read.text} /></div>}
+      {kind === "markdown" && <div className="p-5"><Markdown text={read.text} level={3} /></div>}
       {kind === "html" && <HtmlPreview html={read.text} />}
       {kind === "text" && <SourceLines text={read.text} line={place.line} />}
     </>

@@ -14,7 +14,7 @@ export function ThreadBody({ scroll, children }: Props) {
   const words = useWords();
   return (
     <div className="relative min-h-0 flex-1">
-      <div ref={scroll.box} className="h-full overflow-y-auto px-4" onScroll={scroll.onScroll}>
+      <div ref={scroll.box} role="group" aria-label={words.conversation} tabIndex={0} className="h-full overflow-y-auto px-4" onScroll={scroll.onScroll}>
         <div ref={scroll.content} className="mx-auto flex min-h-full w-full max-w-3xl flex-col gap-4 pt-2 pb-8">
           {children}
         </div>

@@ -4,6 +4,8 @@ import { IconButton } from "./IconButton.tsx";
 
 interface Props {
   readonly title: string | null;
+  /** Nothing below it is the heading of the view. */
+  readonly hasHeading: boolean;
   readonly artifactCount: number;
   readonly isPanelOpen: boolean;
   readonly isSidebarOpen: boolean;
@@ -12,7 +14,7 @@ interface Props {
 }
 
 /** The line above a thread: its title, and the ways to its files and to the other threads. */
-export function ThreadHeader({ title, artifactCount, isPanelOpen, isSidebarOpen, onPanel, onSidebar }: Props) {
+export function ThreadHeader({ title, hasHeading, artifactCount, isPanelOpen, isSidebarOpen, onPanel, onSidebar }: Props) {
   const words = useWords();
   return (
     <header className="flex min-h-14 items-center gap-2 px-3">
@@ -21,7 +23,9 @@ export function ThreadHeader({ title, artifactCount, isPanelOpen, isSidebarOpen,
           <PanelLeftOpen aria-hidden size={18} />
         </IconButton>
       )}
-      <h2 className="min-w-0 flex-1 truncate text-sm font-medium">{title ?? ""}</h2>
+      <div className="min-w-0 flex-1">
+        {hasHeading && <h1 className={title ? "truncate text-sm font-medium" : "sr-only"}>{title || words.untitled}</h1>}
+      </div>
       {artifactCount > 0 && (
         <button
           type="button"

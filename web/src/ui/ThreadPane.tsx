@@ -67,6 +67,7 @@ export function ThreadPane(props: Props) {
         </a>
         <ThreadHeader
           title={view.title}
+          hasHeading={!isEmpty}
           artifactCount={view.artifacts.length}
           isPanelOpen={panel !== null}
           isSidebarOpen={isSidebarOpen}

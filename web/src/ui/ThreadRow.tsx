@@ -11,13 +11,15 @@ interface Props {
   readonly thread: Thread;
   readonly title: string | null;
   readonly isCurrent: boolean;
+  /** The Tab key reaches this row; its buttons, and the other rows, have the arrow keys. */
+  readonly isStop: boolean;
   readonly onOpen: (threadId: string) => void;
   readonly onRename: (threadId: string, title: string) => Promise<void>;
   readonly onDelete: (thread: Thread) => void;
 }
 
 /** One thread of the list. */
-export const ThreadRow = memo(function ThreadRow({ thread, title, isCurrent, onOpen, onRename, onDelete }: Props) {
+export const ThreadRow = memo(function ThreadRow({ thread, title, isCurrent, isStop, onOpen, onRename, onDelete }: Props) {
   const words = useWords();
   const [isEditing, setIsEditing] = useState(false);
   const name = title || words.untitled;
@@ -39,13 +41,14 @@ export const ThreadRow = memo(function ThreadRow({ thread, title, isCurrent, onO
       <button
         type="button"
         aria-current={isCurrent ? "page" : undefined}
+        tabIndex={isStop ? 0 : -1}
         title={name}
         className="flex min-w-0 flex-1 items-center gap-2 px-2 py-1.5 text-left text-sm"
         onClick={() => onOpen(thread.thread_id)}
       >
         <span className="min-w-0 flex-1 truncate">{name}</span>
         {(thread.status === "running" || thread.status === "busy") && (
-          <LoaderCircle aria-label={words.working} size={14} className="shrink-0 animate-spin text-accent" />
+          <LoaderCircle role="img" aria-label={words.working} size={14} className="shrink-0 animate-spin text-accent" />
         )}
         {thread.waits_for_answer && <StatusMark status="waiting" label={words.taskStatus.waiting} />}
       </button>
@@ -54,10 +57,10 @@ export const ThreadRow = memo(function ThreadRow({ thread, title, isCurrent, onO
         aria-label={words.threadMenu(name)}
         className="flex shrink-0 focus-within:flex md:hidden md:group-hover:flex md:group-focus-within:flex"
       >
-        <IconButton label={words.rename} className="p-1.5" onClick={() => setIsEditing(true)}>
+        <IconButton label={words.rename} tabIndex={-1} className="p-1.5" onClick={() => setIsEditing(true)}>
           <Pencil aria-hidden size={14} />
         </IconButton>
-        <IconButton label={words.delete} className="p-1.5" onClick={() => onDelete(thread)}>
+        <IconButton label={words.delete} tabIndex={-1} className="p-1.5" onClick={() => onDelete(thread)}>
           <Trash2 aria-hidden size={14} />
         </IconButton>
       </div>

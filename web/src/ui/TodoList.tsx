@@ -26,12 +26,12 @@ export const TodoList = memo(function TodoList({ todos }: { readonly todos: read
         {!isOpen && current && <span className="min-w-0 flex-1 truncate text-muted">{current.content}</span>}
       </button>
       {isOpen && (
-        <ul className="max-h-48 space-y-1 overflow-y-auto border-t border-line px-3 py-2">
+        <ul aria-label={words.todos} tabIndex={0} className="max-h-48 space-y-1 overflow-y-auto border-t border-line px-3 py-2">
           {todos.map((todo, index) => {
             const Sign = SIGNS[todo.status] ?? Circle;
             return (
               <li key={index} className="flex items-start gap-2">
-                <Sign aria-label={todo.status} size={15} className={classes("mt-1 shrink-0", todo.status === "pending" ? "text-muted" : "text-accent")} />
+                <Sign role="img" aria-label={words.todoStatus[todo.status] ?? todo.status} size={15} className={classes("mt-1 shrink-0", todo.status === "pending" ? "text-muted" : "text-accent")} />
                 <span className={todo.status === "completed" ? "text-muted line-through" : undefined}>{todo.content}</span>
               </li>
             );
