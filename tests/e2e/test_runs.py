@@ -118,17 +118,18 @@ async def test_a_busy_thread_rejects_a_second_run(
     await api.post(f"/threads/t1/runs/{first['run_id']}/cancel?wait=1")
 
 
-async def test_cancel_stops_at_once_and_keeps_what_was_done(
-    api: httpx.AsyncClient, model: ScriptedModel, gate: threading.Event
+@pytest.mark.parametrize(("query", "status"), [("wait=1", 204), ("", 202)])
+async def test_a_cancelled_run_has_ended_when_the_answer_comes_and_keeps_what_was_done(
+    api: httpx.AsyncClient, model: ScriptedModel, gate: threading.Event, query: str, status: int
 ) -> None:
     model.will_say(text("never " * 500).held(gate, after=1))
     run = (await api.post("/threads/t1/runs", json=ask("go"))).json()
     await model.until(lambda scripted: bool(scripted.requests))
 
-    answer = await api.post(f"/threads/t1/runs/{run['run_id']}/cancel?wait=1")
+    answer = await api.post(f"/threads/t1/runs/{run['run_id']}/cancel?{query}")
 
     ended = (await api.get(f"/threads/t1/runs/{run['run_id']}")).json()
-    assert (answer.status_code, ended["status"]) == (204, "interrupted")
+    assert (answer.status_code, ended["status"]) == (status, "interrupted")
     again = await api.post(f"/threads/t1/runs/{run['run_id']}/cancel")
     assert again.status_code == 409
     assert "is not cancellable" in again.json()["detail"]

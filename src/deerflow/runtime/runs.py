@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from deerflow.domain import CancelAction, RunRecord, RunRequest, RunStatus, StreamEvent, new_id
@@ -21,6 +22,8 @@ logger = logging.getLogger(__name__)
 AfterRun = Callable[[RunRecord], Awaitable[None]]
 LOOK_SECONDS = 1.0
 """The time between two looks for runs that nobody works on."""
+STOP_SECONDS = 10.0
+"""How long a cancel waits for the run's end; a run that takes longer is stopping, and still says `running`."""
 _ANY_NUMBER = 1000
 
 
@@ -153,27 +156,50 @@ class RunManager:
     async def cancel(
         self, run_id: str, *, action: CancelAction = CancelAction.INTERRUPT, wait: bool = False
     ) -> RunRecord:
-        """Stop a run, here or wherever it runs: keep what it did so far, or put the thread back."""
+        """Stop a run, here or wherever it runs: keep what it did so far, or put the thread back.
+
+        The run has ended when this returns, unless it takes longer than `STOP_SECONDS`.
+
+        Args:
+            wait: Wait for its end however long it takes.
+        """
+        run = await self._ask_to_stop(run_id, action)
+        if wait:
+            return await self.wait(run_id)
+        return (await self._stopped([run]))[0]
+
+    async def cancel_many(
+        self, runs: Sequence[RunRecord], *, action: CancelAction = CancelAction.INTERRUPT
+    ) -> int:
+        """Stop all of these that have not ended, as `cancel` does; return how many were asked to."""
+        asked = []
+        for run in runs:
+            with suppress(ConflictError):  # it ended by itself
+                asked.append(await self._ask_to_stop(run.id, action))
+        await self._stopped(asked)
+        return len(asked)
+
+    async def _ask_to_stop(self, run_id: str, action: CancelAction) -> RunRecord:
         before = await self.get(run_id)
         # Stored first: a process that dies now leaves a run that will not go on.
         run = before if before.status.is_terminal else await self._storage.runs.request_cancel(run_id, action)
         if run.status.is_terminal and before.status is not RunStatus.PENDING:
             raise ConflictError(f"run {run_id} is not cancellable: it has ended with status {run.status}")
         await self._tender.obey()
-        return await self.wait(run_id) if wait else run
+        return run
 
-    async def cancel_many(
-        self, runs: Sequence[RunRecord], *, action: CancelAction = CancelAction.INTERRUPT
-    ) -> int:
-        """Stop all of these that have not ended; return how many were told to."""
-        told = 0
-        for run in runs:
-            try:
-                await self.cancel(run.id, action=action)
-            except ConflictError:
-                continue  # it ended by itself
-            told += 1
-        return told
+    async def _stopped(self, runs: Sequence[RunRecord]) -> list[RunRecord]:
+        """Return runs that were asked to stop as they are once all have ended, or `STOP_SECONDS` later."""
+        waiting = {run.id: asyncio.create_task(self.wait(run.id)) for run in runs}
+        try:
+            if waiting:
+                await asyncio.wait(waiting.values(), timeout=STOP_SECONDS)
+        finally:
+            for task in waiting.values():
+                task.cancel()
+            ended = await asyncio.gather(*waiting.values(), return_exceptions=True)
+        # One that went with its thread, or takes longer, is shown as it was when it was asked.
+        return [now if isinstance(now, RunRecord) else run for run, now in zip(runs, ended, strict=True)]
 
     async def delete(self, run_id: str, thread_id: str) -> None:
         """Delete a run that has ended, with its events."""
