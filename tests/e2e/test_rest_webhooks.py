@@ -93,18 +93,31 @@ async def test_a_webhook_is_told_though_the_server_died_with_its_answer(
     assert (sent["status"], sent["thread_id"]) == ("success", "t1")
 
 
-async def test_a_private_address_is_not_called(
-    tmp_path: Path, model: ScriptedModel, caplog: pytest.LogCaptureFixture
+async def test_a_private_address_is_refused_with_the_request_and_not_called_later_either(
+    tmp_path: Path, model: ScriptedModel, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model.on("go", text("there"))
     listener = Listener()
-    with running_gateway(tmp_path, model.base_url) as gateway:
+    with running_gateway(tmp_path, model.base_url, scheduler={"enabled": True}) as gateway:
         async with gateway.client() as api, listener.listening():
-            await api.post("/threads/t1/runs/wait", json={"input": ASK, "webhook": listener.url})
-            # A refusal has no event but its line in the log.
+            body = {"input": ASK, "webhook": listener.url}
+            refused = await api.post("/threads/t1/runs/wait", json=body)
+            cron = await api.post("/runs/crons", json={**body, "schedule": "0 0 1 1 *"})
+            threads = await api.post("/threads/count", json={})
+
+            async def unknown(host: str, port: int) -> list[str]:
+                raise OSError("name or service not known")
+
+            with monkeypatch.context() as patch:  # its name becomes private only after the request
+                patch.setattr("deerflow.addresses.look_up", unknown)
+                later = await api.post("/threads/t1/runs", json=body)
+            # A refusal at the end has no event but its line in the log.
             await until(lambda: "webhook_allow_cidrs" in caplog.text)
 
-    assert "see runs.webhook_allow_cidrs" in caplog.text
+    assert (refused.status_code, cron.status_code, later.status_code) == (400, 400, 200)
+    assert listener.url in refused.json()["detail"]
+    assert "see runs.webhook_allow_cidrs" in refused.json()["detail"]
+    assert threads.json() == 0  # nothing was started
     assert listener.seen.empty()
 
 

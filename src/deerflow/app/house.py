@@ -23,6 +23,7 @@ from deerflow.runtime.asking import AskTender
 from deerflow.runtime.documents import DocumentConverter
 from deerflow.runtime.home_mark import home_problem
 from deerflow.runtime.housekeeping import Housekeeping
+from deerflow.runtime.inputs import graph_input
 from deerflow.runtime.questions import listed_questions
 from deerflow.runtime.task_wishes import TaskWishes
 from deerflow.runtime.titles import with_title
@@ -133,6 +134,7 @@ class DeerFlow:
         request = await self._as_agent(request)
         self._check_model(request.options.model_name)  # before anything is stored
         request = await fit_answer(self.state, self.storage.runs, request)
+        await self._check_input(request)
         request = with_title(request, self.settings.title)
         run_id = new_id()
         if request.webhook is not None:
@@ -215,6 +217,16 @@ class DeerFlow:
             self.models.get(name)
         except NotFoundError as error:  # the thread that the caller named is there
             raise InvalidInputError(str(error)) from error
+
+    async def _check_input(self, request: RunRequest) -> None:
+        """Refuse a run that has nothing to start from: no input, and no state to go on from."""
+        if graph_input(request) is not None or await self.state.latest(request.thread_id) is not None:
+            return
+        if not await self.threads.is_busy(request.thread_id):  # what is under way there may leave a state
+            raise InvalidInputError(
+                f"input is null, and thread {request.thread_id} has no state to go on from: "
+                "send input.messages"
+            )
 
     async def _as_agent(self, request: RunRequest) -> RunRequest:
         """Return the request with what the user's own agent says, named as such or as the assistant."""

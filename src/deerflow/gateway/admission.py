@@ -20,6 +20,9 @@ async def to_request(
         key: The wish's idempotency key.
         is_stateless: The thread is made for this run.
     """
+    await house.refresh()  # an edit of the settings counts from the next request
+    if body.webhook:
+        await house.webhooks.check(body.webhook)
     name = body.assistant_id or LEAD_AGENT
     is_agent = name == LEAD_AGENT or await house.is_custom_agent(name, user)
     return body.to_request(

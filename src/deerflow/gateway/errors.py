@@ -1,7 +1,10 @@
 """Turns errors into answers: one table from code to status."""
 
 import logging
+import reprlib
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
+from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exception_handlers import http_exception_handler
@@ -9,7 +12,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from deerflow.errors import DeerFlowError
+from deerflow.errors import DeerFlowError, NotFoundError
 from deerflow.gateway.deps import json_response
 
 logger = logging.getLogger(__name__)
@@ -30,18 +33,80 @@ STATUS = {
 }
 
 
+_UNREAD_BODY = "There was an error parsing the body"
+"""What FastAPI says of a body that is no JSON for another reason than its syntax."""
+_LISTS = {
+    "assistant": "POST /assistants/search",
+    "thread": "POST /threads/search",
+    "run": "GET /threads/{thread_id}/runs",
+    "checkpoint": "POST /threads/{thread_id}/history",
+}
+_MOST_TOLD = 5
+_short = reprlib.Repr()
+_short.maxstring = _short.maxother = _short.maxlong = 80
+
+
+def explain_problems(problems: Sequence[Mapping[str, Any]]) -> str:
+    """Return what is wrong with a request as one text: each place, its value and what is allowed."""
+    told = [_explain(problem) for problem in problems[:_MOST_TOLD]]
+    left = len(problems) - len(told)
+    return "; ".join(told) + (f"; and {left} more" if left > 0 else "")
+
+
+def _hint(error: DeerFlowError) -> str:
+    """Return where somebody who names a thing that is not there finds those that are."""
+    route = _LISTS.get(error.kind) if isinstance(error, NotFoundError) else None
+    return f"; {route} lists those that there are" if route else ""
+
+
+def _more_than(error: HTTPException, request: Request) -> str | None:
+    """Return what a framework's terse error means here; None for one that says enough."""
+    if error.detail == HTTPStatus(error.status_code).phrase:  # nobody has said more: no route fits
+        where = f"{request.method} {request.url.path}"
+        return f"{error.detail}: there is no {where} here; /openapi.json lists all routes"
+    if error.detail == _UNREAD_BODY:
+        why = str(error.__cause__).partition(";")[0]
+        return f"the body cannot be read as JSON: {why}; send one JSON value in UTF-8"
+    if request.headers.get("content-type", "").startswith("multipart/"):
+        sent = request.headers["content-type"][:80]
+        return f"{error.detail} The body could not be read as Content-Type {sent!a}: send a multipart form"
+    return None
+
+
+def _wrong_type(request: Request) -> str:
+    sent = request.headers.get("content-type")
+    said = f"Content-Type is {sent[:80]!a}" if sent else "Content-Type is missing"
+    return f"{said}: send the body as JSON, with Content-Type: application/json"
+
+
+def _explain(problem: Mapping[str, Any]) -> str:
+    source, *path = problem["loc"] or ("body",)
+    if problem["type"] == "json_invalid":
+        why = problem.get("ctx", {}).get("error", problem["msg"])
+        return f"the body is no JSON: {why} at character {path[0] if path else 0}"
+    place = f"{source} " + ".".join(map(str, path)) if path else f"the {source}"
+    if problem["type"] == "missing":
+        return f"{place} is missing: it has to be sent"
+    if problem["type"] == "extra_forbidden":
+        return f"{place} is unknown: leave it out"
+    return f"{place} is {_short.repr(problem.get('input'))}: {problem['msg']}"
+
+
 def handle_errors(app: FastAPI) -> None:
     """Make every error of the house an answer with a `detail`."""
 
     @app.exception_handler(RequestValidationError)
     async def malformed(request: Request, error: RequestValidationError) -> Response:
         # ours, since what was sent may be no JSON that could be sent back: NaN, broken text
-        return json_response({"detail": error.errors()}, 422)
+        problems = error.errors()
+        if any(isinstance(problem.get("input"), bytes) and len(problem["loc"]) == 1 for problem in problems):
+            return json_response({"detail": _wrong_type(request), "code": "unsupported_type"}, 415)
+        told = {"detail": problems, "message": explain_problems(problems), "code": "invalid_input"}
+        return json_response(told, 422)
 
     @app.exception_handler(HTTPException)
     async def refused(request: Request, error: HTTPException) -> Response:
-        if error.detail == HTTPStatus(error.status_code).phrase:  # nobody has said more: no route fits
-            said = f"{error.detail}: there is no {request.method} {request.url.path} here"
+        if (said := _more_than(error, request)) is not None:
             error = HTTPException(error.status_code, said, headers=error.headers)
         return await http_exception_handler(request, error)
 
@@ -50,7 +115,7 @@ def handle_errors(app: FastAPI) -> None:
         status = STATUS.get(error.code, 500)
         if status == 500:
             logger.error("%s %s failed: %s", request.method, request.url.path, error)
-        return json_response({"detail": str(error), "code": error.code}, status)
+        return json_response({"detail": str(error) + _hint(error), "code": error.code}, status)
 
     @app.exception_handler(Exception)
     async def unknown(request: Request, error: Exception) -> Response:

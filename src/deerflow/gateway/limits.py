@@ -85,4 +85,4 @@ def _answer(status: int, detail: str) -> JSONResponse:
 
 
 def _too_large(most: int) -> str:
-    return f"the request is larger than {most:,} bytes"
+    return f"the body is larger than {most:,} bytes: send less; files go to /threads/{{thread_id}}/uploads"

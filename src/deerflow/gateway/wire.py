@@ -14,7 +14,6 @@ from deerflow.domain import (
     RunRequest,
 )
 from deerflow.errors import InvalidInputError
-from deerflow.runtime.webhooks import check_webhook
 
 StreamMode = Literal[
     "values", "messages", "messages-tuple", "updates", "custom", "tasks", "checkpoints", "debug", "events"
@@ -124,8 +123,6 @@ class RunCreate(BaseModel):
         return "exit" if self.checkpoint_during is False else "async"
 
     def _refuse_what_cannot_be(self) -> None:
-        if self.webhook:
-            check_webhook(self.webhook)
         for metadata in (self.metadata or {}, _mapping(self.config or {}, "metadata")):
             if "auth_token" in metadata:
                 raise InvalidInputError(

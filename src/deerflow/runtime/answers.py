@@ -31,7 +31,8 @@ async def fit_answer(states: ThreadStates, runs: RunStore, request: RunRequest) 
         if snapshot is not None and snapshot.next:
             return request  # it stopped at a breakpoint, which takes any word to go on
         raise ConflictError(
-            f"nothing in thread {request.thread_id} waits for an answer; it may have been given already"
+            f"nothing in thread {request.thread_id} waits for an answer, so command.resume "
+            f"{str(command['resume'])[:40]!a} has nowhere to go; it may have been given already"
         )
     answers = by_question(command["resume"], waiting)
     return await _as_asked(runs, replace(request, command={**command, "resume": answers}))

@@ -3,7 +3,7 @@
 import logging
 from typing import Any
 
-from langgraph.errors import GraphRecursionError
+from langgraph.errors import EmptyInputError, GraphRecursionError
 
 from deerflow.domain import RunRecord, RunStatus, ThreadStatus
 from deerflow.errors import DeerFlowError
@@ -57,6 +57,8 @@ def failed(run: RunRecord, error: Exception, tally: Tally, redact: Redactor) -> 
                 f"The agent used all {run.request.recursion_limit} steps of this run without finishing. "
                 "What it did so far is kept: send another message to go on, or raise config.recursion_limit."
             )
+        case EmptyInputError():  # it waited behind a run that left no state
+            text = "The run has no input, and its thread has no state to go on from. Send a message."
         case DeerFlowError():
             text = str(error)
         case _ if (told := explain(error)) is not None:

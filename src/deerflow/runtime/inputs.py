@@ -21,7 +21,13 @@ def graph_input(request: RunRequest) -> Any:
     if request.input is None:
         return None
     # Clients send more than the state has, such as what they keep for themselves.
-    return fitting({key: value for key, value in request.input.items() if key in KNOWN}, where="input")
+    known = {key: value for key, value in request.input.items() if key in KNOWN}
+    if not known:
+        raise InvalidInputError(
+            f"input has nothing that an agent takes, only the keys {sorted(request.input)[:20]}: "
+            "send input.messages, or input null to go on from the thread's state"
+        )
+    return fitting(known, where="input")
 
 
 def with_message_ids(values: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
@@ -65,7 +71,7 @@ def check_thread_id(thread_id: str) -> None:
     """Refuse what cannot name a thread."""
     if not is_thread_id(thread_id):
         raise InvalidInputError(
-            f"thread id {thread_id[:80]!a} may only have letters, digits, '-' and '_' (64)"
+            f"thread id {thread_id[:80]!a} cannot be used: 1 to 64 letters, digits, '-' and '_'"
         )
 
 

@@ -23,7 +23,7 @@ AfterRun = Callable[[RunRecord], Awaitable[None]]
 LOOK_SECONDS = 1.0
 """The time between two looks for runs that nobody works on."""
 STOP_SECONDS = 10.0
-"""How long a cancel waits for the run's end; a run that takes longer is stopping, and still says `running`."""
+"""How long a cancel waits for the run's end; one that takes longer still says `running`."""
 _ANY_NUMBER = 1000
 
 

@@ -36,6 +36,7 @@ _ORPHANED_SECONDS = 60.0
 """When a server that took a run in has not told of its end by then, another one does."""
 _TIMEOUT = aiohttp.ClientTimeout(total=15)
 _TRY_AGAIN = frozenset({408, 425, 429})
+_LOOK_UP_SECONDS = 5.0
 _PORTS = {"http": 80, "https": 443}
 _MOST_BYTES = 4 * 1024 * 1024
 _PAGE = 1000
@@ -73,6 +74,17 @@ class Webhooks:
         self._me = new_id()
         self._news = asyncio.Event()
         self._telling: dict[str, asyncio.Task[None]] = {}
+
+    async def check(self, url: str) -> None:
+        """Refuse an address that would not be called; what is only known at the run's end counts then."""
+        check_webhook(url)
+        try:
+            async with asyncio.timeout(_LOOK_UP_SECONDS):
+                await check_destination(url, _networks(self._allow_cidrs()))
+        except AddressRefusedError as error:
+            raise InvalidInputError(f"webhook '{url[:80]}' is refused: {error}") from error
+        except (OSError, TimeoutError):  # a name that nobody knows now may be known then
+            logger.info("webhook %s cannot be looked up yet", url[:80])
 
     async def expect(self, run_id: str, url: str) -> None:
         """Remember that somebody wants to hear of the end of a run that is about to be admitted.
@@ -160,7 +172,7 @@ async def post(url: str, body: bytes, *, run_id: str, allow_cidrs: Sequence[str]
 
     `AddressRefusedError` when the address is private and not in `allow_cidrs`.
     """
-    allowed = tuple(parse_network(text, setting=ALLOW_CIDRS) for text in allow_cidrs)
+    allowed = _networks(allow_cidrs)
     # Here for addresses in any spelling, which no resolver is asked about; names are looked up again there.
     await check_destination(url, allowed)
     connector = aiohttp.TCPConnector(resolver=_GuardedResolver(allowed), use_dns_cache=False)
@@ -175,6 +187,10 @@ async def post(url: str, body: bytes, *, run_id: str, allow_cidrs: Sequence[str]
             return f"it answered {answer.status}"
         logger.warning("webhook of run %s answered %s, not trying again", run_id, answer.status)
         return None
+
+
+def _networks(allow_cidrs: Sequence[str]) -> tuple[Network, ...]:
+    return tuple(parse_network(text, setting=ALLOW_CIDRS) for text in allow_cidrs)
 
 
 async def check_destination(url: str, allowed: Sequence[Network] = ()) -> None:

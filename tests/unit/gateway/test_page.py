@@ -44,7 +44,9 @@ async def test_a_route_that_does_not_exist_is_named(client: httpx.AsyncClient) -
     wrong = await client.delete("/api/things")
 
     assert (unknown.status_code, wrong.status_code) == (404, 405)
-    assert unknown.json() == {"detail": "Not Found: there is no GET /api/nope here"}
+    assert unknown.json() == {
+        "detail": "Not Found: there is no GET /api/nope here; /openapi.json lists all routes"
+    }
     assert "there is no DELETE /api/things here" in wrong.json()["detail"]
     assert "GET" in wrong.headers["allow"]
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from typing import Annotated, Any
+from uuid import UUID
 
 from fastapi import APIRouter, Query
 from starlette.responses import Response
@@ -88,6 +89,10 @@ async def _history(house: DeerFlow, thread_id: str, user: str, query: HistoryQue
     except NotFoundError:  # pages ask before the first message makes the thread
         return json_response([])
     before = query.before if isinstance(query.before, str) else _checkpoint_id(query.before)
+    if before and not _is_uuid(before):
+        raise InvalidInputError(
+            f"before {before[:80]!a} is no checkpoint id; take one from this route's answer"
+        )
     if query.checkpoint and query.checkpoint.get("checkpoint_ns"):
         return json_response([])  # of graphs inside the graph: there are none
     snapshots = await house.state.history(
@@ -120,6 +125,14 @@ def _part(state: dict[str, Any], fields: Sequence[str] | None) -> dict[str, Any]
     if keys and "values" not in chosen:
         chosen["values"] = {key: state["values"][key] for key in keys if key in state["values"]}
     return chosen
+
+
+def _is_uuid(text: str) -> bool:
+    try:
+        UUID(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _checkpoint_id(checkpoint: Any) -> str | None:

@@ -230,7 +230,10 @@ def metadata_conditions(metadata: Mapping[str, Any] | None, dialect: Dialect) ->
 def _leaves(metadata: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
     for name, wanted in metadata.items():
         if not isinstance(name, str) or not 0 < len(name) <= MAX_KEY_CHARS or "\x00" in name:
-            raise InvalidInputError(f"metadata keys of a search are texts of 1 to {MAX_KEY_CHARS} characters")
+            raise InvalidInputError(
+                f"metadata key {name!r:.80} cannot be searched for: keys are texts of 1 to {MAX_KEY_CHARS} "
+                "characters without null bytes"
+            )
         if isinstance(wanted, Mapping) and wanted and len(path) < _DEEPEST:
             yield from _leaves(wanted, (*path, name))
         else:
