@@ -80,6 +80,9 @@ class RunRequest:
     context: Mapping[str, Any] = field(default_factory=dict)
     """Further context keys of the client, handed to tools as they are."""
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    """What the caller notes about the run; its checkpoints and the metadata of its messages carry it too."""
+    tags: tuple[str, ...] = ()
+    """Further notes without values: they go where the metadata goes, under `tags`."""
     stream_modes: tuple[str, ...] = ("values",)
     stream_subgraphs: bool = False
     on_disconnect: DisconnectMode = DisconnectMode.CANCEL

@@ -32,6 +32,8 @@ class Thread:
     """The questions that wait for an answer, by the graph's task; empty unless it is interrupted."""
     asks: bool = False
     """The last answer is a question to the person."""
+    error: str | None = None
+    """Why its last run failed; None unless its status is `error`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from starlette.routing import BaseRoute
 
 from deerflow.app import DeerFlow
 from deerflow.gateway.background import scheduling, telling
-from deerflow.gateway.choosing import NEXT_PAGE
+from deerflow.gateway.choosing import NEXT_PAGE, TOTAL
 from deerflow.gateway.errors import handle_errors
 from deerflow.gateway.guard import LocalGuard, Network
 from deerflow.gateway.limits import BodyLimit
@@ -175,7 +175,7 @@ def _add_middlewares(app: FastAPI, options: GatewayOptions) -> None:
             allow_credentials=True,
             allow_methods=["*"],
             allow_headers=["*"],
-            expose_headers=["Content-Location", "Location", NEXT_PAGE],
+            expose_headers=["Content-Location", "Location", NEXT_PAGE, TOTAL],
         )
     app.add_middleware(
         LocalGuard,

@@ -1,13 +1,20 @@
 """What a client wants of a long answer: some fields of its rows, and one page of them."""
 
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
+
+from fastapi import Header
+from starlette.responses import Response
 
 from deerflow.errors import InvalidInputError
+from deerflow.gateway.deps import json_response
 from deerflow.runtime.shapes import selected
 
 NEXT_PAGE = "X-Pagination-Next"
+TOTAL = "X-Pagination-Total"
+MINIMAL = "return=minimal"
 Found = TypeVar("Found")
+Prefer = Annotated[str | None, Header()]
 
 
 def names_in(query: Sequence[str] | None) -> tuple[str, ...]:
@@ -24,11 +31,24 @@ def rows_with(rows: Sequence[dict[str, Any]], fields: Sequence[str]) -> list[dic
     return [selected(row, fields) for row in rows]
 
 
-def page_of(found: Sequence[Found], *, limit: int, offset: int) -> tuple[Sequence[Found], dict[str, str]]:
-    """Return a page and the header that says where the next begins, if there is one.
+def page_of(
+    found: Sequence[Found], *, limit: int, offset: int, total: int
+) -> tuple[Sequence[Found], dict[str, str]]:
+    """Return a page and the headers that say how much there is, and where the next page begins.
 
     Args:
-        found: What there is from `offset` on: one more than a page holds tells that there is another.
+        found: What there is from `offset` on, up to the page's end or further.
+        total: How much there is altogether.
     """
-    headers = {NEXT_PAGE: str(offset + limit)} if len(found) > limit else {}
+    headers = {TOTAL: str(total)}
+    if total > offset + limit:
+        headers[NEXT_PAGE] = str(offset + limit)
     return found[:limit], headers
+
+
+def changed(shown: Any, prefer: str | None) -> Response:
+    """Answer a change with what it has led to, or with 204 where the client wants nothing (`Prefer`)."""
+    wishes = {wish.strip().lower() for wish in (prefer or "").split(",")}
+    if MINIMAL in wishes:
+        return Response(status_code=204, headers={"Preference-Applied": MINIMAL})
+    return json_response(shown)

@@ -1,17 +1,15 @@
 """The events of a thread's runs, one run after the other, from where a reader left off."""
 
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from dataclasses import dataclass, field
 
 from deerflow.app import DeerFlow
 from deerflow.domain import RunRecord, RunStatus, StreamEvent, number_in, seq_of
 from deerflow.gateway.run_answers import batches_of
+from deerflow.runtime import is_wanted
 from deerflow.storage import thread_topic
 
-EVERYTHING = frozenset(
-    ("values", "messages-tuple", "updates", "custom", "tasks", "checkpoints", "debug", "events")
-)
 _LOOK_SECONDS = (0.25, 0.5, 1.0, 2.0)
 """How long to wait between looks for new runs; a signal mostly tells of them first."""
 _HEARTBEAT_SECONDS = 15.0
@@ -56,8 +54,15 @@ async def start_of(house: DeerFlow, thread_id: str, last_event_id: str | None) -
     return Start({run.id for run in runs if not _is_news(run, last)}, {}, last, None)
 
 
-async def thread_events(house: DeerFlow, thread_id: str, start: Start) -> AsyncIterator[list[StreamEvent]]:
-    """Yield the events of a thread's runs, one run after the other; empty batches are signs of life."""
+async def thread_events(
+    house: DeerFlow, thread_id: str, start: Start, chosen: Collection[str]
+) -> AsyncIterator[list[StreamEvent]]:
+    """Yield the events of a thread's runs, one run after the other; empty batches are signs of life.
+
+    Args:
+        chosen: LangGraph's modes for threads: `run_modes` is what each run was asked for, `state_update` its
+            states, `lifecycle` its start and end.
+    """
     with house.storage.signals.watch(thread_topic(thread_id)) as arrivals:
         looks, silent = 0, 0.0
         while True:
@@ -76,8 +81,11 @@ async def thread_events(house: DeerFlow, thread_id: str, start: Start) -> AsyncI
             looks, silent = 0, 0.0
             start.done.add(run.id)
             after = start.seen.get(run.id, -1)
-            async for batch in batches_of(house, run, after_seq=after, modes=EVERYTHING):
-                fresh = [event for event in batch if start.is_new(run, event)]
+            modes = _modes_of(run, chosen)
+            async for batch in batches_of(house, run, after_seq=after, modes=modes):
+                fresh = [
+                    event for event in batch if start.is_new(run, event) and is_wanted(event.kind, modes)
+                ]
                 if fresh or not batch:
                     yield fresh
 
@@ -98,6 +106,13 @@ async def _latest(house: DeerFlow, thread_id: str) -> list[RunRecord]:
         waiting = await house.runs.of_thread(thread_id, status=status, limit=_MOST_WAITING)
         runs += [run for run in waiting if run.id not in known]
     return runs
+
+
+def _modes_of(run: RunRecord, chosen: Collection[str]) -> frozenset[str]:
+    modes = set(run.request.stream_modes) if "run_modes" in chosen else set()
+    if "state_update" in chosen:
+        modes |= {"values", "checkpoints"}
+    return frozenset(modes)
 
 
 def _is_far_off(run: RunRecord) -> bool:

@@ -23,6 +23,8 @@ ThreadField = Literal[
     "extracted",
 ]
 """What LangGraph's clients ask for of a thread; we have most of it."""
+OneValue = Annotated[str, StringConstraints(pattern=r"^values\.[^.]+$", max_length=256)]
+"""One value of a thread's state; `values.title` is known without reading the state."""
 
 
 class StepUpdate(BaseModel):
@@ -71,7 +73,7 @@ class ThreadSearch(BaseModel):
     status: Literal["idle", "busy", "interrupted", "error"] | None = None
     sort_by: Literal["thread_id", "status", "created_at", "updated_at", "state_updated_at"] | None = None
     sort_order: Literal["asc", "desc"] | None = None
-    select: list[ThreadField] | None = None
+    select: list[ThreadField | OneValue] | None = None
 
 
 class ThreadPatch(BaseModel):

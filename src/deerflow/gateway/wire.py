@@ -91,7 +91,8 @@ class RunCreate(BaseModel):
             command=self.command,
             options=_options(context),
             context=_extra_context(context),
-            metadata=_metadata(self.metadata),
+            metadata=_metadata({**_mapping(config, "metadata"), **(self.metadata or {})}),
+            tags=_tags(config),
             stream_modes=tuple(self.stream_mode or ("values",)),
             stream_subgraphs=self.stream_subgraphs,
             on_disconnect=self.on_disconnect or _when_left(idempotency_key),
@@ -185,6 +186,13 @@ def _mapping(parent: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
         raise InvalidInputError(f"config.{key} must be an object")
     return value
+
+
+def _tags(config: Mapping[str, Any]) -> tuple[str, ...]:
+    tags = config.get("tags") or ()
+    if not isinstance(tags, list | tuple) or not all(isinstance(tag, str) for tag in tags):
+        raise InvalidInputError(f"config.tags must be a list of texts, not {tags!r:.80}")
+    return tuple(tags)
 
 
 def _steps(config: Mapping[str, Any], most: int) -> int:

@@ -28,6 +28,7 @@ def thread_out(thread: Thread, values: Mapping[str, Any] | None = None) -> dict[
         "values": shown,
         "interrupts": dict(thread.interrupts),
         "waits_for_answer": thread.asks or bool(thread.interrupts),
+        "error": thread.error,
     }
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from langchain_core.messages import AIMessageChunk
 from langchain_core.runnables import RunnableConfig
-from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.checkpoint.base import EXCLUDED_METADATA_KEYS, BaseCheckpointSaver
 from langgraph.errors import GraphDrained
 from langgraph.graph.state import CompiledStateGraph
 
@@ -251,7 +251,9 @@ class Worker:
             end = replace(end, error=await put_files_back(self._files(run), run.id))
             log.publish("custom", {"type": ends.ROLLED_BACK, "files_kept": end.error})
         elif end.error is not None:
-            log.publish("error", {"message": end.error, "name": end.stop_reason})
+            # LangGraph's clients read `error`, DeerFlow's frontend reads `name`.
+            told = {"error": end.stop_reason, "message": end.error, "name": end.stop_reason}
+            log.publish("error", told)
         elif end.thread_status is ThreadStatus.INTERRUPTED and self._questions is not None:
             end = replace(end, interrupts=await self._questions(run.thread_id))
         end = replace(end, title=tally.title)
@@ -314,11 +316,18 @@ def _tell(seen: RunSeen, end: RunEnd | None, tally: Tally, *, events: int) -> No
 
 
 def _config(run: RunRecord) -> RunnableConfig:
+    request = run.request
+    noted: dict[str, Any] = {
+        key: value for key, value in request.metadata.items() if key not in EXCLUDED_METADATA_KEYS
+    }
+    if request.tags:
+        noted["tags"] = list(request.tags)
     return {
         "configurable": {"thread_id": run.thread_id, **fence(run.id, run.attempt)},
-        "recursion_limit": run.request.recursion_limit,
+        "recursion_limit": request.recursion_limit,
+        "tags": list(request.tags),
         # Checkpoints carry this mark: a later attempt sees by it whether the input went in.
-        "metadata": {"run_id": run.id},
+        "metadata": {**noted, "run_id": run.id},
     }
 
 

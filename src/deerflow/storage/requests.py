@@ -13,7 +13,7 @@ _NAMES: dict[type, frozenset[str]] = {
     kind: frozenset(field.name for field in dataclasses.fields(kind))
     for kind in (RunRequest, RunOptions, TokenUse, ModelUse)
 }
-_TUPLES = ("stream_modes", "interrupt_before", "interrupt_after")
+_TUPLES = ("tags", "stream_modes", "interrupt_before", "interrupt_after")
 
 
 def dump_request(request: RunRequest) -> bytes:

@@ -28,7 +28,7 @@ async def test_a_thread_is_made_once(api: httpx.AsyncClient, thread: str) -> Non
     assert first.json()["metadata"] == {"a": 1}
     assert set(first.json()) == {
         "thread_id", "status", "created_at", "updated_at", "state_updated_at", "metadata", "values",
-        "interrupts", "waits_for_answer",
+        "interrupts", "waits_for_answer", "error",
     }  # fmt: skip
     assert (refused.status_code, thread in refused.json()["detail"]) == (409, True)
 

@@ -26,7 +26,7 @@ export function searchThreads(offset = 0): Promise<Thread[]> {
     offset,
     sort_by: "updated_at",
     sort_order: "desc",
-    select: ["thread_id", "status", "created_at", "updated_at", "values", "metadata", "waits_for_answer"],
+    select: ["thread_id", "status", "created_at", "updated_at", "values.title", "metadata", "waits_for_answer"],
   });
 }
 

@@ -1,5 +1,6 @@
 """Assistants over HTTP: those that are there without anybody making them, and those that people keep."""
 
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
@@ -9,16 +10,17 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from starlette.responses import Response
 
 from deerflow.app import DeerFlow
-from deerflow.domain import LEAD_AGENT, Assistant, new_id
-from deerflow.errors import ConflictError, InvalidInputError
-from deerflow.gateway.choosing import page_of
-from deerflow.gateway.deps import CurrentUser, House, json_response
+from deerflow.domain import LEAD_AGENT, Assistant, Thread, new_id
+from deerflow.errors import ConflictError, InvalidInputError, NotFoundError
+from deerflow.gateway.choosing import Prefer, changed, page_of
+from deerflow.gateway.deps import CurrentUser, House, idle_thread, json_response
 from deerflow.gateway.ready_assistants import ready_assistant, ready_assistants
 from deerflow.runtime.shapes import assistant_out, selected
-from deerflow.storage.base import AssistantQuery
+from deerflow.storage.base import AssistantQuery, ThreadQuery
 
 router = APIRouter(tags=["assistants"])
 
+_PAGE = 500
 AssistantId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 AssistantField = Literal[
     "assistant_id",
@@ -136,7 +138,8 @@ async def search_assistants(user: CurrentUser, house: House, body: AssistantSear
     )
     if query.limit:
         found += await house.storage.assistants.search(query)
-    page, headers = page_of(found, limit=wish.limit, offset=wish.offset)
+    total = len(ready) + await house.storage.assistants.count(_query(wish, user))
+    page, headers = page_of(found, limit=wish.limit, offset=wish.offset, total=total)
     return json_response([selected(assistant_out(item), wish.select) for item in page], headers=headers)
 
 
@@ -156,7 +159,7 @@ async def get_assistant(assistant_id: str, user: CurrentUser, house: House) -> R
 
 @router.patch("/assistants/{assistant_id}")
 async def patch_assistant(
-    assistant_id: str, body: AssistantPatch, user: CurrentUser, house: House
+    assistant_id: str, body: AssistantPatch, user: CurrentUser, house: House, prefer: Prefer = None
 ) -> Response:
     """Keep a changed assistant as its next version; metadata is merged, the rest replaced."""
     known = await _own(house, assistant_id, user)
@@ -164,17 +167,18 @@ async def patch_assistant(
         _check_graph(body.graph_id)
     changes = body.model_dump(exclude_unset=True, exclude_none=True)
     changes["metadata"] = {**known.metadata, **(body.metadata or {})}
-    return json_response(assistant_out(await house.storage.assistants.add_version(replace(known, **changes))))
+    newer = await house.storage.assistants.add_version(replace(known, **changes))
+    return changed(assistant_out(newer), prefer)
 
 
 @router.delete("/assistants/{assistant_id}")
 async def delete_assistant(
     assistant_id: str, user: CurrentUser, house: House, delete_threads: bool = False
 ) -> Response:
-    """Delete an assistant; what its runs did stays."""
-    if delete_threads:
-        raise InvalidInputError("delete_threads is not supported: threads belong to no assistant here")
+    """Delete an assistant; what its runs did stays, unless its threads are to go too."""
     await _own(house, assistant_id, user)
+    if delete_threads:
+        await _delete_threads(house, assistant_id, user)
     await house.storage.assistants.delete(assistant_id, user)
     return Response(status_code=204)
 
@@ -251,6 +255,19 @@ def _why_not(ready: Assistant) -> str:
     if ready.id == LEAD_AGENT:
         return f"assistant '{LEAD_AGENT}' is built in: create one of your own and change that"
     return f"assistant '{ready.id}' is an agent of yours: change or delete it at /api/agents/{ready.id}"
+
+
+async def _delete_threads(house: DeerFlow, assistant_id: str, user: str) -> None:
+    """Delete the threads whose last run was this assistant's; none of them when one is busy."""
+    query = ThreadQuery(user_id=user, metadata={"assistant_id": assistant_id}, limit=_PAGE)
+    threads: list[Thread] = []
+    while page := await house.storage.threads.search(replace(query, offset=len(threads))):
+        threads += page
+    for thread in threads:
+        await idle_thread(house, thread.id, user)
+    for thread in threads:
+        with suppress(NotFoundError):  # somebody else deleted it meanwhile
+            await house.threads.delete(thread.id, user)
 
 
 async def _ready(house: DeerFlow, wish: AssistantSearch, user: str) -> list[Assistant]:

@@ -12,7 +12,7 @@ from deerflow.app import DeerFlow
 from deerflow.domain import LEAD_AGENT, new_id
 from deerflow.errors import ConflictError
 from deerflow.gateway.admission import to_request
-from deerflow.gateway.choosing import page_of
+from deerflow.gateway.choosing import Prefer, changed, page_of
 from deerflow.gateway.deps import CurrentUser, House, ThreadPath, json_response, owned_thread
 from deerflow.gateway.wire import RunCreate
 from deerflow.runtime.shapes import selected, stamp
@@ -144,7 +144,7 @@ async def search_crons(user: CurrentUser, crons: Crons, body: CronSearch | None 
         key=lambda row: (row[wish.sort_by] is None, row[wish.sort_by] or "", row["cron_id"]),
         reverse=wish.sort_order == "desc",
     )
-    page, headers = page_of(rows[wish.offset :], limit=wish.limit, offset=wish.offset)
+    page, headers = page_of(rows[wish.offset :], limit=wish.limit, offset=wish.offset, total=len(rows))
     return json_response([selected(row, wish.select) for row in page], headers=headers)
 
 
@@ -168,12 +168,13 @@ async def update_cron(
     house: House,
     crons: Crons,
     scheduler: CurrentScheduler,
+    prefer: Prefer = None,
 ) -> Response:
-    """Change a cron; times that passed before the change are not made up for."""
+    """Change a cron; metadata is merged, and times that passed before the change are not made up for."""
     cron = await _changed(house, await crons.get(cron_id, user), body)
     await crons.put(cron)
     scheduler.wake()
-    return json_response(_cron_out(cron))
+    return changed(_cron_out(cron), prefer)
 
 
 @router.delete("/runs/crons/{cron_id}")
@@ -218,17 +219,18 @@ async def _changed(house: DeerFlow, cron: Cron, body: CronPatch) -> Cron:
     }
     starts_anew = bool({"schedule", "timezone"} & own.keys()) or (own.get("enabled") and not cron.enabled)
     payload = {**cron.payload, **_payload(body)}
-    changed = replace(
+    payload["metadata"] = {**cron.metadata, **(body.metadata or {})}
+    newer = replace(
         cron,
         **own,
         payload=payload,
         assistant_id=payload.get("assistant_id") or LEAD_AGENT,
-        metadata=payload.get("metadata") or {},
+        metadata=payload["metadata"],
         updated_at=now,
         since=now if starts_anew else cron.since,
     )
-    await _check(house, changed)
-    return changed
+    await _check(house, newer)
+    return newer
 
 
 async def _check(house: DeerFlow, cron: Cron) -> None:

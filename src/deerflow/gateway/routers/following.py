@@ -1,6 +1,5 @@
 """Runs that are under way or over: listed, followed, stopped, deleted."""
 
-from collections.abc import Collection
 from contextlib import suppress
 from typing import Annotated, Literal
 
@@ -15,7 +14,7 @@ from deerflow.gateway.choosing import names_in, rows_with
 from deerflow.gateway.deps import CurrentUser, House, ThreadPath, json_response, owned_run, owned_thread
 from deerflow.gateway.run_answers import event_stream, wait_for
 from deerflow.gateway.sse import EventStream
-from deerflow.gateway.thread_events import EVERYTHING, start_of, thread_events
+from deerflow.gateway.thread_events import start_of, thread_events
 from deerflow.runtime.shapes import run_out
 from deerflow.runtime.translate import CLIENT_MODES
 
@@ -106,11 +105,12 @@ async def join_run(
     house: House,
     request: Request,
     last_event_id: LastEventId = None,
+    stream_mode: ModeQuery = None,
 ) -> Response:
     """Wait for a run's end and return the final values; a reader that asks for events gets them."""
     run = await owned_run(house, thread_id, run_id, user)
     if "text/event-stream" in request.headers.get("accept", ""):
-        return event_stream(house, run, after=last_event_id)
+        return event_stream(house, run, after=last_event_id, modes=_named(stream_mode, CLIENT_MODES))
     return await wait_for(house, run, request, cancel_on_leave=False)
 
 
@@ -149,8 +149,8 @@ async def join_thread(
     # Before the answer begins: whoever has seen that it does misses nothing that starts from then on.
     start = await start_of(house, thread_id, last_event_id)
     return EventStream(
-        thread_events(house, thread_id, start),
-        modes=_thread_modes(_named(stream_mode, _THREAD_MODES) or ("run_modes",)),
+        thread_events(house, thread_id, start, _named(stream_mode, _THREAD_MODES) or ("run_modes",)),
+        modes=CLIENT_MODES,
         headers={},
         watch=house.watch,
         is_endless=True,
@@ -183,12 +183,3 @@ def _named(query: list[str] | None, known: frozenset[str]) -> tuple[str, ...]:
     if unknown := sorted(set(modes) - known):
         raise InvalidInputError(f"stream_mode {unknown} is unknown; known are {sorted(known)}")
     return modes
-
-
-def _thread_modes(chosen: Collection[str]) -> frozenset[str]:
-    modes: set[str] = set()
-    if "run_modes" in chosen:
-        modes |= EVERYTHING
-    if "state_update" in chosen:
-        modes |= {"values", "checkpoints"}
-    return frozenset(modes)

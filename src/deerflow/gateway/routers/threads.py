@@ -13,7 +13,7 @@ from starlette.responses import Response
 from deerflow.app import DeerFlow
 from deerflow.domain import LEAD_AGENT, Thread, ThreadStatus, new_id
 from deerflow.errors import ConflictError
-from deerflow.gateway.choosing import page_of
+from deerflow.gateway.choosing import Prefer, changed, page_of
 from deerflow.gateway.deps import CurrentUser, House, ThreadPath, idle_thread, json_response, owned_thread
 from deerflow.gateway.paths import Path, parse_path, value_at
 from deerflow.gateway.thread_wire import Superstep, ThreadCreate, ThreadPatch, ThreadPrune, ThreadSearch
@@ -25,6 +25,7 @@ router = APIRouter(tags=["threads"])
 
 PIN = "deerflow_pinned"
 """Pinning a thread says nothing about when it was used last."""
+_TITLE = "values.title"
 _GRAPH = ("graph_id", LEAD_AGENT)
 _MOST_READ = 1000
 """How many states one search by values reads at most."""
@@ -54,17 +55,15 @@ async def create_thread(body: ThreadCreate, user: CurrentUser, house: House) -> 
 async def search_threads(user: CurrentUser, house: House, body: ThreadSearch | None = None) -> Response:
     """List threads, last used first.
 
-    `values` hold the whole state where a client selects nothing or names its threads, else the title.
+    `values` hold the whole state, as far as all states together have a size to be sent; who needs the titles
+    only selects `values.title`.
     """
     wish = body or ThreadSearch()
     paths = {name: parse_path(path) for name, path in (wish.extract or {}).items()}
-    threads, headers = page_of(await _found(house, wish, user), limit=wish.limit, offset=wish.offset)
-    if not wish.select and not paths:
-        return json_response(await _with_states(house, threads), headers=headers)
-    # Pages ask for the list every few seconds and select `values` for the titles: those are in the rows.
-    is_whole = bool(paths) or (wish.ids is not None and "values" in (wish.select or ()))
-    shown = [await _with_state(house, thread) if is_whole else thread_out(thread) for thread in threads]
-    return json_response([_chosen(thread, wish.select, paths) for thread in shown], headers=headers)
+    found, total = await _found(house, wish, user)
+    threads, headers = page_of(found, limit=wish.limit, offset=wish.offset, total=total)
+    rows = await _rows(house, threads, wish.select, paths)
+    return json_response(rows, headers=headers)
 
 
 @router.post("/threads/count")
@@ -105,12 +104,14 @@ async def get_thread(thread_id: ThreadPath, user: CurrentUser, house: House) -> 
 
 
 @router.patch("/threads/{thread_id}")
-async def patch_thread(thread_id: ThreadPath, body: ThreadPatch, user: CurrentUser, house: House) -> Response:
+async def patch_thread(
+    thread_id: ThreadPath, body: ThreadPatch, user: CurrentUser, house: House, prefer: Prefer = None
+) -> Response:
     """Merge metadata into a thread's."""
     await owned_thread(house, thread_id, user)
     metadata = _own_metadata(body.metadata)
     thread = await house.storage.threads.update(thread_id, metadata=metadata, touch=set(metadata) != {PIN})
-    return json_response(thread_out(thread))
+    return changed(thread_out(thread), prefer)
 
 
 @router.delete("/threads/{thread_id}")
@@ -141,22 +142,37 @@ async def _with_state(house: DeerFlow, thread: Thread) -> dict[str, Any]:
     return shown
 
 
-async def _with_states(house: DeerFlow, threads: Sequence[Thread]) -> list[Fragment]:
-    """Return threads with their states as JSON, up to a size: those behind it have their titles."""
-    shown, room = [], _MOST_LISTED
+async def _rows(
+    house: DeerFlow, threads: Sequence[Thread], fields: Sequence[str] | None, paths: Mapping[str, Path]
+) -> list[Fragment]:
+    """Return threads as JSON with what was chosen of them.
+
+    States are read where they are asked for, up to a size: threads behind it have their titles.
+    """
+    needs_state = bool(paths) or not fields or any(_is_in_state(field) for field in fields)
+    shown, room = [], _MOST_LISTED if needs_state else 0
     for thread in threads:
-        row = to_json(await _with_state(house, thread) if room > 0 else thread_out(thread))
+        whole = await _with_state(house, thread) if room > 0 else thread_out(thread)
+        row = to_json(_chosen(whole, fields, paths))
         room -= len(row)
         shown.append(Fragment(row))
     return shown
 
 
-async def _found(house: DeerFlow, wish: ThreadSearch, user: str) -> list[Thread]:
-    """Return what fits from the page's start on, up to one more than the page holds."""
+def _is_in_state(field: str) -> bool:
+    return field == "values" or (field.startswith("values.") and field != _TITLE)
+
+
+async def _found(house: DeerFlow, wish: ThreadSearch, user: str) -> tuple[list[Thread], int]:
+    """Return a page of what fits, and how much fits altogether."""
     if not wish.values:
-        return await house.storage.threads.search(replace(_query(wish, user), limit=wish.limit + 1))
+        query = _query(wish, user)
+        found = await house.storage.threads.search(query)
+        if len(found) < wish.limit and (found or not wish.offset):
+            return found, wish.offset + len(found)  # the last page says it without counting
+        return found, await house.storage.threads.count(query)
     matching = await _with_values(house, wish, user)
-    return matching[wish.offset : wish.offset + wish.limit + 1]
+    return matching[wish.offset : wish.offset + wish.limit], len(matching)
 
 
 async def _with_values(house: DeerFlow, wish: ThreadSearch, user: str) -> list[Thread]:
@@ -174,6 +190,9 @@ async def _with_values(house: DeerFlow, wish: ThreadSearch, user: str) -> list[T
 
 def _chosen(shown: dict[str, Any], fields: Sequence[str] | None, paths: Mapping[str, Path]) -> dict[str, Any]:
     chosen = selected(shown, fields)
+    keys = [field.removeprefix("values.") for field in fields or () if field.startswith("values.")]
+    if keys and "values" not in chosen:
+        chosen["values"] = {key: shown["values"][key] for key in keys if key in shown["values"]}
     if paths:
         plain = orjson.loads(to_json(shown))
         chosen["extracted"] = {name: value_at(plain, path) for name, path in paths.items()}

@@ -23,7 +23,7 @@ from deerflow.storage.sql.run_rows import (
     record,
     stale,
 )
-from deerflow.storage.sql.threads import ensure_thread
+from deerflow.storage.sql.threads import ensure_thread, note_assistant
 
 
 def create(
@@ -37,6 +37,7 @@ def create(
     if user_id != request.user_id:
         raise NotFoundError("thread", request.thread_id)
     is_free = _make_room(db, thread, request)
+    note_assistant(db, thread, request.assistant_id)
     now = now_us()
     if not is_free and not request.after_seconds:  # a run with a time of its own comes at that time
         now = _behind_others(db, thread, now)

@@ -35,6 +35,9 @@ from deerflow.storage.sql.checkpoint_walk import PAGE, Listing
 from deerflow.storage.sql.recollection import Recollection
 from deerflow.storage.sql.serializer import StrictSerializer
 
+_OWN_KEYS = ("__", "langgraph_", "lc_", "ls_")
+"""How the keys begin that LangChain and LangGraph put into a run's metadata themselves."""
+
 
 class SqlSaver(CheckpointStore):
     """Checkpoints of all threads in the engine's database."""
@@ -229,7 +232,7 @@ class SqlSaver(CheckpointStore):
         self, config: RunnableConfig, checkpoint: Checkpoint, metadata: CheckpointMetadata
     ) -> NewCheckpoint:
         place = _place(config)
-        full = get_checkpoint_metadata(config, metadata)
+        full = {**_noted(config), **get_checkpoint_metadata(config, metadata)}
         body, blobs = codec.encode_checkpoint(self.serde, checkpoint, full)
         return NewCheckpoint(
             place=Place(place.thread_id, place.ns, checkpoint["id"]),
@@ -266,6 +269,15 @@ def _place(config: RunnableConfig) -> Place:
     return Place(
         str(names["thread_id"]), names.get("checkpoint_ns") or "", names.get("checkpoint_id") or None
     )
+
+
+def _noted(config: RunnableConfig) -> dict[str, Any]:
+    """Return the lists and objects in a run's metadata, which LangGraph's own function leaves out."""
+    return {
+        key: value
+        for key, value in (config.get("metadata") or {}).items()
+        if isinstance(value, list | dict) and not key.startswith(_OWN_KEYS)
+    }
 
 
 def _listing(config: RunnableConfig | None, before: RunnableConfig | None) -> Listing:

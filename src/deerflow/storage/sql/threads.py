@@ -6,7 +6,7 @@ from typing import Any
 import orjson
 from typing_extensions import override
 
-from deerflow.domain import Thread, ThreadStatus, is_thread_id
+from deerflow.domain import LEAD_AGENT, Thread, ThreadStatus, is_thread_id
 from deerflow.errors import ConflictError, InvalidInputError, NotFoundError
 from deerflow.storage.base import ThreadQuery, ThreadStore
 from deerflow.storage.database import Database, Dialect, Engine
@@ -17,6 +17,11 @@ from deerflow.storage.sql.codec import LATER, later, now_us, printable, time_of
 from deerflow.storage.sql.run_rows import IN_FLIGHT
 
 COLUMNS = "id, user_id, status, title, metadata, created_at, updated_at, interrupts, asks"
+READ = (
+    f"{COLUMNS}, CASE WHEN status = 'error' THEN (SELECT error FROM runs WHERE runs.thread = threads.key "
+    "AND runs.error IS NOT NULL ORDER BY runs.key DESC LIMIT 1) END"
+)
+"""The columns of a thread, and why its last run failed where one did."""
 MAX_FILTERS = 50
 MAX_KEY_CHARS = 256
 _DEEPEST = 4
@@ -123,7 +128,7 @@ def search_statement(query: ThreadQuery, dialect: Dialect) -> tuple[str, list[An
         raise InvalidInputError("limit and offset of a search cannot be negative")
     direction = "DESC" if query.descending else "ASC"
     sql = (
-        f"SELECT {COLUMNS} FROM threads WHERE {where} "
+        f"SELECT {READ} FROM threads WHERE {where} "
         f"ORDER BY {_ORDER[query.sort_by]} {direction}, key {direction} LIMIT ? OFFSET ?"
     )
     return sql, [*values, query.limit, query.offset]
@@ -149,9 +154,20 @@ def ensure_thread(db: Database, thread_id: str, user_id: str, metadata: str) -> 
     return made[0], user_id
 
 
+def note_assistant(db: Database, key: int, assistant_id: str) -> None:
+    """Note in a thread's metadata whose runs it has, as LangGraph's clients look for it."""
+    noted = {"graph_id": LEAD_AGENT, "assistant_id": assistant_id}
+    (text,) = db.execute("SELECT metadata FROM threads WHERE key = ?", (key,)).fetchone()
+    metadata = orjson.loads(text)
+    if any(metadata.get(name) != value for name, value in noted.items()):
+        db.execute(
+            "UPDATE threads SET metadata = ? WHERE key = ?", (_metadata_text({**metadata, **noted}), key)
+        )
+
+
 def thread_at(db: Database, key: int) -> Thread:
     """Return the thread with this key."""
-    return _thread(db.execute(f"SELECT {COLUMNS} FROM threads WHERE key = ?", (key,)).fetchone())
+    return _thread(db.execute(f"SELECT {READ} FROM threads WHERE key = ?", (key,)).fetchone())
 
 
 def delete_thread_rows(db: Database, key: int) -> None:
@@ -168,14 +184,14 @@ def delete_thread_rows(db: Database, key: int) -> None:
 
 
 def _find(db: Database, thread_id: str, user_id: str | None, lock: str = "") -> Thread:
-    row = db.execute(f"SELECT {COLUMNS} FROM threads WHERE id = ? {lock}", (thread_id,)).fetchone()
+    row = db.execute(f"SELECT {READ} FROM threads WHERE id = ? {lock}", (thread_id,)).fetchone()
     if row is None or user_id not in (None, row[1]):
         raise NotFoundError("thread", thread_id)
     return _thread(row)
 
 
 def _thread(row: tuple[Any, ...]) -> Thread:
-    thread_id, user_id, status, title, metadata, created_at, updated_at, interrupts, asks = row
+    thread_id, user_id, status, title, metadata, created_at, updated_at, interrupts, asks, error = row
     return Thread(
         id=thread_id,
         user_id=user_id,
@@ -187,6 +203,7 @@ def _thread(row: tuple[Any, ...]) -> Thread:
         # Whoever answers makes it busy: what was asked is kept until it is known what comes of that.
         interrupts=orjson.loads(interrupts) if interrupts and status == ThreadStatus.INTERRUPTED else {},
         asks=bool(asks) and status == ThreadStatus.IDLE,
+        error=error,
     )
 
 
