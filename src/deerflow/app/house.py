@@ -13,6 +13,7 @@ from deerflow.app.rooms import CurrentRooms, build_rooms
 from deerflow.app.sandbox_check import SandboxCheck
 from deerflow.app.threads import Threads
 from deerflow.config import LoadedSettings, Settings, SettingsSource
+from deerflow.config.faults import Fault
 from deerflow.domain import LEAD_AGENT, RunRecord, RunRequest, ThreadFolders, new_id
 from deerflow.errors import ConflictError, InvalidInputError, NotFoundError
 from deerflow.lead.custom import agent_name, is_agent_name
@@ -99,6 +100,7 @@ class DeerFlow:
             deerflow.runs.tend(take_over=takes_over)
             deerflow.runs.look(deerflow.task_wishes.obey)
             if takes_over:
+                rooms.log_faults()
                 await deerflow._look_around(capacity)
                 deerflow.housekeeping.start()
                 deerflow.asks.start()
@@ -164,6 +166,16 @@ class DeerFlow:
         if self._rooms.problem is not None:
             raise ConflictError(f"the edit is written but not in force yet: {self._rooms.problem}")
 
+    @property
+    def faults(self) -> list[Fault]:
+        """What is configured and does not work, as far as it is known without asking anybody."""
+        down = (status for status in self.mcp.statuses if status.problem is not None)
+        servers = [
+            Fault(f"mcpServers.{status.name}", status.problem or "", "runs go on without it")
+            for status in down
+        ]
+        return [*self._rooms.now.faults, *servers]
+
     def health(self) -> dict[str, Any]:
         """Return what an operator should know at a glance."""
         source = self._rooms.source
@@ -175,6 +187,7 @@ class DeerFlow:
                 "problem": self._rooms.problem,
                 "problems": [str(problem) for problem in self.loaded.problems],
                 "restart_needed": list(source.restart_needed),
+                "faults": [_fault_out(fault) for fault in self.faults],
             },
         }
 
@@ -263,3 +276,13 @@ class DeerFlow:
         await self.runs.aclose()
         await self.memories.aclose(self.settings.memory.shutdown_flush_timeout_seconds)
         await self._rooms.aclose()
+
+
+def _fault_out(fault: Fault) -> dict[str, Any]:
+    return {
+        "key": fault.key,
+        "problem": fault.text,
+        "fix": fault.fix,
+        "is_security": fault.is_security,
+        "is_broken": fault.is_broken,
+    }

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from functools import partial
 
 from deerflow.addresses import ALLOW_CIDRS, parse_network
+from deerflow.app.configured import faults_of, summary
 from deerflow.app.foundation import Foundation
 from deerflow.config import LoadedSettings, SettingsSource
+from deerflow.config.faults import Fault
 from deerflow.domain import RunRecord
 from deerflow.errors import ConfigError
 from deerflow.lead import LeadAgents, LeadRooms
@@ -32,6 +34,8 @@ class Rooms:
     agents: LeadAgents
     memory_models: ModelFactory | None = None
     """Has the model that only the memory uses, where there is one."""
+    faults: tuple[Fault, ...] = ()
+    """What is configured and does not work."""
 
     @property
     def factories(self) -> list[ModelFactory]:
@@ -62,7 +66,8 @@ async def build_rooms(loaded: LoadedSettings, ground: Foundation) -> Rooms:
     networks = tuple(parse_network(text, setting=ALLOW_CIDRS) for text in settings.runs.webhook_allow_cidrs)
     # last: settings that are refused change nothing
     ground.mcp.use(loaded.extensions.mcp_servers, networks=networks)
-    return Rooms(loaded, models, LeadAgents(rooms), memory_models)
+    faults = tuple(await asyncio.to_thread(faults_of, loaded))  # it imports the settings' own tools
+    return Rooms(loaded, models, LeadAgents(rooms), memory_models, faults)
 
 
 def _memory_models(loaded: LoadedSettings) -> ModelFactory | None:
@@ -127,6 +132,12 @@ class CurrentRooms:
         # Runs under way may still talk to their models; their agents go with the last of these runs.
         self._outdated += self._now.factories
         self._now, self._refused, self._problem = rooms, None, None
+        self.log_faults()
+
+    def log_faults(self) -> None:
+        """Log what is configured and does not work, in one line."""
+        if text := summary(self._now.faults):
+            logger.warning("%s", text)
 
     async def crew(self, run: RunRecord) -> Crew:
         """Return who drives a run, by the settings of this moment."""

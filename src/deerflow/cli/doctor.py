@@ -11,10 +11,11 @@ from importlib.metadata import version
 from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
+from deerflow.app.configured import faults_of
 from deerflow.config import LoadedSettings, SettingsSource
+from deerflow.config.faults import Fault
 from deerflow.config.secrets import without_login
 from deerflow.errors import ConfigError, DeerFlowError
 from deerflow.gateway.page import STATIC
@@ -49,14 +50,17 @@ class Finding:
     subject: str
     text: str
     fix: str = ""
+    is_security: bool = False
 
 
 def execute(*, config: Path | None) -> int:
-    """Print all findings; 1 when something that is needed does not work."""
+    """Print all findings; 1 when something that is configured or needed does not work."""
     findings = asyncio.run(examine(config))
-    Console().print(_table(findings))
+    console = Console()
+    for title, group in _groups(findings):
+        _print(console, title, group)
     bad = sum(finding.verdict is Verdict.BAD for finding in findings)
-    print("Everything that is needed works." if not bad else f"{bad} thing(s) to fix, see above.")
+    print("Everything that is configured works." if not bad else f"{bad} thing(s) to fix, see above.")
     return 1 if bad else 0
 
 
@@ -67,8 +71,9 @@ async def examine(config: Path | None) -> list[Finding]:
         loaded = SettingsSource(config).current()
     except ConfigError as error:
         return [*findings, Finding(Verdict.BAD, "settings", str(error), "correct the file and try again")]
-    findings += _settings(loaded)
-    findings += await _models(loaded)
+    faults = faults_of(loaded)
+    findings += _settings(loaded, faults)
+    findings += await _models(loaded, {fault.key for fault in faults})
     findings.append(await _sandbox(loaded))
     findings += await _database(loaded)
     findings.append(_disk(loaded))
@@ -83,17 +88,17 @@ def _python() -> Finding:
     return Finding(Verdict.GOOD, "deerflow", f"{version('deerflow')} on Python {found}")
 
 
-def _settings(loaded: LoadedSettings) -> Iterator[Finding]:
+def _settings(loaded: LoadedSettings, faults: list[Fault]) -> Iterator[Finding]:
     source = loaded.source_path
     text = str(source) if source else f"no config.yaml in {loaded.project_root}: defaults are used"
     yield Finding(Verdict.GOOD, "settings", text)
-    for problem in loaded.problems:
-        yield Finding(Verdict.NOTE, "settings", str(problem))
-    for warning in loaded.warnings:
-        yield Finding(Verdict.NOTE, "settings", warning)
+    for fault in faults:
+        verdict = Verdict.BAD if fault.is_broken else Verdict.NOTE
+        yield Finding(verdict, fault.key, fault.text, fault.fix, fault.is_security)
 
 
-async def _models(loaded: LoadedSettings) -> list[Finding]:
+async def _models(loaded: LoadedSettings, known: set[str]) -> list[Finding]:
+    """Make every model and ask its server, except those whose fault is known."""
     findings = []
     entries = loaded.settings.models
     if not entries:
@@ -108,7 +113,8 @@ async def _models(loaded: LoadedSettings) -> list[Finding]:
     except ConfigError as error:
         return [*findings, Finding(Verdict.BAD, "models", str(error), "correct it in config.yaml")]
     try:
-        looks = (_model(factory, entry.name, entry.use) for entry in entries)
+        wanted = [entry for entry in entries if f"models[{entry.name}]" not in known]
+        looks = (_model(factory, entry.name, entry.use) for entry in wanted)
         return findings + list(await asyncio.gather(*looks))
     finally:
         await factory.aclose()
@@ -122,9 +128,7 @@ async def _model(factory: ModelFactory, name: str, use: str) -> Finding:
     problem = await reaching_problem(model)
     if problem is None:
         return Finding(Verdict.GOOD, "models", f"{name} ({use})")
-    # The default model is needed; the others wait for somebody who chooses them.
-    verdict = Verdict.BAD if name == factory.default_name else Verdict.NOTE
-    return Finding(verdict, "models", f"{name}: {without_login(problem)}")
+    return Finding(Verdict.BAD, "models", f"{name}: {without_login(problem)}")
 
 
 async def _sandbox(loaded: LoadedSettings) -> Finding:
@@ -138,7 +142,10 @@ async def _sandbox(loaded: LoadedSettings) -> Finding:
     finally:
         await provider.aclose()
     if not tested.ok:
-        return Finding(Verdict.NOTE, "sandbox", f"{tier}: no shell: {tested.reason}", tested.fix or "")
+        # `local` has no shell on purpose; another tier that was chosen should work.
+        is_chosen = tier != "local" and "use" in loaded.settings.sandbox.model_fields_set
+        verdict = Verdict.BAD if is_chosen else Verdict.NOTE
+        return Finding(verdict, "sandbox", f"{tier}: no shell: {tested.reason}", tested.fix or "")
     if tier == "local":
         fix = "remove sandbox.use, or set it to 'isolated'" if sys.platform == "linux" else ""
         return Finding(Verdict.NOTE, "sandbox", "local: commands run on this host, not isolated", fix)
@@ -193,7 +200,7 @@ def _telemetry(loaded: LoadedSettings) -> Iterator[Finding]:
     audience = audience_of(loaded)
     for problem in audience.problems:
         what, _, fix = problem.partition("; ")
-        yield Finding(Verdict.NOTE, "telemetry", what, fix)
+        yield Finding(Verdict.BAD, "telemetry", what, fix)
     if audience.spans is not None:
         yield Finding(Verdict.GOOD, "telemetry", f"spans go to {without_login(audience.spans.endpoint)}")
     if audience.langsmith is not None:
@@ -207,8 +214,8 @@ def _telemetry(loaded: LoadedSettings) -> Iterator[Finding]:
 async def _mcp(loaded: LoadedSettings) -> list[Finding]:
     """Open every MCP server that is on, and say what came of it."""
     wanted = {name: entry for name, entry in loaded.extensions.mcp_servers.items() if entry.enabled}
-    if wanted and (hint := missing_package()):
-        return [Finding(Verdict.NOTE, "mcp", "a package is missing: no MCP server is used", hint)]
+    if missing_package():  # which the settings' faults name
+        return []
     servers = McpServers(Place(env=loaded.env, folder=loaded.project_root))
     servers.use(wanted)
     try:
@@ -222,15 +229,30 @@ def _mcp_server(status: ServerStatus) -> Finding:
     if status.state == "ready":
         return Finding(Verdict.GOOD, "mcp", f"{status.name}: {len(status.tools)} tool(s)")
     fix = "correct it in extensions_config.json, or set enabled: false; runs go on without it"
-    return Finding(Verdict.NOTE, "mcp", f"{status.name}: {status.problem}", fix)
+    return Finding(Verdict.BAD, "mcp", f"{status.name}: {status.problem}", fix)
 
 
-def _table(findings: list[Finding]) -> Table:
+def _groups(findings: list[Finding]) -> Iterator[tuple[str, list[Finding]]]:
+    """Yield the findings by how much they matter, what concerns security first."""
+    bad = [finding for finding in findings if finding.verdict is Verdict.BAD]
+    yield "Not working, and it concerns security", [finding for finding in bad if finding.is_security]
+    yield "Not working", [finding for finding in bad if not finding.is_security]
+    yield "Worth knowing", [finding for finding in findings if finding.verdict is Verdict.NOTE]
+    yield "Working", [finding for finding in findings if finding.verdict is Verdict.GOOD]
+
+
+def _print(console: Console, title: str, group: list[Finding]) -> None:
+    """Print a group; a fix that several findings in a row share stands once, below the last of them."""
+    if not group:
+        return
+    console.print(Text(title, style="bold"))
     styles = {Verdict.GOOD: "green", Verdict.NOTE: "yellow", Verdict.BAD: "red"}
-    table = Table(box=None, show_header=False, padding=(0, 1))
-    for finding in findings:
-        text = Text(finding.text)
-        if finding.fix:
-            text.append(f"\n→ {finding.fix}", style="dim")
-        table.add_row(Text(finding.verdict, style=styles[finding.verdict]), finding.subject, text)
-    return table
+    fixes = [finding.fix for finding in group[1:]]
+    for finding, next_fix in zip(group, [*fixes, ""], strict=True):
+        line = Text.assemble(
+            "  ", (finding.verdict, styles[finding.verdict]), f" {finding.subject}  {finding.text}"
+        )
+        # Not wrapped by us: what is copied from here is to be one line.
+        console.print(line, highlight=False, soft_wrap=True)
+        if finding.fix and finding.fix != next_fix:
+            console.print(Text(f"    → {finding.fix}", style="dim"), highlight=False, soft_wrap=True)

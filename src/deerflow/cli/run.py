@@ -12,6 +12,7 @@ from typing import Any
 
 import orjson
 from rich.console import Console
+from rich.text import Text
 
 from deerflow.app import DeerFlow
 from deerflow.cli.approve import Person
@@ -21,6 +22,7 @@ from deerflow.cli.status import StatusLine
 from deerflow.client import AsyncDeerFlowClient, ClientEvent
 from deerflow.config import SettingsSource
 from deerflow.domain import DEFAULT_USER, Thread, is_thread_id, new_id
+from deerflow.domain.visible_text import visible
 from deerflow.errors import InvalidInputError, NotFoundError
 from deerflow.observability import configure_logging, secrets_of
 from deerflow.storage.base import ThreadQuery, ThreadStore
@@ -94,7 +96,10 @@ class _Job:
             client = AsyncDeerFlowClient(deerflow)
             task = await self._prepare(client)
             status.clear()
-            progress = Progress(Console(stderr=True), self._thread_id)
+            console = Console(stderr=True)
+            if not self._as_json:
+                _warn(console, deerflow)
+            progress = Progress(console, self._thread_id)
             following = asyncio.create_task(self._follow(client, task, progress))
             _on_signals(following.cancel)
             try:
@@ -162,6 +167,14 @@ class _Job:
             outputs / path.removeprefix("/mnt/user-data/") for path in state["values"].get("artifacts", [])
         ]
         progress.report(runs, artifacts, Console(file=sys.stdout))
+
+
+def _warn(console: Console, deerflow: DeerFlow) -> None:
+    """Say in one line which configured things do not work."""
+    keys = [fault.key for fault in deerflow.faults if fault.is_broken]
+    if keys:
+        text = f"! configured, but not working: {', '.join(keys)}; `deerflow doctor` says why"
+        console.print(Text(visible(text), style="dim"), highlight=False, soft_wrap=True)
 
 
 async def check_thread(threads: ThreadStore, thread_id: str, *, is_known: bool) -> None:

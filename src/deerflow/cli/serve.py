@@ -21,7 +21,7 @@ from deerflow.errors import ConfigError, DeerFlowError
 from deerflow.gateway.app import GatewayOptions, create_app
 from deerflow.gateway.guard import Network, is_loopback, parse_origin
 from deerflow.gateway.server import server_config
-from deerflow.observability import configure_logging, log_settings, secrets_of
+from deerflow.observability import configure_logging, secrets_of
 
 logger = logging.getLogger(__name__)
 
@@ -36,7 +36,6 @@ def execute(*, host: str, port: int, config: Path | None, concurrency: int | Non
     if concurrency == 0:
         check_database(loaded, "--concurrency 0 leaves all runs to workers")
     configure_logging(loaded.settings.log_level, loaded.settings.logging.format, secrets=secrets_of(loaded))
-    log_settings(loaded)
     options = gateway_options(host, loaded.env)
     logging.getLogger("uvicorn").setLevel(logging.WARNING)  # the line below says what there is to say
     with closing(_listen(host, port)) as listener:

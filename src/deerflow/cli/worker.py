@@ -12,7 +12,7 @@ from pathlib import Path
 from deerflow.app import DeerFlow
 from deerflow.cli.sharing import calm_collector, check_database, exit_code_of
 from deerflow.config import SettingsSource
-from deerflow.observability import configure_logging, log_settings, secrets_of
+from deerflow.observability import configure_logging, secrets_of
 from deerflow.observability.serving import serve_numbers
 
 logger = logging.getLogger(__name__)
@@ -28,7 +28,6 @@ def execute(*, concurrency: int, config: Path | None, metrics_port: int | None =
     loaded = source.current()
     configure_logging(loaded.settings.log_level, loaded.settings.logging.format, secrets=secrets_of(loaded))
     check_database(loaded, "a worker shares the runs of other processes")
-    log_settings(loaded)
     calm_collector()
     return asyncio.run(_work(source, concurrency, metrics_port))
 

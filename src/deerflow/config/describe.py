@@ -36,6 +36,15 @@ def slot_at(section: type[Section], path: KeyPath) -> Slot | None:
     return slot
 
 
+def fields_at(section: type[Section], path: KeyPath) -> list[str]:
+    """Return the keys that are known at `path` below `section`."""
+    slot = slot_at(section, path)
+    found: Any = _plain(slot.annotation) if slot else None
+    if not _is_section(found):
+        return []
+    return [field.alias or name for name, field in found.model_fields.items()]
+
+
 def slot_of(field: FieldInfo) -> Slot:
     """Return the place that a field of a section describes."""
     return Slot(field.annotation, field.metadata, field.description or "")

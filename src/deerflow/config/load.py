@@ -1,20 +1,20 @@
 """Reads everything that settings come from and returns it as one value."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from deerflow.config.check import check, dotted
-from deerflow.config.effect import WAITING
 from deerflow.config.environment import Places, find_places
 from deerflow.config.extensions import ExtensionsSettings
 from deerflow.config.extensions_file import read_extensions
+from deerflow.config.faults import Fault
 from deerflow.config.parts import Problem, left_out
 from deerflow.config.paths import Paths
 from deerflow.config.settings import CONFIG_VERSION, Settings
+from deerflow.config.unused import UnusedKey, unused_keys
 from deerflow.config.variables import Unset, substitute
 from deerflow.config.yaml_file import Document, KeyPath, read_yaml
 
@@ -36,9 +36,19 @@ class LoadedSettings:
     """The extensions file, or where it would be made."""
     env: Mapping[str, str] = field(repr=False)
     """The environment with `.env` beneath it."""
-    warnings: tuple[str, ...] = ()
+    notes: tuple[Fault, ...] = ()
+    """What is odd about the files beside keys without effect."""
     problems: tuple[Problem, ...] = ()
     """Parts that fell away because a variable they need is not set."""
+    unused: tuple[UnusedKey, ...] = ()
+    """Keys of `config.yaml` that change nothing."""
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What people should know about the files, one sentence each."""
+        keys = ", ".join(map(str, self.unused))
+        unused = [f"these keys of config.yaml have no effect here: {keys}"] if keys else []
+        return (*unused, *map(str, self.notes))
 
 
 def load_settings(
@@ -52,7 +62,7 @@ def load_settings(
 def load_from(places: Places) -> LoadedSettings:
     """Read the settings from files that were found before."""
     document = read_yaml(places.config) if places.config else Document(None, {})
-    settings, problems = _settings_in(document, places.env)
+    settings, problems, unused = _settings_in(document, places.env)
     from_file, unset = read_extensions(places.extensions, places.env)
     over = {name: getattr(settings.extensions, name) for name in settings.extensions.model_fields_set}
     extensions = from_file.model_copy(update=over)
@@ -65,16 +75,19 @@ def load_from(places: Places) -> LoadedSettings:
         source_path=places.config,
         extensions_path=places.new_extensions,
         env=places.env,
-        warnings=(
-            *_warnings(settings),
+        notes=(
+            *_newer_layout(settings),
             *_unused_extensions(extensions),
             *_empty_variables(unset, from_file),
         ),
         problems=tuple(problems),
+        unused=tuple(unused),
     )
 
 
-def _settings_in(document: Document, env: Mapping[str, str]) -> tuple[Settings, list[Problem]]:
+def _settings_in(
+    document: Document, env: Mapping[str, str]
+) -> tuple[Settings, list[Problem], list[UnusedKey]]:
     data, unset = substitute(document.data, env)
     kept = left_out(data, unset)
 
@@ -82,7 +95,9 @@ def _settings_in(document: Document, env: Mapping[str, str]) -> tuple[Settings, 
         path = kept.place_in_file(path)
         return ("memory", *path[2:]) if _is_flat_memory(path, document.data) else path
 
-    return check(Settings, kept.data, document, place_in_file=place_in_file), kept.problems
+    settings = check(Settings, kept.data, document, place_in_file=place_in_file)
+    unused = unused_keys(settings.unused, lambda path: document.line_of(place_in_file(path)))
+    return settings, kept.problems, unused
 
 
 def _is_flat_memory(path: KeyPath, data: dict[str, Any]) -> bool:
@@ -90,43 +105,31 @@ def _is_flat_memory(path: KeyPath, data: dict[str, Any]) -> bool:
     return path[:2] == ("memory", "backend_config") and path[2:3] != () and path[2] in data["memory"]
 
 
-def _warnings(settings: Settings) -> list[str]:
-    warnings = []
-    if settings.unused:
-        keys = ", ".join(_with_guess(key) for key in settings.unused)
-        warnings.append(f"these keys of config.yaml have no effect here: {keys}")
-    if (settings.config_version or 0) > CONFIG_VERSION:
-        warnings.append(
-            f"config_version is {settings.config_version}; this DeerFlow knows layouts up to {CONFIG_VERSION}"
-        )
-    return warnings
+def _newer_layout(settings: Settings) -> Iterator[Fault]:
+    version = settings.config_version or 0
+    if version > CONFIG_VERSION:
+        text = f"is {version}; this DeerFlow knows layouts up to {CONFIG_VERSION}"
+        yield Fault("config_version", text, is_broken=False)
 
 
-def _unused_extensions(extensions: ExtensionsSettings) -> list[str]:
+def _unused_extensions(extensions: ExtensionsSettings) -> Iterator[Fault]:
     """Name what is asked for in `extensions_config.json` and not built yet."""
-    wishes = {
+    wanted = {
         "middlewares": extensions.middlewares,
         "mcpInterceptors": extensions.mcp_interceptors,
         **{
             f"mcpServers.{name}.task_toolsets": server.task_toolsets
             for name, server in extensions.mcp_servers.items()
+            if server.enabled
         },
     }
-    keys = [key for key, wish in wishes.items() if wish]
-    return [f"these keys of the extensions have no effect here: {', '.join(keys)}"] if keys else []
+    for key in (key for key, value in wanted.items() if value):
+        yield Fault(f"extensions.{key}", "has no effect in this version", "take it out")
 
 
-def _with_guess(key: str) -> str:
-    """Return an unknown top-level key with the name that was probably meant."""
-    known = set(Settings.model_fields)
-    guess = [] if key in known or "." in key else get_close_matches(key, known - WAITING, n=1)
-    return f"{key} (did you mean {guess[0]}?)" if guess else key
-
-
-def _empty_variables(unset: list[Unset], extensions: ExtensionsSettings) -> list[str]:
+def _empty_variables(unset: list[Unset], extensions: ExtensionsSettings) -> Iterator[Fault]:
     """Name variables that the extensions file uses and nobody set, where the server is on."""
-    return [
-        f"{dotted(place.path)} is empty: set {place.variable} in the environment or in .env"
-        for place in unset
-        if place.path[0] != "mcpServers" or extensions.mcp_servers[str(place.path[1])].enabled
-    ]
+    for place in unset:
+        if place.path[0] != "mcpServers" or extensions.mcp_servers[str(place.path[1])].enabled:
+            fix = f"set {place.variable} in the environment or in .env"
+            yield Fault(f"extensions.{dotted(place.path)}", f"is empty: {place.variable} is not set", fix)

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from deerflow.config.check import dotted
+from deerflow.config.effect import WAITING
+from deerflow.config.section import is_listed
 from deerflow.config.variables import Unset
 from deerflow.config.yaml_file import KeyPath
 from deerflow.errors import ConfigError
@@ -33,10 +35,11 @@ class Problem:
     """A part of the settings that fell away, and what to do about it."""
 
     key: str
-    message: str
+    text: str
+    fix: str = "set it in the environment or in .env"
 
     def __str__(self) -> str:
-        return f"{self.key}: {self.message}"
+        return f"{self.key}: {self.text}; {self.fix}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +60,11 @@ class Kept:
 
 
 def left_out(data: dict[str, Any], unset: list[Unset]) -> Kept:
-    """Take the parts with an unset variable out of `data`; switched-off parts stay, nobody uses them."""
+    """Take the parts with an unset variable out of `data`; those that nobody uses stay."""
     needed: dict[KeyPath, list[Unset]] = {}
     for place in unset:
         part = _part_of(place.path)
-        if not _is_switched_off(data, part):
+        if not _is_switched_off(data, part) and not _has_no_effect(place.path):
             needed.setdefault(part, []).append(place)
     _refuse_vital(needed)
     indices = {
@@ -83,8 +86,13 @@ def _part_of(path: KeyPath) -> KeyPath:
 
 
 def _is_switched_off(data: Any, part: KeyPath) -> bool:
-    found = _at(data, part)
-    return isinstance(found, dict) and found.get("enabled") is False
+    around = (_at(data, part[:length]) for length in range(1, len(part) + 1))
+    return any(isinstance(found, dict) and found.get("enabled") is False for found in around)
+
+
+def _has_no_effect(path: KeyPath) -> bool:
+    """Tell whether a key is read by nothing, though the section around it is."""
+    return any(is_listed(path[:length], WAITING) for length in range(2, len(path) + 1))
 
 
 def _at(data: Any, path: KeyPath) -> Any:
@@ -131,6 +139,4 @@ def _problems(needed: dict[KeyPath, list[Unset]]) -> Iterator[Problem]:
         variables = sorted({place.variable for place in places})
         names = f"{' and '.join(variables)} {'is' if len(variables) == 1 else 'are'} not set"
         users = ", ".join(dotted(place.path) for place in places)
-        yield Problem(
-            dotted(part), f"left out: {names}, but used by {users}; set it in the environment or in .env"
-        )
+        yield Problem(dotted(part), f"left out: {names}, but used by {users}")

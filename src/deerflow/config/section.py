@@ -1,6 +1,5 @@
 """What every section of the settings has in common."""
 
-import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, ClassVar, get_args
 
@@ -9,8 +8,7 @@ from pydantic.fields import FieldInfo
 from typing_extensions import override
 
 from deerflow.config.secrets import masked
-
-_INDEX = re.compile(r"\[\d+\]")
+from deerflow.config.yaml_file import KeyPath
 
 
 class Section(BaseModel):
@@ -62,30 +60,35 @@ def _takes_none(field: FieldInfo) -> bool:
     return type(None) in get_args(field.annotation)
 
 
-def unused_keys(section: Section, waiting: Collection[str] = (), prefix: str = "") -> Iterator[str]:
-    """Yield the dotted names of all given keys below `section` that have no effect.
+def unused_paths(section: Section, waiting: Collection[str] = (), prefix: KeyPath = ()) -> Iterator[KeyPath]:
+    """Yield the paths of all given keys below `section` that have no effect.
 
     Args:
         waiting: Dotted names of known keys that nothing reads yet, `[]` standing for any entry of a list.
 
     """
     if not section.hands_on_extra_keys:
-        yield from (f"{prefix}{name}" for name in section.model_extra or {})
+        yield from ((*prefix, name) for name in section.model_extra or {})
     for name in type(section).model_fields:
         if name in section.model_fields_set:
-            yield from _unused_in(getattr(section, name), waiting, f"{prefix}{name}")
+            yield from _unused_in(getattr(section, name), waiting, (*prefix, name))
 
 
-def _unused_in(value: object, waiting: Collection[str], name: str) -> Iterator[str]:
-    if _INDEX.sub("[]", name) in waiting:
-        yield name
+def _unused_in(value: object, waiting: Collection[str], path: KeyPath) -> Iterator[KeyPath]:
+    if is_listed(path, waiting):
+        yield path
         return
     match value:
         case Section():
-            yield from unused_keys(value, waiting, f"{name}.")
+            yield from unused_paths(value, waiting, path)
         case tuple():
             for index, item in enumerate(value):
-                yield from _unused_in(item, waiting, f"{name}[{index}]")
+                yield from _unused_in(item, waiting, (*path, index))
         case dict():
             for key, item in value.items():
-                yield from _unused_in(item, waiting, f"{name}.{key}")
+                yield from _unused_in(item, waiting, (*path, key))
+
+
+def is_listed(path: KeyPath, names: Collection[str]) -> bool:
+    """Tell whether `path` is among dotted names, `[]` in them standing for any entry of a list."""
+    return "".join("[]" if isinstance(part, int) else f".{part}" for part in path).removeprefix(".") in names

@@ -28,7 +28,7 @@ from deerflow.config.memory import MemorySettings
 from deerflow.config.models import CircuitBreakerSettings, LlmCallSettings, ModelSettings
 from deerflow.config.sandbox import SandboxSettings
 from deerflow.config.scheduler import McpTasksSettings, PluginSettings, SchedulerSettings
-from deerflow.config.section import Section, unused_keys
+from deerflow.config.section import Section, unused_paths
 from deerflow.config.skills import SkillEvolutionSettings, SkillScanSettings, SkillsSettings
 from deerflow.config.storage import (
     CheckpointerSettings,
@@ -53,6 +53,7 @@ from deerflow.config.tools import (
     ToolSettings,
 )
 from deerflow.config.uploads import UploadSettings
+from deerflow.config.yaml_file import KeyPath
 
 CONFIG_VERSION = 34
 """The newest DeerFlow 2 layout of config.yaml that we know."""
@@ -195,9 +196,9 @@ class Settings(Section):
     )
 
     @property
-    def unused(self) -> tuple[str, ...]:
-        """The dotted keys of the file that have no effect: unknown ones, and known ones still waiting."""
-        return tuple(unused_keys(self, WAITING))
+    def unused(self) -> tuple[KeyPath, ...]:
+        """The keys of the file that have no effect: unknown ones, and known ones that nothing reads yet."""
+        return tuple(unused_paths(self, WAITING))
 
     @model_validator(mode="before")
     @classmethod

@@ -107,8 +107,6 @@ class SettingsSource:
         self._problem = None
         self._loaded = loaded
         logger.info("settings were read again from %s", loaded.source_path)
-        for note in (*loaded.warnings, *loaded.problems):
-            logger.warning("settings: %s", note)
 
     def _refuse_half_written(self, places: Places) -> None:
         """Take a file that vanished or became empty for an edit in progress, not for a wish for defaults."""

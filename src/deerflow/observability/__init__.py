@@ -1,5 +1,5 @@
 """What operators see: logs, and who looks on while runs go by."""
 
-from deerflow.observability.logs import configure_logging, learn_secrets, log_settings, secrets_of
+from deerflow.observability.logs import configure_logging, learn_secrets, secrets_of
 
-__all__ = ["configure_logging", "learn_secrets", "log_settings", "secrets_of"]
+__all__ = ["configure_logging", "learn_secrets", "secrets_of"]

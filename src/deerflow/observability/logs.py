@@ -16,8 +16,6 @@ from deerflow.config import LoadedSettings
 from deerflow.config.masking import hidden_values
 from deerflow.config.secrets import HIDDEN, SECRET_WORDS, is_secret_key, secret_values, without_login
 
-logger = logging.getLogger(__name__)
-
 LogFormat = Literal["text", "json"]
 
 _IDS: ContextVar[Mapping[str, str] | None] = ContextVar("log_ids", default=None)
@@ -87,14 +85,6 @@ def learn_secrets(secrets: Iterable[str]) -> None:
     for handler in logging.getLogger().handlers:
         if isinstance(handler, _OurHandler):
             handler.redact.learn(known)
-
-
-def log_settings(loaded: LoadedSettings) -> None:
-    """Log what was wrong with the settings, once after they were loaded."""
-    for warning in loaded.warnings:
-        logger.warning("settings: %s", warning)
-    for problem in loaded.problems:
-        logger.warning("settings: %s", problem)
 
 
 def secrets_of(loaded: LoadedSettings) -> Iterator[str]:

@@ -90,6 +90,20 @@ def tool_groups(settings: Settings) -> list[str]:
     return list(dict.fromkeys([*used, *named]))
 
 
+def tool_problems(settings: Settings) -> Iterator[tuple[str, str]]:
+    """Yield the name of every entry of `tools:` that agents do not get, and why."""
+    known: set[str] = set()
+    for entry in settings.tools:
+        try:
+            _load(entry)
+        except ConfigError as error:
+            yield entry.name, str(error)
+            continue
+        if entry.name in known:
+            yield entry.name, "another entry has the same name"
+        known.add(entry.name)
+
+
 def _grouped(settings: Settings) -> Iterator[tuple[str, BaseTool]]:
     if not settings.tools and "tools" not in settings.model_fields_set:
         yield from DEFAULT_TOOLS
@@ -99,17 +113,24 @@ def _grouped(settings: Settings) -> Iterator[tuple[str, BaseTool]]:
 
 
 def _resolve(entry: ToolSettings) -> BaseTool | None:
-    """Return the entry's tool under the name it has in the settings; None when it is not installed."""
+    """Return the entry's tool; None when it cannot be had."""
     try:
-        found = resolve_use(entry.use)
-        if not isinstance(found, BaseTool) and callable(found):
+        return _load(entry)
+    except ConfigError as error:
+        logger.debug("tool %s is left out: %s", entry.name, error)  # it is named once, at start-up
+        return None
+
+
+def _load(entry: ToolSettings) -> BaseTool:
+    """Return the entry's tool under the name it has in the settings."""
+    found = resolve_use(entry.use)
+    if not isinstance(found, BaseTool) and callable(found):
+        try:
             found = found(entry)  # a factory, for tools that need their own keys
-    except (ConfigError, TypeError, ValueError) as error:
-        logger.warning("tool %s is left out: %s", entry.name, error)
-        return None
+        except (TypeError, ValueError) as error:
+            raise ConfigError(f"{entry.use} cannot be made: {error}") from error
     if not isinstance(found, BaseTool):
-        logger.warning("tool %s is left out: %s is not a tool", entry.name, entry.use)
-        return None
+        raise ConfigError(f"{entry.use} is not a tool")
     tool = with_max_results(found, (entry.model_extra or {}).get("max_results"))
     return tool if tool.name == entry.name else tool.model_copy(update={"name": entry.name})
 

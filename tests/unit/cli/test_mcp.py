@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from deerflow.app import configured
 from deerflow.cli import doctor
 
 SUPPORT = Path(__file__).parents[2] / "support"
@@ -37,13 +38,14 @@ def test_the_doctor_opens_every_server_and_says_what_came_of_it(deerflow: Any, c
     assert "no license found" in text
     assert "runs go on without it" in text
     assert "asleep" not in text
-    assert result.exit_code == 0
+    assert result.exit_code == 1
 
 
 def test_the_doctor_names_the_package_that_is_missing(
     deerflow: Any, config: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(doctor, "missing_package", lambda: "pip install 'deerflow[mcp]'")
+    for module, name in ((doctor, "missing_package"), (configured, "missing_for_mcp")):
+        monkeypatch.setattr(module, name, lambda: "pip install 'deerflow[mcp]'")
 
     result = deerflow("doctor", "--config", str(config))
 

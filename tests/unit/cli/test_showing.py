@@ -159,7 +159,14 @@ def test_a_memory_cannot_command_the_terminal(capsys: pytest.CaptureFixture[str]
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
-        ({"models": [{"name": "a", "use": "x:Y", "model": "m", "fallbacks": ["a"]}]}, "go round in a circle"),
+        (
+            {
+                "models": [
+                    {"name": "a", "use": "langchain_openai:ChatOpenAI", "model": "m", "fallbacks": ["a"]}
+                ]
+            },
+            "go round in a circle",
+        ),
         ({"memory": {"model": {"context_window": -1}}}, "memory.backend_config.model.context_window: "),
     ],
 )

@@ -40,4 +40,4 @@ def test_the_doctor_names_a_missing_extra(deerflow: Any, home: Path, monkeypatch
     assert (
         "OpenTelemetry is on but not installed → install it with: pip install 'deerflow[telemetry]'" in shown
     )
-    assert result.exit_code == 0
+    assert result.exit_code == 1

@@ -75,7 +75,7 @@ def test_every_model_whose_key_is_missing_falls_away_alone(project: Project) -> 
         "acp_agents.codex",
         "channels.telegram",
     ]
-    assert "OPENAI_API_KEY" in loaded.problems[0].message
+    assert "OPENAI_API_KEY" in loaded.problems[0].text
 
 
 WRONG = [

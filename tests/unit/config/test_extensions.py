@@ -37,8 +37,8 @@ def test_servers_and_skills_are_read(project: Project) -> None:
     assert extensions.mcp_interceptors == ("x.y:build",)
     assert loaded.problems == ()
     unused, empty = loaded.warnings
-    assert unused == "these keys of the extensions have no effect here: mcpInterceptors"
-    assert "mcpServers.web.headers.A is empty: set UNSET" in empty
+    assert unused == "extensions.mcpInterceptors: has no effect in this version; take it out"
+    assert "extensions.mcpServers.web.headers.A: is empty: UNSET is not set; set UNSET in" in empty
 
 
 def test_the_older_name_is_found_and_the_newer_one_wins(project: Project) -> None:
@@ -56,7 +56,7 @@ def test_config_yaml_wins_key_by_key(project: Project) -> None:
 
     assert list(loaded.extensions.skills) == ["b"]
     assert loaded.extensions.middlewares == ("x:Y",)
-    assert loaded.warnings == ("these keys of the extensions have no effect here: middlewares",)
+    assert loaded.warnings == ("extensions.middlewares: has no effect in this version; take it out",)
 
 
 @pytest.mark.parametrize(

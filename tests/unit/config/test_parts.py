@@ -61,7 +61,7 @@ def test_one_model_falls_away_and_the_others_stay(project: Project) -> None:
     assert loaded.settings.title.max_words == 3
     (problem,) = loaded.problems
     assert problem.key == "models[0]"
-    assert "A_KEY and A_URL are not set" in problem.message
+    assert "A_KEY and A_URL are not set" in problem.text
     assert "set it in the environment or in .env" in str(problem)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from deerflow.config import load_settings
-from deerflow.observability import configure_logging, learn_secrets, log_settings, secrets_of
+from deerflow.observability import configure_logging, learn_secrets, secrets_of
 from deerflow.observability.logs import LogFormat, mark_logs
 
 logger = logging.getLogger("deerflow.test")
@@ -142,7 +142,7 @@ def test_a_traceback_is_kept() -> None:
     assert len(lines_of(stream)) > 3
 
 
-def test_settings_give_their_secrets_and_their_problems(tmp_path: Path) -> None:
+def test_settings_give_their_secrets(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text(
         "models: [{name: a, use: 'x:Y', model: m, api_key: plain-secret}, "
         "{name: b, use: 'x:Y', model: m, api_key: $UNSET}]\nnonsense: 1\n"
@@ -151,12 +151,9 @@ def test_settings_give_their_secrets_and_their_problems(tmp_path: Path) -> None:
     stream = io.StringIO()
     configure_logging("info", "text", secrets=secrets_of(loaded), stream=stream)
 
-    log_settings(loaded)
     logger.info("plain-secret and env-secret")
 
     text = stream.getvalue()
-    assert "nonsense" in text
-    assert "UNSET is not set" in text
     assert "plain-secret" not in text
     assert "env-secret" not in text
 

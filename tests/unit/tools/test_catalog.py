@@ -11,6 +11,7 @@ from support.tool_calls import answer_of
 
 from deerflow.config import ModelSettings, Settings, ToolSettings
 from deerflow.tools import bash_tool, get_available_tools, glob_tool
+from deerflow.tools.catalog import tool_problems
 
 FILES = ["ls", "read_file", "glob", "grep", "write_file", "str_replace", "edit_files"]
 SHELLS = ["bash", "python"]
@@ -106,21 +107,24 @@ def test_a_factory_gets_the_entry_with_its_keys() -> None:
     assert (tool.name, tool.invoke({})) == ("hello", "hi")
 
 
-def test_what_cannot_be_used_is_left_out_and_said(caplog: pytest.LogCaptureFixture) -> None:
+def test_what_cannot_be_used_is_left_out_and_said() -> None:
     settings = Settings(
         tools=(
             entry("search", "no_such_package.tools:web_search_tool"),
             entry("seven", f"{__name__}:not_a_tool"),
             entry("shape", "nonsense"),
             entry("ls", "deerflow.tools.files:ls_tool"),
+            entry("ls", "deerflow.tools.files:glob_tool"),
         )
     )
 
-    with caplog.at_level(logging.WARNING):
-        assert names(settings) == ["ls", *BUILT_IN]
+    problems = list(tool_problems(settings))
 
-    assert "no_such_package" in caplog.text
-    assert "is not a tool" in caplog.text
+    assert names(settings) == ["ls", *BUILT_IN]
+    assert [name for name, _ in problems] == ["search", "seven", "shape", "ls"]
+    said = " ".join(text for _, text in problems)
+    for words in ("package no_such_package", "is not a tool", "`module:name`", "another entry has the same"):
+        assert words in said
 
 
 def test_of_two_tools_with_one_name_the_first_is_used(caplog: pytest.LogCaptureFixture) -> None:

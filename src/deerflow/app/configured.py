@@ -1,0 +1,180 @@
+"""Names each configured thing that does not work here, for doctor, `/health` and the log at start-up.
+
+Nothing is asked over the network and no provider's package is imported: a server calls this at its start.
+"""
+
+import shutil
+from collections.abc import Iterator, Sequence
+from importlib.util import find_spec
+
+from deerflow.acp.agents import missing_package as missing_for_acp
+from deerflow.config import LoadedSettings, ModelSettings, Section, Settings, install_hint
+from deerflow.config.aliases import canonical_use
+from deerflow.config.faults import SECURITY, Fault
+from deerflow.config.unused import UnusedKey
+from deerflow.errors import ConfigError
+from deerflow.mcp import missing_package as missing_for_mcp
+from deerflow.tools.catalog import tool_problems
+from deerflow.tools.policy_provider import make_provider
+
+_NOT_BUILT = {
+    "auth": "nobody has to sign in: sign-in is not part of this version",
+    "authorization": "roles are not checked: they are not part of this version",
+    "channels": "no chat service is listened to: they are not part of this version",
+    "skill_scan": "installed skills are not checked: that is not part of this version",
+}
+"""What it means that nothing reads a section which is asked for."""
+_SWITCHES = (
+    "authorization",
+    "channel_connections",
+    "channels",
+    "mcp_tasks",
+    "plugins",
+    "skill_evolution",
+    "skill_scan",
+)
+"""Sections that ask for nothing until something in them is switched on."""
+_FOLDERS_OF_SKILLS = "deerflow.skills.storage.local_skill_storage:LocalSkillStorage"
+_NAMED = 8
+"""How many faults the log names, beside those that concern security."""
+
+
+def faults_of(loaded: LoadedSettings) -> list[Fault]:
+    """Return what is configured and does not work, what concerns security first."""
+    found = [
+        *_left_out(loaded),
+        *_without_effect(loaded),
+        *_guardrails(loaded.settings),
+        *_models(loaded.settings),
+        *_tools(loaded.settings),
+        *_skills(loaded),
+        *_other_programs(loaded),
+        *loaded.notes,
+    ]
+    return sorted(found, key=lambda fault: (not fault.is_security, not fault.is_broken))
+
+
+def summary(faults: Sequence[Fault]) -> str:
+    """Return one line about what does not work; empty when all does."""
+    broken = [fault for fault in faults if fault.is_broken]
+    security = [fault for fault in broken if fault.is_security]
+    others = [fault for fault in broken if not fault.is_security]
+    notes = [fault for fault in faults if not fault.is_broken]
+    parts = [f"{fault.key}: {fault.text}" for fault in (*security, *others[:_NAMED], *notes)]
+    parts += [f"and {len(others) - _NAMED} more"] if len(others) > _NAMED else []
+    count = f"{len(broken)} configured thing(s) do not work" if broken else "all that is configured works"
+    return f"{count} (`deerflow doctor` says more): {'; '.join(parts)}" if parts else ""
+
+
+def _left_out(loaded: LoadedSettings) -> Iterator[Fault]:
+    for problem in loaded.problems:
+        is_security = problem.key.split(".")[0] in SECURITY
+        yield Fault(problem.key, problem.text, problem.fix, is_security=is_security)
+
+
+def _without_effect(loaded: LoadedSettings) -> Iterator[Fault]:
+    harmless = []
+    for unused in loaded.unused:
+        section = str(unused.path[0])
+        if section in _SWITCHES and not _is_on(getattr(loaded.settings, section)):
+            continue
+        is_security = section in SECURITY or (unused.meant or "").split(".")[0] in SECURITY
+        if not unused.is_known and (unused.meant or is_security):
+            yield Fault(_place(unused), "is not a setting", _correction(unused), is_security=is_security)
+        elif unused.is_known and (is_security or section in _SWITCHES):
+            text = _NOT_BUILT.get(section, "is asked for, but not part of this version")
+            yield Fault(_place(unused), text, "take it out, or do not rely on it", is_security=is_security)
+        else:
+            harmless.append(str(unused))
+    if harmless:
+        yield Fault("without effect", ", ".join(harmless), is_broken=False)
+
+
+def _place(unused: UnusedKey) -> str:
+    return f"{unused.key} (line {unused.line})" if unused.line else unused.key
+
+
+def _correction(unused: UnusedKey) -> str:
+    return f"did you mean {unused.meant}?" if unused.meant else "take it out"
+
+
+def _is_on(value: object) -> bool:
+    """Tell whether anything in a section is switched on."""
+    match value:
+        case Section():
+            if getattr(value, "enabled", False):
+                return True
+            return any(_is_on(getattr(value, name)) for name in value.model_fields_set if name != "enabled")
+        case tuple():
+            return any(map(_is_on, value))
+    return False
+
+
+def _guardrails(settings: Settings) -> Iterator[Fault]:
+    try:
+        make_provider(settings.guardrails)
+    except ConfigError as error:
+        fix = "correct guardrails.provider; until then every run fails"
+        yield Fault("guardrails.provider", str(error), fix, is_security=True)
+
+
+def _models(settings: Settings) -> Iterator[Fault]:
+    names = [model.name for model in settings.models]
+    for model in settings.models:
+        if (package := _missing_package(model)) is not None:
+            text = f"use: {model.use} needs the package {package}, which is not installed"
+            yield Fault(f"models[{model.name}]", text, install_hint(package))
+    for key, name in _named_models(settings):
+        if names and name not in (None, "inherit", *names):
+            known = f"there are: {', '.join(names)}"
+            yield Fault(key, f"there is no model {name!r}", known)
+
+
+def _missing_package(model: ModelSettings) -> str | None:
+    package = canonical_use(model.use).partition(":")[0].split(".")[0]
+    try:
+        return None if not package.isidentifier() or find_spec(package) else package
+    except (ImportError, ValueError):  # a module that is being replaced, as a test or a program may do
+        return None
+
+
+def _named_models(settings: Settings) -> Iterator[tuple[str, str | None]]:
+    """Yield every place that names a model, and the name."""
+    yield "title.model_name", settings.title.model_name
+    yield "summarization.model_name", settings.summarization.model_name
+    yield "input_polish.model_name", settings.input_polish.model_name
+    yield "memory.model_name", settings.memory.backend_config.model_name
+    for name, override in settings.subagents.agents.items():
+        yield f"subagents.agents.{name}.model", override.model
+    for name, custom in settings.subagents.custom_agents.items():
+        yield f"subagents.custom_agents.{name}.model", custom.model
+
+
+def _tools(settings: Settings) -> Iterator[Fault]:
+    for name, problem in tool_problems(settings):
+        yield Fault(f"tools[{name}]", f"left out: {problem}", "correct the entry, or take it out")
+
+
+def _skills(loaded: LoadedSettings) -> Iterator[Fault]:
+    named = "skills.path" if loaded.settings.skills.path else "DEER_FLOW_SKILLS_PATH"
+    is_named = loaded.settings.skills.path or loaded.env.get("DEER_FLOW_SKILLS_PATH")
+    if is_named and not loaded.skills_root.is_dir():
+        text = f"{loaded.skills_root} is not a folder: there are no skills"
+        yield Fault(named, text, "make the folder, or correct the path")
+    own = loaded.settings.skills.use
+    if own is not None and own != _FOLDERS_OF_SKILLS:
+        yield Fault("skills.use", f"{own} is not used: skills are read from folders", "take it out")
+
+
+def _other_programs(loaded: LoadedSettings) -> Iterator[Fault]:
+    servers = [name for name, server in loaded.extensions.mcp_servers.items() if server.enabled]
+    if servers and (hint := missing_for_mcp()):
+        yield Fault("mcpServers", f"no MCP server is used: a package is missing ({', '.join(servers)})", hint)
+    agents = loaded.settings.acp_agents
+    if agents and (hint := missing_for_acp()):
+        yield Fault("acp_agents", f"no agent is used: a package is missing ({', '.join(agents)})", hint)
+    for name, agent in agents.items():
+        path = agent.env.get("PATH") or loaded.env.get("PATH")
+        if shutil.which(agent.command, path=path) is None:
+            text = f"there is no program {agent.command!r}"
+            yield Fault(f"acp_agents.{name}", text, "install it, or correct `command`")

@@ -1,0 +1,112 @@
+"""Each configured thing that does not work is named, what concerns security first."""
+
+import logging
+from pathlib import Path
+
+import pytest
+from support.project import Project
+
+from deerflow.app import DeerFlow
+from deerflow.app.configured import faults_of, summary
+
+TEXT = """\
+sandbox: {use: local}
+models:
+  - {name: a, use: "langchain_openai:ChatOpenAI", model: m, api_key: k}
+  - {name: b, use: "no_such_package:Model", model: m}
+  - {name: c, use: "langchain_openai:ChatOpenAI", model: m, api_key: $UNSET_KEY}
+tools:
+  - {name: search, group: web, use: "deerflow.community.search:tool"}
+  - {name: ls, group: "file:read", use: "deerflow.tools.files:ls_tool"}
+skills: {path: no/such/folder}
+title: {model_name: z, max_wrds: 4}
+acp_agents:
+  codex: {command: no-such-program, description: Writes code.}
+channels:
+  slack: {enabled: true, bot_token: x}
+auth: {local: {allow_registration: false}}
+authorization: {enabled: false}
+guardrails:
+  enabled: true
+  provider: {use: "no.such.module:Provider"}
+guardrail: {rules: []}
+memory: {storage_path: memory.json}
+nonsense: 1
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    return Project(tmp_path, {"PATH": "/usr/bin:/bin", "DEER_FLOW_HOME": str(tmp_path / "home")})
+
+
+def test_everything_that_does_not_work_is_named_security_first(project: Project) -> None:
+    faults = faults_of(project.load(TEXT))
+
+    assert [fault.key for fault in faults] == [
+        "guardrail (line 20)",
+        "auth (line 15)",
+        "guardrails.provider",
+        "models[2]",
+        "title.max_wrds (line 10)",
+        "channels (line 13)",
+        "models[b]",
+        "title.model_name",
+        "tools[search]",
+        "skills.path",
+        "acp_agents.codex",
+        "without effect",
+    ]
+    assert [fault.is_security for fault in faults] == [True] * 3 + [False] * 9
+    assert [fault.is_broken for fault in faults] == [True] * 11 + [False]
+    assert all(fault.fix for fault in faults if fault.is_broken)
+    said = {fault.key: f"{fault.text}; {fault.fix}" for fault in faults}
+    assert said["guardrail (line 20)"] == "is not a setting; did you mean guardrails?"
+    assert "nobody has to sign in" in said["auth (line 15)"]
+    assert "UNSET_KEY is not set" in said["models[2]"]
+    assert "no_such_package, which is not installed" in said["models[b]"]
+    assert said["title.model_name"] == "there is no model 'z'; there are: a, b"
+    assert str(project.root / "no/such/folder") in said["skills.path"]
+    assert "nonsense (line 22), memory.backend_config.storage_path (line 21)" in said["without effect"]
+
+
+def test_what_is_switched_off_is_no_fault(project: Project) -> None:
+    off = """\
+channels: {slack: {enabled: false, bot_token: $NO_TOKEN}, max_concurrency: 3}
+authorization: {enabled: false}
+auth: {oidc: {enabled: false, providers: {x: {display_name: X, issuer: i, client_id: c, client_secret: $NO}}}}
+sandbox: {use: local, ownership: {type: redis, redis_url: $NO_URL}, limits: {memory_mb: 512}}
+plugins: []
+"""
+
+    loaded = project.load(off)
+
+    assert [fault.key for fault in faults_of(loaded) if fault.is_broken] == [
+        "sandbox.ownership (line 4)",
+        "auth (line 3)",
+    ]
+    assert loaded.settings.sandbox.limits.memory_mb == 512  # a variable that nobody reads costs nothing
+
+
+async def test_a_server_logs_one_line_and_says_it_in_health(
+    project: Project, caplog: pytest.LogCaptureFixture
+) -> None:
+    project.write(TEXT.replace('  provider: {use: "no.such.module:Provider"}\n', ""))
+
+    with caplog.at_level(logging.WARNING, logger="deerflow"):
+        async with DeerFlow.open(project.source(), takes_over=True) as deerflow:
+            started = [record for record in caplog.records if "configured" in record.message]
+            faults = deerflow.health()["config"]["faults"]
+
+    assert len(started) == 1
+    assert "10 configured thing(s) do not work" in started[0].message
+    assert started[0].message.index("auth (line 15): nobody") < started[0].message.index(
+        "models[2]: left out"
+    )
+    assert [fault["key"] for fault in faults][:2] == ["guardrail (line 19)", "auth (line 15)"]
+    assert [fault["is_security"] for fault in faults][:3] == [True, True, False]
+    assert "tool search is left out" not in caplog.text
+
+
+def test_where_all_works_nothing_is_said(project: Project) -> None:
+    assert summary(faults_of(project.load("sandbox: {use: local}"))) == ""
