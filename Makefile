@@ -5,6 +5,7 @@ PORT ?= 2026
 SEEDS ?= 4
 FAULTS ?= 120
 RUN_EXTRAS := acp anthropic deepseek google mcp ollama
+EXTRAS ?=
 UV := .boot/bin/uv
 BIN := .venv/bin
 UV_VERSION := 0.13.7
@@ -20,7 +21,8 @@ unexport UV_PYTHON VIRTUAL_ENV
 help: ## Show the commands.
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
-install: .venv/.run page ## Install everything that running needs, and build the page.
+install: .venv/.run page ## Install everything that running needs, and build the page (EXTRAS="postgres tokens" adds those).
+	@test -z "$(EXTRAS)" || $(BIN)/deerflow install $(EXTRAS)
 
 run: announce install ## Serve API and page on http://127.0.0.1:2026 (HOST and PORT override).
 	@$(BIN)/deerflow serve --host $(HOST) --port $(PORT)
@@ -65,12 +67,14 @@ $(UV):
 .venv/pyvenv.cfg: | $(UV)
 	@$(UV) venv --quiet --python $(PYTHON) .venv
 
-# A marker says which lock the environment was made from; the larger set serves both.
+# A marker says which lock the environment was made from; the larger set serves both. Extras that were added
+# by `deerflow install` are added again to an environment that is made anew.
 .venv/.run: .venv/pyvenv.cfg requirements/run.lock pyproject.toml
 	@test .venv/.dev -nt requirements/dev.lock -a .venv/.dev -nt pyproject.toml || { \
 	  echo "Installing DeerFlow's Python packages into .venv/ (the first time this downloads about 100)"; \
 	  $(UV) pip sync --quiet --python .venv/bin/python requirements/run.lock && \
-	  $(UV) pip install --quiet --python .venv/bin/python --no-deps --editable . ; }
+	  $(UV) pip install --quiet --python .venv/bin/python --no-deps --editable . && \
+	  { test ! -s .venv/.extras || $(BIN)/deerflow install $$(cat .venv/.extras); } ; }
 	@touch $@
 
 .venv/.dev: .venv/pyvenv.cfg requirements/dev.lock pyproject.toml

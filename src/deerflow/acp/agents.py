@@ -9,8 +9,9 @@ from typing import cast
 
 from deerflow.acp.base import AcpAnswer, AcpProgress, AcpWork, Watch
 from deerflow.acp.wire import WireLimits
-from deerflow.config.aliases import install_hint, resolve_use
+from deerflow.config.aliases import resolve_use
 from deerflow.config.extensions import McpServerSettings
+from deerflow.config.extras import install_hint
 from deerflow.config.masking import hidden_values
 from deerflow.config.subagents import AcpAgentSettings
 from deerflow.errors import AcpError, NotFoundError, ProgramError

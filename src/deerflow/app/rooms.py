@@ -8,7 +8,7 @@ from functools import partial
 from deerflow.addresses import ALLOW_CIDRS, parse_network
 from deerflow.app.configured import faults_of, summary
 from deerflow.app.foundation import Foundation
-from deerflow.config import LoadedSettings, SettingsSource
+from deerflow.config import LoadedSettings, ModelSettings, SettingsSource
 from deerflow.config.faults import Fault
 from deerflow.domain import RunRecord
 from deerflow.errors import ConfigError
@@ -46,8 +46,7 @@ class Rooms:
 async def build_rooms(loaded: LoadedSettings, ground: Foundation) -> Rooms:
     """Make what these settings ask for; a new capability joins the lead agents' rooms here."""
     settings = loaded.settings
-    entries = settings.models or (await discover(loaded.env)).models
-    models = ModelFactory(entries, env=loaded.env)
+    models = ModelFactory(settings.models or await _found_models(loaded), env=loaded.env)
     memory_models = _memory_models(loaded)
     rooms = LeadRooms(
         settings=settings,
@@ -68,6 +67,13 @@ async def build_rooms(loaded: LoadedSettings, ground: Foundation) -> Rooms:
     ground.mcp.use(loaded.extensions.mcp_servers, networks=networks)
     faults = tuple(await asyncio.to_thread(faults_of, loaded))  # it imports the settings' own tools
     return Rooms(loaded, models, LeadAgents(rooms), memory_models, faults)
+
+
+async def _found_models(loaded: LoadedSettings) -> tuple[ModelSettings, ...]:
+    found = await discover(loaded.env)
+    for key in found.unusable:
+        logger.warning("%s", key.note)
+    return found.models
 
 
 def _memory_models(loaded: LoadedSettings) -> ModelFactory | None:

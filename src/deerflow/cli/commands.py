@@ -140,6 +140,17 @@ def doctor(config: Config = None) -> None:
     _exit_with("doctor", config=config)
 
 
+@app.command()
+def install(
+    extras: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[EXTRA]...", help="What to add; without a name all are listed."),
+    ] = None,
+) -> None:
+    """Add optional packages to this installation, such as `anthropic` or `postgres`."""
+    _exit_with("install", extras=extras or [])
+
+
 Url = Annotated[str, typer.Option("--url", help="Where the server is.")]
 OfThread = Annotated[str | None, typer.Option("--thread", "-t", help="Only this thread's latest run.")]
 OfRun = Annotated[str | None, typer.Option("--run", help="Only this run; needs --thread.")]

@@ -9,9 +9,10 @@ from deerflow.config.agents import (
     TitleSettings,
     ToolFrequency,
 )
-from deerflow.config.aliases import canonical_use, install_hint, resolve_use
+from deerflow.config.aliases import canonical_use, resolve_use
 from deerflow.config.extensions import ExtensionsSettings, McpServerSettings
 from deerflow.config.extensions_file import save_extensions
+from deerflow.config.extras import install_hint
 from deerflow.config.guardrails import GuardrailRule, GuardrailsSettings
 from deerflow.config.load import LoadedSettings, load_settings
 from deerflow.config.memory import MemoryBackendSettings, MemorySettings

@@ -3,6 +3,7 @@
 import importlib
 import re
 
+from deerflow.config.extras import install_hint
 from deerflow.errors import ConfigError
 
 _COMPATIBLE = "deerflow.models.compatible:CompatibleChatOpenAI"
@@ -24,16 +25,6 @@ ALIASES: dict[str, str] = {
     "deerflow.models.claude_provider:ClaudeChatModel": "langchain_anthropic:ChatAnthropic",
 }
 """DeerFlow 2's `use:` strings and ours; a value without a colon is a sandbox tier."""
-
-EXTRAS: dict[str, str] = {
-    "acp": "acp",
-    "langchain_anthropic": "anthropic",
-    "langchain_deepseek": "deepseek",
-    "langchain_google_genai": "google",
-    "langchain_ollama": "ollama",
-    "mcp": "mcp",
-}
-"""Packages that come with an extra of ours."""
 
 _USE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 
@@ -58,12 +49,6 @@ def resolve_use(use: str) -> object:
             raise ConfigError(f"use: {use!r} cannot be used: {module_name} has no {attribute}")
         found = getattr(found, part)
     return found
-
-
-def install_hint(package: str) -> str:
-    """Return the command that installs `package`."""
-    extra = EXTRAS.get(package)
-    return f"pip install 'deerflow[{extra}]'" if extra else f"pip install {package.replace('_', '-')}"
 
 
 def _import(module_name: str, use: str) -> object:

@@ -10,8 +10,9 @@ from typing import cast
 from weakref import WeakSet
 
 from deerflow.addresses import Network
-from deerflow.config.aliases import install_hint, resolve_use
+from deerflow.config.aliases import resolve_use
 from deerflow.config.extensions import McpServerSettings
+from deerflow.config.extras import install_hint
 from deerflow.errors import NotFoundError
 from deerflow.mcp.base import Connect, Limits, Link, McpTool, Place, ServerStatus
 from deerflow.mcp.server import McpServer

@@ -9,7 +9,7 @@ from pydantic import AliasChoices
 
 from deerflow.config import ModelSettings
 from deerflow.errors import ConfigError
-from deerflow.models.addresses import SELF_HOSTED, default_address, has_address, with_one_name
+from deerflow.models.server_address import SELF_HOSTED, default_address, has_address, with_one_name
 from deerflow.models.thinking import Arguments, merged, thinking_arguments
 
 COMPATIBLE = "deerflow.models.compatible:CompatibleChatOpenAI"

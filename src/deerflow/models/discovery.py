@@ -30,16 +30,32 @@ IsInstalled = Callable[[str], bool]
 
 
 @dataclass(frozen=True, slots=True)
+class UnusableKey:
+    """A key that is set, of a provider whose package is missing."""
+
+    variable: str
+    provider: str
+    command: str
+    """What installs the package."""
+
+    @property
+    def note(self) -> str:
+        """The same as a sentence."""
+        return f"{self.variable} is set, but {self.provider} needs a package: {self.command}"
+
+
+@dataclass(frozen=True, slots=True)
 class Discovery:
     """The models that were found, the default one first, and what else is worth knowing."""
 
     models: tuple[ModelSettings, ...]
     notes: tuple[str, ...] = ()
+    unusable: tuple[UnusableKey, ...] = ()
 
     @property
     def is_offline(self) -> bool:
         """Nothing was found but what is built in."""
-        return self.models == (OFFLINE,)
+        return self.models[0].use == OFFLINE.use
 
 
 def is_installed(package: str) -> bool:
@@ -55,19 +71,28 @@ async def discover(
     Args:
         probe: Asks the usual local servers which models they serve; replaced in tests.
     """
-    found, notes = _by_keys(env, is_installed)
+    found, unusable = _by_keys(env, is_installed)
+    notes = [key.note for key in unusable]
     found = _with_different_names(found or await (probe or probe_local)(LOCAL_SERVERS))
-    if not found:
+    if not found and not unusable:
         notes.append(
             "no model is configured: set a key such as OPENAI_API_KEY, start a local server such as Ollama, "
             "or add `models:` to config.yaml; until then the offline model answers"
         )
-    return Discovery(tuple(found) or (OFFLINE,), tuple(notes))
+    return Discovery(tuple(found) or (_offline(unusable),), tuple(notes), tuple(unusable))
 
 
-def _by_keys(env: Mapping[str, str], is_installed: IsInstalled) -> tuple[list[ModelSettings], list[str]]:
+def _offline(unusable: Sequence[UnusableKey]) -> ModelSettings:
+    """Return the offline model, told of the keys that it would otherwise ask for."""
+    keys = [(key.variable, key.provider, key.command) for key in unusable]
+    return OFFLINE.model_copy(update={"unusable_keys": keys}) if keys else OFFLINE
+
+
+def _by_keys(
+    env: Mapping[str, str], is_installed: IsInstalled
+) -> tuple[list[ModelSettings], list[UnusableKey]]:
     found: list[ModelSettings] = []
-    notes: list[str] = []
+    unusable: list[UnusableKey] = []
     for provider in PROVIDERS:
         variables = (f"{provider.prefix}_API_KEY", *provider.key_variables)
         variable = next((one for one in variables if env.get(one, "").strip()), None)
@@ -77,8 +102,8 @@ def _by_keys(env: Mapping[str, str], is_installed: IsInstalled) -> tuple[list[Mo
         if is_installed(package):
             found.append(_entry(provider, env[variable].strip(), env))
         else:
-            notes.append(f"{variable} is set, but {provider.label} needs a package: {install_hint(package)}")
-    return found, notes
+            unusable.append(UnusableKey(variable, provider.label, install_hint(package)))
+    return found, unusable
 
 
 def _entry(provider: Provider, key: str, env: Mapping[str, str]) -> ModelSettings:

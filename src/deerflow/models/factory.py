@@ -7,7 +7,7 @@ from typing import Any, Protocol, runtime_checkable
 from langchain_core.language_models import BaseChatModel
 from pydantic import ValidationError
 
-from deerflow.config import ModelSettings, resolve_use
+from deerflow.config import ModelSettings, install_hint, resolve_use
 from deerflow.errors import ConfigError, NotFoundError
 from deerflow.models.arguments import COMPATIBLE, arguments_for
 from deerflow.models.fallback import FallbackChatModel
@@ -161,7 +161,7 @@ def _go_through(proxy: str | None, arguments: dict[str, Any], settings: ModelSet
     if proxy.startswith("socks"):
         if find_spec("socksio") is None:
             raise ConfigError(
-                f"models[{settings.name}]: a SOCKS proxy needs one more package: pip install socksio; "
+                f"models[{settings.name}]: a SOCKS proxy needs one more package: {install_hint('socksio')}; "
                 "or name an HTTP proxy in HTTPS_PROXY"
             )
         arguments["transport"] = "sdk"  # the lean transport speaks HTTP to its proxy

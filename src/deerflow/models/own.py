@@ -5,8 +5,8 @@ from pydantic import ValidationError
 from deerflow.config import ModelSettings
 from deerflow.config.memory import MemoryModelSettings
 from deerflow.errors import ConfigError
-from deerflow.models.addresses import has_address
 from deerflow.models.providers import PROVIDERS, Provider
+from deerflow.models.server_address import has_address
 
 
 def own_model(settings: MemoryModelSettings, *, name: str, key: str) -> ModelSettings:

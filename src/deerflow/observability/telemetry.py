@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from urllib.parse import unquote
 
-from deerflow.config import LoadedSettings
+from deerflow.config import LoadedSettings, install_hint
 from deerflow.config.telemetry import LangfuseSettings, LangSmithSettings, TelemetrySettings
 
 _LOCAL_COLLECTOR = "http://localhost:4318"
@@ -64,7 +64,7 @@ def audience_of(loaded: LoadedSettings) -> Audience:
         problems.append(f"spans cannot go to {spans.endpoint!r}; name an address like {_LOCAL_COLLECTOR}")
         spans = None
     if spans is not None and find_spec("opentelemetry") is None:
-        problems.append(_missing("telemetry", "OpenTelemetry"))
+        problems.append(_missing("opentelemetry", "OpenTelemetry"))
         spans = None
     langsmith = _langsmith(settings.tracing.langsmith, env)
     if langsmith is not None and langsmith.api_key is None and langsmith.endpoint == _LANGSMITH_URL:
@@ -77,8 +77,8 @@ def audience_of(loaded: LoadedSettings) -> Audience:
     return Audience(spans, langsmith, langfuse, tuple(problems))
 
 
-def _missing(extra: str, name: str) -> str:
-    return f"{name} is on but not installed; install it with: pip install 'deerflow[{extra}]'"
+def _missing(package: str, name: str) -> str:
+    return f"{name} is on but not installed; install it with: {install_hint(package)}"
 
 
 def _spans(settings: TelemetrySettings, env: Mapping[str, str]) -> SpanOptions | None:

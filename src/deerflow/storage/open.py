@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from deerflow.config import DatabaseSettings, Paths
+from deerflow.config import DatabaseSettings, Paths, install_hint
 from deerflow.errors import ConfigError
 from deerflow.storage.base import Jobs, Storage
 from deerflow.storage.database import Engine
@@ -82,5 +82,5 @@ def _postgres(module: str) -> Any:
     except ImportError as error:
         raise ConfigError(
             f"database.backend 'postgres' needs what is not installed here ({error.name}): "
-            "pip install 'deerflow[postgres]'"
+            f"{install_hint('psycopg')}"
         ) from error

@@ -45,9 +45,9 @@ def test_the_doctor_names_the_package_that_is_missing(
     deerflow: Any, config: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module, name in ((doctor, "missing_package"), (configured, "missing_for_mcp")):
-        monkeypatch.setattr(module, name, lambda: "pip install 'deerflow[mcp]'")
+        monkeypatch.setattr(module, name, lambda: "deerflow install mcp")
 
     result = deerflow("doctor", "--config", str(config))
 
     assert "no MCP server is used" in result.output
-    assert "deerflow[mcp]" in result.output
+    assert "deerflow install mcp" in result.output

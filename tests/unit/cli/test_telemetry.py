@@ -37,7 +37,6 @@ def test_the_doctor_names_a_missing_extra(deerflow: Any, home: Path, monkeypatch
     result = deerflow("doctor", "--config", str(config))
 
     shown = " ".join(result.output.split())
-    assert (
-        "OpenTelemetry is on but not installed → install it with: pip install 'deerflow[telemetry]'" in shown
-    )
+    assert "OpenTelemetry is on but not installed → install it with:" in shown
+    assert "deerflow install telemetry" in shown
     assert result.exit_code == 1

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from deerflow.config import canonical_use, install_hint, resolve_use
+from deerflow.config import canonical_use, resolve_use
 from deerflow.errors import ConfigError
 
 
@@ -45,10 +45,10 @@ def test_an_object_is_imported() -> None:
         ("../etc:x", "is not of the form"),
         ("os:system('id')", "is not of the form"),
         ("collections:Missing", "collections has no Missing"),
-        ("collections.missing:X", "pip install collections"),
+        ("collections.missing:X", "pip install .*collections"),
         (
             "no_such_package_here:X",
-            "needs the package no_such_package_here, .* pip install no-such-package-here",
+            "needs the package no_such_package_here, .* pip install .*no-such-package-here",
         ),
         ("deerflow.community.tavily.tools:web_search_tool", "is not part of this DeerFlow"),
     ],
@@ -67,7 +67,3 @@ def test_a_module_that_breaks_on_import_is_named(tmp_path: Path, monkeypatch: py
         with pytest.raises(ConfigError, match="cannot be imported"):
             resolve_use(f"{name}:X")
         assert name not in sys.modules
-
-
-def test_our_extras_are_named() -> None:
-    assert install_hint("langchain_google_genai") == "pip install 'deerflow[google]'"

@@ -5,11 +5,12 @@ from collections.abc import Sequence
 
 import pytest
 from support.model_server import ScriptedModel, text
+from support.provider_server import ANSWER, provider_server
 
 from deerflow.config import ModelSettings
 from deerflow.models import ModelFactory, discover
 from deerflow.models.discovery import OFFLINE, probe_local
-from deerflow.models.providers import PROVIDERS, LocalServer
+from deerflow.models.providers import PROVIDERS, LocalServer, Provider
 
 
 async def nothing(servers: Sequence[LocalServer]) -> list[ModelSettings]:
@@ -68,9 +69,36 @@ async def test_a_missing_package_is_named_with_its_install() -> None:
     found = await discover(env, probe=nothing, is_installed=lambda package: package != "langchain_anthropic")
 
     assert [model.name for model in found.models] == ["gpt-5.6"]
-    assert found.notes == (
-        "ANTHROPIC_API_KEY is set, but Anthropic needs a package: pip install 'deerflow[anthropic]'",
-    )
+    (note,) = found.notes
+    assert note.startswith("ANTHROPIC_API_KEY is set, but Anthropic needs a package: ")
+    assert note.endswith("deerflow install anthropic")
+
+
+@pytest.mark.parametrize("question", ["What is the capital of France?", "法国的首都是哪里？"])
+async def test_the_offline_model_does_not_ask_for_a_key_that_is_set(question: str) -> None:
+    found = await discover({"ANTHROPIC_API_KEY": "k"}, probe=nothing, is_installed=lambda package: False)
+
+    answer = await ModelFactory(found.models, env={}).create().ainvoke(question)
+
+    assert found.is_offline
+    assert "deerflow install anthropic" in answer.text
+    assert "ANTHROPIC_API_KEY is set" in answer.text or "已设置 ANTHROPIC_API_KEY" in answer.text
+    assert "OPENAI_API_KEY" not in answer.text
+
+
+@pytest.mark.filterwarnings("ignore:Inheritance class AiohttpClientSession:DeprecationWarning")
+@pytest.mark.parametrize("provider", PROVIDERS, ids=lambda provider: provider.label)
+async def test_a_key_is_all_that_a_provider_needs(provider: Provider) -> None:
+    async with provider_server() as server:
+        env = {f"{provider.prefix}_API_KEY": "the-key", f"{provider.prefix}_BASE_URL": server.url}
+        found = await discover(env, probe=nothing)
+        factory = ModelFactory(found.models, env=env)
+        answer = "".join([chunk.text async for chunk in factory.create().astream("hi")])
+        await factory.aclose()
+
+    assert found.notes == ()
+    assert answer == ANSWER
+    assert "the-key" in server.asked[0].head
 
 
 async def test_empty_keys_do_not_count_and_the_offline_model_remains() -> None:

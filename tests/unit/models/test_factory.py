@@ -240,9 +240,9 @@ async def test_a_built_model_answers_until_the_factory_closes(model: ScriptedMod
 
 def test_importing_the_models_imports_no_provider() -> None:
     code = (
-        "import sys, deerflow.models; "
-        "print([m for m in ('anthropic', 'google.genai', 'langchain_openai', 'openai', 'langchain_anthropic')"
-        " if m in sys.modules])"
+        "import sys, deerflow.models, deerflow.cli.install; "
+        "print([m for m in ('anthropic', 'google.genai', 'langchain_openai', 'openai', 'langchain_anthropic',"
+        " 'langchain_google_genai', 'langchain_ollama', 'ollama', 'langchain_deepseek') if m in sys.modules])"
     )
 
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -88,7 +88,7 @@ async def test_a_missing_extra_is_said_and_runs_go_on_without(
     async with open_watch(load_settings(env={}, cwd=tmp_path)) as watch:
         assert watch.here() is None
 
-    assert "pip install 'deerflow[telemetry]'" in caplog.text
+    assert "deerflow install telemetry" in caplog.text
 
 
 async def test_an_sdk_that_refuses_keeps_nobody_from_working(

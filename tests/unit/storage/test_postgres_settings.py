@@ -137,7 +137,7 @@ def test_without_the_extra_it_says_what_to_install(tmp_path: Path) -> None:
     said = subprocess.run([sys.executable, "-c", script, tmp_path], capture_output=True, text=True)
 
     assert "ConfigError" in said.stderr
-    assert "pip install 'deerflow[postgres]'" in said.stderr
+    assert "deerflow install postgres" in said.stderr
 
 
 async def test_statements_are_logged_when_asked_for(

@@ -15,6 +15,7 @@ from importlib.util import find_spec, module_from_spec
 from langchain_core.messages import BaseMessage, HumanMessage
 
 from deerflow.agents.kinds import is_ai
+from deerflow.config import install_hint
 
 logger = logging.getLogger(__name__)
 
@@ -88,7 +89,7 @@ def encoder() -> Encode | None:
     # Only the compiled part: the package around it reads all of its tables in Python, for a second.
     spec = package and PathFinder.find_spec("_bindings", package.submodule_search_locations)
     if not spec or spec.loader is None:
-        logger.info("bpe-openai is not installed; tokens are estimated")
+        logger.info("tokens are estimated; to count them exactly: %s", install_hint("bpe_openai"))
         return None
     bindings = module_from_spec(spec)
     spec.loader.exec_module(bindings)

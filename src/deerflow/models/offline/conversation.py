@@ -59,6 +59,8 @@ class Conversation:
     turns: tuple[Turn, ...]
     tools: frozenset[str]
     limit: int = DEFAULT_LIMIT
+    unusable_keys: tuple[tuple[str, str, str], ...] = ()
+    """Keys that are set but cannot be used: variable, provider, and the command that mends it."""
 
     @property
     def current(self) -> Turn:

@@ -58,7 +58,7 @@ def lead_reply(conversation: Conversation) -> Reply:
     wish = wish_of(conversation)
     say = phrases(question.language)
     if wish.is_empty or not conversation.tools:
-        return Reply(say.introduction)
+        return Reply(_introduction(conversation, say))
     written = [step for step in conversation.steps("write_file") if step.argument("path").startswith(OUTPUTS)]
     if any(not step.failed for step in written):
         return _present(question, next(step for step in written if not step.failed), conversation)
@@ -66,8 +66,17 @@ def lead_reply(conversation: Conversation) -> Reply:
     if found.calls:
         return _planned(found.calls, question, conversation, active=0)
     if not found.files:
-        return Reply(f"{_none_found(wish, found, say)}\n\n{say.introduction}")
+        return Reply(f"{_none_found(wish, found, say)}\n\n{_introduction(conversation, say)}")
     return _work(question, found, written, conversation)
+
+
+def _introduction(conversation: Conversation, say: Phrases) -> str:
+    """Return who answers here and how to connect a model; a key that is set already is not asked for."""
+    unusable = [
+        say.unusable_key.format(variable=variable, provider=provider, command=command)
+        for variable, provider, command in conversation.unusable_keys
+    ]
+    return say.introduction + (say.joint.join(unusable) or say.connect)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 import json
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
@@ -33,6 +34,8 @@ class OfflineChatModel(BaseChatModel):
 
     model_name: str = Field("offline", alias="model")
     """The name it answers to in traces and usage."""
+    unusable_keys: tuple[tuple[str, str, str], ...] = ()
+    """Keys that are set but cannot be used: variable, provider, and the command that mends it."""
 
     @property
     @override
@@ -109,7 +112,8 @@ class OfflineChatModel(BaseChatModel):
     def _answer(
         self, messages: list[BaseMessage], stop: list[str] | None, options: dict[str, Any]
     ) -> AIMessage:
-        reply = decide(read_conversation(messages, tools=_tool_names(options.get("tools"))))
+        read = read_conversation(messages, tools=_tool_names(options.get("tools")))
+        reply = decide(replace(read, unusable_keys=self.unusable_keys))
         calls = [_tool_call(call, place=(len(messages), number)) for number, call in enumerate(reply.calls)]
         answer = AIMessage(
             content=_until_stop(reply.text, stop),

@@ -10,6 +10,10 @@ class Phrases:
     """The sentences of one language."""
 
     introduction: str
+    connect: str
+    unusable_key: str
+    joint: str
+    """What stands between two sentences."""
     no_files: str
     nothing_readable: str
     cannot_read: str
@@ -47,11 +51,18 @@ _ENGLISH = Phrases(
         "understand no language, so I cannot answer general questions. What I can do right now: give me "
         "files (attach them, or name a path such as /mnt/user-data/workspace/notes.md) and ask about them "
         "or ask me to compare them; I split the work among sub-agents, search and read the files, and "
-        "write a report in which every quoted sentence carries its file and line. To connect a real model, "
-        "set an API key such as OPENAI_API_KEY, ANTHROPIC_API_KEY or DEEPSEEK_API_KEY, run Ollama on this "
-        "machine, or add an entry under `models:` in config.yaml. `deerflow doctor` shows which models "
-        "were found."
+        "write a report in which every quoted sentence carries its file and line. "
     ),
+    connect=(
+        "To connect a real model, set an API key such as OPENAI_API_KEY, ANTHROPIC_API_KEY or "
+        "DEEPSEEK_API_KEY, run Ollama on this machine, or add an entry under `models:` in config.yaml. "
+        "`deerflow doctor` shows which models were found."
+    ),
+    unusable_key=(
+        "{variable} is set, but the package for {provider} is missing: install it with `{command}`, then "
+        "start DeerFlow again."
+    ),
+    joint=" ",
     no_files="I looked for files to answer from and found none ({places}).",
     nothing_readable="I could read none of the files, so there is no report:",
     cannot_read="None of the tools I was given can read files, so I cannot answer from them.",
@@ -92,10 +103,17 @@ _CHINESE = Phrases(
         "我是 DeerFlow 内置的离线模型：我按固定规则工作，只摘录文件里的句子，并不理解语言，"
         "因此无法回答一般性问题。我现在能做的是：请上传文件，或给出路径（例如 "
         "/mnt/user-data/workspace/notes.md），然后就这些文件提问或让我比较它们；我会把工作分给子智能体，"
-        "检索并阅读文件，再写一份报告，其中每句引文都标明文件和行号。要接入真正的模型，请设置 API 密钥（如 "
+        "检索并阅读文件，再写一份报告，其中每句引文都标明文件和行号。"
+    ),
+    connect=(
+        "要接入真正的模型，请设置 API 密钥（如 "
         "OPENAI_API_KEY、ANTHROPIC_API_KEY 或 DEEPSEEK_API_KEY），或在本机运行 Ollama，或在 config.yaml 的 "
         "`models:` 下添加一项。运行 `deerflow doctor` 可以查看找到了哪些模型。"
     ),
+    unusable_key=(
+        "已设置 {variable}，但缺少 {provider} 所需的软件包：请用 `{command}` 安装，然后重新启动 DeerFlow。"
+    ),
+    joint="",
     no_files="我查找了可以用来回答的文件，但一个也没有找到（{places}）。",
     nothing_readable="所有文件都无法读取，因此没有报告：",
     cannot_read="我得到的工具都不能读取文件，所以无法根据文件回答。",

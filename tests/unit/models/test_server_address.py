@@ -13,11 +13,11 @@ from deerflow.config.aliases import ALIASES, EXTRAS
 from deerflow.config.memory import MemoryModelSettings
 from deerflow.errors import ConfigError
 from deerflow.models import ModelFactory
-from deerflow.models.addresses import ADDRESS_VARIABLES, OPENAI_VARIABLES
 from deerflow.models.arguments import KEY_VARIABLES
 from deerflow.models.factory import REPLACED
 from deerflow.models.own import own_model
 from deerflow.models.providers import PROVIDERS
+from deerflow.models.server_address import ADDRESS_VARIABLES, OPENAI_VARIABLES
 
 AZURE = "langchain_openai:AzureChatOpenAI"
 CLASSES = {

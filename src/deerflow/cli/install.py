@@ -1,0 +1,108 @@
+"""`deerflow install`: adds optional packages to this installation, with whatever installs packages here."""
+
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, requires, version
+from pathlib import Path
+
+from packaging.requirements import Requirement
+
+from deerflow.config.extras import PURPOSES, Installer, find_installer
+from deerflow.errors import DeerFlowError, InvalidInputError
+
+
+def execute(*, extras: Sequence[str]) -> int:
+    """Install the extras that are missing; without a name list them all."""
+    if not extras:
+        _show_all()
+        return 0
+    unknown = [name for name in extras if name not in PURPOSES]
+    if unknown:
+        raise InvalidInputError(f"there is no extra {', '.join(unknown)}; known: {', '.join(PURPOSES)}")
+    installer = find_installer()
+    missing = [one for name in extras for one in requirements_of(name) if not is_met(one)]
+    if missing:
+        _install(missing, installer)
+        print(f"Installed: {', '.join(extras)}. Restart the server if it is running.")
+    else:
+        print(f"Already installed: {', '.join(extras)}.")
+    if installer is not None and installer.is_from_make:
+        remember(extras, Path(sys.prefix) / ".extras")
+    return 0
+
+
+def requirements_of(extra: str | None) -> list[Requirement]:
+    """Return what an extra stands for; with None, what DeerFlow itself needs."""
+    if extra is not None:
+        return _behind("deerflow", extra)
+    found = [Requirement(text) for text in requires("deerflow") or ()]
+    return [one for one in found if one.marker is None or one.marker.evaluate({"extra": ""})]
+
+
+def is_met(requirement: Requirement) -> bool:
+    """Tell whether a package is installed in a version that fits, with the extras that are asked for."""
+    try:
+        has_version = requirement.specifier.contains(version(requirement.name), prereleases=True)
+    except PackageNotFoundError:
+        return False
+    inner = (one for extra in requirement.extras for one in _behind(requirement.name, extra))
+    return has_version and all(is_met(one) for one in inner)
+
+
+def add_packages(
+    requirements: Sequence[Requirement], installer: Installer, *, needed: Sequence[Requirement] = ()
+) -> bool:
+    """Install packages, and tell whether that worked; what the installer says is shown as it comes.
+
+    Args:
+        needed: What must still be met afterwards, so that no package is exchanged for one that does not fit.
+    """
+    wanted = [_plain(one) for one in requirements]
+    with tempfile.NamedTemporaryFile("w", suffix=".txt") as constraints:
+        constraints.write("".join(f"{_plain(one, has_extras=False)}\n" for one in needed))
+        constraints.flush()
+        command = [*installer.command, "--constraint", constraints.name, *wanted]
+        return subprocess.run(command, check=False).returncode == 0
+
+
+def remember(extras: Sequence[str], file: Path) -> None:
+    """Write down which extras were chosen, so that `make` adds them to an environment that it makes anew."""
+    known = file.read_text().split() if file.exists() else []
+    file.write_text("\n".join(sorted({*known, *extras})) + "\n")
+
+
+def _install(missing: Sequence[Requirement], installer: Installer | None) -> None:
+    names = " ".join(f"'{_plain(one)}'" for one in missing)
+    if installer is None:
+        raise DeerFlowError(
+            f"nothing here can install packages into {sys.prefix}: there is neither pip nor uv. Install uv "
+            "(https://docs.astral.sh/uv) and try again, or add these packages with what you use "
+            f"otherwise: {names}"
+        )
+    print(f"Installing {names} with {' '.join(installer.command)}", flush=True)
+    if not add_packages(missing, installer, needed=requirements_of(None)):
+        raise DeerFlowError(f"{names} could not be installed; what was in the way is said above")
+
+
+def _show_all() -> None:
+    for name, purpose in PURPOSES.items():
+        is_there = all(is_met(one) for one in requirements_of(name))
+        print(f"{name:<10} {'installed' if is_there else 'missing':<10} {purpose}")
+
+
+def _behind(package: str, extra: str) -> list[Requirement]:
+    """Return what an extra of an installed package stands for on this computer."""
+    found = [Requirement(text) for text in requires(package) or ()]
+    return [
+        one
+        for one in found
+        if one.marker and one.marker.evaluate({"extra": extra}) and not one.marker.evaluate({"extra": ""})
+    ]
+
+
+def _plain(requirement: Requirement, *, has_extras: bool = True) -> str:
+    """Return a requirement without its marker; constraints may have no extras either."""
+    extras = f"[{','.join(sorted(requirement.extras))}]" if requirement.extras and has_extras else ""
+    return f"{requirement.name}{extras}{requirement.specifier}"
