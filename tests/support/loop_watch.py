@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
@@ -17,12 +18,16 @@ class LoopWatch:
     something else delays the loop, but nobody here holds it.
     """
 
-    def __init__(self, seconds: float = HELD_SECONDS) -> None:
+    def __init__(
+        self, seconds: float = HELD_SECONDS, *, clock: Callable[[], float] = time.process_time
+    ) -> None:
+        """Args: `clock`, `time.thread_time` where a test server works in another thread of this process."""
         self.longest = 0.0
         self._seconds = seconds
+        self._clock = clock
 
     async def __aenter__(self) -> Self:
-        self._wall, self._processor = time.monotonic(), time.process_time()
+        self._wall, self._processor = time.monotonic(), self._clock()
         self._next = asyncio.get_running_loop().call_later(TICK_SECONDS, self._tick)
         return self
 
@@ -40,7 +45,7 @@ class LoopWatch:
         self._next = asyncio.get_running_loop().call_later(TICK_SECONDS, self._tick)
 
     def _measure(self) -> None:
-        wall, processor = time.monotonic(), time.process_time()
+        wall, processor = time.monotonic(), self._clock()
         held = min(wall - self._wall, processor - self._processor)
         self.longest = max(self.longest, held)
         self._wall, self._processor = wall, processor

@@ -25,6 +25,32 @@ SCHEMAS: dict[str, Any] = {
 }
 
 
+HEAVY_PATTERN = "|".join(f"x{n}" for n in range(60_000))
+HEAVY_OUTPUT = {"type": "object", "properties": {"s": {"type": "string", "pattern": "^(a+)+$"}}}
+
+
+def heavy(what: str) -> dict[str, Any]:
+    """Return a result that takes long to read, check or pass on."""
+    match what:
+        case "pattern":
+            return {"content": [], "structuredContent": {"s": "a" * 60 + "!"}}
+        case "blocks":
+            return {"content": [{"type": "text", "text": "x"}] * 300_000}
+        case "some blocks":
+            return {"content": [{"type": "text", "text": "x"}] * 10_000}
+        case "values":
+            return {"content": [], "structuredContent": {"n": list(range(1_000_000))}}
+        case "some values":
+            return {"content": [], "structuredContent": {"n": [{"a": n} for n in range(15_000)]}}
+        case "text":
+            return {"content": [{"type": "text", "text": "\n\u00e9<" * 1_500_000}]}
+        case "image":
+            return {"content": [{"type": "image", "data": "QUJD" * 3_000_000, "mimeType": "image/png"}]}
+        case "keys":
+            return {"content": [], "_meta": {f"k{n}": n for n in range(300_000)}}
+    raise ValueError(what)
+
+
 def say(message: dict[str, Any]) -> None:
     print(json.dumps({"jsonrpc": "2.0", **message}), flush=True)
 
@@ -66,6 +92,19 @@ def tools() -> list[dict[str, Any]]:
         return [{"name": name, "description": "w" * 9000, "inputSchema": SCHEMAS["good"]} for name in names]
     if MODE == "many":
         return [{"name": f"t{n}", "inputSchema": {"type": "object"}} for n in range(10_000)]
+    if MODE == "heavy":
+        wide = {"type": "object", "properties": {f"p{n}": {"type": "string"} for n in range(2000)}}
+        odd = {"type": "object", "properties": {"x": {"type": "string", "pattern": HEAVY_PATTERN}}}
+        return [
+            {"name": "act", "inputSchema": SCHEMAS["good"], "outputSchema": HEAVY_OUTPUT},
+            {"name": "odd", "inputSchema": odd},
+            *({"name": f"wide{n}", "inputSchema": wide} for n in range(3)),
+        ]
+    if MODE == "tasks":
+        return [
+            {"name": "soon", "inputSchema": {"type": "object"}, "execution": {"taskSupport": "optional"}},
+            {"name": "later", "inputSchema": {"type": "object"}, "execution": {"taskSupport": "required"}},
+        ]
     declared = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
     return [{"name": "act", "description": "acts", "inputSchema": SCHEMAS["good"], "outputSchema": declared}]
 
@@ -91,6 +130,8 @@ def act(call: dict[str, Any]) -> None:
         case "lie":
             content = [{"type": "text", "text": "done"}]
             say({"id": call["id"], "result": {"content": content, "structuredContent": {"n": "seven"}}})
+        case "heavy":
+            say({"id": call["id"], "result": heavy(call["params"]["arguments"]["what"])})
         case "nonsense":
             say({"id": call["id"], "result": {"content": 7}})
         case _:

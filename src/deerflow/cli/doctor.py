@@ -220,16 +220,19 @@ async def _mcp(loaded: LoadedSettings) -> list[Finding]:
     servers.use(wanted)
     try:
         await servers.open()
-        return [_mcp_server(status) for status in servers.statuses]
+        return [finding for status in servers.statuses for finding in _mcp_server(status)]
     finally:
         await servers.aclose()
 
 
-def _mcp_server(status: ServerStatus) -> Finding:
-    if status.state == "ready":
-        return Finding(Verdict.GOOD, "mcp", f"{status.name}: {len(status.tools)} tool(s)")
-    fix = "correct it in extensions_config.json, or set enabled: false; runs go on without it"
-    return Finding(Verdict.BAD, "mcp", f"{status.name}: {status.problem}", fix)
+def _mcp_server(status: ServerStatus) -> Iterator[Finding]:
+    if status.state != "ready":
+        fix = "correct it in extensions_config.json, or set enabled: false; runs go on without it"
+        yield Finding(Verdict.BAD, "mcp", f"{status.name}: {status.problem}", fix)
+        return
+    yield Finding(Verdict.GOOD, "mcp", f"{status.name}: {len(status.tools)} tool(s)")
+    for tool in status.left_out:
+        yield Finding(Verdict.NOTE, "mcp", f"{status.name}: {tool.name} is left out: {tool.reason}")
 
 
 def _groups(findings: list[Finding]) -> Iterator[tuple[str, list[Finding]]]:

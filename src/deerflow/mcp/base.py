@@ -36,6 +36,24 @@ class McpTool:
     hints: ToolHints = ToolHints()
     fingerprint: str = ""
     """Stands for everything that the model is told about it: another one is another tool."""
+    schema_nodes: int = 0
+    """How many parts its schema has."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOutTool:
+    """A tool of a server that agents do not get."""
+
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """What a server offers, and what of it cannot be used."""
+
+    tools: tuple[McpTool, ...] = ()
+    left_out: tuple[LeftOutTool, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +78,11 @@ class McpAnswer:
 class Limits:
     """What one server may send; beyond it, it is cut, left out or no longer listened to."""
 
-    message_bytes: int = 32 * 1024 * 1024
+    message_bytes: int = 16 * 1024 * 1024
+    message_parts: int = 50_000
+    """The most values in a message: each takes time to read, and meanwhile nothing else happens."""
+    items: int = 1000
+    """The most blocks of a result, and items of any list that is checked one by one."""
     stray_lines: int = 100
     """Lines of a program that are no messages; some print a greeting."""
     burst_messages: int = 5000
@@ -69,8 +91,11 @@ class Limits:
     tools: int = 500
     description_chars: int = 4000
     schema_nodes: int = 5000
+    all_schema_nodes: int = 50_000
+    """The most parts of all schemas of a server together."""
+    progress_chars: int = 2000
     text_chars: int = 1_000_000
-    file_bytes: int = 20 * 1024 * 1024
+    file_bytes: int = 10 * 1024 * 1024
     files: int = 20
 
 
@@ -113,6 +138,8 @@ class ServerStatus:
     state: State
     problem: str | None = None
     tools: tuple[str, ...] = ()
+    left_out: tuple[LeftOutTool, ...] = ()
+    """Tools that it offers and agents do not get, and why."""
 
 
 Progress = Callable[[str], None]
@@ -135,7 +162,7 @@ class Link(Protocol):
     over: asyncio.Event
     """Set when nothing more will come."""
 
-    async def tools(self) -> list[McpTool]:
+    async def tools(self) -> Listing:
         """Return what the server offers now."""
 
     async def call(self, name: str, arguments: Mapping[str, Any], *, progress: Progress) -> McpAnswer:

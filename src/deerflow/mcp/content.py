@@ -1,9 +1,9 @@
 """Turns what a tool returned into text and files, within limits."""
 
+import asyncio
 import base64
 import binascii
 import json
-from collections.abc import Iterable
 from typing import Any
 
 from mcp_types import (
@@ -19,52 +19,83 @@ from mcp_types import (
 
 from deerflow.mcp.base import Limits, McpAnswer, McpFile
 
+IN_FILE = "(in the file below)"
+"""Stands in a text for the data of a file that came beside it."""
+SHORTEST_REPEATED = 64
+_PIECE_CHARS = 4 * 262_144
+"""A multiple of four: each piece of a base64 text can be decoded by itself."""
 
-def answer_of(result: CallToolResult, limits: Limits) -> McpAnswer:
+
+async def answer_of(result: CallToolResult, limits: Limits) -> McpAnswer:
     """Return an answer with all that a model or a person can use of a result."""
-    texts: list[str] = []
-    files: list[McpFile] = []
-    for block in result.content:
-        _take(block, texts, files, limits)
-    if result.structured_content is not None and not _has_text(result.content):
-        texts.insert(0, json.dumps(result.structured_content, ensure_ascii=False, default=str))
-    text = "\n\n".join(texts)
+    found = _Content(limits)
+    for block in result.content[: limits.items]:
+        await found.take(block)
+    if len(result.content) > limits.items:
+        found.texts.append(f"[blocks after the first {limits.items} were left out; ask for less at once]")
+    if result.structured_content is not None and not found.has_text:
+        found.texts.insert(0, json.dumps(result.structured_content, ensure_ascii=False, default=str))
+    text = "\n\n".join(found.texts)
+    for data in found.file_data:  # servers repeat an image in the structured content, or in a text
+        text = text.replace(data, IN_FILE)
     if len(text) > limits.text_chars:
         left = len(text) - limits.text_chars
         text = f"{text[: limits.text_chars]}\n[{left} more characters were left out; ask for less at once]"
-    return McpAnswer(text, tuple(files), is_error=result.is_error)
+    return McpAnswer(text, tuple(found.files), is_error=result.is_error)
 
 
-def _take(block: Any, texts: list[str], files: list[McpFile], limits: Limits) -> None:
-    match block:
-        case TextContent(text=text):
-            texts.append(text)
-        case ImageContent(data=data, mime_type=kind) | AudioContent(data=data, mime_type=kind):
-            _keep(data, kind, "", texts, files, limits)
-        case EmbeddedResource(resource=BlobResourceContents() as blob):
-            _keep(blob.blob, blob.mime_type or "", str(blob.uri), texts, files, limits)
-        case EmbeddedResource(resource=TextResourceContents() as resource):
-            texts.append(f"[{resource.uri}]\n{resource.text}")
-        case ResourceLink(name=name, uri=uri, description=about):
-            texts.append(f"[{name}: {uri}]" + (f" {about}" if about else ""))
+class _Content:
+    """The texts and files of a result's blocks."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self.texts: list[str] = []
+        self.files: list[McpFile] = []
+        self.file_data: list[str] = []
+        """The base64 texts of the files that are long enough to be told from words."""
+        self.has_text = False
+
+    async def take(self, block: Any) -> None:
+        """Add what a block holds."""
+        match block:
+            case TextContent(text=text):
+                self.texts.append(text)
+                self.has_text = self.has_text or not (text == "" or text.isspace())
+            case ImageContent(data=data, mime_type=kind) | AudioContent(data=data, mime_type=kind):
+                await self._keep(data, kind, "")
+            case EmbeddedResource(resource=BlobResourceContents() as blob):
+                await self._keep(blob.blob, blob.mime_type or "", str(blob.uri))
+            case EmbeddedResource(resource=TextResourceContents() as resource):
+                self.texts.append(f"[{resource.uri}]\n{resource.text}")
+            case ResourceLink(name=name, uri=uri, description=about):
+                self.texts.append(f"[{name}: {uri}]" + (f" {about}" if about else ""))
+
+    async def _keep(self, data: str, kind: str, uri: str) -> None:
+        """Add a file, or a line on why it is not there."""
+        if len(data) >= SHORTEST_REPEATED:
+            self.file_data.append(data)
+        problem, content = None, b""
+        if len(self.files) >= self._limits.files:
+            problem = f"more than {self._limits.files} files"
+        elif len(data) * 3 // 4 > self._limits.file_bytes:
+            problem = f"larger than {self._limits.file_bytes} bytes"
+        else:
+            try:
+                content = await _decoded(data)
+            except (binascii.Error, ValueError):
+                problem = "it is no base64"
+        if problem is not None:
+            self.texts.append(f"[{uri or kind or 'a file'} was left out: {problem}]")
+            return
+        self.files.append(
+            McpFile(content, kind.lower() or "application/octet-stream", uri.rpartition("/")[2])
+        )
 
 
-def _keep(data: str, kind: str, uri: str, texts: list[str], files: list[McpFile], limits: Limits) -> None:
-    """Add a file, or a line on why it is not there."""
-    what = uri or kind or "a file"
-    if len(files) >= limits.files:
-        texts.append(f"[{what} was left out: more than {limits.files} files]")
-        return
-    if len(data) * 3 // 4 > limits.file_bytes:
-        texts.append(f"[{what} was left out: larger than {limits.file_bytes} bytes]")
-        return
-    try:
-        content = base64.b64decode(data, validate=True)
-    except (binascii.Error, ValueError):
-        texts.append(f"[{what} was left out: it is no base64]")
-        return
-    files.append(McpFile(content, kind.lower() or "application/octet-stream", uri.rpartition("/")[2]))
-
-
-def _has_text(content: Iterable[Any]) -> bool:
-    return any(isinstance(block, TextContent) and block.text.strip() for block in content)
+async def _decoded(data: str) -> bytes:
+    """Decode piece by piece, letting others work in between."""
+    pieces = []
+    for start in range(0, len(data), _PIECE_CHARS):
+        pieces.append(base64.b64decode(data[start : start + _PIECE_CHARS], validate=True))
+        await asyncio.sleep(0)
+    return b"".join(pieces)

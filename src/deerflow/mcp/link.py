@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
-from jsonschema import Draft202012Validator
+from jsonschema import Draft202012Validator, FormatChecker
 from jsonschema.exceptions import SchemaError
 from mcp import Client, MCPError
 from mcp.client import IncomingMessage
@@ -15,6 +15,7 @@ from mcp_types import (
     CONNECTION_CLOSED,
     INTERNAL_ERROR,
     METHOD_NOT_FOUND,
+    CallToolResult,
     Implementation,
     Tool,
     ToolListChangedNotification,
@@ -25,8 +26,10 @@ from pydantic import ValidationError
 from deerflow.config.extensions import McpServerSettings
 from deerflow.errors import McpError
 from deerflow.mcp.base import (
+    LeftOutTool,
     Limits,
     LinkLostError,
+    Listing,
     McpAnswer,
     McpTool,
     Place,
@@ -49,6 +52,10 @@ MAX_REASON_CHARS = 1000
 _MARGIN_SECONDS = 30
 _CLOSED = "Connection closed"
 _NOT_FOUND = 404
+_REFUSALS = (400, 404)
+MAX_SHOWN_NAME_CHARS = 80
+MAX_TOLD = 50
+"""How many tools that are left out are named."""
 US = Implementation(name="deerflow", title="DeerFlow", version="3")
 
 
@@ -73,6 +80,9 @@ async def connect(
             if not isinstance(first, MCPError):
                 raise
             raise McpError(await _reason(first, way)) from error
+        # What a tool declares of its output is not checked: the model reads all of it as text, and a pattern
+        # of the server's, such as `^(a+)+$`, could hold the loop for good.
+        client.session.validate_tool_result = _accept  # type: ignore[method-assign]
         link = SdkLink(name, client, way, settings, limits, changed)
         listening = asyncio.create_task(link.listen())
         stack.callback(listening.cancel)
@@ -112,29 +122,18 @@ class SdkLink:
         except (MCPError, SubscriptionLost, TimeoutError) as error:
             logger.debug("MCP server %s tells nothing of changed tools: %s", self._name, error)
 
-    async def tools(self) -> list[McpTool]:
-        """Return what the server offers now; a tool that cannot be described is left out, and said."""
-        found: dict[str, McpTool] = {}
-        for tool in await self._listed():
-            if len(found) >= self._limits.tools:
-                logger.warning(
-                    "MCP server %s: tools beyond the first %d are left out", self._name, len(found)
-                )
-                break
-            try:
-                described = self._described(tool)
-            except (McpError, SchemaError) as error:
-                reason = getattr(error, "message", error)
-                logger.warning("MCP server %s: tool %.80r is left out: %s", self._name, tool.name, reason)
-                continue
-            found.setdefault(described.call_name, described)
-        return list(found.values())
+    async def tools(self) -> Listing:
+        """Return what the server offers now, and what of it cannot be used."""
+        listed = await self._listed()
+        # In a thread: checking the schemas of many tools takes seconds.
+        return await asyncio.to_thread(_listing, self._name, listed, self._settings, self._limits)
 
     async def call(self, name: str, arguments: Mapping[str, Any], *, progress: Progress) -> McpAnswer:
         """Let the server run a tool; cancelling takes the request back."""
 
         async def hear(progress: float, total: float | None, message: str | None) -> None:
-            tell(message or (f"{progress:g} of {total:g}" if total else f"{progress:g}"))
+            text = (message or "")[: self._limits.progress_chars]
+            tell(text or (f"{progress:g} of {total:g}" if total else f"{progress:g}"))
 
         tell = progress
         try:
@@ -142,14 +141,12 @@ class SdkLink:
         except MCPError as error:
             if _is_lost(error, self._way):
                 raise LinkLostError(await self._way.why()) from error
-            if _is_session_over(error, self._way):
+            if await self._is_session_over(error):
                 raise SessionOverError("it ended the session") from error
             raise McpError(await _reason(error, self._way)) from error
         except ValidationError as error:
             raise McpError("its answer is not the protocol's") from error
-        except RuntimeError as error:  # what the SDK says of an answer unlike its declared schema
-            raise McpError(f"it ran, but its answer is not what it declared: {error!s:.300}") from error
-        return answer_of(result, self._limits)
+        return await answer_of(result, self._limits)
 
     async def why(self) -> str:
         """Say why the connection ended."""
@@ -171,22 +168,68 @@ class SdkLink:
             raise McpError("its list of tools is not the protocol's") from error
         return tools
 
-    def _described(self, tool: Tool) -> McpTool:
-        said = tool.annotations
-        hints = ToolHints()
-        if said is not None:
-            hints = ToolHints(said.read_only_hint, said.destructive_hint, said.idempotent_hint)
-        described = describe_tool(
-            self._name,
-            tool.name,
-            description=tool.description or tool.title or "",
-            schema=tool.input_schema,
-            hints=hints,
-            with_prefix=self._settings.tool_name_prefix,
-            limits=self._limits,
-        )
-        Draft202012Validator.check_schema(described.schema)
-        return described
+    async def _is_session_over(self, error: MCPError) -> bool:
+        """Tell whether the server refused the call unread, since it forgot the session it had opened."""
+        if not isinstance(self._way, Web) or not self._way.has_session:
+            return False
+        if self._way.status == _NOT_FOUND and "session" in error.message.lower():
+            return True
+        if self._way.status not in _REFUSALS:
+            return False
+        # Servers that restarted also answer 400, as they do to wrong arguments: ask something harmless.
+        try:
+            await self._client.list_tools()
+        except MCPError:
+            return self._way.status in _REFUSALS
+        return False
+
+
+async def _accept(name: str, result: CallToolResult) -> None:
+    """Take a result as it is."""
+
+
+def _listing(name: str, listed: list[Tool], settings: McpServerSettings, limits: Limits) -> Listing:
+    """Describe each tool; one that cannot be used is left out, and the log says why."""
+    found: dict[str, McpTool] = {}
+    left_out: list[LeftOutTool] = []
+    nodes_left = limits.all_schema_nodes
+    for tool in listed:
+        try:
+            if len(found) >= limits.tools:
+                raise McpError(f"the server has more than {limits.tools} tools")
+            described = _described(name, tool, settings, limits)
+            nodes_left -= described.schema_nodes
+            if nodes_left < 0:
+                raise McpError(f"the schemas of this server have more than {limits.all_schema_nodes} parts")
+        except (McpError, SchemaError) as error:
+            reason = str(getattr(error, "message", error))[:MAX_REASON_CHARS]
+            left_out.append(LeftOutTool(tool.name[:MAX_SHOWN_NAME_CHARS], reason))
+            continue
+        found.setdefault(described.call_name, described)
+    for tool_left in left_out[:MAX_TOLD]:
+        logger.warning("MCP server %s: tool %r is left out: %s", name, tool_left.name, tool_left.reason)
+    return Listing(tuple(found.values()), tuple(left_out[:MAX_TOLD]))
+
+
+def _described(server: str, tool: Tool, settings: McpServerSettings, limits: Limits) -> McpTool:
+    if tool.execution is not None and tool.execution.task_support == "required":
+        raise McpError("it can only be called as a task, which DeerFlow does not do")
+    said = tool.annotations
+    hints = ToolHints()
+    if said is not None:
+        hints = ToolHints(said.read_only_hint, said.destructive_hint, said.idempotent_hint)
+    described = describe_tool(
+        server,
+        tool.name,
+        description=tool.description or tool.title or "",
+        schema=tool.input_schema,
+        hints=hints,
+        with_prefix=settings.tool_name_prefix,
+        limits=limits,
+    )
+    # Without formats: to check a pattern is to compile it, which can take minutes.
+    Draft202012Validator.check_schema(described.schema, format_checker=FormatChecker(()))
+    return described
 
 
 def _way(settings: McpServerSettings, place: Place, limits: Limits) -> Pipe | Web:
@@ -202,11 +245,6 @@ def _way(settings: McpServerSettings, place: Place, limits: Limits) -> Pipe | We
 def _is_lost(error: MCPError, way: Pipe | Web) -> bool:
     """Tell whether the SDK found the connection closed; servers use that number for errors of their own."""
     return way.over.is_set() or (error.code, error.message) == (CONNECTION_CLOSED, _CLOSED)
-
-
-def _is_session_over(error: MCPError, way: Pipe | Web) -> bool:
-    """Tell whether the server refused the call unread, since it forgot the session it had opened."""
-    return isinstance(way, Web) and way.status == _NOT_FOUND and "session" in error.message.lower()
 
 
 async def _reason(error: MCPError, way: Pipe | Web) -> str:

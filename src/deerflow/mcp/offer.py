@@ -33,12 +33,12 @@ def describe_tool(
     limits: Limits,
 ) -> McpTool:
     """Return a tool as a model may see it; an `McpError` says why it may not."""
-    plain = plain_schema(schema, limits.schema_nodes)
+    plain, nodes = plain_schema(schema, limits.schema_nodes)
     call_name = model_name(f"{server}_{name}" if with_prefix else name)
     text = _clip(description.strip(), limits.description_chars) or f"{name} of the MCP server {server}."
     whole = orjson.dumps([name, call_name, text, plain, _flags(hints)], option=orjson.OPT_SORT_KEYS)
     mark = hashlib.blake2b(whole, digest_size=_HASH_CHARS).hexdigest()
-    return McpTool(server, name, call_name, text, plain, hints, mark)
+    return McpTool(server, name, call_name, text, plain, hints, mark, nodes)
 
 
 def model_name(name: str) -> str:
@@ -50,11 +50,12 @@ def model_name(name: str) -> str:
     return f"{fit[: MAX_NAME_CHARS - _HASH_CHARS - 1]}_{mark}"
 
 
-def plain_schema(schema: object, max_nodes: int) -> dict[str, Any]:
-    """Return a schema of an object with nothing left to look up."""
+def plain_schema(schema: object, max_nodes: int) -> tuple[dict[str, Any], int]:
+    """Return a schema of an object with nothing left to look up, and how many parts it has."""
     if not isinstance(schema, Mapping):
         raise McpError("its input schema is no object")
-    plain = _Expansion(schema, max_nodes).of(schema)
+    expansion = _Expansion(schema, max_nodes)
+    plain = expansion.of(schema)
     if plain.get("type", "object") != "object":
         raise McpError(f"its input schema describes a {plain['type']!s:.40}, not an object")
     properties = plain.get("properties", {})
@@ -62,7 +63,7 @@ def plain_schema(schema: object, max_nodes: int) -> dict[str, Any]:
         raise McpError("the properties of its input schema are no object")
     required = plain.get("required", [])
     known = [name for name in required if name in properties] if isinstance(required, list) else []
-    return {**plain, "type": "object", "properties": properties, "required": known}
+    return {**plain, "type": "object", "properties": properties, "required": known}, expansion.nodes
 
 
 class _Expansion:
@@ -71,6 +72,11 @@ class _Expansion:
     def __init__(self, root: Mapping[str, Any], max_nodes: int) -> None:
         self._root = root
         self._left = self._most = max_nodes
+
+    @property
+    def nodes(self) -> int:
+        """How many parts were put in place so far."""
+        return self._most - self._left
 
     def of(self, node: Mapping[str, Any]) -> dict[str, Any]:
         whole = self._plain(node, ())

@@ -11,9 +11,9 @@ from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 
 from deerflow.mcp.base import Limits
+from deerflow.mcp.bounds import Incoming, PartCounter, cut
 from deerflow.programs import Program, running_program
 
-Incoming = SessionMessage | Exception
 Streams = tuple[MemoryObjectReceiveStream[Incoming], MemoryObjectSendStream[SessionMessage]]
 
 MAX_WORDS_CHARS = 300
@@ -86,14 +86,29 @@ class Pipe:
         if not line or line.isspace() or self._problem is not None:
             return
         self._count()
+        if await self._has_too_many_parts(line):
+            self._problem = f"it sent a message of more than {self._limits.message_parts} parts"
+            return
         try:
-            message = jsonrpc_message_adapter.validate_json(line, by_name=False)
+            message = cut(jsonrpc_message_adapter.validate_json(line, by_name=False), self._limits)
         except ValueError:
             self._strays += 1
             if self._strays > self._limits.stray_lines:
                 self._problem = "it writes something other than MCP messages to its output"
             return
-        await into.send(SessionMessage(message))
+        if message is not None:
+            await into.send(SessionMessage(message))
+
+    async def _has_too_many_parts(self, line: bytearray) -> bool:
+        """Count in pieces, letting others work in between; a short line has few parts anyway."""
+        if len(line) <= _CHUNK_BYTES:
+            return False
+        counter = PartCounter()
+        for start in range(0, len(line), _CHUNK_BYTES):
+            if counter.feed(bytes(line[start : start + _CHUNK_BYTES])) > self._limits.message_parts:
+                return True
+            await asyncio.sleep(0)
+        return False
 
     def _count(self) -> None:
         now = asyncio.get_running_loop().time()

@@ -17,9 +17,11 @@ from deerflow.errors import DeerFlowError, McpError
 from deerflow.mcp.base import (
     START_SECONDS,
     Connect,
+    LeftOutTool,
     Limits,
     Link,
     LinkLostError,
+    Listing,
     McpAnswer,
     McpTool,
     Place,
@@ -65,6 +67,7 @@ class McpServer:
         self._began = 0.0
         self._closing = asyncio.Event()
         self._tools: tuple[McpTool, ...] = ()
+        self._left_out: tuple[LeftOutTool, ...] = ()
         self._problem: str | None = None
         self._failures = 0
         self._rests_until = 0.0
@@ -76,7 +79,7 @@ class McpServer:
         """How it is doing."""
         names = tuple(tool.call_name for tool in self._tools)
         if self._opened is not None and self._opened.done():
-            return ServerStatus(self.name, "ready", None, names)
+            return ServerStatus(self.name, "ready", None, names, self._left_out)
         if self._opened is not None:
             return ServerStatus(self.name, "opening", self._problem)
         if self._problem is not None:
@@ -233,9 +236,10 @@ class McpServer:
             reason = self._redact(str(error))
             logger.warning("MCP server %s does not say what its tools are now: %s", self.name, reason)
 
-    def _take(self, tools: list[McpTool]) -> None:
+    def _take(self, listing: Listing) -> None:
         """Use these tools from now on; the same ones stay the very same object."""
-        found = tuple(tools)
+        self._left_out = listing.left_out
+        found = listing.tools
         if found == self._tools:
             return
         before = {tool.call_name: tool.fingerprint for tool in self._tools}
@@ -267,7 +271,7 @@ def explain(error: BaseException) -> str:
     error = first_of(error)
     if isinstance(error, DeerFlowError):
         return str(error)
-    detail = " ".join(str(error).split())[:500]
+    detail = " ".join(str(error)[:2000].split())[:500]
     return f"{type(error).__name__}: {detail}" if detail else type(error).__name__
 
 

@@ -14,11 +14,13 @@ from deerflow.addresses import ALLOW_CIDRS, Network, checked_addresses
 from deerflow.config.extensions import McpServerSettings
 from deerflow.errors import AddressRefusedError
 from deerflow.mcp.base import Limits
+from deerflow.mcp.bounds import CutStream, EventPartCounter, PartCounter
 from deerflow.mcp.oauth import TokenAuth
 
 CONNECT_SECONDS = 30
 MAX_ADDRESSES = 4
 _PLAIN = "identity"
+_SESSION_HEADER = "mcp-session-id"
 
 
 class Web:
@@ -42,6 +44,8 @@ class Web:
         self._auth = TokenAuth(oauth) if oauth is not None and oauth.enabled else None
         self.status: int | None = None
         """The status of its last answer, where that was a refusal."""
+        self.has_session = False
+        """Whether it gave a session, which it can forget."""
         self.over = asyncio.Event()
         """Set when nothing more will come."""
 
@@ -49,8 +53,8 @@ class Web:
     async def open(self) -> AsyncIterator[TransportStreams]:
         """Connect for the length of a block and give what is said in both directions."""
         try:
-            async with self._transport() as streams:
-                yield streams
+            async with self._transport() as (incoming, outgoing):
+                yield CutStream(incoming, self._limits), outgoing
         finally:
             self.over.set()
 
@@ -97,14 +101,14 @@ class Web:
         """Note what went wrong, and keep an answer from being endless."""
         if response.request.method == "POST":
             self.status = response.status_code if response.status_code >= 400 else None
+            self.has_session = self.has_session or _SESSION_HEADER in response.headers
         if response.headers.get("content-encoding", _PLAIN) != _PLAIN:
             self._problem = "it packs its answers though it was asked not to"
             raise httpx2.DecodingError(self._problem, request=response.request)
-        if "text/event-stream" not in response.headers.get("content-type", ""):
-            response.stream = _Bounded(response, self._limits.message_bytes, self._too_long)
+        response.stream = _Bounded(response, self._limits, self._note)
 
-    def _too_long(self) -> None:
-        self._problem = f"it answered with more than {self._limits.message_bytes} bytes"
+    def _note(self, problem: str) -> None:
+        self._problem = problem
 
 
 class CheckedTransport(httpx2.AsyncHTTPTransport):
@@ -141,22 +145,31 @@ class CheckedTransport(httpx2.AsyncHTTPTransport):
 
 
 class _Bounded(httpx2.AsyncByteStream):
-    """The body of an answer, up to a limit."""
+    """The body of an answer, up to the limits; events of a stream are bounded one by one."""
 
-    def __init__(self, response: httpx2.Response, limit: int, on_excess: Callable[[], None]) -> None:
+    def __init__(self, response: httpx2.Response, limits: Limits, on_excess: Callable[[str], None]) -> None:
         assert isinstance(response.stream, httpx2.AsyncByteStream)
         self._stream = response.stream
         self._request = response.request
-        self._left = limit
+        self._limits = limits
         self._on_excess = on_excess
+        # The SDK bounds the bytes of an event by itself.
+        self._has_events = "text/event-stream" in response.headers.get("content-type", "")
+        self._counter = EventPartCounter() if self._has_events else PartCounter()
+        self._bytes = 0
 
     @override
     async def __aiter__(self) -> AsyncIterator[bytes]:
         async for chunk in self._stream:
-            self._left -= len(chunk)
-            if self._left < 0:
-                self._on_excess()
-                raise httpx2.ReadError("the answer is too long", request=self._request)
+            self._bytes += len(chunk)
+            problem = None
+            if self._bytes > self._limits.message_bytes and not self._has_events:
+                problem = f"it answered with more than {self._limits.message_bytes} bytes"
+            elif self._counter.feed(chunk) > self._limits.message_parts:
+                problem = f"it answered with more than {self._limits.message_parts} parts"
+            if problem is not None:
+                self._on_excess(problem)
+                raise httpx2.ReadError(problem, request=self._request)
             yield chunk
 
     @override

@@ -226,7 +226,6 @@ async def test_a_server_that_keeps_saying_that_its_tools_changed_still_works(new
         ("flood", "it floods|closed"),
         ("huge", "a message of more than 1000000 bytes"),
         ("garbage", "something other than MCP messages"),
-        ("lie", "it ran, but its answer is not what it declared"),
         ("nonsense", "not the protocol's"),
         ("error", "failed at act: no such luck"),
         ("hang", "gave no answer within"),
@@ -345,6 +344,19 @@ async def test_an_address_where_nothing_is_says_so(path: str | None, problem: st
 def web_server(url: str, place: Place) -> McpServer:
     entry = {"url": url, "headers": {"X-Key": "h-secret"}, "run_wait_seconds": LONG}
     return McpServer("web", McpServerSettings.model_validate(entry), connect=connect, place=place)
+
+
+async def test_an_answer_that_is_not_what_was_declared_is_read_all_the_same(new_server: NewServer) -> None:
+    assert (await new_server(BROKEN, "lie").call("act", {})).text == "done"
+
+
+async def test_a_tool_that_can_only_be_called_as_a_task_is_not_offered_and_named(
+    new_server: NewServer,
+) -> None:
+    server = new_server(BROKEN, "tasks")
+
+    assert [tool.name for tool in await server.tools()] == ["soon"]
+    assert [(tool.name, "as a task" in tool.reason) for tool in server.status.left_out] == [("later", True)]
 
 
 async def test_schemas_that_no_provider_would_take_cost_one_tool(new_server: NewServer) -> None:

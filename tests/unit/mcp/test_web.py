@@ -1,7 +1,7 @@
 """MCP over HTTP as older and odder servers speak it, answered by hand."""
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,75 +14,10 @@ from support.mcp_server import serving_app
 from deerflow.config.extensions import McpServerSettings
 from deerflow.errors import McpError
 from deerflow.mcp import McpServer
-from deerflow.mcp.base import Limits, Place
+from deerflow.mcp.base import Place
 from deerflow.mcp.link import connect
 
-from .conftest import LONG
-
-TOOL = {"name": "act", "description": "acts", "inputSchema": {"type": "object"}}
-
-
-class OldServer:
-    """A server of the year before, with sessions; `act` is what its tool does."""
-
-    def __init__(self) -> None:
-        self.session = 1
-        self.headers: list[dict[str, str]] = []
-        self.act: Callable[[], Response | None] = lambda: None
-        self.unknown: Callable[[], Response] = lambda: Response(status_code=404)
-        """What is said to a session that it does not know."""
-        self.app = Starlette(routes=[Route("/mcp", self.answer, methods=["POST", "GET", "DELETE"])])
-
-    async def answer(self, request: Request) -> Response:
-        self.headers.append(dict(request.headers))
-        if request.method != "POST":
-            return Response(status_code=405)
-        message = await request.json()
-        known = request.headers.get("mcp-session-id")
-        match message["method"]:
-            case "server/discover":
-                return JSONResponse({"detail": "what?"}, status_code=400)
-            case "initialize":
-                info = {"name": "old", "version": "1"}
-                result: Any = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}}
-                return self._said(message, {**result, "serverInfo": info})
-            case _ if known != str(self.session):
-                return self.unknown()
-            case "tools/list":
-                return self._said(message, {"tools": [TOOL]})
-            case "tools/call":
-                done = self.act()
-                return done or self._said(message, {"content": [{"type": "text", "text": "acted"}]})
-        return Response(status_code=202)
-
-    def _said(self, message: Any, result: Any) -> Response:
-        headers = {"mcp-session-id": str(self.session)}
-        return JSONResponse({"jsonrpc": "2.0", "id": message["id"], "result": result}, headers=headers)
-
-
-@pytest.fixture
-def old() -> OldServer:
-    return OldServer()
-
-
-@pytest.fixture
-def url(old: OldServer) -> Iterator[str]:
-    with serving_app(old.app) as address:
-        yield f"{address}/mcp"
-
-
-@pytest.fixture
-async def server(url: str, place: Place) -> Any:
-    entry = {
-        "url": url,
-        "headers": {"Authorization": "Bearer t-very-secret"},
-        "tool_call_timeout": 30,
-        "run_wait_seconds": LONG,
-    }
-    settings = McpServerSettings.model_validate(entry)
-    made = McpServer("old", settings, connect=connect, place=place, limits=Limits(message_bytes=100_000))
-    yield made
-    await made.aclose()
+from .conftest import LONG, OldServer
 
 
 async def test_headers_of_the_settings_go_with_every_request(server: McpServer, old: OldServer) -> None:
@@ -92,16 +27,20 @@ async def test_headers_of_the_settings_go_with_every_request(server: McpServer, 
     assert {headers.get("authorization") for headers in old.headers} == {"Bearer t-very-secret"}
 
 
-SAYS_SO = {"jsonrpc": "2.0", "id": "server-error", "error": {"code": -32600, "message": "Session not found"}}
+def refusal(message: str) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": "server-error", "error": {"code": -32600, "message": message}}
 
 
-@pytest.mark.parametrize("says_so", [False, True])
+@pytest.mark.parametrize("status", [400, 404])
+@pytest.mark.parametrize(
+    "body", [None, refusal("Session not found"), refusal("Bad Request: not initialized")]
+)
 async def test_a_session_that_the_server_forgot_is_begun_anew_and_the_call_made_once(
-    says_so: bool, server: McpServer, old: OldServer
+    status: int, body: Any, server: McpServer, old: OldServer
 ) -> None:
     await server.tools()
-    if says_so:
-        old.unknown = lambda: JSONResponse(SAYS_SO, status_code=404)
+    plain = Response("Bad Request", status_code=status)
+    old.unknown = lambda: JSONResponse(body, status_code=status) if body else plain
     acted: list[int] = []
 
     def act() -> None:
@@ -112,6 +51,24 @@ async def test_a_session_that_the_server_forgot_is_begun_anew_and_the_call_made_
 
     assert (await server.call("act", {})).text == "acted"
     assert acted == [1]
+
+
+async def test_a_refusal_of_one_call_costs_neither_session_nor_a_second_call(
+    server: McpServer, old: OldServer
+) -> None:
+    await server.tools()
+    refused: list[int] = []
+
+    def refuse() -> Response:
+        refused.append(1)
+        return JSONResponse(refusal("arguments are wrong"), status_code=400)
+
+    old.act = refuse
+    with pytest.raises(McpError, match="arguments are wrong"):
+        await server.call("act", {})
+
+    assert refused == [1]
+    assert server.status.state == "ready"
 
 
 def floods() -> Response:

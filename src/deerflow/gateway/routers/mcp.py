@@ -104,6 +104,7 @@ def _status_out(status: ServerStatus) -> dict[str, Any]:
         "state": status.state,
         "problem": status.problem,
         "tools": list(status.tools),
+        "left_out": [{"tool": tool.name, "reason": tool.reason} for tool in status.left_out],
     }
 
 
