@@ -1,6 +1,7 @@
 """Each middleware over HTTP: what the model saw, and what the client saw."""
 
 import asyncio
+import json
 import re
 import threading
 from collections.abc import Iterator
@@ -28,6 +29,7 @@ from deerflow.domain import new_id
 
 Events = list[tuple[str, Any, str | None]]
 WORKSPACE = "/mnt/user-data/workspace"
+FILES = ("alpha.md", "beta.md")
 QUICK = {"retry_base_delay_ms": 1, "retry_cap_delay_ms": 1, "burst_retry_base_delay_ms": 1}
 
 
@@ -574,3 +576,27 @@ async def test_compacting_is_refused_where_it_cannot_be_done(
     assert "summarization.enabled" in off.json()["detail"]
     assert (little["compacted"], little["removed_message_count"]) == (False, 0)
     assert little["reason"]
+
+
+async def test_calls_that_a_small_model_writes_into_its_text_are_made(
+    api: httpx.AsyncClient, gateway: Gateway, model: ScriptedModel, thread: str
+) -> None:
+    put(gateway, thread, "alpha.md", "Compaction: hourly")
+    put(gateway, thread, "beta.md", "Compaction: none")
+    look = json.dumps({"function": "ls", "arguments": {"path": WORKSPACE}}, indent=2)
+    reads = [
+        json.dumps({"name": "read_file", "arguments": {"path": f"{WORKSPACE}/{name}"}}) for name in FILES
+    ]
+    written = [f"```json\n{look}\n```", "I read both.\n<tool_call>\n{}\n{}\n</tool_call>".format(*reads)]
+    model.will_say(*map(text, written), text("Beta has no compaction."))
+
+    events = await ask(api, thread, "Which product has no compaction?")
+
+    said = [message for message in messages_of(events) if message["type"] == "ai"]
+    results = [message["content"] for message in messages_of(events) if message["type"] == "tool"]
+    streamed = "".join(m["content"] for m, _ in of_kind(events, "messages") if m["type"] == "AIMessageChunk")
+    assert [len(message["tool_calls"]) for message in said] == [1, 2, 0]
+    assert ["hourly" in results[1], "none" in results[2]] == [True, True]
+    assert streamed == "I read both.\nBeta has no compaction."
+    assert said[0]["additional_kwargs"]["repaired_tool_calls"] == written[0], "the words stay in the log"
+    assert model.requests[1].messages[-2]["tool_calls"][0]["function"]["name"] == "ls"

@@ -52,6 +52,13 @@ class ModelSettings(OpenSection):
     transport: Literal["lean", "sdk"] = Field(
         "lean", description="How OpenAI-compatible models are reached: our own streaming, or the SDK."
     )
+    repair_tool_calls: Literal["auto", "always", "never"] = Field(
+        "auto",
+        description="Make real calls of tool calls that the model writes as JSON into its text, as small "
+        "models do, where the name is a tool on offer and the arguments fit. `auto` leaves JSON without tags "
+        "alone when the model has made a real call in the conversation, or the question asks for JSON or an "
+        "example.",
+    )
 
 
 class LlmCallSettings(Section):

@@ -12,6 +12,7 @@ from deerflow.errors import ConfigError, NotFoundError
 from deerflow.models.arguments import COMPATIBLE, arguments_for
 from deerflow.models.fallback import FallbackChatModel
 from deerflow.models.pool import SessionPool
+from deerflow.models.repair import repairing
 from deerflow.models.whole_calls import watched
 
 OPENAI_URL = "https://api.openai.com/v1"
@@ -135,6 +136,8 @@ class ModelFactory:
         is_lean = "pool" in cls.model_fields and arguments.get("transport") != "sdk"
         if not is_lean or arguments.get("use_responses_api"):  # the lean transport looks by itself
             cls = watched(cls)
+        if settings.repair_tool_calls != "never":
+            cls = repairing(cls, settings.repair_tool_calls)
         model = _constructed(cls, arguments, settings)
         if settings.context_window is not None:
             model.profile = {**(model.profile or {}), "max_input_tokens": settings.context_window}
