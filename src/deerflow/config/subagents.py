@@ -14,6 +14,9 @@ class SubagentOverride(Section):
     timeout_seconds: float | None = Field(None, ge=1, description="Seconds that one task may take.")
     max_turns: int | None = Field(None, ge=1, description="Model calls of one task.")
     model: str | None = Field(None, min_length=1, description="The model's name, or `inherit`.")
+    thinking: bool | None = Field(
+        None, description="Whether it thinks before it answers; absent: `subagents.thinking`."
+    )
     skills: tuple[str, ...] | None = Field(None, description="Skills it may use; absent: all.")
     token_budget: TokenBudgetSettings | None = Field(None, description="How many tokens it may spend.")
 
@@ -30,6 +33,9 @@ class CustomSubagent(Section):
     skills: tuple[str, ...] | None = Field(None, description="Skills it may use; absent: all.")
     token_budget: TokenBudgetSettings | None = Field(None, description="How many tokens it may spend.")
     model: str = Field("inherit", min_length=1, description="The model's name, or `inherit` for the lead's.")
+    thinking: bool | None = Field(
+        None, description="Whether it thinks before it answers; absent: `subagents.thinking`."
+    )
     max_turns: int = Field(50, ge=1, description="Model calls of one task.")
     timeout_seconds: float = Field(900, ge=1, description="Seconds that one task may take.")
 
@@ -54,6 +60,10 @@ class SubagentsSettings(Section):
     )
     max_depth: int = Field(1, ge=1, description="1: sub-agents delegate no further; 2: once more; and so on.")
     max_total_per_run: int | None = Field(None, ge=1, description="Tasks of one run; absent: no limit.")
+    thinking: bool | None = Field(
+        None,
+        description="Whether sub-agents think before they answer, if their model can; absent: as the run.",
+    )
     token_budget: TokenBudgetSettings | None = Field(None, description="How many tokens one task may spend.")
     max_result_tokens: int = Field(
         4000, ge=200, description="Longer results are summed up for the lead; the whole text goes to a file."

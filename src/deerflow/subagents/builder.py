@@ -94,7 +94,9 @@ class SubagentBuilder:
 
     def _model_key(self, config: SubagentConfig, options: RunOptions) -> tuple[str | None, bool, str | None]:
         name = config.model if self._has_own_model(config) else options.model_name
-        return name, options.thinking_enabled, options.reasoning_effort
+        if config.thinking is None:
+            return name, options.thinking_enabled, options.reasoning_effort
+        return name, config.thinking, options.reasoning_effort if config.thinking else None
 
     def _has_own_model(self, config: SubagentConfig) -> bool:
         return config.model != INHERIT and config.model in self.models.names

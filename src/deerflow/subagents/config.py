@@ -35,6 +35,8 @@ class SubagentConfig:
     """The only skills it hears of; None means all that are enabled."""
     model: str = INHERIT
     """A model's name, or `inherit` for the model of the run."""
+    thinking: bool | None = None
+    """Whether its model thinks before it answers; None: as the run does."""
     max_turns: int = 50
     """How often its model may answer."""
     timeout_seconds: float = 900

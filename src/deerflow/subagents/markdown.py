@@ -80,6 +80,7 @@ class MarkdownSubagent(BaseModel):
     )
     skills: Annotated[tuple[str, ...] | None, BeforeValidator(_names)] = None
     model: str = INHERIT
+    thinking: bool | None = None
     max_turns: int | None = Field(
         None, ge=1, validation_alias=AliasChoices("max_turns", "maxTurns", "max-turns")
     )

@@ -68,6 +68,7 @@ def _with_globals(config: SubagentConfig, settings: SubagentsSettings) -> Subage
         timeout_seconds=settings.timeout_seconds,
         max_turns=settings.max_turns or config.max_turns,
         token_budget=settings.token_budget,
+        thinking=settings.thinking,
         disallowed_tools=_by_default(config.disallowed_tools, settings),
     )
 
@@ -82,6 +83,7 @@ def _from_file(file: MarkdownSubagent, settings: SubagentsSettings) -> SubagentC
         else file.disallowed_tools,
         skills=file.skills,
         model=file.model,
+        thinking=settings.thinking if file.thinking is None else file.thinking,
         max_turns=file.max_turns or settings.max_turns or config.max_turns,
         timeout_seconds=file.timeout_seconds or settings.timeout_seconds,
         needs_shell=file.tools == ("bash",),
@@ -100,6 +102,7 @@ def _custom(name: str, custom: CustomSubagent, settings: SubagentsSettings) -> S
         disallowed_tools=denied if "disallowed_tools" in said else _by_default(denied, settings),
         skills=custom.skills,
         model=custom.model,
+        thinking=settings.thinking if custom.thinking is None else custom.thinking,
         max_turns=custom.max_turns if "max_turns" in said else settings.max_turns or custom.max_turns,
         timeout_seconds=custom.timeout_seconds if "timeout_seconds" in said else settings.timeout_seconds,
         token_budget=custom.token_budget or settings.token_budget,
@@ -120,6 +123,7 @@ def _with_override(config: SubagentConfig, override: SubagentOverride) -> Subage
         timeout_seconds=override.timeout_seconds or config.timeout_seconds,
         max_turns=override.max_turns or config.max_turns,
         model=override.model or config.model,
+        thinking=config.thinking if override.thinking is None else override.thinking,
         skills=config.skills if override.skills is None else override.skills,
         token_budget=override.token_budget or config.token_budget,
     )

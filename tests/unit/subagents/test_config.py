@@ -2,13 +2,24 @@
 
 import itertools
 import logging
+from pathlib import Path
+from typing import Any
 
 import pytest
+from support.lead import NewLead, scripted_models
+from support.model_server import Request, ScriptedModel, call, calls, text
 
-from deerflow.config import SubagentsSettings
+from deerflow.config import Settings, SubagentsSettings
 from deerflow.config.subagents import CustomSubagent, SubagentOverride
+from deerflow.domain import RunOptions
 from deerflow.errors import ConflictError, NotFoundError
-from deerflow.subagents import SubagentConfig, SubagentRegistry, SubagentResult, SubagentStatus
+from deerflow.subagents import (
+    MarkdownSubagents,
+    SubagentConfig,
+    SubagentRegistry,
+    SubagentResult,
+    SubagentStatus,
+)
 
 ALLOWED = {
     ("pending", "running"),
@@ -92,3 +103,62 @@ def test_an_override_of_nobody_is_named_in_the_log(caplog: pytest.LogCaptureFixt
         SubagentRegistry(SubagentsSettings(agents={"bahs": SubagentOverride(max_turns=1)}))
 
     assert "subagents.agents.bahs names no sub-agent" in caplog.text
+
+
+@pytest.mark.parametrize("for_all", [None, False, True])
+def test_what_one_agent_says_of_thinking_wins_over_what_is_said_for_all(
+    tmp_path: Path, for_all: bool | None
+) -> None:
+    (tmp_path / "quick.md").write_text("---\ndescription: d\nthinking: false\n---\nbody")
+    (tmp_path / "plain.md").write_text("---\ndescription: d\n---\nbody")
+    custom = {
+        name: CustomSubagent(description="d", system_prompt="p", thinking=said)
+        for name, said in (("deep", True), ("own", None))
+    }
+    overrides = {"bash": SubagentOverride(thinking=False), "own": SubagentOverride(model="small")}
+    settings = SubagentsSettings(thinking=for_all, custom_agents=custom, agents=overrides)
+
+    registry = SubagentRegistry(settings, MarkdownSubagents([tmp_path]))
+
+    assert {config.name: config.thinking for config in registry} == {
+        "general-purpose": for_all,
+        "bash": False,
+        "quick": False,
+        "plain": for_all,
+        "deep": True,
+        "own": for_all,
+    }
+
+
+def thinks(request: Request) -> tuple[Any, Any]:
+    return request.body.get("thinking", {}).get("type"), request.body.get("reasoning_effort")
+
+
+@pytest.mark.parametrize("is_lead_thinking", [True, False])
+async def test_sub_agents_think_as_the_settings_say_and_the_lead_as_its_run_says(
+    new_lead: NewLead, model: ScriptedModel, is_lead_thinking: bool
+) -> None:
+    custom = CustomSubagent(description="d", system_prompt="p", thinking=True)
+    lead = new_lead(
+        settings=Settings(subagents=SubagentsSettings(thinking=False, custom_agents={"deep": custom})),
+        options=RunOptions(subagent_enabled=True, thinking_enabled=is_lead_thinking, reasoning_effort="high"),
+        models=scripted_models(
+            model,
+            supports_thinking=True,
+            supports_reasoning_effort=True,
+            when_thinking_enabled={"extra_body": {"thinking": {"type": "enabled"}}},
+        ),
+    )
+    model.on("Look.", text("Found."))
+    model.on("Ponder.", text("Found."))
+    tasks = calls(
+        call("task", agent="general-purpose", task="Look."), call("task", agent="deep", task="Ponder.")
+    )
+    model.will_say(tasks, text("Done."))
+
+    await lead.ask("Go.")
+
+    asked = {request.asked: thinks(request) for request in model.requests}
+    assert asked["Go."] == ("enabled" if is_lead_thinking else "disabled", "high")
+    assert asked["Look."] == ("disabled", None)
+    assert asked["Ponder."] == ("enabled", "high")

@@ -9,7 +9,7 @@ from typing import Any
 from langchain_core.messages import AnyMessage, ToolMessage
 from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command
-from support.lead import Lead, NewLead
+from support.lead import Lead, NewLead, scripted_models
 from support.model_server import Request, ScriptedModel, call, text
 
 from deerflow.config import Settings
@@ -377,3 +377,24 @@ async def test_questions_of_members_reach_the_person_in_a_fixed_order_and_each_g
     assert "not now" in results["market researcher"][0]
     assert team(messages).content == "The team is done.\n\nin the end"
     assert len(asked(model, is_editor)) == 1
+
+
+async def test_a_team_thinks_as_the_settings_of_sub_agents_say(
+    new_lead: NewLead, model: ScriptedModel
+) -> None:
+    lead = new_lead(
+        settings=Settings.model_validate({"subagents": {"thinking": False}}),
+        models=scripted_models(
+            model,
+            supports_thinking=True,
+            when_thinking_enabled={"extra_body": {"thinking": {"type": "enabled"}}},
+        ),
+    )
+    script(model)
+    model.will_say(call("run_team", goal=GOAL), text("Done."))
+
+    await lead.ask("Go.")
+
+    thinking = [request.body["thinking"]["type"] for request in model.requests]
+    assert thinking == ["enabled", *["disabled"] * (len(thinking) - 2), "enabled"]
+    assert len(thinking) == 7

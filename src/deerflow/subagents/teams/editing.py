@@ -31,6 +31,7 @@ async def edit(office: Office, call: TeamCall, prompt: str) -> tuple[str, str]:
         skills=(),
         max_turns=2,
         timeout_seconds=office.settings.planning_seconds,
+        thinking=call.context.settings.subagents.thinking,
     )
     result = await office.execute(call, "join", config, description="Join the results", prompt=prompt)
     early = ended_early(result)

@@ -36,6 +36,7 @@ async def make_plan(office: Office, call: TeamCall, briefing: Briefing) -> tuple
             skills=(),
             max_turns=2,
             timeout_seconds=office.settings.planning_seconds,
+            thinking=call.context.settings.subagents.thinking,
         )
         prompt = briefing.for_planner(allowed, most)
         made = await office.execute(call, "plan", config, description="Plan the team", prompt=prompt)

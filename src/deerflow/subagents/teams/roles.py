@@ -71,12 +71,14 @@ def _builtin(role: BuiltinRole, settings: SubagentsSettings) -> TeamRole:
         max_turns=settings.max_turns or role.max_turns,
         timeout_seconds=settings.timeout_seconds,
         token_budget=settings.token_budget,
+        thinking=settings.thinking,
     )
     override = settings.agents.get(role.name)
     if override is not None:
         config = replace(
             config,
             model=override.model or config.model,
+            thinking=config.thinking if override.thinking is None else override.thinking,
             max_turns=override.max_turns or config.max_turns,
             timeout_seconds=override.timeout_seconds or config.timeout_seconds,
             skills=config.skills if override.skills is None else override.skills,
@@ -94,6 +96,7 @@ def _custom(name: str, custom: TeamRoleSettings, settings: SubagentsSettings) ->
         disallowed_tools=(*NEVER_FOR_MEMBERS, *(custom.disallowed_tools or ())),
         skills=custom.skills,
         model=custom.model,
+        thinking=settings.thinking if custom.thinking is None else custom.thinking,
         max_turns=custom.max_turns if "max_turns" in said else settings.max_turns or custom.max_turns,
         timeout_seconds=custom.timeout_seconds if "timeout_seconds" in said else settings.timeout_seconds,
         token_budget=custom.token_budget or settings.token_budget,
