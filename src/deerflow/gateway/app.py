@@ -1,5 +1,6 @@
 """The gateway: every route of the contract, around one open DeerFlow."""
 
+import re
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from deerflow.gateway.background import scheduling, telling
 from deerflow.gateway.choosing import NEXT_PAGE, TOTAL
 from deerflow.gateway.errors import handle_errors
 from deerflow.gateway.guard import LocalGuard, Network
-from deerflow.gateway.limits import BodyLimit
+from deerflow.gateway.limits import BodyLimit, Bound
 from deerflow.gateway.page import serve_page
 from deerflow.gateway.routers import (
     about,
@@ -55,6 +56,8 @@ PREFIXES = ("/api", "/api/langgraph")
 """LangGraph's clients are pointed at the second, which DeerFlow 2 needed a proxy for."""
 _MOST_BYTES = 20 * 1024 * 1024
 _FORM_BYTES = 1024 * 1024
+_MOST_VALUES = 100_000
+_UPLOADS = re.compile(r"/api(?:/langgraph)?/threads/[^/]+/uploads/?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,13 +164,13 @@ def _add_routes(app: FastAPI) -> None:
 def _add_middlewares(app: FastAPI, options: GatewayOptions) -> None:
     """Wrap the app; the last one added is the first to see a request."""
 
-    def limit(path: str) -> int:
-        if path.rstrip("/").endswith("/uploads"):
+    def bound(method: str, path: str) -> Bound:
+        if method == "POST" and _UPLOADS.fullmatch(path):
             deerflow: DeerFlow = app.state.deerflow
-            return deerflow.settings.uploads.max_total_size + _FORM_BYTES
-        return _MOST_BYTES
+            return Bound(deerflow.settings.uploads.max_total_size + _FORM_BYTES, _MOST_VALUES)
+        return Bound(_MOST_BYTES, _MOST_VALUES)
 
-    app.add_middleware(BodyLimit, limit=limit)
+    app.add_middleware(BodyLimit, bound=bound)
     if options.origins:
         app.add_middleware(
             CORSMiddleware,

@@ -1,6 +1,13 @@
-"""Stops a request body that is larger than anything we would take, before it fills memory or disk."""
+"""Stops a request body that is larger than anything we would take, before it fills memory or disk.
 
+Bytes alone do not tell what a body costs: a picture is one long text, while the same number of bytes can
+hold a million keys, which would keep the event loop busy for seconds. So the values of a JSON body are
+counted as it comes in, before anything parses it.
+"""
+
+import re
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from fastapi import HTTPException
 from starlette.datastructures import Headers
@@ -9,61 +16,146 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 _TOO_LARGE = 413
 _MOST_DRAINED = 64 * 1024 * 1024
+_PIECE_BYTES = 64 * 1024
+_TEXT_END = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
+_WHOLE_TEXT = re.compile(b'"' + _TEXT_END.pattern, re.DOTALL)
+_ALL_BUT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """What the body of a request may have."""
+
+    most_bytes: int
+    most_values: int
+    """Members of arrays and objects in a JSON body."""
+    most_depth: int = 100
 
 
 class BodyLimit:
-    """Answers 413 to bodies above `limit(path)` bytes, announced or not."""
+    """Answers 413 to bodies beyond `bound(method, path)`, announced or not."""
 
-    def __init__(self, app: ASGIApp, *, limit: Callable[[str], int]) -> None:
+    def __init__(self, app: ASGIApp, *, bound: Callable[[str, str], Bound]) -> None:
         self._app = app
-        self._limit = limit
+        self._bound = bound
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on with an eye on its size."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        most, headers = self._limit(scope["path"]), Headers(scope=scope)
+        bound, headers = self._bound(scope["method"], scope["path"]), Headers(scope=scope)
         announced = headers.get("content-length", "0")
         if "content-length" in headers and "transfer-encoding" in headers:
             # A proxy may believe the other one, and take the rest of this body for somebody's request.
             await _answer(400, "send Content-Length or Transfer-Encoding, not both")(scope, receive, send)
             return
-        if announced.isdigit() and int(announced) > most:
+        if announced.isdigit() and int(announced) > bound.most_bytes:
             await _drain(receive)
-            await _refuse(most)(scope, receive, send)
+            await _answer(_TOO_LARGE, _too_large(bound))(scope, receive, send)
             return
-        counter = _Counter(receive, send, most)
+        counter = _Counter(receive, send, bound, is_form=_is_form(headers))
         try:
             await self._app(scope, counter.receive, counter.send)
-        except _BodyTooLargeError:
+        except _BodyRefusedError as error:
             if not counter.has_answered:
-                await _refuse(most)(scope, receive, send)
+                await _answer(error.status_code, error.detail)(scope, receive, send)
 
 
-class _BodyTooLargeError(HTTPException):
+class _BodyRefusedError(HTTPException):
     """More came than was announced or allowed; FastAPI passes on this kind only, from where it reads."""
 
-    def __init__(self, most: int) -> None:
-        super().__init__(_TOO_LARGE, _too_large(most), {"Connection": "close"})
+    def __init__(self, detail: str, status: int = _TOO_LARGE) -> None:
+        super().__init__(status, detail, {"Connection": "close"})
 
 
 class _Counter:
-    def __init__(self, receive: Receive, send: Send, most: int) -> None:
-        self._receive, self._send, self._most = receive, send, most
+    def __init__(self, receive: Receive, send: Send, bound: Bound, *, is_form: bool) -> None:
+        self._receive, self._send, self._bound = receive, send, bound
         self._seen = 0
+        self._values = None if is_form else JsonCounter()
         self.has_answered = False
 
     async def receive(self) -> Message:
         message = await self._receive()
-        self._seen += len(message.get("body", b""))
-        if self._seen > self._most:
-            raise _BodyTooLargeError(self._most)
+        body = message.get("body", b"")
+        self._seen += len(body)
+        if self._seen > self._bound.most_bytes:
+            raise _BodyRefusedError(_too_large(self._bound))
+        if self._values is not None and body:
+            if self._seen == len(body) and _is_wide(body):
+                raise _BodyRefusedError("send JSON as UTF-8", status=400)
+            self._count(self._values, body)
         return message
+
+    def _count(self, values: "JsonCounter", body: bytes) -> None:
+        for start in range(0, len(body), _PIECE_BYTES):
+            values.feed(body[start : start + _PIECE_BYTES])
+            if values.count > self._bound.most_values:
+                raise _BodyRefusedError(
+                    f"the request's JSON has more than {self._bound.most_values:,} values; "
+                    "send it in several requests"
+                )
+            if values.depth > self._bound.most_depth:
+                raise _BodyRefusedError(
+                    f"the request's JSON has more than {self._bound.most_depth} levels; nest it less deeply"
+                )
 
     async def send(self, message: Message) -> None:
         self.has_answered = True
         await self._send(message)
+
+
+class JsonCounter:
+    """Counts values and levels of JSON that comes in pieces, without parsing it."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.depth = 0
+        """The deepest level so far."""
+        self._level = 0
+        self._is_in_text = False
+        self._rest = b""
+        """A backslash whose next byte is in the next piece."""
+
+    def feed(self, piece: bytes) -> None:
+        """Take the next piece; what is no JSON is counted somehow, and refused by the parser."""
+        marks = _WHOLE_TEXT.sub(b"", self._without_open_text(piece))
+        outside, quote, text = marks.partition(b'"')
+        if quote:
+            self._is_in_text = True
+            self._rest = _trailing_escape(text)
+        self.count += sum(map(outside.count, (b",", b"{", b"[")))
+        for bracket in outside.translate(None, _ALL_BUT_BRACKETS):
+            self._level += 1 if bracket in b"{[" else -1
+            self.depth = max(self.depth, self._level)
+
+    def _without_open_text(self, piece: bytes) -> bytes:
+        """Return a piece from where the text that began in an earlier one ends."""
+        piece, self._rest = self._rest + piece, b""
+        if not self._is_in_text:
+            return piece
+        found = _TEXT_END.match(piece)
+        self._is_in_text = found is None
+        if found is None:
+            self._rest = _trailing_escape(piece)
+            return b""
+        return piece[found.end() :]
+
+
+def _trailing_escape(text: bytes) -> bytes:
+    """Return the backslash at the end of an open text, unless it is itself escaped."""
+    return b"\\" if (len(text) - len(text.rstrip(b"\\"))) % 2 else b""
+
+
+def _is_form(headers: Headers) -> bool:
+    """Tell whether a body is one of files, which nobody parses as JSON."""
+    return headers.get("content-type", "").lower().startswith("multipart/form-data")
+
+
+def _is_wide(body: bytes) -> bool:
+    """Tell whether text is UTF-16 or UTF-32, which Python's parser takes and our counter cannot."""
+    return b"\0" in body[:4] or body.startswith((b"\xfe\xff", b"\xff\xfe"))
 
 
 async def _drain(receive: Receive) -> None:
@@ -76,13 +168,12 @@ async def _drain(receive: Receive) -> None:
             return
 
 
-def _refuse(most: int) -> JSONResponse:
-    return _answer(_TOO_LARGE, _too_large(most))
-
-
 def _answer(status: int, detail: str) -> JSONResponse:
     return JSONResponse({"detail": detail}, status, headers={"Connection": "close"})
 
 
-def _too_large(most: int) -> str:
-    return f"the body is larger than {most:,} bytes: send less; files go to /threads/{{thread_id}}/uploads"
+def _too_large(bound: Bound) -> str:
+    return (
+        f"the body is larger than {bound.most_bytes:,} bytes: send less; "
+        "files go to /threads/{thread_id}/uploads"
+    )

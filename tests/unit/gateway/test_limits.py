@@ -1,5 +1,6 @@
 """Bodies that are too large are refused: announced, lied about or not announced at all."""
 
+import json
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -7,7 +8,7 @@ import httpx
 import pytest
 from fastapi import Body, FastAPI, Request
 
-from deerflow.gateway.limits import BodyLimit
+from deerflow.gateway.limits import BodyLimit, Bound, JsonCounter
 
 MOST = 1000
 
@@ -25,7 +26,7 @@ async def client() -> AsyncIterator[httpx.AsyncClient]:
         async with request.form() as fields:
             return len(fields)
 
-    app.add_middleware(BodyLimit, limit=lambda path: MOST)
+    app.add_middleware(BodyLimit, bound=lambda method, path: Bound(MOST, 50, 10))
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://x") as client:
         yield client
 
@@ -59,3 +60,34 @@ async def test_a_body_that_keeps_coming_is_refused(client: httpx.AsyncClient) ->
 
     for answer in (as_json, as_form):
         assert (answer.status_code, "1,000 bytes" in answer.text) == (413, True), answer.text
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "said"),
+    [
+        (json.dumps({"a": list(range(40))}).encode(), 200, ""),
+        (json.dumps({"a": list(range(60))}).encode(), 413, "more than 50 values"),
+        (b'{"a": ' + b"[" * 20 + b"]" * 20 + b"}", 413, "more than 10 levels"),
+        (json.dumps({"a": '[[[[,,,,{{{{\\"' * 40}).encode(), 200, ""),
+        (json.dumps({"a": 1}).encode("utf-16"), 400, "UTF-8"),
+        (json.dumps({"a": 1}).encode("utf-32-le"), 400, "UTF-8"),
+    ],
+)
+async def test_the_values_and_levels_of_json_are_counted(
+    client: httpx.AsyncClient, body: bytes, status: int, said: str
+) -> None:
+    answer = await client.post("/json", content=body, headers={"Content-Type": "application/json"})
+
+    assert (answer.status_code, said in answer.text) == (status, True), answer.text
+
+
+@pytest.mark.parametrize("step", [1, 2, 3, 7, 1000])
+def test_json_is_counted_alike_in_any_pieces(step: int) -> None:
+    body = json.dumps([{"a\\": 'x,"y,\\', "b": [1, 2, {}]}, "\\\\", "[", "é\n"]).encode()
+    counter = JsonCounter()
+
+    for start in range(0, len(body), step):
+        counter.feed(body[start : start + step])
+
+    commas, openings = 3 + 1 + 2, 4
+    assert (counter.count, counter.depth) == (commas + openings, 4)
