@@ -325,6 +325,20 @@ async def test_the_same_key_starts_one_run_however_often_it_is_sent(
     assert len(model.requests) == 1
 
 
+async def test_a_key_is_bound_to_its_thread(api: httpx.AsyncClient, model: ScriptedModel) -> None:
+    model.will_say(text("one"), text("two"))
+    headers = {"Idempotency-Key": "k1"}
+
+    first, other = [
+        (await api.post(f"/threads/{name}/runs", json=ask("go"), headers=headers)).json() for name in "ab"
+    ]
+
+    assert (first["thread_id"], other["thread_id"]) == ("a", "b")
+    assert first["run_id"] != other["run_id"]
+    for run in (first, other):
+        await ended(api, run)
+
+
 async def test_a_key_that_was_sent_with_other_words_starts_nothing_and_says_so(
     api: httpx.AsyncClient, model: ScriptedModel
 ) -> None:

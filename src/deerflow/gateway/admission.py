@@ -29,7 +29,8 @@ async def to_request(
         thread_id,
         user,
         most_steps=house.settings.max_recursion_limit,
-        idempotency_key=key,
+        # A key is bound to its thread: the same one sent to another thread is another request.
+        idempotency_key=key if key is None or is_stateless else f"{thread_id}\n{key}",
         defaults=None if is_agent else await house.storage.assistants.get(name, user),
         is_stateless=is_stateless,
     )

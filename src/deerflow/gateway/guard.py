@@ -13,6 +13,7 @@ import ipaddress
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from urllib.parse import parse_qsl
 
 from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
@@ -82,7 +83,9 @@ class LocalGuard:
         """Pass the request on, or refuse it."""
         if scope["type"] in ("http", "websocket"):
             headers = Headers(scope=scope)
-            reason = self._refusal(headers, scope.get("method", _WEBSOCKET), self._is_trusted(scope))
+            method = scope.get("method", _WEBSOCKET)
+            is_reading = method in _READING and not _stops_a_run(scope)
+            reason = self._refusal(headers, is_reading=is_reading, is_trusted=self._is_trusted(scope))
             if reason:
                 await JSONResponse({"detail": reason}, 403)(scope, receive, send)
                 return
@@ -98,12 +101,16 @@ class LocalGuard:
             peer = peer.ipv4_mapped
         return peer is not None and any(peer in network for network in self._trusted_proxies)
 
-    def _refusal(self, headers: Headers, method: str, is_trusted: bool) -> str | None:
+    def _refusal(self, headers: Headers, *, is_reading: bool, is_trusted: bool) -> str | None:
         if self._checks_host and (reason := self._foreign_name(headers, is_trusted)):
             return reason
         origins = headers.getlist("origin")
-        if not origins or method in _READING:
+        if is_reading:
             return None
+        if not origins:
+            # An image or a link of another page has no Origin, but the browser says where it comes from.
+            is_foreign = headers.get("sec-fetch-site") in ("cross-site", "same-site")
+            return "A page of another origin may not do this." if is_foreign else None
         origin = parse_origin(origins[0]) if len(origins) == 1 else None
         if origin and (origin in self._origins or self._is_own(origin, headers, is_trusted)):
             return None
@@ -146,6 +153,13 @@ class LocalGuard:
         ports = _listed(headers.getlist("x-forwarded-port"))
         page = parse_address(f"localhost:{ports[-1]}") if ports else None
         return page is not None and origin.is_at(page)
+
+
+def _stops_a_run(scope: Scope) -> bool:
+    """Tell whether leaving the answer of a GET request would stop a run: that is no mere reading."""
+    return any(
+        name == "cancel_on_disconnect" for name, _ in parse_qsl(scope["query_string"].decode("latin-1"))
+    )
 
 
 def parse_address(text: str) -> Address | None:

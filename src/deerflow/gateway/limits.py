@@ -98,7 +98,8 @@ class _Counter:
                 )
             if values.depth > self._bound.most_depth:
                 raise _BodyRefusedError(
-                    f"the request's JSON has more than {self._bound.most_depth} levels; nest it less deeply"
+                    f"the request's JSON has more than {self._bound.most_depth} levels; nest it less deeply",
+                    status=400,
                 )
 
     async def send(self, message: Message) -> None:

@@ -14,6 +14,12 @@ STATIC = Path(__file__).parent / "static"
 _NAME = "page"
 _FOLLOWING = ("/stream", "/join")
 """Ends of addresses whose answer goes on until a run ends, and which may stop one: no mere look at them."""
+_HEADERS = {
+    "Content-Security-Policy": "frame-ancestors 'none'; base-uri 'none'; object-src 'none'",
+    "X-Frame-Options": "DENY",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "same-origin",
+}
 _METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
 _MISSING = """<!doctype html><meta charset="utf-8"><title>DeerFlow</title>
@@ -53,7 +59,7 @@ class _Page(StaticFiles):
             raise _refusal(scope)
         # Looked for each time, so that a page that is built meanwhile is there after a reload.
         if path == "." and not (Path(str(self.directory)) / "index.html").is_file():
-            return HTMLResponse(_MISSING)
+            return _framed_by_nobody(HTMLResponse(_MISSING))
         try:
             response = await super().get_response(path, scope)
         except HTTPException as error:
@@ -64,7 +70,13 @@ class _Page(StaticFiles):
             response.headers["Cache-Control"] = "public, max-age=31536000, immutable"
         else:
             response.headers["Cache-Control"] = "no-cache"
-        return response
+        return _framed_by_nobody(response)
+
+
+def _framed_by_nobody(response: Response) -> Response:
+    """Forbid other sites to show the page inside theirs, where clicks could be led astray."""
+    response.headers.update(_HEADERS)
+    return response
 
 
 def _is_api(path: str) -> bool:

@@ -1,5 +1,6 @@
 """How the gateway is served: uvicorn, with a bound on what comes before a request's body."""
 
+import asyncio
 from typing import Any
 
 import uvicorn
@@ -8,13 +9,17 @@ from typing_extensions import override
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 MOST_HEAD_BYTES = 64 * 1024
+HEAD_SECONDS = 30.0
+"""How long a client may take for the headers of a request."""
+BODY_PAUSE_SECONDS = 120.0
+"""How long a client may pause within the body of a request."""
 _KEEP_ALIVE_SECONDS = 75
 
 
 class BoundedHttp(HttpToolsProtocol):
-    """Answers 400 to a request whose headers are larger than any honest client's.
+    """Answers 400 to a request whose headers are larger than any honest client's, and never waits for ever.
 
-    The parser itself would keep as much as somebody cares to send.
+    The parser itself would keep as much as somebody cares to send, for as long as they care to take.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -22,10 +27,46 @@ class BoundedHttp(HttpToolsProtocol):
         self._head_bytes = 0
         """Bytes of a head that is not whole yet."""
         self._is_in_body = False
+        self._deadline: asyncio.TimerHandle | None = None
+
+    @override
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._wait_for(HEAD_SECONDS)
+
+    @override
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    @override
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if not self._is_in_body:  # a trailer behind the body could pass for a header that a proxy checked
+            super().on_header(name, value)
+
+    def _wait_for(self, seconds: float) -> None:
+        """Close the connection unless what is awaited comes within `seconds`."""
+        self._stop_waiting()
+        self._deadline = self.loop.call_later(seconds, self._give_up)
+
+    def _stop_waiting(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _give_up(self) -> None:
+        if self._is_in_body and self.flow.read_paused:  # it is we who keep the client waiting
+            self._wait_for(BODY_PAUSE_SECONDS)
+        elif not self.transport.is_closing():
+            self.transport.close()
 
     @override
     def data_received(self, data: bytes) -> None:
         self._head_bytes += len(data)
+        if self._is_in_body:
+            self._wait_for(BODY_PAUSE_SECONDS)
+        elif self._deadline is None:
+            self._wait_for(HEAD_SECONDS)
         super().data_received(data)
         if self._is_in_body:
             self._head_bytes = 0
@@ -35,6 +76,7 @@ class BoundedHttp(HttpToolsProtocol):
     @override
     def on_headers_complete(self) -> None:
         self._is_in_body = True
+        self._wait_for(BODY_PAUSE_SECONDS)
         if sum(len(name) + len(value) for name, value in self.headers) > MOST_HEAD_BYTES:
             raise ValueError("headers too large")  # the parser reports it as an invalid request
         super().on_headers_complete()
@@ -43,6 +85,7 @@ class BoundedHttp(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         self._is_in_body = False
         self._head_bytes = 0
+        self._stop_waiting()
         super().on_message_complete()
 
 

@@ -14,6 +14,8 @@ from typing import Any
 
 import yaml
 
+from deerflow.domain.regular_files import read_regular_text
+
 logger = logging.getLogger(__name__)
 
 SKILL_FILE = "SKILL.md"
@@ -91,9 +93,7 @@ class Skills:
 
 def read_skill(file: Path, *, category: str, path: str) -> Skill:
     """Return the skill that `file` describes; `ValueError` says what is wrong with it."""
-    if file.stat().st_size > MAX_FILE_BYTES:
-        raise ValueError(f"larger than {MAX_FILE_BYTES} bytes")
-    matter = front_matter(file.read_text(encoding="utf-8"))
+    matter = front_matter(read_regular_text(file, max_bytes=MAX_FILE_BYTES))
     license_ = matter.get("license")
     return Skill(
         name=_name(matter),

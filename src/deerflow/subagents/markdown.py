@@ -16,6 +16,7 @@ from typing import Annotated, Any
 
 from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from deerflow.domain.regular_files import read_regular_text
 from deerflow.skills.loader import FRONT_MATTER, front_matter
 from deerflow.subagents.config import INHERIT
 
@@ -111,9 +112,7 @@ class MarkdownSubagents:
 
 def read_subagent(file: Path) -> MarkdownSubagent:
     """Return the sub-agent that a file describes; `ValueError` says what is wrong with it."""
-    if file.stat().st_size > MAX_FILE_BYTES:
-        raise ValueError(f"larger than {MAX_FILE_BYTES} bytes")
-    text = file.read_text(encoding="utf-8")
+    text = read_regular_text(file, max_bytes=MAX_FILE_BYTES)
     matter = front_matter(text)
     found = FRONT_MATTER.match(text)
     body = text[found.end() :].strip() if found else ""

@@ -1,7 +1,10 @@
 """`present_files`: shows finished files to the user."""
 
 import asyncio
+import errno
+import os
 import posixpath
+import stat
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,10 +12,13 @@ from langchain_core.messages import ToolMessage
 from langgraph.types import Command
 from pydantic import BaseModel, BeforeValidator, Field
 
+from deerflow.sandbox.beneath import O_DIRECTORY, O_PATH, open_beneath
 from deerflow.tools.define import Runtime, VirtualPath, refuse, tool_of
 
 OUTPUTS = "/mnt/user-data/outputs"
 MAX_FILES = 100
+_NOT_REGULAR = "it is not a regular file; name the files in it one by one."
+_UNREADABLE = "it cannot be read."
 
 
 def _as_list(value: Any) -> Any:
@@ -51,11 +57,22 @@ def _fault(root: Path, path: str) -> str | None:
     if not clean.startswith(f"{OUTPUTS}/"):
         return f"it is not below {OUTPUTS}; copy it there first."
     try:
-        file = (root / clean.removeprefix(f"{OUTPUTS}/")).resolve(strict=True)
-        if not file.is_relative_to(root.resolve()):
-            return f"it is a link that leaves {OUTPUTS}; copy the file itself there."
-        return None if file.is_file() else "it is not a regular file; name the files in it one by one."
+        return None if stat.S_ISREG(_mode(root, clean)) else _NOT_REGULAR
     except (FileNotFoundError, NotADirectoryError):
         return "there is no such file; write it first."
-    except (OSError, RuntimeError):  # RuntimeError: a loop of links, before Python 3.13
-        return "it cannot be read."
+    except OSError as error:
+        # Nothing is said of what a link leads to: that would tell which files this host has.
+        is_link = error.errno in (errno.ELOOP, errno.EXDEV)
+        return f"it is a link that leaves {OUTPUTS}; copy the file itself there." if is_link else _UNREADABLE
+
+
+def _mode(root: Path, path: str) -> int:
+    folder = os.open(root, O_PATH | O_DIRECTORY)
+    try:
+        fd = open_beneath(folder, path.removeprefix(f"{OUTPUTS}/").split("/"), O_PATH)
+        try:
+            return os.fstat(fd).st_mode
+        finally:
+            os.close(fd)
+    finally:
+        os.close(folder)

@@ -20,6 +20,7 @@ async def answer(
     checks_host: bool = True,
     origins: tuple[str, ...] = (),
     trusted: str | None = None,
+    path: str = "/",
 ) -> int:
     guard = LocalGuard(
         PlainTextResponse("in"),
@@ -29,7 +30,7 @@ async def answer(
     )
     transport = httpx.ASGITransport(guard, client=("127.0.0.1", 4711))
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:2026") as client:
-        return (await client.request(method, "/", headers=httpx.Headers(headers))).status_code
+        return (await client.request(method, path, headers=httpx.Headers(headers))).status_code
 
 
 @pytest.mark.parametrize(
@@ -69,6 +70,29 @@ async def test_a_foreign_page_may_not_write(origin: str) -> None:
     for method in ("POST", "PUT", "PATCH", "DELETE"):
         assert await answer(method, {"Origin": origin, "Content-Type": "text/plain"}) == 403
     assert await answer("GET", {"Origin": origin}) == 200
+
+
+@pytest.mark.parametrize("name", ["cancel_on_disconnect", "cancel%5Fon_disconnect"])
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 200),
+        ({"Sec-Fetch-Site": "none"}, 200),
+        ({"Sec-Fetch-Site": "same-origin"}, 200),
+        ({"Origin": "http://127.0.0.1:2026", "Sec-Fetch-Site": "same-origin"}, 200),
+        ({"Origin": PAGE, "Sec-Fetch-Site": "cross-site"}, 200),
+        ({"Origin": "https://evil.example.org"}, 403),
+        ({"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"}, 403),
+        ({"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}, 403),
+        ({"Sec-Fetch-Site": "same-site"}, 403),
+    ],
+)
+async def test_a_foreign_page_may_not_stop_a_run_by_leaving_its_stream(
+    name: str, headers: dict[str, str], status: int
+) -> None:
+    path = f"/api/threads/t/runs/r/stream?a=1&{name}=true"
+
+    assert await answer("GET", headers, origins=(PAGE,), path=path) == status
 
 
 @pytest.mark.parametrize(

@@ -37,6 +37,9 @@ async def test_a_page_that_is_built_later_is_there_after_a_reload(
     assert elsewhere.status_code == 404
     assert (after.status_code, after.text) == (200, "the page")
     assert (await client.get("/threads/1")).text == "the page"
+    for answer in (before, after):
+        assert answer.headers["x-frame-options"] == "DENY"
+        assert "frame-ancestors 'none'" in answer.headers["content-security-policy"]
 
 
 async def test_a_route_that_does_not_exist_is_named(client: httpx.AsyncClient) -> None:

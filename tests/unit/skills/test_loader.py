@@ -1,6 +1,7 @@
 """Skills are found on disk, and a broken one harms nobody."""
 
 import logging
+import os
 from pathlib import Path
 
 import pytest
@@ -95,6 +96,8 @@ def test_files_without_front_matter_or_beyond_all_measure_are_left_out(tmp_path:
     }.items():
         (tmp_path / "public" / name).mkdir(parents=True)
         (tmp_path / "public" / name / "SKILL.md").write_bytes(content)
+    (tmp_path / "public" / "pipe").mkdir()
+    os.mkfifo(tmp_path / "public" / "pipe" / "SKILL.md")
     (tmp_path / "public" / "link").mkdir()
     (tmp_path / "public" / "link" / "SKILL.md").symlink_to("/etc/hostname")
 

@@ -75,6 +75,17 @@ async def test_everything_else_is_refused(tmp_path: Path) -> None:
         assert "was not shown" in message.text
 
 
+async def test_a_link_does_not_tell_whether_the_host_has_a_file(tmp_path: Path) -> None:
+    context = run_context(tmp_path)
+    (tmp_path / "secret").write_text("s")
+    (context.folders.outputs / "a").symlink_to(tmp_path / "secret")
+    (context.folders.outputs / "b").symlink_to(tmp_path / "nothing")
+
+    there, absent = [(await present(context, f"{OUTPUTS}/{name}"))[1].text for name in "ab"]
+
+    assert there.replace("/a", "/b") == absent
+
+
 async def test_no_paths_and_too_many_are_explained(tmp_path: Path) -> None:
     none = await answer_of(present_files_tool, run_context(tmp_path), filepaths=[])
     many = await answer_of(present_files_tool, run_context(tmp_path), filepaths=["/a"] * 101)
