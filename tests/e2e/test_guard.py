@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import threading
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -129,12 +130,22 @@ async def test_health_and_models_tell_no_secret(site: Gateway, api: httpx.AsyncC
 
 
 async def test_the_docs_can_be_switched_off(site: Gateway, api: httpx.AsyncClient, tmp_path: Path) -> None:
-    off = [(await api.get(f"{site.url}{path}")).status_code for path in ("/openapi.json", "/docs/x.js")]
+    assets = [f"/docs/assets/{name}" for name in ("swagger-ui-bundle.js", "swagger-ui.css", "favicon.png")]
+    paths = ["/docs", "/redoc", "/openapi.json", "/docs/assets/redoc.standalone.js", *assets]
+    off = [
+        (await api.get(f"{site.url}{path}")).status_code for path in ("/openapi.json", "/docs/x.js", *assets)
+    ]
     with running_gateway(tmp_path, None) as other:
         async with other.client() as client:
-            on = [(await client.get(f"{other.url}{path}")).status_code for path in ("/docs", "/openapi.json")]
+            pages = [await client.get(f"{other.url}{path}") for path in paths]
+            outside = await client.get(f"{other.url}/docs/assets/%2e%2e/core.py")
 
-    assert (off, on) == ([404, 404], [200, 200])
+    assert set(off) == {404}
+    assert [page.status_code for page in pages] == [200] * len(paths)
+    for page in pages[:2]:  # nothing that a machine without internet could not load
+        assert re.findall(r'(?:src|href)="(?!docs/assets/)[^"]*"', page.text) == []
+        assert "default-src 'self'" in page.headers["content-security-policy"]
+    assert outside.status_code == 404
 
 
 async def test_both_prefixes_and_the_default_user_answer(api: httpx.AsyncClient) -> None:

@@ -14,6 +14,7 @@ from starlette.routing import BaseRoute
 from deerflow.app import DeerFlow
 from deerflow.gateway.background import scheduling, telling
 from deerflow.gateway.choosing import NEXT_PAGE, TOTAL
+from deerflow.gateway.docs import serve_docs
 from deerflow.gateway.errors import handle_errors
 from deerflow.gateway.guard import LocalGuard, Network
 from deerflow.gateway.limits import BodyLimit, Bound
@@ -85,16 +86,12 @@ def create_app(
             async with scheduling(deerflow) as app.state.scheduler, telling(deerflow):
                 yield
 
-    app = FastAPI(
-        title="DeerFlow",
-        version=version("deerflow"),
-        lifespan=lifespan,
-        docs_url="/docs" if options.has_docs else None,
-        redoc_url="/redoc" if options.has_docs else None,
-        openapi_url="/openapi.json" if options.has_docs else None,
-    )
+    # Its own pages load scripts from elsewhere; ours do not.
+    app = FastAPI(title="DeerFlow", version=version("deerflow"), lifespan=lifespan, openapi_url=None)
     app.router.routes.extend(_routes())
     handle_errors(app)
+    if options.has_docs:
+        serve_docs(app)
     serve_page(app)
     _add_middlewares(app, options)
     return app

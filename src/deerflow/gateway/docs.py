@@ -1,0 +1,56 @@
+"""The API's own pages, `/docs` and `/redoc`: everything they load comes from this server."""
+
+import asyncio
+
+from fastapi import FastAPI
+from fastapi.openapi.docs import get_redoc_html, get_swagger_ui_html
+from starlette.responses import Response
+from starlette.staticfiles import StaticFiles
+
+from deerflow.gateway.deps import json_response
+
+_ASSETS = "docs/assets"
+"""Relative, as the address of the API's description: the pages also work below a proxy's prefix."""
+_POLICY = (
+    "default-src 'self'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; "
+    "img-src 'self' data:; worker-src blob:; frame-ancestors 'none'; base-uri 'none'"
+)
+
+
+def serve_docs(app: FastAPI) -> None:
+    """Add both pages, with the scripts that the package `fastapi-offline` brings, and what they show."""
+    app.mount(f"/{_ASSETS}", StaticFiles(packages=[("fastapi_offline", "static")]), name="docs-assets")
+
+    @app.get("/openapi.json", include_in_schema=False)
+    async def description() -> Response:
+        # Made at the first request, which takes most of a second.
+        return json_response(await asyncio.to_thread(app.openapi))
+
+    @app.get("/docs", include_in_schema=False)
+    async def docs() -> Response:
+        page = get_swagger_ui_html(
+            openapi_url="openapi.json",
+            title=app.title,
+            swagger_js_url=f"{_ASSETS}/swagger-ui-bundle.js",
+            swagger_css_url=f"{_ASSETS}/swagger-ui.css",
+            swagger_favicon_url=f"{_ASSETS}/favicon.png",
+            # Else a page that is not on loopback tells swagger.io where it is.
+            swagger_ui_parameters={"validatorUrl": None},
+        )
+        return _closed(page)
+
+    @app.get("/redoc", include_in_schema=False)
+    async def redoc() -> Response:
+        page = get_redoc_html(
+            openapi_url="openapi.json",
+            title=app.title,
+            redoc_js_url=f"{_ASSETS}/redoc.standalone.js",
+            redoc_favicon_url=f"{_ASSETS}/favicon.png",
+            with_google_fonts=False,
+        )
+        return _closed(page)
+
+
+def _closed(page: Response) -> Response:
+    page.headers["Content-Security-Policy"] = _POLICY
+    return page
