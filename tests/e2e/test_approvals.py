@@ -211,7 +211,43 @@ async def test_rules_allow_and_deny_without_asking(api: httpx.AsyncClient, model
     assert question(asked)["action_requests"][0]["args"]["command"] == "echo free lunch; id"
     allowed, denied = results(asked)
     assert allowed == "free lunch\n"
-    assert "was not run: guardrails.rules, number 2" in denied
+    assert "was not run: the settings do not allow it (guardrails.rules, number 2)" in denied
+
+
+async def test_what_is_allowed_for_good_is_listed_and_can_be_taken_back(
+    api: httpx.AsyncClient, model: ScriptedModel
+) -> None:
+    model.will_say(bash("echo same"), text("One."), bash("echo same"), text("Two."), bash("echo same"))
+    await say(api, "Work.")
+    await resume(api, decision("approve", remember="always"))
+    unasked = await say(api, "Again.", thread="t2")
+    (allowed,) = (await api.get("/allowed-calls")).json()["allowed_calls"]
+    missing = await api.delete("/allowed-calls/nothing")
+    revoked = await api.delete(f"/allowed-calls/{allowed['id']}")
+    asked = await say(api, "And again.", thread="t2")
+
+    assert results(unasked) == ["same\n"]
+    assert unasked["messages"][-2]["additional_kwargs"]["approval"]["remember"] == "always"
+    assert (allowed["tool"], allowed["args"], allowed["scope"]) == (
+        "bash",
+        '{"command":"echo same"}',
+        "always",
+    )
+    assert (missing.status_code, revoked.status_code) == (404, 204)
+    assert question(asked)["action_requests"][0]["args"]["command"] == "echo same"
+    assert (await api.get("/allowed-calls")).json()["allowed_calls"] == []
+
+
+async def test_what_is_allowed_in_a_thread_goes_with_it(api: httpx.AsyncClient, model: ScriptedModel) -> None:
+    model.will_say(bash("echo same"), text("One."))
+    await say(api, "Work.")
+    again = await resume(api, decision("approve", remember="for a while"))
+    await resume(api, decision("approve", remember="thread"))
+
+    assert "remember is one of thread, always" in question(again)["problem"]
+    assert len((await api.get("/allowed-calls")).json()["allowed_calls"]) == 1
+    await api.delete("/threads/t1")
+    assert (await api.get("/allowed-calls")).json()["allowed_calls"] == []
 
 
 async def test_two_questions_are_answered_by_id_or_in_order(
@@ -334,6 +370,11 @@ async def test_a_sub_agents_question_reaches_the_same_place(
 
     assert question(asked)["action_requests"][0]["args"]["command"] == "echo inside"
     assert question(asked)["task_id"]
+    assert (question(asked)["subagent"], question(asked)["reason_code"]) == ("Look", "host")
+    words = question(asked)["action_requests"][0]["description"]
+    assert words.startswith(
+        "The sub-agent “Look” asks: May `bash` run? A person is asked because the command"
+    )
     assert "The sub-agent saw it." in results(ended)[0]
     assert ended["messages"][-1]["content"] == "All done."
 

@@ -17,12 +17,17 @@ async def test_yes_runs_no_refuses_and_e_changes(tmp_path: Path, model: Scripted
 
     one, two, three, safe = (tmp_path / name for name in ("one", "two", "three", "safe"))
     model.will_say(
-        bash(f"touch {one} # \x1b[2K"), bash(f"touch {two}"), bash(f"touch {three}"), text("Finished.")
+        bash(f"touch {one} # \x1b[2K p\u0430y"),
+        bash(f"touch {two}"),
+        bash(f"touch {three}"),
+        bash("echo for good"),
+        bash("echo for good"),
+        text("Finished."),
     )
     master, slave = pty.openpty()
     job = Terminal(await start_job(tmp_path, model, slave, sandbox=HOST), master)
 
-    await job.sees(r"touch \S+one # \\x1b\[2K")
+    await job.sees(r"touch \S+one # \\x1b\[2K p\\u0430y")
     await job.sees("change it: ")
     job.types("y")
     await job.sees("touch .*two")
@@ -35,6 +40,9 @@ async def test_yes_runs_no_refuses_and_e_changes(tmp_path: Path, model: Scripted
     job.types("e")
     await job.sees("command: ")
     job.types(f"touch {safe}")
+    await job.sees("echo for good")
+    await job.sees("change it: ")
+    job.types("t")
     answer = await job.ends()
 
     os.close(master)

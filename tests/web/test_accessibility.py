@@ -113,6 +113,10 @@ def test_every_view_is_free_of_hindrances(
     page.do("click", target={"css": "nav li:has([aria-current]) [role=group] button", "nth": 1})
     page.waits_for("dialog")
     assert page.hindrances == []
+    page.do("press", target={"css": "dialog"}, key="Escape")
+    page.do("click", target={"css": "nav > [role=group] > button", "nth": 1})
+    page.waits_for("#allowed-title")
+    assert page.hindrances == []
     assert page.troubles == []
     page.do("goto", url="about:blank")
 

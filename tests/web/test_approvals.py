@@ -56,6 +56,32 @@ def test_a_refusal_gives_its_reason_and_a_change_runs_as_written(page: Browser, 
     assert page.count(CARD) == 0
 
 
+def test_a_call_is_allowed_for_good_and_that_is_taken_back(page: Browser, model: ScriptedModel) -> None:
+    task = call("task", description="Look inside", prompt="about inside", subagent_type="general-purpose")
+    model.on("about inside", bash("echo may-i again"), text("Seen."))
+    model.on("Begin", task, text("First."))
+    model.on("Go on", bash("echo may-i again"), text("Second."))
+    model.on("Once more", bash("echo may-i again"), text("Third."))
+
+    page.say("Begin.")
+    page.waits_for(f"{CARD}:has-text('The sub-agent “Look inside” asks.')")
+    page.waits_for(f"{CARD}:has-text('you decide about calls like this one (rule 1 of guardrails.rules)')")
+    page.click("Always allow", exact=True)
+    page.sees("First.")
+    page.say("Go on.")
+    page.sees("Second.")
+    page.click("Allowed calls")
+    page.waits_for("dialog li:has-text('in all threads'):has-text('echo may-i again')")
+    page.click("Take back")
+    page.sees("Nothing is allowed for good")
+    page.click("Close", within={"css": "dialog"})
+    page.do("choose", target={"label": "Language"}, value="zh")
+    page.do("fill", target={"css": "#message"}, value="Once more.")
+    page.do("press", target={"css": "#message"}, key="Enter")
+
+    page.waits_for("section:has-text('服务器设置要求由你决定这类调用（guardrails.rules 第 1 条规则）。')")
+
+
 def test_the_list_marks_a_thread_that_waits_until_it_is_answered(page: Browser, model: ScriptedModel) -> None:
     mark = "nav li:has-text('Mark this one') [aria-label='waits for your answer']"
     question = call("ask_clarification", question="Which deer?", clarification_type="missing_info")

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from deerflow.agents.allowed_calls import AllowedCalls
 from deerflow.config import Paths
 from deerflow.domain import RunRecord, RunRequest, RunStatus, Thread, ThreadStatus, new_id
 from deerflow.errors import ConflictError, NotFoundError
@@ -87,6 +88,7 @@ class Threads:
         await self._storage.threads.delete(thread_id, unless_busy=True)
         await self._storage.store.adelete(_PASSING, thread_id)
         await forget_feedback(self._storage.store, thread_id)
+        await AllowedCalls(self._storage.store, user_id).forget_thread(thread_id)
         self._memories.learner.forget(thread_id=thread_id)
         await self._spending.forget(thread_id)
         self._bridge.forget(thread_id)

@@ -13,7 +13,12 @@ from rich.text import Text
 from deerflow.domain.visible_text import visible
 
 CLOSED = "the terminal was closed"
-_CHOICES = "[y] run it   [n] refuse it   [e] change it: "
+_ONCE = "[y] run it   [n] refuse it   [e] change it: "
+_FOR_GOOD = (
+    "[y] run it   [t] always allow exactly this in this thread   [a] always allow exactly this\n"
+    "[n] refuse it   [e] change it: "
+)
+_SCOPES = {"t": "thread", "a": "always"}
 
 
 class Person:
@@ -35,16 +40,19 @@ class Person:
         actions = question.get("action_requests") if isinstance(question, Mapping) else None
         if not isinstance(actions, list):
             return await self.line(f"{visible(str(question))}\n> ")
-        answer: dict[str, Any] = {"decisions": [await self._decision(action) for action in actions]}
+        answer: dict[str, Any] = {"decisions": [await self._decision(each, question) for each in actions]}
         return {**answer, "hash": question["hash"]} if question.get("hash") else answer
 
-    async def _decision(self, action: Mapping[str, Any]) -> dict[str, Any]:
+    async def _decision(self, action: Mapping[str, Any], question: Mapping[str, Any]) -> dict[str, Any]:
         self.show(f"\n{visible(str(action.get('description') or 'May this run?'))}", style="yellow")
         self.show(shown(str(action["name"]), action["args"]))
+        scopes = question.get("remember") or ()
         while not self._is_gone:
-            match (await self.line(_CHOICES)).strip().lower():
+            match (await self.line(_FOR_GOOD if scopes else _ONCE)).strip().lower():
                 case "y" | "yes":
                     return {"type": "approve"}
+                case "t" | "a" as key if _SCOPES[key] in scopes:
+                    return {"type": "approve", "remember": _SCOPES[key]}
                 case "n" | "no":
                     return {"type": "reject", "message": await self.line("Why (Enter: no reason): ")}
                 case "e" | "edit":

@@ -218,6 +218,25 @@ def clear_memory(
     _exit_with("memory", action="clear", agent=agent, config=config)
 
 
+approvals_app = typer.Typer(help="See and take back calls that run unasked.", no_args_is_help=True)
+app.add_typer(approvals_app, name="approvals")
+
+
+@approvals_app.command("list")
+def list_allowed_calls(config: Config = None) -> None:
+    """List the calls that you allowed for good."""
+    _exit_with("approvals", action="list", config=config)
+
+
+@approvals_app.command("revoke")
+def revoke_allowed_call(
+    allowed: Annotated[str, typer.Argument(help="Its id; `deerflow approvals list` shows them.")],
+    config: Config = None,
+) -> None:
+    """Take one back: the call is asked about again."""
+    _exit_with("approvals", action="revoke", allowed_id=allowed, config=config)
+
+
 def _exit_with(command: str, **options: Any) -> None:
     """Load a command, run it and leave with its exit code; errors that people can act on are one sentence."""
     line = options.get("status") or StatusLine(sys.stderr, is_shown=sys.stderr.isatty())

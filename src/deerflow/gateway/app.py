@@ -22,6 +22,7 @@ from deerflow.gateway.page import serve_page
 from deerflow.gateway.routers import (
     about,
     agents,
+    allowed_calls,
     assistants,
     auth,
     branches,
@@ -123,6 +124,7 @@ def _add_routes(app: FastAPI) -> None:
     for room in (
         about,
         agents,
+        allowed_calls,
         assistants,
         auth,
         branches,

@@ -78,7 +78,7 @@ async def _answered(executor: SubagentExecutor, wanted: QuestionCall, run_id: st
     while (question := result.question) is not None:
         if asked > question.number:
             raise InvalidInputError(f"task {wanted.task_id} asks something else: question {question.number}")
-        given = [interrupt(as_asked(result.task_id, question)) for _ in range(asked, question.number + 1)][-1]
+        given = [interrupt(as_asked(result, question)) for _ in range(asked, question.number + 1)][-1]
         asked = question.number + 1
         executor.answer(run_id, wanted.task_id, given)
         if not wanted.wait:

@@ -55,17 +55,25 @@ async def _execute(executor: SubagentExecutor, task: SubagentTask) -> SubagentRe
     while result.question is not None:
         given: object = None
         while asked <= result.question.number:
-            given = interrupt(as_asked(task.task_id, result.question))
+            given = interrupt(as_asked(result, result.question))
             asked += 1
         result = await executor.execute(replace(task, resume=Resume(given)))
     return result
 
 
-def as_asked(task_id: str, question: Question) -> Any:
-    """Return a question as people get it: in the tool's own words, marked with the task."""
-    if isinstance(question.value, Mapping):
-        return {**question.value, "task_id": task_id}
-    return question.value
+def as_asked(asking: SubagentResult, question: Question) -> Any:
+    """Return a question as people get it: in the tool's own words, with the task and the sub-agent's name."""
+    if not isinstance(question.value, Mapping):
+        return question.value
+    asked = {**question.value, "task_id": asking.task_id, "subagent": asking.description}
+    actions = question.value.get("action_requests")
+    if isinstance(actions, list):
+        name = asking.description or asking.task_id
+        asked["action_requests"] = [
+            {**action, "description": f"The sub-agent “{name}” asks: {action.get('description', '')}"}
+            for action in actions
+        ]
+    return asked
 
 
 def started_message(task: SubagentTask) -> ToolMessage:

@@ -21,6 +21,7 @@ from deerflow.tools.python import PythonArguments
 from deerflow.tools.shell import BashArguments
 
 Action = Literal["allow", "deny", "ask"]
+ReasonCode = Literal["", "rule", "host", "outside"]
 
 ACTS_OUTSIDE = "acts_outside"
 """The key of a tool's metadata that says: it sends, pays or changes something out in the world."""
@@ -67,6 +68,11 @@ class Verdict:
 
     action: Action
     reason: str = ""
+    """In words."""
+    code: ReasonCode = ""
+    """For clients that have words of their own."""
+    rule: int = 0
+    """The number of the rule that decided, from 1; 0 when none did."""
 
 
 class Policy:
@@ -79,12 +85,20 @@ class Policy:
         """Return what is to happen to a call."""
         for rule in self._rules:
             if rule.fits(call):
-                return Verdict(rule.action, f"guardrails.rules, number {rule.number}, says so")
+                words = _BY_RULE[rule.action].format(number=rule.number)
+                return Verdict(rule.action, words, "rule", rule.number)
         if call.is_on_host:
-            return Verdict("ask", "the command would run on the host itself, without any isolation")
+            return Verdict("ask", "the command would run on the host itself, without any isolation", "host")
         if call.acts_outside:
-            return Verdict("ask", "the tool changes something outside that cannot be taken back")
+            return Verdict("ask", "the tool changes something outside that cannot be taken back", "outside")
         return Verdict("allow")
+
+
+_BY_RULE: Mapping[Action, str] = {
+    "allow": "the settings allow it (guardrails.rules, number {number})",
+    "ask": "the settings say that a person decides about it (guardrails.rules, number {number})",
+    "deny": "the settings do not allow it (guardrails.rules, number {number})",
+}
 
 
 @dataclass(frozen=True, slots=True)

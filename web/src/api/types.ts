@@ -75,10 +75,32 @@ export interface ActionRequest {
 export interface ApprovalRequest {
   readonly action_requests: readonly ActionRequest[];
   readonly hash?: string;
+  /** Why it is asked: `rule` (with the rule's number), `host` or `outside`; other servers have their own words. */
+  readonly reason_code?: string;
+  readonly rule?: number;
+  /** Why the last answer did not count. */
+  readonly problem?: string;
+  /** What the sub-agent that asks was sent to do. */
+  readonly subagent?: string;
+  /** How long an approval can be made to last. */
+  readonly remember?: readonly Scope[];
+}
+
+/** Where exactly the same call may run unasked from now on. */
+export type Scope = "thread" | "always";
+
+/** A call that somebody allowed for good. */
+export interface AllowedCall {
+  readonly id: string;
+  readonly tool: string;
+  readonly args: string;
+  readonly scope: Scope;
+  readonly thread_id: string;
+  readonly created_at: string;
 }
 
 export type Decision =
-  | { readonly type: "approve" }
+  | { readonly type: "approve"; readonly remember?: Scope }
   | { readonly type: "edit"; readonly edited_action: ActionRequest }
   | { readonly type: "reject"; readonly message: string };
 

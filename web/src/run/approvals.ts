@@ -9,13 +9,14 @@ export type Answers = Readonly<Record<string, unknown>>;
 export interface Question {
   readonly key: string;
   readonly action: ActionRequest;
+  readonly request: ApprovalRequest;
 }
 
 /** Return every call that waits; questions that are not about calls are for other clients. */
 export function questionsOf(waiting: readonly Interrupt[]): readonly Question[] {
   return waiting.flatMap((asked) =>
     requestsOf(asked).flatMap((request, at) =>
-      request.action_requests.map((action, number) => ({ key: keyOf(asked, at, number), action })),
+      request.action_requests.map((action, number) => ({ key: keyOf(asked, at, number), action, request })),
     ),
   );
 }

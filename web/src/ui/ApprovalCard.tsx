@@ -1,9 +1,11 @@
 import { ShieldQuestion } from "lucide-react";
 import { useState } from "react";
-import type { ActionRequest, Decision } from "../api/types.ts";
+import type { ActionRequest, ApprovalRequest, Decision } from "../api/types.ts";
 import { edited, onlyText } from "../run/approvals.ts";
 import { visible } from "../run/visibleText.ts";
-import { useWords } from "../text/index.ts";
+import { useWords, type Words } from "../text/index.ts";
+import { CopyButton } from "./CopyButton.tsx";
+import { classes } from "./format.ts";
 
 const BUTTON = "rounded-lg border border-line px-3 py-1.5 text-sm disabled:opacity-40";
 const MAIN_BUTTON = "rounded-lg bg-accent px-3 py-1.5 text-sm text-accent-ink disabled:opacity-40";
@@ -11,11 +13,12 @@ const BOX = "max-h-80 w-full overflow-auto rounded-lg bg-sunken p-2 font-mono te
 
 interface Props {
   readonly action: ActionRequest;
+  readonly request: ApprovalRequest;
   readonly onDecide: (decision: Decision) => void;
 }
 
 /** A tool call that runs only if the person says so: all of it is shown, as it would run. */
-export function ApprovalCard({ action, onDecide }: Props) {
+export function ApprovalCard({ action, request, onDecide }: Props) {
   const words = useWords();
   const [draft, setDraft] = useState<string | null>(null);
   const [reason, setReason] = useState("");
@@ -26,9 +29,14 @@ export function ApprovalCard({ action, onDecide }: Props) {
         <ShieldQuestion aria-hidden size={16} />
         {words.approval} <code>{visible(action.name)}</code>
       </h2>
-      {action.description && <p className="text-sm whitespace-pre-wrap text-muted">{visible(action.description)}</p>}
+      <p className="text-sm whitespace-pre-wrap text-muted">{reasonFor(action, request, words)}</p>
       {draft === null ? (
-        <pre tabIndex={0} className={BOX}>{argumentsText(action)}</pre>
+        <div className="relative">
+          <pre role="group" aria-label={words.arguments} tabIndex={0} className={classes(BOX, "pr-9")}>{argumentsText(action)}</pre>
+          <div className="absolute top-1 right-1">
+            <CopyButton text={() => draftOf(action)} label={words.copyNamed(words.arguments)} />
+          </div>
+        </div>
       ) : (
         <textarea
           autoFocus
@@ -51,6 +59,11 @@ export function ApprovalCard({ action, onDecide }: Props) {
         {draft === null ? (
           <>
             <button type="button" className={MAIN_BUTTON} onClick={() => onDecide({ type: "approve" })}>{words.approve}</button>
+            {(request.remember ?? []).map((scope) => (
+              <button key={scope} type="button" title={words.rememberHint} className={BUTTON} onClick={() => onDecide({ type: "approve", remember: scope })}>
+                {words.remember[scope]}
+              </button>
+            ))}
             <button type="button" className={BUTTON} onClick={() => setDraft(draftOf(action))}>{words.change}</button>
           </>
         ) : (
@@ -68,6 +81,15 @@ export function ApprovalCard({ action, onDecide }: Props) {
       </div>
     </section>
   );
+}
+
+/** Return who asks and why, in the reader's language where the page knows the reason. */
+function reasonFor(action: ActionRequest, request: ApprovalRequest, words: Words): string {
+  const reason = request.reason_code ? words.approvalReasons[request.reason_code]?.(request.rule ?? 0) : undefined;
+  if (reason === undefined) return visible(action.description ?? "");
+  const problem = request.problem ? words.answerUnused(visible(request.problem)) : null;
+  const asker = request.subagent ? words.askedBy(visible(request.subagent)) : null;
+  return [problem, asker, reason].filter(Boolean).join("\n");
 }
 
 function argumentsText(action: ActionRequest): string {

@@ -21,6 +21,6 @@ export function ApprovalPanel({ waiting, onAnswer }: Props) {
   return questions
     .filter((question) => !decisions.has(question.key))
     .map((question) => (
-      <ApprovalCard key={question.key} action={question.action} onDecide={(decision) => decide(question.key, decision)} />
+      <ApprovalCard key={question.key} action={question.action} request={question.request} onDecide={(decision) => decide(question.key, decision)} />
     ));
 }

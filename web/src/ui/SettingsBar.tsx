@@ -1,14 +1,17 @@
-import { Languages, Monitor, Moon, Sun } from "lucide-react";
+import { Languages, Monitor, Moon, ShieldCheck, Sun } from "lucide-react";
+import { useState } from "react";
 import { LANGUAGES, useWords, type Language } from "../text/index.ts";
+import { AllowedCallsDialog } from "./AllowedCallsDialog.tsx";
 import { IconButton } from "./IconButton.tsx";
 import type { Choose, Preferences, Theme } from "./preferences.ts";
 
 const THEMES: readonly Theme[] = ["system", "light", "dark"];
 const SIGNS = { system: Monitor, light: Sun, dark: Moon };
 
-/** Theme and language. */
+/** Theme, language, and what runs without asking. */
 export function SettingsBar({ preferences, onChoose }: { readonly preferences: Preferences; readonly onChoose: Choose }) {
   const words = useWords();
+  const [showsAllowed, setShowsAllowed] = useState(false);
   const Sign = SIGNS[preferences.theme];
   const nextTheme = THEMES[(THEMES.indexOf(preferences.theme) + 1) % THEMES.length] ?? "system";
   return (
@@ -31,6 +34,10 @@ export function SettingsBar({ preferences, onChoose }: { readonly preferences: P
           ))}
         </select>
       </label>
+      <IconButton label={words.allowedCalls} className="ml-auto" onClick={() => setShowsAllowed(true)}>
+        <ShieldCheck aria-hidden size={17} />
+      </IconButton>
+      {showsAllowed && <AllowedCallsDialog onClose={() => setShowsAllowed(false)} />}
     </div>
   );
 }

@@ -3,13 +3,15 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, TypedDict, cast
 
 from langchain.agents.middleware.human_in_the_loop import ActionRequest, ReviewConfig
 from langchain_core.messages import AnyMessage, HumanMessage, ToolMessage
 from langgraph.checkpoint.base.id import UUID
 
+from deerflow.agents.allowed_calls import SCOPES, Scope
 from deerflow.errors import InvalidInputError
+from deerflow.tools.policy import ReasonCode, Verdict
 
 MARK = "approval"
 """Where a tool's result says what a person decided about its call."""
@@ -29,7 +31,16 @@ class ApprovalRequest(TypedDict):
     hash: str
     """Stands for exactly this call; an answer that carries another one is refused."""
     reason: str
+    """Why it is asked, in words."""
+    reason_code: ReasonCode
+    """The same for clients that have words of their own."""
+    rule: int
+    """The number of the rule that wants it, from 1; 0 when none does."""
+    remember: list[Scope]
+    """How long an approval can be made to last; empty where it counts once only."""
     expires_at: str
+    problem: str
+    """Why the last answer did not count; empty when there was none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +51,22 @@ class Decision:
     args: Mapping[str, Any] | None = None
     """The arguments as the person changed them."""
     message: str = ""
+    remember: Scope | None = None
+    """For how long the same call may run unasked; None: it is asked about again."""
 
 
 def approval_request(
-    name: str, args: Mapping[str, Any], *, call_id: str, call_hash: str, reason: str, expires_at: datetime
+    name: str,
+    args: Mapping[str, Any],
+    *,
+    call_id: str,
+    call_hash: str,
+    why: Verdict,
+    expires_at: datetime,
+    can_be_remembered: bool = False,
 ) -> ApprovalRequest:
     """Return the question about one call, with all that will run."""
-    words = f"May `{name}` run with these arguments? It is asked because {reason}."
+    words = f"May `{name}` run? A person is asked because {why.reason}."
     return ApprovalRequest(
         action_requests=[ActionRequest(name=name, args=dict(args), description=words)],
         review_configs=[
@@ -54,8 +74,12 @@ def approval_request(
         ],
         tool_call_id=call_id,
         hash=call_hash,
-        reason=reason,
+        reason=why.reason,
+        reason_code=why.code,
+        rule=why.rule,
+        remember=list(SCOPES) if can_be_remembered else [],
         expires_at=expires_at.isoformat(),
+        problem="",
     )
 
 
@@ -65,6 +89,7 @@ def with_problem(request: ApprovalRequest, problem: str) -> ApprovalRequest:
     words = f"The last answer could not be used: {problem}\n{action.get('description', '')}"
     return {
         **request,
+        "problem": problem,
         "action_requests": [{"name": action["name"], "args": action["args"], "description": words}],
     }
 
@@ -85,7 +110,7 @@ def read_decision(answer: Any, name: str) -> Decision:
     decision = _only_decision(answer)
     match decision.get("type"):
         case "approve":
-            return Decision("approve")
+            return Decision("approve", remember=_scope(decision.get("remember")))
         case "reject":
             return Decision("reject", message=str(decision.get("message") or "").strip())
         case "edit":
@@ -123,6 +148,12 @@ def _only_decision(answer: Any) -> Mapping[str, Any]:
     if not isinstance(decisions, Mapping):
         raise InvalidInputError(f"it is no decision; {_HELP}")
     return decisions
+
+
+def _scope(given: Any) -> Scope | None:
+    if given is None or given in SCOPES:
+        return cast("Scope | None", given)
+    raise InvalidInputError(f"remember is one of {', '.join(SCOPES)}, or absent; not {given!r:.80}")
 
 
 def _edited(action: Any, name: str) -> Mapping[str, Any]:

@@ -14,6 +14,7 @@ from langchain_core.messages import ToolMessage
 from langgraph.types import interrupt
 from typing_extensions import override
 
+from deerflow.agents.allowed_calls import AllowedCall, AllowedCalls, Scope
 from deerflow.agents.middlewares.approval import (
     MARK,
     Decision,
@@ -55,11 +56,21 @@ class _Asked:
 
     request: ToolCall
     call: Call
-    why: str
+    verdict: Verdict
 
     @property
     def context(self) -> RunContext:
         return cast("RunContext", self.request.runtime.context)
+
+    @property
+    def why(self) -> str:
+        return self.verdict.reason
+
+    @property
+    def allowed(self) -> AllowedCalls | None:
+        """What its user allowed for good; None where there is no store to keep that in."""
+        store = self.request.runtime.store
+        return None if store is None else AllowedCalls(store, self.context.user_id)
 
 
 class GuardrailMiddleware(HouseMiddleware):
@@ -82,7 +93,7 @@ class GuardrailMiddleware(HouseMiddleware):
             _log(request, call, "deny", verdict.reason)
             return _answer(request, DENIED.format(name=call.name, reason=verdict.reason), call, "deny")
         if verdict.action == "ask":
-            return await self._ask(_Asked(request, call, verdict.reason), handler)
+            return await self._ask(_Asked(request, call, verdict), handler)
         return await handler(request)
 
     async def _verdict(self, request: ToolCall, call: Call) -> Verdict:
@@ -107,6 +118,10 @@ class GuardrailMiddleware(HouseMiddleware):
         return self._policy.decide(call) if decision.allow else Verdict("deny", words(decision))
 
     async def _ask(self, asked: _Asked, handler: ToolHandler) -> ToolResult:
+        permission = await self._permission(asked)
+        if permission is not None:
+            _log(asked.request, asked.call, "approve", f"allowed before, for: {permission.scope}")
+            return _marked(await handler(asked.request), asked.call, "approve", scope=permission.scope)
         earlier = last_rejection(asked.request.state["messages"], asked.call.hash)
         if earlier is not None:
             return _rejected(asked, f"before, with the reason: {earlier}", REJECTED, by="earlier answer")
@@ -120,10 +135,23 @@ class GuardrailMiddleware(HouseMiddleware):
             return _rejected(asked, decision.message or "no reason given", REJECTED, by="person")
         _log(asked.request, asked.call, decision.kind, asked.why)
         if decision.args is None:
-            return _marked(await handler(asked.request), asked.call, "approve")
+            await self._remember(asked, decision)
+            return _marked(await handler(asked.request), asked.call, "approve", scope=decision.remember)
         changed = {**asked.request.tool_call, "args": dict(decision.args)}
         edited = asked.request.override(tool_call=cast("Any", changed))
         return _told(await handler(edited), _call_of(edited, decision.args))
+
+    async def _permission(self, asked: _Asked) -> AllowedCall | None:
+        if asked.allowed is None:
+            return None
+        return await asked.allowed.find(asked.call.hash, asked.context.thread_id)
+
+    async def _remember(self, asked: _Asked, decision: Decision) -> None:
+        if decision.remember is not None and asked.allowed is not None:
+            call, thread_id = asked.call, asked.context.thread_id
+            await asked.allowed.allow(
+                call.name, call.args, call_hash=call.hash, scope=decision.remember, thread_id=thread_id
+            )
 
     async def _decided(self, asked: _Asked) -> Decision | None:
         """Return what a person decided; None when the answer came too late.
@@ -137,8 +165,9 @@ class GuardrailMiddleware(HouseMiddleware):
             asked.request.tool_call["args"],
             call_id=asked.request.tool_call["id"] or "",
             call_hash=asked.call.hash,
-            reason=asked.why,
+            why=asked.verdict,
             expires_at=limit,
+            can_be_remembered=asked.allowed is not None,
         )
         for _ in range(MAX_QUESTIONS):
             answer = interrupt(question)
@@ -180,10 +209,11 @@ def _answer(request: ToolCall, text: str, call: Call, decision: str, reason: str
     )
 
 
-def _marked(result: ToolResult, call: Call, decision: str) -> ToolResult:
+def _marked(result: ToolResult, call: Call, decision: str, *, scope: Scope | None = None) -> ToolResult:
     if not isinstance(result, ToolMessage):
         return result
-    kwargs = {**result.additional_kwargs, MARK: {"decision": decision, "hash": call.hash}}
+    mark = {"decision": decision, "hash": call.hash, **({} if scope is None else {"remember": scope})}
+    kwargs = {**result.additional_kwargs, MARK: mark}
     return result.model_copy(update={"additional_kwargs": kwargs})
 
 

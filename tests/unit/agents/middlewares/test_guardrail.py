@@ -12,10 +12,12 @@ from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMes
 from langchain_core.tools import tool
 from langgraph.checkpoint.base.id import uuid6
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command, Interrupt
 from support.sandboxes import FolderSandbox
 from support.tool_calls import ScriptedCalls, tool_call
 
+from deerflow.agents.allowed_calls import AllowedCalls
 from deerflow.agents.middlewares.approval import MARK, approval_request, deadline, last_rejection, read_answer
 from deerflow.agents.middlewares.guardrail import MAX_QUESTIONS, GuardrailMiddleware
 from deerflow.config import Settings
@@ -24,17 +26,25 @@ from deerflow.context import RunContext
 from deerflow.domain import ThreadFolders
 from deerflow.errors import ConflictError, InvalidInputError
 from deerflow.runtime.answers import by_question
+from deerflow.tools.policy import Call, Verdict
 
 ASK = GuardrailsSettings(rules=(GuardrailRule(tool="pay", action="ask"),))
 REQUEST = approval_request(
-    "pay", {"amount": 1}, call_id="c1", call_hash="ab", reason="x", expires_at=datetime.now(UTC)
+    "pay", {"amount": 1}, call_id="c1", call_hash="ab", why=Verdict("ask", "x"), expires_at=datetime.now(UTC)
 )
 
 
 class Desk:
     """An agent that pays, and whoever is asked about it."""
 
-    def __init__(self, root: Path, settings: GuardrailsSettings, calls: Sequence[dict[str, Any]]) -> None:
+    def __init__(
+        self,
+        root: Path,
+        settings: GuardrailsSettings,
+        calls: Sequence[dict[str, Any]],
+        store: InMemoryStore | None = None,
+    ) -> None:
+        self.store = store or InMemoryStore()
         self.paid: list[int] = []
         self.events: list[Any] = []
 
@@ -60,6 +70,7 @@ class Desk:
             middleware=[GuardrailMiddleware(settings=settings)],
             context_schema=RunContext,
             checkpointer=InMemorySaver(),
+            store=self.store,
         )
 
     async def go(self, values: Any = None, **changes: Any) -> dict[str, Any]:
@@ -90,6 +101,42 @@ async def test_a_call_waits_for_its_approval_and_runs_once(tmp_path: Path) -> No
     assert (paid_before, desk.paid) == ([], [5])
     assert last_result(ended) == "paid 5"
     assert [event["decision"] for event in desk.events] == ["approve"]
+
+
+@pytest.mark.parametrize(("scope", "elsewhere"), [("thread", [5]), ("always", [5, 5])])
+async def test_a_call_that_is_allowed_for_good_is_not_asked_about_until_it_is_taken_back(
+    tmp_path: Path, scope: str, elsewhere: list[int]
+) -> None:
+    desk = Desk(
+        tmp_path, ASK, [tool_call("pay", number, amount=amount) for number, amount in enumerate((5, 5, 6))]
+    )
+    other, later = (Desk(tmp_path, ASK, [tool_call("pay", amount=5)], desk.store) for _ in range(2))
+    allowed = AllowedCalls(desk.store, "u1")
+
+    first = await desk.go()
+    second = await desk.answer({"decisions": [{"type": "approve", "remember": scope}]})
+    await other.go(thread_id="t2")
+
+    assert first["__interrupt__"][0].value["remember"] == ["thread", "always"]
+    assert desk.paid == [5, 5]  # the same call ran unasked, and the one with another amount is asked about
+    assert second["__interrupt__"][0].value["action_requests"][0]["args"] == {"amount": 6}
+    assert [5, *other.paid] == elsewhere
+    (kept,) = await allowed.all()
+    assert (kept.tool, kept.args, kept.scope, kept.thread_id) == ("pay", '{"amount":5}', scope, "t1")
+    await allowed.revoke(kept.id)
+    assert (await later.go())["__interrupt__"]
+
+
+async def test_no_permission_lets_a_denied_call_through(tmp_path: Path) -> None:
+    denied = GuardrailsSettings(rules=(GuardrailRule(tool="pay", action="deny"),))
+    desk = Desk(tmp_path, denied, [tool_call("pay", amount=5)])
+    hash_of_call = Call("pay", {"amount": 5}).hash
+    allowed = AllowedCalls(desk.store, "u1")
+    await allowed.allow("pay", {"amount": 5}, call_hash=hash_of_call, scope="always", thread_id="t1")
+
+    await desk.go()
+
+    assert desk.paid == []
 
 
 async def test_an_edit_runs_what_the_person_wrote(tmp_path: Path) -> None:
