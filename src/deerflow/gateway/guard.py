@@ -76,7 +76,6 @@ class LocalGuard:
         self._app = app
         self._checks_host = checks_host
         self._origins = tuple(origin for origin in map(parse_origin, origins) if origin)
-        self._names = frozenset(origin.address.name for origin in self._origins)
         self._trusted_proxies = trusted_proxies
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -138,13 +137,14 @@ class LocalGuard:
         )
 
     def _is_served(self, address: Address) -> bool:
-        return address.is_loopback or address.name in self._names
+        return address.is_loopback or any(origin.is_at(address) for origin in self._origins)
 
     def _is_own(self, origin: Origin, headers: Headers, is_trusted: bool) -> bool:
         """Tell whether a page was loaded from this server, directly or through a proxy."""
         host = _host(headers)
         if host is not None and origin.is_at(host):
-            return True
+            # The name of a listed page may be served for others too, by whoever is on the way to it.
+            return host.is_loopback or not self._checks_host
         forwarded = _listed(headers.getlist("x-forwarded-host"))
         if forwarded:
             page = parse_address(forwarded[0]) if len(forwarded) == 1 else None

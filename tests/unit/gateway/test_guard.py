@@ -226,6 +226,10 @@ async def test_the_name_of_a_listed_page_is_served() -> None:
         assert await answer("GET", headers, origins=(PAGE,)) == 200
         assert await answer("POST", {**headers, "Origin": PAGE}, origins=(PAGE,)) == 200
         assert await answer("POST", {**headers, "Origin": "https://evil.org"}, origins=(PAGE,)) == 403
+        # Not every page under that name is the listed one.
+        assert await answer("POST", {**headers, "Origin": "http://app.example.org"}, origins=(PAGE,)) == 403
+    for headers in ({"Host": "app.example.org:2026"}, {"X-Forwarded-Host": "app.example.org:2026"}):
+        assert await answer("GET", headers, origins=(PAGE,)) == 403
 
 
 async def test_listed_pages_may_write_and_look_alikes_may_not() -> None:
