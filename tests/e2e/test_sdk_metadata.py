@@ -8,7 +8,7 @@ import pytest
 from langgraph_sdk import get_client
 from langgraph_sdk.client import LangGraphClient
 from support.gateway import Gateway
-from support.model_server import ScriptedModel, status, text
+from support.model_server import ScriptedModel, call, status, text
 from support.shared import fresh_model, shared_gateway
 
 from deerflow.domain import new_id
@@ -169,3 +169,32 @@ async def test_who_joins_gets_the_modes_that_were_asked_for(
     kinds = {line.removeprefix("event: ") for line in joined.text.splitlines() if line.startswith("event: ")}
     assert kinds == {"metadata", "updates", "end"}
     assert streamed == ["metadata", "end"]
+
+
+async def test_a_pruned_thread_keeps_its_latest_state_only_and_goes_on_from_it(
+    client: LangGraphClient, model: ScriptedModel, api: httpx.AsyncClient, thread: str
+) -> None:
+    look = call("ls", description="x", path="/mnt/user-data/workspace")
+    model.on("look", look, text("seen"))
+    model.on("look inside", look, text("inside"))
+    job = call("task", description="Look", prompt="look inside", subagent_type="general-purpose")
+    model.on("delegate", job, text("done"))
+    model.on("again", text("still here"))
+    await client.runs.wait(thread, LEAD, input=ask("delegate"), context={"subagent_enabled": True})
+    await client.runs.wait(thread, LEAD, input=ask("look"), interrupt_before=["tools"])
+    before: Any = await client.threads.get_state(thread)
+
+    pruned = await client.threads.prune([thread], strategy="keep_latest")
+    again = await client.threads.prune([thread], strategy="keep_latest")
+    history: Any = await client.threads.get_history(thread, limit=100)
+    stored = (await api.get(f"/threads/{thread}/storage")).json()
+    await client.runs.wait(thread, LEAD, input=None)
+    after: Any = await client.runs.wait(thread, LEAD, input=ask("again"))
+
+    assert (pruned, again) == ({"pruned_count": 1}, {"pruned_count": 0})
+    assert len(history) == 1
+    assert stored["checkpoints"]["count"] == 2  # the lead agent's, and its sub-agent's
+    assert history[0]["values"] == before["values"]
+    assert (history[0]["checkpoint_id"], history[0]["next"]) == (before["checkpoint_id"], before["next"])
+    told = [message["content"] for message in after["messages"] if message["type"] in ("human", "ai")]
+    assert [words for words in told if words] == ["delegate", "done", "look", "seen", "again", "still here"]

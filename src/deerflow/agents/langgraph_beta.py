@@ -5,16 +5,19 @@ changes one of them shows at once.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from langchain_core.messages import AnyMessage, BaseMessage, RemoveMessage, convert_to_messages
 from langchain_core.runnables import RunnableConfig
 from langgraph.channels import DeltaChannel
-from langgraph.checkpoint.base import BaseCheckpointSaver, empty_checkpoint
+from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointMetadata, empty_checkpoint
+from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 
 SNAPSHOT_FREQUENCY = 16
 """Every so many updates the whole list is stored, so that a read replays at most this many writes."""
+_MESSAGES = "messages"
+_COUNTERS = "counters_since_delta_snapshot"
 MODEL_NODE = "model"
 """The node of an agent's graph that asks the model."""
 
@@ -83,6 +86,31 @@ async def set_in_place(
     names = {"thread_id": config["configurable"]["thread_id"], "checkpoint_ns": ""}
     above: RunnableConfig = head.parent_config or {"configurable": names}
     await saver.aput(above, checkpoint, head.metadata, versions)
+
+
+async def hold_messages(saver: BaseCheckpointSaver[Any], config: RunnableConfig) -> None:
+    """Store the whole conversation in the newest checkpoint of a place, so that it needs no older one."""
+    head = await saver.aget_tuple(config)
+    if head is None or _MESSAGES not in head.checkpoint["channel_versions"]:
+        return
+    checkpoint = head.checkpoint
+    if _MESSAGES in checkpoint["channel_values"]:
+        return
+    told = (await saver.aget_delta_channel_history(config=head.config, channels=[_MESSAGES]))[_MESSAGES]
+    channel = messages_channel().from_checkpoint(told.get("seed", []))
+    channel.replay_writes(told["writes"])
+    checkpoint["channel_values"] = {
+        **checkpoint["channel_values"],
+        _MESSAGES: _DeltaSnapshot(channel.get()),
+    }
+    metadata = {**head.metadata}
+    counters = dict(metadata.pop(_COUNTERS, None) or {})
+    counters.pop(_MESSAGES, None)
+    above: RunnableConfig = head.parent_config or {
+        "configurable": {key: head.config["configurable"][key] for key in ("thread_id", "checkpoint_ns")}
+    }
+    noted = cast("CheckpointMetadata", {**metadata, **({_COUNTERS: counters} if counters else {})})
+    await saver.aput(above, checkpoint, noted, {})
 
 
 async def keep_ended(

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from deerflow.agents.allowed_calls import AllowedCalls
+from deerflow.agents.langgraph_beta import hold_messages
 from deerflow.config import Paths
 from deerflow.domain import RunRecord, RunRequest, RunStatus, Thread, ThreadStatus, new_id
 from deerflow.errors import ConflictError, NotFoundError
@@ -81,6 +82,13 @@ class Threads:
         """Return a new thread with the same conversation and files."""
         folders = (self._paths.thread(thread.user_id, name) for name in (thread.id, new_id()))
         return await copy_thread(self._storage, thread, *folders)
+
+    async def drop_past(self, thread_id: str) -> int:
+        """Delete all states of a thread and of its sub-agents but the latest; return how many went."""
+        checkpoints = self._storage.checkpoints
+        for place in await checkpoints.aplaces(thread_id):
+            await hold_messages(checkpoints, place)
+        return await checkpoints.akeep_latest(thread_id)
 
     async def delete(self, thread_id: str, user_id: str) -> None:
         """Delete a thread with its runs, checkpoints and files."""

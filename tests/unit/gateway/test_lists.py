@@ -104,12 +104,17 @@ async def test_threads_that_are_gone_already_do_not_keep_others_from_being_prune
 ) -> None:
     names = await made(api, thread, 2)
 
-    kept = await api.post(
-        "/threads/prune", json={"thread_ids": ["gone", names[0]], "strategy": "keep_latest"}
-    )
+    body = {"thread_ids": ["gone", names[0]], "strategy": "keep_latest"}
+    empty = await api.post("/threads/prune", json=body)
+    for words in ("one", "two"):
+        values = {"messages": [{"role": "user", "content": words}]}
+        await api.post(f"/threads/{names[0]}/state", json={"values": values})
+    kept = await api.post("/threads/prune", json=body)
+    nothing = await api.post("/threads/prune", json=body)
     deleted = await api.post("/threads/prune", json={"thread_ids": [*names, "gone", names[0]]})
     again = await api.post("/threads/prune", json={"thread_ids": names})
 
+    assert [answer.json()["pruned_count"] for answer in (empty, kept, nothing)] == [0, 1, 0]
     assert (kept.json(), deleted.json(), again.json()) == (
         {"pruned_count": 1},
         {"pruned_count": 2},

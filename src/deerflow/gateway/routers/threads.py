@@ -77,17 +77,22 @@ async def count_threads(user: CurrentUser, house: House, body: ThreadSearch | No
 
 @router.post("/threads/prune")
 async def prune_threads(body: ThreadPrune, user: CurrentUser, house: House) -> Response:
-    """Delete threads, or the past of threads: all their states but the latest; what is gone is gone."""
+    """Delete threads, or the past of threads: all their states but the latest; what is gone is gone.
+
+    `pruned_count` is how many threads lost something.
+    """
     found = await house.storage.threads.search(
         ThreadQuery(user_id=user, ids=body.thread_ids, limit=len(body.thread_ids))
     )
     owned = [await idle_thread(house, thread.id, user) for thread in found]
-    if body.strategy == "keep_latest":
-        await house.storage.checkpoints.aprune([thread.id for thread in owned], strategy="keep_latest")
-    else:
-        for thread in owned:
+    pruned = 0
+    for thread in owned:
+        if body.strategy == "keep_latest":
+            pruned += await house.threads.drop_past(thread.id) > 0
+        else:
             await house.threads.delete(thread.id, user)
-    return json_response({"pruned_count": len(owned)})
+            pruned += 1
+    return json_response({"pruned_count": pruned})
 
 
 @router.post("/threads/{thread_id}/copy")

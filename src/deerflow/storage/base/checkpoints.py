@@ -1,9 +1,10 @@
 """The states of threads, step by step: LangGraph's interface, and what the house adds to it."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver
 
 
@@ -42,6 +43,14 @@ class CheckpointStore(BaseCheckpointSaver[int], ABC):
     @abstractmethod
     async def ahas_run(self, thread_id: str, run_id: str) -> bool:
         """Tell whether a run led to one of the thread's states, also one copied from another thread."""
+
+    @abstractmethod
+    async def aplaces(self, thread_id: str) -> Sequence[RunnableConfig]:
+        """Return where the newest states of a thread and its sub-threads are: one config per namespace."""
+
+    @abstractmethod
+    async def akeep_latest(self, thread_id: str) -> int:
+        """Delete what the newest state of each namespace does not need; return how many states went."""
 
     @abstractmethod
     async def asizes(self, thread_id: str) -> StoredSizes:

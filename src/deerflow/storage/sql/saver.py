@@ -167,6 +167,21 @@ class SqlSaver(CheckpointStore):
         return await self._engine.read(lambda db: rows.has_run(db, Place(thread_id, ""), run_id))
 
     @override
+    async def aplaces(self, thread_id: str) -> Sequence[RunnableConfig]:
+        found = await self._engine.read(lambda db: chains.chains_of(db, thread_id))
+        return [
+            {"configurable": {"thread_id": thread, "checkpoint_ns": namespace}}
+            for _, thread, namespace in found
+        ]
+
+    @override
+    async def akeep_latest(self, thread_id: str) -> int:
+        return await self._engine.write(lambda db: self._keep_latest(db, thread_id))
+
+    def _keep_latest(self, db: Database, thread_id: str) -> int:
+        return walks.keep_latest(db, thread_id, lambda body: codec.unheld_deltas(self.serde, body))
+
+    @override
     async def asizes(self, thread_id: str) -> StoredSizes:
         return await self._engine.read(
             lambda db: sizes(db, thread_id, lambda body: codec.large_channels(self.serde, body))
@@ -182,7 +197,7 @@ class SqlSaver(CheckpointStore):
                 if strategy == "delete":
                     chains.delete_chains(db, thread_id)
                 else:
-                    walks.keep_latest(db, thread_id, lambda body: codec.unheld_deltas(self.serde, body))
+                    self._keep_latest(db, thread_id)
 
         await self._engine.write(work)
 
