@@ -103,7 +103,7 @@ async def hold_messages(saver: BaseCheckpointSaver[Any], config: RunnableConfig)
         **checkpoint["channel_values"],
         _MESSAGES: _DeltaSnapshot(channel.get()),
     }
-    metadata = {**head.metadata}
+    metadata: dict[str, Any] = {**head.metadata}
     counters = dict(metadata.pop(_COUNTERS, None) or {})
     counters.pop(_MESSAGES, None)
     above: RunnableConfig = head.parent_config or {

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -156,6 +156,12 @@ class Settings(Section):
     checkpointer: CheckpointerSettings | None = Field(None, description="The older form of `database`.")
     runs: RunSettings = Field(RunSettings.model_construct(), description="What one run may take.")
     max_recursion_limit: int = Field(1000, ge=1, description="The most graph steps a client may ask for.")
+    compatibility: Literal["deerflow", "langgraph"] = Field(
+        "deerflow",
+        description="Whose defaults requests have where the HTTP contracts of DeerFlow 2 and of LangGraph's "
+        "server differ, as for a run on a busy thread; `docs/reference/compatibility.md` lists them. What a "
+        "request says itself always counts.",
+    )
     run_events: RunEventsSettings = Field(
         RunEventsSettings.model_construct(), description="The log of a run."
     )

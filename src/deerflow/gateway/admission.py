@@ -2,6 +2,7 @@
 
 from deerflow.app import DeerFlow
 from deerflow.domain import LEAD_AGENT, RunRequest
+from deerflow.gateway.contract import contract_of
 from deerflow.gateway.wire import RunCreate
 
 
@@ -20,7 +21,6 @@ async def to_request(
         key: The wish's idempotency key.
         is_stateless: The thread is made for this run.
     """
-    await house.refresh()  # an edit of the settings counts from the next request
     if body.webhook:
         await house.webhooks.check(body.webhook)
     name = body.assistant_id or LEAD_AGENT
@@ -33,4 +33,5 @@ async def to_request(
         idempotency_key=key if key is None or is_stateless else f"{thread_id}\n{key}",
         defaults=None if is_agent else await house.storage.assistants.get(name, user),
         is_stateless=is_stateless,
+        contract=contract_of(house),
     )

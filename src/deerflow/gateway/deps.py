@@ -6,8 +6,9 @@ from fastapi import Depends, Path, Request
 from starlette.responses import Response
 
 from deerflow.app import DeerFlow
-from deerflow.domain import DEFAULT_USER, RunRecord, Thread
+from deerflow.domain import DEFAULT_USER, RunRecord, RunStatus, Thread
 from deerflow.errors import ConflictError, NotFoundError
+from deerflow.gateway.contract import contract_of
 from deerflow.runtime import to_json
 
 
@@ -43,6 +44,18 @@ async def idle_thread(house: DeerFlow, thread_id: str, user: str) -> Thread:
     if await house.threads.is_busy(thread_id):
         raise ConflictError(f"thread {thread_id} has a run in flight; wait for it or cancel it first")
     return thread
+
+
+async def free_thread(house: DeerFlow, thread_id: str, user: str) -> Thread:
+    """Return a thread of this user that may be deleted: its runs are cancelled first, or keep it.
+
+    `ConflictError` when a run is in flight, or takes too long to end.
+    """
+    if contract_of(house).cancels_to_delete:
+        thread = await owned_thread(house, thread_id, user)
+        for status in (RunStatus.PENDING, RunStatus.RUNNING):  # what waits must not start meanwhile
+            await house.runs.cancel_many(await house.runs.of_thread(thread.id, status=status, limit=1000))
+    return await idle_thread(house, thread_id, user)
 
 
 async def owned_run(house: DeerFlow, thread_id: str, run_id: str, user: str) -> RunRecord:

@@ -14,6 +14,7 @@ from deerflow.domain import (
     RunRequest,
 )
 from deerflow.errors import InvalidInputError
+from deerflow.gateway.contract import CONTRACTS, Contract
 
 StreamMode = Literal[
     "values", "messages", "messages-tuple", "updates", "custom", "tasks", "checkpoints", "debug", "events"
@@ -67,12 +68,14 @@ class RunCreate(BaseModel):
         idempotency_key: str | None = None,
         defaults: Assistant | None = None,
         is_stateless: bool = False,
+        contract: Contract = CONTRACTS["deerflow"],
     ) -> RunRequest:
         """Return the request as the house knows it.
 
         Args:
             defaults: The assistant whose config and context count where the request says nothing.
             is_stateless: The thread was made for this run; only such a thread may go with it.
+            contract: What counts where neither of them says anything.
         """
         self._refuse_what_cannot_be()
         config = {**(defaults.config if defaults else {}), **(self.config or {})}
@@ -95,8 +98,8 @@ class RunCreate(BaseModel):
             tags=_tags(config),
             stream_modes=tuple(self.stream_mode or ("values",)),
             stream_subgraphs=self.stream_subgraphs,
-            on_disconnect=self.on_disconnect or _when_left(idempotency_key),
-            multitask_strategy=self.multitask_strategy or MultitaskStrategy.REJECT,
+            on_disconnect=self.on_disconnect or _when_left(idempotency_key, contract),
+            multitask_strategy=self.multitask_strategy or contract.multitask_strategy,
             checkpoint_id=self._checkpoint_id(configurable),
             recursion_limit=_steps(config, most_steps),
             interrupt_before=_nodes(self.interrupt_before),
@@ -104,7 +107,7 @@ class RunCreate(BaseModel):
             durability=self._durability(),
             after_seconds=self.after_seconds or None,
             idempotency_key=idempotency_key,
-            deletes_thread=is_stateless and self.on_completion == "delete",
+            deletes_thread=is_stateless and (self.on_completion or contract.on_completion) == "delete",
             webhook=self.webhook or None,
         )
 
@@ -131,9 +134,9 @@ class RunCreate(BaseModel):
                 )
 
 
-def _when_left(idempotency_key: str | None) -> DisconnectMode:
+def _when_left(idempotency_key: str | None, contract: Contract) -> DisconnectMode:
     """Return what a lost connection means: who sends a key means to come back for the same run."""
-    return DisconnectMode.CANCEL if idempotency_key is None else DisconnectMode.CONTINUE
+    return contract.on_disconnect if idempotency_key is None else DisconnectMode.CONTINUE
 
 
 def _options(context: Mapping[str, Any]) -> RunOptions:

@@ -13,7 +13,7 @@ from deerflow.app import DeerFlow
 from deerflow.domain import LEAD_AGENT, Assistant, Thread, new_id
 from deerflow.errors import ConflictError, InvalidInputError, NotFoundError
 from deerflow.gateway.choosing import Prefer, changed, page_of
-from deerflow.gateway.deps import CurrentUser, House, idle_thread, json_response
+from deerflow.gateway.deps import CurrentUser, House, free_thread, json_response
 from deerflow.gateway.ready_assistants import ready_assistant, ready_assistants
 from deerflow.runtime.shapes import assistant_out, selected
 from deerflow.storage.base import AssistantQuery, ThreadQuery
@@ -264,7 +264,7 @@ async def _delete_threads(house: DeerFlow, assistant_id: str, user: str) -> None
     while page := await house.storage.threads.search(replace(query, offset=len(threads))):
         threads += page
     for thread in threads:
-        await idle_thread(house, thread.id, user)
+        await free_thread(house, thread.id, user)
     for thread in threads:
         with suppress(NotFoundError):  # somebody else deleted it meanwhile
             await house.threads.delete(thread.id, user)

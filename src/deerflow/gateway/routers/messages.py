@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from deerflow.app import DeerFlow
 from deerflow.errors import NotFoundError
+from deerflow.gateway.contract import contract_of
 from deerflow.gateway.deps import CurrentUser, House, ThreadPath, json_response, known_run, owned_thread
 from deerflow.runtime.conversation import Said, said
 from deerflow.runtime.feedback import OWN, feedback_of
@@ -42,6 +43,8 @@ async def page_of_thread(
     try:
         await owned_thread(house, thread_id, user)
     except NotFoundError:  # pages ask before the first message makes the thread
+        if not contract_of(house).missing_is_empty:
+            raise
         return json_response({"data": [], "has_more": False, "next_before_seq": None})
     rows, has_more = await _rows(house, thread_id, part)
     next_before = rows[0]["seq"] if has_more and rows else None

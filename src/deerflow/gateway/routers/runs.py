@@ -13,6 +13,7 @@ from deerflow.app import DeerFlow
 from deerflow.domain import DisconnectMode, RunRecord, new_id
 from deerflow.errors import DeerFlowError, InvalidInputError, NotFoundError
 from deerflow.gateway.admission import to_request
+from deerflow.gateway.contract import contract_of
 from deerflow.gateway.deps import CurrentUser, House, ThreadPath, json_response, owned_thread
 from deerflow.gateway.run_answers import event_stream, location, wait_for
 from deerflow.gateway.wire import RunCreate
@@ -118,7 +119,7 @@ async def _admit_stateless(caller: Caller, body: RunCreate) -> RunRecord:
 async def _admit(caller: Caller, thread_id: str, body: RunCreate, *, is_stateless: bool = False) -> RunRecord:
     check_thread_id(thread_id)
     house, user = caller.house, caller.user
-    if body.if_not_exists == "reject":
+    if not is_stateless and (body.if_not_exists or contract_of(house).if_not_exists) == "reject":
         await owned_thread(house, thread_id, user)
     request = await to_request(house, user, thread_id, body, key=caller.key, is_stateless=is_stateless)
     if request.checkpoint_id:

@@ -10,6 +10,7 @@ from starlette.responses import Response
 from deerflow.app import DeerFlow
 from deerflow.errors import InvalidInputError, NotFoundError
 from deerflow.gateway.choosing import names_in
+from deerflow.gateway.contract import contract_of
 from deerflow.gateway.deps import CurrentUser, House, ThreadPath, idle_thread, json_response, owned_thread
 from deerflow.gateway.thread_wire import HistoryQuery, StateQuery, StateUpdate
 from deerflow.runtime.shapes import changed_state_out, empty_state, selected, state_out, storage_out
@@ -87,6 +88,8 @@ async def _history(house: DeerFlow, thread_id: str, user: str, query: HistoryQue
     try:
         await owned_thread(house, thread_id, user)
     except NotFoundError:  # pages ask before the first message makes the thread
+        if not contract_of(house).missing_is_empty:
+            raise
         return json_response([])
     before = query.before if isinstance(query.before, str) else _checkpoint_id(query.before)
     if before and not _is_uuid(before):

@@ -14,7 +14,16 @@ from deerflow.app import DeerFlow
 from deerflow.domain import LEAD_AGENT, Thread, ThreadStatus, new_id
 from deerflow.errors import ConflictError
 from deerflow.gateway.choosing import Prefer, changed, page_of
-from deerflow.gateway.deps import CurrentUser, House, ThreadPath, idle_thread, json_response, owned_thread
+from deerflow.gateway.contract import contract_of
+from deerflow.gateway.deps import (
+    CurrentUser,
+    House,
+    ThreadPath,
+    free_thread,
+    idle_thread,
+    json_response,
+    owned_thread,
+)
 from deerflow.gateway.paths import Path, parse_path, value_at
 from deerflow.gateway.thread_wire import Superstep, ThreadCreate, ThreadPatch, ThreadPrune, ThreadSearch
 from deerflow.runtime import to_json, visible_values
@@ -26,6 +35,8 @@ router = APIRouter(tags=["threads"])
 PIN = "deerflow_pinned"
 """Pinning a thread says nothing about when it was used last."""
 _TITLE = "values.title"
+_POLLED = frozenset({"thread_id", "updated_at", "values", "metadata"})
+"""What DeerFlow's frontend selects every few seconds, to show the titles."""
 _GRAPH = ("graph_id", LEAD_AGENT)
 _MOST_READ = 1000
 """How many states one search by values reads at most."""
@@ -84,7 +95,8 @@ async def prune_threads(body: ThreadPrune, user: CurrentUser, house: House) -> R
     found = await house.storage.threads.search(
         ThreadQuery(user_id=user, ids=body.thread_ids, limit=len(body.thread_ids))
     )
-    owned = [await idle_thread(house, thread.id, user) for thread in found]
+    ready = idle_thread if body.strategy == "keep_latest" else free_thread
+    owned = [await ready(house, thread.id, user) for thread in found]
     pruned = 0
     for thread in owned:
         if body.strategy == "keep_latest":
@@ -122,7 +134,7 @@ async def patch_thread(
 @router.delete("/threads/{thread_id}")
 async def delete_thread(thread_id: ThreadPath, user: CurrentUser, house: House) -> Response:
     """Delete a thread with everything that belongs to it."""
-    await owned_thread(house, thread_id, user)
+    await free_thread(house, thread_id, user)
     await house.threads.delete(thread_id, user)
     return json_response({"success": True, "message": f"thread {thread_id} is deleted"})
 
@@ -155,6 +167,8 @@ async def _rows(
     States are read where they are asked for, up to a size: threads behind it have their titles.
     """
     needs_state = bool(paths) or not fields or any(_is_in_state(field) for field in fields)
+    if fields and set(fields) == _POLLED and not paths and contract_of(house).lists_titles:
+        needs_state = False
     shown, room = [], _MOST_LISTED if needs_state else 0
     for thread in threads:
         whole = await _with_state(house, thread) if room > 0 else thread_out(thread)

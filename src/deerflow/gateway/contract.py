@@ -1,0 +1,54 @@
+"""What a request means where it says nothing: DeerFlow 2 and LangGraph's server differ in a few defaults."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from deerflow.app import DeerFlow
+from deerflow.domain import DisconnectMode, MultitaskStrategy
+
+
+@dataclass(frozen=True, slots=True)
+class Contract:
+    """The defaults of one of the two; docs/reference/compatibility.md has them as a table."""
+
+    multitask_strategy: MultitaskStrategy
+    """For a run on a thread that has one in flight."""
+    on_disconnect: DisconnectMode
+    """For a run whose client leaves."""
+    if_not_exists: Literal["create", "reject"]
+    """For a run on a thread that is not there."""
+    on_completion: Literal["delete", "keep"]
+    """For the thread that was made for a stateless run."""
+    missing_is_empty: bool
+    """The past of a thread that is not there is empty; else it is a 404."""
+    cancels_to_delete: bool
+    """Deleting a thread cancels its runs; else a run in flight is a 409."""
+    lists_titles: bool
+    """A list as DeerFlow's frontend asks for it every few seconds has titles for values."""
+
+
+CONTRACTS = {
+    "deerflow": Contract(
+        multitask_strategy=MultitaskStrategy.REJECT,
+        on_disconnect=DisconnectMode.CANCEL,
+        if_not_exists="create",
+        on_completion="keep",
+        missing_is_empty=True,
+        cancels_to_delete=False,
+        lists_titles=True,
+    ),
+    "langgraph": Contract(
+        multitask_strategy=MultitaskStrategy.ENQUEUE,
+        on_disconnect=DisconnectMode.CONTINUE,
+        if_not_exists="reject",
+        on_completion="delete",
+        missing_is_empty=False,
+        cancels_to_delete=True,
+        lists_titles=False,
+    ),
+}
+
+
+def contract_of(house: DeerFlow) -> Contract:
+    """Return the defaults that the settings choose."""
+    return CONTRACTS[house.settings.compatibility]
