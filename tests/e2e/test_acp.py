@@ -1,5 +1,6 @@
 """An agent of another program, reached by the lead agent over HTTP."""
 
+import json
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -26,6 +27,7 @@ def agent(script: str, mode: str, **more: Any) -> dict[str, Any]:
 async def api(tmp_path: Path, model: ScriptedModel) -> AsyncIterator[httpx.AsyncClient]:
     agents = {
         "worker": agent("acp_agent.py", "work"),
+        "talkative": agent("acp_agent.py", "environment", env={"GIVEN": "canary-given-4455"}),
         "dying": agent("acp_broken.py", "die"),
         "hanging": agent("acp_broken.py", "hang", timeout_seconds=1),
         "flooding": agent("acp_broken.py", "flood", timeout_seconds=30),
@@ -103,3 +105,15 @@ async def test_agents_that_hang_flood_or_die_get_clear_errors_and_the_run_goes_o
     assert "it floods" in flooded["content"] or "still working after 30 seconds" in flooded["content"]
     assert "there are: dying, flooding, hanging, worker" in unknown["content"]
     assert messages[-1]["content"] == "None of them managed."
+
+
+async def test_what_an_agent_was_given_is_not_in_what_it_answers(
+    api: httpx.AsyncClient, model: ScriptedModel
+) -> None:
+    model.will_say(call("invoke_acp_agent", agent="talkative", prompt="go"), text("Done."))
+
+    events = await run(api, "ask it")
+
+    shown = json.dumps([data for _, data, _ in events])
+    assert "GIVEN=(hidden)" in shown
+    assert "canary-given-4455" not in shown + json.dumps([request.body for request in model.requests])

@@ -11,9 +11,9 @@ from typing import Any
 
 import httpx
 import pytest
-from support.gateway import GatewayProcess, environment, running_gateway
+from support.gateway import GatewayProcess, environment, model_entry, running_gateway
 from support.mcp_server import make_server, serving_mcp
-from support.model_server import ScriptedModel, call, text
+from support.model_server import ScriptedModel, call, status, text
 from support.scene import Scene
 from support.waiting import eventually, until
 
@@ -312,16 +312,50 @@ async def test_a_sub_agent_that_was_given_single_tools_has_them_at_once(
 async def test_secrets_of_servers_reach_neither_model_nor_client(
     tmp_path: Path, model: ScriptedModel, web: Web
 ) -> None:
-    secret = "canary-1234567"
-    servers = {"files": web.entry(headers={"X-Token": secret}, description="helps")}
-    model.will_say(call("files_add", a=1, b=1), text("Two."))
+    secret, repeated, in_path = "canary-1234567", "canary-repeated-77", "Zm9vYmFyMTIzNDU2Nzg5"
+    servers = {
+        "files": web.entry(headers={"X-Token": secret}, description="helps"),
+        # What it was given it repeats, in an answer that is no error.
+        "program": program("mcp_broken.py", "plain", env={"GIVEN": repeated}),
+        "away": {"url": f"http://127.0.0.1:9/s/{in_path}/mcp"},
+    }
+    model.will_say(call("files_add", a=1, b=1) + call("program_environment"), text("Two."))
     with scene_with(tmp_path, model, servers) as scene:
         seen = await scene.ask()
         async with scene.gateway.client() as api:
             shown = await api.get("/mcp/config")
+            away = await api.post("/mcp/servers/away/test")
+            back = await api.put("/mcp/config", json=shown.json())
 
     sent = json.dumps([request.body for request in model.requests])
-    assert secret not in sent + json.dumps(seen.events) + shown.text
+    everything = sent + json.dumps(seen.events) + shown.text + away.text
+    assert [word for word in (secret, repeated, in_path) if word in everything] == []
+    assert "GIVEN=(hidden)" in seen.results[1]["content"]
+    assert "http://127.0.0.1:9/s/********/mcp" in shown.text
+    assert back.status_code == 200, back.text
+    kept = json.loads((tmp_path / "extensions_config.json").read_text())["mcpServers"]
+    assert kept["away"]["url"] == servers["away"]["url"]
+
+
+def stored_in(home: Path) -> bytes:
+    return b"".join(path.read_bytes() for path in home.rglob("*") if ".db" in path.name)
+
+
+async def test_headers_of_a_model_that_its_provider_repeats_are_seen_nowhere(
+    tmp_path: Path, model: ScriptedModel, caplog: pytest.LogCaptureFixture
+) -> None:
+    secret, token = "canary-header-778899", "canary-token-112233"
+    headers = {"X-Tenant": secret, "X-Auth": f"Bearer {token}", "User-Agent": "DeerFlow of ours"}
+    entry = model_entry(model.base_url, default_headers=headers)
+    model.will_say(status(400, message=f"DeerFlow of ours sent X-Tenant {secret}, and {token}"))
+    with running_gateway(tmp_path, model.base_url, models=[entry]) as gateway:
+        seen = await Scene(gateway, model).ask()
+
+    stored = stored_in(tmp_path)
+    assert "DeerFlow of ours sent X-Tenant (hidden)" in json.dumps(seen.events)
+    for word in (secret, token):
+        assert word not in json.dumps(seen.events) + caplog.text
+        assert word.encode() not in stored
 
 
 async def test_cancelling_a_run_takes_the_request_back(

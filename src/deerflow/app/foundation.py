@@ -48,7 +48,7 @@ async def lay_foundation(loaded: LoadedSettings) -> AsyncIterator[Foundation]:
         owner.clean_up()
         sandboxes = create_sandbox_provider(settings.sandbox, skills_root=loaded.skills_root)
         stack.push_async_callback(sandboxes.aclose)
-        mcp = McpServers(Place(env=loaded.env, folder=loaded.project_root))
+        mcp = McpServers(Place(env=loaded.env, folder=loaded.project_root), redact=watch.redact)
         stack.push_async_callback(mcp.aclose)
         yield Foundation(
             paths=paths,

@@ -24,6 +24,8 @@ from deerflow.mcp.base import Place
 from deerflow.models import ModelFactory, discover
 from deerflow.models.own import own_model
 from deerflow.models.reach import reaching_problem
+from deerflow.observability import secrets_of
+from deerflow.observability.logs import Redactor
 from deerflow.observability.telemetry import audience_of
 from deerflow.runtime.home_mark import home_problem
 from deerflow.sandbox import choose_users_root, create_sandbox_provider
@@ -216,7 +218,8 @@ async def _mcp(loaded: LoadedSettings) -> list[Finding]:
     wanted = {name: entry for name, entry in loaded.extensions.mcp_servers.items() if entry.enabled}
     if missing_package():  # which the settings' faults name
         return []
-    servers = McpServers(Place(env=loaded.env, folder=loaded.project_root))
+    place = Place(env=loaded.env, folder=loaded.project_root)
+    servers = McpServers(place, redact=Redactor(secrets_of(loaded)))
     servers.use(wanted)
     try:
         await servers.open()

@@ -5,11 +5,18 @@ What is a variable in the file is shown as that variable. What comes back as it 
 
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
-from deerflow.config.secrets import HIDDEN, SHORTEST_SECRET, is_secret_key, is_secret_path, without_login
+from deerflow.config.secrets import (
+    HIDDEN,
+    SHORTEST_SECRET,
+    is_secret_key,
+    is_secret_path,
+    is_token,
+    url_secrets,
+    without_login,
+)
 from deerflow.config.variables import variable_in
 from deerflow.errors import InvalidInputError
 
@@ -55,10 +62,7 @@ def _hidden_part(text: str) -> Iterator[str]:
     """Yield the secrets inside a text: what stands behind a flag, or the login and keys of an address."""
     if flag := _FLAG.fullmatch(text):
         yield flag[2]
-    with suppress(ValueError):
-        parts = urlsplit(text)
-        yield from (word for word in (parts.username, parts.password) if word)
-        yield from (value for key, value in parse_qsl(parts.query) if is_secret_key(key) and value)
+    yield from url_secrets(text, with_path=True)
 
 
 def _masked(value: Any, path: Path) -> Any:
@@ -70,7 +74,7 @@ def _masked(value: Any, path: Path) -> Any:
         case list() | tuple():
             return [_masked(inner, (*path, index)) for index, inner in enumerate(value)]
         case str() if value and variable_in(value) is None:
-            return MASK if is_secret_path(path) else _masked_address(value)
+            return MASK if is_secret_path(path) else masked_address(value)
     return value
 
 
@@ -86,13 +90,13 @@ def _masked_arguments(arguments: list[Any]) -> list[Any]:
         elif is_next_secret and not text.startswith("-") and variable_in(text) is None:
             shown.append(MASK)
         else:
-            shown.append(_masked_address(argument) if isinstance(argument, str) else argument)
+            shown.append(masked_address(argument) if isinstance(argument, str) else argument)
         is_next_secret = text.startswith("-") and flag is None and is_secret_key(text)
     return shown
 
 
-def _masked_address(text: str) -> str:
-    """Hide the login and the secret parameters of a URL; anything else stays as it is."""
+def masked_address(text: str) -> str:
+    """Hide the login, the secret parameters and the tokens in the path of a URL; all else stays as it is."""
     if "://" not in text:
         return text
     bare = without_login(text).replace(f"{HIDDEN}@", f"{MASK}@")
@@ -101,10 +105,11 @@ def _masked_address(text: str) -> str:
         query = parse_qsl(parts.query, keep_blank_values=True)
     except ValueError:
         return bare
+    path = "/".join(MASK if is_token(segment) else segment for segment in parts.path.split("/"))
     if not any(is_secret_key(key) for key, _ in query):
-        return bare
+        return bare if path == parts.path else urlunsplit(parts._replace(path=path))
     shown = [(key, MASK if is_secret_key(key) else value) for key, value in query]
-    return urlunsplit(parts._replace(query=urlencode(shown, safe="*$")))
+    return urlunsplit(parts._replace(path=path, query=urlencode(shown, safe="*$")))
 
 
 def _unmasked(value: Any, shown: Any, known: Any, path: Path) -> Any:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
+from urllib.parse import parse_qsl, urlsplit
 
 HIDDEN = "(hidden)"
 SHOWN_CHARS = 80
@@ -33,8 +34,30 @@ SECRET_WORDS = frozenset(
         "token",
     }
 )
-_SECRET_FOLDERS = frozenset({"env", "environment", "headers", "extra_token_params"})
+_SECRET_FOLDERS = frozenset(
+    {"env", "environment", "headers", "default_headers", "extra_headers", "extra_token_params"}
+)
 """Mappings whose values are secrets more often than not."""
+_PLAIN_HEADERS = frozenset(
+    {
+        "accept",
+        "accept-language",
+        "anthropic-beta",
+        "anthropic-version",
+        "content-type",
+        "http-referer",
+        "openai-organization",
+        "openai-project",
+        "referer",
+        "user-agent",
+        "x-title",
+    }
+)
+"""Headers that say who asks for what, in words that also stand elsewhere."""
+_SCHEME = re.compile(r"(?i:bearer|basic|token|apikey) +(\S+)")
+_UUID = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}")
+_RUN = re.compile(r"[A-Za-z0-9]{12,}")
+_SHORTEST_TOKEN = 16
 _WORD = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")
 _LOGIN_IN_URL = re.compile(r"(?<=://)[^/@\s]+@")
 SHORTEST_SECRET = 6
@@ -51,7 +74,9 @@ def is_secret_path(path: tuple[str | int, ...]) -> bool:
     """Tell whether the value at `path` is a secret by its own name or by the mapping it stands in."""
     names = [part for part in path if isinstance(part, str)]
     telling = names[1:] or names  # a section called `authorization` says nothing about its keys
-    return any(map(is_secret_key, telling)) or any(name in _SECRET_FOLDERS for name in names[:-1])
+    if any(map(is_secret_key, telling)):
+        return True
+    return any(name in _SECRET_FOLDERS for name in names[:-1]) and names[-1].lower() not in _PLAIN_HEADERS
 
 
 def shown(value: object, path: tuple[str | int, ...]) -> str:
@@ -89,6 +114,35 @@ def secret_values(document: object, path: tuple[str | int, ...] = ()) -> Iterato
                 yield from secret_values(value, (*path, index))
         case str() if len(document) >= SHORTEST_SECRET and is_secret_path(path):
             yield document
+            if scheme := _SCHEME.fullmatch(document):  # a service may repeat the token alone
+                yield scheme[1]
+        case str() if "://" in document:
+            yield from url_secrets(document)
+
+
+def url_secrets(url: str, *, with_path: bool = False) -> Iterator[str]:
+    """Yield the login and the secret parameters of a URL, `with_path` also tokens in its path."""
+    try:
+        parts = urlsplit(url)
+        found = [parts.username, parts.password]
+        found += [value for key, value in parse_qsl(parts.query) if is_secret_key(key)]
+    except ValueError:
+        return
+    if with_path:
+        found += [segment for segment in parts.path.split("/") if is_token(segment)]
+    yield from (text for text in found if text and len(text) >= SHORTEST_SECRET)
+
+
+def is_token(segment: str) -> bool:
+    """Tell whether a part of a path looks drawn by lot: an id or key, not words somebody chose."""
+    if _UUID.fullmatch(segment):
+        return True
+    return len(segment) >= _SHORTEST_TOKEN and any(map(_is_mixed, _RUN.findall(segment)))
+
+
+def _is_mixed(run: str) -> bool:
+    kinds = [any(map(kind, run)) for kind in (str.islower, str.isupper, str.isdigit)]
+    return sum(kinds) > 1
 
 
 def masked(key: str, value: Any) -> Any:

@@ -55,13 +55,15 @@ class McpServer:
         connect: Connect,
         place: Place,
         limits: Limits | None = None,
+        redact: Redactor | None = None,
     ) -> None:
         self.name = name
         self.settings = settings
         self._connect = connect
         self._place = place
         self._limits = limits or Limits()
-        self._redact = Redactor(hidden_values(settings.model_dump()))
+        self._redact = redact or Redactor()
+        self._redact.learn(hidden_values(settings.model_dump()))
         self._owner: asyncio.Task[None] | None = None
         self._opened: asyncio.Future[Link | None] | None = None
         self._began = 0.0

@@ -16,6 +16,7 @@ from deerflow.config.extras import install_hint
 from deerflow.errors import NotFoundError
 from deerflow.mcp.base import Connect, Limits, Link, McpTool, Place, ServerStatus
 from deerflow.mcp.server import McpServer
+from deerflow.observability.logs import Redactor
 from deerflow.programs import kill_orphans
 
 logger = logging.getLogger(__name__)
@@ -26,9 +27,10 @@ Offer = tuple[McpServer, McpTool]
 class McpServers:
     """The servers that are on, by name."""
 
-    def __init__(self, place: Place, *, limits: Limits | None = None) -> None:
+    def __init__(self, place: Place, *, limits: Limits | None = None, redact: Redactor | None = None) -> None:
         self._place = place
         self._limits = limits
+        self._redact = redact or Redactor()
         self._servers: dict[str, McpServer] = {}
         self._retired: WeakSet[McpServer] = WeakSet()  # a run that still has its tools keeps it alive
         self._connect: Connect | None = None
@@ -102,7 +104,14 @@ class McpServers:
         await asyncio.gather(*(server.aclose() for server in (*self._servers.values(), *self._retired)))
 
     def _made(self, name: str, settings: McpServerSettings) -> McpServer:
-        return McpServer(name, settings, connect=self._open, place=self._place, limits=self._limits)
+        return McpServer(
+            name,
+            settings,
+            connect=self._open,
+            place=self._place,
+            limits=self._limits,
+            redact=self._redact,
+        )
 
     @asynccontextmanager
     async def _open(

@@ -18,8 +18,11 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from typing_extensions import override
 
 from deerflow.addresses import ALLOW_CIDRS, Network, checked_addresses, parse_network
+from deerflow.config.masking import masked_address
+from deerflow.config.secrets import url_secrets
 from deerflow.domain import RunRecord, new_id
 from deerflow.errors import AddressRefusedError, ConfigError, InvalidInputError, NotFoundError
+from deerflow.observability.logs import Redactor
 from deerflow.runtime.serialization import to_json
 from deerflow.runtime.shapes import run_out, stamp
 from deerflow.runtime.states import ThreadStates
@@ -57,7 +60,8 @@ def check_web_address(url: str, *, what: str) -> None:
     except ValueError:
         is_address = False
     if not is_address:
-        raise InvalidInputError(f"{what} '{url[:80]}' is no address; write it like https://example.org/done")
+        shown = masked_address(url)[:80]
+        raise InvalidInputError(f"{what} '{shown}' is no address; write it like https://example.org/done")
 
 
 class Webhooks:
@@ -155,7 +159,8 @@ class Webhooks:
             if problem is None:
                 break
         if problem is not None:
-            logger.warning("webhook of run %s was not told: %s", run.id, problem)
+            hidden = Redactor(url_secrets(url, with_path=True))
+            logger.warning("webhook of run %s was not told: %s", run.id, hidden(problem))
         await self._store.adelete(_WAITING, run.id)
 
     async def _report(self, run: RunRecord) -> bytes:

@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 
 from langchain_core.tools import BaseTool
@@ -13,6 +12,7 @@ from deerflow.acp.base import AcpAnswer, AcpProgress
 from deerflow.config.extensions import McpServerSettings
 from deerflow.config.subagents import AcpAgentSettings
 from deerflow.errors import AcpError
+from deerflow.observability.logs import StreamRedactor
 from deerflow.sandbox.paths import ACP_WORKSPACE
 from deerflow.tools.define import PlainText, Runtime, clip_middle, tool_of
 from deerflow.tools.shell import LiveOutput
@@ -61,12 +61,17 @@ def make_acp_tool(agents: AcpAgents) -> BaseTool:
 
     async def invoke(*, agent: str, prompt: str, runtime: Runtime) -> str:
         workspace = runtime.context.folders.acp_workspace.absolute()
-        hide = partial(_virtual, workspace=workspace)
+        redact = runtime.context.watch.redact  # what the agent was given to work with, it may repeat
+
+        def hide(text: str) -> str:
+            return _virtual(redact.known(text), workspace=workspace)
+
+        stream = StreamRedactor(redact)
         with LiveOutput(lambda text: _publish(runtime, agent, AcpProgress("message", hide(text)))) as live:
 
             def watch(progress: AcpProgress) -> None:
                 if progress.kind == "message":
-                    live(progress.text)
+                    live(stream(progress.text))
                 else:
                     shown = AcpProgress(progress.kind, hide(progress.text), progress.status)
                     _publish(runtime, agent, shown)
@@ -78,6 +83,7 @@ def make_acp_tool(agents: AcpAgents) -> BaseTool:
                     workspace=workspace,
                     watch=watch,
                 )
+                live(stream.rest())
             except AcpError as error:
                 raise AcpError(clip_middle(hide(str(error)), MAX_ANSWER_CHARS)) from error
         return hide(_report(agent.strip(), answer))

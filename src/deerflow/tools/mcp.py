@@ -50,12 +50,13 @@ def make_mcp_tool(server: McpServer, offered: McpTool) -> BaseTool:
     # Servers may call an argument of theirs `runtime`: ours has a name that nobody else uses.
     async def call(*, deerflow_runtime: Runtime, **arguments: Any) -> str:
         runtime = deerflow_runtime
-        with LiveOutput(lambda text: _show(runtime, text)) as live:
+        redact = runtime.context.watch.redact  # servers repeat what they were sent, keys included
+        with LiveOutput(lambda text: _show(runtime, redact.known(text))) as live:
             try:
                 answer = await server.call(offered.name, arguments, progress=lambda text: live(f"{text}\n"))
             except DeerFlowError as error:
-                raise ToolException(str(error)) from error
-        text = await _text_of(answer, offered, runtime.context.sandbox)
+                raise ToolException(redact(str(error))) from error
+        text = redact.known(await _text_of(answer, offered, runtime.context.sandbox))
         if answer.is_error:
             raise ToolException(text or f"{offered.name} failed without saying why.")
         return text or "(no output)"

@@ -118,3 +118,21 @@ def test_what_is_hidden_is_known_for_logs_to_leave_out() -> None:
         "from-a-header",
         "client-secret",
     }
+
+
+@pytest.mark.parametrize(
+    ("path", "shown"),
+    [
+        ("/s/Zm9vYmFyMTIzNDU2Nzg5/mcp", "/s/********/mcp"),
+        ("/api/2f1c77a9-0b5f-4c77-a90b-5f1c77a90b5f", "/api/********"),
+        ("/hooks/sk_live_9a8b7c6d5e4f3a2b1c", "/hooks/********"),
+        ("/v1/streamable-http-endpoint/mcp-server-2024", "/v1/streamable-http-endpoint/mcp-server-2024"),
+        ("/documentation/configuration", "/documentation/configuration"),
+    ],
+)
+def test_tokens_in_the_path_of_an_address_are_hidden_and_words_are_not(path: str, shown: str) -> None:
+    entry = {"url": f"https://example.org{path}"}
+
+    assert masked_server(entry) == {"url": f"https://example.org{shown}"}
+    assert unmasked_server("s", masked_server(entry), entry) == entry
+    assert bool(list(hidden_values(entry))) == (path != shown)

@@ -9,10 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.loop_watch import LoopWatch
 
 from deerflow.config import load_settings
 from deerflow.observability import configure_logging, learn_secrets, secrets_of
-from deerflow.observability.logs import LogFormat, mark_logs
+from deerflow.observability.logs import LogFormat, Redactor, StreamRedactor, mark_logs
 
 logger = logging.getLogger("deerflow.test")
 
@@ -186,3 +187,67 @@ def test_secrets_that_come_later_are_kept_out_too() -> None:
     logger.info("first second-one third")
 
     assert lines_of(stream)[0].endswith("(hidden) (hidden) third")
+
+
+async def test_redacting_long_texts_from_outside_does_not_hold_the_loop() -> None:
+    redact = Redactor([f"{n:x}secret-{n * 7919:x}" for n in range(200)])
+    texts = [pattern * (1_000_000 // len(pattern)) for pattern in ("-eyJ", "key", "x", "a b=", "://", "sk-")]
+
+    for text in texts:
+        async with LoopWatch():
+            redact.known(text)
+        async with LoopWatch():
+            redact(text)
+
+
+def test_known_secrets_go_from_short_and_long_texts_in_either_spelling() -> None:
+    redact = Redactor(["p@ss/word", "p@ss/word-longer"])
+
+    for filler in ("", "x" * 10_000):
+        text = f"{filler} p@ss/word-longer p%40ss%2Fword token=abcdefgh"
+        assert redact.known(text) == f"{filler} (hidden) (hidden) token=abcdefgh"
+    assert redact("token=abcdefgh") == "token=(hidden)"
+
+
+@pytest.mark.parametrize("size", [1, 3, 7, 100])
+def test_a_secret_that_comes_in_pieces_is_never_shown(size: int) -> None:
+    stream = StreamRedactor(Redactor(["canary-1234", "other-secret"]))
+    text = "say canary-1234, canary-12 and other-secret; can"
+
+    shown = [stream(text[start : start + size]) for start in range(0, len(text), size)]
+
+    assert "".join(shown) + stream.rest() == "say (hidden), canary-12 and (hidden); can"
+
+
+def test_every_secret_of_the_settings_is_known(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text(
+        """
+models:
+  - name: m
+    use: langchain_openai:ChatOpenAI
+    model: m
+    base_url: https://user:in-the-login@example.org/v1?api_key=in-the-query
+    default_headers: {X-Any: in-a-header, Authorization: Bearer in-a-scheme, User-Agent: not-hidden}
+acp_agents:
+  a: {command: x, args: [--token=in-an-argument], description: d, env: {A: in-the-environment}}
+extensions:
+  mcpServers:
+    s: {url: "https://example.org/s/inThePath1234567890", headers: {A: of-a-server}}
+"""
+    )
+    loaded = load_settings(tmp_path / "config.yaml", env={"SOME_TOKEN": "of-the-process"}, cwd=tmp_path)
+
+    known = set(secrets_of(loaded))
+
+    assert known >= {
+        "in-the-login",
+        "in-the-query",
+        "in-a-header",
+        "in-a-scheme",
+        "in-an-argument",
+        "in-the-environment",
+        "inThePath1234567890",
+        "of-a-server",
+        "of-the-process",
+    }
+    assert not any("not-hidden" in secret for secret in known)

@@ -11,7 +11,7 @@ from starlette.responses import Response
 from deerflow.addresses import ALLOW_CIDRS, parse_network
 from deerflow.app import DeerFlow
 from deerflow.config.extensions_file import read_document
-from deerflow.config.masking import masked_server, unmasked_server
+from deerflow.config.masking import masked_address, masked_server, unmasked_server
 from deerflow.config.variables import variable_in
 from deerflow.errors import InvalidInputError, NotFoundError
 from deerflow.gateway.deps import House, json_response
@@ -131,7 +131,9 @@ async def _checked_addresses(
         try:
             await check_destination(address, allowed)
         except OSError as error:
-            raise InvalidInputError(f"the host of '{address[:80]}' was not found: {error}") from error
+            raise InvalidInputError(
+                f"the host of '{masked_address(address)[:80]}' was not found: {error}"
+            ) from error
     return frozenset(new)
 
 
