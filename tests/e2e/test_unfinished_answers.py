@@ -169,8 +169,9 @@ async def test_an_answer_that_breaks_off_in_all_tries_stays_once(
     answer = await api.post(f"/threads/{thread}/runs/stream", json=ask("go"))
     error = next(data for kind, data, _ in parse_sse(answer.text) if kind == "error")
 
-    question, kept = await messages(api, thread)
+    question, kept, note = await messages(api, thread)
     assert (kept["additional_kwargs"]["ended"], kept["content"][:12]) == ("failed", "A start that")
+    assert note["additional_kwargs"]["deerflow_error_fallback"] is True
     assert kept["additional_kwargs"]["end_reason"] == error["message"]
     model.will_say(text("done"))
     assert words(await again(api, thread, kept["id"])) == ["go", "done"]
@@ -186,6 +187,49 @@ async def test_a_turn_that_failed_before_its_first_word_is_taken_again(
     found = await messages(api, thread)
     model.will_say(text("done"))
     assert words(await again(api, thread, found[-1]["id"])) == ["go", "done"]
+
+
+@pytest.mark.parametrize(
+    ("question", "context", "words_of_it"),
+    [
+        (
+            "go",
+            {},
+            ("**This answer failed.** The provider refused the request.", "send your message once more"),
+        ),
+        ("开始", {}, ("**这次回答失败了。** 提供商拒绝了这次请求。", "再次发送消息")),
+        ("go", {"locale": "zh-CN"}, ("**这次回答失败了。**", "重新生成")),
+        ("开始", {"locale": "en-US"}, ("**This answer failed.**", "regenerate this answer")),
+    ],
+)
+async def test_a_failed_call_leaves_a_message_with_its_reason_and_a_way_on(
+    api: httpx.AsyncClient,
+    model: ScriptedModel,
+    thread: str,
+    question: str,
+    context: dict[str, str],
+    words_of_it: tuple[str, str],
+) -> None:
+    model.will_say(status(400, message="bad weather"), text("Now it works."))
+
+    answer = await api.post(f"/threads/{thread}/runs/stream", json=ask(question, context=context))
+    found = await messages(api, thread)
+    run = (await api.get(f"/threads/{thread}/runs")).json()[0]
+    await api.post(f"/threads/{thread}/runs/wait", json=ask("and now?"))
+
+    events = parse_sse(answer.text)
+    note = found[-1]
+    shown = [data for kind, data, _ in events if kind == "values"][-1]["messages"][-1]
+    marks = note["additional_kwargs"]
+    assert (note["type"], shown, run["status"]) == ("ai", note, "error")
+    assert all(part in note["content"] for part in (*words_of_it, "400: bad weather"))
+    assert (marks["ended"], marks["error_type"], marks["error_reason"]) == (
+        "failed",
+        "ModelError",
+        "request_refused",
+    )
+    assert "bad weather" not in str(model.requests[-1].messages), "no model takes it for an answer of its own"
+    assert words(await messages(api, thread))[-1] == "Now it works."
 
 
 async def test_a_newer_run_that_interrupts_leaves_what_was_streamed(

@@ -4,7 +4,7 @@ The reader is an agent of its own, compiled once, whose model is never called: i
 of the real ones, so that `next` and `tasks` of a thread that stopped halfway come out the same.
 """
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 from langchain_core.callbacks import CallbackManagerForLLMRun
@@ -71,9 +71,9 @@ class StateReader:
         """Write `values` as if `as_node` had; returns the config of the new checkpoint."""
         return await self._graph.aupdate_state(config, None if values is None else dict(values), as_node)
 
-    async def add_before_model(self, config: RunnableConfig, message: AnyMessage) -> None:
-        """Add a message to a thread that stopped in a model call; that call is still what comes next."""
-        await self._graph.aupdate_state(config, {"messages": [message]}, _BEFORE_MODEL)
+    async def add_before_model(self, config: RunnableConfig, messages: Sequence[AnyMessage]) -> None:
+        """Add messages to a thread that stopped in a model call; that call is still what comes next."""
+        await self._graph.aupdate_state(config, {"messages": list(messages)}, _BEFORE_MODEL)
 
     async def set_in_place(self, config: RunnableConfig, values: Mapping[str, Any]) -> None:
         """Set `values` where the thread stands, leaving alone what waits there."""

@@ -6,7 +6,7 @@ from typing import Any
 from langgraph.errors import EmptyInputError, GraphRecursionError
 
 from deerflow.domain import RunRecord, RunStatus, ThreadStatus
-from deerflow.errors import DeerFlowError
+from deerflow.errors import DeerFlowError, ModelError
 from deerflow.models import explain
 from deerflow.observability.logs import Redactor
 from deerflow.runtime.handle import Stop
@@ -51,28 +51,34 @@ def failed(run: RunRecord, error: Exception, tally: Tally, redact: Redactor) -> 
     Args:
         redact: A provider may repeat the key that it refuses; everybody who follows the run would read it.
     """
-    match error:
-        case GraphRecursionError():
-            text = (
-                f"The agent used all {run.request.recursion_limit} steps of this run without finishing. "
-                "What it did so far is kept: send another message to go on, or raise config.recursion_limit."
-            )
-        case EmptyInputError():  # it waited behind a run that left no state
-            text = "The run has no input, and its thread has no state to go on from. Send a message."
-        case DeerFlowError():
-            text = str(error)
-        case _ if (told := explain(error)) is not None:
-            text = str(told)
-        case _:
-            logger.exception("run %s failed", run.id, exc_info=error)
-            text = f"The run failed unexpectedly ({type(error).__name__}); the server's log says why."
+    told = error if isinstance(error, ModelError) else explain(error)
+    text = str(told) if told is not None else _words(run, error)
     return _end(
         RunStatus.ERROR,
         ThreadStatus.ERROR,
         tally,
         error=redact(text)[:_LONGEST_ERROR],
+        error_in_chinese=redact(told.in_chinese)[:_LONGEST_ERROR] if told is not None else None,
+        error_reason=told.reason if told is not None else None,
         stop_reason=type(error).__name__,
     )
+
+
+def _words(run: RunRecord, error: Exception) -> str:
+    """Return why a run broke, where it was no model's failure."""
+    match error:
+        case GraphRecursionError():
+            return (
+                f"The agent used all {run.request.recursion_limit} steps of this run without finishing. "
+                "What it did so far is kept: send another message to go on, or raise config.recursion_limit."
+            )
+        case EmptyInputError():  # it waited behind a run that left no state
+            return "The run has no input, and its thread has no state to go on from. Send a message."
+        case DeerFlowError():
+            return str(error)
+        case _:
+            logger.exception("run %s failed", run.id, exc_info=error)
+            return f"The run failed unexpectedly ({type(error).__name__}); the server's log says why."
 
 
 def given_up(attempts: int, *, rolls_back: bool = False) -> RunEnd:

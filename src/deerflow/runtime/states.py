@@ -1,6 +1,6 @@
 """A thread's state: read and changed without the agent that wrote it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from langchain_core.messages import AIMessage
@@ -10,6 +10,7 @@ from langgraph.types import Interrupt, Overwrite, StateSnapshot
 from pydantic import TypeAdapter
 
 from deerflow.agents import StateReader
+from deerflow.agents.marks import is_question
 from deerflow.domain import RunOptions, RunRecord
 from deerflow.errors import InvalidInputError, NotFoundError
 from deerflow.runtime.state_shapes import fitting
@@ -43,21 +44,30 @@ class ThreadStates:
         snapshot = await self.latest(thread_id)
         return _waiting(snapshot) if snapshot is not None else {}
 
-    async def add_unfinished(self, run: RunRecord, message: AIMessage) -> Mapping[str, Any] | None:
-        """Add an answer that was broken off, and return the new values.
+    async def add_unfinished(
+        self, run: RunRecord, answer: AIMessage | None, note: Callable[[str], AIMessage | None]
+    ) -> Mapping[str, Any] | None:
+        """Add an answer that was broken off and a note on why, and return the new values.
 
         None when there is nothing to add: the answer is there, or the run never got to its question.
+
+        Args:
+            note: Returns the note for the question of the turn; None when there is nothing to say.
         """
         before = await self.latest(run.thread_id)
         metadata: Mapping[str, Any] = (before.metadata if before is not None else None) or {}
         if before is None or metadata.get("run_id") != run.id:
             return None
-        if any(known.id == message.id for known in before.values.get("messages", ())):
+        known = before.values.get("messages", ())
+        question = next((each.text for each in reversed(known) if is_question(each)), "")
+        ids = {message.id for message in known}
+        added = [each for each in (answer, note(question)) if each is not None and each.id not in ids]
+        if not added:
             return None
         config = _config(run.thread_id)
         config["configurable"].update(fence(run.id, run.attempt))
         config["metadata"] = {"run_id": run.id}
-        await self._reader.add_before_model(config, message)
+        await self._reader.add_before_model(config, added)
         after = await self.latest(run.thread_id)
         return None if after is None else after.values
 

@@ -7,6 +7,7 @@ It joins the conversation under the id that it was streamed with, marked with ho
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import orjson
@@ -14,8 +15,9 @@ from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.messages.ai import add_ai_message_chunks
 
 from deerflow.agents.langgraph_beta import MODEL_NODE
-from deerflow.agents.marks import END_REASON, ENDED
+from deerflow.agents.marks import END_REASON, ENDED, NOTE
 from deerflow.domain import RunRecord, RunStatus
+from deerflow.domain.language import is_chinese
 from deerflow.errors import StaleAttemptError, StorageAwayError
 from deerflow.runtime.run_log import RunLog
 from deerflow.runtime.states import ThreadStates
@@ -25,6 +27,14 @@ from deerflow.storage.fragments import references, render
 
 logger = logging.getLogger(__name__)
 
+FAILED_IN_ENGLISH = """\
+**This answer failed.** {error}
+
+To try again, regenerate this answer or send your message once more."""
+FAILED_IN_CHINESE = """\
+**这次回答失败了。** {error}
+
+如需重试，请重新生成这条回答，或再次发送消息。"""
 STOPPED = "stopped"
 FAILED = "failed"
 _MOST_ENTRIES = 1000
@@ -40,8 +50,8 @@ async def keep_unfinished(
         return
     try:
         await log.flush()
-        message = await unfinished_answer(events, run, end) or failure_message(run, end)
-        values = await states.add_unfinished(run, message) if message is not None else None
+        answer = await unfinished_answer(events, run, end)
+        values = await states.add_unfinished(run, answer, partial(failure_message, run, end))
     except (StaleAttemptError, StorageAwayError):
         raise
     except Exception:  # whatever it was: a run has to end, with its last words or without
@@ -60,9 +70,29 @@ async def unfinished_answer(events: EventLog, run: RunRecord, end: RunEnd) -> AI
     return await asyncio.to_thread(_joined, entries, fragments, _marks(end))
 
 
-def failure_message(run: RunRecord, end: RunEnd) -> AIMessage | None:
-    """Return what stands in a thread for an answer that failed before its first word."""
-    return None
+def failure_message(run: RunRecord, end: RunEnd, question: str) -> AIMessage | None:
+    """Return what tells a person in the thread why an answer failed, and how to try again.
+
+    None for a run that did not fail. It is in the language of the client's `locale`, or else of the question.
+    DeerFlow 2's clients know it by `deerflow_error_fallback`; no model sees it.
+    """
+    if end.status is RunStatus.INTERRUPTED or not end.error:
+        return None
+    locale = run.request.context.get("locale")
+    chinese = locale.lower().startswith("zh") if isinstance(locale, str) and locale else is_chinese(question)
+    said = (end.error_in_chinese or end.error) if chinese else end.error
+    marks = {
+        **_marks(end),
+        END_REASON: said,
+        NOTE: True,
+        "deerflow_error_fallback": True,
+        "error_type": end.stop_reason,
+        "error_reason": end.error_reason or str(end.status),
+        "error_detail": end.error,
+    }
+    text = (FAILED_IN_CHINESE if chinese else FAILED_IN_ENGLISH).format(error=said)
+    # Named after the run, so that one that is settled twice leaves one.
+    return AIMessage(text, id=f"failure-{run.id}", additional_kwargs=marks)
 
 
 async def _last_streamed(events: EventLog, run_id: str) -> list[LogEntry]:

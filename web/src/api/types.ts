@@ -39,6 +39,8 @@ export interface Extras {
   readonly exit_code?: number;
   /** What was decided about a call that needed somebody's word. */
   readonly approval?: { readonly decision?: string };
+  /** The server wrote the message: it says why the answer of a run failed. */
+  readonly deerflow_error_fallback?: boolean;
   readonly subagent_status?: string;
   readonly subagent_result_brief?: string;
   readonly subagent_error?: string;

@@ -40,6 +40,11 @@ export function isTool(message: Message): boolean {
   return message.type === "tool" || message.type === "ToolMessageChunk";
 }
 
+/** Tell whether a message says why the answer of a run failed. */
+export function isFailureNote(message: Message | undefined): boolean {
+  return message?.additional_kwargs?.deerflow_error_fallback === true;
+}
+
 /** Return `message` with the next chunk of it added. */
 export function grow(message: Growing | null, chunk: Message): Growing {
   const calls = growCalls(message, chunk.tool_call_chunks ?? []);

@@ -3,6 +3,7 @@ import type { Message, StreamEvent } from "../api/types.ts";
 import { itemsOf } from "./items.ts";
 import { reasoningOf, textOf } from "./messages.ts";
 import { recorded } from "./recorded.ts";
+import { isFailureNote } from "./messages.ts";
 import { reduce, withValues } from "./reduce.ts";
 import { EMPTY_VIEW, type View } from "./view.ts";
 
@@ -87,6 +88,14 @@ describe("recorded tools", () => {
     expect(stopped.status).toBe("stopped");
     expect(itemsOf(stopped).flatMap((item) => (item.kind === "steps" ? item.steps : [])).at(-1)?.status).toBe("stopped");
   });
+});
+
+test("a failed run's last message says why it failed", () => {
+  const note = { type: "ai", id: "failure-1", content: "**This answer failed.**", additional_kwargs: { deerflow_error_fallback: true } };
+
+  const view = withValues(EMPTY_VIEW, { messages: [{ type: "human", id: "h", content: "hi" }, note] });
+
+  expect(view.messages.map(isFailureNote)).toEqual([false, true]);
 });
 
 test("a try that broke off is gone once it is withdrawn", () => {

@@ -2,6 +2,7 @@ import { useCallback, useEffect, useMemo, useState } from "react";
 import type { ArtifactPlace } from "../api/artifacts.ts";
 import type { Model } from "../api/types.ts";
 import { itemsOf } from "../run/items.ts";
+import { isFailureNote } from "../run/messages.ts";
 import { useConversation } from "../run/useConversation.ts";
 import { isBusy } from "../run/view.ts";
 import { useWords } from "../text/index.ts";
@@ -79,7 +80,7 @@ export function ThreadPane(props: Props) {
           <ItemList items={items} onReply={sending.reply} />
           {!busy && view.waiting.length > 0 && <ApprovalPanel waiting={view.waiting} onAnswer={sending.answer} />}
           <RunStatusLine view={view} />
-          {view.failure && <FailureNotice failure={view.failure} onRetry={sending.retry} />}
+          {view.failure && <FailureNotice failure={view.failure} isExplained={isFailureNote(view.messages.at(-1))} onRetry={sending.retry} />}
         </ThreadBody>
         <div className="mx-auto w-full max-w-[50rem] px-4 pb-3">
           {view.todos.length > 0 && <TodoList todos={view.todos} />}

@@ -18,6 +18,10 @@ class RunEnd:
     thread_status: ThreadStatus = ThreadStatus.IDLE
     """What the thread is after it; a run that waits for an answer leaves it interrupted."""
     error: str | None = None
+    error_in_chinese: str | None = None
+    """The error for people who write Chinese, where there are words for it."""
+    error_reason: str | None = None
+    """The kind of a model's failure in a word, such as `rate_limited`."""
     stop_reason: str | None = None
     usage: TokenUse = TokenUse()
     message_count: int = 0
