@@ -1,9 +1,10 @@
 /** Threads: list, open, rename, delete. */
 
 import { call } from "./client.ts";
-import type { Interrupt, Thread, Values } from "./types.ts";
+import type { Interrupt, MessagePage, Thread, Values } from "./types.ts";
 
 export const PAGE_SIZE = 50;
+const MESSAGES_PER_PAGE = 100;
 
 interface State {
   readonly values: Values | null;
@@ -38,6 +39,12 @@ export function createThread(threadId: string): Promise<Thread> {
 export async function readValues(threadId: string, signal?: AbortSignal): Promise<Values> {
   const state = await call<State>("GET", `${threadPath(threadId)}/state`, undefined, signal);
   return { ...state.values, __interrupt__: state.interrupts ?? [] };
+}
+
+/** Read the newest messages of a thread's whole history, or those before a number. */
+export function readMessages(threadId: string, before: number | null, signal?: AbortSignal): Promise<MessagePage> {
+  const from = before === null ? "" : `&before_seq=${before}`;
+  return call("GET", `${threadPath(threadId)}/messages/page?limit=${MESSAGES_PER_PAGE}${from}`, undefined, signal);
 }
 
 export function renameThread(threadId: string, title: string): Promise<unknown> {

@@ -35,6 +35,9 @@ export interface Extras {
   readonly hide_from_ui?: boolean;
   readonly reasoning_content?: string;
   readonly human_input_response?: HumanInputResponse;
+  /** How an answer ended that did not come to its end. */
+  readonly ended?: "stopped" | "failed";
+  readonly end_reason?: string;
   /** The exit code of a command that failed. */
   readonly exit_code?: number;
   /** What was decided about a call that needed somebody's word. */
@@ -118,6 +121,15 @@ export interface Values {
   readonly title?: string | null;
   readonly artifacts?: readonly string[] | null;
   readonly todos?: readonly Todo[] | null;
+  /** What stands for messages that the model does not see any more. */
+  readonly summary_text?: string | null;
+}
+
+/** Messages of a thread from the newest back, also those that a summary has replaced. */
+export interface MessagePage {
+  readonly data: readonly { readonly seq: number; readonly content: Message }[];
+  readonly has_more: boolean;
+  readonly next_before_seq: number | null;
 }
 
 export interface Thread {

@@ -288,4 +288,33 @@ describe("a conversation", () => {
     expect(conversation.read().failure).toBeNull();
     expect(conversation.read().tasks).toEqual({});
   });
+
+  test("shows what a summary has replaced, page by page, each message where it was", async () => {
+    const message = (id: string) => ({ type: "ai", id, content: id });
+    const rows = (...ids: string[]) => ids.map((id, at) => ({ seq: at, content: message(id) }));
+    const asked: string[] = [];
+    const pages = [
+      { data: rows("s3", "s4", "c"), has_more: true, next_before_seq: 30 },
+      { data: rows("s1", "s2"), has_more: true, next_before_seq: 20 },
+      { data: rows("x", "q"), has_more: false, next_before_seq: null },
+    ];
+    serve({
+      "GET /threads/t/state": () => json({ values: { messages: [message("q"), message("c")], summary_text: "sum" } }),
+      "GET /threads/t/runs": () => json([]),
+      "GET /threads/t/messages/page": ({ path }) => (asked.push(path.replace(/.*limit=\d+/, "")), json(pages[asked.length - 1])),
+    });
+    const conversation = new Conversation("t");
+    const shown = () => conversation.read().messages.map((each) => each.id).join(" ");
+
+    await through(conversation.open());
+    expect([shown(), conversation.read().hasEarlier]).toEqual(["q s3 s4 c", true]);
+    await through(conversation.loadEarlier());
+    expect(shown()).toBe("q s1 s2 s3 s4 c");
+    await through(conversation.loadEarlier());
+    await through(conversation.loadEarlier());
+
+    expect([shown(), conversation.read().hasEarlier]).toEqual(["x q s1 s2 s3 s4 c", false]);
+    expect([...conversation.read().summedUp].sort().join(" ")).toBe("s1 s2 s3 s4 x");
+    expect(asked).toEqual(["", "&before_seq=30", "&before_seq=20"]);
+  });
 });

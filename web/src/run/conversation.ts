@@ -2,9 +2,9 @@
 
 import { ApiError } from "../api/client.ts";
 import { cancelRun, isOver, joinRun, listRuns, listTasks, readRun, startRun, type OpenStream } from "../api/runs.ts";
-import { createThread, readValues } from "../api/threads.ts";
-import type { Message, Run, RunContext, StreamEvent } from "../api/types.ts";
-import { isHuman } from "./messages.ts";
+import { createThread, readMessages, readValues } from "../api/threads.ts";
+import type { Message, MessagePage, Run, RunContext, StreamEvent } from "../api/types.ts";
+import { isHuman, withPage } from "./messages.ts";
 import { onNextFrame } from "./frames.ts";
 import { failureOf, isLoss, pause } from "./losses.ts";
 import { forgetRun, forgetUnsent, keepUnsent, recallRun, recallUnsent, rememberRun } from "./memory.ts";
@@ -31,6 +31,10 @@ export class Conversation {
   #context: RunContext | null = null;
   /** Answers that have not reached the server. */
   #unsentAnswers: Answers | null = null;
+  /** Ids of messages that were read from the history, and the number before which its next page ends. */
+  #read: ReadonlySet<string> = new Set();
+  #before: number | null = null;
+  #isLoading = false;
   /** The newest run that was shown. */
   #shownRun: string | null = null;
 
@@ -54,8 +58,11 @@ export class Conversation {
       if (signal.aborted || isBusy(this.#view)) return; // who writes quicker than that has the run's own values soon
       this.#shownRun = run?.run_id ?? null;
       this.#unsentAnswers = null;
+      const page = values.summary_text ? await this.#newestPage() : null;
+      if (signal.aborted || isBusy(this.#view)) return;
       // What failed before may work now, and what was answered elsewhere waits no more.
-      this.#set(withValues({ ...this.#view, status: "idle", failure: null, waiting: [] }, values));
+      const fresh: View = { ...this.#view, status: "idle", failure: null, waiting: [], summary: values.summary_text ?? null, summedUp: new Set() };
+      this.#set(this.#withPage(withValues(fresh, values), page));
       void this.#recallTasks();
       if (run && !isOver(run)) await this.#followRun(run.run_id);
       else if (run?.status === "error" || run?.status === "timeout") this.#fail({ name: run.status, message: run.error ?? "" });
@@ -67,6 +74,20 @@ export class Conversation {
       if (!isMissing) return;
       this.#created = null;
       this.#offerUnsent();
+    }
+  }
+
+  /** Show what came before the first message that is shown. */
+  async loadEarlier(): Promise<void> {
+    if (!this.#view.hasEarlier || this.#isLoading) return;
+    this.#isLoading = true;
+    try {
+      const page = await readMessages(this.threadId, this.#before, this.#closing.signal);
+      this.#set(this.#withPage(this.#view, page));
+    } catch {
+      // The button stays, for another try.
+    } finally {
+      this.#isLoading = false;
     }
   }
 
@@ -141,6 +162,25 @@ export class Conversation {
   close(): void {
     this.#closing.abort();
     this.#listeners.clear();
+  }
+
+  /** Read the newest part of the history; what the state has is shown without it too. */
+  async #newestPage(): Promise<MessagePage | null> {
+    this.#read = new Set();
+    this.#before = null;
+    return readMessages(this.threadId, null, this.#closing.signal).catch(() => null);
+  }
+
+  /** Return the view with a page of the history; what the state does not have of it was summed up. */
+  #withPage(view: View, page: MessagePage | null): View {
+    if (page === null) return { ...view, hasEarlier: Boolean(view.summary) };
+    const messages = page.data.map((row) => row.content);
+    const present = new Set(view.messages.map((message) => message.id));
+    const summedUp = new Set([...view.summedUp, ...messages.filter((message) => !present.has(message.id)).map((message) => message.id ?? "")]);
+    const merged = withPage(view.messages, messages, this.#read);
+    this.#read = new Set([...this.#read, ...messages.map((message) => message.id ?? "")]);
+    this.#before = page.next_before_seq;
+    return { ...view, messages: merged, summedUp, hasEarlier: page.has_more };
   }
 
   #begin(messages: View["messages"]): void {

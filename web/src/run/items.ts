@@ -18,12 +18,19 @@ export interface Step {
   readonly status: StepStatus;
 }
 
+/** How an answer ended that did not come to its end, and why, unless that is said elsewhere. */
+export interface Ended {
+  readonly how: "stopped" | "failed";
+  readonly reason: string;
+}
+
 export type Item =
   | { readonly kind: "said"; readonly key: string; readonly message: Message }
-  | { readonly kind: "answer"; readonly key: string; readonly message: Message; readonly isPartial: boolean }
+  | { readonly kind: "answer"; readonly key: string; readonly message: Message; readonly isPartial: boolean; readonly ended: Ended | null }
   | { readonly kind: "steps"; readonly key: string; readonly steps: readonly Step[] }
   | { readonly kind: "tasks"; readonly key: string; readonly tasks: readonly Task[] }
   | { readonly kind: "files"; readonly key: string; readonly paths: readonly string[] }
+  | { readonly kind: "summary"; readonly key: string; readonly text: string }
   | {
       readonly kind: "question";
       readonly key: string;
@@ -43,6 +50,7 @@ export function itemsOf(view: View): readonly Item[] {
   const answers = answersIn(view.messages);
   const items: Item[] = [];
   const lastSaid = view.messages.findLastIndex(isHuman);
+  const lastSummedUp = view.messages.findLastIndex((message) => view.summedUp.has(message.id ?? ""));
   view.messages.forEach((message, index) => {
     if (isHuman(message)) {
       if (!message.additional_kwargs?.hide_from_ui) items.push({ kind: "said", key: keyOf(message, index), message });
@@ -55,6 +63,7 @@ export function itemsOf(view: View): readonly Item[] {
     } else if (isTool(message)) {
       addQuestion(items, view, message, index, answers);
     }
+    if (index === lastSummedUp) items.push({ kind: "summary", key: "summary", text: view.summary ?? "" });
   });
   return items;
 }
@@ -68,7 +77,14 @@ function openStatus(view: View, isLatest: boolean): OpenStatus {
 function addAnswer(items: Item[], view: View, message: Message, index: number): void {
   if (textOf(message).trim() === "" && reasoningOf(message) === "") return;
   const isPartial = message.id !== null && view.partial.has(message.id) && isBusy(view);
-  items.push({ kind: "answer", key: keyOf(message, index), message, isPartial });
+  items.push({ kind: "answer", key: keyOf(message, index), message, isPartial, ended: endedOf(view, message) });
+}
+
+function endedOf(view: View, message: Message): Ended | null {
+  const { ended, end_reason: reason } = message.additional_kwargs ?? {};
+  if (ended !== "stopped" && ended !== "failed") return null;
+  const isToldBelow = view.failure !== null && message === view.messages.at(-1);
+  return { how: ended, reason: isToldBelow ? "" : (reason ?? "") };
 }
 
 function addCall(items: Item[], view: View, call: ToolCall, key: string, result: Message | undefined, open: OpenStatus): void {

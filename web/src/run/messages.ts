@@ -65,8 +65,40 @@ export function reconcile(before: readonly Message[], next: readonly Message[]):
     const old = known.get(named.id);
     return old && isSame(old, named) ? old : named;
   });
-  const isUnchanged = merged.length === before.length && merged.every((message, index) => message === before[index]);
-  return isUnchanged ? before : merged;
+  return isEqual(merged, before) ? before : merged;
+}
+
+/** Return `next` among the messages before that a summary has replaced, each where it was. */
+export function amongSummedUp(before: readonly Message[], next: readonly Message[], summedUp: ReadonlySet<string>): readonly Message[] {
+  const fresh = reconcile(before, next);
+  if (summedUp.size === 0) return fresh;
+  const left = new Map(fresh.map((message) => [message.id, message]));
+  const merged: Message[] = [];
+  for (const old of before) {
+    const message = left.get(old.id) ?? (summedUp.has(old.id ?? "") ? old : null);
+    left.delete(old.id);
+    if (message) merged.push(message);
+  }
+  merged.push(...left.values());
+  return isEqual(merged, before) ? before : merged;
+}
+
+/**
+ * Return `known` with a page of the thread's history in its place.
+ *
+ * Of what is not on the page, what stands before the first message that was read from the history is older than it.
+ */
+export function withPage(known: readonly Message[], page: readonly Message[], read: ReadonlySet<string>): readonly Message[] {
+  const onPage = new Set(page.map((message) => message.id));
+  const latest = new Map(known.map((message) => [message.id, message]));
+  const isRead = (message: Message) => onPage.has(message.id) || read.has(message.id ?? "");
+  const first = Math.max(known.findIndex(isRead), 0);
+  const others = (part: readonly Message[]) => part.filter((message) => !onPage.has(message.id));
+  return [...others(known.slice(0, first)), ...page.map((message) => latest.get(message.id) ?? message), ...others(known.slice(first))];
+}
+
+function isEqual(a: readonly Message[], b: readonly Message[]): boolean {
+  return a.length === b.length && a.every((message, index) => message === b[index]);
 }
 
 function isSame(a: Message, b: Message): boolean {

@@ -243,3 +243,40 @@ test("a thousand messages and ten thousand chunks are reduced in no time", () =>
   expect(textOf(after.messages.at(-1) as Message)).toHaveLength(50_000);
   expect(process.cpuUsage(start).user).toBeLessThan(5_000_000);
 });
+
+describe("a conversation that is summed up", () => {
+  const message = (id: string, type = "ai"): Message => ({ type, id, content: id });
+  const idsOf = (view: View) => view.messages.map((each) => each.id);
+  const whole = withValues(EMPTY_VIEW, { messages: [message("q", "human"), message("a"), message("b"), message("c")] });
+
+  test("stays whole, in its order, with a mark behind the last message that the model does not see", () => {
+    const view = withValues(whole, { messages: [message("q", "human"), message("c"), message("d")], summary_text: "sum" });
+
+    expect(idsOf(view)).toEqual(["q", "a", "b", "c", "d"]);
+    expect([...view.summedUp]).toEqual(["a", "b"]);
+    expect(itemsOf(view).map((item) => item.key)).toEqual(["q", "a", "b", "summary", "c", "d"]);
+    const again = withValues(view, { messages: [message("d"), message("e")], summary_text: "more" });
+    expect(idsOf(again)).toEqual(["q", "a", "b", "c", "d", "e"]);
+    expect(itemsOf(again).map((item) => item.key)).toEqual(["q", "a", "b", "c", "summary", "d", "e"]);
+  });
+
+  test("loses what goes without a new summary, and keeps the objects of what did not change", () => {
+    const view = withValues(whole, { messages: [message("c"), message("d")], summary_text: "sum" });
+
+    const after = withValues(view, { messages: [message("c")], summary_text: "sum" });
+
+    expect(idsOf(after)).toEqual(["q", "a", "b", "c"]);
+    expect(after.messages[0]).toBe(whole.messages[0]);
+    expect(withValues(after, { messages: [message("c")], summary_text: "sum" }).messages).toBe(after.messages);
+  });
+});
+
+test("an answer that broke off says so, and why unless that is said below", () => {
+  const failed: Message = { type: "ai", id: "a", content: "Half", additional_kwargs: { ended: "failed", end_reason: "why" } };
+  const stopped: Message = { type: "ai", id: "b", content: "Half", additional_kwargs: { ended: "stopped" } };
+  const endsOf = (view: View) => itemsOf(view).map((item) => (item.kind === "answer" ? item.ended : null));
+  const view = withValues(EMPTY_VIEW, { messages: [stopped, failed] });
+
+  expect(endsOf(view)).toEqual([{ how: "stopped", reason: "" }, { how: "failed", reason: "why" }]);
+  expect(endsOf({ ...view, failure: { name: "error", message: "why" } })[1]).toEqual({ how: "failed", reason: "" });
+});

@@ -1,7 +1,7 @@
 /** Events → view: the one place that knows what a run's events mean. Pure. */
 
 import type { Interrupt, Message, StreamEvent, Values } from "../api/types.ts";
-import { grow, isTool, reconcile } from "./messages.ts";
+import { amongSummedUp, grow, isTool } from "./messages.ts";
 import { reduceTasks } from "./tasks.ts";
 import type { View } from "./view.ts";
 
@@ -18,16 +18,30 @@ export function reduce(view: View, event: StreamEvent): View {
 
 /** Return the view of a thread whose state was read instead of streamed. */
 export function withValues(view: View, values: Values): View {
-  const messages = reconcile(view.messages, values.messages ?? []);
+  const next = values.messages ?? [];
+  const summary = values.summary_text ?? null;
+  const summedUp = summedUpBy(view, next, summary);
   return {
     ...view,
-    messages,
+    messages: amongSummedUp(view.messages, next, summedUp),
+    summedUp,
+    summary,
     partial: view.partial.size === 0 ? view.partial : new Set(),
     title: values.title ?? view.title,
     artifacts: sameList(view.artifacts, values.artifacts ?? []),
     todos: values.todos ?? [],
     waiting: withQuestions(view.waiting, values.__interrupt__),
   };
+}
+
+/** Messages that go with a new summary are in it; others that go were taken back, or are back in sight. */
+function summedUpBy(view: View, next: readonly Message[], summary: string | null): ReadonlySet<string> {
+  const isNew = summary !== null && summary !== "" && summary !== view.summary && view.messages.length > 0;
+  if (!isNew && view.summedUp.size === 0) return view.summedUp;
+  const present = new Set(next.map((message) => message.id));
+  const gone = view.messages.filter((message) => !present.has(message.id) && (isNew || view.summedUp.has(message.id ?? "")));
+  const isSame = gone.length === view.summedUp.size && gone.every((message) => view.summedUp.has(message.id ?? ""));
+  return isSame ? view.summedUp : new Set(gone.map((message) => message.id ?? ""));
 }
 
 function apply(view: View, kind: string, data: unknown): View {

@@ -42,6 +42,11 @@ export const UNSENT = "unsent";
 
 export interface View {
   readonly messages: readonly Message[];
+  /** Ids of messages that the model sees only as part of `summary`. */
+  readonly summedUp: ReadonlySet<string>;
+  readonly summary: string | null;
+  /** There are messages before the first of these. */
+  readonly hasEarlier: boolean;
   /** Ids of messages that are being put together from chunks. */
   readonly partial: ReadonlySet<string>;
   readonly title: string | null;
@@ -62,6 +67,9 @@ export interface View {
 
 export const EMPTY_VIEW: View = {
   messages: [],
+  summedUp: new Set(),
+  summary: null,
+  hasEarlier: false,
   partial: new Set(),
   title: null,
   artifacts: [],

@@ -1,5 +1,6 @@
 import { memo } from "react";
 import type { Message } from "../api/types.ts";
+import type { Ended } from "../run/items.ts";
 import { reasoningOf, textOf } from "../run/messages.ts";
 import { useWords } from "../text/index.ts";
 import { CopyButton } from "./CopyButton.tsx";
@@ -9,10 +10,11 @@ import { Reasoning } from "./Reasoning.tsx";
 interface Props {
   readonly message: Message;
   readonly isPartial: boolean;
+  readonly ended: Ended | null;
 }
 
 /** What the agent said, growing while it is written. */
-export const Answer = memo(function Answer({ message, isPartial }: Props) {
+export const Answer = memo(function Answer({ message, isPartial, ended }: Props) {
   const words = useWords();
   const text = textOf(message);
   const reasoning = reasoningOf(message);
@@ -23,6 +25,12 @@ export const Answer = memo(function Answer({ message, isPartial }: Props) {
         <div className={isPartial ? "writing" : undefined}>
           <Markdown text={text} />
         </div>
+      )}
+      {ended && (
+        <p data-ended={ended.how} className="mt-2 text-sm text-muted">
+          {ended.how === "stopped" ? words.answerStopped : words.answerFailed}
+          {ended.reason && <span className="block whitespace-pre-wrap">{ended.reason}</span>}
+        </p>
       )}
       {!isPartial && isFinal(message) && text.trim() && (
         <div className="-ml-1.5 h-7 opacity-0 transition-opacity group-hover:opacity-100 focus-within:opacity-100 [@media(hover:none)]:opacity-100">

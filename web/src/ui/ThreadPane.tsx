@@ -52,6 +52,7 @@ export function ThreadPane(props: Props) {
     onCreated();
   });
   const artifacts = useMemo(() => ({ threadId, open: (place: ArtifactPlace) => setPanel({ place }) }), [threadId]);
+  const loadEarlier = useCallback(() => void conversation.loadEarlier(), [conversation]);
   const closePanel = useCallback(() => setPanel(null), []);
 
   const isLost = view.status === "reconnecting";
@@ -77,7 +78,7 @@ export function ThreadPane(props: Props) {
         />
         <ThreadBody scroll={scroll}>
           {isEmpty && <EmptyState isOffline={model?.name === "offline"} onExample={(task) => { sending.setDraft(task); focusMessage(); }} />}
-          <ItemList items={items} onReply={sending.reply} />
+          <ItemList items={items} hasEarlier={view.hasEarlier} onEarlier={loadEarlier} box={scroll.box} onReply={sending.reply} />
           {!busy && view.waiting.length > 0 && <ApprovalPanel waiting={view.waiting} onAnswer={sending.answer} />}
           <RunStatusLine view={view} />
           {view.failure && <FailureNotice failure={view.failure} isExplained={isFailureNote(view.messages.at(-1))} onRetry={sending.retry} />}
