@@ -4,16 +4,19 @@ Nothing is asked over the network and no provider's package is imported: a serve
 """
 
 import shutil
+import sys
 from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
+from pathlib import Path
 
 from deerflow.acp.agents import missing_package as missing_for_acp
-from deerflow.config import LoadedSettings, ModelSettings, Section, Settings, install_hint
+from deerflow.config import LoadedSettings, ModelSettings, Section, Settings, install_hint, resolve_use
 from deerflow.config.aliases import canonical_use
 from deerflow.config.faults import SECURITY, Fault
 from deerflow.config.unused import UnusedKey
 from deerflow.errors import ConfigError
 from deerflow.mcp import missing_package as missing_for_mcp
+from deerflow.sandbox.tiers import tier_of
 from deerflow.tools.catalog import tool_problems
 from deerflow.tools.policy_provider import make_provider
 
@@ -46,6 +49,7 @@ def faults_of(loaded: LoadedSettings) -> list[Fault]:
         *_without_effect(loaded),
         *_guardrails(loaded.settings),
         *_models(loaded.settings),
+        *_mounts(loaded.settings),
         *_tools(loaded.settings),
         *_skills(loaded),
         *_other_programs(loaded),
@@ -111,6 +115,10 @@ def _is_on(value: object) -> bool:
 
 
 def _guardrails(settings: Settings) -> Iterator[Fault]:
+    rules = settings.guardrails
+    if rules.enabled and rules.provider is None and not rules.rules:
+        text = "enabled, but nothing is refused: there is neither a provider nor a rule"
+        yield Fault("guardrails", text, "add guardrails.rules or guardrails.provider", is_security=True)
     try:
         make_provider(settings.guardrails)
     except ConfigError as error:
@@ -124,6 +132,8 @@ def _models(settings: Settings) -> Iterator[Fault]:
         if (package := _missing_package(model)) is not None:
             text = f"use: {model.use} needs the package {package}, which is not installed"
             yield Fault(f"models[{model.name}]", text, install_hint(package))
+        elif (problem := _wrong_use(model)) is not None:
+            yield Fault(f"models[{model.name}]", problem, "correct `use`")
     for key, name in _named_models(settings):
         if names and name not in (None, "inherit", *names):
             known = f"there are: {', '.join(names)}"
@@ -131,11 +141,23 @@ def _models(settings: Settings) -> Iterator[Fault]:
 
 
 def _missing_package(model: ModelSettings) -> str | None:
-    package = canonical_use(model.use).partition(":")[0].split(".")[0]
+    module, colon, _ = canonical_use(model.use).partition(":")
+    package = module.split(".")[0]
     try:
-        return None if not package.isidentifier() or find_spec(package) else package
+        return None if not colon or not package.isidentifier() or find_spec(package) else package
     except (ImportError, ValueError):  # a module that is being replaced, as a test or a program may do
         return None
+
+
+def _wrong_use(model: ModelSettings) -> str | None:
+    module, colon, _ = canonical_use(model.use).partition(":")
+    if colon and module not in sys.modules:
+        return None  # to import a provider's package takes a second or more
+    try:
+        resolve_use(model.use)
+    except ConfigError as error:
+        return str(error)
+    return None
 
 
 def _named_models(settings: Settings) -> Iterator[tuple[str, str | None]]:
@@ -148,6 +170,16 @@ def _named_models(settings: Settings) -> Iterator[tuple[str, str | None]]:
         yield f"subagents.agents.{name}.model", override.model
     for name, custom in settings.subagents.custom_agents.items():
         yield f"subagents.custom_agents.{name}.model", custom.model
+
+
+def _mounts(settings: Settings) -> Iterator[Fault]:
+    if tier_of(settings.sandbox) == "aio":
+        return  # its containers may run on another machine, with folders of its own
+    for index, mount in enumerate(settings.sandbox.mounts):
+        folder = Path(mount.host_path).expanduser()
+        if not folder.is_absolute() or not folder.is_dir():
+            text = f"{mount.host_path} is not an existing absolute folder: no sandbox can be made"
+            yield Fault(f"sandbox.mounts[{index}].host_path", text, "make the folder, or correct the path")
 
 
 def _tools(settings: Settings) -> Iterator[Fault]:

@@ -66,7 +66,7 @@ def _explain(
     if detail["type"] == "missing":
         needed = (slot.description or slot.allowed) if slot else "it is needed"
         text = f"{dotted(path)} is missing{at}: {needed}"
-    elif not path or (own_words and isinstance(detail["input"], dict | Section)):
+    elif not path or (own_words and isinstance(detail["input"], dict | list | tuple | Section)):
         text = f"{dotted(path)}{at}: {own_words or detail['msg']}".removeprefix(": ")
     else:
         raw = _raw_at(document.data, path, detail["input"])

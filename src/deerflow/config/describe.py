@@ -36,13 +36,11 @@ def slot_at(section: type[Section], path: KeyPath) -> Slot | None:
     return slot
 
 
-def fields_at(section: type[Section], path: KeyPath) -> list[str]:
-    """Return the keys that are known at `path` below `section`."""
+def section_at(section: type[Section], path: KeyPath) -> type[Section] | None:
+    """Return the section at `path` below `section`; None where none has its place."""
     slot = slot_at(section, path)
     found: Any = _plain(slot.annotation) if slot else None
-    if not _is_section(found):
-        return []
-    return [field.alias or name for name, field in found.model_fields.items()]
+    return found if _is_section(found) else None
 
 
 def slot_of(field: FieldInfo) -> Slot:

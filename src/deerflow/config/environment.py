@@ -135,7 +135,8 @@ def _named(env: Mapping[str, str], variable: str, base: Path) -> Path | None:
 
 
 def _first_file(candidates: list[Path]) -> Path | None:
-    return next((path for path in candidates if path.exists()), None)
+    # A link that leads nowhere counts: reading it says what is wrong, defaults would not.
+    return next((path for path in candidates if path.exists() or path.is_symlink()), None)
 
 
 def _read_dotenv(path: Path, env: Mapping[str, str]) -> dict[str, str]:

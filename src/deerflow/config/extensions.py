@@ -5,6 +5,7 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
+from deerflow.config.secrets import without_login
 from deerflow.config.section import OpenSection, Section
 
 _TYPE_NAMES = {"streamable_http": "http", "streamable-http": "http", "streamablehttp": "http"}
@@ -104,6 +105,8 @@ class McpServerSettings(OpenSection):
         needed = "command" if self.type == "stdio" else "url"
         if self.enabled and getattr(self, needed) is None:
             raise ValueError(f"a server of type {self.type} needs `{needed}`")
+        if self.url and not self.url.startswith(("http://", "https://")):
+            raise ValueError(f"url {without_login(self.url)!r} has to begin with http:// or https://")
         return self
 
 

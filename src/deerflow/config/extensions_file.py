@@ -8,17 +8,23 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
+from yaml import YAMLError
+from yaml.nodes import Node
+
 from deerflow.config.check import check
 from deerflow.config.extensions import ExtensionsSettings, McpServerSettings
 from deerflow.config.section import Section
 from deerflow.config.variables import Unset, restore, substitute
-from deerflow.config.yaml_file import MAX_BYTES, MAX_DEPTH, Document, read_text
+from deerflow.config.yaml_file import MAX_BYTES, MAX_DEPTH, Document, compose, read_text
 from deerflow.errors import ConfigError
 
 try:
     import fcntl
 except ImportError:  # not on Windows: there only the writers of one process take turns
     fcntl = None  # type: ignore[assignment]
+
+
+_JSON_HINT = "in JSON names and texts stand in double quotes, commas only between entries, and no comments"
 
 
 def read_extensions(path: Path | None, env: Mapping[str, str]) -> tuple[ExtensionsSettings, list[Unset]]:
@@ -30,7 +36,7 @@ def read_extensions(path: Path | None, env: Mapping[str, str]) -> tuple[Extensio
 
 def read_document(path: Path | None) -> Document:
     """Return the file as it is written, `$VAR` included; an absent file says nothing."""
-    if path is None or not path.exists():
+    if path is None or not (path.exists() or path.is_symlink()):
         return Document(path, {})
     return parse_json(read_text(path), path)
 
@@ -44,23 +50,32 @@ def parse_json(text: str, path: Path | None) -> Document:
         if len(found) < len(pairs):
             names = [name for name, _ in pairs]
             twice = next(name for name in names if names.count(name) > 1)
-            raise ConfigError(f"{where}: the key {twice!r} stands twice in one object")
+            raise ConfigError(f"{where}: the key {twice!r} stands twice in one object; keep one")
         return found
 
     def refuse(constant: str) -> NoReturn:
-        raise ConfigError(f"{where}: {constant} is not JSON")
+        raise ConfigError(f"{where}: {constant} is not JSON; write a number, a text or null")
 
     try:
         data = json.loads(text, object_pairs_hook=unique, parse_constant=refuse) if text.strip() else {}
     except json.JSONDecodeError as error:
-        raise ConfigError(f"{where} line {error.lineno}: {error.msg}") from error
+        at = f"{where} line {error.lineno} column {error.colno}"
+        raise ConfigError(f"{at}: {error.msg}; {_JSON_HINT}") from error
     except (RecursionError, ValueError) as error:  # thousands of brackets, or a number of thousands of digits
         raise ConfigError(f"{where}: nested too deeply or a number too long") from error
     if not isinstance(data, dict):
         raise ConfigError(f'{where}: the top level must be an object, such as {{"mcpServers": {{}}}}')
     if _depth(data) > MAX_DEPTH:
         raise ConfigError(f"{where}: more than {MAX_DEPTH} levels")
-    return Document(path, data)
+    return Document(path, data, _nodes(text))
+
+
+def _nodes(text: str) -> Node | None:
+    """Return where things stand in `text`: nearly all JSON is YAML, the rest goes without line numbers."""
+    try:
+        return compose(text)
+    except YAMLError:
+        return None
 
 
 @contextmanager

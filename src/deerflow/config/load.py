@@ -9,13 +9,13 @@ from typing import Any
 from deerflow.config.check import check, dotted
 from deerflow.config.environment import Places, find_places
 from deerflow.config.extensions import ExtensionsSettings
-from deerflow.config.extensions_file import read_extensions
+from deerflow.config.extensions_file import read_document, read_extensions
 from deerflow.config.faults import Fault
 from deerflow.config.parts import Problem, left_out
 from deerflow.config.paths import Paths
 from deerflow.config.settings import CONFIG_VERSION, Settings
 from deerflow.config.unused import UnusedKey, unused_keys
-from deerflow.config.variables import Unset, substitute
+from deerflow.config.variables import Unset, substitute, variables_inside
 from deerflow.config.yaml_file import Document, KeyPath, read_yaml
 
 
@@ -78,6 +78,9 @@ def load_from(places: Places) -> LoadedSettings:
         notes=(
             *_newer_layout(settings),
             *_unused_extensions(extensions),
+            *_unknown_extensions(from_file),
+            *_inside_of_texts(document, ("models", "database"), ""),
+            *_inside_of_texts(read_document(places.extensions), ("mcpServers",), "extensions."),
             *_empty_variables(unset, from_file),
         ),
         problems=tuple(problems),
@@ -89,14 +92,14 @@ def _settings_in(
     document: Document, env: Mapping[str, str]
 ) -> tuple[Settings, list[Problem], list[UnusedKey]]:
     data, unset = substitute(document.data, env)
-    kept = left_out(data, unset)
+    kept = left_out(data, unset, document)
 
     def place_in_file(path: KeyPath) -> KeyPath:
         path = kept.place_in_file(path)
         return ("memory", *path[2:]) if _is_flat_memory(path, document.data) else path
 
     settings = check(Settings, kept.data, document, place_in_file=place_in_file)
-    unused = unused_keys(settings.unused, lambda path: document.line_of(place_in_file(path)))
+    unused = unused_keys(settings, lambda path: document.line_of(place_in_file(path)))
     return settings, kept.problems, unused
 
 
@@ -125,6 +128,22 @@ def _unused_extensions(extensions: ExtensionsSettings) -> Iterator[Fault]:
     }
     for key in (key for key, value in wanted.items() if value):
         yield Fault(f"extensions.{key}", "has no effect in this version", "take it out")
+
+
+def _unknown_extensions(extensions: ExtensionsSettings) -> Iterator[Fault]:
+    """Name keys of `extensions_config.json` that are not ours."""
+    for unused in unused_keys(extensions, lambda _: None):
+        fix = f"did you mean {unused.meant}?" if unused.meant else "take it out"
+        yield Fault(f"extensions.{unused.key}", "is not a setting", fix, is_broken=unused.meant is not None)
+
+
+def _inside_of_texts(document: Document, sections: tuple[str, ...], prefix: str) -> Iterator[Fault]:
+    """Name texts such as `https://$HOST/v1`: people mean the variable, and get the text as it stands."""
+    for section in sections:
+        for path, name in variables_inside(document.data.get(section), (section,)):
+            text = f"has ${name} inside of a longer text, where it is not replaced"
+            fix = "put the whole text into a variable, and write $THAT_VARIABLE instead of it"
+            yield Fault(f"{prefix}{dotted(path)}{document.at(path)}", text, fix)
 
 
 def _empty_variables(unset: list[Unset], extensions: ExtensionsSettings) -> Iterator[Fault]:

@@ -8,7 +8,7 @@ from deerflow.config.check import dotted
 from deerflow.config.effect import WAITING
 from deerflow.config.section import is_listed
 from deerflow.config.variables import Unset
-from deerflow.config.yaml_file import KeyPath
+from deerflow.config.yaml_file import Document, KeyPath
 from deerflow.errors import ConfigError
 
 _ENTRIES: tuple[KeyPath, ...] = (
@@ -59,14 +59,14 @@ class Kept:
         return path
 
 
-def left_out(data: dict[str, Any], unset: list[Unset]) -> Kept:
+def left_out(data: dict[str, Any], unset: list[Unset], document: Document | None = None) -> Kept:
     """Take the parts with an unset variable out of `data`; those that nobody uses stay."""
     needed: dict[KeyPath, list[Unset]] = {}
     for place in unset:
         part = _part_of(place.path)
         if not _is_switched_off(data, part) and not _has_no_effect(place.path):
             needed.setdefault(part, []).append(place)
-    _refuse_vital(needed)
+    _refuse_vital(needed, document or Document(None, data))
     indices = {
         section: [index for index in range(len(entries)) if (section, index) not in needed]
         for section, entries in data.items()
@@ -101,13 +101,17 @@ def _at(data: Any, path: KeyPath) -> Any:
     return data
 
 
-def _refuse_vital(needed: dict[KeyPath, list[Unset]]) -> None:
+def _refuse_vital(needed: dict[KeyPath, list[Unset]], document: Document) -> None:
     wrong = [
         place for part, places in needed.items() if part in {(name,) for name in _VITAL} for place in places
     ]
     if wrong:
-        lines = [f"{dotted(place.path)} needs {place.variable}, which is not set" for place in wrong]
-        raise ConfigError("; ".join(lines) + "; set it in the environment or in .env")
+        lines = [
+            f"{dotted(place.path)}{document.at(place.path)} needs {place.variable}, which is not set"
+            for place in wrong
+        ]
+        where = document.path or "settings"
+        raise ConfigError(f"{where}: {'; '.join(lines)}; set it in the environment or in .env")
 
 
 def _without(value: Any, gone: set[KeyPath], path: KeyPath) -> Any:

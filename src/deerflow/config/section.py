@@ -61,14 +61,13 @@ def _takes_none(field: FieldInfo) -> bool:
 
 
 def unused_paths(section: Section, waiting: Collection[str] = (), prefix: KeyPath = ()) -> Iterator[KeyPath]:
-    """Yield the paths of all given keys below `section` that have no effect.
+    """Yield the paths of all given keys below `section` that it does not know or does not use.
 
     Args:
         waiting: Dotted names of known keys that nothing reads yet, `[]` standing for any entry of a list.
 
     """
-    if not section.hands_on_extra_keys:
-        yield from ((*prefix, name) for name in section.model_extra or {})
+    yield from ((*prefix, name) for name in section.model_extra or {})
     for name in type(section).model_fields:
         if name in section.model_fields_set:
             yield from _unused_in(getattr(section, name), waiting, (*prefix, name))

@@ -19,7 +19,6 @@ from deerflow.config.agents import (
 )
 from deerflow.config.auth import AuthSettings
 from deerflow.config.channels import ChannelConnectionsSettings, ChannelsSettings
-from deerflow.config.effect import WAITING
 from deerflow.config.extensions import ExtensionsSettings
 from deerflow.config.guardrails import AuthorizationSettings, GuardrailsSettings
 from deerflow.config.logs import LoggingSettings, LogLevel
@@ -28,7 +27,7 @@ from deerflow.config.memory import MemorySettings
 from deerflow.config.models import CircuitBreakerSettings, LlmCallSettings, ModelSettings
 from deerflow.config.sandbox import SandboxSettings
 from deerflow.config.scheduler import McpTasksSettings, PluginSettings, SchedulerSettings
-from deerflow.config.section import Section, unused_paths
+from deerflow.config.section import Section
 from deerflow.config.skills import SkillEvolutionSettings, SkillScanSettings, SkillsSettings
 from deerflow.config.storage import (
     CheckpointerSettings,
@@ -53,7 +52,6 @@ from deerflow.config.tools import (
     ToolSettings,
 )
 from deerflow.config.uploads import UploadSettings
-from deerflow.config.yaml_file import KeyPath
 
 CONFIG_VERSION = 34
 """The newest DeerFlow 2 layout of config.yaml that we know."""
@@ -201,11 +199,6 @@ class Settings(Section):
         TracingSettings.model_construct(), description="Services that show what agents did."
     )
 
-    @property
-    def unused(self) -> tuple[KeyPath, ...]:
-        """The keys of the file that have no effect: unknown ones, and known ones that nothing reads yet."""
-        return tuple(unused_paths(self, WAITING))
-
     @model_validator(mode="before")
     @classmethod
     def _older_files_have_a_checkpointer(cls, data: Any) -> Any:
@@ -223,7 +216,7 @@ class Settings(Section):
     def _names_differ(cls, models: tuple[ModelSettings, ...]) -> tuple[ModelSettings, ...]:
         twice = [name for name, count in Counter(model.name for model in models).items() if count > 1]
         if twice:
-            raise ValueError(f"every name may stand only once; more than once: {', '.join(twice)}")
+            raise ValueError(f"several entries have the name {', '.join(twice)}; give each its own")
         return models
 
     @model_validator(mode="after")

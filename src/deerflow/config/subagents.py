@@ -75,7 +75,9 @@ class SubagentsSettings(Section):
     @classmethod
     def _goes_up(cls, limits: tuple[int, int]) -> tuple[int, int]:
         if not 1 <= limits[0] <= limits[1]:
-            raise ValueError("must be two whole numbers from 1 up, the smaller one first, such as [2, 4]")
+            raise ValueError(
+                f"{list(limits)} must be two numbers from 1 up, the smaller first, such as [2, 4]"
+            )
         return limits
 
 

@@ -1,14 +1,13 @@
 """Names keys of `config.yaml` that change nothing, where they stand and what was probably meant."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from difflib import get_close_matches
 
 from deerflow.config.check import dotted
-from deerflow.config.describe import fields_at
+from deerflow.config.describe import section_at
 from deerflow.config.effect import WAITING
-from deerflow.config.section import is_listed
-from deerflow.config.settings import Settings
+from deerflow.config.section import Section, is_listed, unused_paths
 from deerflow.config.yaml_file import KeyPath
 
 
@@ -34,15 +33,26 @@ class UnusedKey:
         return f"{self.key} ({'; '.join(notes)})" if notes else self.key
 
 
-def unused_keys(paths: Iterable[KeyPath], line_of: Callable[[KeyPath], int | None]) -> list[UnusedKey]:
-    """Return the keys at these paths of `Settings` as they are named to people."""
-    return [_unused(path, line_of(path)) for path in paths]
+def unused_keys(section: Section, line_of: Callable[[KeyPath], int | None]) -> list[UnusedKey]:
+    """Return the keys below `section`, which was read from a file, that change nothing."""
+    kind = type(section)
+    found = (_unused(kind, path, line_of(path)) for path in unused_paths(section, WAITING))
+    return [unused for unused in found if unused is not None]
 
 
-def _unused(path: KeyPath, line: int | None) -> UnusedKey:
+def _unused(section: type[Section], path: KeyPath, line: int | None) -> UnusedKey | None:
     if is_listed(path, WAITING):
         return UnusedKey(path, line, is_known=True, meant=None)
     above = path[:-1]
-    names = [name for name in fields_at(Settings, above) if not is_listed((*above, name), WAITING)]
-    close = get_close_matches(str(path[-1]), names, n=1)
+    around = section_at(section, above)
+    names = [
+        field.alias or name
+        for name, field in (around.model_fields if around else {}).items()
+        if not is_listed((*above, name), WAITING)
+    ]
+    # Keys of others are handed on to whom they are for, unless they look very much like one of ours.
+    is_open = around is not None and around.hands_on_extra_keys
+    close = get_close_matches(str(path[-1]), names, n=1, cutoff=0.8 if is_open else 0.6)
+    if is_open and not close:
+        return None
     return UnusedKey(path, line, is_known=False, meant=dotted((*above, close[0])) if close else None)

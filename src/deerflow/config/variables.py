@@ -1,12 +1,13 @@
 """Replaces `$VAR` in settings by variables of the environment."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from deerflow.config.yaml_file import KeyPath
 
+_INSIDE = re.compile(r"\$\{?([A-Z][A-Z0-9_]{2,})\b", re.ASCII)
 _VARIABLE = re.compile(r"\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)\})", re.ASCII)
 
 
@@ -42,6 +43,19 @@ def _substitute(value: Any, env: Mapping[str, str], path: KeyPath, unset: list[U
     if variable not in env:
         unset.append(Unset(path, variable))
     return env.get(variable, "")
+
+
+def variables_inside(value: Any, path: KeyPath) -> Iterator[tuple[KeyPath, str]]:
+    """Yield every place whose text has a variable inside of it, which is not replaced, and its name."""
+    match value:
+        case dict():
+            for key, inner in value.items():
+                yield from variables_inside(inner, (*path, key))
+        case list():
+            for index, inner in enumerate(value):
+                yield from variables_inside(inner, (*path, index))
+        case str() if variable_in(value) is None and (found := _INSIDE.search(value)):
+            yield path, found[1]
 
 
 def restore(value: Any, raw: Any, env: Mapping[str, str]) -> Any:

@@ -1,5 +1,6 @@
 """Reads a YAML file without trusting it: bounded, every key once, errors with their line."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,10 +16,12 @@ MAX_DEPTH = 64
 MAX_VALUES = 100_000
 
 KeyPath = tuple[str | int, ...]
+_KEY = re.compile(r"[\s-]*([A-Za-z_][\w-]*):")
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _TAG = "tag:yaml.org,2002:"
 _MERGE = _TAG + "merge"
+_UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 _PLAIN_TAGS = frozenset(_TAG + name for name in ("bool", "float", "int", "null", "str"))
 
 
@@ -40,23 +43,38 @@ class Document:
             node, line = found
         return line
 
+    def at(self, path: KeyPath) -> str:
+        """Return ` (line 3)` for a message about the value at `path`; nothing where no line is known."""
+        line = self.line_of(path)
+        return f" (line {line})" if line else ""
+
 
 def read_text(path: Path) -> str:
     """Return the text of a settings file, or say what is wrong with the file."""
     try:
         if not path.is_file():
-            raise ConfigError(f"{path} is not a file")
+            raise ConfigError(_no_file(path))
         with path.open("rb") as file:
             content = file.read(MAX_BYTES + 1)
     except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror or error}") from error
+        why = error.strerror or str(error)
+        raise ConfigError(f"{path} cannot be read: {why}; let the user that runs DeerFlow read it") from error
     if len(content) > MAX_BYTES:
-        raise ConfigError(f"{path} is larger than {MAX_BYTES // 1_000_000} MB, too large for settings")
+        limit = f"{MAX_BYTES // 1_000_000} MB"
+        raise ConfigError(f"{path} is larger than {limit}, too large for settings; name the right file")
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        raise ConfigError(f"{path} line {line}: not UTF-8 text; save the file as UTF-8") from error
+        found = "UTF-16" if content.startswith(_UTF16_MARKS) else f"the byte 0x{content[error.start]:02x}"
+        raise ConfigError(f"{path} line {line}: {found} is not UTF-8 text; save the file as UTF-8") from error
+
+
+def _no_file(path: Path) -> str:
+    if path.is_symlink():
+        return f"{path} is a link to {path.readlink()}, which does not exist; correct or remove the link"
+    kind = "a folder" if path.is_dir() else "not a regular file"
+    return f"{path} is {kind}; put a file of settings there, or name another one"
 
 
 def read_yaml(path: Path) -> Document:
@@ -76,14 +94,25 @@ def parse_yaml(text: str, path: Path | None = None) -> Document:
         finally:
             loader.dispose()
     except yaml.MarkedYAMLError as error:
-        raise ConfigError(_explain(error, where)) from error
+        raise ConfigError(_explain(error, where, text)) from error
     except yaml.YAMLError as error:  # a character that no YAML file may have
-        raise ConfigError(f"{where}: {' '.join(str(error).split())}") from error
+        raise ConfigError(_explain_character(error, where, text)) from error
     if data is None:
         data = {}
     if not isinstance(data, dict):
-        raise ConfigError(f"{where}: the top level must be `key: value` lines, such as `log_level: info`")
+        kind = "a list" if isinstance(data, list) else "a single value"
+        raise ConfigError(f"{where} is {kind}; it must be `key: value` lines, such as `log_level: info`")
     return Document(path, data, root)
+
+
+def compose(text: str) -> Node | None:
+    """Return the nodes of a text, which know their lines."""
+    loader = _LOADER(text)
+    try:
+        node: Node | None = loader.get_single_node()
+        return node
+    finally:
+        loader.dispose()
 
 
 def _check_nesting(text: str, where: str) -> None:
@@ -93,7 +122,8 @@ def _check_nesting(text: str, where: str) -> None:
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         if depth > MAX_DEPTH or count > 2 * MAX_VALUES:
             limit = f"{MAX_DEPTH} levels" if depth > MAX_DEPTH else f"{MAX_VALUES} values"
-            raise ConfigError(f"{where} line {event.start_mark.line + 1}: more than {limit}")
+            line = event.start_mark.line + 1
+            raise ConfigError(f"{where} line {line}: more than {limit}; settings need far fewer, write less")
 
 
 _Built = tuple[Any, int, int]
@@ -117,7 +147,7 @@ class _Builder:
         if id(node) in self._done:
             return self._done[id(node)]
         if id(node) in self._open:
-            raise self._error(node, "an alias must not contain itself")
+            raise self._error(node, "an alias must not contain itself; write the value out")
         self._open.add(id(node))
         built: _Built
         match node:
@@ -128,20 +158,21 @@ class _Builder:
             case _:
                 built = (self._scalar(node), 1, 1)
         if built[1] > MAX_VALUES or built[2] > MAX_DEPTH:
-            raise self._error(node, f"aliases make this more than {MAX_VALUES} values or {MAX_DEPTH} levels")
+            limit = f"{MAX_VALUES} values or {MAX_DEPTH} levels"
+            raise self._error(node, f"aliases make this more than {limit}; write the few that are meant")
         self._open.discard(id(node))
         self._done[id(node)] = built
         return built
 
     def _sequence(self, node: SequenceNode) -> _Built:
         if node.tag != _TAG + "seq":
-            raise self._error(node, f"the tag {node.tag} is not allowed")
+            raise self._error(node, f"the tag {node.tag} is not allowed; write a plain value")
         items = [self._build(item) for item in node.value]
         return [value for value, _, _ in items], *_extent(items)
 
     def _mapping(self, node: MappingNode) -> _Built:
         if node.tag != _TAG + "map":
-            raise self._error(node, f"the tag {node.tag} is not allowed")
+            raise self._error(node, f"the tag {node.tag} is not allowed; write a plain value")
         own: dict[str, Any] = {}
         merged: dict[str, Any] = {}
         parts = []
@@ -154,7 +185,7 @@ class _Builder:
                 continue
             key = self._key(key_node)
             if key in own:
-                raise self._error(key_node, f"the key {key!r} stands here a second time")
+                raise self._error(key_node, f"the key {key!r} stands here a second time; keep one")
             own[key] = built[0]
         return {**merged, **own}, *_extent(parts)
 
@@ -174,7 +205,7 @@ class _Builder:
         if node.tag == _TAG + "timestamp":
             return node.value  # dates name versions of an API, so they stay as they were written
         if node.tag not in _PLAIN_TAGS:
-            raise self._error(node, f"the tag {node.tag} is not allowed")
+            raise self._error(node, f"the tag {node.tag} is not allowed; write a plain value")
         try:
             return self._loader.construct_object(node)
         except ValueError as error:
@@ -200,10 +231,36 @@ def _child(node: Node | None, part: str | int) -> tuple[Node, int] | None:
     return None
 
 
-def _explain(error: yaml.MarkedYAMLError, where: str) -> str:
+_HINTS = {
+    "cannot start any token": "indent with spaces, never tabs; put texts with special characters in quotes",
+    "'\\t'": "indent with spaces, never tabs",
+    "another document": "a file of settings is one document: take the line `---` out",
+    "mapping values are not allowed": "write one `key: value` a line, and put texts with `: ` in quotes",
+    "end of stream": "close the quote or bracket that was opened",
+    "expected ',' or": "close the bracket that was opened",
+    "alias": "name an anchor that stands above",
+}
+"""What to do about a problem that a parser names in these words."""
+_HINT = "let keys of one level start in the same column, and close quotes and brackets"
+
+
+def _explain(error: yaml.MarkedYAMLError, where: str, text: str) -> str:
     mark = error.problem_mark or error.context_mark
-    line = f" line {mark.line + 1}" if mark else ""
     problem = error.problem or error.context or "not YAML"
-    if "character that cannot start any token" in problem or "'\\t'" in problem:
-        problem += "; indent with spaces, never tabs, and put texts with special characters in quotes"
-    return f"{where}{line}: {problem}"
+    hint = next((hint for words, hint in _HINTS.items() if words in problem), _HINT)
+    line = f" line {mark.line + 1}{_key_on(text, mark.line)}" if mark else ""
+    return f"{where}{line}: {problem}; {hint}"
+
+
+def _explain_character(error: yaml.YAMLError, where: str, text: str) -> str:
+    position = getattr(error, "position", None)
+    line = f" line {text.count(chr(10), 0, position) + 1}" if isinstance(position, int) else ""
+    letter = f"U+{ord(text[position]):04X} " if isinstance(position, int) and position < len(text) else ""
+    return f"{where}{line}: the character {letter}is not allowed in YAML; take it out"
+
+
+def _key_on(text: str, number: int) -> str:
+    """Return the key on a line, for a message; never the value, which may be a secret."""
+    lines = text.split("\n")
+    found = _KEY.match(lines[number]) if number < len(lines) else None
+    return f" ({found[1]}:)" if found else ""

@@ -8,6 +8,7 @@ from langchain_core.language_models import BaseChatModel
 from pydantic import ValidationError
 
 from deerflow.config import ModelSettings, install_hint, resolve_use
+from deerflow.config.secrets import shown
 from deerflow.errors import ConfigError, NotFoundError
 from deerflow.models.arguments import COMPATIBLE, arguments_for
 from deerflow.models.fallback import FallbackChatModel
@@ -176,7 +177,12 @@ def _constructed(
     try:
         return cls(**arguments)
     except ValidationError as error:  # its own text shows the values, and one of them may be the key
-        found = (f"{'.'.join(map(str, one['loc'])) or 'entry'}: {one['msg']}" for one in error.errors())
+        found = (f"{_named(one['loc'], one['input'])}: {one['msg']}" for one in error.errors())
         raise ConfigError(f"models[{settings.name}]: {'; '.join(found)}") from None
     except Exception as error:  # a provider's SDK refuses in its own ways, mostly because there is no key
         raise ConfigError(f"models[{settings.name}]: {settings.use} cannot be set up: {error}") from error
+
+
+def _named(place: tuple[int | str, ...], value: object) -> str:
+    """Return a wrong argument and its value, unless that may be a secret."""
+    return f"{'.'.join(map(str, place))} is {shown(value, place)}" if place else "entry"

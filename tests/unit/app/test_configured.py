@@ -91,7 +91,7 @@ plugins: []
 async def test_a_server_logs_one_line_and_says_it_in_health(
     project: Project, caplog: pytest.LogCaptureFixture
 ) -> None:
-    project.write(TEXT.replace('  provider: {use: "no.such.module:Provider"}\n', ""))
+    project.write(TEXT.replace("  enabled: true\n  provider", "  enabled: false\n  provider"))
 
     with caplog.at_level(logging.WARNING, logger="deerflow"):
         async with DeerFlow.open(project.source(), takes_over=True) as deerflow:
@@ -103,7 +103,7 @@ async def test_a_server_logs_one_line_and_says_it_in_health(
     assert started[0].message.index("auth (line 15): nobody") < started[0].message.index(
         "models[2]: left out"
     )
-    assert [fault["key"] for fault in faults][:2] == ["guardrail (line 19)", "auth (line 15)"]
+    assert [fault["key"] for fault in faults][:2] == ["guardrail (line 20)", "auth (line 15)"]
     assert [fault["is_security"] for fault in faults][:3] == [True, True, False]
     assert "tool search is left out" not in caplog.text
 

@@ -19,12 +19,12 @@ def test_all_wrong_values_are_named_with_line_value_and_what_is_allowed(project:
         "title:\n  max_words: 0\ndatabase:\n  backend: oracle\nsubagents:\n  concurrency_range: [4, 2]\n",
     )
 
-    in_order = "must be two whole numbers from 1 up, the smaller one first, such as [2, 4]"
+    in_order = "[4, 2] must be two numbers from 1 up, the smaller first, such as [2, 4]"
     assert said.splitlines() == [
         f"{project.config}:",
         "  title.max_words is 0 (line 2); allowed: a whole number, at least 1, at most 20",
         "  database.backend is 'oracle' (line 4); allowed: memory, sqlite or postgres",
-        f"  subagents.concurrency_range is a list (line 6); {in_order}",
+        f"  subagents.concurrency_range (line 6): {in_order}",
     ]
 
 

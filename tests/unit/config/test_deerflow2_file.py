@@ -94,7 +94,7 @@ WRONG = [
     ("max_turns: 80", "max_turns: 0", "subagents.agents.bash.max_turns is 0"),
     ("poll_interval_seconds: 5", "poll_interval_seconds: 0", "scheduler.poll_interval_seconds is 0"),
     ("backend: sqlite\n", "backend: oracle\n", "database.backend is 'oracle'"),
-    ("name: claude\n", "name: gpt-5\n", "more than once: gpt-5"),
+    ("name: claude\n", "name: gpt-5\n", "several entries have the name gpt-5"),
     ("log_level: info", "log_level: loud", "log_level is 'loud'"),
 ]
 

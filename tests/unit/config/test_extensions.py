@@ -36,7 +36,8 @@ def test_servers_and_skills_are_read(project: Project) -> None:
     assert extensions.skills["podcast"].enabled is False
     assert extensions.mcp_interceptors == ("x.y:build",)
     assert loaded.problems == ()
-    unused, empty = loaded.warnings
+    unused, unknown, empty = loaded.warnings
+    assert unknown == "extensions.somethingElse: is not a setting; take it out"
     assert unused == "extensions.mcpInterceptors: has no effect in this version; take it out"
     assert "extensions.mcpServers.web.headers.A: is empty: UNSET is not set; set UNSET in" in empty
 
@@ -91,7 +92,7 @@ def test_the_spellings_of_a_servers_type(server: dict[str, object], kind: str) -
         ),
         ('{"mcpServers": {"x": {"type": "stdio"}}}', "a server of type stdio needs `command`"),
         ('{"mcpServers": {"x": {"type": "sse"}}}', "a server of type sse needs `url`"),
-        ('{"mcpServers": []}', "mcpServers is a list; allowed: a mapping of names to mappings"),
+        ('{"mcpServers": []}', "mcpServers is a list (line 1); allowed: a mapping of names to mappings"),
         (
             '{"mcpServers": {"x": {"command": "c", "env": {"KEY": ["hunter2"]}}}}',
             "mcpServers.x.env.KEY is a list",

@@ -116,7 +116,7 @@ def test_the_process_environment_is_not_touched(project: Project) -> None:
 def test_broken_dotenv_is_named(project: Project) -> None:
     (project.root / ".env").write_bytes(b"A=\xff\xfe")
 
-    with pytest.raises(ConfigError, match=r"\.env line 1: not UTF-8"):
+    with pytest.raises(ConfigError, match=r"\.env line 1: the byte 0xff is not UTF-8"):
         project.load()
 
 

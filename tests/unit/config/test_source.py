@@ -127,7 +127,7 @@ def test_a_file_that_becomes_a_pipe_or_huge_is_a_problem(project: Project) -> No
     path.unlink()
     os.mkfifo(path)
     assert source.current().settings.title.max_words == 3
-    assert "is not a file" in (source.problem or "")
+    assert "is not a regular file" in (source.problem or "")
 
     path.unlink()
     with path.open("wb") as file:

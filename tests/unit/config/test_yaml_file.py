@@ -31,8 +31,8 @@ def merge_bomb(levels: int) -> str:
         ("a:\n\tb: 1", "config.yaml line 2"),
         ("a: 1\nb: 2\na: 3", "line 3: the key 'a' stands here a second time"),
         ("x: {a: 1, a: 2}", "line 1: the key 'a' stands here a second time"),
-        ("- a\n- b", "the top level must be `key: value` lines"),
-        ("just words", "the top level must be `key: value` lines"),
+        ("- a\n- b", "it must be `key: value` lines"),
+        ("just words", "it must be `key: value` lines"),
         ("a: 1\n---\nb: 2", "config.yaml line 2"),
         ("a: !!python/object/apply:os.system ['true']", "line 1"),
         ("a: !secret x", "the tag !secret is not allowed"),
@@ -100,7 +100,7 @@ def test_text_that_is_not_utf8_is_named_with_its_line(tmp_path: Path) -> None:
     path = tmp_path / "config.yaml"
     path.write_bytes(b"a: 1\nb: caf\xe9\n")
 
-    with pytest.raises(ConfigError, match="line 2: not UTF-8"):
+    with pytest.raises(ConfigError, match="line 2: the byte 0xe9 is not UTF-8"):
         read_yaml(path)
 
 
@@ -117,9 +117,9 @@ def test_a_folder_and_a_pipe_are_refused(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
 
-    with pytest.raises(ConfigError, match="is not a file"):
+    with pytest.raises(ConfigError, match="is a folder"):
         read_yaml(tmp_path)
-    with pytest.raises(ConfigError, match="is not a file"):
+    with pytest.raises(ConfigError, match="is not a regular file"):
         read_yaml(pipe)
 
 
