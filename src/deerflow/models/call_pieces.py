@@ -5,6 +5,7 @@ no id, or a new id with every piece, or say a call's name again each time.
 """
 
 import json
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +14,10 @@ import orjson
 from deerflow.domain import new_id
 
 Json = dict[str, Any]
+MENDED_CHARS = 1000
+"""Up to this length broken arguments are left to LangChain, which saves what it can of them."""
+_WHOLE_TEXT = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
+_OPEN_TEXT = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+(\\)?\Z', re.DOTALL)
 
 
 @dataclass(slots=True)
@@ -58,6 +63,15 @@ class CallPieces:
         """Return the ids of the calls whose arguments are no JSON."""
         return [call.id for call in self._calls if not is_json("".join(call.arguments))]
 
+    def endings(self) -> list[Json]:
+        """Return a last piece for each broken call that is long, see `hopeless_ending`."""
+        whole = {number: "".join(call.arguments) for number, call in enumerate(self._calls)}
+        return [
+            {"index": number, "function": {"arguments": hopeless_ending(arguments)}}
+            for number, arguments in whole.items()
+            if len(arguments) > MENDED_CHARS and not is_json(arguments)
+        ]
+
     def _number(self, piece: Json, function: Json) -> int:
         given, index, name = piece.get("id") or "", piece.get("index"), function.get("name") or ""
         number = self._numbers.get(index)
@@ -93,9 +107,21 @@ def is_json(arguments: str) -> bool:
     """Tell whether the arguments of a tool call are complete; a call without any has none."""
     try:
         json.loads(arguments or "{}", strict=False)  # as LangChain reads whole ones: line breaks may be bare
-    except ValueError:
+    except (ValueError, RecursionError):  # as deep as nobody means it
         return False
     return True
+
+
+def hopeless_ending(arguments: str) -> str:
+    """Return what makes broken arguments so wrong that LangChain gives up on them at once.
+
+    To mend them it takes one character after another off their end and reads all of the rest again, which
+    takes minutes for a long text. A bracket that closes nothing ends that.
+    """
+    open_text = _OPEN_TEXT.search(_WHOLE_TEXT.sub("", arguments))
+    quote = "" if open_text is None else '"'
+    escaped = "" if open_text is None or open_text[1] is None else "\\"
+    return escaped + quote + "]" * (arguments.count("{") + arguments.count("[") + 1)
 
 
 def _tidied(piece: Json) -> Json:

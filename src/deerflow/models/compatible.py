@@ -13,12 +13,22 @@ from typing import Any, Literal, Self
 import httpx2
 import openai
 from langchain_core.language_models import LanguageModelInput
-from langchain_core.messages import AIMessage, BaseMessage, BaseMessageChunk, HumanMessage, SystemMessage
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    BaseMessage,
+    BaseMessageChunk,
+    HumanMessage,
+    SystemMessage,
+    ToolCallChunk,
+)
+from langchain_core.messages.tool import tool_call_chunk
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from langchain_openai import ChatOpenAI
 from pydantic import Field, PrivateAttr, SecretStr, model_validator
 from typing_extensions import override
 
+from deerflow.models.call_pieces import is_json
 from deerflow.models.endpoint import Endpoint
 from deerflow.models.lean import LeanCompletions
 from deerflow.models.patience import PatientCompletions
@@ -33,6 +43,7 @@ OTHER_SYSTEM_ROLE = re.compile(r"o\d")
 """Models for which LangChain gives system messages another role."""
 CALL_EXTRAS = "tool_call_extras"
 """Where what a server attaches to its tool calls is kept, by the call's id (Gemini signs its calls)."""
+READ_CHARS = 200
 MORE = frozenset({"name", "tool_calls", "function_call", "audio", "__openai_role__"})
 """What LangChain sends beside a message's words when it is among its additional arguments."""
 ROLES: Mapping[type[BaseMessage], str] = {
@@ -109,12 +120,18 @@ class CompatibleChatOpenAI(ChatOpenAI):
     def _convert_chunk_to_generation_chunk(
         self, chunk: dict[str, Any], default_chunk_class: type, base_generation_info: dict[str, Any] | None
     ) -> ChatGenerationChunk | None:
+        choices = chunk.get("choices") or [{}]
+        delta = choices[0].get("delta") or {}
+        pieces = _later_pieces(delta)
+        if pieces:
+            chunk = {**chunk, "choices": [{**choices[0], "delta": {**delta, "tool_calls": None}}]}
         generation = super()._convert_chunk_to_generation_chunk(
             chunk, default_chunk_class, base_generation_info
         )
-        choices = chunk.get("choices")
-        if generation is not None and choices:
-            _keep_beside(generation.message, choices[0].get("delta") or {})
+        if generation is not None and delta:
+            if pieces and isinstance(generation.message, AIMessageChunk):
+                generation.message.tool_call_chunks = pieces
+            _keep_beside(generation.message, delta)
         return generation
 
     @override
@@ -201,6 +218,31 @@ def _plain(message: BaseMessage) -> dict[str, Any] | None:
     ):
         return None
     return {"role": role, "content": content}
+
+
+def _later_pieces(delta: Mapping[str, Any]) -> list[ToolCallChunk]:
+    """Return the tool calls of a chunk that only go on with earlier ones; none when calls begin in it.
+
+    LangChain would read each piece as JSON, and mend it in a time that grows with the square of its length.
+    """
+    calls = delta.get("tool_calls") or []
+    if all(map(_begins, calls)) or not all("index" in call for call in calls):
+        return []
+    return [
+        tool_call_chunk(
+            name=call["function"].get("name"),
+            args=call["function"].get("arguments"),
+            id=call.get("id"),
+            index=call["index"],
+        )
+        for call in calls
+    ]
+
+
+def _begins(call: Mapping[str, Any]) -> bool:
+    """Tell whether a call begins with a piece that LangChain reads in no time."""
+    arguments = call["function"].get("arguments") or ""
+    return bool(call["function"].get("name")) and (len(arguments) <= READ_CHARS or is_json(arguments))
 
 
 def _keep_beside(message: BaseMessage | BaseMessageChunk, said: Mapping[str, Any]) -> None:

@@ -11,10 +11,11 @@ from functools import cache
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessageChunk, BaseMessage
+from langchain_core.messages import AIMessageChunk, BaseMessage, ToolCallChunk
+from langchain_core.messages.tool import tool_call_chunk
 from langchain_core.outputs import ChatGenerationChunk
 
-from deerflow.models.call_pieces import is_json
+from deerflow.models.call_pieces import MENDED_CHARS, hopeless_ending, is_json
 from deerflow.models.wire import BROKEN_CALLS
 
 END_KEYS = frozenset({"finish_reason", "stop_reason", "done_reason"})
@@ -45,6 +46,7 @@ def _watching(stream: Stream) -> Stream:
                     yield chunk
         if broken := calls.broken():
             noted = AIMessageChunk(content="", additional_kwargs={BROKEN_CALLS: broken})
+            noted.tool_call_chunks = calls.endings()
             yield ChatGenerationChunk(message=noted)
 
     return _astream
@@ -102,4 +104,13 @@ class _Calls:
         """Return the ids of the calls whose arguments are no JSON."""
         return [
             self._ids.get(key, "") for key, pieces in self._pieces.items() if not is_json("".join(pieces))
+        ]
+
+    def endings(self) -> list[ToolCallChunk]:
+        """Return a last piece for each broken call that is long, see `hopeless_ending`."""
+        whole = {key: "".join(pieces) for key, pieces in self._pieces.items() if isinstance(key, int)}
+        return [
+            tool_call_chunk(index=key, args=hopeless_ending(arguments))
+            for key, arguments in whole.items()
+            if len(arguments) > MENDED_CHARS and not is_json(arguments)
         ]

@@ -81,7 +81,8 @@ class ChunkDecoder:
             self._take_line(self._rest, chunks)
         self._rest = b""
         if broken := self._calls.broken():
-            chunks.append({"choices": [{"index": 0, "delta": {BROKEN_CALLS: broken}}]})
+            endings = {"tool_calls": found} if (found := self._calls.endings()) else {}
+            chunks.append({"choices": [{"index": 0, "delta": {BROKEN_CALLS: broken, **endings}}]})
         if self._usage is not None:
             chunks.append(self._usage)
             self._usage = None

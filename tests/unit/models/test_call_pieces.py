@@ -1,11 +1,13 @@
 """Tool calls in pieces: each piece to its call, whatever numbers and ids a server gives."""
 
+import time
 from collections.abc import Iterable
 from typing import Any
 
 import pytest
+from langchain_core.utils.json import parse_partial_json
 
-from deerflow.models.call_pieces import CallPieces
+from deerflow.models.call_pieces import CallPieces, hopeless_ending
 
 Piece = dict[str, Any]
 
@@ -126,3 +128,23 @@ def test_a_piece_without_a_function_does_no_harm(function: Any) -> None:
     pieces.take({"id": "a", "function": function})
 
     assert pieces.broken() == []
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "word " * 16_000,
+        '{"a": "' + "x" * 80_000 + '" garbage ' + "y" * 20_000,
+        '{"a": "' + "x" * 80_000 + "\\",
+        '{"a": ' + "[" * 900 + "x" * 80_000,
+        '{"a": [{"b": "c"' + " z" * 40_000,
+    ],
+    ids=["text", "garbage behind a text", "open text", "brackets", "open object"],
+)
+def test_a_long_broken_call_is_given_up_in_linear_time(arguments: str) -> None:
+    started = time.process_time()  # not what others on this machine take
+
+    ended = parse_partial_json(arguments + hopeless_ending(arguments))
+
+    assert ended is None
+    assert time.process_time() - started < 2

@@ -1,16 +1,19 @@
 """What compatible servers say beside the text is kept, streamed and sent back."""
 
 import asyncio
+import json
 from contextlib import aclosing
 from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, SystemMessage, ToolMessage
 from langchain_openai import ChatOpenAI, StreamChunkTimeoutError
-from support.model_server import ScriptedModel, call, reasoning, silence, text
+from support.loop_watch import LoopWatch
+from support.model_server import ScriptedModel, call, raw_call, reasoning, silence, text
 
 from deerflow.models.compatible import CompatibleChatOpenAI
 from deerflow.models.pool import SessionPool
+from deerflow.models.whole_calls import watched
 
 
 @pytest.fixture(params=["lean", "sdk"])
@@ -200,3 +203,24 @@ def test_the_responses_api_gets_all_messages() -> None:
     payload = chat._get_request_payload([HumanMessage("one"), AIMessage("two"), HumanMessage("three")])
 
     assert [each["role"] for each in payload["input"]] == ["user", "assistant", "user"]
+
+
+@pytest.mark.parametrize("is_broken", [False, True])
+@pytest.mark.parametrize("transport", ["lean", "sdk"])
+async def test_a_long_call_in_pieces_holds_nobody_up(
+    transport: str, is_broken: bool, model: ScriptedModel, pool: SessionPool, sdk_clients: dict[str, Any]
+) -> None:
+    kind: Any = CompatibleChatOpenAI if transport == "lean" else watched(CompatibleChatOpenAI)
+    given = {"base_url": model.base_url, "transport": transport, "pool": pool, **sdk_clients}
+    chat = kind(model="m", api_key="k", max_retries=0, **given)
+    arguments = json.dumps({"content": "word " * 16_000})
+    model.will_say(raw_call("write_file", arguments + " and more" * 1000 if is_broken else arguments))
+
+    async with LoopWatch():
+        answer = await chat.ainvoke("hi", stream=True)
+
+    if is_broken:
+        assert [each["name"] for each in answer.invalid_tool_calls] == ["write_file"]
+        assert answer.additional_kwargs["broken_calls"] == [answer.invalid_tool_calls[0]["id"]]
+    else:
+        assert [each["args"] for each in answer.tool_calls] == [json.loads(arguments)]

@@ -9,7 +9,8 @@ from langchain_core.messages import HumanMessage
 from support.provider_server import ANSWER, ProviderServer, provider_server
 
 from deerflow.config import ModelSettings
-from deerflow.config.aliases import ALIASES, EXTRAS
+from deerflow.config.aliases import ALIASES
+from deerflow.config.extras import EXTRAS
 from deerflow.config.memory import MemoryModelSettings
 from deerflow.errors import ConfigError
 from deerflow.models import ModelFactory
