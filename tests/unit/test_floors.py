@@ -10,7 +10,7 @@ PACKAGE = Path(deerflow.__file__).parent
 FLOORS = [
     ["errors", "domain"],
     ["config"],
-    ["addresses", "observability", "programs"],
+    ["addresses", "connection_errors", "observability", "programs"],
     ["models", "sandbox", "skills", "memory", "mcp", "acp", "storage"],
     ["context"],
     ["tools"],

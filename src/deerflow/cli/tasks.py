@@ -1,7 +1,6 @@
 """`deerflow tasks`: lists and stops the tasks of a running server."""
 
 import asyncio
-import os
 from collections.abc import Iterator
 from typing import Any, Literal
 from urllib.parse import quote
@@ -10,6 +9,7 @@ import aiohttp
 from rich.console import Console
 from rich.table import Table
 
+from deerflow.connection_errors import connection_reason
 from deerflow.domain.visible_text import printable
 from deerflow.errors import DeerFlowError, InvalidInputError, NotFoundError
 
@@ -106,11 +106,10 @@ class _Server:
 
 
 def _reason(error: Exception) -> str:
-    """Return why nobody answers, in the system's words where it has some."""
+    """Return why nobody answers, in plain words."""
     if isinstance(error, TimeoutError):
         return f"nothing came within {SECONDS} s"
-    number = error.errno if isinstance(error, OSError) else None
-    return os.strerror(number) if number is not None and number > 0 else str(error)
+    return connection_reason(error)
 
 
 def _run_path(thread_id: str, run_id: str) -> str:

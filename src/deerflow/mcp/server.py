@@ -13,6 +13,7 @@ from typing import Any
 
 from deerflow.config.extensions import McpServerSettings
 from deerflow.config.masking import hidden_values
+from deerflow.connection_errors import known_reason, without_objects
 from deerflow.errors import DeerFlowError, McpError
 from deerflow.mcp.base import (
     START_SECONDS,
@@ -273,7 +274,9 @@ def explain(error: BaseException) -> str:
     error = first_of(error)
     if isinstance(error, DeerFlowError):
         return str(error)
-    detail = " ".join(str(error)[:2000].split())[:500]
+    if (reason := known_reason(error)) is not None:
+        return reason
+    detail = " ".join(without_objects(str(error)[:2000]).split())[:500]
     return f"{type(error).__name__}: {detail}" if detail else type(error).__name__
 
 

@@ -14,6 +14,7 @@ from langchain_core.exceptions import (
     ModelTimeoutError,
 )
 
+from deerflow.connection_errors import known_reason, without_objects
 from deerflow.errors import ModelError
 
 LONGEST_DETAIL = 500
@@ -102,7 +103,7 @@ ADVICE: tuple[tuple[type[Exception], Advice], ...] = (
 )
 """From the particular to the general: the first class that fits decides."""
 NO_ANSWER = Advice(PROVIDER_ERROR, "The model did not answer.", "模型没有回答。")
-PROVIDERS = ("openai", "anthropic", "google", "langchain_openai", "httpx", "httpx2", "ollama")
+PROVIDERS = ("openai", "anthropic", "google", "langchain_openai", "httpx", "httpx2", "ollama", "aiohttp")
 
 
 def explain(error: BaseException) -> ModelError | None:
@@ -132,4 +133,6 @@ def _detail(error: BaseException) -> str:
     status = getattr(error, "status_code", None)
     if isinstance(said, str) and said.strip() and isinstance(status, int):
         return f"{status}: {' '.join(said.split())}"
-    return " ".join(str(error).split())
+    words, cause = " ".join(without_objects(str(error)).split()), known_reason(error)
+    # SDKs say "Connection error." and keep the reason to themselves.
+    return words if cause is None or cause in words else f"{words.rstrip('.:')}: {cause}".lstrip(": ")

@@ -15,6 +15,8 @@ import httpx2
 import openai
 import orjson
 
+from deerflow.connection_errors import connection_reason
+
 FIRST_DELAY_SECONDS = 0.5
 LONGEST_DELAY_SECONDS = 8.0
 LONGEST_RETRY_AFTER_SECONDS = 10.0
@@ -86,7 +88,7 @@ def connection_error(url: str, cause: BaseException) -> openai.APIConnectionErro
     """Return the error for a server that could not be reached or hung up."""
     parts = urlsplit(url)
     where = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
-    why = CREDENTIALS.sub("", str(cause)) or type(cause).__name__
+    why = CREDENTIALS.sub("", connection_reason(cause))
     return openai.APIConnectionError(message=f"Connection error with {where}: {why}", request=request_to(url))
 
 

@@ -15,6 +15,7 @@ import aiohttp
 import openai
 import orjson
 
+from deerflow.connection_errors import connection_reason
 from deerflow.models.call import Call
 from deerflow.models.endpoint import Endpoint
 from deerflow.models.failures import (
@@ -160,7 +161,8 @@ class LeanCompletions:
         except TimeoutError as error:
             raise openai.APITimeoutError(request_to(self._endpoint.url)) from error
         except aiohttp.ClientError as error:
-            raise broken_answer(self._endpoint.url, f"the connection was cut: {error}") from error
+            reason = f"the connection was cut: {connection_reason(error)}"
+            raise broken_answer(self._endpoint.url, reason) from error
         if len(raw) > limit and response.status < 400:  # of an error page the beginning is enough
             raise broken_answer(self._endpoint.url, f"longer than {limit} bytes")
         return bytes(raw)

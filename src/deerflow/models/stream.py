@@ -9,6 +9,7 @@ import aiohttp
 import openai
 from langchain_openai import StreamChunkTimeoutError
 
+from deerflow.connection_errors import connection_reason
 from deerflow.models.endpoint import Endpoint
 from deerflow.models.failures import broken_answer, request_to, stream_error
 from deerflow.models.silence import SilenceError, SilenceWatch
@@ -121,7 +122,7 @@ class LeanStream:
                     error.seconds, model_name=self._endpoint.model, chunks_received=self._received
                 )
             return openai.APITimeoutError(request_to(self._endpoint.url))
-        return broken_answer(self._endpoint.url, f"the connection was cut: {error}")
+        return broken_answer(self._endpoint.url, f"the connection was cut: {connection_reason(error)}")
 
     def _take(self, data: bytes) -> None:
         try:

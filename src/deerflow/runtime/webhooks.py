@@ -20,6 +20,7 @@ from typing_extensions import override
 from deerflow.addresses import ALLOW_CIDRS, Network, checked_addresses, parse_network
 from deerflow.config.masking import masked_address
 from deerflow.config.secrets import url_secrets
+from deerflow.connection_errors import connection_reason
 from deerflow.domain import RunRecord, new_id
 from deerflow.errors import AddressRefusedError, ConfigError, InvalidInputError, NotFoundError
 from deerflow.observability.logs import Redactor
@@ -154,7 +155,7 @@ class Webhooks:
                 problem = f"it is refused: {error}"
                 break
             except (aiohttp.ClientError, OSError, TimeoutError) as error:
-                problem = f"{type(error).__name__}: {error}"
+                problem = connection_reason(error)
                 continue
             if problem is None:
                 break

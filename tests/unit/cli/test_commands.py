@@ -81,7 +81,7 @@ def test_no_command_is_a_wish_for_help(deerflow: Any) -> None:
         (("tasks", "list", "--url", "nonsense"), "--url 'nonsense' is no address; write it like http://"),
         (
             ("tasks", "list", "--url", "http://127.0.0.1:9"),
-            "127.0.0.1:9: Connection refused. Start",
+            "127.0.0.1:9: the connection was refused. Start",
         ),
         (("serve", "--config", "broken.yaml"), "sandbox.use"),
     ],

@@ -326,7 +326,9 @@ async def test_a_server_that_came_back_is_used_again(
     await server.aclose()
 
 
-@pytest.mark.parametrize(("path", "problem"), [("/nothing-here", "HTTP status 404"), (None, "ConnectError")])
+@pytest.mark.parametrize(
+    ("path", "problem"), [("/nothing-here", "HTTP status 404"), (None, "the connection was refused")]
+)
 async def test_an_address_where_nothing_is_says_so(path: str | None, problem: str, place: Place) -> None:
     with serving_mcp() as url:
         address = url.replace("/mcp", path) if path else url

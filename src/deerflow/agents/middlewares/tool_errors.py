@@ -12,6 +12,7 @@ from typing_extensions import override
 
 from deerflow.agents.middlewares.base import HouseMiddleware
 from deerflow.agents.types import ToolCall, ToolHandler, ToolResult
+from deerflow.connection_errors import without_objects
 from deerflow.errors import DeerFlowError
 
 logger = logging.getLogger(__name__)
@@ -44,6 +45,6 @@ def explain(tool: str, error: Exception) -> str:
     """Return a sentence that says what failed and what to do about it."""
     if isinstance(error, DeerFlowError):
         return f"Error: {error}"
-    detail = str(error)[:MAX_DETAIL_CHARS]
+    detail = without_objects(str(error))[:MAX_DETAIL_CHARS]
     what = f"{type(error).__name__}: {detail}" if detail else type(error).__name__
     return f"Error: {tool} failed ({what}). Go on with what you have, or try another way."

@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 import aiohttp
 
+from deerflow.connection_errors import connection_reason
 from deerflow.errors import SandboxError
 
 QUICK_SECONDS = 15.0
@@ -103,7 +104,8 @@ class AioApi:
                 yield answer
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise ContainerGoneError(
-                f"the sandbox container does not answer ({type(error).__name__}); run it again for a new one"
+                f"the sandbox container does not answer ({connection_reason(error)}); "
+                "run it again for a new one"
             ) from error
 
 

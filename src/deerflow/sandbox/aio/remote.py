@@ -7,6 +7,7 @@ import aiohttp
 from typing_extensions import override
 
 from deerflow.config import SandboxSettings
+from deerflow.connection_errors import connection_reason
 from deerflow.errors import ConfigError, SandboxUnavailableError
 from deerflow.sandbox.aio.backend import ContainerBackend, ContainerWish
 
@@ -84,7 +85,8 @@ class RemoteSandboxBackend(ContainerBackend):
                 payload = await answer.json(content_type=None)
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             raise SandboxUnavailableError(
-                f"The provisioner at {self._url} does not answer ({type(error).__name__}); see that it runs."
+                f"The provisioner at {self._url} does not answer ({connection_reason(error)}); "
+                "see that it runs."
             ) from error
         return payload if isinstance(payload, dict) else {}
 
