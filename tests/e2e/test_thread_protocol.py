@@ -34,6 +34,9 @@ def scripted() -> Iterator[ScriptedModel]:
         delegated = call("task", description="part", prompt="sub work", subagent_type="general-purpose")
         model.on("deleg", delegated, text("ok"))
         model.on("sub work", LOOK, text("sub done"))
+        asking = call("task", description="careful", prompt="inner step", subagent_type="general-purpose")
+        model.on("outer", asking, text("all done"))
+        model.on("inner step", LOOK, call("bash", description="Step", command="echo in"), text("inner done"))
         yield model
 
 
@@ -325,6 +328,55 @@ async def test_an_answer_goes_to_the_question_it_names_and_only_once(
     assert [data["event"] for data in data_of(seen, "tools")] == ["tool-started", "tool-finished"]
     assert data_of(seen, "lifecycle")[-1]["event"] == "completed"
     assert data_of(seen, "values")[-1]["messages"][-1]["content"] == [{"type": "text", "text": "Said."}]
+
+
+def tool_events(seen: list[tuple[str, Event]], namespace: list[str]) -> list[tuple[str, str]]:
+    """Return moment and call of the tools events in a namespace."""
+    return [
+        (event["params"]["data"]["event"], event["params"]["data"]["tool_call_id"])
+        for _, event in seen
+        if event["method"] == "tools" and event["params"]["namespace"] == namespace
+    ]
+
+
+async def test_a_sub_agents_question_is_asked_and_answered_in_its_namespace(
+    api: httpx.AsyncClient, thread: str
+) -> None:
+    await start(api, thread, "outer", config={"configurable": {"subagent_enabled": True}})
+    before = await read(api, thread)
+    (asked,) = [event["params"] for event in events_of(before) if event["method"] == "input.requested"]
+    (started,) = [data for data in data_of(before, "lifecycle") if data["event"] == "started"]
+    state = (await api.get(f"/threads/{thread}/state")).json()
+    decision = {"type": "approve", "hash": asked["data"]["payload"]["hash"]}
+
+    given = await send(
+        api,
+        thread,
+        "input.respond",
+        namespace=asked["namespace"],
+        interrupt_id=asked["data"]["interrupt_id"],
+        response={"decisions": [decision]},
+    )
+    after = await read(api, thread, since=given["meta"]["applied_through_seq"])
+
+    place = asked["namespace"]
+    assert place == started["namespace"] == state["tasks"][0]["interrupts"][0]["namespace"]
+    assert [moment for moment, _ in tool_events(before, place)] == [
+        "tool-started", "tool-finished", "tool-started", "tool-error",
+    ]  # fmt: skip
+    (begun, finished) = tool_events(after, place)
+    assert (begun[0], finished[0], begun[1]) == ("tool-started", "tool-finished", finished[1])
+    assert [moment for moment, _ in tool_events(after, [])] == ["tool-started", "tool-finished"]
+    told = [
+        event["params"]["data"]["messages"]
+        for event in events_of(after)
+        if event["method"] == "values" and event["params"]["namespace"] == place
+    ]
+    kinds = ["human", "ai", "tool", "ai"]
+    assert [message["type"] for message in told[0]] == kinds
+    assert told[0][-1]["tool_calls"][0]["id"] == finished[1]
+    assert [message["type"] for message in told[-1]] == [*kinds, "tool", "ai"]
+    assert data_of(after, "lifecycle")[-1]["event"] == "completed"
 
 
 async def test_what_is_sent_to_a_thread_that_waits_is_the_answer(api: httpx.AsyncClient, thread: str) -> None:

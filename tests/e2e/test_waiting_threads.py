@@ -66,14 +66,14 @@ async def test_a_list_shows_what_waits_until_it_is_answered(
     assert (answered["status"], answered["interrupts"]) == ("idle", {})
 
 
-async def test_a_list_has_titles_for_who_selects_and_whole_states_for_who_names_threads_or_selects_nothing(
+async def test_a_list_has_titles_for_who_selects_them_and_whole_states_for_who_selects_values_or_nothing(
     api: httpx.AsyncClient, model: ScriptedModel
 ) -> None:
     model.will_say(text("Hello."))
     await say(api, "Tell me about deer")
 
-    shown = await listed(api, select=["thread_id", "values"])
-    named = await listed(api, select=["thread_id", "values"], ids=["t1"])
+    shown = await listed(api, select=["thread_id", "values.title"])
+    named = await listed(api, select=["thread_id", "values"])
     plain = await listed(api)
 
     assert set(shown["values"]) == {"title"}

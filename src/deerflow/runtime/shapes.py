@@ -115,7 +115,7 @@ def state_out(snapshot: StateSnapshot) -> dict[str, Any]:
         "parent_checkpoint_id": parent["checkpoint_id"] if parent else None,
         "created_at": snapshot.created_at,
         "tasks": [_task_out(task) for task in snapshot.tasks],
-        "interrupts": [interrupt for task in snapshot.tasks for interrupt in task.interrupts],
+        "interrupts": [interrupt for task in snapshot.tasks for interrupt in _asked_in(task)],
     }
 
 
@@ -160,13 +160,23 @@ def _checkpoint_out(config: Any, created_at: str | None) -> dict[str, Any]:
     }
 
 
+def _asked_in(task: Any) -> list[Any]:
+    """Return a task's questions; those of a sub-agent name its namespace, as the thread protocol does."""
+    return [
+        {"value": asked.value, "id": asked.id, "namespace": [f"{task.name}:{task.id}"]}
+        if isinstance(asked.value, Mapping) and asked.value.get("task_id")
+        else asked
+        for asked in task.interrupts
+    ]
+
+
 def _task_out(task: Any) -> dict[str, Any]:
     return {
         "id": task.id,
         "name": task.name,
         "path": list(task.path),
         "error": str(task.error) if task.error else None,
-        "interrupts": list(task.interrupts),
+        "interrupts": _asked_in(task),
         "checkpoint": None,
         "state": None,
         "result": None,

@@ -137,6 +137,8 @@ class Attempt:
             description=self.task.description,
             subagent_type=self.task.config.name,
             background=self.task.is_background,
+            # In another run than the one that it asked in, nobody has heard of them.
+            **({"messages": said} if (said := self._drive.progress.messages) else {}),
         )
 
     async def _driven(self) -> End:

@@ -117,9 +117,9 @@ class Drive:
         return self.ended(None)
 
     async def _go_on(self, saved: CheckpointTuple) -> End:
-        await self._enter()
         head = await self._task.agent.graph.aget_state(self._config())
         self.progress = Progress(head.values.get("messages", ()))
+        await self._enter()  # now: with its start, the task tells what it has said so far
         self._answers = _answers(saved)
         self._asked = head.interrupts
         if self._asked and self._task.resume is None:

@@ -43,6 +43,11 @@ class Progress:
         self._beside.append(usage)
 
     @property
+    def messages(self) -> tuple[AIMessage | ToolMessage, ...]:
+        """What the sub-agent and its tools said."""
+        return tuple(self._messages.values())
+
+    @property
     def count(self) -> int:
         """How many messages there are."""
         return len(self._messages)

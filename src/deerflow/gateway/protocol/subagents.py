@@ -18,6 +18,9 @@ class _Task:
     namespace: Namespace
     graph_name: str
     messages: list[Any] = field(default_factory=list)
+    calls: list[str] = field(default_factory=list)
+    """The ids of the calls that it made."""
+    is_asking: bool = False
 
 
 class Subagents:
@@ -39,6 +42,8 @@ class Subagents:
         task = self._tasks.get(event["task_id"])
         if task is None:
             return []
+        if kind == "task_asking":
+            task.is_asking = True
         if kind == "task_running" and isinstance(event.get("message"), Mapping):
             return self._step(task, event["message"])
         if kind in _ENDS or kind == _CANCELLED:
@@ -48,14 +53,34 @@ class Subagents:
 
     def close(self, end: str) -> list[Draft]:
         """Return the ends of the sub-agents that end with their run."""
-        drafts = [draft for task in reversed(self._tasks.values()) for draft in _end(task, end, None)]
+        drafts: list[Draft] = []
+        for task in reversed(self._tasks.values()):
+            if task.is_asking:
+                drafts += self._own_calls.wait(task.namespace, task.calls)
+            drafts += _end(task, end, None)
         self._tasks.clear()
         return drafts
 
+    def place_of(self, question: Any) -> Namespace | None:
+        """Return the namespace of the sub-agent that asked a question; None for one of the lead agent.
+
+        What a sub-agent of a sub-agent asks comes up through the one above it.
+        """
+        task = self._tasks.get(str(question.get("task_id"))) if isinstance(question, Mapping) else None
+        if task is None:
+            return None
+        below = (
+            each.namespace
+            for each in self._tasks.values()
+            if each.is_asking and each.namespace[: len(task.namespace)] == task.namespace
+        )
+        return max((task.namespace, *below), key=len)
+
     def _start(self, event: Mapping[str, Any]) -> list[Draft]:
         task_id = event["task_id"]
-        if task_id in self._tasks:
-            return []  # it goes on after a question
+        if (known := self._tasks.get(task_id)) is not None:  # it goes on after a question
+            known.is_asking = False
+            return self._recall(known, event)
         above = self._tasks.get(str(event.get("parent_task_id")))
         mark = self._calls.task_of.get(task_id, f"task-{task_id}")
         namespace = (*(above.namespace if above else ()), f"tools:{mark}")
@@ -70,17 +95,41 @@ class Subagents:
             "trigger_call_id": mark,
             "cause": {"type": "toolCall", "tool_call_id": task_id},
         }
-        return [Draft("lifecycle", started, namespace), _values(task)]
+        recalled = self._recall(task, event)
+        return [Draft("lifecycle", started, namespace), *(recalled or [_values(task)])]
+
+    def _recall(self, task: _Task, event: Mapping[str, Any]) -> list[Draft]:
+        """Take up what a task said in an earlier run; return its values then, and the calls that go on."""
+        known = {message.get("id") for message in task.messages}
+        past = [
+            message
+            for message in event.get("messages") or ()
+            if isinstance(message, Mapping) and message.get("id") not in known
+        ]
+        if not past:
+            return []
+        for message in past:
+            task.messages.append(short_message(message))
+            if message.get("type") == "tool":
+                self._own_calls.know(str(message.get("tool_call_id")))
+        drafts = [_values(task)]
+        for message in past:
+            drafts += self._starts(task, message)
+        return drafts
+
+    def _starts(self, task: _Task, message: Mapping[str, Any]) -> list[Draft]:
+        drafts: list[Draft] = []
+        for call in message.get("tool_calls") or []:
+            task.calls.append(str(call.get("id")))
+            drafts += self._own_calls.start(task.namespace, call)
+        return drafts
 
     def _step(self, task: _Task, message: Mapping[str, Any]) -> list[Draft]:
         task.messages.append(short_message(message))
         if message.get("type") == "tool":
             ended = self._own_calls.end(task.namespace, message)
             return [*ended, *self._messages.take(task.namespace, message)]
-        drafts = self._messages.take(task.namespace, message)
-        for call in message.get("tool_calls") or []:
-            drafts += self._own_calls.start(task.namespace, call)
-        return drafts
+        return [*self._messages.take(task.namespace, message), *self._starts(task, message)]
 
 
 def _end(task: _Task, end: str, error: Any) -> list[Draft]:

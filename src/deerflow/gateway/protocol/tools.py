@@ -1,6 +1,6 @@
 """The tools channel: which calls of a run have begun, and what became of them."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from deerflow.gateway.protocol.events import Draft, Namespace
@@ -9,6 +9,9 @@ from deerflow.gateway.protocol.shapes import Json, pieces_of
 METHOD = "tools"
 NODE = "tools"
 """The node of an agent's graph that runs its tools."""
+
+
+_WAITS = "the call waits for an answer"
 
 
 class ToolCalls:
@@ -45,9 +48,22 @@ class ToolCalls:
         if call_id in self._ended:
             return []
         self._ended.add(call_id)
+        # A call of an earlier run, which stopped to ask: who hears of its end has heard of its start.
+        begun = self.start(namespace, {"id": call_id, "name": message.get("name"), "args": {}})
         if message.get("status") == "error":
-            return [_told(namespace, "error", call_id, message=text_of(message))]
-        return [_told(namespace, "finished", call_id, output=dict(message))]
+            return [*begun, _told(namespace, "error", call_id, message=text_of(message))]
+        return [*begun, _told(namespace, "finished", call_id, output=dict(message))]
+
+    def know(self, call_id: str) -> None:
+        """Take a call for told: it began and ended in an earlier run."""
+        self._started.add(call_id)
+        self._ended.add(call_id)
+
+    def wait(self, namespace: Namespace, call_ids: Collection[str]) -> list[Draft]:
+        """Return the ends of those of these calls that have begun and not ended: they wait for an answer."""
+        waiting = [call_id for call_id in call_ids if call_id in self._started - self._ended]
+        self._ended.update(waiting)
+        return [_told(namespace, "error", call_id, message=_WAITS) for call_id in waiting]
 
     def pause(self, namespace: Namespace, task: Mapping[str, Any]) -> list[Draft]:
         """Return the end of a call that stopped to ask; the run with the answer makes it again."""
@@ -55,7 +71,7 @@ class ToolCalls:
         if call_id is None or call_id in self._ended or not task.get("interrupts"):
             return []
         self._ended.add(call_id)
-        return [_told(namespace, "error", call_id, message="the call waits for an answer")]
+        return [_told(namespace, "error", call_id, message=_WAITS)]
 
 
 def text_of(message: Mapping[str, Any]) -> str:

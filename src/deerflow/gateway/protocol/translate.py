@@ -123,7 +123,10 @@ class RunTranslator:
     def _update(self, namespace: Namespace, update: Mapping[str, Any]) -> list[Draft]:
         if "__interrupt__" in update:
             self._is_waiting = True
-            return [_request(namespace, asked) for asked in update["__interrupt__"] or []]
+            return [
+                _request(self._subagents.place_of(asked.get("value")) or namespace, asked)
+                for asked in update["__interrupt__"] or []
+            ]
         drafts: list[Draft] = []
         for message in _messages_in(update):
             if message.get("type") == "tool":

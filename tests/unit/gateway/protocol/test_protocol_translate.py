@@ -366,9 +366,13 @@ def test_sub_agents_below_sub_agents_nest_and_end_with_their_run() -> None:
     inner = log.add(
         "custom", {"type": "task_started", "task_id": "b", "parent_task_id": "a", "description": "inner"}
     )
+    for task in "ba":  # what the inner one asks comes up through the outer one
+        log.add("custom", {"type": "task_asking", "task_id": task})
+    asked = log.add("updates", {"__interrupt__": [{"id": "i1", "value": {"task_id": "a"}}]})
     ended = log.add("end", None)
 
     assert inner[0][1] == ("tools:task-a", "tools:task-b")
+    assert [place for _, place, _ in asked] == [("tools:task-a", "tools:task-b")]
     assert lifecycle(ended) == ["interrupted", "interrupted", "interrupted"]
 
 
