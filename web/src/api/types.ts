@@ -37,7 +37,6 @@ export interface Extras {
   readonly human_input_response?: HumanInputResponse;
   /** How an answer ended that did not come to its end. */
   readonly ended?: "stopped" | "failed";
-  readonly end_reason?: string;
   /** The exit code of a command that failed. */
   readonly exit_code?: number;
   /** What was decided about a call that needed somebody's word. */

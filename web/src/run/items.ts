@@ -1,7 +1,7 @@
 /** View → what is drawn, from top to bottom: messages, steps, tasks, questions, files. Pure. */
 
 import type { HumanInputRequest, HumanInputResponse, Message, ToolCall } from "../api/types.ts";
-import { isAi, isHuman, isTool, reasoningOf, textOf } from "./messages.ts";
+import { isAi, isFailureNote, isHuman, isTool, reasoningOf, textOf } from "./messages.ts";
 import { taskFromResult } from "./tasks.ts";
 import { isBusy, type Task, type View } from "./view.ts";
 
@@ -18,11 +18,8 @@ export interface Step {
   readonly status: StepStatus;
 }
 
-/** How an answer ended that did not come to its end, and why, unless that is said elsewhere. */
-export interface Ended {
-  readonly how: "stopped" | "failed";
-  readonly reason: string;
-}
+/** How an answer ended that did not come to its end. */
+export type Ended = "stopped" | "failed";
 
 export type Item =
   | { readonly kind: "said"; readonly key: string; readonly message: Message }
@@ -77,14 +74,13 @@ function openStatus(view: View, isLatest: boolean): OpenStatus {
 function addAnswer(items: Item[], view: View, message: Message, index: number): void {
   if (textOf(message).trim() === "" && reasoningOf(message) === "") return;
   const isPartial = message.id !== null && view.partial.has(message.id) && isBusy(view);
-  items.push({ kind: "answer", key: keyOf(message, index), message, isPartial, ended: endedOf(view, message) });
+  items.push({ kind: "answer", key: keyOf(message, index), message, isPartial, ended: endedOf(message) });
 }
 
-function endedOf(view: View, message: Message): Ended | null {
-  const { ended, end_reason: reason } = message.additional_kwargs ?? {};
-  if (ended !== "stopped" && ended !== "failed") return null;
-  const isToldBelow = view.failure !== null && message === view.messages.at(-1);
-  return { how: ended, reason: isToldBelow ? "" : (reason ?? "") };
+function endedOf(message: Message): Ended | null {
+  const ended = message.additional_kwargs?.ended;
+  const isMarked = ended === "stopped" || (ended === "failed" && !isFailureNote(message)); // which says so itself
+  return isMarked ? ended : null;
 }
 
 function addCall(items: Item[], view: View, call: ToolCall, key: string, result: Message | undefined, open: OpenStatus): void {

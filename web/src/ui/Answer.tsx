@@ -27,9 +27,8 @@ export const Answer = memo(function Answer({ message, isPartial, ended }: Props)
         </div>
       )}
       {ended && (
-        <p data-ended={ended.how} className="mt-2 text-sm text-muted">
-          {ended.how === "stopped" ? words.answerStopped : words.answerFailed}
-          {ended.reason && <span className="block whitespace-pre-wrap">{ended.reason}</span>}
+        <p data-ended={ended} className="mt-2 text-sm text-muted">
+          {ended === "stopped" ? words.answerStopped : words.answerFailed}
         </p>
       )}
       {!isPartial && isFinal(message) && text.trim() && (

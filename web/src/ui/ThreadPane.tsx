@@ -1,7 +1,7 @@
 import { useCallback, useEffect, useMemo, useState } from "react";
 import type { ArtifactPlace } from "../api/artifacts.ts";
 import type { Model } from "../api/types.ts";
-import { itemsOf } from "../run/items.ts";
+import { itemsOf, type Item } from "../run/items.ts";
 import { isFailureNote } from "../run/messages.ts";
 import { useConversation } from "../run/useConversation.ts";
 import { isBusy } from "../run/view.ts";
@@ -97,7 +97,7 @@ export function ThreadPane(props: Props) {
             onStop={() => void conversation.stop()}
           />
         </div>
-        <p role="status" className="sr-only">{busy ? words.working : items.at(-1)?.kind === "answer" ? words.finished : ""}</p>
+        <p role="status" className="sr-only">{busy ? words.working : isComplete(items.at(-1)) ? words.finished : ""}</p>
         <DropHint onFiles={sending.attachments.add} />
       </main>
       {panel && (
@@ -112,6 +112,10 @@ export function ThreadPane(props: Props) {
       )}
     </ArtifactContext>
   );
+}
+
+function isComplete(item: Item | undefined): boolean {
+  return item?.kind === "answer" && item.ended === null && !isFailureNote(item.message);
 }
 
 function focusMessage(event?: { preventDefault: () => void }): void {
