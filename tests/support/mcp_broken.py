@@ -55,6 +55,7 @@ def say(message: dict[str, Any]) -> None:
     print(json.dumps({"jsonrpc": "2.0", **message}), flush=True)
 
 
+# With `told`, what follows the mode is a file that says which tools there are and how they are described.
 def note(line: str) -> None:
     if LOG is not None:
         with LOG.open("a") as file:
@@ -100,6 +101,9 @@ def tools() -> list[dict[str, Any]]:
             {"name": "odd", "inputSchema": odd},
             *({"name": f"wide{n}", "inputSchema": wide} for n in range(3)),
         ]
+    if MODE == "told":
+        told = json.loads((LOG or Path()).read_text())
+        return [{"name": name, "inputSchema": {"type": "object"}, **tool} for name, tool in told.items()]
     if MODE == "tasks":
         return [
             {"name": "soon", "inputSchema": {"type": "object"}, "execution": {"taskSupport": "optional"}},
@@ -161,7 +165,8 @@ def answer(call: dict[str, Any]) -> None:
 if MODE == "quit":
     print("no license found", file=sys.stderr)
     sys.exit(5)
-note(f"started {os.getpid()}")
+if MODE != "told":
+    note(f"started {os.getpid()}")
 print("Welcome to my server!", flush=True)
 for line in sys.stdin:
     answer(json.loads(line))

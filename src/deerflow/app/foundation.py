@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from deerflow.config import LoadedSettings, Paths
 from deerflow.lead.custom import CustomAgents
-from deerflow.mcp import McpServers
+from deerflow.mcp import McpServers, ToolPins
 from deerflow.mcp.base import Place
 from deerflow.memory import Memories
 from deerflow.observability.opening import open_watch
@@ -48,7 +48,8 @@ async def lay_foundation(loaded: LoadedSettings) -> AsyncIterator[Foundation]:
         owner.clean_up()
         sandboxes = create_sandbox_provider(settings.sandbox, skills_root=loaded.skills_root)
         stack.push_async_callback(sandboxes.aclose)
-        mcp = McpServers(Place(env=loaded.env, folder=loaded.project_root), redact=watch.redact)
+        place = Place(env=loaded.env, folder=loaded.project_root)
+        mcp = McpServers(place, redact=watch.redact, pins=ToolPins(storage.store))
         stack.push_async_callback(mcp.aclose)
         yield Foundation(
             paths=paths,

@@ -177,6 +177,29 @@ def cancel_task(
     _exit_with("tasks", action="cancel", url=url, thread_id=thread, run_id=run, task_id=task)
 
 
+mcp_app = typer.Typer(
+    help="See the MCP servers of a running server, and approve their tools.", no_args_is_help=True
+)
+app.add_typer(mcp_app, name="mcp")
+
+
+@mcp_app.command("status")
+def show_mcp_status(url: Url = DEFAULT_URL) -> None:
+    """Show how the MCP servers are doing, and which of their tools are left out or withheld."""
+    _exit_with("mcp", action="status", url=url)
+
+
+@mcp_app.command("approve")
+def approve_mcp_tools(
+    server: Annotated[str, typer.Argument(help="The MCP server's name.")],
+    tool: Annotated[list[str] | None, typer.Argument(help="Only these tools; all when absent.")] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask first.")] = False,
+    url: Url = DEFAULT_URL,
+) -> None:
+    """Show what is new about tools that are withheld, and let agents use them."""
+    _exit_with("mcp", action="approve", url=url, server=server, tools=tool or (), is_sure=yes)
+
+
 OfAgent = Annotated[
     str | None, typer.Option("--agent", "-a", help="What this agent of yours remembers, instead.")
 ]

@@ -5,6 +5,7 @@ import os
 import shutil
 import sys
 from collections.abc import Iterator
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from importlib.metadata import version
@@ -19,7 +20,7 @@ from deerflow.config.faults import Fault
 from deerflow.config.secrets import without_login
 from deerflow.errors import ConfigError, DeerFlowError
 from deerflow.gateway.page import STATIC
-from deerflow.mcp import McpServers, ServerStatus, missing_package
+from deerflow.mcp import McpServers, ServerStatus, ToolPins, missing_package
 from deerflow.mcp.base import Place
 from deerflow.models import ModelFactory, discover
 from deerflow.models.own import own_model
@@ -218,14 +219,17 @@ async def _mcp(loaded: LoadedSettings) -> list[Finding]:
     wanted = {name: entry for name, entry in loaded.extensions.mcp_servers.items() if entry.enabled}
     if missing_package():  # which the settings' faults name
         return []
-    place = Place(env=loaded.env, folder=loaded.project_root)
-    servers = McpServers(place, redact=Redactor(secrets_of(loaded)))
-    servers.use(wanted)
-    try:
+    async with AsyncExitStack() as stack:
+        pins = None
+        with suppress(DeerFlowError):  # a database that cannot be opened has a finding of its own
+            opening = open_storage(loaded.settings.database, loaded.paths)
+            pins = ToolPins((await stack.enter_async_context(opening)).store, remembers=False)
+        place = Place(env=loaded.env, folder=loaded.project_root)
+        servers = McpServers(place, redact=Redactor(secrets_of(loaded)), pins=pins)
+        stack.push_async_callback(servers.aclose)
+        servers.use(wanted, approval=loaded.settings.mcp.tool_approval)
         await servers.open()
         return [finding for status in servers.statuses for finding in _mcp_server(status)]
-    finally:
-        await servers.aclose()
 
 
 def _mcp_server(status: ServerStatus) -> Iterator[Finding]:
@@ -236,6 +240,9 @@ def _mcp_server(status: ServerStatus) -> Iterator[Finding]:
     yield Finding(Verdict.GOOD, "mcp", f"{status.name}: {len(status.tools)} tool(s)")
     for tool in status.left_out:
         yield Finding(Verdict.NOTE, "mcp", f"{status.name}: {tool.name} is left out: {tool.reason}")
+    for held in status.withheld:
+        fix = f"look at it and approve it, with the server running: deerflow mcp approve {status.name}"
+        yield Finding(Verdict.NOTE, "mcp", f"{status.name}: {held.name} is withheld: {held.reason}", fix)
 
 
 def _groups(findings: list[Finding]) -> Iterator[tuple[str, list[Finding]]]:

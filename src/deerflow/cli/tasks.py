@@ -9,11 +9,10 @@ import aiohttp
 from rich.console import Console
 from rich.table import Table
 
-from deerflow.connection_errors import connection_reason
+from deerflow.cli.server_api import SECONDS, ServerApi
 from deerflow.domain.visible_text import printable
-from deerflow.errors import DeerFlowError, InvalidInputError, NotFoundError
+from deerflow.errors import InvalidInputError, NotFoundError
 
-SECONDS = 30
 UNFINISHED = ("pending", "running")
 _BUSY = {"status": "busy", "limit": 100, "select": ["thread_id"]}
 
@@ -37,7 +36,7 @@ async def _execute(
         raise InvalidInputError("--run needs the thread it belongs to; add --thread")
     timeout = aiohttp.ClientTimeout(total=SECONDS)
     async with aiohttp.ClientSession(timeout=timeout) as session:
-        server = _Server(session, url.rstrip("/"))
+        server = _Server(session, url)
         rows = [row async for row in server.tasks(thread_id, run_id)]
         if action == "list":
             _show(rows)
@@ -55,61 +54,31 @@ async def _cancel(server: "_Server", rows: list[dict[str, Any]], task_id: str) -
     return 0
 
 
-class _Server:
+class _Server(ServerApi):
     """The routes of a DeerFlow server that this command uses."""
-
-    def __init__(self, session: aiohttp.ClientSession, url: str) -> None:
-        self._session = session
-        self._url = url
 
     async def tasks(self, thread_id: str | None, run_id: str | None) -> Any:
         """Yield the tasks of a run, of a thread's latest run, or of all runs in progress."""
         for path in [path async for path in self._runs(thread_id, run_id)]:
-            for row in await self._ask("GET", f"{path}/tasks"):
+            for row in await self.ask("GET", f"{path}/tasks"):
                 yield {**row, "path": path}
 
     async def post(self, path: str) -> None:
         """Ask for something to happen."""
-        await self._ask("POST", path)
+        await self.ask("POST", path)
 
     async def _runs(self, thread_id: str | None, run_id: str | None) -> Any:
         if thread_id is not None and run_id is not None:
             yield _run_path(thread_id, run_id)
             return
         if thread_id is not None:
-            for run in await self._ask("GET", f"/threads/{quote(thread_id, safe='')}/runs?limit=1"):
+            for run in await self.ask("GET", f"/threads/{quote(thread_id, safe='')}/runs?limit=1"):
                 yield _run_path(thread_id, run["run_id"])
             return
-        busy = await self._ask("POST", "/threads/search", _BUSY)
+        busy = await self.ask("POST", "/threads/search", _BUSY)
         for thread in busy:
-            for run in await self._ask("GET", f"/threads/{thread['thread_id']}/runs?status=running"):
+            for run in await self.ask("GET", f"/threads/{thread['thread_id']}/runs?status=running"):
                 yield _run_path(thread["thread_id"], run["run_id"])
-
-    async def _ask(self, method: str, path: str, body: Any = None) -> Any:
-        try:
-            async with self._session.request(method, f"{self._url}/api{path}", json=body) as answer:
-                known = answer.content_type == "application/json"
-                data = await answer.json() if known else None
-                if answer.status >= 400:
-                    detail = data.get("detail") if isinstance(data, dict) else None
-                    raise InvalidInputError(str(detail or f"the server answered {answer.status}"))
-                return data
-        except aiohttp.InvalidURL as error:
-            raise InvalidInputError(
-                f"--url '{self._url}' is no address; write it like http://127.0.0.1:2026"
-            ) from error
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise DeerFlowError(
-                f"no DeerFlow server answers at {self._url}: {_reason(error)}. "
-                "Start one with `deerflow serve`, or name another with --url."
-            ) from error
-
-
-def _reason(error: Exception) -> str:
-    """Return why nobody answers, in plain words."""
-    if isinstance(error, TimeoutError):
-        return f"nothing came within {SECONDS} s"
-    return connection_reason(error)
 
 
 def _run_path(thread_id: str, run_id: str) -> str:

@@ -30,6 +30,7 @@ STATUS = {
     "config_invalid": 400,
     "sandbox_unavailable": 503,
     "model_failed": 502,
+    "mcp_failed": 502,
 }
 
 

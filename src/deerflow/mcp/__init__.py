@@ -1,6 +1,16 @@
 """Tools that live on MCP servers: reached, kept, reopened and ended here."""
 
-from deerflow.mcp.base import LeftOutTool, Listing, McpAnswer, McpFile, McpTool, ServerStatus, ToolHints
+from deerflow.mcp.base import (
+    LeftOutTool,
+    Listing,
+    McpAnswer,
+    McpFile,
+    McpTool,
+    ServerStatus,
+    ToolHints,
+    WithheldTool,
+)
+from deerflow.mcp.pins import ToolPins
 from deerflow.mcp.server import McpServer
 from deerflow.mcp.servers import McpServers, missing_package
 
@@ -14,5 +24,7 @@ __all__ = [
     "McpTool",
     "ServerStatus",
     "ToolHints",
+    "ToolPins",
+    "WithheldTool",
     "missing_package",
 ]

@@ -49,6 +49,20 @@ class LeftOutTool:
 
 
 @dataclass(frozen=True, slots=True)
+class WithheldTool:
+    """A tool that agents do not get before a person approves it."""
+
+    name: str
+    fingerprint: str
+    """Stands for what it says of itself now."""
+    reason: str
+    changed: tuple[str, ...]
+    """Which of `description`, `input_schema` and `hints` differ; none for a new tool."""
+    before: Mapping[str, Any] | None = field(hash=False)
+    now: Mapping[str, Any] = field(hash=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Listing:
     """What a server offers, and what of it cannot be used."""
 
@@ -140,6 +154,8 @@ class ServerStatus:
     tools: tuple[str, ...] = ()
     left_out: tuple[LeftOutTool, ...] = ()
     """Tools that it offers and agents do not get, and why."""
+    withheld: tuple[WithheldTool, ...] = ()
+    """Tools that wait for an approval."""
 
 
 Progress = Callable[[str], None]

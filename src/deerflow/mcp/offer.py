@@ -11,6 +11,7 @@ from typing import Any
 
 import orjson
 
+from deerflow.domain.tags import neutralise, visible_words
 from deerflow.errors import McpError
 from deerflow.mcp.base import Limits, McpTool, ToolHints
 
@@ -19,6 +20,9 @@ MAX_NAME_CHARS = 64
 MAX_DEPTH = 30
 _UNFIT = re.compile(r"[^A-Za-z0-9_-]+")
 _HASH_CHARS = 8
+_FINGERPRINT_BYTES = 16
+_WORDS = frozenset({"description", "title"})
+"""Keys of a schema whose texts are only read."""
 _ANNOTATIONS = ("$schema", "$id", "$comment", "$anchor")
 
 
@@ -34,11 +38,32 @@ def describe_tool(
 ) -> McpTool:
     """Return a tool as a model may see it; an `McpError` says why it may not."""
     plain, nodes = plain_schema(schema, limits.schema_nodes)
+    plain = _words(plain)
     call_name = model_name(f"{server}_{name}" if with_prefix else name)
-    text = _clip(description.strip(), limits.description_chars) or f"{name} of the MCP server {server}."
-    whole = orjson.dumps([name, call_name, text, plain, _flags(hints)], option=orjson.OPT_SORT_KEYS)
-    mark = hashlib.blake2b(whole, digest_size=_HASH_CHARS).hexdigest()
+    fallback = f"{name[:MAX_NAME_CHARS]} of the MCP server {server}."
+    text = neutralise(visible_words(_clip(description.strip(), limits.description_chars) or fallback))
+    # Not with the name that the model calls it by: whether that has a prefix is the operator's choice.
+    whole = orjson.dumps([name, text, plain, _flags(hints)], option=orjson.OPT_SORT_KEYS)
+    mark = hashlib.blake2b(whole, digest_size=_FINGERPRINT_BYTES).hexdigest()
     return McpTool(server, name, call_name, text, plain, hints, mark, nodes)
+
+
+def _words(node: Any, key: str = "") -> Any:
+    """Return a schema whose descriptions are mere words; all other texts must be that already."""
+    match node:
+        case Mapping():
+            return {_same(name): _words(value, name) for name, value in node.items()}
+        case list():
+            return [_words(item) for item in node]
+        case str():
+            return neutralise(visible_words(node)) if key in _WORDS else _same(node)
+    return node
+
+
+def _same(text: str) -> str:
+    if neutralise(visible_words(text)) != text:
+        raise McpError(f"its input schema has hidden characters or tags of our prompts: {text[:80]!r}")
+    return text
 
 
 def model_name(name: str) -> str:

@@ -18,7 +18,6 @@ from deerflow.errors import DeerFlowError, McpError
 from deerflow.mcp.base import (
     START_SECONDS,
     Connect,
-    LeftOutTool,
     Limits,
     Link,
     LinkLostError,
@@ -29,9 +28,11 @@ from deerflow.mcp.base import (
     Progress,
     ServerStatus,
     SessionOverError,
+    WithheldTool,
     call_seconds,
     first_of,
 )
+from deerflow.mcp.pins import ToolPins
 from deerflow.observability.logs import Redactor
 
 logger = logging.getLogger(__name__)
@@ -57,6 +58,7 @@ class McpServer:
         place: Place,
         limits: Limits | None = None,
         redact: Redactor | None = None,
+        pins: ToolPins | None = None,
     ) -> None:
         self.name = name
         self.settings = settings
@@ -70,7 +72,9 @@ class McpServer:
         self._began = 0.0
         self._closing = asyncio.Event()
         self._tools: tuple[McpTool, ...] = ()
-        self._left_out: tuple[LeftOutTool, ...] = ()
+        self._listing = Listing()
+        self._withheld: dict[str, WithheldTool] = {}
+        self._pins = pins
         self._problem: str | None = None
         self._failures = 0
         self._rests_until = 0.0
@@ -82,7 +86,8 @@ class McpServer:
         """How it is doing."""
         names = tuple(tool.call_name for tool in self._tools)
         if self._opened is not None and self._opened.done():
-            return ServerStatus(self.name, "ready", None, names, self._left_out)
+            withheld = tuple(self._withheld.values())
+            return ServerStatus(self.name, "ready", None, names, self._listing.left_out, withheld)
         if self._opened is not None:
             return ServerStatus(self.name, "opening", self._problem)
         if self._problem is not None:
@@ -98,7 +103,11 @@ class McpServer:
         try:
             # Counted from when it was begun: those who come later do not wait for the same thing again.
             async with asyncio.timeout_at((self._began if is_opening else _now()) + patience):
-                return self._tools if await self.open() else ()
+                if not await self.open():
+                    return ()
+                if self._withheld:  # somebody may have approved them, also in another process
+                    await self._sort()
+                return self._tools
         except TimeoutError:
             self._tell_late(patience)
             return ()
@@ -113,6 +122,18 @@ class McpServer:
         if not at_once and self._opened is None and _now() < self._rests_until:
             return False
         return await self._link() is not None
+
+    async def approve(self, fingerprints: Mapping[str, str]) -> None:
+        """Offer tools that were withheld, as they are now.
+
+        Args:
+            fingerprints: What was looked at, by tool.
+
+        """
+        if self._pins is None or not await self.open(at_once=True):
+            raise McpError(f"The MCP server '{self.name}' cannot be reached: {self._problem}")
+        await self._pins.approve(self.name, self.settings, self._listing.tools, fingerprints)
+        await self._sort()
 
     async def call(
         self, name: str, arguments: Mapping[str, Any], *, progress: Progress = lambda text: None
@@ -200,7 +221,7 @@ class McpServer:
                 async with asyncio.timeout(self.settings.session_init_timeout or START_SECONDS) as limit:
                     opening = self._connect(self.name, self.settings, self._place, self._limits)
                     link = await stack.enter_async_context(opening)
-                    self._take(await link.tools())
+                    await self._take(await link.tools())
                 self._problem, self._failures = None, 0
                 opened.set_result(link)
                 await self._until_over(link)
@@ -234,22 +255,33 @@ class McpServer:
 
     async def _ask_again(self, link: Link) -> None:
         try:
-            self._take(await link.tools())
+            await self._take(await link.tools())
         except McpError as error:  # where the connection is at fault, its end follows by itself
             reason = self._redact(str(error))
             logger.warning("MCP server %s does not say what its tools are now: %s", self.name, reason)
 
-    def _take(self, listing: Listing) -> None:
-        """Use these tools from now on; the same ones stay the very same object."""
-        self._left_out = listing.left_out
-        found = listing.tools
-        if found == self._tools:
-            return
-        before = {tool.call_name: tool.fingerprint for tool in self._tools}
-        now = {tool.call_name: tool.fingerprint for tool in found}
-        for name in (name for name in now if before.get(name, now[name]) != now[name]):
-            logger.warning("MCP server %s now describes its tool %s differently", self.name, name)
-        self._tools = found
+    async def _take(self, listing: Listing) -> None:
+        """Use these tools from now on."""
+        self._listing = listing
+        before = set(self._withheld)
+        await self._sort()
+        for tool in (tool for name, tool in self._withheld.items() if name not in before):
+            logger.warning(
+                "MCP server %s: tool %.80r is withheld: %s; `deerflow mcp approve %s` shows and approves it",
+                self.name,
+                tool.name,
+                tool.reason,
+                self.name,
+            )
+
+    async def _sort(self) -> None:
+        """Offer the tools that need no approval; the same ones stay the very same object."""
+        listed = self._listing.tools
+        if self._pins is not None:
+            self._withheld = await self._pins.withheld(self.name, self.settings, listed)
+        found = tuple(tool for tool in listed if tool.name not in self._withheld)
+        if found != self._tools:
+            self._tools = found
 
     def _tell_late(self, seconds: float) -> None:
         if self._problem is None:  # else it is known, and was said, what is wrong with it

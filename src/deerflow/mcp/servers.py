@@ -15,6 +15,7 @@ from deerflow.config.extensions import McpServerSettings
 from deerflow.config.extras import install_hint
 from deerflow.errors import NotFoundError
 from deerflow.mcp.base import Connect, Limits, Link, McpTool, Place, ServerStatus
+from deerflow.mcp.pins import Approval, ToolPins
 from deerflow.mcp.server import McpServer
 from deerflow.observability.logs import Redactor
 from deerflow.programs import kill_orphans
@@ -27,10 +28,18 @@ Offer = tuple[McpServer, McpTool]
 class McpServers:
     """The servers that are on, by name."""
 
-    def __init__(self, place: Place, *, limits: Limits | None = None, redact: Redactor | None = None) -> None:
+    def __init__(
+        self,
+        place: Place,
+        *,
+        limits: Limits | None = None,
+        redact: Redactor | None = None,
+        pins: ToolPins | None = None,
+    ) -> None:
         self._place = place
         self._limits = limits
         self._redact = redact or Redactor()
+        self._pins = pins
         self._servers: dict[str, McpServer] = {}
         self._retired: WeakSet[McpServer] = WeakSet()  # a run that still has its tools keeps it alive
         self._connect: Connect | None = None
@@ -38,13 +47,22 @@ class McpServers:
     def __bool__(self) -> bool:
         return bool(self._servers)
 
-    def use(self, settings: Mapping[str, McpServerSettings], *, networks: tuple[Network, ...] = ()) -> None:
+    def use(
+        self,
+        settings: Mapping[str, McpServerSettings],
+        *,
+        networks: tuple[Network, ...] = (),
+        approval: Approval = "changes",
+    ) -> None:
         """Have these servers from now on; runs under way keep those that they began with.
 
         Args:
             networks: Where servers set over HTTP may be, beyond the public internet.
+            approval: Which tools are withheld until a person approves them.
 
         """
+        if self._pins is not None:
+            self._pins.approval = approval
         wanted = {name: entry for name, entry in settings.items() if entry.enabled}
         if wanted and (hint := missing_package()):
             logger.warning("mcpServers are left out: a package is missing, get it with %s", hint)
@@ -84,10 +102,14 @@ class McpServers:
 
     async def test(self, name: str) -> ServerStatus:
         """Open one server now, also when it rests after a failure, and return how it is doing."""
-        server = self._servers.get(name)
-        if server is None:
-            raise NotFoundError("MCP server", name, known=self._servers)
+        server = self._named(name)
         await server.open(at_once=True)
+        return server.status
+
+    async def approve(self, name: str, fingerprints: Mapping[str, str]) -> ServerStatus:
+        """Offer tools of a server that were withheld, as they were looked at."""
+        server = self._named(name)
+        await server.approve(fingerprints)
         return server.status
 
     @property
@@ -103,6 +125,11 @@ class McpServers:
         """Close everything."""
         await asyncio.gather(*(server.aclose() for server in (*self._servers.values(), *self._retired)))
 
+    def _named(self, name: str) -> McpServer:
+        if name not in self._servers:
+            raise NotFoundError("MCP server", name, known=self._servers)
+        return self._servers[name]
+
     def _made(self, name: str, settings: McpServerSettings) -> McpServer:
         return McpServer(
             name,
@@ -111,6 +138,7 @@ class McpServers:
             place=self._place,
             limits=self._limits,
             redact=self._redact,
+            pins=self._pins,
         )
 
     @asynccontextmanager

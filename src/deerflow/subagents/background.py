@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolCall, ToolMessage
 
 from deerflow.agents.marks import NOTE, STARTED, TOLD, open_tasks
-from deerflow.agents.middlewares.tags import neutralise
 from deerflow.context import RunContext
 from deerflow.domain import new_id
+from deerflow.domain.tags import neutralise
 from deerflow.errors import DeerFlowError
 from deerflow.subagents.config import TASK, SubagentResult
 from deerflow.subagents.delegation import Delegation, TaskArguments, this_turn

@@ -29,6 +29,20 @@ def config(home: Path) -> Path:
     return path
 
 
+def test_the_doctor_names_tools_that_wait_for_an_approval(deerflow: Any, home: Path, config: Path) -> None:
+    told = home / "told.json"
+    told.write_text(json.dumps({"add": {"description": "Adds."}}))
+    program = {"command": sys.executable, "args": [str(SUPPORT / "mcp_broken.py"), "told", str(told)]}
+    (home / "extensions_config.json").write_text(json.dumps({"mcpServers": {"sums": program}}))
+    config.write_text("sandbox: {use: local}\nmcp: {tool_approval: all}\n")
+
+    result = deerflow("doctor", "--config", str(config))
+
+    text = " ".join(result.output.split())
+    assert "sums: add is withheld: it is new" in text
+    assert "deerflow mcp approve sums" in text
+
+
 def test_the_doctor_opens_every_server_and_says_what_came_of_it(deerflow: Any, config: Path) -> None:
     result = deerflow("doctor", "--config", str(config))
 

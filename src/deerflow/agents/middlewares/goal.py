@@ -18,11 +18,12 @@ from typing_extensions import override
 from deerflow.agents.goals import GO_ON, GOAL, Verdict, evaluation_in, judge_prompt, verdict
 from deerflow.agents.marks import NOTE
 from deerflow.agents.middlewares.base import Audience, HouseMiddleware
-from deerflow.agents.middlewares.tags import extended, neutralise
+from deerflow.agents.middlewares.tags import extended
 from deerflow.agents.side_calls import ask_beside
 from deerflow.agents.state import GoalState, ThreadState
 from deerflow.agents.types import ModelAnswer, ModelCall, ModelHandler
 from deerflow.domain import new_id
+from deerflow.domain.tags import neutralise
 
 Clock = Callable[[], datetime]
 

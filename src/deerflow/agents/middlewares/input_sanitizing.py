@@ -11,8 +11,8 @@ from typing_extensions import override
 
 from deerflow.agents.kinds import is_human
 from deerflow.agents.middlewares.base import HouseMiddleware
-from deerflow.agents.middlewares.tags import neutralise
 from deerflow.agents.types import ModelAnswer, ModelCall, ModelHandler
+from deerflow.domain.tags import neutralise
 
 
 class InputSanitizingMiddleware(HouseMiddleware):

@@ -13,8 +13,9 @@ from typing_extensions import override
 
 from deerflow.agents.kinds import is_result, may_have_results
 from deerflow.agents.middlewares.base import HouseMiddleware
-from deerflow.agents.middlewares.tags import extended, neutralise
+from deerflow.agents.middlewares.tags import extended
 from deerflow.agents.types import ModelAnswer, ModelCall, ModelHandler
+from deerflow.domain.tags import neutralise
 
 RULE = """\
 <data_rule>

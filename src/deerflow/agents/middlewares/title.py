@@ -16,11 +16,11 @@ from langgraph.types import Command
 from typing_extensions import override
 
 from deerflow.agents.middlewares.base import Audience, HouseMiddleware
-from deerflow.agents.middlewares.tags import FRAMEWORK_TAGS
 from deerflow.agents.side_calls import SideAnswer, ask_beside, framed
 from deerflow.agents.state import ThreadState
 from deerflow.agents.types import ModelAnswer, ModelCall, ModelHandler
 from deerflow.config import TitleSettings
+from deerflow.domain.tags import FRAMEWORK_TAGS
 
 GRACE_SECONDS = 5.0
 """How much longer than the first answer the title may take."""

@@ -12,9 +12,9 @@ from langchain_core.messages import AnyMessage, HumanMessage
 from typing_extensions import override
 
 from deerflow.agents.middlewares.base import Audience, HouseMiddleware
-from deerflow.agents.middlewares.tags import neutralise
 from deerflow.agents.state import ThreadState, UploadedFile
 from deerflow.agents.types import ModelAnswer, ModelCall, ModelHandler
+from deerflow.domain.tags import neutralise
 
 BYTES_PER_UNIT = 1024
 

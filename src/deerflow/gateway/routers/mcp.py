@@ -43,6 +43,18 @@ class McpSwitch(BaseModel):
     enabled: bool
 
 
+class McpApproval(BaseModel):
+    """Tools that may be used as they are now."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    tools: dict[str, str] = Field(
+        min_length=1,
+        max_length=500,
+        description="The fingerprint that `/api/mcp/status` shows under `withheld`, by tool.",
+    )
+
+
 @router.get("/mcp/config")
 async def get_config(house: House) -> Response:
     """Return the servers; secrets are hidden, variables are shown by name."""
@@ -91,6 +103,13 @@ async def test_server(name: ServerName, house: House) -> Response:
     return json_response(_status_out(await house.mcp.test(name)))
 
 
+@router.post("/mcp/servers/{name}/approve")
+async def approve_tools(name: ServerName, body: McpApproval, house: House) -> Response:
+    """Offer tools that were withheld because they are new or changed; return how the server is doing."""
+    await house.refresh()
+    return json_response(_status_out(await house.mcp.approve(name, body.tools)))
+
+
 @router.post("/mcp/cache/reset")
 async def reset_connections(house: House) -> Response:
     """Close all connections; the next run opens them anew and asks every server for its tools."""
@@ -105,6 +124,17 @@ def _status_out(status: ServerStatus) -> dict[str, Any]:
         "problem": status.problem,
         "tools": list(status.tools),
         "left_out": [{"tool": tool.name, "reason": tool.reason} for tool in status.left_out],
+        "withheld": [
+            {
+                "tool": tool.name,
+                "fingerprint": tool.fingerprint,
+                "reason": tool.reason,
+                "changed": list(tool.changed),
+                "before": tool.before,
+                "now": tool.now,
+            }
+            for tool in status.withheld
+        ],
     }
 
 

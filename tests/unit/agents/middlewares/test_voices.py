@@ -5,8 +5,9 @@ from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemM
 
 from deerflow.agents.middlewares.input_sanitizing import sanitised
 from deerflow.agents.middlewares.result_labels import labelled
-from deerflow.agents.middlewares.tags import extended, neutralise
+from deerflow.agents.middlewares.tags import extended
 from deerflow.agents.side_calls import framed
+from deerflow.domain.tags import neutralise
 
 
 @pytest.mark.parametrize(
@@ -17,6 +18,9 @@ from deerflow.agents.side_calls import framed
         ("<uploaded_files\n>", "&lt;uploaded_files\n>"),
         ('<subagent_system limit="99">', '&lt;subagent_system limit="99">'),
         ("<|im_start|>system", "&lt;|im_start|>system"),
+        ("<sys\u200btem\u2060>", "&lt;sys\u200btem\u2060>"),
+        ("<\ufeff/\u00adto\u200dol-result>", "&lt;\ufeff/\u00adto\u200dol-result>"),
+        ("\uff1csystem-reminder>", "&lt;system-reminder>"),
         ("<div><summary>a < b</summary></div>", "<div><summary>a < b</summary></div>"),
         ("<systems> <memory-card> <system_prompt>", "<systems> <memory-card> <system_prompt>"),
         ("no tags", "no tags"),
@@ -27,7 +31,16 @@ def test_only_tags_with_weight_become_words(text: str, seen: str) -> None:
     assert neutralise(text) == seen
 
 
-@pytest.mark.parametrize("text", ["<" + " " * 1_000_000, "< / " * 200_000, "<" + "\n\t" * 500_000 + "/"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<" + " " * 1_000_000,
+        "< / " * 200_000,
+        "<" + "\n\t" * 500_000 + "/",
+        "<s" + "\u200b" * 1_000_000,
+        "<s\u200by\u200bs" * 200_000,
+    ],
+)
 def test_a_page_full_of_blanks_is_no_trouble(text: str) -> None:
     assert neutralise(text) == text
     assert framed(text, "text") == f"<text>\n{text}\n</text>"

@@ -1,0 +1,45 @@
+"""Asks a running server over HTTP, for commands that act on one."""
+
+from typing import Any
+
+import aiohttp
+
+from deerflow.connection_errors import connection_reason
+from deerflow.errors import DeerFlowError, InvalidInputError
+
+SECONDS = 30
+
+
+class ServerApi:
+    """The API of the DeerFlow server at an address."""
+
+    def __init__(self, session: aiohttp.ClientSession, url: str) -> None:
+        self._session = session
+        self._url = url.rstrip("/")
+
+    async def ask(self, method: str, path: str, body: Any = None) -> Any:
+        """Return what the server answers; what it refuses, or that nobody answers, is a `DeerFlowError`."""
+        try:
+            async with self._session.request(method, f"{self._url}/api{path}", json=body) as answer:
+                known = answer.content_type == "application/json"
+                data = await answer.json() if known else None
+                if answer.status >= 400:
+                    detail = data.get("detail") if isinstance(data, dict) else None
+                    raise InvalidInputError(str(detail or f"the server answered {answer.status}"))
+                return data
+        except aiohttp.InvalidURL as error:
+            raise InvalidInputError(
+                f"--url '{self._url}' is no address; write it like http://127.0.0.1:2026"
+            ) from error
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise DeerFlowError(
+                f"no DeerFlow server answers at {self._url}: {_reason(error)}. "
+                "Start one with `deerflow serve`, or name another with --url."
+            ) from error
+
+
+def _reason(error: Exception) -> str:
+    """Return why nobody answers, in plain words."""
+    if isinstance(error, TimeoutError):
+        return f"nothing came within {SECONDS} s"
+    return connection_reason(error)

@@ -1,0 +1,114 @@
+"""Tools that changed since they were accepted."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langgraph.store.memory import InMemoryStore
+
+from deerflow.errors import ConflictError, NotFoundError
+from deerflow.mcp import McpServer, ToolPins
+from deerflow.mcp.base import Place
+from deerflow.mcp.link import connect
+from deerflow.mcp.pins import Approval
+
+from .conftest import BROKEN, settings_of
+
+
+class Told:
+    """A server whose tools say what a file says, opened anew for every look."""
+
+    def __init__(self, place: Place) -> None:
+        self.file = place.folder / "told.json"
+        self.store = InMemoryStore()
+        self._place = place
+
+    def say(self, **tools: Any) -> None:
+        self.file.write_text(json.dumps(tools))
+
+    def server(self, approval: Approval = "changes", **more: Any) -> McpServer:
+        settings = settings_of(BROKEN, "told", str(self.file), **more)
+        pins = ToolPins(self.store, approval=approval)
+        return McpServer("sums", settings, connect=connect, place=self._place, pins=pins)
+
+    async def look(self, approval: Approval = "changes", **more: Any) -> tuple[list[str], dict[str, Any]]:
+        """Return the tools that are offered, and those that are withheld."""
+        server = self.server(approval, **more)
+        offered = [tool.name for tool in await server.tools()]
+        withheld = {tool.name: tool for tool in server.status.withheld}
+        await server.aclose()
+        return offered, withheld
+
+
+@pytest.fixture
+def told(place: Place) -> Told:
+    return Told(place)
+
+
+SCHEMA = {"type": "object", "properties": {"x": {"type": "integer"}}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "what"),
+    [
+        ({"description": "Adds, and more."}, ("description",)),
+        ({"inputSchema": {"type": "object", "properties": {"file": {"type": "string"}}}}, ("input_schema",)),
+        ({"annotations": {"readOnlyHint": True}}, ("hints",)),
+    ],
+)
+async def test_a_tool_that_changed_is_withheld_and_the_others_stay(
+    changes: dict[str, Any], what: tuple[str, ...], told: Told
+) -> None:
+    add = {"description": "Adds.", "inputSchema": SCHEMA}
+    told.say(add=add, sub={"description": "Subtracts."})
+    assert await told.look() == (["add", "sub"], {})
+
+    told.say(add={**add, **changes}, sub={"description": "Subtracts."}, fresh={"description": "New."})
+    offered, withheld = await told.look()
+
+    assert offered == ["sub", "fresh"]
+    assert withheld["add"].changed == what
+    told.say(add=add)
+    assert await told.look() == (["add"], {}), "what was accepted stays accepted"
+
+
+async def test_an_approval_counts_for_what_was_seen_and_in_every_process(told: Told) -> None:
+    told.say(add={"description": "Adds."})
+    await told.look()
+    told.say(add={"description": "Adds more."})
+    here, elsewhere = told.server(), told.server()
+    assert [await server.tools() for server in (here, elsewhere)] == [(), ()]
+    seen = here.status.withheld[0].fingerprint
+
+    with pytest.raises(ConflictError, match="has changed again"):
+        await here.approve({"add": "another"})
+    with pytest.raises(NotFoundError):
+        await here.approve({"mul": seen})
+    await here.approve({"add": seen})
+
+    for server in (here, elsewhere):
+        assert [tool.name for tool in await server.tools()] == ["add"]
+        await server.aclose()
+
+
+async def test_new_tools_are_trusted_or_not_as_the_settings_say(told: Told) -> None:
+    told.say(add={"description": "Adds."})
+
+    offered, withheld = await told.look("all")
+    assert (offered, withheld["add"].reason) == ([], "it is new")
+    assert await told.look("off") == (["add"], {})
+    assert await told.look("changes") == (["add"], {})
+    told.say(add={"description": "Adds more."})
+    assert await told.look("off") == (["add"], {})
+
+
+async def test_an_operator_who_replaces_the_server_begins_anew(told: Told, tmp_path: Path) -> None:
+    told.say(add={"description": "Adds."})
+    await told.look()
+
+    told.file = tmp_path / "other.json"
+    told.say(add={"description": "Adds otherwise."})
+
+    assert await told.look() == (["add"], {})
+    assert await told.look(tool_name_prefix=False) == (["add"], {}), "a name for the model changes nothing"
