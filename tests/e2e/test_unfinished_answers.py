@@ -23,8 +23,10 @@ LISTED = {"select": ["thread_id", "values"]}
 
 
 @pytest.fixture
-def served(tmp_path: Path, model: ScriptedModel) -> Iterator[GatewayProcess]:
-    process = GatewayProcess(tmp_path, model.base_url).start()
+def served(tmp_path: Path, model: ScriptedModel, request: pytest.FixtureRequest) -> Iterator[GatewayProcess]:
+    """Return a server of its own; a parameter gives it settings of runs."""
+    runs = getattr(request, "param", {})
+    process = GatewayProcess(tmp_path, model.base_url, runs=runs).start()
     yield process
     process.kill()
 
@@ -268,6 +270,28 @@ async def test_a_first_run_that_was_killed_keeps_what_it_streamed_once_it_is_sto
         (message_id, "stopped")
     ]
     assert words(taken) == ["17*23 is what?", "391"]
+
+
+@pytest.mark.parametrize("served", [{"max_attempts": 1}], indirect=True)
+async def test_a_first_run_that_killed_its_server_keeps_what_it_streamed_when_it_is_given_up(
+    served: GatewayProcess, model: ScriptedModel, gate: threading.Event
+) -> None:
+    model.will_say(text("Half an answer " + "more " * 50).held(gate, after=4))
+    async with served.client() as api:
+        run, message_id = await shown_until(api, "t1", ask("go"), "answer")
+        served.kill()
+    served.start()
+    async with served.client() as api:
+        await api.get(f"{run}/join")
+        ended = (await api.get(run)).json()
+        question, kept, note = await messages(api, "t1")
+        model.will_say(text("done"), text("other"))
+        taken = await again(api, "t1", note["id"])
+        edited = await again(api, "t1", question["id"], "else")
+
+    assert (ended["status"], ended["stop_reason"]) == ("error", "TooManyAttempts")
+    assert (kept["id"], kept["additional_kwargs"]["ended"]) == (message_id, "failed")
+    assert (words(taken), words(edited)) == (["go", "done"], ["else", "other"])
 
 
 async def test_a_stop_in_the_middle_of_a_tool_keeps_the_call_and_its_turn_is_taken_again(

@@ -111,10 +111,10 @@ class Claims:
         end = given_up(attempts, rolls_back=run.cancel is CancelAction.ROLLBACK)
         log = self._bridge.open(run, on_lost=lambda _: None)
         await self._bridge.begin(log, run)
-        await self._worker.keep_traces(run, log, end)
-        log.publish("error", {"message": end.error, "name": end.stop_reason})
         settle = partial(self._storage.runs.settle, run.id, attempt=run.attempt, end=end)
         try:
+            await self._worker.keep_traces(run, log, end)
+            log.publish("error", {"message": end.error, "name": end.stop_reason})
             await self._bridge.publish_end(log, lambda last: settle(last=last))
         except BaseException:
             await self._bridge.abandon(log)  # somebody else ends the run: its readers go there
