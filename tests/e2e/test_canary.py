@@ -314,8 +314,10 @@ def test_a_provider_that_repeats_the_key_teaches_it_to_nobody(ground: Ground) ->
     delegated = ground.run(f"delegate {ask}", thread="k2")
     retried = ground.run("try it once more", thread="k3")
 
-    assert failed["values"]["messages"][-1]["type"] == "human"
-    assert retried["values"]["messages"][-1]["type"] == "human"
+    for ended in (failed, retried):
+        note = ended["values"]["messages"][-1]
+        assert note["additional_kwargs"]["ended"] == "failed"
+        assert "key: (hidden)" in note["content"]
     assert "wrong key: (hidden)" in results(delegated)[0]
     assert "wrong key: (hidden)" in str(ground.said)
     assert "no room for key: (hidden)" in str(ground.said)

@@ -18,7 +18,7 @@ from deerflow.errors import InvalidInputError, NotFoundError
 REPORT = "/mnt/user-data/outputs/report.md"
 LISTED = [
     *("thread_id", "status", "created_at", "updated_at", "state_updated_at"),
-    *("metadata", "values", "interrupts", "waits_for_answer"),
+    *("metadata", "values.title", "interrupts", "waits_for_answer", "error"),
 ]
 """What a list says of a thread; with nothing selected it reads their states too."""
 
