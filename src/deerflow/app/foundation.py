@@ -9,6 +9,7 @@ from deerflow.lead.custom import CustomAgents
 from deerflow.mcp import McpServers, ToolPins
 from deerflow.mcp.base import Place
 from deerflow.memory import Memories
+from deerflow.observability.loop_delay import measuring_loop_delay
 from deerflow.observability.opening import open_watch
 from deerflow.observability.watch import Watch
 from deerflow.runtime.spending import SideSpending
@@ -39,6 +40,7 @@ async def lay_foundation(loaded: LoadedSettings) -> AsyncIterator[Foundation]:
     settings = loaded.settings
     async with AsyncExitStack() as stack:
         watch = await stack.enter_async_context(open_watch(loaded))
+        stack.enter_context(measuring_loop_delay(watch.meters))
         paths = replace(loaded.paths, users_root=choose_users_root(loaded.paths, settings.sandbox))
         lease_seconds = settings.run_ownership.lease_seconds
         opening = open_storage(settings.database, paths, lease_seconds=lease_seconds)

@@ -29,8 +29,7 @@ async def to_request(
         thread_id,
         user,
         most_steps=house.settings.max_recursion_limit,
-        # A key is bound to its thread: the same one sent to another thread is another request.
-        idempotency_key=key if key is None or is_stateless else f"{thread_id}\n{key}",
+        idempotency_key=key,
         defaults=None if is_agent else await house.storage.assistants.get(name, user),
         is_stateless=is_stateless,
         contract=contract_of(house),

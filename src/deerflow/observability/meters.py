@@ -49,12 +49,16 @@ TASK_SECONDS = Metric("deerflow_subagent_task_seconds", "How long they took.", b
 TASKS_QUEUED = Metric("deerflow_subagents_queued", "Tasks that wait for a place.", is_gauge=True)
 TASKS_RUNNING = Metric("deerflow_subagents_running", "Tasks at work.", is_gauge=True)
 COMMANDS = Metric("deerflow_sandbox_commands", "Commands in sandboxes, by how they ended.", ("outcome",))
+LOOP_DELAY = Metric(
+    "deerflow_event_loop_delay_seconds", "How late the event loop was, ten times a second.",
+    buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5, 30),
+)  # fmt: skip
 READERS = Metric("deerflow_stream_readers", "Readers that follow an event stream now.", is_gauge=True)
 
 ALL = (
     RUNS, RUNS_IN_FLIGHT, RUN_SECONDS, FIRST_TOKEN, EVENTS, MODEL_CALLS, MODEL_SECONDS, MODEL_TOKENS,
     MODEL_ERRORS, MODEL_RETRIES, TOOL_CALLS, TOOL_SECONDS, TASKS, TASK_SECONDS, TASKS_QUEUED,
-    TASKS_RUNNING, COMMANDS, READERS,
+    TASKS_RUNNING, COMMANDS, READERS, LOOP_DELAY,
 )  # fmt: skip
 
 

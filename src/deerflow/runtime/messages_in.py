@@ -6,6 +6,9 @@ from langchain_core.messages import BaseMessage, convert_to_messages
 
 from deerflow.errors import InvalidInputError
 
+MAX_MESSAGES = 1000
+MAX_BLOCKS = 1000
+
 
 def parse_messages(raw: Any, *, where: str = "input") -> list[BaseMessage]:
     """Return messages in any of LangChain's dict forms; the error names the one that is wrong.
@@ -14,6 +17,7 @@ def parse_messages(raw: Any, *, where: str = "input") -> list[BaseMessage]:
         where: What holds the messages, for the error.
     """
     items = raw if isinstance(raw, list) else [raw]
+    _check_size(items, where)
     parsed: list[BaseMessage] = []
     for index, item in enumerate(items):
         try:
@@ -24,6 +28,22 @@ def parse_messages(raw: Any, *, where: str = "input") -> list[BaseMessage]:
                 'Send {"role": "user", "content": "…"} or {"type": "human", "content": "…"}.'
             ) from error
     return parsed
+
+
+def _check_size(items: list[Any], where: str) -> None:
+    """Refuse more than can be read at once without keeping everybody else waiting."""
+    if len(items) > MAX_MESSAGES:
+        raise InvalidInputError(
+            f"{where}.messages has {len(items)} messages; one request may add {MAX_MESSAGES}. "
+            "Send the rest in further requests, such as POST /threads/{thread_id}/state."
+        )
+    for index, item in enumerate(items):
+        content = item.get("content") if isinstance(item, dict) else None
+        if isinstance(content, list) and len(content) > MAX_BLOCKS:
+            raise InvalidInputError(
+                f"{where}.messages[{index}].content has {len(content)} blocks; a message may have "
+                f"{MAX_BLOCKS}. Join texts into one block, or upload a file."
+            )
 
 
 def _normalised(item: Any) -> Any:

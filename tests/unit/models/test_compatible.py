@@ -184,6 +184,9 @@ def test_messages_are_sent_as_langchain_itself_would_send_them() -> None:
         AIMessage("", tool_calls=[call_it]),
         ToolMessage("four", tool_call_id="1"),
         HumanMessage([{"type": "text", "text": "five"}]),
+        HumanMessage([{"type": "text", "text": "a"}, {"type": "image_url", "image_url": {"url": "data:,"}}]),
+        HumanMessage([{"type": "image", "source_type": "url", "url": "https://x.example.org/a.png"}]),
+        HumanMessage([]),
         AIMessage("six", additional_kwargs={"audio": {"id": "a"}}),
         HumanMessage("", additional_kwargs={"hide_from_ui": True}),
     ]

@@ -1,11 +1,15 @@
 """Numbers: what is counted, how many series there may be, and how they look to Prometheus."""
 
+import asyncio
+import time
+
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from deerflow.observability import meters
 from deerflow.observability.exposition import render
-from deerflow.observability.meters import MOST_SERIES, Meters
+from deerflow.observability.loop_delay import EVERY_SECONDS, WARNED_SECONDS, measuring_loop_delay
+from deerflow.observability.meters import LOOP_DELAY, MOST_SERIES, Meters
 
 
 def samples(numbers: Meters) -> dict[tuple[str, ...], float]:
@@ -72,3 +76,16 @@ def test_strange_names_cannot_break_the_page() -> None:
 
     assert ("fake_metric",) not in found
     assert found["deerflow_tool_calls_total", "success", 'a"\n} 1\nfake_metric 7'] == 1
+
+
+async def test_a_held_event_loop_is_measured_and_said(caplog: pytest.LogCaptureFixture) -> None:
+    numbers = Meters()
+
+    with measuring_loop_delay(numbers):
+        await asyncio.sleep(EVERY_SECONDS / 10)
+        time.sleep(WARNED_SECONDS + EVERY_SECONDS)  # noqa: ASYNC251 - this is the fault that is measured
+        await asyncio.sleep(EVERY_SECONDS)
+
+    (seen,) = numbers.histograms(LOOP_DELAY).values()
+    assert seen.total >= WARNED_SECONDS
+    assert "event loop was" in caplog.text

@@ -45,6 +45,21 @@ def test_a_malformed_message_is_named_by_its_index(raw: Any, index: int) -> None
         parse_messages(raw)
 
 
+@pytest.mark.parametrize(
+    ("raw", "said"),
+    [
+        (["x"] * 1001, r"input\.messages has 1001 messages; one request may add 1000"),
+        (
+            [{"role": "user", "content": [{"type": "text"}] * 1001}],
+            r"messages\[0\]\.content has 1001",
+        ),
+    ],
+)
+def test_more_than_can_be_read_at_once_is_refused(raw: Any, said: str) -> None:
+    with pytest.raises(InvalidInputError, match=said):
+        parse_messages(raw)
+
+
 def test_every_message_gets_an_id_before_the_run_is_stored() -> None:
     values = with_message_ids(
         {"messages": ["a", {"role": "user", "content": "b"}, {"type": "human", "content": "c", "id": "x"}]}

@@ -121,7 +121,9 @@ async def _admit(caller: Caller, thread_id: str, body: RunCreate, *, is_stateles
     house, user = caller.house, caller.user
     if not is_stateless and (body.if_not_exists or contract_of(house).if_not_exists) == "reject":
         await owned_thread(house, thread_id, user)
-    request = await to_request(house, user, thread_id, body, key=caller.key, is_stateless=is_stateless)
+    # A key belongs to its thread: the same one sent to another thread is another request.
+    key = caller.key if caller.key is None or is_stateless else f"{thread_id}\n{caller.key}"
+    request = await to_request(house, user, thread_id, body, key=key, is_stateless=is_stateless)
     if request.checkpoint_id:
         await owned_thread(house, thread_id, user)
         if await house.state.latest(thread_id, checkpoint_id=request.checkpoint_id) is None:
