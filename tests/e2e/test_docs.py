@@ -15,11 +15,23 @@ DOCUMENTS = [
     ROOT / "AGENTS.md",
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
-NOTES = {
-    "redis.md": "Redis lists give us a simple queue with very low latency.",
-    "postgres.md": "We already run PostgreSQL, so a queue table adds no new service.",
-    "kafka.md": "Kafka keeps a durable log, but it is costly to operate.",
-}
+TUTORIAL = ROOT / "docs/tutorial/first-report.md"
+ENGLISH = [
+    "three brokers cost 600 dollars a month. [citation:kafka.md:3]",
+    "a managed instance costs 45 dollars a month. [citation:redis.md:3]",
+    "the queue costs nothing more. [citation:postgres.md:3]",
+    "loses the jobs of the last second, because writes are flushed once a second. [citation:redis.md:5]",
+    "no job is lost as long as two of the three brokers are alive. [citation:kafka.md:5]",
+    "since it is committed together with the order that it belongs to. [citation:postgres.md:5]",
+]
+CHINESE = [
+    "三个节点每月 600 美元。 [citation:kafka.md:3]",
+    "托管实例每月 45 美元。 [citation:redis.md:3]",
+    "队列不增加成本。 [citation:postgres.md:3]",
+    "崩溃时会丢失最近一秒的任务。 [citation:redis.md:5]",
+    "只要三个节点中有两个正常，任务就不会丢失。 [citation:kafka.md:5]",
+    "任务与所属订单一起提交，不会丢失。 [citation:postgres.md:5]",
+]
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
@@ -33,23 +45,81 @@ def test_links_lead_to_files_that_exist(document: Path) -> None:
     assert missing == []
 
 
-def test_the_python_of_the_tutorial_runs(tmp_path: Path) -> None:
-    tutorial = (ROOT / "docs/tutorial/first-report.md").read_text()
-    code = re.findall(r"```python\n(.*?)```", tutorial, flags=re.DOTALL)
-    (tmp_path / "notes").mkdir()
-    for name, note in NOTES.items():
-        (tmp_path / "notes" / name).write_text(note + "\n")
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """Return a folder like a fresh clone, whose home is its own and which has no settings."""
+    (tmp_path / "docs").symlink_to(ROOT / "docs")
+    return tmp_path
 
+
+def run(project: Path, *command: str) -> "subprocess.CompletedProcess[str]":
     done = subprocess.run(
-        [sys.executable, "-c", "\n".join(code)],
-        cwd=tmp_path,
-        env=environment(tmp_path),
+        command,
+        cwd=project,
+        env=environment(project),
         capture_output=True,
         text=True,
         timeout=300,
         check=False,
     )
-
     assert done.returncode == 0, done.stderr
-    assert "citation:redis.md:1" in done.stdout
-    assert "# Compare the approaches in these notes" in done.stdout
+    return done
+
+
+def jobs_in(document: Path) -> list[str]:
+    """Return the commands of a document that give DeerFlow work."""
+    return re.findall(r"^\.venv/bin/(deerflow run .*)$", document.read_text(), flags=re.MULTILINE)
+
+
+def do(project: Path, job: str) -> "subprocess.CompletedProcess[str]":
+    return run(project, "bash", "-c", job.replace("deerflow", f"{sys.executable} -m deerflow", 1))
+
+
+def python_of(document: Path) -> str:
+    return "\n".join(re.findall(r"```python\n(.*?)```", document.read_text(), flags=re.DOTALL))
+
+
+def test_the_examples_of_the_chinese_readme_convince(project: Path) -> None:
+    document = ROOT / "README_zh.md"
+    (job,) = jobs_in(document)
+
+    answer = do(project, job).stdout
+    asked = run(project, sys.executable, "-c", python_of(document)).stdout
+
+    assert_holds(answer, CHINESE)
+    assert_holds(asked, CHINESE[3:4])
+    assert_promises(document, CHINESE)
+
+
+def assert_holds(answer: str, facts: list[str]) -> None:
+    """Assert that an answer has these facts, and none beside them."""
+    assert [fact for fact in facts if fact not in answer] == []
+    assert answer.count("[citation:") == len(facts)
+
+
+def assert_promises(document: Path, facts: list[str]) -> None:
+    text = document.read_text()
+    assert [fact for fact in facts if fact.partition(" [")[0] not in text] == []
+
+
+def test_the_examples_of_the_tutorial_and_the_readme_convince(project: Path) -> None:
+    first, then = jobs_in(TUTORIAL)
+    readme = ROOT / "README.md"
+
+    done = do(project, first)
+    thread = re.findall(r"^thread +(\S+)$", done.stderr, flags=re.MULTILINE)[-1]
+    report = Path(re.findall(r"^artifact +(.+)$", done.stderr, flags=re.MULTILINE)[-1]).read_text()
+    again = do(project, then.replace("THREAD", thread)).stdout
+    client = run(project, sys.executable, "-c", f"{python_of(TUTORIAL)}\nprint('====')\n{python_of(readme)}")
+    tutorials, readmes = client.stdout.split("====")
+
+    assert_holds(done.stdout, ENGLISH)
+    assert done.stderr.count("▸ task") == 3
+    assert "| File | Cost | Risk |" in report
+    assert_holds(again, ENGLISH[3:4])
+    assert [fact for fact in ENGLISH if fact not in tutorials] == []
+    assert "# Compare these queues by cost and risk" in tutorials
+    assert_holds(readmes, ENGLISH[3:4])
+    assert jobs_in(readme) == [first]
+    assert_promises(readme, ENGLISH)
+    assert_promises(TUTORIAL, ENGLISH)

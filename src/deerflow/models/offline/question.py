@@ -25,7 +25,7 @@ _SUMMARISE = re.compile(
 )
 _LEAD_IN = re.compile(
     r"\b(?:in terms of|with (?:respect|regard) to|regarding|concerning|focus(?:ing|ed)? on|considering|"
-    r"looking at|along|about|aspects?:|criteria:|by their|on)\s+(?P<list>[^.?!;:\n]+)",
+    r"looking at|along|about|aspects?:|criteria:|by(?: their)?|on)\s+(?P<list>[^.?!;:\n]+)",
     re.I,
 )
 _ITEM = r"[\w-]+(?: [\w-]+){0,2}"
@@ -136,10 +136,9 @@ def coverage(aspect: str, found: Collection[str]) -> float:
 def _en_aspects(text: str, intent: Intent) -> list[str]:
     for match in _LEAD_IN.finditer(text):
         items = _items(match["list"])
-        # "on" and "about" are too common to mean a list of aspects when only one thing follows.
-        if items and (
-            len(items) > 1 or intent != "ask" or not match.group().lower().startswith(("on ", "about "))
-        ):
+        # These are too common to mean a list of aspects when only one thing follows: "a note by Ann".
+        common = ("by ",) if intent != "ask" else ("by ", "on ", "about ")
+        if items and (len(items) > 1 or not match.group().lower().startswith(common)):
             return items
     enumeration = _ENUMERATION.search(text)
     return _items(enumeration["list"]) if enumeration else []

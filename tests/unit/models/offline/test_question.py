@@ -14,6 +14,8 @@ from deerflow.models.offline.question import coverage, key_terms, query_for, und
             "compare",
             ("Cost", "Latency", "Reliability"),
         ),
+        ("Compare these queues by cost and risk", "compare", ("Cost", "Risk")),
+        ("Summarise the notes by Ann", "summarise", ()),
         ("Explain the cost, speed and safety of the approaches", "ask", ("Cost", "Speed", "Safety")),
         (
             "What are the risks and who owns the migration?",
