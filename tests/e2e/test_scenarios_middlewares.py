@@ -68,7 +68,7 @@ async def test_uploads_are_named_to_the_model_with_the_message_they_came_with(sc
     second = await scene.ask("and now?")
 
     shown = scene.shown("user", 0)[-1]
-    assert shown.startswith("<uploaded_files>\n- /mnt/user-data/uploads/herd.csv (18 B)\n</uploaded_files>")
+    assert shown.startswith("<uploaded_files>\n- /mnt/user-data/uploads/herd.csv (18 B)\nOnly names")
     assert shown.endswith("look at it")
     assert scene.shown("user", 1)[-2:] == [shown, "and now?"]
     assert first.messages[0]["content"] == "look at it"

@@ -14,7 +14,7 @@ from deerflow.agents.middlewares.subagent_limit import excess_tasks
 from deerflow.agents.middlewares.title import clean_title, first_question, title_from_question
 from deerflow.agents.middlewares.tool_errors import explain
 from deerflow.agents.middlewares.turn_start import new_uploads, upload_sizes
-from deerflow.agents.middlewares.uploads import readable_size, with_uploads
+from deerflow.agents.middlewares.uploads import ONLY_NAMES, readable_size, with_uploads
 from deerflow.agents.state import UploadedFile
 from deerflow.config import TitleSettings
 from deerflow.domain import ThreadFolders
@@ -101,6 +101,7 @@ def test_uploads_stand_in_front_of_their_message_and_change_nothing_else() -> No
         "<uploaded_files>\n"
         "- /mnt/user-data/uploads/a b.txt (3.1 KB)\n"
         "- /mnt/user-data/uploads/c.pdf (12 B)\n"
+        f"{ONLY_NAMES}\n"
         "</uploaded_files>\n\n"
         "first"
     )
@@ -140,7 +141,7 @@ def test_uploads_join_a_message_made_of_blocks() -> None:
     shown = with_uploads([HumanMessage(blocks, id="m")], [upload("a", 2 * 1024**2, "m")])
 
     assert [block["text"] for block in shown[0].content] == [  # type: ignore[index]
-        "<uploaded_files>\n- /mnt/user-data/uploads/a (2.0 MB)\n</uploaded_files>",
+        f"<uploaded_files>\n- /mnt/user-data/uploads/a (2.0 MB)\n{ONLY_NAMES}\n</uploaded_files>",
         "see",
     ]
 

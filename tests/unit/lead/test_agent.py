@@ -13,6 +13,7 @@ from support.lead import Lead, NewLead, scripted_models
 from support.model_server import Request, ScriptedModel, call, calls, raw_call, status, text
 
 from deerflow.agents.middlewares import Audience, TitleMiddleware
+from deerflow.agents.middlewares.uploads import ONLY_NAMES
 from deerflow.config import Settings, TitleSettings
 from deerflow.domain import RunOptions
 from deerflow.errors import ConfigError, SandboxError
@@ -135,12 +136,11 @@ async def test_the_model_is_told_of_new_uploads_once_and_the_prefix_stays(
     await lead.ask("And this.")
 
     first, second = ([m["content"] for m in request.messages] for request in model.requests)
-    listed = "<uploaded_files>\n- /mnt/user-data/uploads/a.md (2.0 KB)\n</uploaded_files>\n\nRead it."
+    block = "<uploaded_files>\n- /mnt/user-data/uploads/{}\n" + ONLY_NAMES + "\n</uploaded_files>\n\n{}"
+    listed = block.format("a.md (2.0 KB)", "Read it.")
     assert first[2] == listed
     assert second[:3] == first
-    assert (
-        second[4] == "<uploaded_files>\n- /mnt/user-data/uploads/c.md (1 B)\n</uploaded_files>\n\nAnd this."
-    )
+    assert second[4] == block.format("c.md (1 B)", "And this.")
     assert messages[0].text == "Read it."
 
 

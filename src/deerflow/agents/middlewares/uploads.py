@@ -17,6 +17,10 @@ from deerflow.agents.types import ModelAnswer, ModelCall, ModelHandler
 from deerflow.domain.tags import neutralise
 
 BYTES_PER_UNIT = 1024
+ONLY_NAMES = (
+    "Only names and sizes are listed: read a file before you say anything about its content (read_file)."
+)
+"""Without it small models make the content up."""
 
 
 class UploadsMiddleware(HouseMiddleware):
@@ -49,7 +53,7 @@ def with_uploads(messages: Sequence[AnyMessage], files: Iterable[UploadedFile]) 
 def uploads_block(files: Iterable[UploadedFile]) -> str:
     """Return the list as the model reads it."""
     lines = (neutralise(_line(file)) for file in files)  # a name may look like one of our tags
-    return "\n".join(["<uploaded_files>", *lines, "</uploaded_files>"])
+    return "\n".join(["<uploaded_files>", *lines, ONLY_NAMES, "</uploaded_files>"])
 
 
 def _line(file: UploadedFile) -> str:
