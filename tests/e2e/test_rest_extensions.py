@@ -9,7 +9,7 @@ import httpx
 import pytest
 from support.gateway import Gateway, running_gateway
 from support.mcp_server import serving_mcp
-from support.model_server import ScriptedModel
+from support.model_server import ScriptedModel, text
 
 SECRET = "s3cret-value"
 DOCUMENT: dict[str, Any] = {
@@ -258,3 +258,27 @@ async def test_a_broken_file_is_said_to_be_broken_and_left_alone(
 
 async def test_a_thread_has_no_goal(api: httpx.AsyncClient) -> None:
     assert (await api.get("/threads/t1/goal")).json() == {"goal": None}
+
+
+async def test_what_comes_over_http_is_never_a_variable(tmp_path: Path, model: ScriptedModel) -> None:
+    (tmp_path / ".env").write_text("SOME_TOKEN=canary-of-the-environment\n")
+    model.will_say(text("Done."))
+    words = "$SOME_TOKEN ${SOME_TOKEN}"
+    context = {"agent_name": "scout", "note": "$SOME_TOKEN"}
+    with running_gateway(tmp_path, model.base_url, agents_api={"enabled": True}) as gateway:
+        async with gateway.client() as api:
+            answers = [
+                await api.post("/agents", json={"name": "scout", "soul": words, "description": words}),
+                await api.get("/agents/scout"),
+                await api.post("/assistants", json={"graph_id": "lead_agent", "context": context}),
+                await api.post(
+                    "/threads/t1/runs/wait",
+                    json={"input": {"messages": [{"role": "user", "content": words}]}, "context": context},
+                ),
+                await api.get("/threads/t1/state"),
+            ]
+
+    assert [answer.status_code for answer in answers] == [201, 200, 200, 200, 200], [a.text for a in answers]
+    assert words in json.dumps([request.body for request in model.requests])
+    seen = "".join(answer.text for answer in answers) + json.dumps([each.body for each in model.requests])
+    assert "canary-of-the-environment" not in seen
