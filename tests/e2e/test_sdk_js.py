@@ -27,6 +27,7 @@ async def test_the_js_client_walks_through_threads_and_runs(gateway: Gateway, mo
     assert node.returncode == 0
     seen = json.loads(output)
     assert set(seen.pop("kinds")) >= {"metadata", "values", "messages", "updates"}
+    assert seen.pop("state") in (7, 8)  # the cancelled run may have said something, which stays
     assert seen == {
         "thread": True,
         "runId": True,
@@ -37,7 +38,6 @@ async def test_the_js_client_walks_through_threads_and_runs(gateway: Gateway, mo
         "rejoined": True,
         "cancelled": "interrupted",
         "runs": 4,
-        "state": 7,
         "checkpoint": True,
         "history": 2,
         "historyIds": True,
