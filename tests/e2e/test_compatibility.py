@@ -7,14 +7,15 @@ from typing import Any
 
 import httpx
 import pytest
-from support.gateway import Gateway, running_gateway
-from support.model_server import ScriptedModel, text
+from support.gateway import Gateway, parse_sse, running_gateway
+from support.model_server import ScriptedModel, call, text
 from support.shared import fresh_model
 from support.waiting import until
 
 from deerflow.domain import new_id
 
 TABLE = Path(__file__).parents[2] / "docs/reference/compatibility.md"
+ASK = {"rules": [{"tool": "ls", "action": "ask"}]}
 model = fresh_model
 
 
@@ -22,8 +23,8 @@ model = fresh_model
 def gateways(tmp_path_factory: pytest.TempPathFactory, server: ScriptedModel) -> Iterator[dict[str, Gateway]]:
     homes = [tmp_path_factory.mktemp(name) for name in ("deerflow", "langgraph")]
     with (
-        running_gateway(homes[0], server.base_url) as deerflow,
-        running_gateway(homes[1], server.base_url, compatibility="langgraph") as langgraph,
+        running_gateway(homes[0], server.base_url, guardrails=ASK) as deerflow,
+        running_gateway(homes[1], server.base_url, guardrails=ASK, compatibility="langgraph") as langgraph,
     ):
         yield {"deerflow": deerflow, "langgraph": langgraph}
 
@@ -161,6 +162,20 @@ async def test_the_list_that_deerflows_frontend_polls(
     assert ("messages" in polled["values"]) == (contract == "langgraph")
     assert polled["values"]["title"] == plain["values"]["title"]
     assert plain["values"]["messages"]
+
+
+async def test_a_call_that_waits(
+    api: httpx.AsyncClient, model: ScriptedModel, contract: str, thread: str
+) -> None:
+    model.on("look", call("ls", description="Look", path="/mnt/user-data"))
+    stream = await api.post(f"/threads/{thread}/runs/stream", json=ask("look", stream_mode=["values"]))
+    state = (await api.get(f"/threads/{thread}/state")).json()
+    (newest,) = (await api.post(f"/threads/{thread}/history", json={"limit": 1})).json()
+
+    last = [data for kind, data, _ in parse_sse(stream.text) if kind == "values"][-1]
+    shown = [values["messages"][-1].get("name") for values in (last, state["values"], newest["values"])]
+    assert shown == ["ask_clarification" if contract == "deerflow" else None] * 3
+    assert state["interrupts"]
 
 
 def test_each_row_of_the_table_has_its_test() -> None:

@@ -82,6 +82,25 @@ def test_a_call_is_allowed_for_good_and_that_is_taken_back(page: Browser, model:
     page.waits_for("section:has-text('服务器设置要求由你决定这类调用（guardrails.rules 第 1 条规则）。')")
 
 
+def test_a_new_message_declines_what_waits_and_the_step_says_so(page: Browser, model: ScriptedModel) -> None:
+    model.on("Begin", bash("echo may-i begin"), text("Never said."))
+    model.on("Something else", text("Else it is."))
+
+    page.say("Begin.")
+    page.waits_for(CARD)
+    assert (
+        page.count("section[aria-label='DeerFlow asks']") == 0
+    )  # the card for older clients is not drawn too
+    page.do("reload")
+    page.waits_for(CARD)
+    assert page.count("section[aria-label='DeerFlow asks']") == 0
+    page.say("Something else.")
+
+    page.sees("Else it is.")
+    assert page.count(CARD) == 0
+    page.waits_for("ol button:has-text('not allowed') [aria-label=failed]")
+
+
 def test_the_list_marks_a_thread_that_waits_until_it_is_answered(page: Browser, model: ScriptedModel) -> None:
     mark = "nav li:has-text('Mark this one') [aria-label='waits for your answer']"
     question = call("ask_clarification", question="Which deer?", clarification_type="missing_info")

@@ -19,7 +19,7 @@ from deerflow.errors import ConflictError, InvalidInputError, NotFoundError
 from deerflow.lead.custom import agent_name, is_agent_name
 from deerflow.models import ModelFactory, quiet_tracing
 from deerflow.runtime import RunManager, StreamBridge, ThreadStates, Worker
-from deerflow.runtime.answers import fit_answer
+from deerflow.runtime.answers import fit_answer, heed_message
 from deerflow.runtime.asking import AskTender
 from deerflow.runtime.documents import DocumentConverter
 from deerflow.runtime.home_mark import home_problem
@@ -135,6 +135,7 @@ class DeerFlow:
         await self.refresh()
         request = await self._as_agent(request)
         self._check_model(request.options.model_name)  # before anything is stored
+        request = await heed_message(self.state, self.storage.threads, request)
         request = await fit_answer(self.state, self.storage.runs, request)
         await self._check_input(request)
         request = with_title(request, self.settings.title)

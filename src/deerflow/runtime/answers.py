@@ -11,9 +11,11 @@ from typing import Any
 from langgraph.types import Interrupt
 
 from deerflow.domain import RunOptions, RunRequest
-from deerflow.errors import ConflictError
+from deerflow.errors import ConflictError, InvalidInputError, NotFoundError
+from deerflow.runtime.approval_cards import as_input, choice_in, declined, waiting_calls
+from deerflow.runtime.inputs import DECLINED
 from deerflow.runtime.states import ThreadStates
-from deerflow.storage.base import RunStore
+from deerflow.storage.base import RunStore, ThreadStore
 
 
 async def fit_answer(states: ThreadStates, runs: RunStore, request: RunRequest) -> RunRequest:
@@ -36,6 +38,32 @@ async def fit_answer(states: ThreadStates, runs: RunStore, request: RunRequest) 
         )
     answers = by_question(command["resume"], waiting)
     return await _as_asked(runs, replace(request, command={**command, "resume": answers}))
+
+
+async def heed_message(states: ThreadStates, threads: ThreadStore, request: RunRequest) -> RunRequest:
+    """Return a request whose message answers a call that waits as the answer; another one declines the call.
+
+    A declined call gets a result that says so: people see what became of it, and the model is told. It comes
+    with the run's input, so that a run which is taken back leaves the call waiting.
+    """
+    if DECLINED in (request.command or {}):
+        raise InvalidInputError(f"command.{DECLINED} is the server's own; send resume, goto or update")
+    messages = (request.input or {}).get("messages")
+    has_command = any(value is not None for value in (request.command or {}).values())
+    if not messages or has_command or request.checkpoint_id is not None:
+        return request
+    try:
+        thread = await threads.get(request.thread_id, request.user_id)
+    except NotFoundError:  # the run makes it, or is refused
+        return request
+    snapshot = await states.latest(request.thread_id) if thread.interrupts else None
+    waiting = waiting_calls(snapshot) if snapshot is not None else []
+    if snapshot is None or not waiting:
+        return request
+    answer = choice_in(messages[-1] if isinstance(messages, list) else messages, waiting)
+    if answer is not None:
+        return replace(request, command={"resume": answer})
+    return replace(request, command={DECLINED: [as_input(result) for result in declined(snapshot)]})
 
 
 async def _as_asked(runs: RunStore, request: RunRequest) -> RunRequest:

@@ -12,10 +12,15 @@ from deerflow.runtime.messages_in import parse_messages
 from deerflow.runtime.state_shapes import KNOWN, fitting
 from deerflow.storage.requests import dump_json
 
+DECLINED = "declined"
+"""The key of a stored command with the results of calls that a new message declined; not for clients."""
+
 
 def graph_input(request: RunRequest) -> Any:
     """Return the graph's input for the first attempt at a run."""
-    command = None if request.command is None else _command(request.command)
+    raw = dict(request.command or {})
+    results = raw.pop(DECLINED, ())
+    command = _command(raw)
     if command is not None:
         return command
     if request.input is None:
@@ -27,6 +32,9 @@ def graph_input(request: RunRequest) -> Any:
             f"input has nothing that an agent takes, only the keys {sorted(request.input)[:20]}: "
             "send input.messages, or input null to go on from the thread's state"
         )
+    if results:
+        said = known.get("messages") or []
+        known["messages"] = [*results, *(said if isinstance(said, list) else [said])]
     return fitting(known, where="input")
 
 

@@ -8,6 +8,7 @@ from langgraph.types import StateSnapshot
 
 from deerflow.config import ModelSettings
 from deerflow.domain import Assistant, RunRecord, Thread
+from deerflow.runtime.approval_cards import waiting_calls, with_cards
 from deerflow.runtime.spending import cost_out
 from deerflow.runtime.translate import visible_values
 from deerflow.storage.base.checkpoints import Amount, StoredSizes
@@ -101,12 +102,17 @@ def assistant_out(assistant: Assistant) -> dict[str, Any]:
     }
 
 
-def state_out(snapshot: StateSnapshot) -> dict[str, Any]:
-    """Return one state of a thread, in the words of both DeerFlow 2 and LangGraph."""
+def state_out(snapshot: StateSnapshot, *, shows_cards: bool = False) -> dict[str, Any]:
+    """Return one state of a thread, in the words of both DeerFlow 2 and LangGraph.
+
+    Args:
+        shows_cards: Show calls that wait as messages too, for clients that know no interrupts.
+    """
+    values = visible_values(snapshot.values)
     checkpoint = _checkpoint_out(snapshot.config, snapshot.created_at)
     parent = _checkpoint_out(snapshot.parent_config, None) if snapshot.parent_config else None
     return {
-        "values": visible_values(snapshot.values),
+        "values": with_cards(values, waiting_calls(snapshot)) if shows_cards else values,
         "next": list(snapshot.next),
         "metadata": dict(snapshot.metadata or {}),
         "checkpoint": checkpoint,

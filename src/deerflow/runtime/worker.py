@@ -22,6 +22,7 @@ from deerflow.errors import DeerFlowError, RollbackWantedError, StaleAttemptErro
 from deerflow.observability.logs import trace_id_of
 from deerflow.observability.watch import Callback, RunSeen, Watch
 from deerflow.runtime import ends
+from deerflow.runtime.approval_cards import declined, waiting_calls, with_cards
 from deerflow.runtime.changes import keep_end
 from deerflow.runtime.effects import RunEffects
 from deerflow.runtime.graph_stream import Part, graph_parts
@@ -36,7 +37,7 @@ from deerflow.runtime.stream_bridge import StreamBridge
 from deerflow.runtime.streamed_answer import StreamedAnswer
 from deerflow.runtime.tally import Tally
 from deerflow.runtime.titles import given_title
-from deerflow.runtime.translate import translate
+from deerflow.runtime.translate import translate, visible_values
 from deerflow.runtime.turning_back import FILES_TURNED_BACK, put_files_back, turn_files_back
 from deerflow.runtime.unfinished import keep_unfinished
 from deerflow.sandbox import SandboxProvider
@@ -158,6 +159,8 @@ class Worker:
             if not limit.expired():
                 raise
             return ends.stopped(Stop.TIMEOUT, tally)
+        if tally.is_waiting and self._states is not None and crew.settings.compatibility == "deerflow":
+            await _show_cards(run, log, self._states)
         return ends.finished(tally)
 
     @asynccontextmanager
@@ -195,6 +198,9 @@ class Worker:
         if run.attempt > 1 and await _has_begun(self._storage.checkpoints, run):
             return None
         values = graph_input(run.request)
+        has_waited = run.updated_at > run.created_at  # the run before it may have stopped to ask meanwhile
+        if has_waited and self._states is not None and isinstance(values, dict) and "messages" in values:
+            values = await _without_waiting(values, run, self._states)
         if run.request.checkpoint_id:
             config["configurable"]["checkpoint_id"] = run.request.checkpoint_id
             config["configurable"]["checkpoint_ns"] = ""
@@ -335,3 +341,20 @@ async def _has_begun(checkpoints: BaseCheckpointSaver[Any], run: RunRecord) -> b
     head = await checkpoints.aget_tuple({"configurable": {"thread_id": run.thread_id}})
     metadata: Mapping[str, Any] = head.metadata if head is not None else {}
     return metadata.get("run_id") == run.id
+
+
+async def _show_cards(run: RunRecord, log: RunLog, states: ThreadStates) -> None:
+    """Show calls that wait as messages too, to readers that know no interrupts."""
+    snapshot = await states.latest(run.thread_id)
+    waiting = waiting_calls(snapshot) if snapshot is not None else []
+    if snapshot is not None and waiting:
+        values = with_cards(visible_values(snapshot.values), waiting)
+        log.publish("values", {**values, "__interrupt__": waiting})
+
+
+async def _without_waiting(values: dict[str, Any], run: RunRecord, states: ThreadStates) -> dict[str, Any]:
+    """Return an input that declines the calls which wait in its thread, as a new message does."""
+    snapshot = await states.latest(run.thread_id) if run.request.checkpoint_id is None else None
+    if snapshot is None or not waiting_calls(snapshot):
+        return values
+    return {**values, "messages": [*declined(snapshot), *values["messages"]]}

@@ -39,6 +39,8 @@ export interface Extras {
   readonly ended?: "stopped" | "failed";
   /** The exit code of a command that failed. */
   readonly exit_code?: number;
+  /** A call that waits, as a question for clients that know no interrupts; the page has a card of its own. */
+  readonly approval_card?: boolean;
   /** What was decided about a call that needed somebody's word. */
   readonly approval?: { readonly decision?: string };
   /** The server wrote the message: it says why the answer of a run failed. */

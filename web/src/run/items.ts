@@ -57,7 +57,7 @@ export function itemsOf(view: View): readonly Item[] {
         const open = openStatus(view, index > lastSaid);
         addCall(items, view, call, `${keyOf(message, index)}/${call.id ?? at}`, results.get(call.id ?? ""), open);
       }
-    } else if (isTool(message)) {
+    } else if (isTool(message) && !message.additional_kwargs?.approval_card) {
       addQuestion(items, view, message, index, answers);
     }
     if (index === lastSummedUp) items.push({ kind: "summary", key: "summary", text: view.summary ?? "" });

@@ -11,6 +11,7 @@ from deerflow.app import DeerFlow
 from deerflow.errors import NotFoundError
 from deerflow.gateway.contract import contract_of
 from deerflow.gateway.deps import CurrentUser, House, ThreadPath, json_response, known_run, owned_thread
+from deerflow.runtime.approval_cards import cards_of, waiting_calls
 from deerflow.runtime.conversation import Said, said
 from deerflow.runtime.feedback import OWN, feedback_of
 from deerflow.runtime.serialization import visible_fields
@@ -41,12 +42,14 @@ async def page_of_thread(
     if part.after_seq is not None:
         raise HTTPException(422, "pages go back from the newest message: send before_seq, not after_seq")
     try:
-        await owned_thread(house, thread_id, user)
+        thread = await owned_thread(house, thread_id, user)
     except NotFoundError:  # pages ask before the first message makes the thread
         if not contract_of(house).missing_is_empty:
             raise
         return json_response({"data": [], "has_more": False, "next_before_seq": None})
     rows, has_more = await _rows(house, thread_id, part)
+    if part.before_seq is None and thread.interrupts:
+        rows += await _cards(house, thread_id, rows)
     next_before = rows[0]["seq"] if has_more and rows else None
     return json_response({"data": rows, "has_more": has_more, "next_before_seq": next_before})
 
@@ -104,6 +107,28 @@ async def _rows(
         for item, is_last in reversed(chosen)
     ]
     return rows, len(found) > part.limit
+
+
+async def _cards(house: DeerFlow, thread_id: str, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return rows for the calls that wait, as questions behind the newest message."""
+    snapshot = await house.state.latest(thread_id)
+    if snapshot is None:
+        return []
+    cards = cards_of(waiting_calls(snapshot), snapshot.values.get("messages", ()))
+    start: dict[str, Any] = {"seq": 0, "run_id": None, "created_at": snapshot.created_at}
+    last = rows[-1] if rows else start
+    about = {"thread_id": thread_id, "run_id": last["run_id"], "created_at": last["created_at"]}
+    return [
+        {
+            **about,
+            "seq": last["seq"] + number,
+            "event_type": _EVENT_TYPES["tool"],
+            "category": "message",
+            "content": dict(visible_fields(card)),
+            "metadata": {"caller": "lead_agent"},
+        }
+        for number, card in enumerate(cards, 1)
+    ]
 
 
 async def _with_ends(items: AsyncIterator[Said]) -> AsyncIterator[tuple[Said, bool]]:

@@ -105,7 +105,13 @@ async def _history(house: DeerFlow, thread_id: str, user: str, query: HistoryQue
         checkpoint_id=_checkpoint_id(query.checkpoint),
         metadata=query.metadata or None,
     )
-    return json_response([_part(state_out(snapshot), query.select) for snapshot in snapshots])
+    is_newest = not before and not query.checkpoint and not query.metadata and _shows_cards(house)
+    return json_response(
+        [
+            _part(state_out(snapshot, shows_cards=is_newest and place == 0), query.select)
+            for place, snapshot in enumerate(snapshots)
+        ]
+    )
 
 
 async def _state(
@@ -116,7 +122,13 @@ async def _state(
         raise NotFoundError("checkpoint", checkpoint_id)
     if snapshot is None:
         return json_response(_part(empty_state(thread_id), fields))
-    return json_response(_part(state_out(snapshot), fields))
+    return json_response(
+        _part(state_out(snapshot, shows_cards=checkpoint_id is None and _shows_cards(house)), fields)
+    )
+
+
+def _shows_cards(house: DeerFlow) -> bool:
+    return house.settings.compatibility == "deerflow"
 
 
 def _part(state: dict[str, Any], fields: Sequence[str] | None) -> dict[str, Any]:
