@@ -5,7 +5,6 @@ hold a million keys, which would keep the event loop busy for seconds. So the va
 counted as it comes in, before anything parses it.
 """
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -14,12 +13,11 @@ from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from deerflow.domain.json_counter import JsonCounter
+
 _TOO_LARGE = 413
 _MOST_DRAINED = 64 * 1024 * 1024
 _PIECE_BYTES = 64 * 1024
-_TEXT_END = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
-_WHOLE_TEXT = re.compile(b'"' + _TEXT_END.pattern, re.DOTALL)
-_ALL_BUT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +86,7 @@ class _Counter:
             self._count(self._values, body)
         return message
 
-    def _count(self, values: "JsonCounter", body: bytes) -> None:
+    def _count(self, values: JsonCounter, body: bytes) -> None:
         for start in range(0, len(body), _PIECE_BYTES):
             values.feed(body[start : start + _PIECE_BYTES])
             if values.count > self._bound.most_values:
@@ -105,48 +103,6 @@ class _Counter:
     async def send(self, message: Message) -> None:
         self.has_answered = True
         await self._send(message)
-
-
-class JsonCounter:
-    """Counts values and levels of JSON that comes in pieces, without parsing it."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.depth = 0
-        """The deepest level so far."""
-        self._level = 0
-        self._is_in_text = False
-        self._rest = b""
-        """A backslash whose next byte is in the next piece."""
-
-    def feed(self, piece: bytes) -> None:
-        """Take the next piece; what is no JSON is counted somehow, and refused by the parser."""
-        marks = _WHOLE_TEXT.sub(b"", self._without_open_text(piece))
-        outside, quote, text = marks.partition(b'"')
-        if quote:
-            self._is_in_text = True
-            self._rest = _trailing_escape(text)
-        self.count += sum(map(outside.count, (b",", b"{", b"[")))
-        for bracket in outside.translate(None, _ALL_BUT_BRACKETS):
-            self._level += 1 if bracket in b"{[" else -1
-            self.depth = max(self.depth, self._level)
-
-    def _without_open_text(self, piece: bytes) -> bytes:
-        """Return a piece from where the text that began in an earlier one ends."""
-        piece, self._rest = self._rest + piece, b""
-        if not self._is_in_text:
-            return piece
-        found = _TEXT_END.match(piece)
-        self._is_in_text = found is None
-        if found is None:
-            self._rest = _trailing_escape(piece)
-            return b""
-        return piece[found.end() :]
-
-
-def _trailing_escape(text: bytes) -> bytes:
-    """Return the backslash at the end of an open text, unless it is itself escaped."""
-    return b"\\" if (len(text) - len(text.rstrip(b"\\"))) % 2 else b""
 
 
 def _is_form(headers: Headers) -> bool:

@@ -14,56 +14,39 @@ from mcp.client._transport import ReadStream
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCMessage, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
 
+from deerflow.domain.json_counter import JsonCounter
 from deerflow.mcp.base import Limits
 
 Incoming = SessionMessage | Exception
 
-_ESCAPED = re.compile(rb"\\.", re.DOTALL)
 _BLANK_LINE = re.compile(rb"\r\n\r\n|\n\n|\r\r")
 _UNCHECKED = frozenset({"structuredContent", "_meta"})
 """Fields of a result that are taken as they are."""
 
 
-class PartCounter:
-    """Counts the values of JSON texts, whose bytes come in pieces."""
+class EventCounter:
+    """Counts the values of each server-sent event by itself."""
 
     def __init__(self) -> None:
-        self.parts = 0
-        self._is_in_string = False
-        self._is_escaped = False
-
-    def feed(self, piece: bytes) -> int:
-        """Count on; return how many parts there are by now."""
-        if self._is_escaped and piece:
-            piece, self._is_escaped = piece[1:], False
-        piece = _ESCAPED.sub(b"", piece)
-        if piece.endswith(b"\\"):
-            self._is_escaped = True
-        texts = piece.split(b'"')
-        outside = b"".join(texts[1 if self._is_in_string else 0 :: 2])
-        self.parts += sum(map(outside.count, (b",", b"[", b"{")))
-        self._is_in_string ^= len(texts) % 2 == 0
-        return self.parts
-
-
-class EventPartCounter:
-    """Counts the parts of each server-sent event by itself."""
-
-    def __init__(self) -> None:
-        self._counter = PartCounter()
+        self._event = JsonCounter()
         self._held = b""
+        self.count = 0
+        """The most values that one event has by now."""
 
-    def feed(self, piece: bytes) -> int:
-        """Count on; return the most parts that one of the events in this piece has by now."""
+    def feed(self, piece: bytes) -> None:
+        """Take the next piece."""
         piece = self._held + piece
         ended = piece.rstrip(b"\r\n")
         self._held = piece[len(ended) :]  # whether these end an event shows with the next byte
         first, *others = _BLANK_LINE.split(ended)
-        most = self._counter.feed(first)
+        self._count(first)
         for event in others:
-            self._counter = PartCounter()
-            most = max(most, self._counter.feed(event))
-        return most
+            self._event = JsonCounter()
+            self._count(event)
+
+    def _count(self, piece: bytes) -> None:
+        self._event.feed(piece)
+        self.count = max(self.count, self._event.count)
 
 
 def cut(message: JSONRPCMessage, limits: Limits) -> JSONRPCMessage | None:

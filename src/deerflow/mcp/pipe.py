@@ -10,8 +10,9 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 
+from deerflow.domain.json_counter import JsonCounter
 from deerflow.mcp.base import Limits
-from deerflow.mcp.bounds import Incoming, PartCounter, cut
+from deerflow.mcp.bounds import Incoming, cut
 from deerflow.programs import Program, running_program
 
 Streams = tuple[MemoryObjectReceiveStream[Incoming], MemoryObjectSendStream[SessionMessage]]
@@ -103,9 +104,10 @@ class Pipe:
         """Count in pieces, letting others work in between; a short line has few parts anyway."""
         if len(line) <= _CHUNK_BYTES:
             return False
-        counter = PartCounter()
+        counter = JsonCounter()
         for start in range(0, len(line), _CHUNK_BYTES):
-            if counter.feed(bytes(line[start : start + _CHUNK_BYTES])) > self._limits.message_parts:
+            counter.feed(bytes(line[start : start + _CHUNK_BYTES]))
+            if counter.count > self._limits.message_parts:
                 return True
             await asyncio.sleep(0)
         return False

@@ -12,9 +12,10 @@ from typing_extensions import override
 
 from deerflow.addresses import ALLOW_CIDRS, Network, checked_addresses
 from deerflow.config.extensions import McpServerSettings
+from deerflow.domain.json_counter import JsonCounter
 from deerflow.errors import AddressRefusedError
 from deerflow.mcp.base import Limits
-from deerflow.mcp.bounds import CutStream, EventPartCounter, PartCounter
+from deerflow.mcp.bounds import CutStream, EventCounter
 from deerflow.mcp.oauth import TokenAuth
 
 CONNECT_SECONDS = 30
@@ -155,17 +156,18 @@ class _Bounded(httpx2.AsyncByteStream):
         self._on_excess = on_excess
         # The SDK bounds the bytes of an event by itself.
         self._has_events = "text/event-stream" in response.headers.get("content-type", "")
-        self._counter = EventPartCounter() if self._has_events else PartCounter()
+        self._counter = EventCounter() if self._has_events else JsonCounter()
         self._bytes = 0
 
     @override
     async def __aiter__(self) -> AsyncIterator[bytes]:
         async for chunk in self._stream:
             self._bytes += len(chunk)
+            self._counter.feed(chunk)
             problem = None
             if self._bytes > self._limits.message_bytes and not self._has_events:
                 problem = f"it answered with more than {self._limits.message_bytes} bytes"
-            elif self._counter.feed(chunk) > self._limits.message_parts:
+            elif self._counter.count > self._limits.message_parts:
                 problem = f"it answered with more than {self._limits.message_parts} parts"
             if problem is not None:
                 self._on_excess(problem)

@@ -8,7 +8,8 @@ import httpx
 import pytest
 from fastapi import Body, FastAPI, Request
 
-from deerflow.gateway.limits import BodyLimit, Bound, JsonCounter
+from deerflow.domain.json_counter import JsonCounter
+from deerflow.gateway.limits import BodyLimit, Bound
 
 MOST = 1000
 

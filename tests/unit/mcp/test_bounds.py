@@ -7,10 +7,11 @@ import pytest
 from starlette.responses import JSONResponse, Response
 from support.loop_watch import LoopWatch
 
+from deerflow.domain.json_counter import JsonCounter
 from deerflow.errors import McpError
 from deerflow.mcp import McpServer
 from deerflow.mcp.base import Limits
-from deerflow.mcp.bounds import EventPartCounter, PartCounter
+from deerflow.mcp.bounds import EventCounter
 
 from .conftest import BROKEN, NewServer, OldServer
 
@@ -97,11 +98,11 @@ async def test_a_web_server_that_sends_many_parts_does_not_hold_the_loop(
 def test_parts_are_counted_outside_of_strings_wherever_bytes_are_split(
     text: str, parts: int, size: int
 ) -> None:
-    counter = PartCounter()
+    counter = JsonCounter()
     for start in range(0, len(text), size):
         counter.feed(text[start : start + size].encode())
 
-    assert counter.parts == parts
+    assert counter.count == parts
 
 
 @pytest.mark.parametrize("end", ["\n\n", "\r\n\r\n", "\r\r"])
@@ -109,8 +110,9 @@ def test_parts_are_counted_outside_of_strings_wherever_bytes_are_split(
 def test_events_are_counted_one_by_one(end: str, size: int) -> None:
     line = end[: len(end) // 2]
     stream = f"data: [1, 2]{end}data: [1,{line}data: 2, 3, 4]{end}data: []{end}" * 3
-    counter = EventPartCounter()
+    counter = EventCounter()
 
-    counts = [counter.feed(stream[n : n + size].encode()) for n in range(0, len(stream), size)]
+    for n in range(0, len(stream), size):
+        counter.feed(stream[n : n + size].encode())
 
-    assert max(counts) == 4
+    assert counter.count == 4

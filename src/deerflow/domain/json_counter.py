@@ -1,0 +1,49 @@
+"""Counts the values of JSON before anything parses it: each takes time to read, on the event loop."""
+
+import re
+
+_TEXT_END = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
+_WHOLE_TEXT = re.compile(b'"' + _TEXT_END.pattern, re.DOTALL)
+_ALL_BUT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+
+
+class JsonCounter:
+    """Counts values and levels of JSON that comes in pieces, without parsing it."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.depth = 0
+        """The deepest level so far."""
+        self._level = 0
+        self._is_in_text = False
+        self._rest = b""
+        """A backslash whose next byte is in the next piece."""
+
+    def feed(self, piece: bytes) -> None:
+        """Take the next piece; what is no JSON is counted somehow, and refused by the parser."""
+        marks = _WHOLE_TEXT.sub(b"", self._without_open_text(piece))
+        outside, quote, text = marks.partition(b'"')
+        if quote:
+            self._is_in_text = True
+            self._rest = _trailing_escape(text)
+        self.count += sum(map(outside.count, (b",", b"{", b"[")))
+        for bracket in outside.translate(None, _ALL_BUT_BRACKETS):
+            self._level += 1 if bracket in b"{[" else -1
+            self.depth = max(self.depth, self._level)
+
+    def _without_open_text(self, piece: bytes) -> bytes:
+        """Return a piece from where the text that began in an earlier one ends."""
+        piece, self._rest = self._rest + piece, b""
+        if not self._is_in_text:
+            return piece
+        found = _TEXT_END.match(piece)
+        self._is_in_text = found is None
+        if found is None:
+            self._rest = _trailing_escape(piece)
+            return b""
+        return piece[found.end() :]
+
+
+def _trailing_escape(text: bytes) -> bytes:
+    """Return the backslash at the end of an open text, unless it is itself escaped."""
+    return b"\\" if (len(text) - len(text.rstrip(b"\\"))) % 2 else b""
