@@ -25,6 +25,7 @@ install: .venv/.run page ## Install everything that running needs, and build the
 	@test -z "$(EXTRAS)" || $(BIN)/deerflow install $(EXTRAS)
 
 run: announce install ## Serve API and page on http://127.0.0.1:2026 (HOST and PORT override).
+	@echo "Starting DeerFlow"
 	@$(BIN)/deerflow serve --host $(HOST) --port $(PORT)
 
 .PHONY: announce

@@ -31,6 +31,7 @@ def test_make_run_says_where_the_page_will_be_and_what_it_installs(tmp_path: Pat
         "-m venv .boot",
         "Installing DeerFlow's Python packages",
         "pip sync",
+        "Starting DeerFlow",
         "deerflow serve",
     ]
     assert done.returncode == 0, done.stderr

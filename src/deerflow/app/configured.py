@@ -16,6 +16,9 @@ from deerflow.config.faults import SECURITY, Fault
 from deerflow.config.unused import UnusedKey
 from deerflow.errors import ConfigError
 from deerflow.mcp import missing_package as missing_for_mcp
+from deerflow.models import ModelFactory
+from deerflow.models.arguments import COMPATIBLE
+from deerflow.models.factory import REPLACED
 from deerflow.sandbox.tiers import tier_of
 from deerflow.tools.catalog import tool_problems
 from deerflow.tools.policy_provider import make_provider
@@ -42,13 +45,18 @@ _NAMED = 8
 """How many faults the log names, beside those that concern security."""
 
 
-def faults_of(loaded: LoadedSettings) -> list[Fault]:
-    """Return what is configured and does not work, what concerns security first."""
+def faults_of(loaded: LoadedSettings, factory: ModelFactory | None = None) -> list[Fault]:
+    """Return what is configured and does not work, what concerns security first.
+
+    Args:
+        factory: Makes the models; those that name no key are tried with it.
+
+    """
     found = [
         *_left_out(loaded),
         *_without_effect(loaded),
         *_guardrails(loaded.settings),
-        *_models(loaded.settings),
+        *_models(loaded.settings, factory),
         *_mounts(loaded.settings),
         *_tools(loaded.settings),
         *_skills(loaded),
@@ -126,7 +134,7 @@ def _guardrails(settings: Settings) -> Iterator[Fault]:
         yield Fault("guardrails.provider", str(error), fix, is_security=True)
 
 
-def _models(settings: Settings) -> Iterator[Fault]:
+def _models(settings: Settings, factory: ModelFactory | None) -> Iterator[Fault]:
     names = [model.name for model in settings.models]
     for model in settings.models:
         if (package := _missing_package(model)) is not None:
@@ -134,6 +142,8 @@ def _models(settings: Settings) -> Iterator[Fault]:
             yield Fault(f"models[{model.name}]", text, install_hint(package))
         elif (problem := _wrong_use(model)) is not None:
             yield Fault(f"models[{model.name}]", problem, "correct `use`")
+        elif factory is not None and (problem := _missing_key(model, factory)) is not None:
+            yield Fault(f"models[{model.name}]", problem, "correct the entry, or take it out")
     for key, name in _named_models(settings):
         if names and name not in (None, "inherit", *names):
             known = f"there are: {', '.join(names)}"
@@ -149,10 +159,26 @@ def _missing_package(model: ModelSettings) -> str | None:
         return None
 
 
+def _missing_key(model: ModelSettings, factory: ModelFactory) -> str | None:
+    names_one = any("key" in name or "token" in name for name in model.handed_on)
+    is_ours = REPLACED.get(model.use, canonical_use(model.use)) == COMPATIBLE
+    if names_one or not (is_ours or _is_loaded(model)):
+        return None
+    try:
+        factory.create(model.name)
+    except ConfigError as error:
+        return str(error)
+    return None
+
+
+def _is_loaded(model: ModelSettings) -> bool:
+    """Tell whether the model's module is there: to import a provider's package takes a second or more."""
+    return canonical_use(model.use).partition(":")[0] in sys.modules
+
+
 def _wrong_use(model: ModelSettings) -> str | None:
-    module, colon, _ = canonical_use(model.use).partition(":")
-    if colon and module not in sys.modules:
-        return None  # to import a provider's package takes a second or more
+    if ":" in canonical_use(model.use) and not _is_loaded(model):
+        return None
     try:
         resolve_use(model.use)
     except ConfigError as error:

@@ -188,7 +188,7 @@ class DeerFlow:
                 "problem": self._rooms.problem,
                 "problems": [str(problem) for problem in self.loaded.problems],
                 "restart_needed": list(source.restart_needed),
-                "faults": [_fault_out(fault) for fault in self.faults],
+                "faults": [_fault_out(fault, self.watch.redact) for fault in self.faults],
             },
         }
 
@@ -279,10 +279,10 @@ class DeerFlow:
         await self._rooms.aclose()
 
 
-def _fault_out(fault: Fault) -> dict[str, Any]:
+def _fault_out(fault: Fault, redact: Callable[[str], str]) -> dict[str, Any]:
     return {
         "key": fault.key,
-        "problem": fault.text,
+        "problem": redact(fault.text),  # a tool's own words may hold its key
         "fix": fault.fix,
         "is_security": fault.is_security,
         "is_broken": fault.is_broken,

@@ -65,7 +65,7 @@ async def build_rooms(loaded: LoadedSettings, ground: Foundation) -> Rooms:
     networks = tuple(parse_network(text, setting=ALLOW_CIDRS) for text in settings.runs.webhook_allow_cidrs)
     # last: settings that are refused change nothing
     ground.mcp.use(loaded.extensions.mcp_servers, networks=networks, approval=settings.mcp.tool_approval)
-    faults = tuple(await asyncio.to_thread(faults_of, loaded))  # it imports the settings' own tools
+    faults = tuple(await asyncio.to_thread(faults_of, loaded, models))  # it imports the settings' own tools
     return Rooms(loaded, models, LeadAgents(rooms), memory_models, faults)
 
 

@@ -15,6 +15,7 @@ models:
   - {name: a, use: "langchain_openai:ChatOpenAI", model: m, api_key: k}
   - {name: b, use: "no_such_package:Model", model: m}
   - {name: c, use: "langchain_openai:ChatOpenAI", model: m, api_key: $UNSET_KEY}
+  - {name: d, use: "langchain_openai:ChatOpenAI", model: m}
 tools:
   - {name: search, group: web, use: "deerflow.community.search:tool"}
   - {name: ls, group: "file:read", use: "deerflow.tools.files:ls_tool"}
@@ -44,12 +45,12 @@ def test_everything_that_does_not_work_is_named_security_first(project: Project)
     faults = faults_of(project.load(TEXT))
 
     assert [fault.key for fault in faults] == [
-        "guardrail (line 20)",
-        "auth (line 15)",
+        "guardrail (line 21)",
+        "auth (line 16)",
         "guardrails.provider",
         "models[2]",
-        "title.max_wrds (line 10)",
-        "channels (line 13)",
+        "title.max_wrds (line 11)",
+        "channels (line 14)",
         "models[b]",
         "title.model_name",
         "tools[search]",
@@ -61,13 +62,13 @@ def test_everything_that_does_not_work_is_named_security_first(project: Project)
     assert [fault.is_broken for fault in faults] == [True] * 11 + [False]
     assert all(fault.fix for fault in faults if fault.is_broken)
     said = {fault.key: f"{fault.text}; {fault.fix}" for fault in faults}
-    assert said["guardrail (line 20)"] == "is not a setting; did you mean guardrails?"
-    assert "nobody has to sign in" in said["auth (line 15)"]
+    assert said["guardrail (line 21)"] == "is not a setting; did you mean guardrails?"
+    assert "nobody has to sign in" in said["auth (line 16)"]
     assert "UNSET_KEY is not set" in said["models[2]"]
     assert "no_such_package, which is not installed" in said["models[b]"]
-    assert said["title.model_name"] == "there is no model 'z'; there are: a, b"
+    assert said["title.model_name"] == "there is no model 'z'; there are: a, b, d"
     assert str(project.root / "no/such/folder") in said["skills.path"]
-    assert "nonsense (line 22), memory.backend_config.storage_path (line 21)" in said["without effect"]
+    assert "nonsense (line 23), memory.backend_config.storage_path (line 22)" in said["without effect"]
 
 
 def test_what_is_switched_off_is_no_fault(project: Project) -> None:
@@ -99,12 +100,13 @@ async def test_a_server_logs_one_line_and_says_it_in_health(
             faults = deerflow.health()["config"]["faults"]
 
     assert len(started) == 1
-    assert "10 configured thing(s) do not work" in started[0].message
-    assert started[0].message.index("auth (line 15): nobody") < started[0].message.index(
+    assert "11 configured thing(s) do not work" in started[0].message
+    assert started[0].message.index("auth (line 16): nobody") < started[0].message.index(
         "models[2]: left out"
     )
-    assert [fault["key"] for fault in faults][:2] == ["guardrail (line 20)", "auth (line 15)"]
+    assert [fault["key"] for fault in faults][:2] == ["guardrail (line 21)", "auth (line 16)"]
     assert [fault["is_security"] for fault in faults][:3] == [True, True, False]
+    assert "models[d]" in [fault["key"] for fault in faults]  # which has no key
     assert "tool search is left out" not in caplog.text
 
 
