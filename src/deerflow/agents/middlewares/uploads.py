@@ -20,7 +20,7 @@ BYTES_PER_UNIT = 1024
 ONLY_NAMES = (
     "Only names and sizes are listed: read a file before you say anything about its content (read_file)."
 )
-"""Without it small models make the content up."""
+"""Small models tend to make the content up instead of reading it."""
 
 
 class UploadsMiddleware(HouseMiddleware):
