@@ -70,5 +70,6 @@ class ThreadFolders:
         if self.outputs.is_dir():  # the last one that is made
             return
         self.root.parent.mkdir(parents=True, exist_ok=True)
-        for folder in (self.root, self.user_data, self.workspace, self.uploads, self.outputs):
+        self.root.mkdir(mode=0o700, exist_ok=True)  # other users of this host have no business in it
+        for folder in (self.user_data, self.workspace, self.uploads, self.outputs):
             folder.mkdir(exist_ok=True)

@@ -18,6 +18,7 @@ from deerflow.sandbox.limits import ulimits, watcher
 from deerflow.sandbox.network import NetworkPolicy
 from deerflow.sandbox.paths import WORKSPACE, PathTable
 from deerflow.sandbox.process import Ending, Launch, Sink, Watch, run
+from deerflow.sandbox.shell import sealed
 from deerflow.sandbox.staging import staged
 from deerflow.sandbox.users import sandbox_uid
 
@@ -64,7 +65,10 @@ class Bubblewrap:
         timeout: float,
         pass_fds: Sequence[int] = (),
     ) -> Ending:
-        """Run a bash script in a sandbox of its own, to its end."""
+        """Run a bash script in a sandbox of its own, to its end.
+
+        `environment` is there before the limits are: nothing in it may come from a command.
+        """
         bwrap = find_bwrap(self.uid)
         table, mounting = staged(table, self.uid)
         group = self._groups.create()
@@ -85,14 +89,18 @@ class Bubblewrap:
                     "--",
                     *shell,
                 ]
+                inherited = (*fds, inner.writer, *handshake.inner_fds, *pass_fds)
                 launch = Launch(
                     # by descriptor and relative name, so that no process list shows the host's paths
-                    argv=lifeline.tied([*mounting, *self._as_user(), *wish], first=group.joining),
+                    argv=lifeline.tied(
+                        [*mounting, *self._as_user(), *wish], taken=inherited, first=group.joining
+                    ),
+                    stdin=lifeline.reader,
                     cwd=str(bwrap.parent),
                     env={"PATH": SYSTEM_PATH},
                     kill=lambda pid: _kill(pid, group, inner),
                     started=ended.append,
-                    pass_fds=(*fds, lifeline.reader, inner.writer, *handshake.inner_fds, *pass_fds),
+                    pass_fds=inherited,
                     watch=self._attending(table, inner, handshake),
                     gone=inner.gone,
                 )
@@ -117,10 +125,11 @@ class Bubblewrap:
 
     def _descriptors(self, stack: ExitStack, box: Box) -> list[int]:
         """Return what bwrap reads from: the files of `/etc`, the filter and, last, its options."""
-        etc = {name: _in_memory(stack, data) for name, data in self._etc.items()}
-        filter_fd = _in_memory(stack, self._filter)
+        etc = {name: stack.enter_context(sealed(data)) for name, data in self._etc.items()}
+        filter_fd = stack.enter_context(sealed(self._filter))
         args = options(box, etc_fds=etc, seccomp_fd=filter_fd)
-        return [*etc.values(), filter_fd, _in_memory(stack, b"".join(arg.encode() + b"\0" for arg in args))]
+        packed = b"".join(arg.encode() + b"\0" for arg in args)
+        return [*etc.values(), filter_fd, stack.enter_context(sealed(packed))]
 
     def _attending(self, table: PathTable, inner: InnerProcess, handshake: Handshake) -> Watch:
         """Return what accompanies a sandbox: it opens the way out, lets the command start, and watches it."""
@@ -155,15 +164,6 @@ def _has_children_in(group: int) -> bool:
     except ChildProcessError:
         return False
     return True
-
-
-def _in_memory(stack: ExitStack, data: bytes) -> int:
-    """Return a descriptor from which `data` can be read, closed with the stack."""
-    fd = os.memfd_create("deerflow", os.MFD_CLOEXEC)
-    stack.callback(os.close, fd)
-    os.write(fd, data)
-    os.lseek(fd, 0, os.SEEK_SET)
-    return fd
 
 
 def _kill(pid: int, group: ControlGroup, inner: InnerProcess) -> None:

@@ -23,7 +23,15 @@ from deerflow.sandbox.paths import WORKSPACE, PathTable, Place, shell_paths, thr
 from deerflow.sandbox.probing import ProbingSandboxProvider
 from deerflow.sandbox.ripgrep import RgOutput, find_rg, is_answer, is_quick, rg_argv
 from deerflow.sandbox.selftest import PROBES, Probe, SelfTest, daemon_name, is_running, judge, parse_probes
-from deerflow.sandbox.shell import SCRIPT, ShellState, StateFile, check_command, result_of
+from deerflow.sandbox.shell import (
+    EXPORTS,
+    SCRIPT,
+    ShellState,
+    StateFile,
+    check_command,
+    result_of,
+    sealed,
+)
 from deerflow.sandbox.users import hand_over, scratch_folders
 
 PROBE_SECONDS = 20.0
@@ -52,16 +60,16 @@ class IsolatedSandbox(HostedSandbox):
         seconds = check_command(command, settings.bash_command_timeout if timeout is None else timeout)
         output = OutputBuffer(max_chars=settings.bash_output_max_chars, listener=on_output)
         base = bubblewrap.environment()
-        with StateFile() as state:
+        with StateFile() as state, sealed(self._state.packed_exports) as exports:
             try:
                 ending = await bubblewrap.run(
                     self._inside,
-                    SCRIPT,
-                    (command, self._state.cwd, WORKSPACE, str(state.fd)),
+                    EXPORTS + SCRIPT,
+                    (command, self._state.cwd, WORKSPACE, str(state.fd), str(exports)),
                     output,
-                    environment={**base, **self._state.exports},
+                    environment=base,
                     timeout=seconds,
-                    pass_fds=(state.fd,),
+                    pass_fds=(state.fd, exports),
                 )
             except SandboxUnavailableError as error:
                 raise await self._provider.failed(str(error)) from error

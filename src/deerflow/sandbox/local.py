@@ -18,6 +18,7 @@ from deerflow.sandbox.pool import ThreadSandboxProvider
 from deerflow.sandbox.portable import PortableThreadFiles
 from deerflow.sandbox.selftest import Probe, SelfTest
 from deerflow.sandbox.supervised import Confinement, SupervisedShell
+from deerflow.sandbox.users import close_to_others
 
 PASSED_ON = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "LC_CTYPE", "TERM", "TZ", "TMPDIR")
 """The only variables of this process that commands see: all others may hold secrets."""
@@ -78,6 +79,7 @@ class LocalSandboxProvider(ThreadSandboxProvider):
 
     @override
     def make(self, folders: ThreadFolders) -> LocalSandbox:
+        close_to_others(folders)
         table = thread_paths(folders, skills_root=self._skills_root, mounts=self._settings.mounts)
         return LocalSandbox(files_of(table), self._settings)
 

@@ -28,6 +28,8 @@ class Launch:
     kill: Callable[[int], None]
     """Ends the process and all it started, given its id; it is called once or more."""
     pass_fds: Sequence[int] = ()
+    stdin: int | None = None
+    """What it reads from; None for nothing at all."""
     cwd: str | None = None
     watch: Watch | None = None
     started: Callable[[int], None] | None = None
@@ -135,17 +137,22 @@ async def _reaped(launch: Launch, exited: "asyncio.Future[None]", pump: "_Pump")
 
 
 def _start(launch: Launch, writer: int) -> "subprocess.Popen[bytes]":
-    # From this thread, which is the event loop's: a sandbox dies with the thread that started it.
-    return subprocess.Popen(
-        launch.argv,
-        stdin=subprocess.DEVNULL,
-        stdout=writer,
-        stderr=writer,
-        pass_fds=launch.pass_fds,
-        env=launch.env,
-        cwd=launch.cwd,
-        start_new_session=True,
-    )
+    # not subprocess.DEVNULL, which could be written to
+    empty = os.open(os.devnull, os.O_RDONLY)
+    try:
+        # From this thread, which is the event loop's: a sandbox dies with the thread that started it.
+        return subprocess.Popen(
+            launch.argv,
+            stdin=empty if launch.stdin is None else launch.stdin,
+            stdout=writer,
+            stderr=writer,
+            pass_fds=launch.pass_fds,
+            env=launch.env,
+            cwd=launch.cwd,
+            start_new_session=True,
+        )
+    finally:
+        os.close(empty)
 
 
 async def _exit_of(process: "subprocess.Popen[bytes]") -> None:

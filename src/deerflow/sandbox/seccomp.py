@@ -2,7 +2,8 @@
 
 Everything is allowed but calls that no ordinary program needs and that reach deep into the kernel.
 `clone3` hides its flags behind a pointer that BPF cannot follow, so it is reported as missing: the C
-library then uses `clone`, whose flags are checked. Calls of another architecture, or of x32, end the process.
+library then uses `clone`, whose flags are checked; so is `openat2`, which hides the mode of a new file. Calls
+of another architecture, or of x32, end the process.
 """
 
 import platform
@@ -14,11 +15,15 @@ _ALLOW = 0x7FFF0000
 _KILL = 0x80000000
 _ERRNO = 0x00050000
 _EPERM, _ENOSYS, _EAFNOSUPPORT = 1, 38, 97
-_NR, _ARCH, _ARG0, _ARG1 = 0, 4, 16, 24
+_NR, _ARCH, _ARG0, _ARG1, _ARG2, _ARG3 = 0, 4, 16, 24, 32, 40
 """Offsets into the data that the kernel hands to the filter; arguments by their low half."""
 
 _NEW_NAMESPACES = 0x7E020000 | 0x00000080
 """Every CLONE_NEW… flag; the last one is CLONE_NEWTIME."""
+_SET_ID = 0o6000
+"""The mode bits by which a program runs with its owner's rights, whoever starts it."""
+_MAKES_A_FILE = 0o100 | 0o20000000
+"""The flags O_CREAT and O_TMPFILE of `open`: without them its mode means nothing."""
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
 _SOCKET_TYPE = 0xF
 AF_UNIX, AF_INET, AF_INET6 = 1, 2, 10
@@ -62,6 +67,22 @@ _LOOKED_INTO = {
     "x86_64": {"clone": 56, "clone3": 435, "ioctl": 16, "socket": 41, "socketpair": 53},
     "aarch64": {"clone": 220, "clone3": 435, "ioctl": 29, "socket": 198, "socketpair": 199},
 }
+_MODES = {
+    "x86_64": {
+        "creat": (85, _ARG1), "chmod": (90, _ARG1), "fchmod": (91, _ARG1), "mknod": (133, _ARG1),
+        "mknodat": (259, _ARG2), "fchmodat": (268, _ARG2), "fchmodat2": (452, _ARG2),
+    },
+    "aarch64": {
+        "mknodat": (33, _ARG2), "fchmod": (52, _ARG1), "fchmodat": (53, _ARG2), "fchmodat2": (452, _ARG2),
+    },
+}  # fmt: skip
+"""Calls that give a file its mode, and which argument that is."""
+_OPENING = {
+    "x86_64": {"open": (2, _ARG1, _ARG2), "openat": (257, _ARG2, _ARG3)},
+    "aarch64": {"openat": (56, _ARG2, _ARG3)},
+}
+"""Calls that may make a file, with the arguments of flags and mode."""
+_OPENAT2 = 437
 _SHARED = {
     "x86_64": {
         "shmget": 29, "shmat": 30, "shmctl": 31, "semget": 64, "semop": 65, "semctl": 66, "msgget": 68,
@@ -127,9 +148,11 @@ def build_filter(
         program += [_step(_AT_LEAST, _X32, 0, 1), _step(_RETURN, _KILL)]
     for number in sorted(_DENIED[machine].values()):
         program += [_step(_EQUAL, number, 0, 1), _refuse(_EPERM)]
-    program += [_step(_EQUAL, numbers["clone3"], 0, 1), _refuse(_ENOSYS)]
+    for number in (numbers["clone3"], _OPENAT2):
+        program += [_step(_EQUAL, number, 0, 1), _refuse(_ENOSYS)]
     if not has_namespaces:
         program += _without_namespaces(machine)
+    program += _without_set_id(machine)
     for name, check in (
         ("clone", _check_clone()),
         ("ioctl", _check_ioctl()),
@@ -160,6 +183,28 @@ def _without_namespaces(machine: str) -> list[bytes]:
         _step(_RETURN, _ALLOW),
     ]
     return [*program, _step(_EQUAL, _UTIMENSAT[machine], 0, len(by_file)), *by_file]
+
+
+def _without_set_id(machine: str) -> list[bytes]:
+    """Return steps that refuse set-user-id and set-group-id bits, whichever call would set them.
+
+    Inside they have no effect; a file with them would have one for other users of this host.
+    """
+    program: list[bytes] = []
+    for number, mode in _MODES[machine].values():
+        check = [_step(_LOAD, mode), _step(_ANY_BIT, _SET_ID, 0, 1), _refuse(_EPERM), _step(_RETURN, _ALLOW)]
+        program += [_step(_EQUAL, number, 0, len(check)), *check]
+    for number, flags, mode in _OPENING[machine].values():
+        check = [
+            _step(_LOAD, flags),
+            _step(_ANY_BIT, _MAKES_A_FILE, 0, 3),
+            _step(_LOAD, mode),
+            _step(_ANY_BIT, _SET_ID, 0, 1),
+            _refuse(_EPERM),
+            _step(_RETURN, _ALLOW),
+        ]
+        program += [_step(_EQUAL, number, 0, len(check)), *check]
+    return program
 
 
 def _check_clone() -> list[bytes]:

@@ -61,6 +61,7 @@ for path in /.probe /usr/.probe /etc/.probe /dev/.probe /mnt/.probe /mnt/user-da
   cannot "read-only $path" append "$path"
 done
 if append .probe; then say "writable workspace" ok; else say "writable workspace" "cannot write"; fi
+cannot "set-id bits" chmod 6755 .probe
 for path in /etc/shadow /root /home /var /run /sys /boot "$HOST_FOLDER"; do
   cannot "hidden $path" [ -e "$path" ]
 done

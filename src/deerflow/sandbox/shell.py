@@ -5,7 +5,8 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -23,8 +24,18 @@ STATE_BYTES = 65_536
 """Room for the working directory and all exported variables."""
 
 BEGUN = b"\1\0"
-NOT_KEPT = frozenset(("_", "OLDPWD", "PWD", "SHLVL", "BASHOPTS", "SHELLOPTS", "BASH_ENV", "ENV"))
+NOT_KEPT = frozenset(("_", "IFS", "OLDPWD", "PWD", "SHLVL", "BASHOPTS", "SHELLOPTS", "BASH_ENV", "ENV"))
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+# $5 a descriptor with the exports of the last command. They are set here instead of given to bash as its
+# environment: a variable such as LD_PRELOAD would run the last command's code in it before the limits stand.
+# `declare`, unlike `export`, never ends the shell.
+EXPORTS = r"""
+while IFS= read -r -d '' __pair; do declare -x -- "$__pair"; done <&"$5" 2>/dev/null
+__exports=$5
+exec {__exports}<&-
+unset __pair __exports
+"""
 
 # $1 command, $2 where the last command left off, $3 where to start when that is gone, $4 the descriptor
 # for the state: a mark that the command began, the directory, the exports, and a mark that this is all.
@@ -53,6 +64,25 @@ class ShellState:
 
     cwd: str
     exports: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def packed_exports(self) -> bytes:
+        """The exports as `EXPORTS` reads them."""
+        return b"".join(f"{name}={value}\0".encode() for name, value in self.exports.items())
+
+
+@contextmanager
+def sealed(data: bytes) -> Iterator[int]:
+    """Lend a descriptor from which `data` can be read, and which nobody can write to."""
+    fd = os.memfd_create("deerflow", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    try:
+        os.write(fd, data)
+        os.lseek(fd, 0, os.SEEK_SET)
+        every = fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SEAL
+        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, every)
+        yield fd
+    finally:
+        os.close(fd)
 
 
 class StateFile:

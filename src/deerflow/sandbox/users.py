@@ -83,16 +83,21 @@ def open_folder(path: Path) -> Path | None:
 
 
 def can_enter(path: Path, uid: int) -> bool:
-    """Tell whether `uid`, in no group of its own, may pass every folder of `path` that exists."""
+    """Tell whether `uid`, in no group but its own, may pass every folder of `path` that exists."""
     for folder in [*reversed(path.absolute().parents), path.absolute()]:
         try:
             about = folder.stat()
         except OSError:
             return True  # what is not there yet will be made with open doors
-        needed = stat.S_IXUSR if about.st_uid == uid else stat.S_IXOTH
-        if not about.st_mode & needed:
+        if not about.st_mode & _right_to_pass(about, uid):
             return False
     return True
+
+
+def _right_to_pass(about: os.stat_result, uid: int) -> int:
+    if about.st_uid == uid:
+        return stat.S_IXUSR
+    return stat.S_IXGRP if about.st_gid == uid else stat.S_IXOTH
 
 
 def unreachable(table: PathTable, uid: int | None) -> list[PathMapping]:
@@ -114,21 +119,19 @@ def scratch_folders(uid: int | None) -> Iterator[ThreadFolders]:
 def hand_over(folders: ThreadFolders, uid: int | None) -> None:
     """Give a thread's folders to the commands' user, and let that user pass the folders above.
 
-    Without such a user there is only the thread's `/tmp` to make.
+    Without such a user there is only the thread's `/tmp` to make. Nobody else gets into the thread's folder.
     """
     temporary = temporary_folder(folders)
     temporary.mkdir(mode=0o700, exist_ok=True)
     if uid is None:
+        close_to_others(folders)
         return
-    above = [folders.user_data, folders.root]
+    for folder in (folders.user_data, folders.root):
+        _let_pass(folder, group=uid)
     parents = list(folders.root.parents)[:3]
     if [folder.name for folder in parents[::2]] == ["threads", "users"]:
-        above += parents  # all of them ours, down from `users`
-    for folder in above:
-        with suppress(OSError):
-            about = folder.lstat()
-            if stat.S_ISDIR(about.st_mode) and about.st_uid == os.geteuid():
-                folder.chmod(stat.S_IMODE(about.st_mode) | _ENTER_ALL)
+        for folder in parents:  # all of them ours, down from `users`
+            _let_pass(folder)
     for folder in (folders.workspace, folders.uploads, folders.outputs, temporary):
         fd = os.open(folder, os.O_RDONLY | O_DIRECTORY | os.O_NOFOLLOW)
         try:
@@ -136,6 +139,25 @@ def hand_over(folders: ThreadFolders, uid: int | None) -> None:
                 _give_tree(fd, uid)
         finally:
             os.close(fd)
+
+
+def close_to_others(folders: ThreadFolders) -> None:
+    """Keep other users of this host out of a thread's folder, also one that was made with open doors."""
+    with suppress(OSError):  # somebody else's: its modes are not ours to choose
+        folders.root.chmod(0o700)
+
+
+def _let_pass(folder: Path, *, group: int | None = None) -> None:
+    """Let everybody pass a folder of ours, or only `group`."""
+    with suppress(OSError):
+        about = folder.lstat()
+        if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.geteuid():
+            return
+        if group is None:
+            folder.chmod(stat.S_IMODE(about.st_mode) | _ENTER_ALL)
+        else:
+            os.chown(folder, -1, group, follow_symlinks=False)
+            folder.chmod(0o710)
 
 
 def _give_tree(folder: int, uid: int) -> None:

@@ -22,6 +22,7 @@ from deerflow.sandbox.base import Sandbox, SandboxProvider
 from deerflow.sandbox.files import ThreadFiles
 from deerflow.sandbox.paths import thread_paths
 from deerflow.sandbox.selftest import Probe, SelfTest
+from deerflow.sandbox.users import close_to_others
 
 logger = logging.getLogger(__name__)
 
@@ -71,6 +72,7 @@ class AioSandboxProvider(SandboxProvider):
     @asynccontextmanager
     async def _lend(self, folders: ThreadFolders) -> AsyncIterator[Sandbox]:
         folders.create()
+        close_to_others(folders)
         table = thread_paths(folders, skills_root=self._skills_root, mounts=self._settings.mounts)
         is_root = os.geteuid() == 0
         _open_to_the_image(folders, is_root=is_root)

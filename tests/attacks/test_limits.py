@@ -1,0 +1,181 @@
+"""X: what a command may use, and what it gets from the server. No trick makes it more."""
+
+import asyncio
+import os
+import shutil
+import stat
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from deerflow.sandbox import WORKSPACE
+
+from .conftest import ALL, LIMITS, Ground
+
+MEGABYTE = 1_048_576
+
+PRELOADED = r"""
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <unistd.h>
+__attribute__((constructor)) static void run(void) {
+  int count = 0, fd = open("@/big", O_CREAT | O_WRONLY, 0600);
+  static char block[1 << 20];
+  signal(SIGXFSZ, SIG_IGN);
+  while (write(fd, block, sizeof block) > 0 && ++count < 64) {}
+  for (count = 0; count < 400; count++) {
+    pid_t child = fork();
+    if (child < 0) break;
+    if (child == 0) { pause(); _exit(0); }
+  }
+  FILE *said = fopen("@/forked", "a");
+  if (said) { fprintf(said, "%d\n", count); fclose(said); }
+}
+"""
+
+
+async def test_exported_variables_take_effect_only_within_the_limits(ground: Ground) -> None:
+    if (compiler := shutil.which("cc")) is None:
+        pytest.skip("the attack is written in C, and this system has no compiler")
+    workspace = ground.folders.workspace
+    seen = WORKSPACE if ground.tier == "isolated" else str(workspace)
+    source, library = ground.outside.parent / "evil.c", ground.outside.parent / "evil.so"
+    source.write_text(PRELOADED.replace("@", seen))
+    await asyncio.to_thread(subprocess.run, [compiler, "-shared", "-fPIC", "-o", library, source], check=True)
+    await ground.sandbox.update_file("evil.so", library.read_bytes())
+
+    await ground.run(f"export LD_PRELOAD={WORKSPACE}/evil.so")
+    await ground.run("true; /bin/true")  # the shell itself, and what it starts
+
+    counts = [int(line) for line in (workspace / "forked").read_text().split()]
+    assert 0 < max(counts) <= LIMITS.max_processes + 8
+    assert (workspace / "big").stat().st_size <= LIMITS.max_file_mb * MEGABYTE
+
+
+@pytest.mark.tiers("isolated")
+async def test_nothing_that_a_command_exported_is_in_the_shells_own_environment(ground: Ground) -> None:
+    names = (
+        *("LD_PRELOAD", "LD_LIBRARY_PATH", "LD_AUDIT", "LD_DEBUG", "BASH_ENV", "ENV", "PROMPT_COMMAND"),
+        *("PYTHONSTARTUP", "POSIXLY_CORRECT", "LOCPATH", "GCONV_PATH", "TZ", "FOO"),
+    )
+    await ground.run("; ".join(f"export {name}=$PWD/evil" for name in names))
+
+    result = await ground.run(
+        "while IFS= read -r -d '' pair; do echo \"$pair\"; done < /proc/$$/environ; echo -- $FOO"
+    )
+
+    before, after = result.output.split("-- ")
+    assert "PATH=" in before
+    assert "/evil" not in before
+    assert after == "/mnt/user-data/workspace/evil\n"  # and the next command has it all the same
+
+
+async def test_exports_that_no_shell_accepts_do_not_stop_the_next_command(ground: Ground) -> None:
+    await ground.run("export POSIXLY_CORRECT=1 UID EUID PPID LC_ALL=xx_YY; export A=$'1\\n2'")
+
+    assert (await ground.run('echo "$A"')).output.endswith("1\n2\n")
+
+
+SET_ID = r"""
+import os
+folder = os.open(".", os.O_RDONLY)
+def refused(name, attempt):
+    try:
+        attempt()
+    except OSError:
+        pass
+    for file in os.listdir("."):
+        if os.stat(file, follow_symlinks=False).st_mode & 0o6000:
+            print(name, "made", file)
+            os.chmod(file, 0o755)
+for bits in (0o4755, 0o2755, 0o6755):
+    open("plain", "w").close()
+    refused("chmod", lambda: os.chmod("plain", bits))
+    refused("fchmod", lambda: os.fchmod(os.open("plain", os.O_RDONLY), bits))
+    refused("fchmodat", lambda: os.chmod("plain", bits, dir_fd=folder))
+    refused("mknod", lambda: os.mknod("node", 0o100000 | bits))
+    refused("mknodat", lambda: os.mknod("node2", 0o100000 | bits, dir_fd=folder))
+    refused("open", lambda: os.open("opened", os.O_CREAT | os.O_WRONLY, bits))
+    refused("openat", lambda: os.open("opened2", os.O_CREAT | os.O_WRONLY, bits, dir_fd=folder))
+    def unnamed():
+        fd = os.open(".", os.O_TMPFILE | os.O_RDWR, bits)
+        print("unnamed", oct(os.fstat(fd).st_mode))
+    refused("tmpfile", unnamed)
+    import ctypes, platform, struct
+    libc = ctypes.CDLL(None, use_errno=True)
+    old = platform.machine() == "x86_64"
+    how = struct.pack("QQQ", os.O_CREAT | os.O_WRONLY, bits, 0)
+    refused("openat2", lambda: libc.syscall(437, folder, b"opened3", how, 24))
+    refused("fchmodat2", lambda: libc.syscall(452, folder, b"plain", bits, 0))
+    if old:
+        refused("open, the call", lambda: libc.syscall(2, b"opened4", os.O_CREAT | os.O_WRONLY, bits))
+        refused("creat", lambda: libc.syscall(85, b"opened5", bits))
+        refused("chmod, the call", lambda: libc.syscall(90, b"plain", bits))
+        refused("mknod, the call", lambda: libc.syscall(133, b"node3", 0o100000 | bits, 0))
+os.close(os.open("fine", os.O_CREAT | os.O_WRONLY, 0o755))
+print("end", oct(os.stat("fine").st_mode & 0o7777))
+"""
+
+
+async def test_x40_no_call_makes_a_set_id_file(ground: Ground) -> None:
+    result = await ground.python(SET_ID)
+
+    assert result.output == "end 0o755\n"
+
+
+@pytest.mark.tiers(*ALL)
+async def test_other_users_of_the_host_do_not_get_into_a_thread(ground: Ground) -> None:
+    other = ground.other_thread()
+    other.create()
+    other.root.chmod(0o755)  # as earlier versions left it
+    async with ground.provider.lend(other):
+        pass
+
+    assert stat.S_IMODE(other.root.stat().st_mode) & 0o067 == 0  # root lets the commands' group pass
+    if os.geteuid() == 0:  # who else there is, nobody can find out without root
+        assert "Permission denied" in await asyncio.to_thread(listed_by_nobody, other.workspace)
+
+
+def listed_by_nobody(folder: Path) -> str:
+    """Return what a user without rights hears who lists `folder`."""
+    return subprocess.run(
+        ["/bin/ls", folder],
+        user=65534,
+        group=65534,
+        extra_groups=[],
+        text=True,
+        stderr=subprocess.STDOUT,
+        stdout=subprocess.PIPE,
+    ).stdout
+
+
+@pytest.mark.tiers("isolated", "landlock", "local")
+async def test_a_command_inherits_only_what_it_needs(ground: Ground) -> None:
+    kept = os.open("/", os.O_RDONLY)  # what the server has open, in a way that children would inherit
+    os.set_inheritable(kept, True)
+    try:
+        result = await ground.python(
+            "import fcntl, os, stat\n"
+            "for fd in range(1024):\n"
+            " try: about = os.fstat(fd)\n except OSError: continue\n"
+            " mode = fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_ACCMODE\n"
+            " try: seals = fcntl.fcntl(fd, 1034)\n except OSError: seals = 0\n"
+            " print(fd if fd < 3 else 'more', mode, seals)\n"
+        )
+    finally:
+        os.close(kept)
+
+    # 7: it neither grows nor shrinks, and nobody unseals it
+    assert result.output == "0 0 0\n1 1 0\n2 1 0\nmore 2 7\n"
+
+
+@pytest.mark.tiers("isolated")
+async def test_no_process_of_a_sandbox_holds_a_descriptor_of_the_server(ground: Ground) -> None:
+    result = await ground.run(
+        "for fd in /proc/[0-9]*/fd/*; do readlink $fd; done | sed 's/[0-9]\\{2,\\}/N/' | sort -u"
+    )
+
+    allowed = {"/dev/null", "pipe:[N]", "anon_inode:[eventfd]", "/memfd:state (deleted)"}
+    assert set(result.output.splitlines()) <= allowed | {f"pipe:[{n}]" for n in range(10)}
