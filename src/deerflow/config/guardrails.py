@@ -1,8 +1,8 @@
 """Settings of what agents may do, and of who may let them."""
 
-import re
 from typing import Any, Literal
 
+import regex
 from pydantic import Field, field_validator
 
 from deerflow.config.section import Section
@@ -32,8 +32,8 @@ class GuardrailRule(Section):
     @classmethod
     def _is_an_expression(cls, pattern: str | None) -> str | None:
         try:
-            re.compile(pattern or "")
-        except re.error as error:
+            regex.compile(pattern or "")
+        except regex.error as error:
             raise ValueError(f"must be a regular expression: {error}") from error
         return pattern
 

@@ -23,6 +23,24 @@ from deerflow.sandbox.users import close_to_others
 PASSED_ON = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "LC_CTYPE", "TERM", "TZ", "TMPDIR")
 """The only variables of this process that commands see: all others may hold secrets."""
 
+_SAFE_GIT = {
+    "core.fsmonitor": "false",
+    "safe.bareRepository": "explicit",
+    "protocol.ext.allow": "never",
+    "core.pager": "cat",
+}
+"""Settings of git that win over those of a repository, whose author may be anybody."""
+SAFE_PROGRAMS = {
+    "GIT_CONFIG_COUNT": str(len(_SAFE_GIT)),
+    **{f"GIT_CONFIG_KEY_{number}": key for number, key in enumerate(_SAFE_GIT)},
+    **{f"GIT_CONFIG_VALUE_{number}": value for number, value in enumerate(_SAFE_GIT.values())},
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_PAGER": "cat",
+    "PAGER": "cat",
+    "LESSSECURE": "1",
+}
+"""What keeps programs on the host from running what a file in their folder names."""
+
 HOST_BASH_OFF = (
     "bash is off: this sandbox ('local') has no isolation, so commands would run on the host itself. "
     "The operator can set `sandbox.use: isolated` (Linux, recommended) or `sandbox.use: aio` (containers), "
@@ -62,7 +80,7 @@ class LocalSandbox(HostedSandbox):
             self.files.table,
             self._settings,
             shell=_host_bash() or "",
-            environment=host_environment(os.environ) | self._settings.environment,
+            environment=host_environment(os.environ) | SAFE_PROGRAMS | self._settings.environment,
             confinement=Confinement(),
         )
 

@@ -153,8 +153,12 @@ class _LineSearch:
 
 def absolute(path: str) -> str:
     """Return a patch's path as tools know it; a relative one is below the workspace."""
-    whole = path if path.startswith("/") else f"{WORKSPACE}/{path}"
-    return posixpath.normpath(whole)
+    return normal_path(path if path.startswith("/") else f"{WORKSPACE}/{path}")
+
+
+def normal_path(path: str) -> str:
+    """Return a path as the file system reads it: without empty and dotted parts."""
+    return re.sub("^/+", "/", posixpath.normpath(path))
 
 
 def _file(old: str, new: str) -> FilePatch:
@@ -177,6 +181,21 @@ def _plain(name: str, prefix: str) -> str:
         name = name.removeprefix(prefix)
         return absolute(f"/{name}" if name.startswith("mnt/") else name)
     return absolute(name)
+
+
+def patch_paths(text: str) -> list[str]:
+    """Return the names in the headers of a patch as they are written, whatever else is wrong with it."""
+    lines = text.split("\n")
+    named = [line for line in lines if line.startswith(("--- ", "+++ "))]
+    return [name for line in named if (name := _written(_named(line))) != NOTHING]
+
+
+def _written(name: str) -> str:
+    for prefix in ("a/", "b/"):
+        if name.startswith(prefix):
+            name = name.removeprefix(prefix)
+            return f"/{name}" if name.startswith("mnt/") else f"{WORKSPACE}/{name}"
+    return name if name.startswith("/") else f"{WORKSPACE}/{name}"
 
 
 def _read_hunk(files: Sequence[FilePatch], lines: list[str], position: int) -> int:

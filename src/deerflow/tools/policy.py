@@ -2,32 +2,44 @@
 
 Rules see a call in two forms. An `allow` must describe the whole of what it lets through, so that nothing
 can ride along; a `deny` or an `ask` only has to find its part, wherever in the arguments it stands.
+
+Paths are compared as the file system reads them: `//outputs` and `/x/../outputs` are `/outputs`. A pattern
+that takes too long on what a model wrote decides for caution: it denies or asks, and allows nothing.
 """
 
 import hashlib
+import itertools
 import re
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import orjson
+import regex
 from langchain_core.tools import BaseTool
 
 from deerflow.config.guardrails import GuardrailRule
 from deerflow.sandbox import Sandbox
 from deerflow.sandbox.local import LocalSandbox
 from deerflow.tools.define import Described
+from deerflow.tools.obeyed_files import is_obeyed
+from deerflow.tools.patch import normal_path, patch_paths
 from deerflow.tools.python import PythonArguments
 from deerflow.tools.shell import BashArguments
 
 Action = Literal["allow", "deny", "ask"]
-ReasonCode = Literal["", "rule", "host", "outside"]
+ReasonCode = Literal["", "rule", "host", "outside", "obeyed_file"]
 
 ACTS_OUTSIDE = "acts_outside"
 """The key of a tool's metadata that says: it sends, pays or changes something out in the world."""
 _OUTSIDE_HINTS = (ACTS_OUTSIDE, "destructiveHint")
 """Ours, and what MCP servers say of their tools."""
 _LABEL = "description"
+PATTERN_SECONDS = 2.0
+EDIT_FILES = "edit_files"
+_WRITING = frozenset({"write_file", "str_replace", EDIT_FILES})
+_PATH_TOOLS = frozenset({"present_files", "view_image"})
 SHELL = "bash"
 PYTHON = "python"
 
@@ -43,16 +55,24 @@ class Call:
     acts_outside: bool = False
     stands_for: str = ""
     """Another tool whose rules count as well: what a shell may not do, a program must not do for it."""
+    paths: tuple[str, ...] = ()
+    """The files that our own tools would touch, as they are written in the call."""
+    obeyed_file: str = ""
+    """A file that it would write on the host, and that other programs execute or obey."""
 
     @classmethod
     def of(cls, name: str, args: Mapping[str, Any], tool: BaseTool | None, sandbox: Sandbox) -> "Call":
         """Return the call of `tool` in `sandbox`; None stands for a tool that does not exist."""
+        paths = _paths_in(name, args) if _has_label(tool) or name in _PATH_TOOLS else ()
+        writes = name in _WRITING and _is_bare(sandbox)
         return cls(
             name,
             {key: value for key, value in args.items() if key != _LABEL or not _has_label(tool)},
             is_on_host=_takes(tool, BashArguments, PythonArguments) and _is_bare(sandbox),
             acts_outside=_acts_outside(tool),
             stands_for=SHELL if _takes(tool, PythonArguments) else "",
+            paths=paths,
+            obeyed_file=next((path for path in paths if is_obeyed(path)), "") if writes else "",
         )
 
     @property
@@ -81,14 +101,27 @@ class Policy:
     def __init__(self, rules: Sequence[GuardrailRule] = ()) -> None:
         self._rules = [_Rule.of(rule, number) for number, rule in enumerate(rules, 1)]
 
-    def decide(self, call: Call) -> Verdict:
-        """Return what is to happen to a call."""
+    @property
+    def has_patterns(self) -> bool:
+        """Whether deciding may take time."""
+        return any(rule.pattern is not None for rule in self._rules)
+
+    def decide(self, call: Call, *, seconds: float = PATTERN_SECONDS) -> Verdict:
+        """Return what is to happen to a call.
+
+        Args:
+            seconds: How long patterns may take in all; what is not decided by then is decided for caution.
+        """
+        until = time.monotonic() + seconds
         for rule in self._rules:
-            if rule.fits(call):
+            if rule.fits(call, until):
                 words = _BY_RULE[rule.action].format(number=rule.number)
                 return Verdict(rule.action, words, "rule", rule.number)
         if call.is_on_host:
             return Verdict("ask", "the command would run on the host itself, without any isolation", "host")
+        if call.obeyed_file:
+            words = f"programs on the host execute or obey {call.obeyed_file}"
+            return Verdict("ask", words, "obeyed_file")
         if call.acts_outside:
             return Verdict("ask", "the tool changes something outside that cannot be taken back", "outside")
         return Verdict("allow")
@@ -105,23 +138,37 @@ _BY_RULE: Mapping[Action, str] = {
 class _Rule:
     number: int
     tool: re.Pattern[str]
-    pattern: re.Pattern[str] | None
+    pattern: regex.Pattern[str] | None
     action: Action
 
     @classmethod
     def of(cls, rule: GuardrailRule, number: int) -> "_Rule":
         parts = [re.escape(part) for part in rule.tool.split("*")]
-        pattern = None if rule.pattern is None else re.compile(rule.pattern)
+        pattern = None if rule.pattern is None else regex.compile(rule.pattern)
         return cls(number, re.compile(".*".join(parts), re.DOTALL), pattern, rule.action)
 
-    def fits(self, call: Call) -> bool:
+    def fits(self, call: Call, until: float) -> bool:
         if not any(self.tool.fullmatch(name) for name in (call.name, call.stands_for) if name):
             return False
         if self.pattern is None:
             return True
+        try:
+            return self._is_matched(self.pattern, call, until)
+        except TimeoutError:
+            return self.action != "allow"
+
+    def _is_matched(self, pattern: "regex.Pattern[str]", call: Call, until: float) -> bool:
+        def left() -> float:
+            return max(until - time.monotonic(), 0.001)
+
+        # `concurrent` lets go of the interpreter, so that a long search holds nobody else up.
         if self.action == "allow":
-            return self.pattern.fullmatch(whole_text(call.args)) is not None
-        return any(self.pattern.search(text) for text in all_texts(call.args))
+            if any(path != normal_path(path) for path in call.paths):
+                return False  # it says something else than it does
+            text = whole_text(call.args)
+            return pattern.fullmatch(text, timeout=left(), concurrent=True) is not None
+        texts = itertools.chain(all_texts(call.args), map(normal_path, call.paths))
+        return any(pattern.search(text, timeout=left(), concurrent=True) for text in texts)
 
 
 _SORTED = orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS
@@ -147,6 +194,26 @@ def all_texts(args: Mapping[str, Any]) -> Iterator[str]:
             waiting += [*value.keys(), *value.values()]
         elif isinstance(value, list | tuple):
             waiting += value
+
+
+def _paths_in(name: str, args: Mapping[str, Any]) -> tuple[str, ...]:
+    if name == EDIT_FILES:
+        edits = args.get("edits")
+        raw = (
+            [each.get("path") for each in edits if isinstance(each, Mapping)]
+            if isinstance(edits, list)
+            else []
+        )
+        patch = args.get("patch")
+        raw += patch_paths(patch) if isinstance(patch, str) else []
+    else:
+        found = args.get("filepaths", args.get("path", args.get("image_path")))
+        raw = _listed(found) or [found]
+    return tuple(path for path in raw if isinstance(path, str))
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 def _has_label(tool: BaseTool | None) -> bool:

@@ -1,12 +1,21 @@
 """Rules about tool calls: what fits, what does not, and what happens without any."""
 
+import asyncio
+from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
 from langchain_core.tools import BaseTool, tool
+from support.loop_watch import LoopWatch
 
+from deerflow.config import SandboxSettings
 from deerflow.config.guardrails import GuardrailRule, GuardrailsSettings, ProviderSettings
+from deerflow.domain import ThreadFolders
 from deerflow.errors import ConfigError
+from deerflow.sandbox.local import LocalSandbox, files_of
+from deerflow.sandbox.paths import thread_paths
+from deerflow.tools.edits import edit_files_tool
+from deerflow.tools.files import read_file_tool, write_file_tool
 from deerflow.tools.policy import ACTS_OUTSIDE, Call, Policy, all_texts, whole_text
 from deerflow.tools.policy_provider import (
     AllowlistProvider,
@@ -241,3 +250,95 @@ def test_a_provider_is_only_made_when_it_is_switched_on() -> None:
 
     assert make_provider(GuardrailsSettings(provider=provider)) is None
     assert make_provider(GuardrailsSettings(enabled=True)) is None
+
+
+OUTPUTS = "/mnt/user-data/outputs"
+
+
+@pytest.mark.parametrize(
+    "path", [f"{OUTPUTS}/x.md", "//mnt/user-data//outputs/x.md", "/mnt/./user-data/a/../outputs/./x.md"]
+)
+@pytest.mark.parametrize("form", ["write", "edit", "patch", "present"])
+def test_rules_see_paths_as_the_file_system_reads_them(path: str, form: str) -> None:
+    called: dict[str, Call] = {
+        "write": of(write_file_tool, "write_file", path=path, content="x", description=""),
+        "edit": of(edit_files_tool, "edit_files", edits=[{"path": path, "old_str": "a", "new_str": "b"}]),
+        "patch": of(edit_files_tool, "edit_files", patch=f"--- {path}\n+++ {path}\n@@ -1 +1 @@\n-a\n+b\n"),
+        "present": of(None, "present_files", filepaths=[path]),
+    }
+    deny = GuardrailRule(tool="*", pattern=rf"{OUTPUTS}/x\.md", action="deny")
+    allow = [GuardrailRule(tool="*", pattern=".*", action="allow"), GuardrailRule(tool="*", action="deny")]
+
+    assert Policy([deny]).decide(called[form]).action == "deny"
+    is_plain = path == f"{OUTPUTS}/x.md"
+    assert Policy(allow).decide(called[form]).action == ("allow" if is_plain and form != "patch" else "deny")
+
+
+@pytest.mark.parametrize(
+    ("path", "obeyed"),
+    [
+        ("workspace/.git/config", True),
+        ("workspace/sub/.GIT/hooks/pre-commit", True),
+        ("workspace/x/../.bashrc", True),
+        ("workspace/.vscode/tasks.json", True),
+        ("workspace/bin/ls", True),
+        ("workspace/lib/evil.pth", True),
+        ("workspace/.git", True),
+        ("workspace/git/config", False),
+        ("outputs/report.md", False),
+        ("workspace/Makefile", False),
+    ],
+)
+def test_on_the_host_writes_to_files_that_programs_obey_are_asked_about(
+    path: str, obeyed: bool, tmp_path: Path
+) -> None:
+    path = f"/mnt/user-data/{path}"
+    patch = f"--- /dev/null\n+++ b{path}\n@@ -0,0 +1 @@\n+x\n"
+
+    def action(sandbox: Any, name: str, tool: BaseTool, **args: Any) -> str:
+        return Policy().decide(Call.of(name, args, tool, sandbox)).action
+
+    with_shell = host_sandbox(tmp_path, allow_host_bash=True)
+    without = host_sandbox(tmp_path, allow_host_bash=False)
+    assert (action(with_shell, "write_file", write_file_tool, path=path, content="x") == "ask") is obeyed
+    assert (action(with_shell, "edit_files", edit_files_tool, patch=patch) == "ask") is obeyed
+    assert action(with_shell, "read_file", read_file_tool, path=path) == "allow"
+    assert action(without, "write_file", write_file_tool, path=path, content="x") == "allow"
+
+
+async def test_git_runs_nothing_that_a_repository_names(tmp_path: Path) -> None:
+    sandbox = host_sandbox(tmp_path, allow_host_bash=True)
+    planted = "core.fsmonitor 'touch /mnt/user-data/workspace/planted; false'"
+    made = f"git init -q . && git config {planted} && git init -q --bare bare && git -C bare config {planted}"
+    await sandbox.execute_command(f"cd /mnt/user-data/workspace && {made}", timeout=60)
+
+    looked = await sandbox.execute_command(
+        "git status --short; cd bare && git status --short; cd .. && ls", timeout=60
+    )
+
+    assert "planted" not in looked.output
+    assert "bare" in looked.output
+
+
+@pytest.mark.parametrize(("action", "decided"), [("deny", "deny"), ("ask", "ask"), ("allow", "deny")])
+def test_a_pattern_that_takes_too_long_decides_for_caution(action: str, decided: str) -> None:
+    slow = {"tool": "bash", "pattern": "(?:x+x+)+y", "action": action}
+    policy = Policy([GuardrailRule.model_validate(rule) for rule in (slow, {"tool": "*", "action": "deny"})])
+
+    assert policy.decide(Call("bash", {"command": "x" * 90_000}), seconds=0.05).action == decided
+
+
+async def test_a_slow_pattern_holds_nobody_up(tmp_path: Path) -> None:
+    policy = Policy([GuardrailRule(tool="bash", pattern="(?:x+x+)+y", action="deny")])
+
+    async with LoopWatch():
+        verdict = await asyncio.to_thread(policy.decide, Call("bash", {"command": "x" * 90_000}), seconds=0.5)
+
+    assert verdict.action == "deny"
+
+
+def host_sandbox(tmp_path: Path, *, allow_host_bash: bool) -> LocalSandbox:
+    folders = ThreadFolders("t1", tmp_path)
+    folders.create()
+    settings = SandboxSettings(use="local", allow_host_bash=allow_host_bash)
+    return LocalSandbox(files_of(thread_paths(folders)), settings)

@@ -60,6 +60,7 @@ export const en = {
   approvalReasons: {
     rule: (number: number) => `The server's settings say that you decide about calls like this one (rule ${number} of guardrails.rules).`,
     host: () => "The command would run on the host itself, without a sandbox around it.",
+    obeyed_file: () => "Programs on the host execute or obey this file without being told to.",
     outside: () => "This tool changes something outside that cannot be taken back.",
   } as Readonly<Record<string, (rule: number) => string>>,
   allowedCalls: "Allowed calls",

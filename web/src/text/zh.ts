@@ -62,6 +62,7 @@ export const zh: Words = {
   approvalReasons: {
     rule: (number) => `服务器设置要求由你决定这类调用（guardrails.rules 第 ${number} 条规则）。`,
     host: () => "该命令将直接在主机上运行，没有沙箱隔离。",
+    obeyed_file: () => "主机上的程序会自动执行或遵从此文件。",
     outside: () => "该工具会改变外部内容，且无法撤销。",
   },
   allowedCalls: "已允许的调用",

@@ -5,6 +5,7 @@ waits, and the answer takes the call up again in whichever process gets it. What
 A rejected call leaves a mark on its result, so the same call is not asked about again in that turn.
 """
 
+import asyncio
 import logging
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -99,7 +100,7 @@ class GuardrailMiddleware(HouseMiddleware):
     async def _verdict(self, request: ToolCall, call: Call) -> Verdict:
         """Return what is to happen; what the provider denies, no rule lets through."""
         if self._provider is None:
-            return self._policy.decide(call)
+            return await self._decide(call)
         context = cast("RunContext", request.runtime.context)
         question = GuardrailRequest(
             tool_name=call.name,
@@ -114,8 +115,14 @@ class GuardrailMiddleware(HouseMiddleware):
             logger.exception("the guardrail provider failed on %s", call.name)
             if self._settings.fail_closed:
                 return Verdict("deny", "the guardrail provider failed, and without it nothing may run")
+            return await self._decide(call)
+        return await self._decide(call) if decision.allow else Verdict("deny", words(decision))
+
+    async def _decide(self, call: Call) -> Verdict:
+        """Hold a call against the rules, in a thread where they have patterns: those may take long."""
+        if not self._policy.has_patterns:
             return self._policy.decide(call)
-        return self._policy.decide(call) if decision.allow else Verdict("deny", words(decision))
+        return await asyncio.to_thread(self._policy.decide, call)
 
     async def _ask(self, asked: _Asked, handler: ToolHandler) -> ToolResult:
         permission = await self._permission(asked)
