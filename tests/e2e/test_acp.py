@@ -103,7 +103,7 @@ async def test_agents_that_hang_flood_or_die_get_clear_errors_and_the_run_goes_o
     assert "still working after 1 seconds" in hung["content"]
     # On a machine that is busy with other things a flood is but a trickle, and its time runs out.
     assert "it floods" in flooded["content"] or "still working after 30 seconds" in flooded["content"]
-    assert "there are: dying, flooding, hanging, worker" in unknown["content"]
+    assert "there are: dying, flooding, hanging, talkative, worker" in unknown["content"]
     assert messages[-1]["content"] == "None of them managed."
 
 
