@@ -12,6 +12,10 @@ from rich.syntax import Syntax
 from typing_extensions import override
 
 _ITEM = re.compile(r"(?P<indent> *)(?P<mark>[-*+]|\d{1,9}[.)])(?P<gap> {1,4})(?=\S)")
+_TOKEN = re.compile(r"`+|~{3,}|\\.|\$\$", re.DOTALL)
+_CLOSERS = {r"\(": r"\\\)", r"\[": r"\\\]", "$$": r"\$\$"}
+_BLANK_LINE = r"\n[ \t]*\n"
+_PUNCTUATION = re.compile(r"[!-/:-@\[-`{-~]")
 _FENCE = re.compile(r" *(?P<mark>`{3,}|~{3,})")
 
 
@@ -19,7 +23,7 @@ class TerminalMarkdown(Markdown):
     """Markdown whose code is never wrapped; print it with `crop=False`."""
 
     def __init__(self, text: str) -> None:
-        super().__init__(with_nested_lists(text))
+        super().__init__(with_formulas(with_nested_lists(text)))
 
 
 def with_nested_lists(text: str) -> str:
@@ -51,6 +55,43 @@ def _nested(lines: Iterable[str]) -> Iterator[str]:
         elif line.strip() and not indent and not fence:
             levels, shift = [], 0
         yield " " * max(indent + shift, 0) + line.lstrip(" ") if line.strip() else line
+
+
+def with_formulas(text: str) -> str:
+    r"""Return Markdown whose formulas, `\(…\)`, `\[…\]` and `$$…$$` outside of code, keep every character."""
+    parts: list[str] = []
+    done = at = 0
+    following = _Following(text)
+    while token := _TOKEN.search(text, at):
+        start, at = token.start(), token.end()
+        mark = token[0]
+        if mark[0] in "`~":
+            close = following.find(f"(?<!{mark[0]}){mark}(?!{mark[0]})", at)
+            if close is None and len(mark) > 2:
+                break  # a block of code to the end
+            at = close.end() if close is not None else at
+        elif mark in _CLOSERS and (close := following.find(_CLOSERS[mark], at)) is not None:
+            gap = following.find(_BLANK_LINE, start)
+            if gap is None or gap.start() > close.start():
+                parts += [text[done:start], _PUNCTUATION.sub(r"\\\g<0>", text[start : close.end()])]
+                done = at = close.end()
+    return "".join([*parts, text[done:]])
+
+
+class _Following:
+    """Finds what comes next in a text, going through the text once for each pattern."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._known: dict[str, re.Match[str] | None] = {}
+
+    def find(self, pattern: str, at: int) -> re.Match[str] | None:
+        """Return the first match from `at` on, which is never before an earlier one."""
+        known = self._known.get(pattern)
+        if pattern in self._known and (known is None or known.start() >= at):
+            return known
+        found = self._known[pattern] = re.compile(pattern).search(self._text, at)
+        return found
 
 
 def fitted(text: str, width: int) -> str:

@@ -61,7 +61,7 @@ async def ask_for_task(
         background.revive(context, messages)
         result = await _answered(background.executor, wanted, context.run_id)
     except (DeerFlowError, ValidationError) as error:
-        return _message(call, f"Error: {error}")
+        return _message(call, f"Error: {error}").model_copy(update={"status": "error"})
     if not result.status.is_terminal:
         return _message(call, f"A person has answered what task {result.task_id} asked; it goes on.")
     background.executor.take_news(context.run_id, result.task_id)  # the lead agent knows by this answer

@@ -133,6 +133,25 @@ def test_a_title_is_cut_between_words(text: str, width: int, cut: str) -> None:
     assert fitted(text, width) == cut
 
 
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        (r"It is \(a_1 * b_2 \\ \{x\}\) here.", r"It is \(a_1 * b_2 \\ \{x\}\) here."),
+        ("\\[\n- x\n\\]", r"\[ - x \]"),
+        ("$$a_1 *b* c_2$$", "$$a_1 *b* c_2$$"),
+        (r"`\(a_1\)` and open \(b *c*", r"\(a_1\) and open (b c"),
+        ("```\n\\(a\\)", r"\(a\)"),
+    ],
+)
+def test_a_formula_keeps_every_character(text: str, shown: str) -> None:
+    out = Console(file=io.StringIO(), width=80)
+
+    out.print(TerminalMarkdown(text))
+
+    assert isinstance(out.file, io.StringIO)
+    assert out.file.getvalue().strip() == shown
+
+
 def test_what_to_type_after_a_stop_is_one_line() -> None:
     err = Console(file=io.StringIO(), force_terminal=True, width=40)
 
