@@ -49,11 +49,13 @@ _REASONS = {
     "en": {
         "rule": "The settings let you decide about calls like this one (rule {rule} of guardrails.rules).",
         "host": "The command would run on the host itself, without a sandbox around it.",
+        "obeyed_file": "Programs on the host execute or obey the file that would be written.",
         "outside": "This tool changes something outside that cannot be taken back.",
     },
     "zh": {
         "rule": "设置要求由你决定这类调用（guardrails.rules 第 {rule} 条规则）。",
         "host": "该命令将直接在主机上运行，没有沙箱隔离。",
+        "obeyed_file": "主机上的程序会执行或遵从将要写入的文件。",
         "outside": "该工具会改变外部内容，且无法撤销。",
     },
 }
@@ -183,11 +185,13 @@ def _reason(request: Mapping[str, Any], action: Mapping[str, Any], language: str
 
 
 def _shown(action: Mapping[str, Any]) -> str:
-    return "\n".join(
-        f"{visible(str(key))}: "
-        + visible(value if isinstance(value, str) else orjson.dumps(value, default=str).decode())
+    """Return the arguments; of one that is too long only so much that the whole is too long."""
+    texts = {
+        str(key): value if isinstance(value, str) else orjson.dumps(value, default=str).decode()
         for key, value in dict(action.get("args") or {}).items()
-    )
+    }
+    most = MAX_SHOWN_BYTES + 1
+    return "\n".join(f"{visible(key[:most])}: {visible(text[:most])}" for key, text in texts.items())
 
 
 def _answer(asked: Interrupt, option: str, words: str) -> dict[str, Any]:
@@ -225,7 +229,7 @@ def _language(messages: Sequence[AnyMessage]) -> str:
     said = next(
         (each.text for each in reversed(messages) if isinstance(each, HumanMessage) and is_users(each)), ""
     )
-    return "zh" if is_chinese(said) else "en"
+    return "zh" if is_chinese(said[:MAX_SHOWN_BYTES]) else "en"
 
 
 def _text_of(content: Any) -> str:
