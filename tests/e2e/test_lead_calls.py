@@ -6,7 +6,7 @@ from pathlib import Path
 
 import httpx
 from support.gateway import parse_sse, running_gateway
-from support.model_server import ScriptedModel, call, calls, text
+from support.model_server import ScriptedModel, call, calls, raw_call, text
 
 ASKED = {"input": {"messages": [{"role": "user", "content": "go"}]}}
 
@@ -91,3 +91,26 @@ async def test_an_agent_whose_results_stop_being_new_is_told_so(tmp_path: Path, 
     assert [(each["tool"], each["count"]) for each in told] == [("read_file", 3)]
     assert "The last 3 results of read_file say almost the same" in str(model.requests[-1].messages[-1])
     assert "say almost the same" not in str(model.requests[-2].messages[-1])
+
+
+async def test_arguments_that_nothing_can_store_are_the_models_mistake(
+    tmp_path: Path, model: ScriptedModel
+) -> None:
+    odd = [
+        '{"path": "/mnt/user-data/workspace/a", "start_line": 1' + "0" * 30 + "}",
+        '{"path": "/mnt/user-data/workspace/a", "start_line": 1' + "0" * 5000 + "}",
+        '{"path": ' + "[" * 900 + "]" * 900 + "}",
+        "[" * 100_000,
+        '{"path": "\\ud800"}',
+        '{"path": "/mnt/user-data/workspace/a", "start_line": NaN}',
+    ]
+    made = [raw_call(name, arguments) for arguments in odd for name in ("read_file", "no_such_tool")]
+    model.will_say(calls(*made), text("I will try something else."))
+
+    with running_gateway(tmp_path, model.base_url) as gateway:
+        async with gateway.client() as api:
+            answer = (await start(api, "t1")).json()["messages"]
+
+    assert answer[-1]["content"] == "I will try something else."
+    results = [message for message in answer if message["type"] == "tool"]
+    assert [message["status"] for message in results] == ["error"] * len(made)

@@ -7,6 +7,7 @@ are not repaired either: arguments that broke off must not run as if they were w
 from dataclasses import replace
 from typing import Any
 
+import orjson
 from langchain.agents.middleware import ModelResponse
 from langchain_core.messages import AIMessage, BaseMessage, InvalidToolCall, ToolCall, ToolMessage
 from typing_extensions import override
@@ -44,8 +45,19 @@ class MalformedCallMiddleware(HouseMiddleware):
 def has_malformed_calls(message: BaseMessage) -> bool:
     """Tell whether a message has calls whose arguments are no JSON."""
     return isinstance(message, AIMessage) and bool(
-        message.invalid_tool_calls or BROKEN_CALLS in message.additional_kwargs
+        message.invalid_tool_calls
+        or BROKEN_CALLS in message.additional_kwargs
+        or not all(_can_be_stored(call["args"]) for call in message.tool_calls)
     )
+
+
+def _can_be_stored(args: object) -> bool:
+    """Tell whether arguments fit into the database: no number beyond 64 bits, no hundreds of levels."""
+    try:
+        orjson.dumps(args)
+    except TypeError:
+        return False
+    return True
 
 
 def with_malformed_calls(response: ModelResponse[Any]) -> ModelResponse[Any]:
@@ -58,7 +70,10 @@ def _taken_up(message: BaseMessage) -> BaseMessage:
         return message
     kept = dict(message.additional_kwargs)
     broken = kept.pop(BROKEN_CALLS, ())
-    calls = [_marked(call) if call["id"] in broken else call for call in message.tool_calls]
+    calls = [
+        _marked(call) if call["id"] in broken or not _can_be_stored(call["args"]) else call
+        for call in message.tool_calls
+    ]
     calls += map(_marked, message.invalid_tool_calls)
     return message.model_copy(
         update={"tool_calls": calls, "invalid_tool_calls": [], "additional_kwargs": kept}
@@ -66,7 +81,15 @@ def _taken_up(message: BaseMessage) -> BaseMessage:
 
 
 def _marked(call: ToolCall | InvalidToolCall) -> ToolCall:
-    raw = str(call["args"] or "")[:MAX_SHOWN_CHARS]
+    raw = _shown(call["args"])
     return ToolCall(
         name=call["name"] or "unknown", args={MALFORMED: raw}, id=call["id"] or new_id(), type="tool_call"
     )
+
+
+def _shown(args: object) -> str:
+    try:
+        raw = str(args or "")
+    except (ValueError, RecursionError):  # more digits or levels than Python writes
+        raw = ""
+    return raw[:MAX_SHOWN_CHARS].encode(errors="replace").decode()
