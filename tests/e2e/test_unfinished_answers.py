@@ -9,11 +9,12 @@ from typing import Any
 import httpx
 import pytest
 from support.gateway import GatewayProcess, parse_sse
-from support.model_server import Reply, ScriptedModel, call, cut, raw_call, reasoning, status, text
+from support.model_server import Reply, ScriptedModel, call, calls, cut, raw_call, reasoning, status, text
 from support.shared import fresh_model, shared_gateway
 
 gateway = shared_gateway(
     sandbox={"use": "local", "allow_host_bash": True},
+    guardrails={"rules": [{"tool": "bash", "action": "allow"}]},
     llm_call={"retry_max_attempts": 2, "retry_base_delay_ms": 1, "retry_cap_delay_ms": 1},
     circuit_breaker={"failure_threshold": 1000},
 )
@@ -308,3 +309,24 @@ async def test_a_stop_in_the_middle_of_a_tool_keeps_the_call_and_its_turn_is_tak
     assert (calling["id"], len(calling["tool_calls"])) == (message_id, 1)
     model.will_say(text("done"))
     assert words(await again(api, thread, message_id)) == ["go", "done"]
+
+
+async def test_a_stop_beside_a_finished_tool_keeps_its_result(
+    api: httpx.AsyncClient, model: ScriptedModel, thread: str
+) -> None:
+    quick = call("bash", description="quick", command="echo result $((40 + 2))")
+    slow = call("bash", description="slow", command="echo again; sleep 60")
+    model.will_say(calls(quick, slow))
+    run, _ = await shown_until(api, thread, ask("go"), "result 42")
+    await api.post(f"{run}/cancel?wait=1")
+
+    _, calling, result = await messages(api, thread)
+    assert (result["tool_call_id"], "result 42" in result["content"]) == (
+        calling["tool_calls"][0]["id"],
+        True,
+    )
+    assert (await api.get(f"/threads/{thread}/state")).json()["next"] == ["tools"]
+    model.will_say(text("done"))
+    await api.post(f"/threads/{thread}/runs/wait", json=ask("and?"))
+    seen = [each["content"] for each in model.requests[-1].messages if each["role"] == "tool"]
+    assert ["result 42" in seen[0], "interrupted" in seen[1]] == [True, True]

@@ -13,11 +13,11 @@ from langchain_core.messages import AnyMessage, BaseMessage
 from langchain_core.outputs import ChatResult
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver
-from langgraph.types import StateSnapshot
+from langgraph.types import StateSnapshot, StateUpdate
 from typing_extensions import override
 
 from deerflow.agents.factory import build_agent
-from deerflow.agents.langgraph_beta import set_in_place
+from deerflow.agents.langgraph_beta import MODEL_NODE, set_in_place
 from deerflow.agents.middlewares import ToolErrorMiddleware, TurnStartMiddleware
 from deerflow.config import TitleSettings
 
@@ -74,6 +74,11 @@ class StateReader:
     async def add_before_model(self, config: RunnableConfig, messages: Sequence[AnyMessage]) -> None:
         """Add messages to a thread that stopped in a model call; that call is still what comes next."""
         await self._graph.aupdate_state(config, {"messages": list(messages)}, _BEFORE_MODEL)
+
+    async def add_finished(self, config: RunnableConfig, results: Sequence[Mapping[str, Any]]) -> None:
+        """Add what calls of a step returned that stopped before the others did; those are what comes next."""
+        steps = [[StateUpdate(dict(result), MODEL_NODE)] for result in results]
+        await self._graph.abulk_update_state(config, steps)
 
     async def set_in_place(self, config: RunnableConfig, values: Mapping[str, Any]) -> None:
         """Set `values` where the thread stands, leaving alone what waits there."""

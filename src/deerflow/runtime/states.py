@@ -10,11 +10,14 @@ from langgraph.types import Interrupt, Overwrite, StateSnapshot
 from pydantic import TypeAdapter
 
 from deerflow.agents import StateReader
+from deerflow.agents.langgraph_beta import MODEL_NODE, TOOLS_NODE
 from deerflow.agents.marks import is_question
 from deerflow.domain import RunOptions, RunRecord
 from deerflow.errors import InvalidInputError, NotFoundError
 from deerflow.runtime.state_shapes import fitting
 from deerflow.storage.base import fence
+
+_ACTING = (MODEL_NODE, TOOLS_NODE)
 
 
 class ThreadStates:
@@ -47,9 +50,10 @@ class ThreadStates:
     async def add_unfinished(
         self, run: RunRecord, answer: AIMessage | None, note: Callable[[str], AIMessage | None]
     ) -> Mapping[str, Any] | None:
-        """Add an answer that was broken off and a note on why, and return the new values.
+        """Add what a step had done when it was broken off, and a note on why; return the new values.
 
-        None when there is nothing to add: the answer is there, or the run never got to its question.
+        That is: results of tools that were quicker than others, or the beginning of an answer. None when
+        there is nothing to add, or the run never got to its question.
 
         Args:
             note: Returns the note for the question of the turn; None when there is nothing to say.
@@ -58,15 +62,19 @@ class ThreadStates:
         metadata: Mapping[str, Any] = (before.metadata if before is not None else None) or {}
         if before is None or metadata.get("run_id") != run.id:
             return None
+        config = _config(run.thread_id)
+        config["configurable"].update(fence(run.id, run.attempt))
+        config["metadata"] = {"run_id": run.id}
+        finished = [task.result for task in before.tasks if task.name in _ACTING and task.result]
+        if finished:
+            await self._reader.add_finished(config, finished)
+            before = await self.latest(run.thread_id) or before
         known = before.values.get("messages", ())
         question = next((each.text for each in reversed(known) if is_question(each)), "")
         ids = {message.id for message in known}
         added = [each for each in (answer, note(question)) if each is not None and each.id not in ids]
         if not added:
-            return None
-        config = _config(run.thread_id)
-        config["configurable"].update(fence(run.id, run.attempt))
-        config["metadata"] = {"run_id": run.id}
+            return before.values if finished else None
         await self._reader.add_before_model(config, added)
         after = await self.latest(run.thread_id)
         return None if after is None else after.values
