@@ -20,6 +20,8 @@ _MESSAGES = "messages"
 _COUNTERS = "counters_since_delta_snapshot"
 MODEL_NODE = "model"
 """The node of an agent's graph that asks the model."""
+INPUT_NODE = "__input__"
+"""In whose name an input is stored."""
 TOOLS_NODE = "tools"
 """The node that makes the calls, each as a task of its own."""
 

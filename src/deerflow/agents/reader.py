@@ -17,7 +17,7 @@ from langgraph.types import StateSnapshot, StateUpdate
 from typing_extensions import override
 
 from deerflow.agents.factory import build_agent
-from deerflow.agents.langgraph_beta import MODEL_NODE, set_in_place
+from deerflow.agents.langgraph_beta import INPUT_NODE, MODEL_NODE, set_in_place
 from deerflow.agents.middlewares import ToolErrorMiddleware, TurnStartMiddleware
 from deerflow.config import TitleSettings
 
@@ -70,6 +70,10 @@ class StateReader:
     ) -> RunnableConfig:
         """Write `values` as if `as_node` had; returns the config of the new checkpoint."""
         return await self._graph.aupdate_state(config, None if values is None else dict(values), as_node)
+
+    async def add_input(self, config: RunnableConfig, messages: Sequence[AnyMessage]) -> None:
+        """Store what a turn begins with, as a run does first."""
+        await self._graph.aupdate_state(config, {"messages": list(messages)}, INPUT_NODE)
 
     async def add_before_model(self, config: RunnableConfig, messages: Sequence[AnyMessage]) -> None:
         """Add messages to a thread that stopped in a model call; that call is still what comes next."""

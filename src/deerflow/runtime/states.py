@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, AnyMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.errors import InvalidUpdateError
 from langgraph.types import Interrupt, Overwrite, StateSnapshot
@@ -14,6 +14,7 @@ from deerflow.agents.langgraph_beta import MODEL_NODE, TOOLS_NODE
 from deerflow.agents.marks import is_question
 from deerflow.domain import RunOptions, RunRecord
 from deerflow.errors import InvalidInputError, NotFoundError
+from deerflow.runtime.inputs import graph_input
 from deerflow.runtime.state_shapes import fitting
 from deerflow.storage.base import fence
 
@@ -58,24 +59,31 @@ class ThreadStates:
         Args:
             note: Returns the note for the question of the turn; None when there is nothing to say.
         """
-        before = await self.latest(run.thread_id)
-        metadata: Mapping[str, Any] = (before.metadata if before is not None else None) or {}
-        if before is None or metadata.get("run_id") != run.id:
-            return None
         config = _config(run.thread_id)
         config["configurable"].update(fence(run.id, run.attempt))
         config["metadata"] = {"run_id": run.id}
+        asked = _asked(run)
+        before = await self.latest(run.thread_id)
+        if not _is_of(before, run) and answer is not None and asked and not run.request.checkpoint_id:
+            # Its process died when people had seen the answer, and before any checkpoint was stored.
+            await self._reader.add_input(config, asked)
+            before = await self.latest(run.thread_id)
+        if before is None or not _is_of(before, run):
+            return None
         finished = [task.result for task in before.tasks if task.name in _ACTING and task.result]
         if finished:
             await self._reader.add_finished(config, finished)
             before = await self.latest(run.thread_id) or before
         known = before.values.get("messages", ())
+        # Where the input is all that was stored, a step of ours takes the place of the one that takes it in.
+        is_first = (before.metadata or {}).get("source") == "input"
+        known = [*known, *asked] if is_first else known
         question = next((each.text for each in reversed(known) if is_question(each)), "")
         ids = {message.id for message in known}
         added = [each for each in (answer, note(question)) if each is not None and each.id not in ids]
         if not added:
             return before.values if finished else None
-        await self._reader.add_before_model(config, added)
+        await self._reader.add_before_model(config, [*(asked if is_first else ()), *added])
         after = await self.latest(run.thread_id)
         return None if after is None else after.values
 
@@ -127,6 +135,17 @@ class ThreadStates:
             await self._reader.update(config, None if values is None else writes, as_node=as_node)
         except InvalidUpdateError as error:
             raise InvalidInputError(f"the state cannot be updated like this: {error}") from error
+
+
+def _asked(run: RunRecord) -> list[AnyMessage]:
+    """Return what a run's input adds to the conversation."""
+    values = graph_input(run.request)
+    return list(values.get("messages", ())) if isinstance(values, dict) else []
+
+
+def _is_of(state: StateSnapshot | None, run: RunRecord) -> bool:
+    metadata: Mapping[str, Any] = (state.metadata if state is not None else None) or {}
+    return metadata.get("run_id") == run.id
 
 
 def _writes(values: Mapping[str, Any], *, present: Mapping[str, Any]) -> dict[str, Any]:
