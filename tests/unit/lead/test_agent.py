@@ -130,18 +130,38 @@ async def test_the_model_is_told_of_new_uploads_once_and_the_prefix_stays(
     (lead.folders.uploads / "a.md").write_text("x" * 2048)
     (lead.folders.uploads / ".b.part").write_text("half")
     (lead.folders.uploads / "link").symlink_to("/etc/passwd")
-    messages = await lead.ask("Read it.")
+    messages = await lead.ask("Keep it.")
     (lead.folders.uploads / "c.md").write_text("y")
 
     await lead.ask("And this.")
 
     first, second = ([m["content"] for m in request.messages] for request in model.requests)
     block = "<uploaded_files>\n- /mnt/user-data/uploads/{}\n" + ONLY_NAMES + "\n</uploaded_files>\n\n{}"
-    listed = block.format("a.md (2.0 KB)", "Read it.")
+    listed = block.format("a.md (2.0 KB)", "Keep it.")
     assert first[2] == listed
     assert second[:3] == first
     assert second[4] == block.format("c.md (1 B)", "And this.")
-    assert messages[0].text == "Read it."
+    assert messages[0].text == "Keep it."
+
+
+async def test_a_model_that_talks_about_uploads_unread_is_told_to_read_them(
+    lead: Lead, model: ScriptedModel
+) -> None:
+    path = "/mnt/user-data/uploads/a.md"
+    (lead.folders.uploads / "a.md").write_text("Kite has no compaction.")
+    model.will_say(
+        text("It is about ducks."), call("read_file", description="", path=path), text("It is about kites.")
+    )
+
+    messages = await lead.ask("Summarize the file.")
+
+    assert [message.text for message in messages if isinstance(message, AIMessage)][
+        -1
+    ] == "It is about kites."
+    assert "It is about ducks." not in [message.text for message in messages]
+    assert "You have not read the uploaded files" in model.requests[1].last_message
+    assert path in model.requests[1].last_message
+    assert len(model.requests) == 3
 
 
 async def test_the_shell_is_offered_only_where_commands_run(model: ScriptedModel, new_lead: NewLead) -> None:

@@ -3,15 +3,22 @@
 The list goes into the request only: what is stored stays what the user wrote. It is made from the state,
 where each upload is tied to one message, so a message reads the same in every later call and the
 provider's prompt cache holds.
+
+Small models tend to make the content of files up instead of reading it. So a model that was asked about its
+uploads and answers without a single tool call is asked once more, and told to read them.
 """
 
+import re
 from collections.abc import Iterable, Sequence
-from typing import ClassVar, cast
+from typing import Any, ClassVar, cast
 
-from langchain_core.messages import AnyMessage, HumanMessage
+from langchain.agents.middleware import ModelResponse
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
+from langchain_core.tools import BaseTool
 from typing_extensions import override
 
 from deerflow.agents.middlewares.base import Audience, HouseMiddleware
+from deerflow.agents.middlewares.tags import reminder
 from deerflow.agents.state import ThreadState, UploadedFile
 from deerflow.agents.types import ModelAnswer, ModelCall, ModelHandler
 from deerflow.domain.tags import neutralise
@@ -20,7 +27,16 @@ BYTES_PER_UNIT = 1024
 ONLY_NAMES = (
     "Only names and sizes are listed: read a file before you say anything about its content (read_file)."
 )
-"""Small models tend to make the content up instead of reading it."""
+READ_FILE = "read_file"
+READ_FIRST = (
+    "You have not read the uploaded files, so you cannot know what they say. Call read_file for each of them "
+    "now ({names}), and answer after that. If the answer does not depend on them, give it again."
+)
+MAX_NAMED = 10
+ABOUT_FILES = re.compile(
+    r"\b(?:read|files?|uploads?|uploaded|attach\w*|documents?|summar\w+|compar\w+)\b|文件|附件|上传|文档|阅读|总结|比较|对比"
+)
+"""Words of a question that is about the files that came with it."""
 
 
 class UploadsMiddleware(HouseMiddleware):
@@ -34,7 +50,34 @@ class UploadsMiddleware(HouseMiddleware):
         files = state.get("uploaded_files")
         if not files:
             return await handler(request)
-        return await handler(request.override(messages=with_uploads(request.messages, files)))
+        listed = request.override(messages=with_uploads(request.messages, files))
+        response = await handler(listed)
+        unread = unread_uploads(request.messages, files) if _only_talks(response) else []
+        if not unread or not any(_name_of(tool) == READ_FILE for tool in request.tools):
+            return response
+        names = ", ".join(file.get("markdown_path", file["path"]) for file in unread[:MAX_NAMED])
+        again = reminder(READ_FIRST.format(names=neutralise(names)))
+        return await handler(listed.override(messages=[*listed.messages, again]))
+
+
+def unread_uploads(messages: Sequence[AnyMessage], files: Iterable[UploadedFile]) -> list[UploadedFile]:
+    """Return the files of the last question when it is about them and nothing was done yet to answer it."""
+    question = messages[-1] if messages else None
+    if not isinstance(question, HumanMessage):
+        return []
+    mine = [file for file in files if file["message_id"] == question.id]
+    text = question.text.casefold()
+    is_about_them = ABOUT_FILES.search(text) or any(file["filename"].casefold() in text for file in mine)
+    return mine if is_about_them else []
+
+
+def _only_talks(response: ModelResponse[Any]) -> bool:
+    answers = [message for message in response.result if isinstance(message, AIMessage)]
+    return bool(answers) and not any(one.tool_calls or one.invalid_tool_calls for one in answers)
+
+
+def _name_of(tool: BaseTool | dict[str, Any]) -> str:
+    return tool.name if isinstance(tool, BaseTool) else str(tool.get("name", ""))
 
 
 def with_uploads(messages: Sequence[AnyMessage], files: Iterable[UploadedFile]) -> list[AnyMessage]:
