@@ -1,6 +1,8 @@
 """The file operations of both kinds of systems."""
 
+import asyncio
 import os
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -148,3 +150,26 @@ async def test_an_endless_folder_is_listed_in_part(files: ThreadFiles, workspace
 async def test_patterns_that_cannot_be_used_are_explained(files: ThreadFiles, pattern: str) -> None:
     with pytest.raises(SandboxError, match="pattern"):
         await files.glob(WORKSPACE, pattern, include_dirs=False, limit=5)
+
+
+async def test_versions_tell_files_of_any_size_apart_without_reading_huge_ones(
+    files: ThreadFiles, workspace: Path
+) -> None:
+    sizes = {"small": 10, "large": 2_000_000, "huge": 300 * 1024 * 1024}
+    for name, size in sizes.items():
+        with (workspace / name).open("wb") as file:
+            file.truncate(size)
+
+    tracemalloc.start()
+    before = await asyncio.gather(*(files.version(name) for name in [*sizes, *["huge"] * 20]))
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    for name in sizes:
+        with (workspace / name).open("r+b") as file:
+            file.write(b"!")
+    after = [await files.version(name) for name in sizes]
+
+    assert None not in before
+    assert len({*before, *after}) == 6
+    assert most < 50_000_000
+    assert await files.version("nothing") is None
