@@ -2,14 +2,16 @@
 
 import asyncio
 import os
+import re
 import shutil
 import stat
 import subprocess
 from pathlib import Path
 
 import pytest
+from support.loop_watch import LoopWatch
 
-from deerflow.sandbox import WORKSPACE
+from deerflow.sandbox import WORKSPACE, CommandResult
 
 from .conftest import ALL, LIMITS, Ground
 
@@ -179,3 +181,148 @@ async def test_no_process_of_a_sandbox_holds_a_descriptor_of_the_server(ground: 
 
     allowed = {"/dev/null", "pipe:[N]", "anon_inode:[eventfd]", "/memfd:state (deleted)"}
     assert set(result.output.splitlines()) <= allowed | {f"pipe:[{n}]" for n in range(10)}
+
+
+HOLD = r"""
+import os, socket, sys, time
+held, kept = [], socket.socketpair()
+def block(fd, megabytes=4):
+    for _ in range(megabytes):
+        os.write(fd, b"x" * (1 << 20))
+def deleted():
+    fd = os.open("gone", os.O_CREAT | os.O_RDWR, 0o600)
+    os.unlink("gone")
+    block(fd)
+    held.append(fd)
+def unnamed():
+    fd = os.open(".", os.O_TMPFILE | os.O_RDWR, 0o600)
+    block(fd)
+    held.append(fd)
+def sent():
+    deleted()
+    fd = held.pop()
+    socket.send_fds(kept[0], [b"x"], [fd])
+    os.close(fd)
+def memory():
+    fd = os.memfd_create("x")
+    block(fd)
+    held.append(fd)
+def locked():
+    name = f"locked{len(held)}"
+    os.mkdir(name)
+    fd = os.open(name + "/file", os.O_CREAT | os.O_RDWR, 0o600)
+    block(fd)
+    os.close(fd)
+    folder = os.open(name, os.O_RDONLY)
+    os.fchmod(folder, 0)
+    os.close(folder)
+    held.append(name)
+import ctypes
+ctypes.CDLL(None).prctl(4, 0)  # hide from whoever looks
+print("begun", flush=True)
+for _ in range(100):  # 400 MB
+    vars()[sys.argv[1]]()
+    time.sleep(0.03)
+print("not stopped")
+"""
+
+
+@pytest.mark.parametrize("way", ["deleted", "unnamed", "sent", "locked"])
+async def test_files_without_a_name_or_behind_a_lock_count(ground: Ground, way: str) -> None:
+    await ground.sandbox.write_file("hold.py", HOLD)
+
+    result = await ground.run(f"/usr/bin/python3 hold.py {way}")
+
+    assert result.output.startswith("begun\n")
+    assert "not stopped" not in result.output
+    assert "grew above 48 MB" in result.output
+    if way == "locked":
+        modes = {stat.S_IMODE(path.stat().st_mode) for path in ground.folders.workspace.glob("locked*")}
+        assert modes <= {0, 0o755}  # the last one may have been stopped before it was locked
+
+
+async def test_files_in_memory_count_as_memory(ground: Ground) -> None:
+    await ground.sandbox.write_file("hold.py", HOLD)
+
+    result = await ground.run("/usr/bin/python3 hold.py memory")
+
+    assert result.output.startswith("begun\n")
+    assert "not stopped" not in result.output
+    assert result.exit_code != 0
+
+
+async def test_a_program_that_nobody_may_read_hides_nothing(ground: Ground) -> None:
+    await ground.run(
+        "cp /usr/bin/python3 own && python3 -c \"import os; os.fchmod(os.open('own', 0), 0o111)\""
+    )
+    await ground.sandbox.write_file("hold.py", HOLD)
+
+    result = await ground.run("./own hold.py deleted")
+
+    assert "not stopped" not in result.output
+    assert re.search("grew above 48 MB|hides its open files", result.output)
+
+
+async def test_the_commands_of_a_thread_share_its_memory(ground: Ground) -> None:
+    begun = asyncio.Barrier(8)
+    hold = "data = bytearray(b'x') * (70 << 20); print(1, flush=True); import time; time.sleep(5)"
+
+    async def one() -> CommandResult:
+        await begun.wait()
+        return await ground.run(f'/usr/bin/python3 -c "{hold}; print(2)"')
+
+    results = await asyncio.gather(*(one() for _ in range(8)))
+
+    whole = [result for result in results if result.exit_code == 0 and "2" in result.output]
+    assert len(whole) * 70 <= LIMITS.memory_mb  # of eight times seventy
+
+
+@pytest.mark.tiers("isolated")  # without namespaces the kernel counts all processes of the user
+async def test_the_commands_of_a_thread_share_its_processes(ground: Ground) -> None:
+    many = "for i in $(seq 30); do sleep 6 & done; wait; echo whole"
+
+    results = await asyncio.gather(*(ground.run(many) for _ in range(4)))
+
+    whole = [result for result in results if result.output.endswith("whole\n")]
+    assert len(whole) * 30 <= LIMITS.max_processes + 8
+    assert any("together had more than 64 processes" in result.output for result in results)
+
+
+async def test_two_hundred_commands_at_once_wait_in_line(ground: Ground) -> None:
+    await ground.run("true")
+    running = most = 0
+
+    def note(text: str) -> None:
+        nonlocal running, most
+        running += text.count("+") - text.count("-")
+        most = max(most, running)
+
+    async def one() -> CommandResult:
+        return await ground.sandbox.execute_command("printf +; printf -", on_output=note)
+
+    async with LoopWatch():
+        results = await asyncio.gather(*(one() for _ in range(200)))
+
+    assert [result.output for result in results] == ["+-"] * 200
+    assert most <= LIMITS.max_commands
+
+
+async def test_memory_that_belongs_to_no_process_is_refused_or_counted(ground: Ground) -> None:
+    result = await ground.python(
+        "import ctypes, time\nlibc = ctypes.CDLL(None)\nlibc.shmat.restype = ctypes.c_void_p\n"
+        "for _ in range(40):\n"
+        " number = libc.shmget(0, 16 << 20, 0o1600)\n"
+        " if number < 0: print('refused'); break\n"
+        " area = ctypes.c_void_p(libc.shmat(number, None, 0))\n"
+        " ctypes.memset(area, 1, 16 << 20)\n libc.shmdt(area); time.sleep(.02)\n"
+        "else: print('not stopped')"
+    )
+
+    assert result.output == "refused\n" or result.exit_code != 0
+
+
+@pytest.mark.tiers("local")
+async def test_where_nothing_confines_a_program_it_may_hide(ground: Ground) -> None:
+    hide = "import ctypes, time; ctypes.CDLL(None).prctl(4, 0); time.sleep(1.2); print('end')"
+
+    assert (await ground.run(f'/usr/bin/python3 -c "{hide}"')).output == "end\n"

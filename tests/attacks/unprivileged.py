@@ -17,7 +17,7 @@ PACKAGES = (
     *("pydantic", "pyyaml", "python-dotenv", "typing-extensions"),
 )
 """What the sandbox room and its tests import."""
-TESTS = ("attacks", "contracts", "unit/sandbox")
+TESTS = ("attacks", "contracts", "support", "unit/sandbox")
 _LEFT_OUT = shutil.ignore_patterns("__pycache__", "static", "node_modules", "aio")
 
 

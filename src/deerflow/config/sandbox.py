@@ -27,8 +27,11 @@ class NetworkSettings(Section):
 
 
 class LimitSettings(Section):
-    """How much one command and all it starts may use."""
+    """How much the running commands of a thread, and all they start, may use together."""
 
+    max_commands: int = Field(
+        8, ge=1, description="Commands of a thread that run at the same time; further ones wait in line."
+    )
     memory_mb: int = Field(2048, ge=16, description="Megabytes of memory.")
     max_processes: int = Field(256, ge=4, description="Processes at once.")
     cpu_seconds: int = Field(600, ge=1, description="Seconds of processor time of one process.")
@@ -62,7 +65,15 @@ class SandboxSettings(OpenSection):
     network: NetworkSettings = Field(
         NetworkSettings.model_construct(), description="What commands may reach."
     )
-    limits: LimitSettings = Field(LimitSettings.model_construct(), description="How much a command may use.")
+    limits: LimitSettings = Field(
+        LimitSettings.model_construct(), description="How much a thread's commands may use."
+    )
+    max_commands: int = Field(
+        64,
+        ge=1,
+        description="Commands of all threads that this server runs at the same time; further ones wait, and "
+        "the threads get their turns one after the other.",
+    )
     mounts: tuple[MountSettings, ...] = Field((), description="Host folders that commands may use.")
     environment: dict[str, str] = Field({}, description="Variables that commands see.")
     bash_command_timeout: float = Field(600, gt=0, description="Seconds that one command may run.")

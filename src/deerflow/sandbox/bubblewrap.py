@@ -9,17 +9,18 @@ from deerflow.config import SandboxSettings
 from deerflow.errors import SandboxUnavailableError
 from deerflow.sandbox import seccomp
 from deerflow.sandbox.bwrap import NOT_FOUND, SYSTEM_PATH, Box, etc_files, find_bwrap, options
-from deerflow.sandbox.cgroups import ControlGroup, ControlGroups
+from deerflow.sandbox.cgroups import ControlGroups, joining
 from deerflow.sandbox.egress import Egress, proxy_environment
 from deerflow.sandbox.handshake import Handshake
 from deerflow.sandbox.inner import InnerProcess
 from deerflow.sandbox.lifeline import Lifeline
-from deerflow.sandbox.limits import ulimits, watcher
+from deerflow.sandbox.limits import ulimits
 from deerflow.sandbox.network import NetworkPolicy
 from deerflow.sandbox.paths import WORKSPACE, PathTable
 from deerflow.sandbox.process import Ending, Launch, Sink, Watch, run
 from deerflow.sandbox.shell import sealed
 from deerflow.sandbox.staging import staged
+from deerflow.sandbox.usage import ThreadUsage
 from deerflow.sandbox.users import sandbox_uid
 
 BASH = ("/bin/bash", "--noprofile", "--norc", "-c")
@@ -38,7 +39,18 @@ class Bubblewrap:
         self._graves: list[int] = []
         self._ulimits = ulimits(settings.limits)
         self._policy = NetworkPolicy.from_settings(settings.network)
-        self._filter = seccomp.build_filter(FAMILIES) if seccomp.is_supported() else b""
+        # shared memory of the System V kind is no process's: only a control group counts it
+        self._filter = (
+            seccomp.build_filter(FAMILIES, has_system_v=self._groups.are_there)
+            if seccomp.is_supported()
+            else b""
+        )
+
+    def usage(self, table: PathTable) -> ThreadUsage:
+        """Return what adds up the use of a thread's commands."""
+        return ThreadUsage(
+            self.settings.limits, table, groups=self._groups, uid=self.uid, has_shared_memory=True
+        )
 
     def environment(self) -> dict[str, str]:
         """Return what a command finds in its environment before anything was exported."""
@@ -61,6 +73,7 @@ class Bubblewrap:
         arguments: Sequence[str],
         output: Sink,
         *,
+        usage: ThreadUsage,
         environment: Mapping[str, str],
         timeout: float,
         pass_fds: Sequence[int] = (),
@@ -71,10 +84,10 @@ class Bubblewrap:
         """
         bwrap = find_bwrap(self.uid)
         table, mounting = staged(table, self.uid)
-        group = self._groups.create()
         ended: list[int] = []
         try:
             with ExitStack() as stack:
+                groups = stack.enter_context(usage.group())
                 inner = stack.enter_context(InnerProcess())
                 handshake = stack.enter_context(Handshake())
                 lifeline = stack.enter_context(Lifeline())
@@ -93,22 +106,21 @@ class Bubblewrap:
                 launch = Launch(
                     # by descriptor and relative name, so that no process list shows the host's paths
                     argv=lifeline.tied(
-                        [*mounting, *self._as_user(), *wish], taken=inherited, first=group.joining
+                        [*mounting, *self._as_user(), *wish], taken=inherited, first=joining(groups)
                     ),
                     stdin=lifeline.reader,
                     cwd=str(bwrap.parent),
                     env={"PATH": SYSTEM_PATH},
-                    kill=lambda pid: _kill(pid, group, inner),
+                    kill=lambda pid: _kill(pid, inner),
                     started=ended.append,
                     pass_fds=inherited,
-                    watch=self._attending(table, inner, handshake),
+                    watch=self._attending(table, usage, inner, handshake),
                     gone=inner.gone,
                 )
                 ending = await run(launch, output, timeout=timeout)
         except FileNotFoundError as error:  # bwrap went between the look and the start
             raise SandboxUnavailableError(NOT_FOUND) from error
         finally:
-            self._groups.discard(group)
             self._bury(ended)
         if not handshake.has_begun and not ending.timed_out and not ending.stopped:
             raise SandboxUnavailableError(output.text().strip() or "it ended before it began")
@@ -131,20 +143,22 @@ class Bubblewrap:
         packed = b"".join(arg.encode() + b"\0" for arg in args)
         return [*etc.values(), filter_fd, stack.enter_context(sealed(packed))]
 
-    def _attending(self, table: PathTable, inner: InnerProcess, handshake: Handshake) -> Watch:
+    def _attending(
+        self, table: PathTable, usage: ThreadUsage, inner: InnerProcess, handshake: Handshake
+    ) -> Watch:
         """Return what accompanies a sandbox: it opens the way out, lets the command start, and watches it."""
-        watch = watcher(self.settings.limits, table)
         workspace = table.locate(WORKSPACE).mapping.host
         egress = Egress(self._policy, uid=self.uid, name=workspace.parent.parent.name)
 
         async def attend(pid: int) -> str:
             await handshake.ready()
+            first = inner.pid() or pid
             if not self._policy.is_open:
                 handshake.go()
-                return await watch(pid)
+                return await usage.watch(first)
             async with egress.serving(inner):
                 handshake.go()
-                return await watch(pid)
+                return await usage.watch(first)
 
         return attend
 
@@ -166,12 +180,11 @@ def _has_children_in(group: int) -> bool:
     return True
 
 
-def _kill(pid: int, group: ControlGroup, inner: InnerProcess) -> None:
+def _kill(pid: int, inner: InnerProcess) -> None:
     """End bwrap and the first process inside; with that one the kernel ends all others inside.
 
     Both are in one process group, and stay there until they have tied their lives together.
     """
-    group.kill()
     inner.kill()
     with suppress(ProcessLookupError):
         os.killpg(pid, signal.SIGKILL)

@@ -3,8 +3,8 @@
 import asyncio
 import os
 import secrets
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,20 +17,9 @@ MEGABYTE = 1_048_576
 
 @dataclass(frozen=True, slots=True)
 class ControlGroup:
-    """The groups of one command, one per hierarchy; removed when it is over."""
+    """The groups of a thread's running commands, one per hierarchy; removed when the last one is over."""
 
     folders: tuple[Path, ...] = ()
-
-    @property
-    def joining(self) -> str:
-        """The shell commands that join the groups, to run before anything else."""
-        return "".join(f"echo 0 > {folder}/cgroup.procs || exit 125; " for folder in self.folders)
-
-    def kill(self) -> None:
-        """End every process in the groups, where the kernel can."""
-        for folder in self.folders:
-            with suppress(OSError):
-                (folder / "cgroup.kill").write_text("1")
 
     def remove(self) -> bool:
         """Remove the groups; False while a dying process still holds one."""
@@ -46,13 +35,18 @@ class ControlGroup:
 
 
 class ControlGroups:
-    """Makes a group for each command, or none where the system does not let us."""
+    """Makes groups, or none where the system does not let us."""
 
     def __init__(self, limits: LimitSettings, *, mount: Path = MOUNT) -> None:
         self._limits = limits
         self._mount = mount
         self._dying: list[ControlGroup] = []
         self._make = self._find_way()
+
+    @property
+    def are_there(self) -> bool:
+        """Tell whether groups can be made here."""
+        return self._make is not None
 
     def create(self) -> ControlGroup:
         """Return a fresh group; an empty one when groups cannot be made."""
@@ -99,10 +93,9 @@ class ControlGroups:
         values = {
             "memory.max": self._limits.memory_mb * MEGABYTE,
             "memory.swap.max": 0,
-            "memory.oom.group": 1,
             "pids.max": self._limits.max_processes,
         }
-        return _made([(folder, values)], optional=("memory.swap.max", "memory.oom.group"))
+        return _made([(folder, values)], optional=("memory.swap.max",))
 
     def _make_v1(self, name: str) -> ControlGroup:
         # Joining a group of this version waits for the whole kernel, some milliseconds each time. So there
@@ -118,6 +111,36 @@ class ControlGroups:
                 if not Path("/proc", folder.name.split("-")[1]).exists():
                     with suppress(OSError):
                         folder.rmdir()
+
+
+class SharedGroup:
+    """One group for all commands of a thread, which is there while one of them runs."""
+
+    def __init__(self, groups: ControlGroups | None) -> None:
+        self._groups = groups
+        self._group = ControlGroup()
+        self._users = 0
+
+    @contextmanager
+    def lent(self) -> Iterator[tuple[Path, ...]]:
+        """Lend the folders of the group for the length of a block."""
+        if self._groups is None:
+            yield ()
+            return
+        if not self._users:
+            self._group = self._groups.create()
+        self._users += 1
+        try:
+            yield self._group.folders
+        finally:
+            self._users -= 1
+            if not self._users:
+                self._groups.discard(self._group)
+
+
+def joining(folders: Iterable[Path]) -> str:
+    """Return the shell commands that join groups, to run before anything else."""
+    return "".join(f"echo 0 > {folder}/cgroup.procs || exit 125; " for folder in folders)
 
 
 def _made(wanted: list[tuple[Path, dict[str, int]]], optional: tuple[str, ...] = ()) -> ControlGroup:

@@ -52,6 +52,11 @@ class InnerProcess:
             with suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
 
+    def pid(self) -> int | None:
+        """Return the process's id if bwrap has said it, which it does before anything runs inside."""
+        self._read()
+        return self.known.result() if self.known.done() else None
+
     async def gone(self) -> None:
         """Wait until no process of the sandbox is left."""
         self._read()

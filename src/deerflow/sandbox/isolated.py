@@ -21,6 +21,7 @@ from deerflow.sandbox.hosted import HostedSandbox
 from deerflow.sandbox.output import OutputBuffer
 from deerflow.sandbox.paths import WORKSPACE, PathTable, Place, shell_paths, thread_paths
 from deerflow.sandbox.probing import ProbingSandboxProvider
+from deerflow.sandbox.process import Ending
 from deerflow.sandbox.ripgrep import RgOutput, find_rg, is_answer, is_quick, rg_argv
 from deerflow.sandbox.selftest import PROBES, Probe, SelfTest, daemon_name, is_running, judge, parse_probes
 from deerflow.sandbox.shell import (
@@ -32,6 +33,7 @@ from deerflow.sandbox.shell import (
     result_of,
     sealed,
 )
+from deerflow.sandbox.usage import ThreadUsage
 from deerflow.sandbox.users import hand_over, scratch_folders
 
 PROBE_SECONDS = 20.0
@@ -44,6 +46,7 @@ class IsolatedSandbox(HostedSandbox):
         super().__init__(files)
         self._inside = inside
         self._provider = provider
+        self._usage = provider.usage(inside)
         self._state = ShellState(WORKSPACE)
 
     @property
@@ -59,6 +62,14 @@ class IsolatedSandbox(HostedSandbox):
         settings = bubblewrap.settings
         seconds = check_command(command, settings.bash_command_timeout if timeout is None else timeout)
         output = OutputBuffer(max_chars=settings.bash_output_max_chars, listener=on_output)
+        async with self._provider.commands.hold(self):
+            ending = await self._run(bubblewrap, command, output, seconds)
+        return result_of(command, ending, output, seconds)
+
+    async def _run(
+        self, bubblewrap: Bubblewrap, command: str, output: OutputBuffer, seconds: float
+    ) -> Ending:
+        """Run a command as the last one left the shell, and keep how it leaves it."""
         base = bubblewrap.environment()
         with StateFile() as state, sealed(self._state.packed_exports) as exports:
             try:
@@ -67,6 +78,7 @@ class IsolatedSandbox(HostedSandbox):
                     EXPORTS + SCRIPT,
                     (command, self._state.cwd, WORKSPACE, str(state.fd), str(exports)),
                     output,
+                    usage=self._usage,
                     environment=base,
                     timeout=seconds,
                     pass_fds=(state.fd, exports),
@@ -74,7 +86,7 @@ class IsolatedSandbox(HostedSandbox):
             except SandboxUnavailableError as error:
                 raise await self._provider.failed(str(error)) from error
             self._state = state.read(self._state, base)
-        return result_of(command, ending, output, seconds)
+        return ending
 
     @override
     async def search(self, path: str, query: Query) -> tuple[list[Match], bool]:
@@ -90,14 +102,16 @@ class IsolatedSandbox(HostedSandbox):
         output = RgOutput(query)
         try:
             bubblewrap = await self._provider.tested()
-            ending = await bubblewrap.run(
-                self._inside,
-                'cd -- "$1" && shift && exec "$@"',
-                (place.virtual, *rg_argv(rg, query)),
-                output,
-                environment=bubblewrap.environment(),
-                timeout=GREP_SECONDS,
-            )
+            async with self._provider.searches.hold(self):
+                ending = await bubblewrap.run(
+                    self._inside,
+                    'cd -- "$1" && shift && exec "$@"',
+                    (place.virtual, *rg_argv(rg, query)),
+                    output,
+                    usage=self._usage,
+                    environment=bubblewrap.environment(),
+                    timeout=GREP_SECONDS,
+                )
         except SandboxUnavailableError:
             return None
         if not is_answer(ending.exit_code, output):
@@ -126,6 +140,10 @@ class IsolatedSandboxProvider(ProbingSandboxProvider):
         table = thread_paths(folders, skills_root=self._skills_root, mounts=self._settings.mounts)
         return IsolatedSandbox(ThreadFiles(table, owner=uid), shell_paths(folders, table), self)
 
+    def usage(self, table: PathTable) -> ThreadUsage:
+        """Return what adds up the use of a thread's commands."""
+        return self._bubblewrap.usage(table)
+
     async def tested(self) -> Bubblewrap:
         """Return what starts sandboxes once it has passed its test; raises when it has not."""
         await self.gate.require()
@@ -152,6 +170,7 @@ class IsolatedSandboxProvider(ProbingSandboxProvider):
                 f"cd {WORKSPACE}\n{PROBES}",
                 (),
                 output,
+                usage=bubblewrap.usage(thread_paths(folders)),
                 environment=environment,
                 timeout=PROBE_SECONDS,
             )

@@ -22,6 +22,7 @@ from deerflow.errors import SandboxTimeoutError, SandboxUnavailableError
 from deerflow.sandbox import seccomp
 from deerflow.sandbox.base import CommandResult, OutputListener
 from deerflow.sandbox.bwrap import SHOWN_OF_ETC, SYSTEM_PATH
+from deerflow.sandbox.cgroups import ControlGroups
 from deerflow.sandbox.diagnosis import diagnose
 from deerflow.sandbox.files import ThreadFiles
 from deerflow.sandbox.gate import TestGate
@@ -37,6 +38,7 @@ from deerflow.sandbox.selftest import (
     judge,
     parse_probes,
 )
+from deerflow.sandbox.slots import CommandSlots
 from deerflow.sandbox.supervised import Confinement, Failed, SupervisedShell, refused
 from deerflow.sandbox.users import hand_over, sandbox_uid, scratch_folders, unreachable
 
@@ -123,6 +125,7 @@ class LandlockSandboxProvider(ProbingSandboxProvider):
     def __init__(self, settings: SandboxSettings, *, skills_root: Path | None = None) -> None:
         super().__init__(settings, skills_root=skills_root)
         self._uid = sandbox_uid()
+        self._groups = ControlGroups(settings.limits)
         program = seccomp.build_filter((), has_namespaces=False) if seccomp.is_supported() else b""
         self._filter = base64.b64encode(program).decode()
 
@@ -130,11 +133,11 @@ class LandlockSandboxProvider(ProbingSandboxProvider):
     def make(self, folders: ThreadFolders) -> LandlockSandbox:
         table = thread_paths(folders, skills_root=self._skills_root, mounts=self._settings.mounts)
         files = ThreadFiles(table, owner=self._uid)
-        shell = self._shell(folders, table, failed=self.failed)
+        shell = self._shell(folders, table, self.commands, failed=self.failed)
         return LandlockSandbox(files, shell, self.gate, closed=unreachable(table, self._uid))
 
     def _shell(
-        self, folders: ThreadFolders, table: PathTable, *, failed: Failed = refused
+        self, folders: ThreadFolders, table: PathTable, commands: CommandSlots, *, failed: Failed = refused
     ) -> SupervisedShell:
         hand_over(folders, self._uid)
         table = shell_paths(folders, table)
@@ -153,8 +156,15 @@ class LandlockSandboxProvider(ProbingSandboxProvider):
             shell=SHELL,
             environment=environment,
             confinement=Confinement(uid=self._uid, landlock=ruleset(table), seccomp=self._filter),
+            commands=commands,
+            groups=self._groups,
             failed=failed,
         )
+
+    @override
+    async def aclose(self) -> None:
+        await super().aclose()
+        await self._groups.aclose()
 
     @override
     async def probe(self) -> SelfTest:
@@ -168,7 +178,8 @@ class LandlockSandboxProvider(ProbingSandboxProvider):
             canary = folders.root / "canary.txt"
             canary.write_text("canary")
             canary.chmod(0o666)
-            shell = self._shell(folders, thread_paths(folders))
+            # a slot of its own: a command that holds one may be waiting for this test
+            shell = self._shell(folders, thread_paths(folders), CommandSlots(limit=1, per_thread=1))
             command = f"CANARY={canary} SERVER={os.getpid()} DAEMON={daemon}\n{LANDLOCK_PROBES}"
             try:
                 result = await shell.execute(command, timeout=PROBE_SECONDS, on_output=None)

@@ -17,6 +17,7 @@ from deerflow.sandbox.paths import PathTable, thread_paths
 from deerflow.sandbox.pool import ThreadSandboxProvider
 from deerflow.sandbox.portable import PortableThreadFiles
 from deerflow.sandbox.selftest import Probe, SelfTest
+from deerflow.sandbox.slots import CommandSlots
 from deerflow.sandbox.supervised import Confinement, SupervisedShell
 from deerflow.sandbox.users import close_to_others
 
@@ -55,9 +56,10 @@ NO_SHELL = (
 class LocalSandbox(HostedSandbox):
     """A thread's folders on this host, and the host's own shell if the operator allows it."""
 
-    def __init__(self, files: ThreadFiles, settings: SandboxSettings) -> None:
+    def __init__(self, files: ThreadFiles, settings: SandboxSettings, commands: CommandSlots) -> None:
         super().__init__(files)
         self._settings = settings
+        self._commands = commands
         self._refusal = _refusal(settings)
 
     @property
@@ -82,6 +84,7 @@ class LocalSandbox(HostedSandbox):
             shell=_host_bash() or "",
             environment=host_environment(os.environ) | SAFE_PROGRAMS | self._settings.environment,
             confinement=Confinement(),
+            commands=self._commands,
         )
 
 
@@ -99,7 +102,7 @@ class LocalSandboxProvider(ThreadSandboxProvider):
     def make(self, folders: ThreadFolders) -> LocalSandbox:
         close_to_others(folders)
         table = thread_paths(folders, skills_root=self._skills_root, mounts=self._settings.mounts)
-        return LocalSandbox(files_of(table), self._settings)
+        return LocalSandbox(files_of(table), self._settings, self.commands)
 
 
 def files_of(table: PathTable) -> ThreadFiles:

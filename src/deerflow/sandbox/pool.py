@@ -12,6 +12,7 @@ from deerflow.config import SandboxSettings
 from deerflow.domain import ThreadFolders
 from deerflow.sandbox.base import Sandbox, SandboxProvider
 from deerflow.sandbox.shell import check_environment
+from deerflow.sandbox.slots import CommandSlots
 
 MAX_IDLE = 1024
 """How many threads' working directories and exports are remembered beyond those in use."""
@@ -24,6 +25,10 @@ class ThreadSandboxProvider(SandboxProvider):
         check_environment(settings.environment)
         self._settings = settings
         self._skills_root = skills_root
+        bounds = {"limit": settings.max_commands, "per_thread": settings.limits.max_commands}
+        self.commands = CommandSlots(**bounds)
+        self.searches = CommandSlots(**bounds)
+        """Searches wait only for each other: none takes long, while a command may."""
         self._sandboxes: dict[Path, Sandbox] = {}
         self._users: dict[Path, int] = {}
         self._idle: OrderedDict[Path, None] = OrderedDict()

@@ -24,6 +24,7 @@ _SET_ID = 0o6000
 """The mode bits by which a program runs with its owner's rights, whoever starts it."""
 _MAKES_A_FILE = 0o100 | 0o20000000
 """The flags O_CREAT and O_TMPFILE of `open`: without them its mode means nothing."""
+_SET_DUMPABLE = 4
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
 _SOCKET_TYPE = 0xF
 AF_UNIX, AF_INET, AF_INET6 = 1, 2, 10
@@ -64,8 +65,8 @@ _DENIED = {
     },
 }  # fmt: skip
 _LOOKED_INTO = {
-    "x86_64": {"clone": 56, "clone3": 435, "ioctl": 16, "socket": 41, "socketpair": 53},
-    "aarch64": {"clone": 220, "clone3": 435, "ioctl": 29, "socket": 198, "socketpair": 199},
+    "x86_64": {"clone": 56, "clone3": 435, "ioctl": 16, "prctl": 157, "socket": 41, "socketpair": 53},
+    "aarch64": {"clone": 220, "clone3": 435, "ioctl": 29, "prctl": 167, "socket": 198, "socketpair": 199},
 }
 _MODES = {
     "x86_64": {
@@ -128,13 +129,18 @@ def is_supported(machine: str | None = None) -> bool:
 
 
 def build_filter(
-    families: Sequence[int], *, has_namespaces: bool = True, machine: str | None = None
+    families: Sequence[int],
+    *,
+    has_namespaces: bool = True,
+    has_system_v: bool = True,
+    machine: str | None = None,
 ) -> bytes:
     """Return the program that allows sockets of these `families` and pairs of local ones.
 
     Without namespaces the filter also closes ways to other processes and to paths that nothing else
     guards. Changing modes, owners and times by path then does nothing and says so to nobody: programs
-    such as git insist on it, and refusing it would leave them of no use.
+    such as git insist on it, and refusing it would leave them of no use. Without `has_system_v` there is no
+    shared memory, semaphore or message queue of the System V kind.
     """
     machine = machine or platform.machine()
     numbers = _LOOKED_INTO[machine]
@@ -152,10 +158,14 @@ def build_filter(
         program += [_step(_EQUAL, number, 0, 1), _refuse(_ENOSYS)]
     if not has_namespaces:
         program += _without_namespaces(machine)
+    if not has_system_v:
+        for name in ("shmget", "semget", "msgget"):
+            program += [_step(_EQUAL, _SHARED[machine][name], 0, 1), _refuse(_ENOSYS)]
     program += _without_set_id(machine)
     for name, check in (
         ("clone", _check_clone()),
         ("ioctl", _check_ioctl()),
+        ("prctl", _check_prctl()),
         ("socketpair", _check_families([AF_UNIX])),
         ("socket", _check_socket(families)),
     ):
@@ -225,6 +235,11 @@ def _check_ioctl() -> list[bytes]:
         _refuse(_EPERM),
         _step(_RETURN, _ALLOW),
     ]
+
+
+def _check_prctl() -> list[bytes]:
+    """Hiding from the server has no effect: what a hidden process holds open could not be counted."""
+    return [_step(_LOAD, _ARG0), _step(_EQUAL, _SET_DUMPABLE, 0, 1), _refuse(0), _step(_RETURN, _ALLOW)]
 
 
 def _check_families(families: Sequence[int]) -> list[bytes]:

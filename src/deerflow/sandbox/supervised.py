@@ -5,7 +5,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,12 +15,15 @@ from deerflow.config import SandboxSettings
 from deerflow.errors import SandboxUnavailableError
 from deerflow.sandbox import supervisor
 from deerflow.sandbox.base import CommandResult, OutputListener
-from deerflow.sandbox.limits import process_limit, rlimits, watcher
+from deerflow.sandbox.cgroups import ControlGroups
+from deerflow.sandbox.limits import process_limit, rlimits
 from deerflow.sandbox.mapping import PathRewriter
 from deerflow.sandbox.output import OutputBuffer
 from deerflow.sandbox.paths import WORKSPACE, PathTable
-from deerflow.sandbox.process import Launch, run
+from deerflow.sandbox.process import Ending, Launch, run
 from deerflow.sandbox.shell import ShellState, StateFile, check_command, result_of, shell_argv
+from deerflow.sandbox.slots import CommandSlots
+from deerflow.sandbox.usage import ThreadUsage
 
 _SUPERVISOR = Path(supervisor.__file__)
 Failed = Callable[[str], Awaitable[SandboxUnavailableError]]
@@ -52,6 +55,8 @@ class SupervisedShell:
         shell: str,
         environment: Mapping[str, str],
         confinement: Confinement,
+        commands: CommandSlots,
+        groups: ControlGroups | None = None,
         failed: Failed = refused,
     ) -> None:
         self._settings = settings
@@ -61,7 +66,15 @@ class SupervisedShell:
         self._rewriter = PathRewriter(table)
         self._home = self._rewriter.host_path(WORKSPACE)
         self._state = ShellState(self._home)
-        self._table = table
+        self._commands = commands
+        # without a filter, programs such as ssh may hide from everybody, and mean no harm by it
+        self._usage = ThreadUsage(
+            settings.limits,
+            table,
+            groups=groups,
+            uid=confinement.uid,
+            stops_hidden=confinement.seccomp is not None,
+        )
         self._failed = failed
 
     async def execute(
@@ -72,8 +85,13 @@ class SupervisedShell:
         output = OutputBuffer(
             max_chars=self._settings.bash_output_max_chars, listener=on_output, mask=self._rewriter.to_virtual
         )
-        with StateFile() as state:
-            launch = self._launch(self._rewriter.to_host(command), state)
+        async with self._commands.hold(self):
+            ending = await self._run(command, output, seconds)
+        return result_of(command, ending, output, seconds)
+
+    async def _run(self, command: str, output: OutputBuffer, seconds: float) -> Ending:
+        with StateFile() as state, self._usage.group() as groups:
+            launch = self._launch(self._rewriter.to_host(command), state, groups)
             try:
                 ending = await run(launch, output, timeout=seconds)
             finally:
@@ -81,9 +99,9 @@ class SupervisedShell:
             if not state.has_begun and not ending.timed_out and not ending.stopped:
                 raise await self._failed(output.text().strip() or "the command could not be started")
             self._state = state.read(self._state, self._environment)
-        return result_of(command, ending, output, seconds)
+        return ending
 
-    def _launch(self, command: str, state: StateFile) -> Launch:
+    def _launch(self, command: str, state: StateFile, groups: Sequence[Path]) -> Launch:
         limits = self._settings.limits
         order = {
             "parent": os.getpid(),
@@ -93,6 +111,7 @@ class SupervisedShell:
             "uid": self._confinement.uid,
             "landlock": self._confinement.landlock,
             "seccomp": self._confinement.seccomp,
+            "groups": [str(folder) for folder in groups],
             "rlimits": rlimits(limits) | process_limit(limits, self._confinement.uid),
         }
         reader = _as_file(json.dumps(order).encode())
@@ -101,7 +120,7 @@ class SupervisedShell:
             env={},
             kill=_stop,
             pass_fds=(reader, state.fd),
-            watch=watcher(limits, self._table),
+            watch=self._usage.watch,
         )
 
 

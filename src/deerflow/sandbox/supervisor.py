@@ -125,6 +125,8 @@ def _become(order: dict[str, Any]) -> None:
         if IS_LINUX:
             with suppress(OSError):  # should memory run out, the command goes first, not its keeper
                 Path("/proc/self/oom_score_adj").write_text("1000")
+        for folder in order["groups"]:
+            Path(folder, "cgroup.procs").write_text("0")
         for name, value in order["rlimits"].items():
             _limit(getattr(resource, name), value)
         if order.get("uid") is not None:

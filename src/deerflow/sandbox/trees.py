@@ -5,7 +5,7 @@ import secrets
 import shutil
 import stat
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from deerflow.sandbox.beneath import O_DIRECTORY, O_PATH
 MAX_DEPTH = 100
 """Each level costs a descriptor and a frame of the stack, so there is an end."""
 MAX_LOCKED = 16
-"""Folders that their owner may not read; what is in them cannot be counted."""
+"""Folders that neither we nor their owner may read; what is in them cannot be counted."""
 _STEP = 32
 _FOLDER = os.O_RDONLY | O_DIRECTORY | getattr(os, "O_NOFOLLOW", 0)
 
@@ -70,17 +70,42 @@ def entries(folder: int, use: TreeUse, *, depth: int = MAX_DEPTH) -> Iterator[Tr
         if depth == 0:
             use.is_too_deep = True
             continue
-        try:
-            deeper = os.open(name, _FOLDER, dir_fd=folder)
-        except PermissionError:
-            use.locked += 1
-            continue
-        except OSError:
-            continue
-        try:
+        with ExitStack() as stack:
+            try:
+                deeper = stack.enter_context(_opened(name, folder, about))
+            except PermissionError:
+                use.locked += 1
+                continue
+            except OSError:
+                continue
             yield from entries(deeper, use, depth=depth - 1)
-        finally:
-            os.close(deeper)
+
+
+@contextmanager
+def _opened(name: str, folder: int, about: os.stat_result) -> Iterator[int]:
+    """Open a folder for the length of a block; one of ours that is locked is unlocked for as long."""
+    with ExitStack() as stack:
+        if about.st_uid == os.geteuid() != 0 and about.st_mode & 0o500 != 0o500:
+            stack.enter_context(_unlocked(name, folder, about))
+        fd = os.open(name, _FOLDER, dir_fd=folder)
+        stack.callback(os.close, fd)
+        yield fd
+
+
+@contextmanager
+def _unlocked(name: str, folder: int, about: os.stat_result) -> Iterator[None]:
+    locked = stat.S_IMODE(about.st_mode)
+    unlocked = locked | 0o500
+    held = os.open(name, O_PATH | O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)
+    path = Path(f"/proc/self/fd/{held}")
+    try:
+        path.chmod(unlocked)
+        yield
+    finally:
+        with suppress(OSError):
+            if stat.S_IMODE(os.fstat(held).st_mode) == unlocked:  # else its owner has chosen another mode
+                path.chmod(locked)
+        os.close(held)
 
 
 def remove_tree(root: Path) -> None:

@@ -31,6 +31,8 @@ _ENTER_ALL = 0o011
 _NEEDED = sum(1 << number for number in (0, 1, 3, 5, 6, 7))
 """The capabilities chown, dac_override, fowner, kill, setgid and setuid."""
 
+_PTRACE = 19
+
 
 def sandbox_uid() -> int | None:
     """Return the user that commands become; None where they stay who we are."""
@@ -47,6 +49,12 @@ def can_change_users(status: str) -> bool:
     """Tell whether a process with this `/proc/PID/status` may give files to others and act as them."""
     found = re.search(r"^CapEff:\s*([0-9a-f]+)$", status, re.MULTILINE)
     return found is not None and int(found[1], 16) & _NEEDED == _NEEDED
+
+
+def can_look_into_processes() -> bool:
+    """Tell whether we may look into processes of other users; the root of many containers may not."""
+    found = re.search(r"^CapEff:\s*([0-9a-f]+)$", Path("/proc/self/status").read_text(), re.MULTILINE)
+    return found is not None and bool(int(found[1], 16) & 1 << _PTRACE)
 
 
 def has_number(id_map: str, number: int) -> bool:
