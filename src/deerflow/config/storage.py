@@ -65,6 +65,12 @@ class RunSettings(Section):
         ge=1,
         description="How often a run is taken up again after its worker died, before it ends in error.",
     )
+    max_parallel_tool_calls: int = Field(
+        8,
+        ge=1,
+        description="Tool calls of one answer that run at the same time; further ones wait in line. Calls "
+        "that start sub-agents are not counted: `subagents` limits those.",
+    )
     snapshot_max_bytes: int = Field(
         64 * 1024 * 1024,
         ge=0,

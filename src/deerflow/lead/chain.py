@@ -43,6 +43,7 @@ from deerflow.agents.middlewares.goal import GoalMiddleware
 from deerflow.agents.middlewares.guardrail import GuardrailMiddleware
 from deerflow.agents.middlewares.mcp_routing import McpRoutingMiddleware
 from deerflow.agents.middlewares.memory import MemoryDesk, MemoryMiddleware
+from deerflow.agents.middlewares.parallel_calls import ParallelCallsMiddleware
 from deerflow.agents.middlewares.tool_progress import ToolProgressMiddleware
 from deerflow.agents.middlewares.watching import ModelWatchMiddleware, ToolWatchMiddleware
 from deerflow.config import SafetyDetector, Settings, Switchable, resolve_use
@@ -105,7 +106,7 @@ def build_chain(
         ToolWatchMiddleware(),  # both: outside all that acts on tools, so that it sees what the model gets
         ToolErrorMiddleware(),  # both: outermost around tools, so that nothing a tool does ends the run
         GuardrailMiddleware(settings=settings.guardrails),  # both: all below see the call a person approved
-        *_read_before_write(settings),  # both: a refused write is no result that could be long
+        *_bounded_calls(settings),  # both: few at a time; a refused write is no result that could be long
         *_tool_output(settings),  # both: what tools return is measured before anybody stores it
         *_mcp_routing(settings, routes_mcp),  # both: loads deferred tools before the others are hidden
         *_deferred_tools(settings),  # both: a refused call is no result, and hidden tools are not on offer
@@ -184,8 +185,9 @@ def _summarization(settings: Settings, model: ModelByName) -> list[HouseMiddlewa
     return [SummarizationMiddleware(settings=summaries, model=model)] if summaries.enabled else []
 
 
-def _read_before_write(settings: Settings) -> list[HouseMiddleware]:
-    return [ReadBeforeWriteMiddleware()] if settings.read_before_write.enabled else []
+def _bounded_calls(settings: Settings) -> list[HouseMiddleware]:
+    in_line = ParallelCallsMiddleware(limit=settings.runs.max_parallel_tool_calls)
+    return [in_line, ReadBeforeWriteMiddleware()] if settings.read_before_write.enabled else [in_line]
 
 
 def _tool_output(settings: Settings) -> list[HouseMiddleware]:

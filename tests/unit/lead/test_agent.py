@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -350,6 +351,43 @@ async def test_titles_can_be_switched_off(model: ScriptedModel, new_lead: NewLea
 
     assert not (await lead.values()).get("title")
     assert len(model.requests) == 1
+
+
+# Many calls in one answer
+
+
+async def test_an_answers_calls_run_a_few_at_a_time_and_keep_their_order(
+    lead: Lead, model: ScriptedModel
+) -> None:
+    running: Counter[str] = Counter()
+    most: Counter[str] = Counter()
+    is_full = asyncio.Event()
+
+    @tool
+    async def hold(number: int, agent: str) -> str:
+        """Wait until as many run at once as may."""
+        running[agent] += 1
+        most[agent] = max(most[agent], running[agent])
+        if running.total() == 8 * 4:
+            is_full.set()
+        async with asyncio.timeout(30):
+            await is_full.wait()
+        running[agent] -= 1
+        return f"{agent} {number}"
+
+    lead.agents = LeadAgents(replace(lead.rooms, extra_tools=[hold]))
+    parts = [call("task", description="part", prompt=f"part {n}") for n in range(3)]
+    for n in range(3):
+        many = calls(*(call("hold", number=number, agent=f"sub {n}") for number in range(20)))
+        model.on(f"part {n}", many, text("found"))
+    own = [call("hold", number=number, agent="lead") for number in range(20)]
+    model.will_say(calls(*own, *parts), text("Done."))
+
+    messages = await lead.ask("Try.")
+
+    results = [m.text for m in messages if m.type == "tool"]
+    assert results[:20] == [f"lead {number}" for number in range(20)]
+    assert most == {"lead": 8, "sub 0": 8, "sub 1": 8, "sub 2": 8}
 
 
 # Sub-agents of one answer

@@ -1,0 +1,41 @@
+"""Bounds how many tool calls of one answer run at the same time.
+
+A model may ask for a hundred calls at once, and each may take memory, a process or a connection. Those beyond
+the limit wait in line; the results keep their order. Calls that start sub-agents are not counted: they wait
+for others most of the time, and have limits of their own.
+"""
+
+import asyncio
+from weakref import WeakValueDictionary
+
+from typing_extensions import override
+
+from deerflow.agents.middlewares.base import HouseMiddleware
+from deerflow.agents.types import ToolCall, ToolHandler, ToolResult
+
+WAIT_FOR_AGENTS = frozenset({"task", "task_result", "run_team"})
+
+
+class ParallelCallsMiddleware(HouseMiddleware):
+    """Runs at most `limit` tool calls of an agent at the same time."""
+
+    after = ("GuardrailMiddleware",)  # a call that nobody has approved yet takes no slot
+    before = ("ReadBeforeWriteMiddleware",)  # which reads whole files before their tools do
+
+    def __init__(self, *, limit: int) -> None:
+        super().__init__()
+        self._limit = limit
+        self._slots: WeakValueDictionary[tuple[str, str | None], asyncio.Semaphore] = WeakValueDictionary()
+        """By run and task; each lives as long as a call holds it or waits for it."""
+
+    @override
+    async def awrap_tool_call(self, request: ToolCall, handler: ToolHandler) -> ToolResult:
+        context = request.runtime.context
+        if context is None or request.tool_call["name"] in WAIT_FOR_AGENTS:
+            return await handler(request)
+        key = (context.run_id, context.task_id)
+        slots = self._slots.get(key)
+        if slots is None:
+            slots = self._slots[key] = asyncio.Semaphore(self._limit)
+        async with slots:
+            return await handler(request)
