@@ -21,8 +21,8 @@ from deerflow.agents.langgraph_beta import INPUT_NODE, MODEL_NODE, set_in_place
 from deerflow.agents.middlewares import ToolErrorMiddleware, TurnStartMiddleware
 from deerflow.config import TitleSettings
 
-_BEFORE_MODEL = f"{TurnStartMiddleware.__name__}.before_agent"
-"""The node whose only successor is the model."""
+START_NODE = f"{TurnStartMiddleware.__name__}.before_agent"
+"""The node that a turn begins with; its only successor is the model."""
 
 
 class StateReader:
@@ -75,9 +75,16 @@ class StateReader:
         """Store what a turn begins with, as a run does first."""
         await self._graph.aupdate_state(config, {"messages": list(messages)}, INPUT_NODE)
 
+    async def add_start(self, config: RunnableConfig, result: Mapping[str, Any]) -> None:
+        """Store the step of a turn's first node, of which only what the node returned was stored.
+
+        Anything else that is written in the node's name there is taken for a second copy, and dropped.
+        """
+        await self._graph.aupdate_state(config, dict(result), START_NODE)
+
     async def add_before_model(self, config: RunnableConfig, messages: Sequence[AnyMessage]) -> None:
         """Add messages to a thread that stopped in a model call; that call is still what comes next."""
-        await self._graph.aupdate_state(config, {"messages": list(messages)}, _BEFORE_MODEL)
+        await self._graph.aupdate_state(config, {"messages": list(messages)}, START_NODE)
 
     async def add_finished(self, config: RunnableConfig, results: Sequence[Mapping[str, Any]]) -> None:
         """Add what calls of a step returned that stopped before the others did; those are what comes next."""

@@ -12,6 +12,7 @@ from pydantic import TypeAdapter
 from deerflow.agents import StateReader
 from deerflow.agents.langgraph_beta import MODEL_NODE, TOOLS_NODE
 from deerflow.agents.marks import is_question
+from deerflow.agents.reader import START_NODE
 from deerflow.domain import RunOptions, RunRecord
 from deerflow.errors import InvalidInputError, NotFoundError
 from deerflow.runtime.inputs import graph_input
@@ -64,16 +65,13 @@ class ThreadStates:
         config["metadata"] = {"run_id": run.id}
         asked = _asked(run)
         before = await self.latest(run.thread_id)
-        if not _is_of(before, run) and answer is not None and asked and not run.request.checkpoint_id:
+        if not _is_of(before, run) and answer is not None and asked:
             # Its process died when people had seen the answer, and before any checkpoint was stored.
-            await self._reader.add_input(config, asked)
+            await self._reader.add_input(_from(config, run.request.checkpoint_id), asked)
             before = await self.latest(run.thread_id)
         if before is None or not _is_of(before, run):
             return None
-        finished = [task.result for task in before.tasks if task.name in _ACTING and task.result]
-        if finished:
-            await self._reader.add_finished(config, finished)
-            before = await self.latest(run.thread_id) or before
+        broken_off, before = before, await self._with_results(config, before)
         known = before.values.get("messages", ())
         # Where the input is all that was stored, a step of ours takes the place of the one that takes it in.
         is_first = (before.metadata or {}).get("source") == "input"
@@ -82,10 +80,22 @@ class ThreadStates:
         ids = {message.id for message in known}
         added = [each for each in (answer, note(question)) if each is not None and each.id not in ids]
         if not added:
-            return before.values if finished else None
+            return None if before is broken_off else before.values
         await self._reader.add_before_model(config, [*(asked if is_first else ()), *added])
         after = await self.latest(run.thread_id)
         return None if after is None else after.values
+
+    async def _with_results(self, config: RunnableConfig, state: StateSnapshot) -> StateSnapshot:
+        """Store the step of the nodes and tools that had returned when it was broken off."""
+        started = [task.result for task in state.tasks if task.name == START_NODE and task.result is not None]
+        finished = [task.result for task in state.tasks if task.name in _ACTING and task.result]
+        if started:
+            await self._reader.add_start(config, started[0])
+        elif finished:
+            await self._reader.add_finished(config, finished)
+        else:
+            return state
+        return await self._reader.state(_config(config["configurable"]["thread_id"]))
 
     async def history(
         self,
@@ -161,6 +171,13 @@ def _config(thread_id: str, checkpoint_id: str | None = None) -> RunnableConfig:
     if checkpoint_id:
         configurable["checkpoint_id"] = checkpoint_id
     return {"configurable": configurable}
+
+
+def _from(config: RunnableConfig, checkpoint_id: str | None) -> RunnableConfig:
+    """Return a config that goes on from a checkpoint, if there is one to go on from."""
+    if checkpoint_id is None:
+        return config
+    return {**config, "configurable": {**config["configurable"], "checkpoint_id": checkpoint_id}}
 
 
 def _waiting(snapshot: StateSnapshot) -> dict[str, tuple[Interrupt, ...]]:
