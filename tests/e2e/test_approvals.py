@@ -211,7 +211,7 @@ async def test_rules_allow_and_deny_without_asking(api: httpx.AsyncClient, model
     assert question(asked)["action_requests"][0]["args"]["command"] == "echo free lunch; id"
     allowed, denied = results(asked)
     assert allowed == "free lunch\n"
-    assert "was not run: the settings do not allow it (guardrails.rules, number 2)" in denied
+    assert "was not run: rule 2 of guardrails.rules does not allow it" in denied
 
 
 async def test_what_is_allowed_for_good_is_listed_and_can_be_taken_back(
@@ -372,9 +372,7 @@ async def test_a_sub_agents_question_reaches_the_same_place(
     assert question(asked)["task_id"]
     assert (question(asked)["subagent"], question(asked)["reason_code"]) == ("Look", "host")
     words = question(asked)["action_requests"][0]["description"]
-    assert words.startswith(
-        "The sub-agent “Look” asks: May `bash` run? A person is asked because the command"
-    )
+    assert words.startswith("The sub-agent “Look” asks: May `bash` run? You are asked because the command")
     assert "The sub-agent saw it." in results(ended)[0]
     assert ended["messages"][-1]["content"] == "All done."
 

@@ -67,6 +67,15 @@ async def test_notes_become_a_report_whose_citations_hold(tmp_path: Path) -> Non
     assert "by sub-agents" in err
     assert "▸ task" in err
 
+    options = ("--thread", "t1", "--config", str(config))
+    process = await deerflow(home, elsewhere, "run", "What do they say about shards?", *options)
+    _, told = await asyncio.wait_for(process.communicate(), SECONDS)
+    later = [
+        Path(line.split(None, 1)[1]) for line in told.decode().splitlines() if line.startswith("artifact")
+    ]
+    assert later, "the second job reports too"
+    assert not set(later) & set(reports), "what an earlier job presented is not told again"
+
 
 async def test_ctrl_c_stops_cleanly_and_keeps_the_thread(
     tmp_path: Path, model: ScriptedModel, gate: threading.Event

@@ -1,8 +1,10 @@
 """Markdown in the terminal: code that can be copied, and lists that keep their levels."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 
+from markdown_it.token import Token
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.markdown import BlockQuote, CodeBlock, ListItem, Markdown
@@ -12,6 +14,7 @@ from rich.syntax import Syntax
 from typing_extensions import override
 
 _ITEM = re.compile(r"(?P<indent> *)(?P<mark>[-*+]|\d{1,9}[.)])(?P<gap> {1,4})(?=\S)")
+_CITATION = re.compile(r"citation:\s*(?=\S)", re.IGNORECASE)
 _TOKEN = re.compile(r"`+|~{3,}|\\.|\$\$", re.DOTALL)
 _CLOSERS = {r"\(": r"\\\)", r"\[": r"\\\]", "$$": r"\$\$"}
 _BLANK_LINE = r"\n[ \t]*\n"
@@ -24,6 +27,16 @@ class TerminalMarkdown(Markdown):
 
     def __init__(self, text: str) -> None:
         super().__init__(with_formulas(with_nested_lists(text)))
+        for token in self.parsed:
+            _strip_citations(token.children or ())
+
+
+def _strip_citations(tokens: Sequence[Token]) -> None:
+    """Take the word that makes a link a citation off its text, as the page does."""
+    for link, label in pairwise(tokens):
+        if link.type == "link_open" and label.type == "text":
+            mark = _CITATION.match(label.content)
+            label.content = label.content[mark.end() :] if mark else label.content
 
 
 def with_nested_lists(text: str) -> str:

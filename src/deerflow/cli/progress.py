@@ -18,6 +18,8 @@ from deerflow.domain.visible_text import printable
 
 _MARKS = {"completed": "✓", "failed": "✗", "timed_out": "✗", "cancelled": "■"}
 _WIDTH = 160
+_NOTICE_WIDTH = 600
+"""Why a model call failed stands at the end of the line."""
 _SPINNER = 2
 """Columns that a spinner and the space behind it take."""
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
@@ -114,7 +116,9 @@ class Progress:
             self._live.update(self._bottom())
 
     def say_stopped(self) -> None:
-        """Tell what a stopped job leaves."""
+        """Show how far the answer was, and tell what a stopped job leaves."""
+        if self._console.is_terminal and self._view.answer.strip():
+            self._show_answer(self._console)
         self._console.print(
             f'\nStopped. What was done is kept; go on with: deerflow run --thread {self._thread_id} "…"',
             highlight=False,
@@ -127,7 +131,7 @@ class Progress:
             failure = Text.assemble(("The run failed: ", "red"), printable(self._view.error))
             self._console.print(failure, highlight=False, soft_wrap=True)
         elif out.is_terminal:
-            out.print(TerminalMarkdown(_CONTROL.sub("", self._view.answer)), crop=False)
+            self._show_answer(out)
         else:
             out.file.write(self._view.answer.rstrip("\n") + "\n")
             out.file.flush()
@@ -136,6 +140,9 @@ class Progress:
             notes.append(f'question  answer it with: deerflow run --thread {self._thread_id} "your answer"')
         for note in (*notes, f"usage     {_spent(runs)}", f"thread    {self._thread_id}"):
             self._console.print(printable(note), highlight=False, markup=False, soft_wrap=True)
+
+    def _show_answer(self, out: Console) -> None:
+        out.print(TerminalMarkdown(_CONTROL.sub("", self._view.answer)), crop=False)
 
     def _take_message(self, message: Mapping[str, Any]) -> None:
         view = self._view
@@ -171,7 +178,7 @@ class Progress:
         kind, tasks = str(data.get("type", "")), self._view.tasks
         task_id = str(data.get("task_id", ""))
         if kind == "llm_retry":
-            self._line(f"! {data.get('message')}")
+            self._line(f"! {data.get('message')}", width=_NOTICE_WIDTH)
         elif kind == "task_started":
             tasks[task_id] = _Task(str(data.get("description", "")))
             self._line(f"▸ task  {tasks[task_id].description}")
@@ -183,11 +190,11 @@ class Progress:
             reason = f": {data['error']}" if data.get("error") else ""
             self._line(f"{_MARKS.get(outcome, '•')} task  {done.description} {outcome}{reason}{done.note}")
 
-    def _line(self, text: str) -> None:
+    def _line(self, text: str, *, width: int = _WIDTH) -> None:
         if not self._is_on:
             return
         # The terminal wraps it: what is copied from there has no line breaks that were not said.
-        line = Text(fitted(printable(text), _WIDTH), style="dim")
+        line = Text(fitted(printable(text), width), style="dim")
         self._console.print(line, highlight=False, soft_wrap=True)
 
     def _bottom(self) -> RenderableType:

@@ -83,6 +83,8 @@ class _Job:
         self._thread_id = thread_id
         self._options = options
         self._as_json = as_json
+        self._old_artifacts: dict[Path, int] = {}
+        """The files that earlier jobs of the thread presented, and when each was last written."""
 
     async def run(self, source: SettingsSource, status: StatusLine, *, known: bool | None) -> int:
         """Run the job; Ctrl-C stops it and keeps what was done.
@@ -94,6 +96,8 @@ class _Job:
             if known is not None:
                 await check_thread(deerflow.storage.threads, self._thread_id, is_known=known)
             client = AsyncDeerFlowClient(deerflow)
+            if known:
+                self._old_artifacts = await self._artifacts(client)
             task = await self._prepare(client)
             status.clear()
             console = Console(stderr=True)
@@ -159,14 +163,20 @@ class _Job:
 
     async def _report(self, client: AsyncDeerFlowClient, progress: Progress) -> None:
         runs = [run for run in await client.runs(self._thread_id) if run["run_id"] in progress.run_ids]
-        state = await client.state(self._thread_id)
         if self._as_json:
             return
-        outputs = client.deerflow.folders(DEFAULT_USER, self._thread_id).user_data
-        artifacts = [
-            outputs / path.removeprefix("/mnt/user-data/") for path in state["values"].get("artifacts", [])
+        artifacts = await self._artifacts(client)
+        new = [path for path, written in artifacts.items() if self._old_artifacts.get(path) != written]
+        progress.report(runs, new, Console(file=sys.stdout))
+
+    async def _artifacts(self, client: AsyncDeerFlowClient) -> dict[Path, int]:
+        """Return the files that the thread presents, and when each was last written."""
+        state = await client.state(self._thread_id)
+        folder = client.deerflow.folders(DEFAULT_USER, self._thread_id).user_data
+        paths = [
+            folder / path.removeprefix("/mnt/user-data/") for path in state["values"].get("artifacts", [])
         ]
-        progress.report(runs, artifacts, Console(file=sys.stdout))
+        return {path: path.stat().st_mtime_ns if path.exists() else 0 for path in paths}
 
 
 def _warn(console: Console, deerflow: DeerFlow) -> None:

@@ -102,6 +102,13 @@ ADVICE: tuple[tuple[type[Exception], Advice], ...] = (
     ),
 )
 """From the particular to the general: the first class that fits decides."""
+BROKEN_ANSWER = "The model's answer is broken: "
+"""How the error begins for an answer that broke off, or was none; providers' classes wrap it in their own."""
+BROKEN = Advice(
+    "connection",
+    "The model's answer broke off or cannot be read; try again, and if it stays so check `base_url`.",
+    "模型的回答中断或无法读取，请重试；如果仍然如此，请检查 `base_url`。",
+)
 NO_ANSWER = Advice(PROVIDER_ERROR, "The model did not answer.", "模型没有回答。")
 PROVIDERS = ("openai", "anthropic", "google", "langchain_openai", "httpx", "httpx2", "ollama", "aiohttp")
 
@@ -113,6 +120,8 @@ def explain(error: BaseException) -> ModelError | None:
         advice = NO_ANSWER
     if advice is None:
         return None
+    if str(error).startswith(BROKEN_ANSWER):
+        advice = BROKEN
     notes = " ".join(getattr(error, "__notes__", ()))
     detail = f"{_detail(error)} {notes}".strip()[:LONGEST_DETAIL]
     return ModelError(
@@ -133,6 +142,7 @@ def _detail(error: BaseException) -> str:
     status = getattr(error, "status_code", None)
     if isinstance(said, str) and said.strip() and isinstance(status, int):
         return f"{status}: {' '.join(said.split())}"
-    words, cause = " ".join(without_objects(str(error)).split()), known_reason(error)
+    words = " ".join(without_objects(str(error)).split()).removeprefix(BROKEN_ANSWER)
+    cause = known_reason(error)
     # SDKs say "Connection error." and keep the reason to themselves.
     return words if cause is None or cause in words else f"{words.rstrip('.:')}: {cause}".lstrip(": ")

@@ -16,6 +16,7 @@ import openai
 import orjson
 
 from deerflow.connection_errors import connection_reason
+from deerflow.models.explain import BROKEN_ANSWER
 
 FIRST_DELAY_SECONDS = 0.5
 LONGEST_DELAY_SECONDS = 8.0
@@ -94,7 +95,7 @@ def connection_error(url: str, cause: BaseException) -> openai.APIConnectionErro
 
 def broken_answer(url: str, reason: str) -> BrokenAnswerError:
     """Return the error for an answer that cannot be used."""
-    return BrokenAnswerError(message=f"The model's answer is broken: {reason}", request=request_to(url))
+    return BrokenAnswerError(message=f"{BROKEN_ANSWER}{reason}", request=request_to(url))
 
 
 def request_to(url: str) -> httpx2.Request:

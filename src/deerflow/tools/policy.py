@@ -128,9 +128,9 @@ class Policy:
 
 
 _BY_RULE: Mapping[Action, str] = {
-    "allow": "the settings allow it (guardrails.rules, number {number})",
-    "ask": "the settings say that a person decides about it (guardrails.rules, number {number})",
-    "deny": "the settings do not allow it (guardrails.rules, number {number})",
+    "allow": "rule {number} of guardrails.rules allows it",
+    "ask": "rule {number} of guardrails.rules leaves calls like this one to a person",
+    "deny": "rule {number} of guardrails.rules does not allow it",
 }
 
 

@@ -52,6 +52,41 @@ def test_an_answer_cannot_command_the_terminal() -> None:
     assert "👨‍👩‍👧" in shown
 
 
+def test_a_citation_is_shown_by_what_it_cites_and_code_stays_as_it_is() -> None:
+    out = Console(file=io.StringIO(), width=80)
+
+    out.print(TerminalMarkdown("Yes [citation:a.md:3](/mnt/a.md#L3), `[citation:b](c)`."), crop=False)
+
+    assert isinstance(out.file, io.StringIO)
+    assert out.file.getvalue().strip() == "Yes a.md:3, [citation:b](c)."
+
+
+def test_a_stopped_answer_is_shown_as_far_as_it_was() -> None:
+    err = Console(file=io.StringIO(), force_terminal=True, width=80)
+    progress = Progress(err, "t1")
+    chunk = {"type": "AIMessageChunk", "id": "m1", "content": f"Once upon{CLIPBOARD} a time"}
+    progress.take(ClientEvent("1", "messages", [chunk, {}]))
+
+    progress.say_stopped()
+
+    assert isinstance(err.file, io.StringIO)
+    shown = err.file.getvalue()
+    assert shown.index("Once upon") < shown.index("Stopped. What was done is kept")
+    assert "\x1b]52" not in shown
+
+
+def test_a_failed_try_says_all_of_why() -> None:
+    err = Console(file=io.StringIO(), width=80)
+    progress = Progress(err, "t1")
+    progress.start()
+    said = f"Attempt 1 of 3 failed; trying again in 1 s: {'The server is away. ' * 10}(port 3955 was refused)"
+
+    progress.take(ClientEvent("1", "custom", {"type": "llm_retry", "message": said}))
+
+    assert isinstance(err.file, io.StringIO)
+    assert "(port 3955 was refused)" in err.file.getvalue()
+
+
 def test_failed_steps_are_marked_also_those_of_a_sub_agent() -> None:
     err = Console(file=io.StringIO(), width=120)
     progress = Progress(err, "t1")

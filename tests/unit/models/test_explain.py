@@ -4,7 +4,7 @@ from typing import Any
 
 import openai
 import pytest
-from support.model_server import Reply, ScriptedModel, disconnect, silence, status
+from support.model_server import Reply, ScriptedModel, cut, disconnect, silence, status
 
 from deerflow.errors import ModelError
 from deerflow.models import explain
@@ -54,6 +54,23 @@ async def test_each_failure_has_its_advice(
     explained = explain(caught.value)
     assert isinstance(explained, ModelError)
     assert words in str(explained)
+
+
+async def test_an_answer_that_broke_off_is_not_called_unreachable(
+    model: ScriptedModel, pool: SessionPool
+) -> None:
+    model.will_say(cut("The answer begins well and then", after=3))
+    chat = CompatibleChatOpenAI(
+        model="m", api_key="k", base_url=model.base_url, transport="lean", pool=pool, max_retries=0
+    )
+
+    with pytest.raises(openai.APIError) as caught:
+        [chunk async for chunk in chat.astream("hi")]
+
+    explained = explain(caught.value)
+    assert explained is not None
+    assert str(explained).startswith("The model's answer broke off")
+    assert str(explained).endswith("(the connection was cut: the answer broke off)")
 
 
 def test_other_errors_are_not_explained_and_long_ones_are_cut() -> None:

@@ -220,6 +220,8 @@ export interface RunContext {
   readonly is_plan_mode: boolean;
   readonly subagent_enabled: boolean;
   readonly max_concurrent_subagents: number;
+  /** The page's language, in which the server says why an answer failed. */
+  readonly locale: string;
 }
 
 /** One frame of a run's stream, its data parsed. */

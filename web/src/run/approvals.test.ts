@@ -44,6 +44,13 @@ describe("approvals", () => {
     expect(reduce(again, { kind: "metadata", data: { run_id: "r2" } }).waiting).toEqual([]);
   });
 
+  it("asks in the order of the calls, in whichever order the questions came", () => {
+    const asked = [several, one].reduce((view, each) => reduce(view, { kind: "updates", data: { __interrupt__: [each] } }), EMPTY_VIEW);
+    const all = reduce(asked, { kind: "values", data: { messages: [], __interrupt__: [one, several] } });
+
+    expect(all.waiting.map((each) => each.id)).toEqual(["a", "b"]);
+  });
+
   it("shows a call as waiting while its question is open, and those of earlier turns as stopped", () => {
     const asks = (id: string): Message => ({ type: "ai", id, content: "", tool_calls: [{ id: `call-${id}`, name: "bash", args: {} }] });
     const sends: Message = { type: "ai", id: "c", content: "", tool_calls: [{ id: "call-c", name: "task", args: {} }] };

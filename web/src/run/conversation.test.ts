@@ -4,7 +4,7 @@ import { Conversation } from "./conversation.ts";
 import { textOf } from "./messages.ts";
 
 const MESSAGE: Message = { type: "human", id: "h", content: "Hello?" };
-const CONTEXT = { thinking_enabled: true, is_plan_mode: false, subagent_enabled: true, max_concurrent_subagents: 3 };
+const CONTEXT = { thinking_enabled: true, is_plan_mode: false, subagent_enabled: true, max_concurrent_subagents: 3, locale: "en-US" };
 
 type Handler = (request: { method: string; path: string; headers: Headers }) => Response | Promise<Response>;
 

@@ -112,10 +112,12 @@ function withInterrupts(view: View, update: unknown): View {
   return waiting === view.waiting ? view : { ...view, waiting };
 }
 
+/** Return the questions with those that are asked now behind the others, in the order that the server has them in. */
 function withQuestions(waiting: readonly Interrupt[], asked: unknown): readonly Interrupt[] {
-  const known = new Set(waiting.map((each) => each.id));
-  const fresh = Array.isArray(asked) ? (asked as Interrupt[]).filter((each) => isFields(each) && !known.has(each.id)) : [];
-  return fresh.length === 0 ? waiting : [...waiting, ...fresh];
+  const now = Array.isArray(asked) ? (asked as Interrupt[]).filter(isFields) : [];
+  const told = new Set(now.map((each) => each.id));
+  const next = [...waiting.filter((each) => !told.has(each.id)), ...now];
+  return next.every((each, at) => each.id === waiting[at]?.id) ? waiting : next;
 }
 
 function withCustom(view: View, event: Fields): View {

@@ -45,6 +45,7 @@ export function runContext(preferences: Preferences, model: string | null): RunC
     is_plan_mode: preferences.plan,
     subagent_enabled: preferences.subagents,
     max_concurrent_subagents: CONCURRENT_SUBAGENTS,
+    locale: preferences.language,
   };
 }
 

@@ -66,7 +66,7 @@ def approval_request(
     can_be_remembered: bool = False,
 ) -> ApprovalRequest:
     """Return the question about one call, with all that will run."""
-    words = f"May `{name}` run? A person is asked because {why.reason}."
+    words = f"May `{name}` run? You are asked because {why.reason}."
     return ApprovalRequest(
         action_requests=[ActionRequest(name=name, args=dict(args), description=words)],
         review_configs=[
