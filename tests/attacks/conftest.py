@@ -21,7 +21,14 @@ from deerflow.sandbox.landlock import NEEDED_ABI, landlock_abi
 from deerflow.sandbox.selftest import SelfTest
 
 LIMITS = LimitSettings(
-    memory_mb=192, max_processes=64, cpu_seconds=20, max_file_mb=16, disk_mb=48, max_files=2000, tmp_mb=16
+    max_commands=8,
+    memory_mb=192,
+    max_processes=64,
+    cpu_seconds=20,
+    max_file_mb=16,
+    disk_mb=48,
+    max_files=2000,
+    tmp_mb=16,
 )
 HAS_PYTHON = Path("/usr/bin/python3").exists()
 CONFINED = ("isolated", "landlock")

@@ -30,7 +30,10 @@ class LimitSettings(Section):
     """How much the running commands of a thread, and all they start, may use together."""
 
     max_commands: int = Field(
-        8, ge=1, description="Commands of a thread that run at the same time; further ones wait in line."
+        32,
+        ge=1,
+        description="Commands of a thread, those of its sub-agents included, that run at the same time; "
+        "further ones wait in line. They share the limits below.",
     )
     memory_mb: int = Field(2048, ge=16, description="Megabytes of memory.")
     max_processes: int = Field(256, ge=4, description="Processes at once.")
@@ -69,7 +72,7 @@ class SandboxSettings(OpenSection):
         LimitSettings.model_construct(), description="How much a thread's commands may use."
     )
     max_commands: int = Field(
-        64,
+        128,
         ge=1,
         description="Commands of all threads that this server runs at the same time; further ones wait, and "
         "the threads get their turns one after the other.",
