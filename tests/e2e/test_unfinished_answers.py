@@ -192,6 +192,28 @@ async def test_a_turn_that_failed_before_its_first_word_is_taken_again(
     assert words(await again(api, thread, found[-1]["id"])) == ["go", "done"]
 
 
+async def test_a_question_that_is_sent_again_stands_before_all_its_answers(
+    api: httpx.AsyncClient, model: ScriptedModel, thread: str
+) -> None:
+    model.will_say(text("hello"), status(400, message="no"), cut("A start " + "more " * 20, after=5))
+    model.will_say(cut("A start " + "more " * 20, after=5), text("done"), text("other"))
+    asked = {"input": {"messages": [{"type": "human", "content": "go", "id": f"question-{thread}"}]}}
+
+    await api.post(f"/threads/{thread}/runs/wait", json=ask("hi"))
+    for _ in range(3):  # as the page's "Try again" does
+        await api.post(f"/threads/{thread}/runs/stream", json=asked)
+
+    found = await messages(api, thread)
+    assert [message["type"] for message in found] == ["human", "ai", "human", "ai", "ai", "ai", "ai"]
+    assert [words(found)[place] for place in (0, 1, 2, -1)] == ["hi", "hello", "go", "done"]
+    page = f"/threads/{thread}/messages/page?limit=3"
+    newest = (await api.get(page)).json()
+    older = (await api.get(f"{page}&before_seq={newest['next_before_seq']}")).json()
+    listed = [row["content"]["id"] for row in [*older["data"], *newest["data"]]]
+    assert listed == [message["id"] for message in found[1:]]
+    assert words(await again(api, thread, found[-1]["id"])) == ["hi", "hello", "go", "other"]
+
+
 @pytest.mark.parametrize(
     ("question", "context", "words_of_it"),
     [

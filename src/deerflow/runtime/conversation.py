@@ -86,19 +86,13 @@ async def steps(checkpoints: BaseCheckpointSaver[Any], thread_id: str) -> AsyncI
 async def said(checkpoints: BaseCheckpointSaver[Any], thread_id: str) -> AsyncIterator[Said]:
     """Yield what was said in a thread, newest first, each message in its latest wording."""
     hidden: set[str] = set()
-    turn: list[Step] = []
     oldest: CheckpointTuple | None = None
-    async for step in steps(checkpoints, thread_id):
-        turn.append(step)
-        oldest = step.before
-        if step.starts_turn:
-            for item in _fresh(_turn(turn), hidden):
-                yield item
-            if REMOVE_ALL_MESSAGES in hidden:
-                return
-            turn = []
-    for item in _fresh(_turn(turn), hidden):
-        yield item
+    async for turn in _turns(checkpoints, thread_id):
+        oldest = turn[-1].before
+        for item in _fresh(_turn(turn), hidden):
+            yield item
+        if REMOVE_ALL_MESSAGES in hidden:
+            return
     oldest = oldest or await checkpoints.aget_tuple(place(thread_id))
     for item in _fresh(_kept(oldest), hidden):
         yield item
@@ -118,6 +112,28 @@ def id_of(config: RunnableConfig) -> str:
 def parent_of(found: CheckpointTuple) -> str | None:
     """Return the checkpoint before this one; None for the first."""
     return id_of(found.parent_config) if found.parent_config else None
+
+
+async def _turns(checkpoints: BaseCheckpointSaver[Any], thread_id: str) -> AsyncIterator[list[Step]]:
+    """Yield the steps of each turn, newest first.
+
+    A question that is sent again after its answer failed is one turn with the tries before it, and so stands
+    before all of them.
+    """
+    known: list[Step] = []
+    turn: list[Step] = []
+    asked: set[str] = set()
+    async for step in steps(checkpoints, thread_id):
+        turn.append(step)
+        if not step.starts_turn:
+            continue
+        older = {message.id or "" for each in turn for message in _written(each) if message.type == "human"}
+        if older and known and not older & asked:  # one without a question goes on with the turn before it
+            yield known
+            known = []
+        known, turn, asked = [*known, *turn], [], older or asked
+    if known or turn:
+        yield [*known, *turn]
 
 
 def _turn(turn: Sequence[Step]) -> list[Said | RemoveMessage]:
