@@ -6,10 +6,12 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
+from typing import Any
 
 from fastapi import APIRouter, FastAPI
 from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import BaseRoute
+from typing_extensions import override
 
 from deerflow.app import DeerFlow
 from deerflow.gateway.background import scheduling, telling
@@ -18,6 +20,7 @@ from deerflow.gateway.docs import serve_docs
 from deerflow.gateway.errors import handle_errors
 from deerflow.gateway.guard import LocalGuard, Network
 from deerflow.gateway.limits import BodyLimit, Bound
+from deerflow.gateway.openapi import build_document, operation_id
 from deerflow.gateway.page import serve_page
 from deerflow.gateway.routers import (
     about,
@@ -74,6 +77,16 @@ class GatewayOptions:
     has_docs: bool = True
 
 
+class Gateway(FastAPI):
+    """The ASGI app; its OpenAPI document is built once, at the first request for it."""
+
+    @override
+    def openapi(self) -> dict[str, Any]:
+        if self.openapi_schema is None:
+            self.openapi_schema = build_document(self.routes, title=self.title, version=self.version)
+        return self.openapi_schema
+
+
 def create_app(
     opening: Callable[[], AbstractAsyncContextManager[DeerFlow]], options: GatewayOptions | None = None
 ) -> FastAPI:
@@ -88,7 +101,7 @@ def create_app(
                 yield
 
     # Its own pages load scripts from elsewhere; ours do not.
-    app = FastAPI(title="DeerFlow", version=version("deerflow"), lifespan=lifespan, openapi_url=None)
+    app = Gateway(title="DeerFlow", version=version("deerflow"), lifespan=lifespan, openapi_url=None)
     app.router.routes.extend(_routes())
     handle_errors(app)
     if options.has_docs:
@@ -104,7 +117,7 @@ def _routes() -> Sequence[BaseRoute]:
 
     Something is looked up in them: else the first request has them made, and keeps everybody waiting.
     """
-    shelf = FastAPI(openapi_url=None)
+    shelf = FastAPI(openapi_url=None, generate_unique_id_function=operation_id)
     _add_routes(shelf)
     for prefix in PREFIXES:
         scope = {"type": "http", "method": "GET", "path": f"{prefix}/-", "root_path": "", "headers": []}
@@ -119,7 +132,7 @@ def _add_routes(app: FastAPI) -> None:
     app.include_router(runs.router, prefix=PREFIXES[0])
     app.include_router(runs.router, prefix=PREFIXES[1], include_in_schema=False)
     app.include_router(about.root_router)
-    app.include_router(metrics.router)
+    app.include_router(metrics.router, include_in_schema=False)
     api = APIRouter()
     for room in (
         about,

@@ -1,13 +1,14 @@
 """The API's own pages, `/docs` and `/redoc`: everything they load comes from this server."""
 
 import asyncio
+from functools import cache
 
 from fastapi import FastAPI
 from fastapi.openapi.docs import get_redoc_html, get_swagger_ui_html
 from starlette.responses import Response
 from starlette.staticfiles import StaticFiles
 
-from deerflow.gateway.deps import json_response
+from deerflow.runtime import to_json
 
 _ASSETS = "docs/assets"
 """Relative, as the address of the API's description: the pages also work below a proxy's prefix."""
@@ -21,10 +22,14 @@ def serve_docs(app: FastAPI) -> None:
     """Add both pages, with the scripts that the package `fastapi-offline` brings, and what they show."""
     app.mount(f"/{_ASSETS}", StaticFiles(packages=[("fastapi_offline", "static")]), name="docs-assets")
 
+    @cache
+    def document() -> bytes:
+        return to_json(app.openapi())
+
     @app.get("/openapi.json", include_in_schema=False)
     async def description() -> Response:
-        # Made at the first request, which takes most of a second.
-        return json_response(await asyncio.to_thread(app.openapi))
+        # Built at the first request, which takes a second.
+        return Response(await asyncio.to_thread(document), media_type="application/json")
 
     @app.get("/docs", include_in_schema=False)
     async def docs() -> Response:

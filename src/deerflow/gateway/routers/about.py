@@ -5,48 +5,65 @@ from importlib.metadata import version
 from fastapi import APIRouter
 from starlette.responses import Response
 
+from deerflow.gateway.api_models import ChatModel, Features, Health, ModelList, Ok, ServerInfo
 from deerflow.gateway.deps import House, json_response
+from deerflow.gateway.openapi import answers
 from deerflow.runtime.shapes import model_out
 
 router = APIRouter(tags=["about"])
 root_router = APIRouter(tags=["about"])
 
 
-@root_router.get("/health")
+@root_router.get("/health", operation_id="get_health", **answers(Health))
 async def health(house: House) -> Response:
-    """Tell whether the server works, and what does not."""
+    """Tell whether the server works, and which configured things do not.
+
+    Load balancers and container platforms call this. The answer names the models, the state of the sandbox
+    and every setting that has a problem.
+    """
     return json_response({"status": "healthy", "service": "deer-flow-gateway", **house.health()})
 
 
-@router.get("/ok")
+@router.get("/ok", operation_id="check_ok", **answers(Ok))
 async def ok() -> Response:
-    """Answer: LangGraph clients ask whether anybody is there."""
+    """Confirm that the server answers.
+
+    LangGraph's clients call this before they connect. It reads nothing, so it says nothing about models or
+    storage: `GET /health` does.
+    """
     return json_response({"ok": True})
 
 
-@router.get("/info")
+@router.get("/info", operation_id="get_info", **answers(ServerInfo))
 async def info(house: House) -> Response:
-    """Return the version and what kind of server this is."""
+    """Return the version of the server and which parts of LangGraph's API are on."""
     flags = {"assistants": True, "crons": house.settings.scheduler.enabled, "store": True}
     return json_response({"version": version("deerflow"), "flags": flags})
 
 
-@router.get("/models")
+@router.get("/models", **answers(ModelList))
 async def list_models(house: House) -> Response:
-    """List the chat models."""
+    """List the chat models of the settings.
+
+    Keys and addresses of providers are not part of the answer. A run names a model in `context.model_name`;
+    without one it uses the first.
+    """
     models = [model_out(model) for model in map(house.models.get, house.models.names)]
     return json_response({"models": models, "token_usage": {"enabled": house.settings.token_usage.enabled}})
 
 
-@router.get("/models/{name}")
+@router.get("/models/{name}", **answers(ChatModel, 404))
 async def get_model(name: str, house: House) -> Response:
-    """Return one chat model."""
+    """Return one chat model of the settings by its name."""
     return json_response(model_out(house.models.get(name)))
 
 
-@router.get("/features")
+@router.get("/features", operation_id="get_features", **answers(Features))
 async def features(house: House) -> Response:
-    """Tell which parts of the contract are switched on."""
+    """Tell which optional features are on, so that pages show only those.
+
+    The answer follows an edit of the settings at once.
+    """
     return json_response(
         {
             "agents_api": {"enabled": house.settings.agents_api.enabled},

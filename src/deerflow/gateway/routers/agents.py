@@ -8,7 +8,9 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from starlette.responses import Response
 
 from deerflow.app import DeerFlow
+from deerflow.gateway.api_models import Agent, AgentList, NameCheck
 from deerflow.gateway.deps import CurrentUser, House, json_response
+from deerflow.gateway.openapi import answers
 from deerflow.lead.custom import (
     MAX_SOUL_CHARS,
     NAME,
@@ -56,25 +58,37 @@ class AgentCreate(AgentChange):
     name: str = Field(pattern=_PATTERN)
 
 
-@router.get("/agents")
+@router.get("/agents", **answers(AgentList, 403))
 async def list_agents(user: CurrentUser, house: House) -> Response:
-    """List the user's agents by name."""
+    """List the user's own agents, sorted by name.
+
+    Answers 403 while `agents_api.enabled` is false in the settings.
+    """
     agents = await asyncio.to_thread(house.custom_agents.of_user, user)
     return json_response({"agents": [agent.to_dict() for agent in agents]})
 
 
-@router.get("/agents/check")
+@router.get("/agents/check", operation_id="check_agent_name", **answers(NameCheck, 403))
 async def check_name(
     user: CurrentUser, house: House, name: Annotated[str, Query(pattern=_PATTERN)]
 ) -> Response:
-    """Tell whether a name is free."""
+    """Tell whether a name is free for a new agent.
+
+    Names have letters, digits and hyphens, and are compared in lower case. Answers 403 while
+    `agents_api.enabled` is false in the settings.
+    """
     is_taken = await asyncio.to_thread(house.custom_agents.exists, user, name)
     return json_response({"available": not is_taken, "name": name.lower()})
 
 
-@router.post("/agents")
+@router.post("/agents", **answers(Agent, 403, 409, status=201))
 async def create_agent(body: AgentCreate, user: CurrentUser, house: House) -> Response:
-    """Make an agent."""
+    """Create an agent of the user's own.
+
+    The name must be free and not reserved, and a model that is named must be one of the settings. A run uses
+    the agent with its name as `assistant_id` or as `context.agent_name`. Answers 403 while
+    `agents_api.enabled` is false in the settings.
+    """
     if body.name.lower() in RESERVED:
         raise HTTPException(422, f"'{body.name}' cannot be an agent's name: it has a meaning of its own here")
     _check_model(house, body)
@@ -82,23 +96,33 @@ async def create_agent(body: AgentCreate, user: CurrentUser, house: House) -> Re
     return json_response((await asyncio.to_thread(house.custom_agents.create, user, agent)).to_dict(), 201)
 
 
-@router.get("/agents/{name}")
+@router.get("/agents/{name}", operation_id="get_agent", **answers(Agent, 403, 404))
 async def read_agent(name: AgentPath, user: CurrentUser, house: House) -> Response:
-    """Return one agent."""
+    """Return one of the user's own agents with its instructions.
+
+    Answers 403 while `agents_api.enabled` is false in the settings.
+    """
     return json_response((await asyncio.to_thread(house.custom_agents.get, user, name)).to_dict())
 
 
-@router.put("/agents/{name}")
+@router.put("/agents/{name}", **answers(Agent, 403, 404))
 async def update_agent(name: AgentPath, body: AgentChange, user: CurrentUser, house: House) -> Response:
-    """Change an agent; runs that start afterwards use it as it is then."""
+    """Change an agent; fields that are absent stay as they are.
+
+    Runs that start afterwards use the changed agent; runs in flight go on as they began. Answers 403 while
+    `agents_api.enabled` is false in the settings.
+    """
     _check_model(house, body)
     agent = changed(await asyncio.to_thread(house.custom_agents.get, user, name), _parts(body))
     return json_response((await asyncio.to_thread(house.custom_agents.update, user, agent)).to_dict())
 
 
-@router.delete("/agents/{name}")
+@router.delete("/agents/{name}", **answers(None, 403, 404, status=204))
 async def delete_agent(name: AgentPath, user: CurrentUser, house: House) -> Response:
-    """Delete an agent, with what it remembers."""
+    """Delete an agent together with its memory.
+
+    Threads of its runs stay. Answers 403 while `agents_api.enabled` is false in the settings.
+    """
     await asyncio.to_thread(house.custom_agents.delete, user, name)
     await house.memories.clear(Scope(user, name.lower()))
     return Response(status_code=204)

@@ -1,29 +1,27 @@
 """Tool calls that run unasked, over HTTP: see them and take them back; an answer to a question makes them."""
 
 from fastapi import APIRouter
-from pydantic import BaseModel
 from starlette.responses import Response
 
-from deerflow.agents.allowed_calls import AllowedCall, AllowedCalls
-from deerflow.gateway.deps import CurrentUser, House
+from deerflow.agents.allowed_calls import AllowedCalls
+from deerflow.gateway.api_models import AllowedCallRows
+from deerflow.gateway.deps import CurrentUser, House, json_response
+from deerflow.gateway.openapi import answers
 
 router = APIRouter(tags=["approvals"])
 
 
-class AllowedCallList(BaseModel):
-    """The calls that a user allowed, newest first."""
+@router.get("/allowed-calls", **answers(AllowedCallRows))
+async def list_allowed_calls(user: CurrentUser, house: House) -> Response:
+    """List the tool calls that run without approval because the user allowed them for good.
 
-    allowed_calls: list[AllowedCall]
-
-
-@router.get("/allowed-calls")
-async def list_allowed_calls(user: CurrentUser, house: House) -> AllowedCallList:
-    """Return the calls that run unasked because this user said so."""
-    return AllowedCallList(allowed_calls=await AllowedCalls(house.storage.store, user).all())
+    Answering a question with "always allow" creates an entry.
+    """
+    return json_response({"allowed_calls": await AllowedCalls(house.storage.store, user).all()})
 
 
-@router.delete("/allowed-calls/{allowed_id}", status_code=204)
+@router.delete("/allowed-calls/{allowed_id}", **answers(None, 404, status=204))
 async def revoke_allowed_call(allowed_id: str, user: CurrentUser, house: House) -> Response:
-    """Take a permission back: the call is asked about again."""
+    """Revoke the permission of a tool call, so that it needs approval again."""
     await AllowedCalls(house.storage.store, user).revoke(allowed_id)
     return Response(status_code=204)

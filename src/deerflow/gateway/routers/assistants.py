@@ -12,8 +12,11 @@ from starlette.responses import Response
 from deerflow.app import DeerFlow
 from deerflow.domain import LEAD_AGENT, Assistant, Thread, new_id
 from deerflow.errors import ConflictError, InvalidInputError, NotFoundError
+from deerflow.gateway.api_models import Assistant as AssistantRow
+from deerflow.gateway.api_models import AssistantGraph, AssistantSchemas, NoSubgraphs, SelectedAssistant
 from deerflow.gateway.choosing import Prefer, changed, page_of
 from deerflow.gateway.deps import CurrentUser, House, free_thread, json_response
+from deerflow.gateway.openapi import CHANGED_UNSHOWN, answers
 from deerflow.gateway.ready_assistants import ready_assistant, ready_assistants
 from deerflow.runtime.shapes import assistant_out, selected
 from deerflow.storage.base import AssistantQuery, ThreadQuery
@@ -95,9 +98,13 @@ class LatestVersion(BaseModel):
     version: int = Field(ge=1)
 
 
-@router.post("/assistants")
+@router.post("/assistants", **answers(AssistantRow, 400, 409))
 async def create_assistant(body: AssistantCreate, user: CurrentUser, house: House) -> Response:
-    """Keep an assistant: its config and context are the defaults of its runs."""
+    """Create an assistant, whose config and context are the defaults of its runs.
+
+    `graph_id` is `lead_agent`. An id that is taken answers 409 unless `if_exists` is `do_nothing`, which
+    returns the assistant that is there.
+    """
     _check_graph(body.graph_id)
     if ready := await ready_assistant(house, body.assistant_id or "", user):
         if body.if_exists == "do_nothing":
@@ -125,9 +132,13 @@ async def create_assistant(body: AssistantCreate, user: CurrentUser, house: Hous
     return json_response(assistant_out(kept))
 
 
-@router.post("/assistants/search")
+@router.post("/assistants/search", **answers(list[SelectedAssistant]))
 async def search_assistants(user: CurrentUser, house: House, body: AssistantSearch | None = None) -> Response:
-    """List the assistants, the built-in one and the user's own agents first."""
+    """List assistants: first the built-in one and the user's own agents, then those that were created.
+
+    The body filters, sorts and pages; without one the first ten are returned. The header `X-Pagination-Total`
+    has the number of all that match.
+    """
     wish = body or AssistantSearch()
     ready = await _ready(house, wish, user)
     found = ready[wish.offset : wish.offset + wish.limit + 1]
@@ -143,25 +154,32 @@ async def search_assistants(user: CurrentUser, house: House, body: AssistantSear
     return json_response([selected(assistant_out(item), wish.select) for item in page], headers=headers)
 
 
-@router.post("/assistants/count")
+@router.post("/assistants/count", **answers(int))
 async def count_assistants(user: CurrentUser, house: House, body: AssistantSearch | None = None) -> Response:
-    """Count the assistants."""
+    """Count the assistants that match a filter, as a plain number."""
     wish = body or AssistantSearch()
     ready = await _ready(house, wish, user)
     return json_response(await house.storage.assistants.count(_query(wish, user)) + len(ready))
 
 
-@router.get("/assistants/{assistant_id}")
+@router.get("/assistants/{assistant_id}", **answers(AssistantRow, 404))
 async def get_assistant(assistant_id: str, user: CurrentUser, house: House) -> Response:
-    """Return an assistant."""
+    """Return an assistant in its latest version."""
     return json_response(assistant_out(await _find(house, assistant_id, user)))
 
 
-@router.patch("/assistants/{assistant_id}")
+@router.patch(
+    "/assistants/{assistant_id}",
+    **answers(AssistantRow, 400, 404, 409, empty=CHANGED_UNSHOWN),
+)
 async def patch_assistant(
     assistant_id: str, body: AssistantPatch, user: CurrentUser, house: House, prefer: Prefer = None
 ) -> Response:
-    """Keep a changed assistant as its next version; metadata is merged, the rest replaced."""
+    """Change an assistant; the change is stored as its next version.
+
+    `metadata` is merged, other fields are replaced and absent ones stay. Built-in assistants and the user's
+    own agents cannot be changed here (409).
+    """
     known = await _own(house, assistant_id, user)
     if body.graph_id is not None:
         _check_graph(body.graph_id)
@@ -171,11 +189,15 @@ async def patch_assistant(
     return changed(assistant_out(newer), prefer)
 
 
-@router.delete("/assistants/{assistant_id}")
+@router.delete("/assistants/{assistant_id}", **answers(None, 404, 409, status=204))
 async def delete_assistant(
     assistant_id: str, user: CurrentUser, house: House, delete_threads: bool = False
 ) -> Response:
-    """Delete an assistant; what its runs did stays, unless its threads are to go too."""
+    """Delete an assistant with all its versions.
+
+    Its threads and runs stay unless `delete_threads` is set. Built-in assistants and the user's own agents
+    cannot be deleted here (409).
+    """
     await _own(house, assistant_id, user)
     if delete_threads:
         await _delete_threads(house, assistant_id, user)
@@ -183,7 +205,11 @@ async def delete_assistant(
     return Response(status_code=204)
 
 
-@router.post("/assistants/{assistant_id}/versions")
+@router.post(
+    "/assistants/{assistant_id}/versions",
+    operation_id="list_assistant_versions",
+    **answers(list[AssistantRow], 404),
+)
 async def list_versions(
     assistant_id: str, user: CurrentUser, house: House, body: VersionSearch | None = None
 ) -> Response:
@@ -201,26 +227,43 @@ async def list_versions(
     )
 
 
-@router.post("/assistants/{assistant_id}/latest")
+@router.post(
+    "/assistants/{assistant_id}/latest",
+    operation_id="set_latest_assistant_version",
+    **answers(AssistantRow, 404, 409),
+)
 async def set_latest(assistant_id: str, body: LatestVersion, user: CurrentUser, house: House) -> Response:
-    """Make an older version the one that runs start from."""
+    """Make an older version of an assistant the one that its runs start from."""
     await _own(house, assistant_id, user)
     return json_response(
         assistant_out(await house.storage.assistants.set_latest(assistant_id, user, body.version))
     )
 
 
-@router.get("/assistants/{assistant_id}/graph")
+@router.get(
+    "/assistants/{assistant_id}/graph", operation_id="get_assistant_graph", **answers(AssistantGraph, 404)
+)
 async def assistant_graph(
     assistant_id: str, user: CurrentUser, house: House, xray: bool | int = False
 ) -> Response:
-    """Return an assistant's graph: its nodes and edges."""
+    """Return the nodes and edges of an assistant's graph.
+
+    `xray` also shows the inside of nodes that are graphs.
+    """
     assistant = await _find(house, assistant_id, user)
     return json_response({"graph_id": assistant.graph_id, **house.state.graph(xray=xray)})
 
 
-@router.get("/assistants/{assistant_id}/subgraphs")
-@router.get("/assistants/{assistant_id}/subgraphs/{namespace}")
+@router.get(
+    "/assistants/{assistant_id}/subgraphs",
+    operation_id="get_assistant_subgraphs",
+    **answers(NoSubgraphs, 404),
+)
+@router.get(
+    "/assistants/{assistant_id}/subgraphs/{namespace}",
+    operation_id="get_assistant_subgraphs_at",
+    **answers(NoSubgraphs, 404),
+)
 async def assistant_subgraphs(
     assistant_id: str,
     user: CurrentUser,
@@ -228,14 +271,18 @@ async def assistant_subgraphs(
     namespace: str | None = None,
     recurse: Annotated[bool, Query()] = False,
 ) -> Response:
-    """Return an assistant's subgraphs: none, since sub-agents are no part of the graph."""
+    """Return the graphs inside an assistant's graph: none, since sub-agents run as graphs of their own."""
     await _find(house, assistant_id, user)
     return json_response({})
 
 
-@router.get("/assistants/{assistant_id}/schemas")
+@router.get(
+    "/assistants/{assistant_id}/schemas",
+    operation_id="get_assistant_schemas",
+    **answers(AssistantSchemas, 404),
+)
 async def assistant_schemas(assistant_id: str, user: CurrentUser, house: House) -> Response:
-    """Return the shapes that an assistant takes and gives."""
+    """Return JSON schemas of an assistant's input, output, state, config and context."""
     assistant = await _find(house, assistant_id, user)
     return json_response({"graph_id": assistant.graph_id, **house.state.schemas()})
 

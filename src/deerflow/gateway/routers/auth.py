@@ -6,7 +6,9 @@ from fastapi import APIRouter, HTTPException
 from starlette.responses import Response
 
 from deerflow.domain import DEFAULT_USER
+from deerflow.gateway.api_models import AccountError, IdentityProviders, LoggedOut, SetupStatus, User
 from deerflow.gateway.deps import json_response
+from deerflow.gateway.openapi import answers, refuses
 
 router = APIRouter(prefix="/v1/auth", tags=["auth"])
 
@@ -14,9 +16,12 @@ _OFF = "Accounts are off on this server: everybody who reaches it is its one use
 _COOKIES = ("access_token", "csrf_token")
 
 
-@router.get("/me")
+@router.get("/me", operation_id="get_current_user", **answers(User))
 async def me() -> Response:
-    """Return the user that acts when nobody has to log in."""
+    """Return the user who acts.
+
+    Without login that is the one built-in user, whoever asks.
+    """
     return json_response(
         {
             "id": DEFAULT_USER,
@@ -28,60 +33,78 @@ async def me() -> Response:
     )
 
 
-@router.get("/setup-status")
+@router.get("/setup-status", operation_id="get_setup_status", **answers(SetupStatus))
 async def setup_status() -> Response:
-    """Tell that nothing is left to set up."""
+    """Tell whether the first account has to be created: never, since accounts are off."""
     return json_response({"needs_setup": False, "registration_enabled": False})
 
 
-@router.get("/providers")
+@router.get("/providers", operation_id="list_identity_providers", **answers(IdentityProviders))
 async def providers() -> Response:
-    """List the identity providers: none without login."""
+    """List the identity providers that users can log in with: none, since accounts are off."""
     return json_response({"providers": []})
 
 
-@router.post("/login/local")
+@router.post("/login/local", **refuses(403, AccountError))
 async def login() -> Response:
-    """Refuse a login: there are no accounts."""
+    """Log in with a password: always refused.
+
+    Accounts are off on this server, so this always answers 403. DeerFlow's login page shows `detail.message`.
+    """
     _refuse(403, "provider_not_found")
 
 
-@router.post("/register")
+@router.post("/register", operation_id="register_account", **refuses(403, AccountError))
 async def register() -> Response:
-    """Refuse a new account: there are none."""
+    """Create an account: always refused.
+
+    Accounts are off on this server, so this always answers 403. DeerFlow's login page shows `detail.message`.
+    """
     _refuse(403, "registration_disabled")
 
 
-@router.post("/initialize")
+@router.post("/initialize", operation_id="initialize_accounts", **refuses(409, AccountError))
 async def initialize() -> Response:
-    """Refuse the first account: there are none."""
+    """Create the first account: always refused.
+
+    Accounts are off on this server, so this always answers 409. DeerFlow's login page shows `detail.message`.
+    """
     _refuse(409, "system_already_initialized")
 
 
-@router.post("/change-password")
+@router.post("/change-password", **refuses(400, AccountError))
 async def change_password() -> Response:
-    """Refuse a new password: the built-in user has none."""
+    """Change the password: always refused.
+
+    Accounts are off on this server, so this always answers 400. DeerFlow's login page shows `detail.message`.
+    """
     _refuse(400, "provider_not_found")
 
 
-@router.post("/logout")
+@router.post("/logout", **answers(LoggedOut))
 async def logout() -> Response:
-    """Forget whatever an earlier server let the browser keep."""
+    """Delete the cookies that an earlier server may have set."""
     response = json_response({"message": "Logged out"})
     for name in _COOKIES:
         response.delete_cookie(name)
     return response
 
 
-@router.get("/oauth/{provider}")
+@router.get("/oauth/{provider}", **refuses(404, AccountError))
 async def start_oauth(provider: str) -> Response:
-    """Refuse a login elsewhere: no identity provider is connected."""
+    """Log in with an identity provider: always refused.
+
+    Accounts are off on this server, so this always answers 404. DeerFlow's login page shows `detail.message`.
+    """
     _refuse(404, "provider_not_found")
 
 
-@router.get("/callback/{provider}")
+@router.get("/callback/{provider}", **refuses(404, AccountError))
 async def finish_oauth(provider: str) -> Response:
-    """Refuse a login elsewhere: no identity provider is connected."""
+    """Return from an identity provider: always refused.
+
+    Accounts are off on this server, so this always answers 404. DeerFlow's login page shows `detail.message`.
+    """
     _refuse(404, "provider_not_found")
 
 

@@ -12,7 +12,9 @@ from starlette.responses import Response
 from deerflow.app import DeerFlow
 from deerflow.domain import RunRecord, Thread, new_id
 from deerflow.errors import ConflictError
+from deerflow.gateway.api_models import Branched, PreparedEdit, PreparedRun
 from deerflow.gateway.deps import CurrentUser, House, ThreadPath, idle_thread, json_response
+from deerflow.gateway.openapi import answers
 from deerflow.runtime.conversation import Said
 from deerflow.runtime.forking import fork_files
 from deerflow.runtime.past_files import MOST_RUNS, TAKES_AGAIN, PastFiles, files_at, files_before
@@ -57,11 +59,13 @@ class EditRegenerate(BaseModel):
     replacement_text: str = Field(min_length=1, max_length=1_000_000)
 
 
-@router.post("/threads/{thread_id}/branches")
+@router.post("/threads/{thread_id}/branches", operation_id="branch_thread", **answers(Branched, 404, 409))
 async def branch(thread_id: ThreadPath, body: Branch, user: CurrentUser, house: House) -> Response:
-    """Return a new thread that ends at a message, with the files as they were then.
+    """Fork a thread at a message into a new thread, with the files as they were then.
 
-    `workspace_clone_mode` says when the files of then are no longer kept, so that these are today's.
+    The new thread has the history up to and including the last of the named messages. `workspace_clone_mode`
+    tells when the files of that time are no longer kept, so that the new thread has today's. A run in flight
+    answers 409.
     """
     thread = await idle_thread(house, thread_id, user)
     found = await find_message(house.storage.checkpoints, thread_id, [body.message_id, *body.message_ids])
@@ -80,14 +84,15 @@ async def branch(thread_id: ThreadPath, body: Branch, user: CurrentUser, house: 
     )
 
 
-@router.post("/threads/{thread_id}/runs/regenerate/prepare")
+@router.post("/threads/{thread_id}/runs/regenerate/prepare", **answers(PreparedRun, 404, 409))
 async def prepare_regenerate(
     thread_id: ThreadPath, body: Regenerate, user: CurrentUser, house: House
 ) -> Response:
-    """Return what to post to `runs/stream` to have an answer given again, or a question answered at last.
+    """Return the body of a run that answers a question again.
 
-    The run begins with the files as they were before the turn; `workspace_restore_mode` says when those
-    are no longer kept, so that it begins with today's.
+    Send it to `POST /threads/{thread_id}/runs/stream`. The run begins with the files as they were before the
+    turn; `workspace_restore_mode` tells when those are no longer kept, so that it begins with today's. A
+    question without an answer may be named too. A run in flight answers 409.
     """
     thread = await idle_thread(house, thread_id, user)
     turn = await find_turn(house.storage.checkpoints, thread_id, body.message_id)
@@ -98,13 +103,14 @@ async def prepare_regenerate(
     return json_response(await _prepared(house, thread, turn, messages))
 
 
-@router.post("/threads/{thread_id}/runs/edit-regenerate/prepare")
+@router.post("/threads/{thread_id}/runs/edit-regenerate/prepare", **answers(PreparedEdit, 404, 409))
 async def prepare_edit(
     thread_id: ThreadPath, body: EditRegenerate, user: CurrentUser, house: House
 ) -> Response:
-    """Return what to post to `runs/stream` to have a question answered that is asked in other words.
+    """Return the body of a run that answers an edited question.
 
-    Files are as with an answer that is given again.
+    Send it to `POST /threads/{thread_id}/runs/stream`. Pictures and files of the question stay. Files of the
+    thread are restored as for an answer that is given again. A run in flight answers 409.
     """
     thread = await idle_thread(house, thread_id, user)
     turn = await find_turn(house.storage.checkpoints, thread_id, body.human_message_id)

@@ -4,6 +4,7 @@ from fastapi import APIRouter, HTTPException, WebSocket
 from starlette.responses import Response
 
 from deerflow.gateway.deps import ThreadPath
+from deerflow.gateway.openapi import refuses
 
 router = APIRouter(prefix="/threads/{thread_id}/browser", tags=["browser"])
 
@@ -11,9 +12,12 @@ _OFF = "Browser control is not available on this server."
 _CLOSE_UNAVAILABLE = 4501
 
 
-@router.post("/navigate")
+@router.post("/navigate", operation_id="navigate_browser", **refuses(501))
 async def navigate(thread_id: ThreadPath) -> Response:
-    """Open a page in the thread's browser."""
+    """Open a page in the thread's browser: always refused.
+
+    Browser control is not available on this server, so this always answers 501.
+    """
     raise HTTPException(501, _OFF)
 
 

@@ -6,44 +6,61 @@ from fastapi import APIRouter, HTTPException
 from starlette.responses import Response
 
 from deerflow.errors import NotFoundError
+from deerflow.gateway.api_models import ChannelConnections, ChannelProviders
 from deerflow.gateway.deps import json_response
+from deerflow.gateway.openapi import answers, refuses
 
 router = APIRouter(prefix="/channels", tags=["channels"])
 
 
-@router.get("/providers")
+@router.get("/providers", operation_id="list_channel_providers", **answers(ChannelProviders))
 async def list_providers() -> Response:
-    """List the chat services that can be connected; pages hide the group while it is not enabled."""
+    """List the chat services that can be connected: none.
+
+    Pages hide the whole group while `enabled` is false.
+    """
     return json_response({"enabled": False, "providers": []})
 
 
-@router.get("/connections")
+@router.get("/connections", operation_id="list_channel_connections", **answers(ChannelConnections))
 async def list_connections() -> Response:
-    """List the user's connected accounts."""
+    """List the user's connected accounts of chat services: none."""
     return json_response({"connections": []})
 
 
-@router.delete("/connections/{connection_id}")
+@router.delete("/connections/{connection_id}", operation_id="disconnect_channel", **refuses(404))
 async def disconnect(connection_id: str) -> Response:
-    """Disconnect an account."""
+    """Disconnect an account of a chat service: always refused.
+
+    This server connects to no chat service, so this always answers 404.
+    """
     raise NotFoundError("channel connection", connection_id[:80])
 
 
-@router.post("/{provider}/connect")
+@router.post("/{provider}/connect", operation_id="connect_channel", **refuses(503))
 async def connect(provider: str) -> Response:
-    """Connect an account of the user."""
+    """Connect an account of a chat service: always refused.
+
+    This server connects to no chat service, so this always answers 503.
+    """
     _refuse(provider)
 
 
-@router.post("/{provider}/runtime-config")
+@router.post("/{provider}/runtime-config", operation_id="set_channel_config", **refuses(503))
 async def set_runtime_config(provider: str) -> Response:
-    """Set a service's credentials."""
+    """Set the credentials of a chat service: always refused.
+
+    This server connects to no chat service, so this always answers 503.
+    """
     _refuse(provider)
 
 
-@router.delete("/{provider}/runtime-config")
+@router.delete("/{provider}/runtime-config", operation_id="delete_channel_config", **refuses(503))
 async def delete_runtime_config(provider: str) -> Response:
-    """Delete a service's credentials."""
+    """Delete the credentials of a chat service: always refused.
+
+    This server connects to no chat service, so this always answers 503.
+    """
     _refuse(provider)
 
 

@@ -17,7 +17,9 @@ from deerflow.app import DeerFlow
 from deerflow.config import ContextSize
 from deerflow.context import Spend
 from deerflow.errors import ConflictError
+from deerflow.gateway.api_models import Compacted as CompactResult
 from deerflow.gateway.deps import CurrentUser, House, ThreadPath, idle_thread, json_response
+from deerflow.gateway.openapi import answers
 from deerflow.runtime.spending import prices_of
 
 router = APIRouter(tags=["state"])
@@ -34,11 +36,18 @@ class CompactRequest(BaseModel):
     model_name: str | None = Field(None, max_length=128)
 
 
-@router.post("/threads/{thread_id}/compact")
+@router.post(
+    "/threads/{thread_id}/compact", operation_id="compact_thread", **answers(CompactResult, 404, 409)
+)
 async def compact(
     thread_id: ThreadPath, user: CurrentUser, house: House, body: CompactRequest | None = None
 ) -> Response:
-    """Sum up the older messages of a thread; `force: false` only where it is due."""
+    """Replace the older messages of a thread by a summary.
+
+    The model that is named, or the default one, writes the summary. With `force: false` this happens only
+    where the conversation is above its limit. What was replaced stays in the history. A run in flight, an
+    open question or `summarization.enabled: false` answers 409.
+    """
     body = body or CompactRequest()
     await idle_thread(house, thread_id, user)
     if not house.settings.summarization.enabled:

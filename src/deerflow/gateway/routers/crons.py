@@ -12,8 +12,11 @@ from deerflow.app import DeerFlow
 from deerflow.domain import LEAD_AGENT, new_id
 from deerflow.errors import ConflictError
 from deerflow.gateway.admission import to_request
+from deerflow.gateway.api_models import Cron as CronRow
+from deerflow.gateway.api_models import SelectedCron
 from deerflow.gateway.choosing import Prefer, changed, page_of
 from deerflow.gateway.deps import CurrentUser, House, ThreadPath, json_response, owned_thread
+from deerflow.gateway.openapi import CHANGED_UNSHOWN, answers
 from deerflow.gateway.wire import RunCreate
 from deerflow.runtime.shapes import selected, stamp
 from deerflow.scheduler import Cron, CronStore, Scheduler, check_schedule
@@ -107,7 +110,9 @@ Crons = Annotated[CronStore, Depends(_crons)]
 CurrentScheduler = Annotated[Scheduler, Depends(_scheduler)]
 
 
-@router.post("/threads/{thread_id}/runs/crons")
+@router.post(
+    "/threads/{thread_id}/runs/crons", operation_id="create_thread_cron", **answers(CronRow, 400, 404, 409)
+)
 async def create_for_thread(
     thread_id: ThreadPath,
     body: CronCreate,
@@ -116,7 +121,11 @@ async def create_for_thread(
     crons: Crons,
     scheduler: CurrentScheduler,
 ) -> Response:
-    """Start runs in a thread at the times of a schedule; a time at which the thread is busy is left out."""
+    """Create a cron, which starts runs in this thread at the times of a schedule.
+
+    A time at which the thread is busy is skipped. `schedule` has cron syntax with five fields; `timezone` is
+    the zone of its times, UTC without one. Answers 409 while `scheduler.enabled` is false in the settings.
+    """
     await owned_thread(house, thread_id, user)
     cron = await _new_cron(house, body, user, thread_id)
     await crons.create(cron)
@@ -124,20 +133,28 @@ async def create_for_thread(
     return json_response(_cron_out(cron))
 
 
-@router.post("/runs/crons")
+@router.post("/runs/crons", **answers(CronRow, 400, 404, 409))
 async def create_cron(
     body: CronCreate, user: CurrentUser, house: House, crons: Crons, scheduler: CurrentScheduler
 ) -> Response:
-    """Start runs at the times of a schedule, each in a thread of its own."""
+    """Create a cron, which starts runs at the times of a schedule, each in a new thread.
+
+    `schedule` has cron syntax with five fields; `timezone` is the zone of its times, UTC without one. Answers
+    409 while `scheduler.enabled` is false in the settings.
+    """
     cron = await _new_cron(house, body, user, None)
     await crons.create(cron)
     scheduler.wake()
     return json_response(_cron_out(cron))
 
 
-@router.post("/runs/crons/search")
+@router.post("/runs/crons/search", **answers(list[SelectedCron]))
 async def search_crons(user: CurrentUser, crons: Crons, body: CronSearch | None = None) -> Response:
-    """List crons, the newest first."""
+    """List crons, newest first.
+
+    Scheduled tasks have routes of their own and are not listed. The header `X-Pagination-Total` has the
+    number of all that match.
+    """
     wish = body or CronSearch()
     rows = sorted(
         await _found(crons, wish, user),
@@ -148,19 +165,22 @@ async def search_crons(user: CurrentUser, crons: Crons, body: CronSearch | None 
     return json_response([selected(row, wish.select) for row in page], headers=headers)
 
 
-@router.post("/runs/crons/count")
+@router.post("/runs/crons/count", **answers(int))
 async def count_crons(user: CurrentUser, crons: Crons, body: CronSearch | None = None) -> Response:
-    """Count crons."""
+    """Count the crons that match a filter, as a plain number."""
     return json_response(len(await _found(crons, body or CronSearch(), user)))
 
 
-@router.get("/runs/crons/{cron_id}")
+@router.get("/runs/crons/{cron_id}", **answers(CronRow, 404))
 async def get_cron(cron_id: str, user: CurrentUser, crons: Crons) -> Response:
     """Return one cron."""
     return json_response(_cron_out(await crons.get(cron_id, user)))
 
 
-@router.patch("/runs/crons/{cron_id}")
+@router.patch(
+    "/runs/crons/{cron_id}",
+    **answers(CronRow, 400, 404, empty=CHANGED_UNSHOWN),
+)
 async def update_cron(
     cron_id: str,
     body: CronPatch,
@@ -170,14 +190,17 @@ async def update_cron(
     scheduler: CurrentScheduler,
     prefer: Prefer = None,
 ) -> Response:
-    """Change a cron; metadata is merged, and times that passed before the change are not made up for."""
+    """Change a cron; fields that are absent stay as they are.
+
+    `metadata` is merged. Times that passed before the change are not made up for.
+    """
     cron = await _changed(house, await crons.get(cron_id, user), body)
     await crons.put(cron)
     scheduler.wake()
     return changed(_cron_out(cron), prefer)
 
 
-@router.delete("/runs/crons/{cron_id}")
+@router.delete("/runs/crons/{cron_id}", **answers(None, 404, status=204))
 async def delete_cron(cron_id: str, user: CurrentUser, crons: Crons) -> Response:
     """Delete a cron; runs that it started go on."""
     await crons.get(cron_id, user)

@@ -11,7 +11,10 @@ from starlette.responses import Response
 from deerflow.app import DeerFlow
 from deerflow.domain import new_id
 from deerflow.errors import ConflictError, InvalidInputError, NotFoundError
+from deerflow.gateway.api_models import Done, FeedbackStats
+from deerflow.gateway.api_models import Feedback as FeedbackRow
 from deerflow.gateway.deps import CurrentUser, House, ThreadPath, json_response, known_run, owned_thread
+from deerflow.gateway.openapi import answers
 from deerflow.runtime.feedback import OWN, Feedback, delete_feedback, feedback_of, put_feedback
 from deerflow.runtime.shapes import stamp
 
@@ -36,11 +39,18 @@ class FeedbackCreate(FeedbackUpsert):
     message_id: str | None = Field(None, max_length=256)
 
 
-@router.put("/threads/{thread_id}/runs/{run_id}/feedback")
+@router.put(
+    "/threads/{thread_id}/runs/{run_id}/feedback",
+    operation_id="put_feedback",
+    **answers(FeedbackRow, 400, 404),
+)
 async def put(
     thread_id: ThreadPath, run_id: str, body: FeedbackUpsert, user: CurrentUser, house: House
 ) -> Response:
-    """Say what one thinks of a run; what was said before is replaced."""
+    """Rate a run; the user's earlier rating of the run is replaced.
+
+    `rating` is 1 or -1.
+    """
     _check(body)
     await known_run(house, thread_id, run_id, user)
     known = dict(await feedback_of(house.storage.store, thread_id, run_id)).get(OWN)
@@ -50,18 +60,27 @@ async def put(
     return json_response(asdict(word))
 
 
-@router.delete("/threads/{thread_id}/runs/{run_id}/feedback")
+@router.delete(
+    "/threads/{thread_id}/runs/{run_id}/feedback", operation_id="delete_feedback", **answers(Done, 404)
+)
 async def delete(thread_id: ThreadPath, run_id: str, user: CurrentUser, house: House) -> Response:
-    """Take back what one said about a run."""
+    """Delete the user's rating of a run."""
     await known_run(house, thread_id, run_id, user)
     return await _deleted(house, thread_id, run_id, OWN)
 
 
-@router.post("/threads/{thread_id}/runs/{run_id}/feedback")
+@router.post(
+    "/threads/{thread_id}/runs/{run_id}/feedback",
+    operation_id="create_feedback",
+    **answers(FeedbackRow, 400, 404, 409),
+)
 async def create(
     thread_id: ThreadPath, run_id: str, body: FeedbackCreate, user: CurrentUser, house: House
 ) -> Response:
-    """Add a word on a run, or on one of its messages."""
+    """Add a rating to a run, or to one of its messages.
+
+    `rating` is 1 or -1. A run holds at most 100 ratings (409).
+    """
     _check(body)
     await known_run(house, thread_id, run_id, user)
     if len(await feedback_of(house.storage.store, thread_id, run_id)) >= _MOST_WORDS:
@@ -73,18 +92,22 @@ async def create(
     return json_response(asdict(word))
 
 
-@router.get("/threads/{thread_id}/runs/{run_id}/feedback")
+@router.get("/threads/{thread_id}/runs/{run_id}/feedback", **answers(list[FeedbackRow], 404))
 async def list_feedback(thread_id: ThreadPath, run_id: str, user: CurrentUser, house: House) -> Response:
-    """List what was said about a run, oldest first."""
+    """List the ratings of a run, oldest first."""
     await known_run(house, thread_id, run_id, user)
     return json_response(
         [asdict(word) for _, word in await feedback_of(house.storage.store, thread_id, run_id)]
     )
 
 
-@router.get("/threads/{thread_id}/runs/{run_id}/feedback/stats")
+@router.get(
+    "/threads/{thread_id}/runs/{run_id}/feedback/stats",
+    operation_id="get_feedback_stats",
+    **answers(FeedbackStats, 404),
+)
 async def stats(thread_id: ThreadPath, run_id: str, user: CurrentUser, house: House) -> Response:
-    """Count what was said about a run."""
+    """Count the positive and negative ratings of a run."""
     await known_run(house, thread_id, run_id, user)
     ratings = [word.rating for _, word in await feedback_of(house.storage.store, thread_id, run_id)]
     return json_response(
@@ -97,20 +120,24 @@ async def stats(thread_id: ThreadPath, run_id: str, user: CurrentUser, house: Ho
     )
 
 
-@router.delete("/threads/{thread_id}/runs/{run_id}/feedback/{feedback_id}")
+@router.delete(
+    "/threads/{thread_id}/runs/{run_id}/feedback/{feedback_id}",
+    operation_id="delete_feedback_by_id",
+    **answers(Done, 404),
+)
 async def delete_one(
     thread_id: ThreadPath, run_id: str, feedback_id: str, user: CurrentUser, house: House
 ) -> Response:
-    """Take back one word."""
+    """Delete one rating of a run by its id."""
     await known_run(house, thread_id, run_id, user)
     words = await feedback_of(house.storage.store, thread_id, run_id)
     key = next((key for key, word in words if word.feedback_id == feedback_id), feedback_id)
     return await _deleted(house, thread_id, run_id, key)
 
 
-@router.get("/runs/{run_id}/feedback")
+@router.get("/runs/{run_id}/feedback", operation_id="list_feedback_of_run", **answers(list[FeedbackRow], 404))
 async def list_by_run(run_id: str, user: CurrentUser, house: House) -> Response:
-    """List what was said about a run whose thread one need not know."""
+    """List the ratings of a run by the run's id alone, oldest first."""
     run = await house.runs.get(run_id)
     await owned_thread(house, run.thread_id, user)
     return json_response(

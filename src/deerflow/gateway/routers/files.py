@@ -16,7 +16,16 @@ from typing_extensions import override
 
 from deerflow.domain import ThreadFolders
 from deerflow.errors import InvalidInputError, TooLargeError
+from deerflow.gateway.api_models import (
+    ArtifactList,
+    ArtifactWritten,
+    Done,
+    Uploaded,
+    UploadLimits,
+    UploadList,
+)
 from deerflow.gateway.deps import CurrentUser, House, ThreadPath, idle_thread, json_response, owned_thread
+from deerflow.gateway.openapi import FILE, UPLOAD_FORM, ZIP, answers
 from deerflow.runtime.artifacts import Artifact, open_artifact_or_member, replace_artifact
 from deerflow.runtime.bundle import Output, check_bundle, list_outputs, zip_outputs
 from deerflow.runtime.inputs import check_thread_id
@@ -35,9 +44,18 @@ _BLOCK = 1 << 20
 _RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
 
 
-@router.post("/threads/{thread_id}/uploads")
+@router.post(
+    "/threads/{thread_id}/uploads",
+    operation_id="upload_files",
+    openapi_extra=UPLOAD_FORM,
+    **answers(Uploaded, 400, 413),
+)
 async def upload(thread_id: ThreadPath, request: Request, user: CurrentUser, house: House) -> Response:
-    """Store files in a thread, made now if it is not there yet."""
+    """Store files in a thread, which is created where it does not exist.
+
+    The body is a multipart form with one field `files` per file. Documents are also converted to Markdown.
+    All files are stored or none; `GET …/uploads/limits` tells how many and how large they may be.
+    """
     check_thread_id(thread_id)
     limits = house.settings.uploads
     async with request.form(max_files=limits.max_files + 1, max_fields=10) as form:
@@ -65,9 +83,9 @@ async def upload(thread_id: ThreadPath, request: Request, user: CurrentUser, hou
     )
 
 
-@router.get("/threads/{thread_id}/uploads/limits")
+@router.get("/threads/{thread_id}/uploads/limits", operation_id="get_upload_limits", **answers(UploadLimits))
 async def upload_limits(thread_id: ThreadPath, house: House) -> Response:
-    """Return how much may be uploaded."""
+    """Return how many files may be uploaded in one request, and how large they may be."""
     limits = house.settings.uploads
     return json_response(
         {
@@ -78,30 +96,37 @@ async def upload_limits(thread_id: ThreadPath, house: House) -> Response:
     )
 
 
-@router.get("/threads/{thread_id}/uploads/list")
+@router.get("/threads/{thread_id}/uploads/list", operation_id="list_uploads", **answers(UploadList, 404))
 async def uploads(thread_id: ThreadPath, user: CurrentUser, house: House) -> Response:
-    """List a thread's uploads."""
+    """List the files that were uploaded to a thread."""
     await owned_thread(house, thread_id, user)
     found = await asyncio.to_thread(list_uploads, house.paths.thread(user, thread_id))
     return json_response({"files": [item.to_dict() for item in found], "count": len(found)})
 
 
-@router.delete("/threads/{thread_id}/uploads/{filename}")
+@router.delete(
+    "/threads/{thread_id}/uploads/{filename}", operation_id="delete_upload", **answers(Done, 400, 404)
+)
 async def remove_upload(thread_id: ThreadPath, filename: str, user: CurrentUser, house: House) -> Response:
-    """Delete one upload."""
+    """Delete one uploaded file and its Markdown text."""
     await owned_thread(house, thread_id, user)
     await asyncio.to_thread(delete_upload, house.paths.thread(user, thread_id), filename)
     return json_response({"success": True, "message": f"{filename} is deleted"})
 
 
-@router.get("/threads/{thread_id}/artifacts")
+@router.get(
+    "/threads/{thread_id}/artifacts", operation_id="list_artifacts", **answers((ArtifactList, ZIP), 404, 413)
+)
 async def artifacts(
     thread_id: ThreadPath,
     user: CurrentUser,
     house: House,
     archive: Annotated[str | None, Query(alias="zip", max_length=8)] = None,
 ) -> Response:
-    """List the files that the agent made, or return all of them in one ZIP (`?zip`)."""
+    """List the files that the agent wrote for the user, or return all of them as one ZIP archive.
+
+    `?zip` or `?zip=1` asks for the archive, which is streamed.
+    """
     await owned_thread(house, thread_id, user)
     folders = house.paths.thread(user, thread_id)
     if archive is None or archive.lower() in ("0", "false"):
@@ -125,11 +150,17 @@ class ArtifactEdit(BaseModel):
     expected_sha256: str = Field(pattern="^[0-9a-f]{64}$")
 
 
-@router.put("/threads/{thread_id}/artifacts/{path:path}")
+@router.put(
+    "/threads/{thread_id}/artifacts/{path:path}", **answers(ArtifactWritten, 400, 404, 409, 412, 413, 415)
+)
 async def edit_artifact(
     thread_id: ThreadPath, path: str, body: ArtifactEdit, user: CurrentUser, house: House
 ) -> Response:
-    """Replace a text file of the thread, if it is still what the caller saw."""
+    """Replace a text file of a thread, if it is still what the caller has read.
+
+    `expected_sha256` is the hash of the content that the caller knows: the `ETag` of `GET`. Another content
+    answers 412, a run in flight 409.
+    """
     await idle_thread(house, thread_id, user)
     folders = house.paths.thread(user, thread_id)
     written = await asyncio.to_thread(
@@ -139,7 +170,11 @@ async def edit_artifact(
     return json_response(shown, headers={"ETag": f'"{written}"'})
 
 
-@router.get("/threads/{thread_id}/artifacts/{path:path}")
+@router.get(
+    "/threads/{thread_id}/artifacts/{path:path}",
+    operation_id="get_artifact",
+    **answers(FILE, 400, 404, 416, empty={206: "The range that the header `Range` asks for."}),
+)
 async def artifact(
     thread_id: ThreadPath,
     path: str,
@@ -148,7 +183,12 @@ async def artifact(
     request: Request,
     download: bool = False,
 ) -> Response:
-    """Return a file of the thread, whole or a range of it; `x.skill/SKILL.md` is a file in an archive."""
+    """Return a file of a thread, whole or the range that the header `Range` names.
+
+    `path` is the path that the agent sees, such as `mnt/user-data/outputs/report.md`. `x.skill/SKILL.md` is a
+    file inside an archive. The `Content-Type` is the file's own; files that could act in a browser are sent
+    as attachments.
+    """
     await owned_thread(house, thread_id, user)
     folders = house.paths.thread(user, thread_id)
     header = request.headers.get("range")

@@ -10,8 +10,10 @@ from starlette.responses import Response
 from deerflow.app import DeerFlow
 from deerflow.domain import CancelAction, RunRecord, RunStatus
 from deerflow.errors import ConflictError, InvalidInputError
+from deerflow.gateway.api_models import FinalValues, Run, SelectedRun
 from deerflow.gateway.choosing import names_in, rows_with
 from deerflow.gateway.deps import CurrentUser, House, ThreadPath, json_response, owned_run, owned_thread
+from deerflow.gateway.openapi import EVENTS, answers
 from deerflow.gateway.run_answers import event_stream, wait_for
 from deerflow.gateway.sse import EventStream
 from deerflow.gateway.thread_events import start_of, thread_events
@@ -37,7 +39,7 @@ class CancelMany(BaseModel):
     status: Literal["pending", "running", "all"] | None = None
 
 
-@router.get("/threads/{thread_id}/runs")
+@router.get("/threads/{thread_id}/runs", **answers(list[SelectedRun], 400, 404))
 async def list_runs(
     thread_id: ThreadPath,
     user: CurrentUser,
@@ -47,27 +49,33 @@ async def list_runs(
     offset: Annotated[int, Query(ge=0)] = 0,
     select: Annotated[list[str] | None, Query()] = None,
 ) -> Response:
-    """List a thread's runs, newest first."""
+    """List the runs of a thread, newest first."""
     await owned_thread(house, thread_id, user)
     runs = await house.runs.of_thread(thread_id, status=status, limit=limit, offset=offset)
     return json_response(rows_with([run_out(run) for run in runs], names_in(select)))
 
 
-@router.get("/threads/{thread_id}/runs/{run_id}")
+@router.get("/threads/{thread_id}/runs/{run_id}", **answers(Run, 404))
 async def get_run(thread_id: ThreadPath, run_id: str, user: CurrentUser, house: House) -> Response:
-    """Return one run."""
+    """Return one run with its status, usage and costs."""
     return json_response(run_out(await owned_run(house, thread_id, run_id, user)))
 
 
-@router.delete("/threads/{thread_id}/runs/{run_id}")
+@router.delete("/threads/{thread_id}/runs/{run_id}", **answers(None, 404, 409, status=204))
 async def delete_run(thread_id: ThreadPath, run_id: str, user: CurrentUser, house: House) -> Response:
-    """Delete a run that has ended."""
+    """Delete a run that has ended, with its log; the thread's state stays.
+
+    A run in flight answers 409.
+    """
     await owned_run(house, thread_id, run_id, user)
     await house.runs.delete(run_id, thread_id)
     return Response(status_code=204)
 
 
-@router.post("/threads/{thread_id}/runs/{run_id}/cancel")
+@router.post(
+    "/threads/{thread_id}/runs/{run_id}/cancel",
+    **answers(None, 404, 409, status=202, empty={204: "The run has stopped; with `wait`."}),
+)
 async def cancel_run(
     thread_id: ThreadPath,
     run_id: str,
@@ -76,7 +84,12 @@ async def cancel_run(
     wait: bool = False,
     action: CancelAction = CancelAction.INTERRUPT,
 ) -> Response:
-    """Stop a run; with `wait` the answer comes when it has stopped, and says what was not put back."""
+    """Stop a run.
+
+    Without `wait` the answer is 202 at once; with it 204 when the run has stopped. `action=rollback` also
+    restores the state and files from before the run; the header `DeerFlow-Files-Kept` names files that could
+    not be restored. A run that has ended answers 409.
+    """
     await owned_run(house, thread_id, run_id, user)
     run = await house.runs.cancel(run_id, action=action, wait=wait)
     kept = run.error if action is CancelAction.ROLLBACK and run.status.is_terminal else None
@@ -84,11 +97,15 @@ async def cancel_run(
     return Response(status_code=204 if wait else 202, headers=headers)
 
 
-@router.post("/runs/cancel")
+@router.post("/runs/cancel", **answers(None, 400, 404, status=204))
 async def cancel_runs(
     body: CancelMany, user: CurrentUser, house: House, action: CancelAction = CancelAction.INTERRUPT
 ) -> Response:
-    """Stop many runs at once."""
+    """Stop many runs: those that are named, or all in a status.
+
+    The body has either `run_ids`, at most 1000, or `status`; `thread_id` limits both to one thread. Runs that
+    have ended are left alone.
+    """
     if (body.run_ids is None) == (body.status is None):
         raise InvalidInputError("send either run_ids or a status (pending, running or all)")
     if body.run_ids is not None and len(body.run_ids) > _MOST_CANCELLED:
@@ -97,7 +114,7 @@ async def cancel_runs(
     return Response(status_code=204)
 
 
-@router.get("/threads/{thread_id}/runs/{run_id}/join")
+@router.get("/threads/{thread_id}/runs/{run_id}/join", **answers((FinalValues, EVENTS), 400, 404))
 async def join_run(
     thread_id: ThreadPath,
     run_id: str,
@@ -107,15 +124,24 @@ async def join_run(
     last_event_id: LastEventId = None,
     stream_mode: ModeQuery = None,
 ) -> Response:
-    """Wait for a run's end and return the final values; a reader that asks for events gets them."""
+    """Wait for the end of a run and return the final values of its thread.
+
+    With `Accept: text/event-stream` the run's events are streamed instead, as by `GET …/stream`.
+    """
     run = await owned_run(house, thread_id, run_id, user)
     if "text/event-stream" in request.headers.get("accept", ""):
         return event_stream(house, run, after=last_event_id, modes=_named(stream_mode, CLIENT_MODES))
     return await wait_for(house, run, request, cancel_on_leave=False)
 
 
-@router.get("/threads/{thread_id}/runs/{run_id}/stream")
-@router.post("/threads/{thread_id}/runs/{run_id}/stream")
+@router.get(
+    "/threads/{thread_id}/runs/{run_id}/stream", operation_id="join_run_stream", **answers(EVENTS, 400, 404)
+)
+@router.post(
+    "/threads/{thread_id}/runs/{run_id}/stream",
+    operation_id="join_run_stream_by_post",
+    **answers(EVENTS, 400, 404),
+)
 async def join_stream(
     thread_id: ThreadPath,
     run_id: str,
@@ -127,7 +153,12 @@ async def join_stream(
     action: CancelAction | None = None,
     wait: bool = False,
 ) -> Response:
-    """Follow a run from anywhere in its log; with `action` it is stopped first."""
+    """Stream the events of a run from any point of its log to its end.
+
+    `Last-Event-ID` is the id of the last event that the client has; without it the stream begins with the
+    first. `stream_mode` chooses events, `action` stops the run first. Ended runs are replayed. The first
+    event is `metadata`, the last `end`; lines that begin with a colon keep the connection open.
+    """
     run = await owned_run(house, thread_id, run_id, user)
     if action is not None and not run.status.is_terminal:
         with suppress(ConflictError):  # it has ended meanwhile
@@ -136,7 +167,7 @@ async def join_stream(
     return event_stream(house, run, after=last_event_id, modes=modes, cancel_on_leave=cancel_on_disconnect)
 
 
-@router.get("/threads/{thread_id}/stream")
+@router.get("/threads/{thread_id}/stream", operation_id="join_thread_stream", **answers(EVENTS, 400, 404))
 async def join_thread(
     thread_id: ThreadPath,
     user: CurrentUser,
@@ -144,7 +175,11 @@ async def join_thread(
     last_event_id: LastEventId = None,
     stream_mode: ModeQuery = None,
 ) -> Response:
-    """Follow whatever runs in a thread, now and later, until the reader leaves."""
+    """Stream the events of all runs of a thread, now and later, until the client leaves.
+
+    `stream_mode` is any of `run_modes`, `lifecycle` and `state_update`. `Last-Event-ID` continues an earlier
+    stream; `-` begins with the oldest run.
+    """
     await owned_thread(house, thread_id, user)
     # Before the answer begins: whoever has seen that it does misses nothing that starts from then on.
     start = await start_of(house, thread_id, last_event_id)

@@ -7,7 +7,9 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from starlette.responses import Response
 
 from deerflow.agents.goals import LONGEST_OBJECTIVE, MOST_CONTINUATIONS, new_goal
+from deerflow.gateway.api_models import ThreadGoal
 from deerflow.gateway.deps import CurrentUser, House, ThreadPath, idle_thread, json_response, owned_thread
+from deerflow.gateway.openapi import answers
 
 router = APIRouter(tags=["goals"])
 
@@ -29,9 +31,12 @@ class Goal(BaseModel):
         return words
 
 
-@router.get("/threads/{thread_id}/goal")
+@router.get("/threads/{thread_id}/goal", **answers(ThreadGoal, 404))
 async def get_goal(thread_id: ThreadPath, user: CurrentUser, house: House) -> Response:
-    """Return the thread's goal; none also for a thread that a client is only about to make."""
+    """Return the goal of a thread; null where there is none.
+
+    A thread that does not exist yet has none.
+    """
     snapshot = await house.state.latest(thread_id)
     if snapshot is None:
         return json_response({"goal": None})
@@ -39,9 +44,13 @@ async def get_goal(thread_id: ThreadPath, user: CurrentUser, house: House) -> Re
     return json_response({"goal": snapshot.values.get("goal")})
 
 
-@router.put("/threads/{thread_id}/goal")
+@router.put("/threads/{thread_id}/goal", **answers(ThreadGoal, 409))
 async def put_goal(thread_id: ThreadPath, body: Goal, user: CurrentUser, house: House) -> Response:
-    """Give the thread a goal, in place of the one that it may have; the thread is made if need be."""
+    """Set the goal of a thread, in place of an earlier one; the thread is created where it does not exist.
+
+    After each answer a model judges whether the goal is reached; until then the agent goes on by itself, at
+    most `max_continuations` times. A run in flight answers 409.
+    """
     goal = new_goal(body.objective, max_continuations=body.max_continuations, now=datetime.now(UTC))
     await house.storage.threads.create(thread_id, user, {})
     await idle_thread(house, thread_id, user)
@@ -49,9 +58,12 @@ async def put_goal(thread_id: ThreadPath, body: Goal, user: CurrentUser, house: 
     return json_response({"goal": goal})
 
 
-@router.delete("/threads/{thread_id}/goal")
+@router.delete("/threads/{thread_id}/goal", **answers(ThreadGoal, 404, 409))
 async def delete_goal(thread_id: ThreadPath, user: CurrentUser, house: House) -> Response:
-    """Give the thread's goal up; also when there is none."""
+    """Remove the goal of a thread, if it has one.
+
+    A run in flight answers 409.
+    """
     snapshot = await house.state.latest(thread_id)
     if snapshot is not None and snapshot.values.get("goal"):
         await idle_thread(house, thread_id, user)

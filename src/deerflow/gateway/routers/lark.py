@@ -5,16 +5,18 @@ from typing import NoReturn
 from fastapi import APIRouter, HTTPException
 from starlette.responses import Response
 
+from deerflow.gateway.api_models import LarkStatus
 from deerflow.gateway.deps import json_response
+from deerflow.gateway.openapi import answers, refuses
 
 router = APIRouter(prefix="/integrations/lark", tags=["integrations"])
 
 _OFF = "The Lark integration is not available on this server."
 
 
-@router.get("/status")
+@router.get("/status", operation_id="get_lark_status", **answers(LarkStatus))
 async def status() -> Response:
-    """Tell what of the integration is there."""
+    """Return the state of the Lark integration: not installed."""
     return json_response(
         {
             "installed": False,
@@ -39,39 +41,57 @@ async def status() -> Response:
     )
 
 
-@router.post("/install")
+@router.post("/install", operation_id="install_lark", **refuses(503))
 async def install() -> Response:
-    """Install the integration's skills."""
+    """Install the Lark integration: always refused.
+
+    The Lark integration is not available on this server, so this always answers 503.
+    """
     _refuse()
 
 
-@router.post("/config/start")
+@router.post("/config/start", operation_id="start_lark_configuration", **refuses(503))
 async def start_configuration() -> Response:
-    """Start to register an app."""
+    """Start to register an app with Lark: always refused.
+
+    The Lark integration is not available on this server, so this always answers 503.
+    """
     _refuse()
 
 
-@router.post("/config/complete")
+@router.post("/config/complete", operation_id="complete_lark_configuration", **refuses(503))
 async def complete_configuration() -> Response:
-    """Finish to register an app."""
+    """Finish to register an app with Lark: always refused.
+
+    The Lark integration is not available on this server, so this always answers 503.
+    """
     _refuse()
 
 
-@router.post("/config/credentials")
+@router.post("/config/credentials", operation_id="set_lark_credentials", **refuses(503))
 async def set_credentials() -> Response:
-    """Set the credentials of an app that is registered already."""
+    """Set the credentials of a Lark app: always refused.
+
+    The Lark integration is not available on this server, so this always answers 503.
+    """
     _refuse()
 
 
-@router.post("/auth/start")
+@router.post("/auth/start", operation_id="start_lark_authorization", **refuses(503))
 async def start_authorization() -> Response:
-    """Start to authorize the app for the user."""
+    """Start to authorize a Lark app: always refused.
+
+    The Lark integration is not available on this server, so this always answers 503.
+    """
     _refuse()
 
 
-@router.post("/auth/complete")
+@router.post("/auth/complete", operation_id="complete_lark_authorization", **refuses(503))
 async def complete_authorization() -> Response:
-    """Finish to authorize the app for the user."""
+    """Finish to authorize a Lark app: always refused.
+
+    The Lark integration is not available on this server, so this always answers 503.
+    """
     _refuse()
 
 

@@ -14,8 +14,10 @@ from deerflow.config.extensions_file import read_document
 from deerflow.config.masking import masked_address, masked_server, unmasked_server
 from deerflow.config.variables import variable_in
 from deerflow.errors import InvalidInputError, NotFoundError
+from deerflow.gateway.api_models import Done, McpServer, McpServers, McpStatus
 from deerflow.gateway.deps import House, json_response
 from deerflow.gateway.mcp_policy import ALLOWED_COMMANDS, ServerEdits, full_entry, new_addresses
+from deerflow.gateway.openapi import answers
 from deerflow.gateway.permissions import may_set_commands
 from deerflow.mcp import ServerStatus
 from deerflow.runtime.webhooks import check_destination, check_web_address
@@ -55,15 +57,22 @@ class McpApproval(BaseModel):
     )
 
 
-@router.get("/mcp/config")
+@router.get("/mcp/config", operation_id="get_mcp_config", **answers(McpServers, 400))
 async def get_config(house: House) -> Response:
-    """Return the servers; secrets are hidden, variables are shown by name."""
+    """Return the MCP servers of `extensions_config.json`.
+
+    Secrets are masked; variables are shown by name.
+    """
     return json_response(await _config_out(house))
 
 
-@router.put("/mcp/config")
+@router.put("/mcp/config", operation_id="put_mcp_config", **answers(McpServers, 400, 409))
 async def put_config(body: McpConfig, house: House) -> Response:
-    """Write all servers; what is sent as it was shown is kept as it is in the file."""
+    """Replace the MCP servers of `extensions_config.json`.
+
+    A masked value that is sent back keeps the secret in the file. Entries that the operator wrote can only be
+    switched on and off unless the settings allow more; addresses of private networks are refused (400).
+    """
     await house.refresh()
     known = _servers((await asyncio.to_thread(read_document, house.loaded.extensions_path)).data)
     checked = await _checked_addresses(house, body.mcp_servers, known)
@@ -77,9 +86,9 @@ async def put_config(body: McpConfig, house: House) -> Response:
     return json_response(await _config_out(house))
 
 
-@router.patch("/mcp/config")
+@router.patch("/mcp/config", operation_id="switch_mcp_server", **answers(McpServers, 400, 404))
 async def switch_server(body: McpSwitch, house: House) -> Response:
-    """Switch one server on or off."""
+    """Switch one MCP server on or off."""
 
     def change(known: Mapping[str, Any]) -> dict[str, Any]:
         if body.server_name not in known:
@@ -90,29 +99,41 @@ async def switch_server(body: McpSwitch, house: House) -> Response:
     return json_response(await _config_out(house))
 
 
-@router.get("/mcp/status")
+@router.get("/mcp/status", operation_id="get_mcp_status", **answers(McpStatus))
 async def get_status(house: House) -> Response:
-    """Return how the servers that are on are doing: whether they were reached, why not, and their tools."""
+    """Return the state of each MCP server that is on.
+
+    The state tells whether the server was reached or why not, its tools, and the tools that wait for
+    approval.
+    """
     return json_response({"servers": [_status_out(status) for status in house.mcp.statuses]})
 
 
-@router.post("/mcp/servers/{name}/test")
+@router.post("/mcp/servers/{name}/test", operation_id="test_mcp_server", **answers(McpServer, 404, 502))
 async def test_server(name: ServerName, house: House) -> Response:
-    """Open one server that is on, unless it is open, and return how it is doing."""
+    """Connect to one MCP server, unless it is connected, and return its state.
+
+    A server that cannot be reached has the state `failed` with its problem.
+    """
     await house.refresh()
     return json_response(_status_out(await house.mcp.test(name)))
 
 
-@router.post("/mcp/servers/{name}/approve")
+@router.post(
+    "/mcp/servers/{name}/approve", operation_id="approve_mcp_tools", **answers(McpServer, 400, 404, 409)
+)
 async def approve_tools(name: ServerName, body: McpApproval, house: House) -> Response:
-    """Offer tools that were withheld because they are new or changed; return how the server is doing."""
+    """Approve tools of an MCP server that are withheld because they are new or changed, and return its state.
+
+    A fingerprint that is no longer the tool's answers 409.
+    """
     await house.refresh()
     return json_response(_status_out(await house.mcp.approve(name, body.tools)))
 
 
-@router.post("/mcp/cache/reset")
+@router.post("/mcp/cache/reset", operation_id="reset_mcp_connections", **answers(Done))
 async def reset_connections(house: House) -> Response:
-    """Close all connections; the next run opens them anew and asks every server for its tools."""
+    """Close the connections to all MCP servers; the next run opens them again and reads their tools."""
     await house.mcp.reset()
     return json_response({"success": True, "message": "The next run opens all MCP servers anew."})
 

@@ -6,24 +6,32 @@ from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from deerflow.errors import NotFoundError
+from deerflow.gateway.api_models import McpTask
 from deerflow.gateway.deps import ThreadPath, json_response
+from deerflow.gateway.openapi import answers, refuses
 
 router = APIRouter(prefix="/threads/{thread_id}/mcp-tasks", tags=["mcp tasks"])
 
 
-@router.get("")
+@router.get("", operation_id="list_mcp_tasks", **answers(list[McpTask]))
 async def list_tasks(thread_id: ThreadPath, limit: Annotated[int, Query(ge=1, le=100)] = 50) -> Response:
-    """List a thread's tasks, newest first."""
+    """List a thread's background tasks of MCP servers: none, since this server starts none."""
     return json_response([])
 
 
-@router.get("/{task_id}")
+@router.get("/{task_id}", operation_id="get_mcp_task", **refuses(404))
 async def get_task(thread_id: ThreadPath, task_id: str) -> Response:
-    """Return one task."""
+    """Return a background task of an MCP server: always refused.
+
+    This server starts none, so this always answers 404.
+    """
     raise NotFoundError("MCP task", task_id[:80])
 
 
-@router.post("/{task_id}/cancel")
+@router.post("/{task_id}/cancel", operation_id="cancel_mcp_task", **refuses(404))
 async def cancel_task(thread_id: ThreadPath, task_id: str) -> Response:
-    """Ask for the end of a task."""
+    """Cancel a background task of an MCP server: always refused.
+
+    This server starts none, so this always answers 404.
+    """
     raise NotFoundError("MCP task", task_id[:80])

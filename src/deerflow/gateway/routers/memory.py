@@ -10,7 +10,10 @@ from deerflow.app import DeerFlow
 from deerflow.config.memory import NOOP
 from deerflow.config.secrets import masked
 from deerflow.errors import InvalidInputError
+from deerflow.gateway.api_models import Memory as MemoryRow
+from deerflow.gateway.api_models import MemorySettings, MemoryStatus
 from deerflow.gateway.deps import CurrentUser, House, json_response
+from deerflow.gateway.openapi import answers
 from deerflow.lead.custom import NAME
 from deerflow.memory import Memory, Scope, memory_of
 from deerflow.memory.base import (
@@ -94,40 +97,61 @@ Whose = Annotated[Scope, Depends(_scope)]
 WRITABLE = [Depends(_writable)]
 
 
-@router.get("/memory")
+@router.get("/memory", operation_id="get_memory", **answers(MemoryRow))
 async def read_memory(scope: Whose, house: House) -> Response:
-    """Return what is remembered; `agent_name` names one of the user's own agents."""
+    """Return all that is remembered of the user: summaries and facts.
+
+    `agent_name` selects the memory of one of the user's own agents.
+    """
     return _answer(await house.memories.read(scope))
 
 
-@router.post("/memory/reload")
+@router.post("/memory/reload", **answers(MemoryRow))
 async def reload_memory(scope: Whose, house: House) -> Response:
-    """Return what is remembered, with the settings as they are now; nothing is kept beside the database."""
+    """Return all that is remembered, with the settings as they are now.
+
+    Nothing is cached, so this equals `GET /memory`. `agent_name` selects the memory of one of the user's own
+    agents.
+    """
     return _answer(await house.memories.read(scope))
 
 
-@router.delete("/memory")
+@router.delete("/memory", **answers(MemoryRow))
 async def clear_memory(scope: Whose, house: House) -> Response:
-    """Forget everything."""
+    """Delete all that is remembered of the user.
+
+    `agent_name` selects the memory of one of the user's own agents.
+    """
     return _answer(await house.memories.clear(scope))
 
 
-@router.get("/memory/export")
+@router.get("/memory/export", **answers(MemoryRow))
 async def export_memory(scope: Whose, house: House) -> Response:
-    """Return what is remembered, to be kept elsewhere."""
+    """Return all that is remembered in the form that `POST /memory/import` takes.
+
+    `agent_name` selects the memory of one of the user's own agents.
+    """
     return _answer(await house.memories.read(scope))
 
 
-@router.post("/memory/import", dependencies=WRITABLE)
+@router.post("/memory/import", dependencies=WRITABLE, **answers(MemoryRow, 400, 409, 501))
 async def import_memory(body: MemoryIn, scope: Whose, house: House) -> Response:
-    """Remember what was exported, in place of everything else."""
+    """Replace all that is remembered by an exported memory.
+
+    `agent_name` selects the memory of one of the user's own agents. Answers 501 while `memory.manager_class`
+    is `noop`.
+    """
     memory = memory_of(body.model_dump())
     return _answer(await house.memories.put(scope, memory, settings=house.settings.memory.backend_config))
 
 
-@router.post("/memory/facts", dependencies=WRITABLE)
+@router.post("/memory/facts", dependencies=WRITABLE, **answers(MemoryRow, 400, 409, 501))
 async def add_fact(body: FactCreate, scope: Whose, house: House) -> Response:
-    """Remember one more fact."""
+    """Add one fact to the memory and return all that is remembered.
+
+    `agent_name` selects the memory of one of the user's own agents. Answers 501 while `memory.manager_class`
+    is `noop`.
+    """
     settings = house.settings.memory.backend_config
     memory, _ = await house.memories.add_fact(
         scope, body.content, category=body.category, confidence=body.confidence, settings=settings
@@ -135,30 +159,41 @@ async def add_fact(body: FactCreate, scope: Whose, house: House) -> Response:
     return _answer(memory)
 
 
-@router.patch("/memory/facts/{fact_id}", dependencies=WRITABLE)
+@router.patch("/memory/facts/{fact_id}", dependencies=WRITABLE, **answers(MemoryRow, 400, 404, 409, 501))
 async def change_fact(fact_id: FactPath, body: FactPatch, scope: Whose, house: House) -> Response:
-    """Change a fact."""
+    """Change one fact and return all that is remembered; absent fields stay.
+
+    `agent_name` selects the memory of one of the user's own agents. Answers 501 while `memory.manager_class`
+    is `noop`.
+    """
     changes = body.model_dump(exclude_none=True)
     if not changes:
         raise InvalidInputError("nothing to change; send content, category or confidence")
     return _answer(await house.memories.change_fact(scope, fact_id, **changes))
 
 
-@router.delete("/memory/facts/{fact_id}", dependencies=WRITABLE)
+@router.delete("/memory/facts/{fact_id}", dependencies=WRITABLE, **answers(MemoryRow, 404, 409, 501))
 async def remove_fact(fact_id: FactPath, scope: Whose, house: House) -> Response:
-    """Forget a fact."""
+    """Delete one fact and return all that is remembered.
+
+    `agent_name` selects the memory of one of the user's own agents. Answers 501 while `memory.manager_class`
+    is `noop`.
+    """
     return _answer(await house.memories.remove_fact(scope, fact_id))
 
 
-@router.get("/memory/config")
+@router.get("/memory/config", operation_id="get_memory_settings", **answers(MemorySettings))
 async def memory_config(house: House) -> Response:
-    """Tell how the memory is set up."""
+    """Return the settings of the memory, without secrets."""
     return json_response(_config(house))
 
 
-@router.get("/memory/status")
+@router.get("/memory/status", operation_id="get_memory_status", **answers(MemoryStatus))
 async def memory_status(scope: Whose, house: House) -> Response:
-    """Tell how the memory is set up and what is in it."""
+    """Return the settings of the memory and all that is remembered.
+
+    `agent_name` selects the memory of one of the user's own agents.
+    """
     return json_response({"config": _config(house), "data": (await house.memories.read(scope)).to_dict()})
 
 

@@ -9,8 +9,10 @@ from starlette.responses import Response
 
 from deerflow.app import DeerFlow
 from deerflow.errors import NotFoundError
+from deerflow.gateway.api_models import MessagePage, MessageRow, RunMessages
 from deerflow.gateway.contract import contract_of
 from deerflow.gateway.deps import CurrentUser, House, ThreadPath, json_response, known_run, owned_thread
+from deerflow.gateway.openapi import answers
 from deerflow.runtime.approval_cards import cards_of, waiting_calls
 from deerflow.runtime.conversation import Said, said
 from deerflow.runtime.feedback import OWN, feedback_of
@@ -34,11 +36,18 @@ class Part:
 WantedPart = Annotated[Part, Depends()]
 
 
-@router.get("/threads/{thread_id}/messages/page")
+@router.get(
+    "/threads/{thread_id}/messages/page", operation_id="page_thread_messages", **answers(MessagePage, 404)
+)
 async def page_of_thread(
     thread_id: ThreadPath, user: CurrentUser, house: House, part: WantedPart
 ) -> Response:
-    """Return the newest messages of a thread, or those before a number, oldest first."""
+    """Return a page of a thread's messages, oldest first: the newest, or those before `before_seq`.
+
+    Messages that a summary has replaced for the model are part of it. `next_before_seq` is the `before_seq`
+    of the next, older page. A thread that does not exist yet has an empty page, or answers 404 with
+    `compatibility: langgraph`.
+    """
     if part.after_seq is not None:
         raise HTTPException(422, "pages go back from the newest message: send before_seq, not after_seq")
     try:
@@ -54,29 +63,35 @@ async def page_of_thread(
     return json_response({"data": rows, "has_more": has_more, "next_before_seq": next_before})
 
 
-@router.get("/threads/{thread_id}/messages")
+@router.get(
+    "/threads/{thread_id}/messages", operation_id="list_thread_messages", **answers(list[MessageRow], 404)
+)
 async def messages_of_thread(
     thread_id: ThreadPath, user: CurrentUser, house: House, part: WantedPart
 ) -> Response:
-    """Return messages of a thread, oldest first: the newest, or those before or after a number."""
+    """List messages of a thread, oldest first: the newest, or those before or after a number."""
     await owned_thread(house, thread_id, user)
     rows, _ = await _rows(house, thread_id, part)
     return json_response(rows)
 
 
-@router.get("/threads/{thread_id}/runs/{run_id}/messages")
+@router.get(
+    "/threads/{thread_id}/runs/{run_id}/messages",
+    operation_id="list_run_messages",
+    **answers(RunMessages, 404),
+)
 async def messages_of_run(
     thread_id: ThreadPath, run_id: str, user: CurrentUser, house: House, part: WantedPart
 ) -> Response:
-    """Return messages of one run, oldest first."""
+    """List the messages of one run, oldest first."""
     await known_run(house, thread_id, run_id, user)
     rows, has_more = await _rows(house, thread_id, part, run_id=run_id)
     return json_response({"data": rows, "has_more": has_more})
 
 
-@router.get("/runs/{run_id}/messages")
+@router.get("/runs/{run_id}/messages", operation_id="list_messages_of_run", **answers(RunMessages, 404))
 async def messages_by_run(run_id: str, user: CurrentUser, house: House, part: WantedPart) -> Response:
-    """Return messages of a run whose thread one need not know."""
+    """List the messages of a run by the run's id alone, oldest first."""
     run = await house.runs.get(run_id)
     return await messages_of_run(run.thread_id, run_id, user, house, part)
 

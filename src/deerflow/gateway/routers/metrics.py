@@ -7,13 +7,17 @@ from starlette.responses import Response
 
 from deerflow.errors import NotFoundError
 from deerflow.gateway.deps import House
+from deerflow.gateway.openapi import METRICS, answers
 
 router = APIRouter(tags=["about"])
 
 
-@router.get("/metrics")
+@router.get("/metrics", operation_id="get_metrics", **answers(METRICS, 404))
 async def metrics(house: House) -> Response:
-    """Return what happened in this process since it started, as Prometheus reads it."""
+    """Return counters and gauges of this process in the text format of Prometheus.
+
+    The same is at `/metrics`. Answers 404 while `metrics.enabled` is false in the settings.
+    """
     if not house.settings.metrics.enabled:
         raise NotFoundError("page", "/metrics (switched off by metrics.enabled)")
     # Loaded when somebody asks: the library takes longer to load than a server may take to start.

@@ -13,7 +13,9 @@ from typing_extensions import override
 
 from deerflow.domain import is_thread_id
 from deerflow.errors import InvalidInputError
+from deerflow.gateway.api_models import CommandResult
 from deerflow.gateway.deps import CurrentUser, House, ThreadPath, json_response
+from deerflow.gateway.openapi import COMMAND_BODY, FILTER_BODY, PROTOCOL_EVENTS, answers
 from deerflow.gateway.protocol.commands import Commander, CommandError, failure, parse_command
 from deerflow.gateway.protocol.events import ProtocolEvent
 from deerflow.gateway.protocol.feed import ThreadFeed
@@ -28,9 +30,20 @@ _BAD_THREAD = 4422
 """A client reads a close code above 4000 as an HTTP status."""
 
 
-@router.post("/threads/{thread_id}/commands")
+@router.post(
+    "/threads/{thread_id}/commands",
+    operation_id="send_command",
+    openapi_extra=COMMAND_BODY,
+    **answers(CommandResult, 400),
+)
 async def command(thread_id: ThreadPath, user: CurrentUser, house: House, request: Request) -> Response:
-    """Carry out one command; what fails by the protocol's rules is answered with 200 too."""
+    """Carry out one command of the thread protocol.
+
+    Methods are `run.start`, `input.respond`, `subscription.subscribe`, `subscription.unsubscribe`,
+    `subscription.reconnect` and `agent.getTree`. A command that fails by the protocol's rules is answered
+    with status 200 and `type: error`; a body that is no command answers 400.
+    docs/explanation/thread-protocol.md describes the protocol.
+    """
     try:
         body = orjson.loads(await request.body())
     except orjson.JSONDecodeError:
@@ -42,9 +55,18 @@ async def command(thread_id: ThreadPath, user: CurrentUser, house: House, reques
     return json_response(await Commander(house, thread_id, user).answer(parsed))
 
 
-@router.post("/threads/{thread_id}/stream/events")
+@router.post(
+    "/threads/{thread_id}/stream/events",
+    operation_id="stream_thread_events",
+    openapi_extra=FILTER_BODY,
+    **answers(PROTOCOL_EVENTS, 400),
+)
 async def stream_events(thread_id: ThreadPath, user: CurrentUser, house: House, request: Request) -> Response:
-    """Stream a thread's events, of runs to come too, until the reader leaves."""
+    """Stream the events of a thread in the thread protocol, those of later runs too, until the client leaves.
+
+    `channels` chooses events; `since` continues after an event's number. A WebSocket at the same path takes
+    commands too.
+    """
     try:
         body = orjson.loads(await request.body())
     except orjson.JSONDecodeError:

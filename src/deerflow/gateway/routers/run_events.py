@@ -8,7 +8,9 @@ from starlette.responses import Response
 
 from deerflow.app import DeerFlow
 from deerflow.domain import RunRecord
+from deerflow.gateway.api_models import RunEvent, WorkspaceChanges
 from deerflow.gateway.deps import CurrentUser, House, ThreadPath, json_response, known_run
+from deerflow.gateway.openapi import answers
 from deerflow.gateway.run_rows import run_rows
 from deerflow.runtime.changes import Changes, changes_of
 from deerflow.runtime.snapshots import SnapshotStore
@@ -18,7 +20,11 @@ router = APIRouter(tags=["runs"])
 _MOST_RUNS = 1000
 
 
-@router.get("/threads/{thread_id}/runs/{run_id}/events")
+@router.get(
+    "/threads/{thread_id}/runs/{run_id}/events",
+    operation_id="list_run_events",
+    **answers(list[RunEvent], 404),
+)
 async def list_events(
     thread_id: ThreadPath,
     run_id: str,
@@ -29,7 +35,11 @@ async def list_events(
     limit: Annotated[int, Query(ge=1, le=2000)] = 500,
     after_seq: Annotated[int, Query(ge=-1)] = -1,
 ) -> Response:
-    """Return rows of a run's log, oldest first: of some types, of one task, behind a number."""
+    """List rows of a run's log, oldest first.
+
+    `event_types` and `task_id` filter; `after_seq` continues after a row. The runs of a thread that this one
+    was forked from can be read too.
+    """
     run = await known_run(house, thread_id, run_id, user)
     if run is None:
         return json_response([])
@@ -45,7 +55,11 @@ async def list_events(
     return json_response(found)
 
 
-@router.get("/threads/{thread_id}/runs/{run_id}/workspace-changes")
+@router.get(
+    "/threads/{thread_id}/runs/{run_id}/workspace-changes",
+    operation_id="get_workspace_changes",
+    **answers(WorkspaceChanges, 404),
+)
 async def workspace_changes(
     thread_id: ThreadPath,
     run_id: str,
@@ -54,7 +68,11 @@ async def workspace_changes(
     include_files: bool = False,
     include_diff: bool = False,
 ) -> Response:
-    """Tell what a run created, changed and deleted, up to its end or, while it goes on, to now."""
+    """Return what a run created, changed and deleted among the thread's files.
+
+    The comparison ends with the run's end or, while it is in flight, with now. `available` is false where the
+    files before the run are not kept.
+    """
     run = await known_run(house, thread_id, run_id, user)
     changes = await _changes(house, run) if run else Changes(is_known=False)
     return json_response(changes.out(with_files=include_files or include_diff, with_diff=include_diff))

@@ -13,8 +13,10 @@ from deerflow.app import DeerFlow
 from deerflow.domain import DisconnectMode, RunRecord, new_id
 from deerflow.errors import DeerFlowError, InvalidInputError, NotFoundError
 from deerflow.gateway.admission import to_request
+from deerflow.gateway.api_models import BatchError, FinalValues, Run
 from deerflow.gateway.contract import contract_of
 from deerflow.gateway.deps import CurrentUser, House, ThreadPath, json_response, owned_thread
+from deerflow.gateway.openapi import EVENTS, answers
 from deerflow.gateway.run_answers import event_stream, location, wait_for
 from deerflow.gateway.wire import RunCreate
 from deerflow.runtime.inputs import check_thread_id
@@ -58,47 +60,81 @@ async def _caller(
 CurrentCaller = Annotated[Caller, Depends(_caller)]
 
 
-@router.post("/threads/{thread_id}/runs")
+@router.post("/threads/{thread_id}/runs", **answers(Run, 400, 404, 409))
 async def create_run(thread_id: ThreadPath, body: RunCreate, caller: CurrentCaller) -> Response:
-    """Start a run in the background."""
+    """Start a run on a thread in the background and return it.
+
+    The thread is created where it does not exist, unless `if_not_exists` is `reject` (404). A thread that has
+    a run in flight answers 409, unless `multitask_strategy` chooses otherwise. The same `Idempotency-Key`
+    returns the run that it has started before. The header `Content-Location` has the run's address.
+    """
     return _created(await _admit(caller, thread_id, body))
 
 
-@router.post("/threads/{thread_id}/runs/stream")
+@router.post("/threads/{thread_id}/runs/stream", **answers(EVENTS, 400, 404, 409))
 async def stream_run(thread_id: ThreadPath, body: RunCreate, caller: CurrentCaller) -> Response:
-    """Start a run and stream its events until it ends."""
+    """Start a run on a thread and stream its events until it ends.
+
+    `stream_mode` chooses events; `metadata` is the first, `end` the last, `error` tells why the run failed. A
+    stream that breaks off is continued with `GET …/runs/{run_id}/stream` and `Last-Event-ID`. When the client
+    leaves, the run is cancelled unless `on_disconnect` is `continue`. A thread that has a run in flight
+    answers 409, unless `multitask_strategy` chooses otherwise. The same `Idempotency-Key` returns the run
+    that it has started before. The header `Content-Location` has the run's address.
+    """
     return _streamed(caller, await _admit(caller, thread_id, body))
 
 
-@router.post("/threads/{thread_id}/runs/wait")
+@router.post("/threads/{thread_id}/runs/wait", **answers(FinalValues, 400, 404, 409))
 async def wait_run(
     thread_id: ThreadPath, body: RunCreate, caller: CurrentCaller, request: Request
 ) -> Response:
-    """Start a run, wait for its end and return the thread's final values."""
+    """Start a run on a thread, wait for its end and return the final values of the thread.
+
+    A run that fails is answered with status 200 and `__error__`; one that asks a question with
+    `__interrupt__`. A thread that has a run in flight answers 409, unless `multitask_strategy` chooses
+    otherwise. The same `Idempotency-Key` returns the run that it has started before. The header
+    `Content-Location` has the run's address.
+    """
     return await _waited(caller, await _admit(caller, thread_id, body), request)
 
 
-@router.post("/runs")
+@router.post("/runs", operation_id="create_stateless_run", **answers(Run, 400, 404, 409))
 async def create_stateless(body: RunCreate, caller: CurrentCaller) -> Response:
-    """Start a run in the background, in a thread that it names or in a new one."""
+    """Start a run in the background on a new thread and return it.
+
+    `config.configurable.thread_id` names an existing thread instead. `on_completion` decides whether a new
+    thread is kept.
+    """
     return _created(await _admit_stateless(caller, body))
 
 
-@router.post("/runs/stream")
+@router.post("/runs/stream", operation_id="stream_stateless_run", **answers(EVENTS, 400, 404, 409))
 async def stream_stateless(body: RunCreate, caller: CurrentCaller) -> Response:
-    """Start a run in a thread that it names, or in a new one, and stream it."""
+    """Start a run on a new thread and stream its events until it ends.
+
+    `config.configurable.thread_id` names an existing thread instead. `on_completion` decides whether a new
+    thread is kept.
+    """
     return _streamed(caller, await _admit_stateless(caller, body))
 
 
-@router.post("/runs/wait")
+@router.post("/runs/wait", operation_id="wait_stateless_run", **answers(FinalValues, 400, 404, 409))
 async def wait_stateless(body: RunCreate, caller: CurrentCaller, request: Request) -> Response:
-    """Start a run in a thread that it names, or in a new one, and wait for it."""
+    """Start a run on a new thread, wait for its end and return the final values.
+
+    `config.configurable.thread_id` names an existing thread instead. `on_completion` decides whether a new
+    thread is kept. A run that fails is answered with status 200 and `__error__`.
+    """
     return await _waited(caller, await _admit_stateless(caller, body), request)
 
 
-@router.post("/runs/batch")
+@router.post("/runs/batch", operation_id="create_run_batch", **answers(list[Run | BatchError], 400))
 async def create_batch(bodies: list[BatchRun], caller: CurrentCaller) -> Response:
-    """Start many runs in the background, each in a thread that it names or in a new one."""
+    """Start many runs in the background, each on a new thread or on the one that it names.
+
+    At most 100 at once. The answer has the runs in the order of the request; a run that could not be started
+    has an error in its place, and the others go on.
+    """
     if len(bodies) > MOST_IN_A_BATCH:
         raise InvalidInputError(f"a batch holds at most {MOST_IN_A_BATCH} runs, not {len(bodies)}")
     single = Caller(caller.house, caller.user, None)

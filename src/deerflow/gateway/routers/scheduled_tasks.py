@@ -12,8 +12,10 @@ from starlette.responses import Response
 from deerflow.app import DeerFlow
 from deerflow.domain import LEAD_AGENT, new_id
 from deerflow.errors import ConflictError, InvalidInputError, NotFoundError
+from deerflow.gateway.api_models import DeletedTask, ScheduledRun, ScheduledTask, Triggered
 from deerflow.gateway.background import start_run
 from deerflow.gateway.deps import CurrentUser, House, ThreadPath, json_response, owned_thread
+from deerflow.gateway.openapi import answers
 from deerflow.gateway.routers.crons import OFF, Crons, CurrentScheduler
 from deerflow.gateway.task_rows import occurrence_out, spec_of, task_out
 from deerflow.gateway.thread_wire import ThreadId
@@ -55,25 +57,33 @@ class TaskUpdate(BaseModel):
     timezone: Zone | None = None
 
 
-@router.get("/scheduled-tasks")
+@router.get("/scheduled-tasks", operation_id="list_scheduled_tasks", **answers(list[ScheduledTask]))
 async def list_tasks(user: CurrentUser, house: House, crons: Crons) -> Response:
-    """List the user's tasks, the newest first."""
+    """List the user's scheduled tasks, newest first."""
     return json_response([await task_out(house, crons, task) for task in await _tasks(crons, user)])
 
 
-@router.get("/threads/{thread_id}/scheduled-tasks")
+@router.get(
+    "/threads/{thread_id}/scheduled-tasks",
+    operation_id="list_scheduled_tasks_of_thread",
+    **answers(list[ScheduledTask], 404),
+)
 async def tasks_of_thread(thread_id: ThreadPath, user: CurrentUser, house: House, crons: Crons) -> Response:
-    """List the tasks that run in a thread."""
+    """List the scheduled tasks that run in a thread, newest first."""
     await owned_thread(house, thread_id, user)
     mine = [task for task in await _tasks(crons, user) if task.thread_id == thread_id]
     return json_response([await task_out(house, crons, task) for task in mine])
 
 
-@router.post("/scheduled-tasks")
+@router.post("/scheduled-tasks", operation_id="create_scheduled_task", **answers(ScheduledTask, 404, 409))
 async def create_task(
     body: TaskCreate, user: CurrentUser, house: House, crons: Crons, scheduler: CurrentScheduler
 ) -> Response:
-    """Make a task that runs once, or at the times of a schedule."""
+    """Create a scheduled task, which runs once or at the times of a schedule.
+
+    `schedule_spec` is `{"cron": "0 9 * * *"}` or `{"run_at": "2027-01-31T09:00"}`; times are in `timezone`.
+    Answers 409 while `scheduler.enabled` is false in the settings.
+    """
     if not house.settings.scheduler.enabled:
         raise ConflictError(OFF)
     now = datetime.now(UTC)
@@ -97,13 +107,15 @@ async def create_task(
     return json_response(await task_out(house, crons, task))
 
 
-@router.get("/scheduled-tasks/{task_id}")
+@router.get("/scheduled-tasks/{task_id}", operation_id="get_scheduled_task", **answers(ScheduledTask, 404))
 async def get_task(task_id: str, user: CurrentUser, house: House, crons: Crons) -> Response:
-    """Return one task."""
+    """Return one scheduled task."""
     return json_response(await task_out(house, crons, await _find(crons, task_id, user)))
 
 
-@router.patch("/scheduled-tasks/{task_id}")
+@router.patch(
+    "/scheduled-tasks/{task_id}", operation_id="update_scheduled_task", **answers(ScheduledTask, 404)
+)
 async def update_task(
     task_id: str,
     body: TaskUpdate,
@@ -112,7 +124,7 @@ async def update_task(
     crons: Crons,
     scheduler: CurrentScheduler,
 ) -> Response:
-    """Change a task."""
+    """Change a scheduled task; fields that are absent stay as they are."""
     task = await _find(crons, task_id, user)
     if body.context_mode is not None or body.thread_id is not None:
         mode = body.context_mode or ("reuse_thread" if body.thread_id or task.thread_id else None)
@@ -128,27 +140,35 @@ async def update_task(
     return await _kept(house, crons, scheduler, replace(task, title=body.title or task.title))
 
 
-@router.post("/scheduled-tasks/{task_id}/pause")
+@router.post(
+    "/scheduled-tasks/{task_id}/pause", operation_id="pause_scheduled_task", **answers(ScheduledTask, 404)
+)
 async def pause_task(
     task_id: str, user: CurrentUser, house: House, crons: Crons, scheduler: CurrentScheduler
 ) -> Response:
-    """Start no more runs until somebody resumes the task."""
+    """Pause a scheduled task: it starts no runs until it is resumed."""
     return await _kept(house, crons, scheduler, replace(await _find(crons, task_id, user), enabled=False))
 
 
-@router.post("/scheduled-tasks/{task_id}/resume")
+@router.post(
+    "/scheduled-tasks/{task_id}/resume", operation_id="resume_scheduled_task", **answers(ScheduledTask, 404)
+)
 async def resume_task(
     task_id: str, user: CurrentUser, house: House, crons: Crons, scheduler: CurrentScheduler
 ) -> Response:
-    """Go on with a task; what its pause left out is not made up for."""
+    """Resume a paused scheduled task; times that passed meanwhile are not made up for."""
     task = await _find(crons, task_id, user)
     since = task.since if task.enabled else datetime.now(UTC)
     return await _kept(house, crons, scheduler, replace(task, enabled=True, since=since))
 
 
-@router.post("/scheduled-tasks/{task_id}/trigger")
+@router.post(
+    "/scheduled-tasks/{task_id}/trigger",
+    operation_id="trigger_scheduled_task",
+    **answers(Triggered, 404, 409),
+)
 async def trigger_task(task_id: str, user: CurrentUser, house: House, crons: Crons) -> Response:
-    """Start a run of a task now; its schedule stays as it is."""
+    """Start a run of a scheduled task now; its schedule stays as it is."""
     task = await _find(crons, task_id, user)
     now = datetime.now(UTC)
     run = await start_run(house, task, now)
@@ -168,15 +188,21 @@ async def trigger_task(task_id: str, user: CurrentUser, house: House, crons: Cro
     return json_response({"id": task.id, "triggered": True, "thread_id": run.thread_id})
 
 
-@router.delete("/scheduled-tasks/{task_id}")
+@router.delete(
+    "/scheduled-tasks/{task_id}", operation_id="delete_scheduled_task", **answers(DeletedTask, 404)
+)
 async def delete_task(task_id: str, user: CurrentUser, crons: Crons) -> Response:
-    """Delete a task; the threads of its runs stay."""
+    """Delete a scheduled task; threads of its runs stay."""
     await _find(crons, task_id, user)
     await crons.delete(task_id)
     return json_response({"id": task_id, "deleted": True})
 
 
-@router.get("/scheduled-tasks/{task_id}/runs")
+@router.get(
+    "/scheduled-tasks/{task_id}/runs",
+    operation_id="list_scheduled_task_runs",
+    **answers(list[ScheduledRun], 404),
+)
 async def runs_of_task(
     task_id: str,
     user: CurrentUser,
@@ -185,7 +211,7 @@ async def runs_of_task(
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
     offset: Annotated[int, Query(ge=0)] = 0,
 ) -> Response:
-    """List what came of a task, newest first."""
+    """List what came of a scheduled task at each of its times, newest first."""
     await _find(crons, task_id, user)
     page = (await crons.occurrences(task_id))[offset : offset + limit]
     return json_response([await occurrence_out(house, occurrence) for occurrence in page])

@@ -14,7 +14,10 @@ from starlette.responses import Response
 from deerflow.app import DeerFlow
 from deerflow.domain import ThreadFolders
 from deerflow.errors import ConflictError, InvalidInputError, NotFoundError
+from deerflow.gateway.api_models import Skill as SkillRow
+from deerflow.gateway.api_models import SkillInstalled, SkillList
 from deerflow.gateway.deps import CurrentUser, House, json_response, owned_thread
+from deerflow.gateway.openapi import answers
 from deerflow.runtime.artifacts import open_artifact
 from deerflow.skills import SKILL_SUFFIX, Skill, Skills, install_skill
 
@@ -38,21 +41,24 @@ class SkillInstall(BaseModel):
     path: str = Field(min_length=1, max_length=4096)
 
 
-@router.get("/skills")
+@router.get("/skills", **answers(SkillList))
 async def list_skills(house: House) -> Response:
-    """List the skills by name."""
+    """List the skills of the server, sorted by name, with whether agents may use them."""
     return json_response({"skills": [_skill_out(house, skill) for skill in await _skills(house)]})
 
 
-@router.get("/skills/{name}")
+@router.get("/skills/{name}", **answers(SkillRow, 404))
 async def get_skill(name: str, house: House) -> Response:
-    """Return one skill."""
+    """Return one skill by its name."""
     return json_response(_skill_out(house, await _find(house, name)))
 
 
-@router.put("/skills/{name}")
+@router.put("/skills/{name}", **answers(SkillRow, 400, 404, 409))
 async def update_skill(name: str, body: SkillUpdate, house: House) -> Response:
-    """Switch a skill on or off, for runs that start from now on."""
+    """Switch a skill on or off for runs that start afterwards.
+
+    A skill whose state is set in `config.yaml` answers 409.
+    """
     skill = await _find(house, name)
 
     def change(document: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -66,9 +72,12 @@ async def update_skill(name: str, body: SkillUpdate, house: House) -> Response:
     return json_response(shown)
 
 
-@router.post("/skills/install")
+@router.post("/skills/install", operation_id="install_skill", **answers(SkillInstalled, 400, 404, 409))
 async def install(body: SkillInstall, user: CurrentUser, house: House) -> Response:
-    """Install a skill from a `.skill` archive of a thread, for runs that start from now on."""
+    """Install a skill from a `.skill` archive among a thread's files, for runs that start afterwards.
+
+    The archive holds one folder with a `SKILL.md`. A skill of the same name answers 409.
+    """
     if not body.path.endswith(SKILL_SUFFIX):
         raise InvalidInputError(f"path '{body.path[:200]}' must name a {SKILL_SUFFIX} file")
     await owned_thread(house, body.thread_id, user)

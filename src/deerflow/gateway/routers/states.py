@@ -9,9 +9,11 @@ from starlette.responses import Response
 
 from deerflow.app import DeerFlow
 from deerflow.errors import InvalidInputError, NotFoundError
+from deerflow.gateway.api_models import ChangedState, SelectedState, ThreadStorage
 from deerflow.gateway.choosing import names_in
 from deerflow.gateway.contract import contract_of
 from deerflow.gateway.deps import CurrentUser, House, ThreadPath, idle_thread, json_response, owned_thread
+from deerflow.gateway.openapi import answers
 from deerflow.gateway.thread_wire import HistoryQuery, StateQuery, StateUpdate
 from deerflow.runtime.shapes import changed_state_out, empty_state, selected, state_out, storage_out
 
@@ -20,41 +22,50 @@ router = APIRouter(tags=["state"])
 Selection = Annotated[list[str] | None, Query()]
 
 
-@router.get("/threads/{thread_id}/state")
+@router.get("/threads/{thread_id}/state", **answers(SelectedState, 404))
 async def get_state(
     thread_id: ThreadPath, user: CurrentUser, house: House, select: Selection = None
 ) -> Response:
-    """Return the thread's state."""
+    """Return the state of a thread as it is now.
+
+    A thread without runs has an empty state.
+    """
     await owned_thread(house, thread_id, user)
     return await _state(house, thread_id, None, names_in(select))
 
 
-@router.get("/threads/{thread_id}/storage")
+@router.get("/threads/{thread_id}/storage", operation_id="get_thread_storage", **answers(ThreadStorage, 404))
 async def get_storage(thread_id: ThreadPath, user: CurrentUser, house: House) -> Response:
-    """Return how many bytes the thread's states take in the database, those of its sub-agents included."""
+    """Return how many bytes the states of a thread and of its sub-agents take in the database."""
     await owned_thread(house, thread_id, user)
     return json_response(storage_out(thread_id, await house.storage.checkpoints.asizes(thread_id)))
 
 
-@router.get("/threads/{thread_id}/state/{checkpoint_id}")
+@router.get("/threads/{thread_id}/state/{checkpoint_id}", **answers(SelectedState, 404))
 async def get_state_at(
     thread_id: ThreadPath, checkpoint_id: str, user: CurrentUser, house: House, select: Selection = None
 ) -> Response:
-    """Return the thread's state at a checkpoint."""
+    """Return the state of a thread at a checkpoint."""
     await owned_thread(house, thread_id, user)
     return await _state(house, thread_id, checkpoint_id, names_in(select))
 
 
-@router.post("/threads/{thread_id}/state/checkpoint")
+@router.post(
+    "/threads/{thread_id}/state/checkpoint", operation_id="find_state_at", **answers(SelectedState, 400, 404)
+)
 async def post_state_at(thread_id: ThreadPath, body: StateQuery, user: CurrentUser, house: House) -> Response:
-    """Return the thread's state at a checkpoint that is named in the body."""
+    """Return the state of a thread at the checkpoint that the body names."""
     await owned_thread(house, thread_id, user)
     return await _state(house, thread_id, _checkpoint_id(body.checkpoint), body.select)
 
 
-@router.post("/threads/{thread_id}/state")
+@router.post("/threads/{thread_id}/state", **answers(ChangedState, 400, 404, 409))
 async def update_state(thread_id: ThreadPath, body: StateUpdate, user: CurrentUser, house: House) -> Response:
-    """Set values in the thread's state: what is sent replaces what was there."""
+    """Set values in the state of a thread, as a node of the graph would.
+
+    Values are merged by the rules of the graph: messages are added or replaced by id, other values replaced.
+    `checkpoint_id` changes an older state, which becomes the latest. A run in flight answers 409.
+    """
     await idle_thread(house, thread_id, user)
     checkpoint_id = body.checkpoint_id or _checkpoint_id(body.checkpoint)
     await house.threads.update_state(
@@ -64,15 +75,21 @@ async def update_state(thread_id: ThreadPath, body: StateUpdate, user: CurrentUs
     return json_response(changed_state_out(snapshot) if snapshot else empty_state(thread_id))
 
 
-@router.post("/threads/{thread_id}/history")
+@router.post(
+    "/threads/{thread_id}/history", operation_id="search_history", **answers(list[SelectedState], 400, 404)
+)
 async def history(
     thread_id: ThreadPath, user: CurrentUser, house: House, body: HistoryQuery | None = None
 ) -> Response:
-    """List the thread's states, newest first."""
+    """List the states of a thread, newest first.
+
+    `before` continues an earlier answer. A thread that does not exist has an empty history, or answers 404
+    with `compatibility: langgraph`.
+    """
     return await _history(house, thread_id, user, body or HistoryQuery())
 
 
-@router.get("/threads/{thread_id}/history")
+@router.get("/threads/{thread_id}/history", **answers(list[SelectedState], 400, 404))
 async def get_history(
     thread_id: ThreadPath,
     user: CurrentUser,
@@ -80,7 +97,7 @@ async def get_history(
     limit: Annotated[int, Query(ge=1, le=1000)] = 10,
     before: str | None = None,
 ) -> Response:
-    """List the thread's states, newest first."""
+    """List the states of a thread, newest first; the same as `POST` with its parameters in the address."""
     return await _history(house, thread_id, user, HistoryQuery(limit=limit, before=before))
 
 

@@ -8,7 +8,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
 from deerflow.domain import folder_name
+from deerflow.gateway.api_models import StoreItem, StoreItems, StoreNamespaces
 from deerflow.gateway.deps import CurrentUser, House, json_response
+from deerflow.gateway.openapi import answers
 from deerflow.runtime.shapes import stamp
 
 router = APIRouter(tags=["store"])
@@ -68,9 +70,12 @@ class NamespaceSearch(BaseModel):
     offset: int = Field(0, ge=0)
 
 
-@router.put("/store/items")
+@router.put("/store/items", operation_id="put_store_item", **answers(None, status=204))
 async def put_item(body: ItemPut, user: CurrentUser, house: House) -> Response:
-    """Keep an item, in place of one of the same name."""
+    """Store an item under a namespace and key, in place of an earlier one.
+
+    Each user has a store of their own; it outlives threads.
+    """
     options: dict[str, Any] = {} if body.ttl is None else {"ttl": body.ttl}
     await house.storage.store.aput(
         _inside(user, body.namespace), body.key, body.value, index=body.index, **options
@@ -78,7 +83,7 @@ async def put_item(body: ItemPut, user: CurrentUser, house: House) -> Response:
     return Response(status_code=204)
 
 
-@router.get("/store/items")
+@router.get("/store/items", operation_id="get_store_item", **answers(StoreItem | None))
 async def get_item(
     user: CurrentUser,
     house: House,
@@ -86,22 +91,29 @@ async def get_item(
     namespace: Annotated[list[Joined] | None, Query()] = None,
     refresh_ttl: bool | None = None,
 ) -> Response:
-    """Return an item, or null; parts of its namespace are joined by dots or sent one by one."""
+    """Return an item of the store; null where there is none.
+
+    Parts of the namespace are joined by dots, or sent one by one.
+    """
     parts = [part for text in namespace or () for part in text.split(".") if part]
     item = await house.storage.store.aget(_inside(user, parts), key, refresh_ttl=refresh_ttl)
     return json_response(_item_out(item) if item else None)
 
 
-@router.delete("/store/items")
+@router.delete("/store/items", operation_id="delete_store_item", **answers(None, status=204))
 async def delete_item(body: ItemName, user: CurrentUser, house: House) -> Response:
-    """Delete an item, if it is there."""
+    """Delete an item of the store, if it exists."""
     await house.storage.store.adelete(_inside(user, body.namespace), body.key)
     return Response(status_code=204)
 
 
-@router.post("/store/items/search")
+@router.post("/store/items/search", operation_id="search_store_items", **answers(StoreItems))
 async def search_items(body: ItemSearch, user: CurrentUser, house: House) -> Response:
-    """List the items below a namespace."""
+    """List the items below a namespace.
+
+    `filter` compares top-level values; `query` searches by meaning where the store has an index, else by
+    words.
+    """
     items = await house.storage.store.asearch(
         _inside(user, body.namespace_prefix),
         query=body.query,
@@ -113,9 +125,9 @@ async def search_items(body: ItemSearch, user: CurrentUser, house: House) -> Res
     return json_response({"items": [{**_item_out(item), "score": item.score} for item in items]})
 
 
-@router.post("/store/namespaces")
+@router.post("/store/namespaces", operation_id="list_store_namespaces", **answers(StoreNamespaces))
 async def list_namespaces(body: NamespaceSearch, user: CurrentUser, house: House) -> Response:
-    """List the namespaces that hold something."""
+    """List the namespaces that hold items."""
     own = _inside(user, ())
     found = await house.storage.store.alist_namespaces(
         prefix=_inside(user, body.prefix or ()),

@@ -12,7 +12,9 @@ from starlette.responses import Response
 from deerflow.agents.side_calls import SideAnswer, ask_beside, framed
 from deerflow.app import DeerFlow
 from deerflow.errors import ConfigError, NotFoundError
+from deerflow.gateway.api_models import Polished, Suggestions, SuggestionSettings
 from deerflow.gateway.deps import CurrentUser, House, ThreadPath, json_response, owned_thread
+from deerflow.gateway.openapi import answers
 from deerflow.runtime.spending import prices_of
 
 router = APIRouter(tags=["suggestions"])
@@ -70,18 +72,24 @@ class PolishRequest(BaseModel):
     thread_id: str | None = Field(None, max_length=128)
 
 
-@router.get("/suggestions/config")
+@router.get("/suggestions/config", operation_id="get_suggestion_settings", **answers(SuggestionSettings))
 async def suggestions_config(house: House) -> Response:
-    """Tell whether questions are suggested, and how many."""
+    """Tell whether questions are suggested after an answer, and how many."""
     settings = house.settings.suggestions
     return json_response({"enabled": settings.enabled, "max_suggestions": settings.max_suggestions})
 
 
-@router.post("/threads/{thread_id}/suggestions")
+@router.post(
+    "/threads/{thread_id}/suggestions", operation_id="suggest_questions", **answers(Suggestions, 404)
+)
 async def suggest(
     thread_id: ThreadPath, body: SuggestionsRequest, user: CurrentUser, house: House
 ) -> Response:
-    """Suggest what to ask next; nothing where that does not work."""
+    """Suggest questions that the user might ask next.
+
+    A model writes them from the end of the conversation in the body. The list is empty where suggestions are
+    off, no model is configured or its answer cannot be used.
+    """
     await owned_thread(house, thread_id, user)
     settings = house.settings.suggestions
     most = min(body.n, settings.max_suggestions)
@@ -94,9 +102,12 @@ async def suggest(
     return json_response({"suggestions": suggestions_in(answer.text, most)})
 
 
-@router.post("/input-polish")
+@router.post("/input-polish", operation_id="polish_message", **answers(Polished, 400, 404, 503))
 async def polish(body: PolishRequest, user: CurrentUser, house: House) -> Response:
-    """Return a message in better words."""
+    """Return a message in a better wording, written by a model.
+
+    Answers 404 while `input_polish.enabled` is false in the settings, 503 when the model gives no answer.
+    """
     settings = house.settings.input_polish
     if not settings.enabled:
         raise HTTPException(404, "input_polish.enabled is false in the settings")

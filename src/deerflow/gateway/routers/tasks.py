@@ -4,27 +4,40 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from deerflow.errors import ConflictError, NotFoundError
+from deerflow.gateway.api_models import SubagentTask
 from deerflow.gateway.deps import CurrentUser, House, ThreadPath, json_response, owned_run
+from deerflow.gateway.openapi import answers
 from deerflow.gateway.task_log import tasks_of
 
 router = APIRouter(tags=["tasks"])
 
 
-@router.get("/threads/{thread_id}/runs/{run_id}/tasks")
+@router.get(
+    "/threads/{thread_id}/runs/{run_id}/tasks",
+    operation_id="list_run_tasks",
+    **answers(list[SubagentTask], 404),
+)
 async def list_tasks(
     thread_id: ThreadPath, run_id: str, user: CurrentUser, house: House, *, steps: bool = False
 ) -> Response:
-    """List a run's tasks, oldest first, with their steps where wanted; an ended run's come from its log."""
+    """List the tasks that a run gave to sub-agents, oldest first.
+
+    `steps` adds the messages of each. Tasks of ended runs come from the run's log.
+    """
     run = await owned_run(house, thread_id, run_id, user)
     rows = await tasks_of(house.storage, run, house.subagents.list(run_id))
     return json_response([row.out(with_steps=steps) for row in rows.values()])
 
 
-@router.get("/threads/{thread_id}/runs/{run_id}/tasks/{task_id}")
+@router.get(
+    "/threads/{thread_id}/runs/{run_id}/tasks/{task_id}",
+    operation_id="get_run_task",
+    **answers(SubagentTask, 404),
+)
 async def get_task(
     thread_id: ThreadPath, run_id: str, task_id: str, user: CurrentUser, house: House
 ) -> Response:
-    """Return one task with its steps so far."""
+    """Return one task of a sub-agent with its messages so far."""
     run = await owned_run(house, thread_id, run_id, user)
     rows = await tasks_of(house.storage, run, house.subagents.list(run_id))
     if task_id not in rows:
@@ -32,11 +45,18 @@ async def get_task(
     return json_response(rows[task_id].out(with_steps=True))
 
 
-@router.post("/threads/{thread_id}/runs/{run_id}/tasks/{task_id}/cancel")
+@router.post(
+    "/threads/{thread_id}/runs/{run_id}/tasks/{task_id}/cancel",
+    operation_id="cancel_run_task",
+    **answers(None, 404, 409, status=202),
+)
 async def cancel_task(
     thread_id: ThreadPath, run_id: str, task_id: str, user: CurrentUser, house: House
 ) -> Response:
-    """Stop one task; the run goes on with what the task had found."""
+    """Stop one task of a sub-agent; the run goes on with what the task has found.
+
+    A task that has ended, or whose run waits for an answer, answers 409.
+    """
     run = await owned_run(house, thread_id, run_id, user)
     if house.subagents.request_cancel(run_id, task_id):
         return Response(status_code=202)

@@ -13,7 +13,9 @@ from typing_extensions import override
 from deerflow.app import DeerFlow
 from deerflow.domain import RunRequest
 from deerflow.errors import ConflictError, InvalidInputError, NotFoundError
+from deerflow.gateway.api_models import Run, TeamRoles
 from deerflow.gateway.deps import House, ThreadPath, json_response
+from deerflow.gateway.openapi import EVENTS, answers
 from deerflow.gateway.routers.runs import CurrentCaller, create_run, stream_run
 from deerflow.gateway.wire import RunCreate
 from deerflow.subagents.teams import TEAM_REQUEST, RoleRegistry, TeamPlan, TeamRequest
@@ -40,7 +42,7 @@ class TeamRunCreate(RunCreate):
         )
 
 
-@router.get("/teams/roles")
+@router.get("/teams/roles", operation_id="list_team_roles", **answers(TeamRoles))
 async def list_roles(house: House) -> Response:
     """List the roles that members of a team may have."""
     roles = [
@@ -49,16 +51,24 @@ async def list_roles(house: House) -> Response:
     return json_response({"roles": roles})
 
 
-@router.post("/threads/{thread_id}/teams/runs")
+@router.post("/threads/{thread_id}/teams/runs", **answers(Run, 400, 404, 409))
 async def create_team_run(thread_id: ThreadPath, body: TeamRunCreate, caller: CurrentCaller) -> Response:
-    """Start a run with a team in the background."""
+    """Start a run on a thread that begins with a team of sub-agents, in the background.
+
+    The body is that of a run with the field `team`. Unknown roles and plans that cannot work answer 400,
+    `teams.enabled: false` 409.
+    """
     _check(caller.house, body.team)
     return await create_run(thread_id, body, caller)
 
 
-@router.post("/threads/{thread_id}/teams/runs/stream")
+@router.post("/threads/{thread_id}/teams/runs/stream", **answers(EVENTS, 400, 404, 409))
 async def stream_team_run(thread_id: ThreadPath, body: TeamRunCreate, caller: CurrentCaller) -> Response:
-    """Start a run with a team and stream its events until it ends."""
+    """Start a run on a thread that begins with a team of sub-agents, and stream its events until it ends.
+
+    The body is that of a run with the field `team`. Unknown roles and plans that cannot work answer 400,
+    `teams.enabled: false` 409.
+    """
     _check(caller.house, body.team)
     return await stream_run(thread_id, body, caller)
 

@@ -13,6 +13,8 @@ from starlette.responses import Response
 from deerflow.app import DeerFlow
 from deerflow.domain import LEAD_AGENT, Thread, ThreadStatus, new_id
 from deerflow.errors import ConflictError
+from deerflow.gateway.api_models import Done, Pruned, SelectedThread
+from deerflow.gateway.api_models import Thread as ThreadRow
 from deerflow.gateway.choosing import Prefer, changed, page_of
 from deerflow.gateway.contract import contract_of
 from deerflow.gateway.deps import (
@@ -24,6 +26,7 @@ from deerflow.gateway.deps import (
     json_response,
     owned_thread,
 )
+from deerflow.gateway.openapi import CHANGED_UNSHOWN, answers
 from deerflow.gateway.paths import Path, parse_path, value_at
 from deerflow.gateway.thread_wire import Superstep, ThreadCreate, ThreadPatch, ThreadPrune, ThreadSearch
 from deerflow.runtime import to_json, visible_values
@@ -44,9 +47,13 @@ _MOST_LISTED = 8 * 1024 * 1024
 """How many bytes of states one list holds."""
 
 
-@router.post("/threads")
+@router.post("/threads", **answers(ThreadRow, 400, 409))
 async def create_thread(body: ThreadCreate, user: CurrentUser, house: House) -> Response:
-    """Create a thread; an id that is known already returns that thread."""
+    """Create a thread; an id that exists returns that thread.
+
+    `if_exists: raise` answers 409 instead. `supersteps` fill a new thread with the states of a thread from
+    elsewhere.
+    """
     thread_id, metadata = body.thread_id or new_id(), _own_metadata(body.metadata or {})
     # Steps from elsewhere make a thread; one that is there has a past of its own.
     is_new = body.if_exists == "raise" or bool(body.supersteps)
@@ -62,12 +69,13 @@ async def create_thread(body: ThreadCreate, user: CurrentUser, house: House) -> 
     return json_response(thread_out(thread))
 
 
-@router.post("/threads/search")
+@router.post("/threads/search", **answers(list[SelectedThread], 400))
 async def search_threads(user: CurrentUser, house: House, body: ThreadSearch | None = None) -> Response:
     """List threads, last used first.
 
-    `values` hold the whole state, as far as all states together have a size to be sent; who needs the titles
-    only selects `values.title`.
+    `values` hold the whole state until all states together have 8 MiB; later threads have their titles only.
+    Clients that need titles only select `values.title`. The header `X-Pagination-Total` has the number of all
+    that match.
     """
     wish = body or ThreadSearch()
     paths = {name: parse_path(path) for name, path in (wish.extract or {}).items()}
@@ -77,20 +85,21 @@ async def search_threads(user: CurrentUser, house: House, body: ThreadSearch | N
     return json_response(rows, headers=headers)
 
 
-@router.post("/threads/count")
+@router.post("/threads/count", **answers(int))
 async def count_threads(user: CurrentUser, house: House, body: ThreadSearch | None = None) -> Response:
-    """Count threads."""
+    """Count the threads that match a filter, as a plain number."""
     wish = body or ThreadSearch()
     if wish.values:
         return json_response(len(await _with_values(house, wish, user)))
     return json_response(await house.storage.threads.count(_query(wish, user)))
 
 
-@router.post("/threads/prune")
+@router.post("/threads/prune", **answers(Pruned, 409))
 async def prune_threads(body: ThreadPrune, user: CurrentUser, house: House) -> Response:
-    """Delete threads, or the past of threads: all their states but the latest; what is gone is gone.
+    """Delete threads, or all their states but the latest; this cannot be undone.
 
-    `pruned_count` is how many threads lost something.
+    `strategy` is `delete` or `keep_latest`. Threads that do not exist are skipped; a run in flight on any of
+    them answers 409 before anything is deleted.
     """
     found = await house.storage.threads.search(
         ThreadQuery(user_id=user, ids=body.thread_ids, limit=len(body.thread_ids))
@@ -107,33 +116,42 @@ async def prune_threads(body: ThreadPrune, user: CurrentUser, house: House) -> R
     return json_response({"pruned_count": pruned})
 
 
-@router.post("/threads/{thread_id}/copy")
+@router.post("/threads/{thread_id}/copy", **answers(ThreadRow, 404, 409))
 async def copy_thread(thread_id: ThreadPath, user: CurrentUser, house: House) -> Response:
-    """Return a new thread with the same conversation and files."""
+    """Copy a thread with its conversation and files, and return the copy.
+
+    A run in flight answers 409.
+    """
     thread = await idle_thread(house, thread_id, user)
     return json_response(await _with_state(house, await house.threads.copy(thread)))
 
 
-@router.get("/threads/{thread_id}")
+@router.get("/threads/{thread_id}", **answers(ThreadRow, 404))
 async def get_thread(thread_id: ThreadPath, user: CurrentUser, house: House) -> Response:
-    """Return a thread with its values."""
+    """Return a thread with the values of its state."""
     return json_response(await _with_state(house, await owned_thread(house, thread_id, user)))
 
 
-@router.patch("/threads/{thread_id}")
+@router.patch(
+    "/threads/{thread_id}",
+    **answers(ThreadRow, 404, empty=CHANGED_UNSHOWN),
+)
 async def patch_thread(
     thread_id: ThreadPath, body: ThreadPatch, user: CurrentUser, house: House, prefer: Prefer = None
 ) -> Response:
-    """Merge metadata into a thread's."""
+    """Merge metadata into that of a thread."""
     await owned_thread(house, thread_id, user)
     metadata = _own_metadata(body.metadata)
     thread = await house.storage.threads.update(thread_id, metadata=metadata, touch=set(metadata) != {PIN})
     return changed(thread_out(thread), prefer)
 
 
-@router.delete("/threads/{thread_id}")
+@router.delete("/threads/{thread_id}", **answers(Done, 404, 409))
 async def delete_thread(thread_id: ThreadPath, user: CurrentUser, house: House) -> Response:
-    """Delete a thread with everything that belongs to it."""
+    """Delete a thread with its states, runs, files and memory of tasks.
+
+    A run in flight answers 409, or is cancelled first with `compatibility: langgraph`.
+    """
     await free_thread(house, thread_id, user)
     await house.threads.delete(thread_id, user)
     return json_response({"success": True, "message": f"thread {thread_id} is deleted"})

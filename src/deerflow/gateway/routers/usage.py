@@ -11,7 +11,9 @@ from deerflow.agents.middlewares.tokens import TokenCounter
 from deerflow.app import DeerFlow
 from deerflow.domain import RunRecord
 from deerflow.errors import ConfigError, NotFoundError
+from deerflow.gateway.api_models import ThreadUsage
 from deerflow.gateway.deps import CurrentUser, House, ThreadPath, json_response, owned_thread
+from deerflow.gateway.openapi import answers
 from deerflow.runtime.spending import thread_usage
 
 router = APIRouter(tags=["usage"])
@@ -20,11 +22,14 @@ _PAGE = 200
 _MOST_RUNS = 20_000
 
 
-@router.get("/threads/{thread_id}/token-usage")
+@router.get("/threads/{thread_id}/token-usage", operation_id="get_token_usage", **answers(ThreadUsage, 404))
 async def token_usage(
     thread_id: ThreadPath, user: CurrentUser, house: House, include_active: bool = False
 ) -> Response:
-    """Return the tokens and costs of a thread: in all, by model and by who spent them."""
+    """Return the tokens and costs of a thread, and how full its context is.
+
+    Tokens are counted in all, by model and by who used them. Runs in flight count with `include_active`.
+    """
     await owned_thread(house, thread_id, user)
     runs = await _runs(house, thread_id)
     counted = [run for run in runs if include_active or run.status.is_terminal]
