@@ -3,26 +3,56 @@
 import json
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
+from functools import cache
+from typing import Any, NoReturn
 
 import httpx
 from jsonschema import Draft202012Validator
 
+from deerflow.gateway.app import create_app
+
 PREFIX = re.compile(r"^/api/langgraph(?=/)")
+
+
+@cache
+def document() -> dict[str, Any]:
+    """Return the document, as `/openapi.json` has it."""
+    return create_app(_never_opened).openapi()
+
+
+def _never_opened() -> NoReturn:
+    raise AssertionError("nothing is served")
+
+
+def operations() -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield method and path, and the operation, of the whole document."""
+    for path, methods in document()["paths"].items():
+        for method, operation in methods.items():
+            yield f"{method.upper()} {path}", operation
 
 
 class Documented:
     """What the document says about answers; `problems` collects those that do not fit it."""
 
-    def __init__(self, document: Mapping[str, Any]) -> None:
-        self._document = {**document, "components": _closed(document["components"])}
+    def __init__(self) -> None:
+        self._document = {**document(), "components": _closed(document()["components"])}
         self._paths = [
             (re.compile(re.sub(r"\{\w+\}", "[^/]+", path.replace("{path}", ".+"))), path)
-            for path in sorted(document["paths"], key=_order)
+            for path in sorted(self._document["paths"], key=_order)
         ]
         self._validators: dict[str, Draft202012Validator] = {}
         self.problems: list[str] = []
         self.proven: set[str] = set()
+
+    @property
+    def unproven(self) -> set[str]:
+        """The operations that can succeed, and that have not."""
+        able = {
+            operation["operationId"]
+            for _, operation in operations()
+            if min(map(int, operation["responses"])) < 400
+        }
+        return able - self.proven
 
     async def check(self, response: httpx.Response) -> None:
         """Check an answer when it has come; a client takes this as an event hook."""

@@ -1003,10 +1003,10 @@ class McpTask(Open):
 class AllowedCallRow(Answer):
     """A tool call that runs without approval."""
 
-    id: str = _field("Id of the permission.", "user-5e0b7a")
+    id: str = _field("Id of the permission.", "always-5e0b7a")
     tool: str = _field("Name of the tool.", "bash")
     args: str = _field("The arguments as JSON, cut where they are long.", '{"command":"git push"}')
-    scope: Literal["thread", "user"] = _field("Where the permission counts.", "thread")
+    scope: Literal["thread", "always"] = _field("Where the permission counts.", "thread")
     thread_id: str = _field("The thread in which it was given.", _THREAD)
     created_at: str = _time("When it was given.")
 
