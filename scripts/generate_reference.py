@@ -1,4 +1,6 @@
-"""Writes config.example.yaml and docs/reference/settings.md from the descriptions in deerflow.config.
+"""Writes the generated files: config.example.yaml, docs/reference/settings.md and docs/reference/http-api.md.
+
+The first two come from the descriptions in deerflow.config, the last from the gateway's OpenAPI document.
 
 `--check` writes nothing and fails when a file is out of date.
 """
@@ -6,7 +8,7 @@
 import sys
 import textwrap
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import yaml
 from pydantic.fields import FieldInfo
@@ -17,6 +19,7 @@ from deerflow.config.environment import VARIABLES
 from deerflow.config.extensions import ExtensionsSettings
 from deerflow.config.section import Section
 from deerflow.config.settings import Settings
+from deerflow.gateway.app import create_app
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -37,6 +40,25 @@ code by `scripts/generate_reference.py`. How to use it: [configure](../howto/con
 
 Every section and, unless it is marked *needed*, every key is optional. Edits count from the next
 run; where a section says *restart*, from the next start.
+"""
+
+HTTP_API_HEAD = """\
+# HTTP API
+
+Every route of the gateway, by subject. This page is generated from the code by
+`scripts/generate_reference.py`. Parameters, bodies, answers and errors of each route, with examples, are in
+the OpenAPI document of a running server: `/openapi.json` for programs, `/docs` and `/redoc` for people. None
+of them needs the internet. Names in the last column are the document's operation ids, which generated
+clients use.
+
+All routes below `/api` also answer below `/api/langgraph`, where LangGraph's clients expect them. Errors
+have a `detail` for people and mostly a `code` for programs. Lists have the header `X-Pagination-Total`, and
+`X-Pagination-Next` with the `offset` of the next page where there is one. What a request means where it says
+nothing: [whose defaults requests have](compatibility.md).
+
+Two routes are WebSockets, which OpenAPI does not describe: `/api/threads/{thread_id}/stream/events` is
+[the thread protocol](../explanation/thread-protocol.md), and `/api/threads/{thread_id}/browser/stream` always
+closes, since browser control is not available on this server.
 """
 
 NO_EFFECT = "*Checked, but without effect in this version.*"
@@ -107,6 +129,7 @@ def main(arguments: list[str]) -> int:
     files = {
         ROOT / "config.example.yaml": example(),
         ROOT / "docs" / "reference" / "settings.md": reference(),
+        ROOT / "docs" / "reference" / "http-api.md": http_api(),
     }
     stale = [path for path, text in files.items() if not path.exists() or path.read_text("utf-8") != text]
     if "--check" in arguments:
@@ -236,6 +259,29 @@ def _cell(text: str | None) -> str:
 
 def _first_line(section: type[Section]) -> str:
     return (section.__doc__ or "").strip().split("\n")[0]
+
+
+def http_api() -> str:
+    """Return docs/reference/http-api.md."""
+    document = create_app(_never_opened).openapi()
+    rows: dict[str, list[str]] = {tag["name"]: [] for tag in document["tags"]}
+    for path, methods in sorted(document["paths"].items()):
+        for method, operation in methods.items():
+            cells = (
+                f"`{method.upper()} {path}`",
+                _cell(operation["summary"]),
+                f"`{operation['operationId']}`",
+            )
+            rows[operation["tags"][0]].append(f"| {' | '.join(cells)} |")
+    lines = [HTTP_API_HEAD]
+    for tag in document["tags"]:
+        lines += [f"## {tag['name'].capitalize()}", "", tag["description"], ""]
+        lines += ["| Route | What it does | Name |", "|---|---|---|", *rows[tag["name"]], ""]
+    return "\n".join(lines)
+
+
+def _never_opened() -> NoReturn:
+    raise RuntimeError("nothing is served here")
 
 
 if __name__ == "__main__":

@@ -780,7 +780,7 @@ class Uploaded(Answer):
     success: bool = _field("Always true.", True)
     files: list[Upload] = _field("The stored files.")
     message: str = _field("What was done.", "1 file uploaded")
-    skipped_files: list[str] = _field("Always empty: all files are stored or none.", [])
+    skipped_files: list[str] = _field("Always empty.", [])
 
 
 class UploadLimits(Answer):

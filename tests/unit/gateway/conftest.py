@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Iterator
 
 import httpx
 import pytest
+from support.documented import Documented
 from support.gateway import Gateway, running_gateway
 from support.model_server import ScriptedModel
 
@@ -22,10 +23,18 @@ def site(tmp_path_factory: pytest.TempPathFactory, scripted: ScriptedModel) -> I
         yield running
 
 
+@pytest.fixture(scope="session")
+def documented() -> Documented:
+    return Documented()
+
+
 @pytest.fixture
-async def api(site: Gateway) -> AsyncIterator[httpx.AsyncClient]:
-    async with site.client() as client:
+async def api(site: Gateway, documented: Documented) -> AsyncIterator[httpx.AsyncClient]:
+    """Return a client whose answers are held against the OpenAPI document."""
+    documented.problems.clear()
+    async with site.client(event_hooks={"response": [documented.check]}) as client:
         yield client
+    assert documented.problems == []
 
 
 @pytest.fixture

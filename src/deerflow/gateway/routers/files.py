@@ -54,7 +54,8 @@ async def upload(thread_id: ThreadPath, request: Request, user: CurrentUser, hou
     """Store files in a thread, which is created where it does not exist.
 
     The body is a multipart form with one field `files` per file. Documents are also converted to Markdown.
-    All files are stored or none; `GET …/uploads/limits` tells how many and how large they may be.
+    Names and sizes are checked before the first file is stored; `GET …/uploads/limits` tells how many files
+    there may be, and how large.
     """
     check_thread_id(thread_id)
     limits = house.settings.uploads

@@ -177,8 +177,8 @@ async def join_thread(
 ) -> Response:
     """Stream the events of all runs of a thread, now and later, until the client leaves.
 
-    `stream_mode` is any of `run_modes`, `lifecycle` and `state_update`. `Last-Event-ID` continues an earlier
-    stream; `-` begins with the oldest run.
+    `stream_mode` is any of `run_modes`, `lifecycle` and `state_update`. The stream begins with the run in
+    flight; `Last-Event-ID` continues an earlier stream.
     """
     await owned_thread(house, thread_id, user)
     # Before the answer begins: whoever has seen that it does misses nothing that starts from then on.

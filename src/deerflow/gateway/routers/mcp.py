@@ -120,7 +120,7 @@ async def test_server(name: ServerName, house: House) -> Response:
 
 
 @router.post(
-    "/mcp/servers/{name}/approve", operation_id="approve_mcp_tools", **answers(McpServer, 400, 404, 409)
+    "/mcp/servers/{name}/approve", operation_id="approve_mcp_tools", **answers(McpServer, 400, 404, 409, 502)
 )
 async def approve_tools(name: ServerName, body: McpApproval, house: House) -> Response:
     """Approve tools of an MCP server that are withheld because they are new or changed, and return its state.

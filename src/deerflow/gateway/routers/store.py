@@ -111,8 +111,8 @@ async def delete_item(body: ItemName, user: CurrentUser, house: House) -> Respon
 async def search_items(body: ItemSearch, user: CurrentUser, house: House) -> Response:
     """List the items below a namespace.
 
-    `filter` compares top-level values; `query` searches by meaning where the store has an index, else by
-    words.
+    `filter` compares top-level values; `query` searches by meaning where the store has an index, and has no
+    effect elsewhere.
     """
     items = await house.storage.store.asearch(
         _inside(user, body.namespace_prefix),

@@ -148,7 +148,7 @@ async def patch_thread(
 
 @router.delete("/threads/{thread_id}", **answers(Done, 404, 409))
 async def delete_thread(thread_id: ThreadPath, user: CurrentUser, house: House) -> Response:
-    """Delete a thread with its states, runs, files and memory of tasks.
+    """Delete a thread with its states, runs and files.
 
     A run in flight answers 409, or is cancelled first with `compatibility: langgraph`.
     """
