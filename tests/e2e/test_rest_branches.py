@@ -430,6 +430,38 @@ async def test_a_title_that_people_gave_outlives_a_turn_that_is_taken_again(
     assert words(await values_of(api, "t1"))[0] == [{"type": "text", "text": "x"}]
 
 
+async def test_a_title_that_people_gave_outlives_whatever_goes_on_from_a_past_state(
+    api: httpx.AsyncClient, model: ScriptedModel
+) -> None:
+    model.will_say(*(text(f"answer {number}") for number in range(9)))
+    said = await say(api, "first")
+    past = (await api.post("/threads/t1/history", json={"limit": 20})).json()
+    untitled = next(state for state in past if state["next"] == ["TurnStartMiddleware.before_agent"])
+    asking = next(state for state in past if state["next"] == ["model"])
+    assert ("title" in untitled["values"], asking["values"]["title"]) == (False, "first")
+
+    update = {"messages": [{"type": "human", "content": "again", "id": "q"}]}
+    # Nobody has named it: what goes on has the title of what it goes on from.
+    checkpoint = {"checkpoint_id": untitled["checkpoint_id"]}
+    await api.post("/threads/t1/runs/wait", json={"input": None, "checkpoint": checkpoint})
+    assert await _titles(api) == ["first", "first"]
+    await api.post("/threads/t1/state", json={"values": {"title": "Mine"}})
+    for state in (untitled, asking):
+        checkpoint = {"checkpoint_id": state["checkpoint_id"]}
+        for begin in ({"input": None}, {"command": {"update": update}}, {"command": {"goto": "model"}}):
+            answer = await api.post("/threads/t1/runs/wait", json={**begin, "checkpoint": checkpoint})
+            assert answer.status_code == 200, answer.text
+            assert await _titles(api) == ["Mine", "Mine"], (begin, state["next"])
+        await api.post("/threads/t1/state", json={"values": update, "checkpoint": checkpoint})
+        assert await _titles(api) == ["Mine", "Mine"]
+
+    await api.post("/threads/t1/state", json={"values": {}, "checkpoint": checkpoint, "as_node": "model"})
+    fork = await api.post("/threads/t1/branches", json={"message_id": said["messages"][0]["id"]})
+    forked = fork.json()["thread_id"]
+    assert (await values_of(api, forked))["title"] == "Mine"
+    assert (await api.get(f"/threads/{forked}")).json()["values"]["title"] == "Mine"
+
+
 async def _again(api: httpx.AsyncClient, kind: str, body: dict[str, str]) -> None:
     prepared = await api.post(f"/threads/t1/runs/{kind}/prepare", json=body)
     parts = {key: prepared.json()[key] for key in ("input", "checkpoint", "metadata")}

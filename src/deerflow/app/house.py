@@ -63,6 +63,7 @@ class DeerFlow:
             states=self.state,
             spending=self.spending,
             memories=self.memories,
+            titles=lambda: self.settings.title,
         )
         self.documents = DocumentConverter(settings=lambda: self.settings.uploads)
         self.task_wishes = TaskWishes(

@@ -2,13 +2,13 @@
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from deerflow.agents.allowed_calls import AllowedCalls
 from deerflow.agents.langgraph_beta import hold_messages
-from deerflow.config import Paths
+from deerflow.config import Paths, TitleSettings
 from deerflow.domain import RunRecord, RunRequest, RunStatus, Thread, ThreadStatus, new_id
 from deerflow.errors import ConflictError, NotFoundError
 from deerflow.memory import Memories
@@ -17,6 +17,7 @@ from deerflow.runtime.copying import copy_thread
 from deerflow.runtime.feedback import forget_feedback
 from deerflow.runtime.questions import listed_questions
 from deerflow.runtime.spending import SideSpending
+from deerflow.runtime.titles import given_title
 from deerflow.sandbox import remove_tree
 from deerflow.storage import Storage
 
@@ -43,6 +44,7 @@ class Threads:
         states: ThreadStates,
         spending: SideSpending,
         memories: Memories,
+        titles: Callable[[], TitleSettings],
     ) -> None:
         self._storage = storage
         self._paths = paths
@@ -50,6 +52,7 @@ class Threads:
         self._states = states
         self._spending = spending
         self._memories = memories
+        self._titles = titles
 
     async def is_busy(self, thread_id: str) -> bool:
         """Tell whether a run of the thread is under way or waits for its turn."""
@@ -66,10 +69,17 @@ class Threads:
         checkpoint_id: str | None = None,
         as_node: str | None = None,
     ) -> None:
-        """Change a thread's state by hand; a new title shows in the list of threads too."""
-        await self._states.update(thread_id, values, checkpoint_id=checkpoint_id, as_node=as_node)
+        """Change a thread's state by hand; a new title shows in the list of threads too.
+
+        What goes on from a past state keeps the title that people gave the thread since.
+        """
         parts = [values or {}] if isinstance(values, Mapping | None) else values
         titles = [part["title"] for part in parts if part.get("title")]
+        if checkpoint_id and values is not None and not titles:
+            past = (thread_id, checkpoint_id)
+            title = await given_title(self._storage, self._states, *past, self._titles())
+            values = values if title is None else [*parts, {"title": title}]
+        await self._states.update(thread_id, values, checkpoint_id=checkpoint_id, as_node=as_node)
         thread = await self._storage.threads.get(thread_id)
         waits = thread.status is ThreadStatus.INTERRUPTED
         await self._storage.threads.update(

@@ -36,7 +36,7 @@ from deerflow.runtime.states import ThreadStates
 from deerflow.runtime.stream_bridge import StreamBridge
 from deerflow.runtime.streamed_answer import StreamedAnswer
 from deerflow.runtime.tally import Tally
-from deerflow.runtime.titles import given_title
+from deerflow.runtime.titles import given_title, titled
 from deerflow.runtime.translate import translate, visible_values
 from deerflow.runtime.turning_back import FILES_TURNED_BACK, put_files_back, turn_files_back
 from deerflow.runtime.unfinished import keep_unfinished
@@ -204,9 +204,10 @@ class Worker:
         if run.request.checkpoint_id:
             config["configurable"]["checkpoint_id"] = run.request.checkpoint_id
             config["configurable"]["checkpoint_ns"] = ""
-            if self._states is not None and isinstance(values, dict) and "title" not in values:
-                title = await given_title(self._storage, self._states, run.thread_id, settings.title)
-                return values if title is None else {**values, "title": title}
+            if self._states is not None:
+                past = (run.thread_id, run.request.checkpoint_id)
+                title = await given_title(self._storage, self._states, *past, settings.title)
+                return values if title is None else titled(values, title)
         return values
 
     async def _turn_files_back(self, run: RunRecord, log: RunLog, crew: Crew) -> None:

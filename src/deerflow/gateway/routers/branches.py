@@ -160,7 +160,9 @@ async def _fork(house: DeerFlow, thread: Thread, item: Said, past: PastFiles, *,
         raise
     await house.storage.threads.create(new, thread.user_id, {**metadata, **origin})
     await house.storage.threads.update(new, title=thread.title, asks=is_question(item.message))
-    if title:
+    state = await house.state.latest(new)
+    title = title or thread.title
+    if title and state is not None and state.values.get("title") != title:  # it may have got its name since
         await house.threads.update_state(new, {"title": title})
     return new
 
