@@ -245,7 +245,8 @@ async def test_what_is_allowed_in_a_thread_goes_with_it(api: httpx.AsyncClient, 
     await resume(api, decision("approve", remember="thread"))
 
     assert "remember is one of thread, always" in question(again)["problem"]
-    assert len((await api.get("/allowed-calls")).json()["allowed_calls"]) == 1
+    (allowed,) = (await api.get("/allowed-calls")).json()["allowed_calls"]
+    assert (allowed["thread_id"], allowed["thread_title"]) == ("t1", "Work.")
     await api.delete("/threads/t1")
     assert (await api.get("/allowed-calls")).json()["allowed_calls"] == []
 

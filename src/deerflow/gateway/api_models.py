@@ -1008,6 +1008,7 @@ class AllowedCallRow(Answer):
     args: str = _field("The arguments as JSON, cut where they are long.", '{"command":"git push"}')
     scope: Literal["thread", "always"] = _field("Where the permission counts.", "thread")
     thread_id: str = _field("The thread in which it was given.", _THREAD)
+    thread_title: str = _field("The title of that thread; empty where it has none.", "Release the notes")
     created_at: str = _time("When it was given.")
 
 

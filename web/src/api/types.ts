@@ -102,6 +102,7 @@ export interface AllowedCall {
   readonly args: string;
   readonly scope: Scope;
   readonly thread_id: string;
+  readonly thread_title: string;
   readonly created_at: string;
 }
 

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { Decision, Interrupt, Message } from "../api/types.ts";
-import { answersOf, edited, onlyText, questionsOf } from "./approvals.ts";
+import { answersOf, argumentsIn, edited, onlyText, questionsOf } from "./approvals.ts";
 import { itemsOf } from "./items.ts";
 import { reduce } from "./reduce.ts";
 import { EMPTY_VIEW } from "./view.ts";
@@ -34,6 +34,11 @@ describe("approvals", () => {
     expect(edited(bash, "pwd")).toEqual({ name: "bash", args: { command: "pwd", description: "Look" } });
     expect(edited(pay, '{"amount":1}')).toEqual({ name: "pay", args: { amount: 1 } });
     expect([edited(pay, "[1]"), edited(pay, "{")]).toEqual([null, null]);
+  });
+
+  it("shows arguments that come as JSON by their names, and text that is no JSON as it is", () => {
+    expect(argumentsIn('{"command":"echo \\u202e x","n":1}')).toBe("command: echo \\u202e x\nn: 1");
+    expect(argumentsIn('{"command":"cut…')).toBe('{"command":"cut…');
   });
 
   it("keeps what waits until the next run begins", () => {

@@ -1,6 +1,7 @@
 /** Interrupts → questions about single calls, and decisions → the answers that the server takes. Pure. */
 
 import type { ActionRequest, ApprovalRequest, Decision, Interrupt } from "../api/types.ts";
+import { visible } from "./visibleText.ts";
 
 /** Answers by the ids of the interrupts. */
 export type Answers = Readonly<Record<string, unknown>>;
@@ -42,6 +43,23 @@ export function answersOf(waiting: readonly Interrupt[], decisions: ReadonlyMap<
 export function onlyText(action: ActionRequest): string | null {
   const [key, ...others] = Object.keys(action.args).filter((name) => name !== "description");
   return key !== undefined && others.length === 0 && typeof action.args[key] === "string" ? key : null;
+}
+
+/** Return all arguments for people to read, each under its name, with every character in sight. */
+export function argumentsText(args: Readonly<Record<string, unknown>>): string {
+  return Object.entries(args)
+    .map(([name, value]) => `${name}: ${visible(typeof value === "string" ? value : JSON.stringify(value, null, 2))}`)
+    .join("\n");
+}
+
+/** Return the same for arguments as JSON; text that is none, such as one that was cut, as it is. */
+export function argumentsIn(json: string): string {
+  try {
+    const args: unknown = JSON.parse(json);
+    return isFields(args) ? argumentsText(args) : visible(json);
+  } catch {
+    return visible(json);
+  }
 }
 
 /** Return the call as a person changed it; null when what they wrote cannot be read. */

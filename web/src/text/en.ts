@@ -67,7 +67,7 @@ export const en = {
   allowedCallsHint: "These calls run without asking. A call with other arguments is asked about.",
   noAllowedCalls: "Nothing is allowed for good: you are asked about every call that needs your approval.",
   inAllThreads: "in all threads",
-  inOneThread: (thread: string) => `only in thread ${thread}`,
+  inOneThread: (thread: string) => `only in the thread “${thread}”`,
   takeBack: "Take back",
   refuse: "Refuse",
   refuseReason: "Reason for refusing (optional)",

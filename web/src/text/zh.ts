@@ -69,7 +69,7 @@ export const zh: Words = {
   allowedCallsHint: "这些调用无需询问即可执行；参数不同的调用仍会询问。",
   noAllowedCalls: "没有始终允许的调用：每个需要许可的调用都会询问你。",
   inAllThreads: "在所有对话中",
-  inOneThread: (thread) => `仅在对话 ${thread} 中`,
+  inOneThread: (thread) => `仅在对话“${thread}”中`,
   takeBack: "撤回",
   refuse: "拒绝",
   refuseReason: "拒绝的理由（可选）",

@@ -1,6 +1,7 @@
 import { useEffect, useRef, useState } from "react";
 import { listAllowedCalls, revokeAllowedCall } from "../api/allowedCalls.ts";
 import type { AllowedCall } from "../api/types.ts";
+import { argumentsIn } from "../run/approvals.ts";
 import { visible } from "../run/visibleText.ts";
 import { useWords } from "../text/index.ts";
 import { reasonOf } from "./format.ts";
@@ -35,8 +36,8 @@ export function AllowedCallsDialog({ onClose }: { readonly onClose: () => void }
           <li key={allowed.id} className="flex items-start gap-3 rounded-lg border border-line p-2 text-sm">
             <div className="min-w-0 flex-1">
               <code>{visible(allowed.tool)}</code>{" "}
-              <span className="text-muted">{allowed.scope === "always" ? words.inAllThreads : words.inOneThread(allowed.thread_id)}</span>
-              <pre role="group" aria-label={words.arguments} tabIndex={0} className="mt-1 max-h-32 overflow-auto font-mono text-xs break-all whitespace-pre-wrap">{visible(allowed.args)}</pre>
+              <span className="text-muted">{allowed.scope === "always" ? words.inAllThreads : words.inOneThread(visible(allowed.thread_title || allowed.thread_id))}</span>
+              <pre role="group" aria-label={words.arguments} tabIndex={0} className="mt-1 max-h-32 overflow-auto font-mono text-xs break-all whitespace-pre-wrap">{argumentsIn(allowed.args)}</pre>
             </div>
             <button type="button" className="shrink-0 rounded-lg border border-line px-3 py-1 hover:bg-sunken" onClick={() => void takeBack(allowed.id)}>
               {words.takeBack}

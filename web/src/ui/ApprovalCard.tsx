@@ -1,7 +1,7 @@
 import { ShieldQuestion } from "lucide-react";
 import { useState } from "react";
 import type { ActionRequest, ApprovalRequest, Decision } from "../api/types.ts";
-import { edited, onlyText } from "../run/approvals.ts";
+import { argumentsText, edited, onlyText } from "../run/approvals.ts";
 import { visible } from "../run/visibleText.ts";
 import { useWords, type Words } from "../text/index.ts";
 import { CopyButton } from "./CopyButton.tsx";
@@ -32,7 +32,7 @@ export function ApprovalCard({ action, request, onDecide }: Props) {
       <p className="text-sm whitespace-pre-wrap text-muted">{reasonFor(action, request, words)}</p>
       {draft === null ? (
         <div className="relative">
-          <pre role="group" aria-label={words.arguments} tabIndex={0} className={classes(BOX, "pr-9")}>{argumentsText(action)}</pre>
+          <pre role="group" aria-label={words.arguments} tabIndex={0} className={classes(BOX, "pr-9")}>{argumentsText(action.args)}</pre>
           <div className="absolute top-1 right-1">
             <CopyButton text={() => draftOf(action)} label={words.copyNamed(words.arguments)} />
           </div>
@@ -90,12 +90,6 @@ function reasonFor(action: ActionRequest, request: ApprovalRequest, words: Words
   const problem = request.problem ? words.answerUnused(visible(request.problem)) : null;
   const asker = request.subagent ? words.askedBy(visible(request.subagent)) : null;
   return [problem, asker, reason].filter(Boolean).join("\n");
-}
-
-function argumentsText(action: ActionRequest): string {
-  return Object.entries(action.args)
-    .map(([name, value]) => `${name}: ${visible(typeof value === "string" ? value : JSON.stringify(value, null, 2))}`)
-    .join("\n");
 }
 
 function draftOf(action: ActionRequest): string {

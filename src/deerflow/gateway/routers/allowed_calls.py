@@ -1,5 +1,7 @@
 """Tool calls that run unasked, over HTTP: see them and take them back; an answer to a question makes them."""
 
+from dataclasses import asdict
+
 from fastapi import APIRouter
 from starlette.responses import Response
 
@@ -7,6 +9,7 @@ from deerflow.agents.allowed_calls import AllowedCalls
 from deerflow.gateway.api_models import AllowedCallRows
 from deerflow.gateway.deps import CurrentUser, House, json_response
 from deerflow.gateway.openapi import answers
+from deerflow.storage.base import ThreadQuery
 
 router = APIRouter(tags=["approvals"])
 
@@ -17,7 +20,12 @@ async def list_allowed_calls(user: CurrentUser, house: House) -> Response:
 
     Answering a question with "always allow" creates an entry.
     """
-    return json_response({"allowed_calls": await AllowedCalls(house.storage.store, user).all()})
+    allowed = await AllowedCalls(house.storage.store, user).all()
+    ids = list({each.thread_id for each in allowed})
+    threads = await house.storage.threads.search(ThreadQuery(user_id=user, ids=ids, limit=max(len(ids), 1)))
+    titles = {thread.id: thread.title or "" for thread in threads}
+    rows = [{**asdict(each), "thread_title": titles.get(each.thread_id, "")} for each in allowed]
+    return json_response({"allowed_calls": rows})
 
 
 @router.delete("/allowed-calls/{allowed_id}", **answers(None, 404, status=204))
