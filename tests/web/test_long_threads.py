@@ -4,7 +4,7 @@ import threading
 
 import httpx
 from support.gateway import Gateway
-from support.model_server import Request, ScriptedModel, reasoning, text
+from support.model_server import Request, ScriptedModel, reasoning, status, text
 from web.browser import Browser
 
 TURNS = 250
@@ -98,6 +98,33 @@ def test_a_stopped_answer_is_there_after_a_reload_with_its_thoughts_and_a_mark(
     page.click("Thoughts")
     page.sees("Deep thoughts.")
     assert page.count("article[aria-label=DeerFlow]") == 1
+
+    model.will_say(text("All of it."))
+    page.click("Answer again")
+    page.sees("All of it.")
+    page.waits_until_idle()
+    page.do("reload")
+    page.sees("All of it.")
+    assert page.count("article[aria-label=DeerFlow]") == 1
+    assert page.count("[data-ended]") == 0
+
+
+def test_why_an_answer_failed_is_told_in_the_pages_language_and_goes_once_it_worked(
+    page: Browser, model: ScriptedModel, gateway: Gateway
+) -> None:
+    model.will_say(status(401, message="bad key"), text("Now it works."))
+    page.open(gateway.url, locale="zh-CN")
+    page.do("fill", target={"css": "#message"}, value="Say something")
+    page.do("press", target={"css": "#message"}, key="Enter")
+    page.sees("这次回答失败了。")
+
+    page.click("重试")
+    page.sees("Now it works.")
+    page.sees_no("这次回答失败了。")
+    page.do("reload")
+
+    page.sees("Now it works.")
+    page.sees_no("这次回答失败了。")
 
 
 def _is_summary(request: Request) -> bool:

@@ -16,7 +16,20 @@ export interface OpenStream {
 /** What a run begins with: something said, or the answers to what the thread waits for, by their ids. */
 export type Beginning =
   | { readonly input: { readonly messages: readonly Message[] } }
-  | { readonly command: { readonly resume: Readonly<Record<string, unknown>> } };
+  | { readonly command: { readonly resume: Readonly<Record<string, unknown>> } }
+  | Repetition;
+
+/** What a run begins with that answers a question once more: the question, and where the thread stood before it. */
+export interface Repetition {
+  readonly input: { readonly messages: readonly Message[] };
+  readonly checkpoint: Readonly<Record<string, unknown>>;
+  readonly metadata: Readonly<Record<string, unknown>>;
+}
+
+export async function prepareRegenerate(threadId: string, messageId: string, signal: AbortSignal): Promise<Repetition> {
+  const { input, checkpoint, metadata } = await call<Repetition>("POST", `${threadPath(threadId)}/runs/regenerate/prepare`, { message_id: messageId }, signal);
+  return { input, checkpoint, metadata };
+}
 
 export async function startRun(
   threadId: string,

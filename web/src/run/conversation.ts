@@ -1,7 +1,7 @@
 /** One thread as the page follows it: reads its state, starts runs, follows them through lost lines, stops them. */
 
 import { ApiError } from "../api/client.ts";
-import { cancelRun, isOver, joinRun, listRuns, listTasks, readRun, startRun, type OpenStream } from "../api/runs.ts";
+import { cancelRun, isOver, joinRun, listRuns, listTasks, type OpenStream, prepareRegenerate, readRun, startRun } from "../api/runs.ts";
 import { createThread, readMessages, readValues } from "../api/threads.ts";
 import type { Message, MessagePage, Run, RunContext, StreamEvent } from "../api/types.ts";
 import { isHuman, withPage } from "./messages.ts";
@@ -129,6 +129,16 @@ export class Conversation {
     this.#begin(this.#view.messages);
     const beginning = { command: { resume: answers } };
     await this.#follow((signal) => startRun(this.threadId, beginning, this.#context ?? context, signal));
+  }
+
+  /** Have an answer given once more, in place of the one with this id; returns when the run is over. */
+  async regenerate(messageId: string, context: RunContext): Promise<void> {
+    if (isBusy(this.#view)) return;
+    this.#begin(this.#view.messages.slice(0, this.#view.messages.findLastIndex(isHuman) + 1));
+    await this.#follow(async (signal) => {
+      const repetition = await prepareRegenerate(this.threadId, messageId, signal);
+      return startRun(this.threadId, repetition, context, signal);
+    });
   }
 
   /** Read once more what could not be read, or send what did not arrive, else the last thing the person said. */

@@ -274,8 +274,9 @@ describe("a conversation that is summed up", () => {
 test("an answer that broke off says so", () => {
   const ended = (id: string, marks: object): Message => ({ type: "ai", id, content: "Half", additional_kwargs: marks });
   const messages = [ended("a", { ended: "stopped" }), ended("b", { ended: "failed" }), ended("c", { ended: "failed", deerflow_error_fallback: true }), ended("d", {})];
+  const asked: Message = { type: "human", id: "h", content: "And?" };
 
-  const items = itemsOf(withValues(EMPTY_VIEW, { messages }));
-
-  expect(items.map((item) => (item.kind === "answer" ? item.ended : ""))).toEqual(["stopped", "failed", null, null]);
+  const marksOf = (all: readonly Message[]) => itemsOf(withValues(EMPTY_VIEW, { messages: all })).map((item) => (item.kind === "answer" ? item.ended : item.kind));
+  expect(marksOf([...messages.slice(0, 3), asked])).toEqual(["stopped", "failed", null, "said"]);
+  expect(marksOf(messages)).toEqual(["stopped", "failed", null]); // the same question was answered after all
 });

@@ -96,6 +96,8 @@ export const en = {
   earlierItems: "Show what came before",
   summedUp: "The model knows what is above from a summary",
   answerStopped: "Stopped here.",
+  regenerate: "Answer again",
+  regenerateHint: "Takes your last message again from the start, with the files as they were before it.",
   answerFailed: "An error broke the answer off here.",
   copy: "Copy",
   copied: "Copied",

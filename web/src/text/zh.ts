@@ -98,6 +98,8 @@ export const zh: Words = {
   earlierItems: "显示之前的内容",
   summedUp: "以上内容模型只通过摘要了解",
   answerStopped: "已在此处停止。",
+  regenerate: "重新回答",
+  regenerateHint: "从头重新处理你的上一条消息，文件恢复到此前的状态。",
   answerFailed: "回答因错误在此处中断。",
   copy: "复制",
   copied: "已复制",

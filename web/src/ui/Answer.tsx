@@ -11,10 +11,12 @@ interface Props {
   readonly message: Message;
   readonly isPartial: boolean;
   readonly ended: Ended | null;
+  /** Has this answer given once more; null where that is not on offer. */
+  readonly onRegenerate: ((messageId: string) => void) | null;
 }
 
 /** What the agent said, growing while it is written. */
-export const Answer = memo(function Answer({ message, isPartial, ended }: Props) {
+export const Answer = memo(function Answer({ message, isPartial, ended, onRegenerate }: Props) {
   const words = useWords();
   const text = textOf(message);
   const reasoning = reasoningOf(message);
@@ -29,6 +31,11 @@ export const Answer = memo(function Answer({ message, isPartial, ended }: Props)
       {ended && (
         <p data-ended={ended} className="mt-2 text-sm text-muted">
           {ended === "stopped" ? words.answerStopped : words.answerFailed}
+          {ended === "stopped" && onRegenerate && message.id && (
+            <button type="button" title={words.regenerateHint} className="link ml-2" onClick={() => onRegenerate(message.id ?? "")}>
+              {words.regenerate}
+            </button>
+          )}
         </p>
       )}
       {!isPartial && isFinal(message) && text.trim() && (

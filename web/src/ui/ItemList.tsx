@@ -21,10 +21,12 @@ interface Props {
   /** The element that scrolls. */
   readonly box: RefObject<HTMLElement | null>;
   readonly onReply: (request: HumanInputRequest, reply: Reply) => void;
+  /** Has an answer given once more; null while one is being given. */
+  readonly onRegenerate: ((messageId: string) => void) | null;
 }
 
 /** Everything that happened in a thread, in order. */
-export const ItemList = memo(function ItemList({ items, hasEarlier, onEarlier, box, onReply }: Props) {
+export const ItemList = memo(function ItemList({ items, hasEarlier, onEarlier, box, onReply, onRegenerate }: Props) {
   const words = useWords();
   const [first, setFirst] = useState<number | null>(null);
   if (first === null && items.length > 0) setFirst(Math.max(0, items.length - PAGE));
@@ -43,9 +45,9 @@ export const ItemList = memo(function ItemList({ items, hasEarlier, onEarlier, b
           {words.earlierItems}
         </button>
       )}
-      {items.slice(hidden).map((item) => (
+      {items.slice(hidden).map((item, at) => (
         <div key={item.key} className="item">
-          {drawn(item, onReply)}
+          {drawn(item, onReply, hidden + at === items.length - 1 ? onRegenerate : null)}
         </div>
       ))}
     </>
@@ -79,12 +81,12 @@ function useOnSight(act: () => void, box: RefObject<HTMLElement | null>): RefObj
   return element;
 }
 
-function drawn(item: Item, onReply: Props["onReply"]) {
+function drawn(item: Item, onReply: Props["onReply"], onRegenerate: Props["onRegenerate"]) {
   switch (item.kind) {
     case "said":
       return <SaidMessage message={item.message} />;
     case "answer":
-      return <Answer message={item.message} isPartial={item.isPartial} ended={item.ended} />;
+      return <Answer message={item.message} isPartial={item.isPartial} ended={item.ended} onRegenerate={onRegenerate} />;
     case "steps":
       return <StepList steps={item.steps} />;
     case "tasks":

@@ -78,7 +78,7 @@ export function ThreadPane(props: Props) {
         />
         <ThreadBody scroll={scroll}>
           {isEmpty && <EmptyState isOffline={model?.name === "offline"} onExample={(task) => { sending.setDraft(task); focusMessage(); }} />}
-          <ItemList items={items} hasEarlier={view.hasEarlier} onEarlier={loadEarlier} box={scroll.box} onReply={sending.reply} />
+          <ItemList items={items} hasEarlier={view.hasEarlier} onEarlier={loadEarlier} box={scroll.box} onReply={sending.reply} onRegenerate={busy ? null : sending.regenerate} />
           {!busy && view.waiting.length > 0 && <ApprovalPanel waiting={view.waiting} onAnswer={sending.answer} />}
           <RunStatusLine view={view} />
           {view.failure && <FailureNotice failure={view.failure} isExplained={isFailureNote(view.messages.at(-1))} onRetry={sending.retry} />}

@@ -19,6 +19,7 @@ export interface Sending {
   readonly reply: (request: HumanInputRequest, given: Reply) => void;
   readonly answer: (answers: Answers) => void;
   readonly retry: () => void;
+  readonly regenerate: (messageId: string) => void;
 }
 
 /** `onSent` hears of each message that goes out. */
@@ -50,5 +51,6 @@ export function useSending(conversation: Conversation, isNew: boolean, context: 
   const reply = useCallback((request: HumanInputRequest, given: Reply) => deliver(answerMessage(request, given)), [deliver]);
   const answer = useCallback((answers: Answers) => void conversation.answer(answers, latest.current.context), [conversation]);
   const retry = useCallback(() => void conversation.retry(latest.current.context), [conversation]);
-  return { draft, setDraft, attachments, isWaiting, send, reply, answer, retry };
+  const regenerate = useCallback((id: string) => void conversation.regenerate(id, latest.current.context), [conversation]);
+  return { draft, setDraft, attachments, isWaiting, send, reply, answer, retry, regenerate };
 }
