@@ -153,3 +153,12 @@ def test_the_threads_are_one_stop_of_the_tab_key(page: Browser, model: ScriptedM
     assert seen == [*first, "Rename", "Delete", "Rename", "Thread 3", "Thread 3"]
     page.do("press", target={"css": "*:focus"}, key="Tab")
     assert page.evaluate("document.activeElement.closest('li') === null")
+
+    rename = "nav li:has(button[title='Thread 2']) [role=group] button"
+    page.do("hover", target={"css": "nav li:has(button[title='Thread 2'])"})
+    for key, name in (("Escape", "Thread 2"), ("Enter", "Thread 2"), ("Enter", "Another name")):
+        page.do("press", target={"css": rename, "nth": 0}, key="Enter")
+        page.do("fill", target={"label": "Thread title"}, value=name)
+        page.do("press", target={"label": "Thread title"}, key=key)
+        page.waits_for(f"nav li button[title='{name}']:focus")
+    assert page.count("nav [aria-current]") == 0, "the row is not opened"

@@ -1,5 +1,5 @@
 import { LoaderCircle, Pencil, Trash2 } from "lucide-react";
-import { memo, useState } from "react";
+import { memo, useRef, useState } from "react";
 import type { Thread } from "../api/types.ts";
 import { useWords } from "../text/index.ts";
 import { classes } from "./format.ts";
@@ -22,12 +22,16 @@ interface Props {
 export const ThreadRow = memo(function ThreadRow({ thread, title, isCurrent, isStop, onOpen, onRename, onDelete }: Props) {
   const words = useWords();
   const [isEditing, setIsEditing] = useState(false);
+  const takesFocus = useRef(false);
   const name = title || words.untitled;
 
   if (isEditing) {
     return (
       <TitleEditor
         title={title ?? ""}
+        onKeyLeave={() => {
+          takesFocus.current = true;
+        }}
         onCancel={() => setIsEditing(false)}
         onSave={(next) => {
           setIsEditing(false);
@@ -39,6 +43,10 @@ export const ThreadRow = memo(function ThreadRow({ thread, title, isCurrent, isS
   return (
     <div className={classes("group relative flex items-center rounded-lg", isCurrent ? "bg-accent-soft" : "hover:bg-line/60")}>
       <button
+        ref={(button) => {
+          if (takesFocus.current) button?.focus();
+          if (button) takesFocus.current = false;
+        }}
         type="button"
         aria-current={isCurrent ? "page" : undefined}
         tabIndex={isStop ? 0 : -1}

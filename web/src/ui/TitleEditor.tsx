@@ -7,10 +7,12 @@ interface Props {
   readonly title: string;
   readonly onSave: (title: string) => void;
   readonly onCancel: () => void;
+  /** It is left with a key, so that the focus is nowhere else yet. */
+  readonly onKeyLeave: () => void;
 }
 
 /** A thread's title while it is being changed: Enter keeps it, Escape leaves it. */
-export function TitleEditor({ title, onSave, onCancel }: Props) {
+export function TitleEditor({ title, onSave, onCancel, onKeyLeave }: Props) {
   const words = useWords();
   const [text, setText] = useState(title);
 
@@ -31,9 +33,13 @@ export function TitleEditor({ title, onSave, onCancel }: Props) {
       onChange={(event) => setText(event.target.value)}
       onBlur={finish}
       onKeyDown={(event) => {
-        if (event.key === "Enter" && !event.nativeEvent.isComposing) finish();
-        else if (event.key === "Escape") {
+        if (event.key === "Enter" && !event.nativeEvent.isComposing) {
+          event.preventDefault(); // else the row that gets the focus would be opened
+          onKeyLeave();
+          finish();
+        } else if (event.key === "Escape") {
           event.preventDefault(); // what stands around the title stays open
+          onKeyLeave();
           onCancel();
         }
       }}
