@@ -52,9 +52,9 @@ PARAMETERS: Mapping[str, str] = {
     "Last-Event-ID": "Id of the last event that the client has; the stream continues after it.",
     "action": "How to stop: `interrupt` keeps what the run has done, `rollback` restores what was before it.",
     "after_seq": "Return what comes after this number.",
-    "agent_name": "Name of one of the user's own agents; absent: the memory that all agents share.",
+    "agent_name": "Name of a custom agent; absent: the memory that all agents share.",
     "allowed_id": "Id of the permission.",
-    "assistant_id": "Id of the assistant, or the name of one of the user's own agents.",
+    "assistant_id": "Id of the assistant, or the name of a custom agent.",
     "before": "Id of a checkpoint; older states are returned.",
     "before_seq": "Return what comes before this number.",
     "cancel_on_disconnect": "Stop the run when the client leaves.",
@@ -94,7 +94,7 @@ PARAMETERS: Mapping[str, str] = {
 
 _OF_A_RUN: Mapping[str, str] = {
     "after_seconds": "Start the run so many seconds from now.",
-    "assistant_id": "The assistant that runs: `lead_agent`, an id, or the name of an own agent.",
+    "assistant_id": "The assistant that runs: `lead_agent`, an id, or the name of a custom agent.",
     "checkpoint": "The state to start from, as an object with a `checkpoint_id`.",
     "checkpoint_during": "False is the same as `durability: exit`.",
     "checkpoint_id": "Id of the state to start from; absent: the latest.",

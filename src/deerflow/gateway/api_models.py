@@ -548,7 +548,19 @@ class ThreadUsage(Answer):
     total_input_tokens: int = _field("Tokens sent to models.", 5200)
     total_output_tokens: int = _field("Tokens written by models.", 640)
     total_runs: int = _field("Number of runs that are counted.", 2)
-    by_model: dict[str, TokenUsage] = Field(description="The same by model.")
+    by_model: dict[str, TokenUsage] = _field(
+        "The same by model.",
+        {
+            "gpt-5": {
+                "tokens": 5840,
+                "runs": 2,
+                "input_tokens": 5200,
+                "output_tokens": 640,
+                "cache_read_tokens": 0,
+                "calls": 4,
+            }
+        },
+    )
     by_caller: CallerTokens = _field("The same by who used them.")
     total_cost: float | None = _field("Cost, where it is in one currency.", 0.0123)
     currency: str | None = _field("Currency of `total_cost`.", "USD")
@@ -609,7 +621,9 @@ class Assistant(Answer):
     assistant_id: str = _field("Id of the assistant.", "lead_agent")
     graph_id: str = _field("The graph that runs; always `lead_agent`.", "lead_agent")
     name: str = _field("Name of the assistant.", "lead_agent")
-    description: str | None = _field("What it is for.", "The lead agent.")
+    description: str | None = _field(
+        "What it is for.", "Plans, delegates, works with files and a shell, and answers."
+    )
     config: dict[str, Any] = _field("Default `config` of its runs.", {})
     context: dict[str, Any] = _field("Default `context` of its runs.", {})
     metadata: dict[str, Any] = _field("Metadata of the client.", {"created_by": "system"})

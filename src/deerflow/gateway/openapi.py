@@ -41,10 +41,12 @@ class Media:
     """A body that is no JSON."""
 
     type: str
+    meaning: str
     example: str
     schema: tuple[tuple[str, str], ...] = (("type", "string"),)
 
 
+_WORDS: Mapping[Any, str] = {int: "The number.", NoneType: "Null."}
 _PLAIN: Mapping[Any, Any] = {"integer": 1, "number": 1.0, "boolean": True, "string": "text", "object": {}}
 """Examples of types that say nothing more."""
 
@@ -58,6 +60,7 @@ def _request(media_type: str, schema: Json, example: Any) -> Json:
 
 EVENTS = Media(
     "text/event-stream",
+    "The events, as server-sent events: `metadata` first, `end` last.",
     'event: metadata\ndata: {"run_id":"e17531a3-6b40-4002-ba80-f62c5f6b300a","thread_id":"t1","attempt":1}\n'
     "id: 1794965609022-0\n\n"
     'event: values\ndata: {"messages":[{"content":"Hello","additional_kwargs":{},"response_metadata":{},'
@@ -67,14 +70,20 @@ EVENTS = Media(
 )
 PROTOCOL_EVENTS = Media(
     "text/event-stream",
+    "The events, as server-sent events.",
     'event: lifecycle\ndata: {"type":"event","event_id":"e17531a3-6b40-4002-ba80-f62c5f6b300a:0.0","seq":1,'
     '"method":"lifecycle","params":{"namespace":[],"timestamp":1794965609022,'
     '"data":{"event":"running","graph_name":"lead_agent"}}}\nid: 1\n\n',
 )
-FILE = Media("application/octet-stream", "# Report\n", (("type", "string"), ("format", "binary")))
-ZIP = Media("application/zip", "PK...", (("type", "string"), ("format", "binary")))
+FILE = Media(
+    "application/octet-stream", "The file.", "# Report\n", (("type", "string"), ("format", "binary"))
+)
+ZIP = Media(
+    "application/zip", "All files in one archive.", "PK...", (("type", "string"), ("format", "binary"))
+)
 METRICS = Media(
     "text/plain",
+    "The metrics.",
     "# HELP deerflow_runs_total Runs that ended here, by status.\n"
     '# TYPE deerflow_runs_total counter\ndeerflow_runs_total{status="success"} 1.0\n',
 )
@@ -202,7 +211,7 @@ def answers(
         says: What the answer is.
     """
     bodies = body if isinstance(body, tuple) else () if body is None else (body,)
-    answer: Json = {"description": says or ("No content." if body is None else "The answer.")}
+    answer: Json = {"description": says or " Or: ".join(map(_meaning, bodies)) or "No content."}
     if bodies:
         answer["content"] = dict(map(_content, bodies))
     responses: dict[int, Json] = {status: answer}
@@ -214,9 +223,11 @@ def answers(
     return {"status_code": status, "responses": responses, "response_class": Response}
 
 
-def refuses(status: int, model: type[BaseModel] = Error) -> dict[str, Any]:
+def refuses(status: int, example: Json, model: type[BaseModel] = Error) -> dict[str, Any]:
     """Return what the decorator of a route takes that is there for old clients and always refuses."""
-    return answers(model, status=status, says="Always: the feature is not available on this server.")
+    described = answers(model, status=status, says="Always: the feature is not available on this server.")
+    described["responses"][status]["content"]["application/json"]["example"] = example
+    return described
 
 
 def operation_id(route: APIRoute) -> str:
@@ -242,6 +253,19 @@ def _content(body: Any) -> tuple[str, Json]:
     if isinstance(body, Media):
         return body.type, {"schema": dict(body.schema), "example": body.example}
     return "application/json", {"schema": _schema(body)}
+
+
+def _meaning(body: Any) -> str:
+    """Return in words what a body is."""
+    if isinstance(body, Media):
+        return body.meaning
+    if get_origin(body) is list:
+        return f"A list of these. {_meaning(get_args(body)[0])}"
+    if get_origin(body) in (UnionType, Union):
+        return " Or: ".join(map(_meaning, get_args(body)))
+    if body in _WORDS:
+        return _WORDS[body]
+    return inspect.cleandoc(body.__doc__ or "").partition("\n")[0]
 
 
 def _schema(body: Any) -> Json:
@@ -341,7 +365,7 @@ def example_of(schema: Json, schemas: Json) -> Any:
     """Return an example of a schema, put together from the examples of its parts."""
     if "$ref" in schema:
         return example_of(schemas[schema["$ref"].removeprefix(_SCHEMAS)], schemas)
-    own = [schema[key] for key in ("example", "const", "default") if key in schema]
+    own = [schema[key] for key in ("example", "const") if key in schema]
     own += [schema[key][0] for key in ("examples", "enum") if schema.get(key)]
     if own:
         return own[0]
@@ -352,5 +376,7 @@ def example_of(schema: Json, schemas: Json) -> Any:
     if isinstance(more := schema.get("additionalProperties"), dict):
         return {"name": example_of(more, schemas)}
     if "properties" in schema:
-        return {name: example_of(part, schemas) for name, part in schema["properties"].items()}
+        whole = {name: example_of(part, schemas) for name, part in schema["properties"].items()}
+        needed = schema.get("required", ())
+        return {name: part for name, part in whole.items() if part is not None or name in needed}
     return _PLAIN[schema.get("type")]

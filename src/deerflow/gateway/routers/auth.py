@@ -1,6 +1,6 @@
 """Accounts over HTTP while nobody has to log in: one built-in user, and a clear answer to whoever tries."""
 
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from fastapi import APIRouter, HTTPException
 from starlette.responses import Response
@@ -14,6 +14,10 @@ router = APIRouter(prefix="/v1/auth", tags=["auth"])
 
 _OFF = "Accounts are off on this server: everybody who reaches it is its one user, without login."
 _COOKIES = ("access_token", "csrf_token")
+
+
+def _refusal(code: str) -> dict[str, Any]:
+    return {"detail": {"code": code, "message": _OFF}}
 
 
 @router.get("/me", operation_id="get_current_user", **answers(User))
@@ -45,7 +49,7 @@ async def providers() -> Response:
     return json_response({"providers": []})
 
 
-@router.post("/login/local", **refuses(403, AccountError))
+@router.post("/login/local", **refuses(403, _refusal("provider_not_found"), AccountError))
 async def login() -> Response:
     """Log in with a password: always refused.
 
@@ -54,7 +58,11 @@ async def login() -> Response:
     _refuse(403, "provider_not_found")
 
 
-@router.post("/register", operation_id="register_account", **refuses(403, AccountError))
+@router.post(
+    "/register",
+    operation_id="register_account",
+    **refuses(403, _refusal("registration_disabled"), AccountError),
+)
 async def register() -> Response:
     """Create an account: always refused.
 
@@ -63,7 +71,11 @@ async def register() -> Response:
     _refuse(403, "registration_disabled")
 
 
-@router.post("/initialize", operation_id="initialize_accounts", **refuses(409, AccountError))
+@router.post(
+    "/initialize",
+    operation_id="initialize_accounts",
+    **refuses(409, _refusal("system_already_initialized"), AccountError),
+)
 async def initialize() -> Response:
     """Create the first account: always refused.
 
@@ -72,7 +84,7 @@ async def initialize() -> Response:
     _refuse(409, "system_already_initialized")
 
 
-@router.post("/change-password", **refuses(400, AccountError))
+@router.post("/change-password", **refuses(400, _refusal("provider_not_found"), AccountError))
 async def change_password() -> Response:
     """Change the password: always refused.
 
@@ -90,7 +102,7 @@ async def logout() -> Response:
     return response
 
 
-@router.get("/oauth/{provider}", **refuses(404, AccountError))
+@router.get("/oauth/{provider}", **refuses(404, _refusal("provider_not_found"), AccountError))
 async def start_oauth(provider: str) -> Response:
     """Log in with an identity provider: always refused.
 
@@ -99,7 +111,7 @@ async def start_oauth(provider: str) -> Response:
     _refuse(404, "provider_not_found")
 
 
-@router.get("/callback/{provider}", **refuses(404, AccountError))
+@router.get("/callback/{provider}", **refuses(404, _refusal("provider_not_found"), AccountError))
 async def finish_oauth(provider: str) -> Response:
     """Return from an identity provider: always refused.
 
@@ -109,4 +121,4 @@ async def finish_oauth(provider: str) -> Response:
 
 
 def _refuse(status: int, code: str) -> NoReturn:
-    raise HTTPException(status, {"code": code, "message": _OFF})
+    raise HTTPException(status, _refusal(code)["detail"])

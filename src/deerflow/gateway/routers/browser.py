@@ -12,7 +12,7 @@ _OFF = "Browser control is not available on this server."
 _CLOSE_UNAVAILABLE = 4501
 
 
-@router.post("/navigate", operation_id="navigate_browser", **refuses(501))
+@router.post("/navigate", operation_id="navigate_browser", **refuses(501, {"detail": _OFF}))
 async def navigate(thread_id: ThreadPath) -> Response:
     """Open a page in the thread's browser: always refused.
 

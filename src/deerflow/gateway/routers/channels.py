@@ -13,6 +13,10 @@ from deerflow.gateway.openapi import answers, refuses
 router = APIRouter(prefix="/channels", tags=["channels"])
 
 
+def _off(provider: str) -> str:
+    return f"{provider} cannot be connected: this server connects to no chat service"
+
+
 @router.get("/providers", operation_id="list_channel_providers", **answers(ChannelProviders))
 async def list_providers() -> Response:
     """List the chat services that can be connected: none.
@@ -28,7 +32,11 @@ async def list_connections() -> Response:
     return json_response({"connections": []})
 
 
-@router.delete("/connections/{connection_id}", operation_id="disconnect_channel", **refuses(404))
+@router.delete(
+    "/connections/{connection_id}",
+    operation_id="disconnect_channel",
+    **refuses(404, {"detail": "channel connection 'c1' not found", "code": "not_found"}),
+)
 async def disconnect(connection_id: str) -> Response:
     """Disconnect an account of a chat service: always refused.
 
@@ -37,7 +45,7 @@ async def disconnect(connection_id: str) -> Response:
     raise NotFoundError("channel connection", connection_id[:80])
 
 
-@router.post("/{provider}/connect", operation_id="connect_channel", **refuses(503))
+@router.post("/{provider}/connect", operation_id="connect_channel", **refuses(503, {"detail": _off("slack")}))
 async def connect(provider: str) -> Response:
     """Connect an account of a chat service: always refused.
 
@@ -46,7 +54,9 @@ async def connect(provider: str) -> Response:
     _refuse(provider)
 
 
-@router.post("/{provider}/runtime-config", operation_id="set_channel_config", **refuses(503))
+@router.post(
+    "/{provider}/runtime-config", operation_id="set_channel_config", **refuses(503, {"detail": _off("slack")})
+)
 async def set_runtime_config(provider: str) -> Response:
     """Set the credentials of a chat service: always refused.
 
@@ -55,7 +65,11 @@ async def set_runtime_config(provider: str) -> Response:
     _refuse(provider)
 
 
-@router.delete("/{provider}/runtime-config", operation_id="delete_channel_config", **refuses(503))
+@router.delete(
+    "/{provider}/runtime-config",
+    operation_id="delete_channel_config",
+    **refuses(503, {"detail": _off("slack")}),
+)
 async def delete_runtime_config(provider: str) -> Response:
     """Delete the credentials of a chat service: always refused.
 
@@ -65,4 +79,4 @@ async def delete_runtime_config(provider: str) -> Response:
 
 
 def _refuse(provider: str) -> NoReturn:
-    raise HTTPException(503, f"{provider[:80]} cannot be connected: this server connects to no chat service")
+    raise HTTPException(503, _off(provider[:80]))

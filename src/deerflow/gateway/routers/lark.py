@@ -41,7 +41,7 @@ async def status() -> Response:
     )
 
 
-@router.post("/install", operation_id="install_lark", **refuses(503))
+@router.post("/install", operation_id="install_lark", **refuses(503, {"detail": _OFF}))
 async def install() -> Response:
     """Install the Lark integration: always refused.
 
@@ -50,7 +50,7 @@ async def install() -> Response:
     _refuse()
 
 
-@router.post("/config/start", operation_id="start_lark_configuration", **refuses(503))
+@router.post("/config/start", operation_id="start_lark_configuration", **refuses(503, {"detail": _OFF}))
 async def start_configuration() -> Response:
     """Start to register an app with Lark: always refused.
 
@@ -59,7 +59,7 @@ async def start_configuration() -> Response:
     _refuse()
 
 
-@router.post("/config/complete", operation_id="complete_lark_configuration", **refuses(503))
+@router.post("/config/complete", operation_id="complete_lark_configuration", **refuses(503, {"detail": _OFF}))
 async def complete_configuration() -> Response:
     """Finish to register an app with Lark: always refused.
 
@@ -68,7 +68,7 @@ async def complete_configuration() -> Response:
     _refuse()
 
 
-@router.post("/config/credentials", operation_id="set_lark_credentials", **refuses(503))
+@router.post("/config/credentials", operation_id="set_lark_credentials", **refuses(503, {"detail": _OFF}))
 async def set_credentials() -> Response:
     """Set the credentials of a Lark app: always refused.
 
@@ -77,7 +77,7 @@ async def set_credentials() -> Response:
     _refuse()
 
 
-@router.post("/auth/start", operation_id="start_lark_authorization", **refuses(503))
+@router.post("/auth/start", operation_id="start_lark_authorization", **refuses(503, {"detail": _OFF}))
 async def start_authorization() -> Response:
     """Start to authorize a Lark app: always refused.
 
@@ -86,7 +86,7 @@ async def start_authorization() -> Response:
     _refuse()
 
 
-@router.post("/auth/complete", operation_id="complete_lark_authorization", **refuses(503))
+@router.post("/auth/complete", operation_id="complete_lark_authorization", **refuses(503, {"detail": _OFF}))
 async def complete_authorization() -> Response:
     """Finish to authorize a Lark app: always refused.
 

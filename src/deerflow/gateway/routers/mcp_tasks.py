@@ -12,6 +12,8 @@ from deerflow.gateway.openapi import answers, refuses
 
 router = APIRouter(prefix="/threads/{thread_id}/mcp-tasks", tags=["mcp tasks"])
 
+_NONE = {"detail": "MCP task 'm1' not found", "code": "not_found"}
+
 
 @router.get("", operation_id="list_mcp_tasks", **answers(list[McpTask]))
 async def list_tasks(thread_id: ThreadPath, limit: Annotated[int, Query(ge=1, le=100)] = 50) -> Response:
@@ -19,7 +21,7 @@ async def list_tasks(thread_id: ThreadPath, limit: Annotated[int, Query(ge=1, le
     return json_response([])
 
 
-@router.get("/{task_id}", operation_id="get_mcp_task", **refuses(404))
+@router.get("/{task_id}", operation_id="get_mcp_task", **refuses(404, _NONE))
 async def get_task(thread_id: ThreadPath, task_id: str) -> Response:
     """Return a background task of an MCP server: always refused.
 
@@ -28,7 +30,7 @@ async def get_task(thread_id: ThreadPath, task_id: str) -> Response:
     raise NotFoundError("MCP task", task_id[:80])
 
 
-@router.post("/{task_id}/cancel", operation_id="cancel_mcp_task", **refuses(404))
+@router.post("/{task_id}/cancel", operation_id="cancel_mcp_task", **refuses(404, _NONE))
 async def cancel_task(thread_id: ThreadPath, task_id: str) -> Response:
     """Cancel a background task of an MCP server: always refused.
 
