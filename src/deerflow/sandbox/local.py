@@ -56,10 +56,12 @@ NO_SHELL = (
 class LocalSandbox(HostedSandbox):
     """A thread's folders on this host, and the host's own shell if the operator allows it."""
 
-    def __init__(self, files: ThreadFiles, settings: SandboxSettings, commands: CommandSlots) -> None:
+    def __init__(
+        self, files: ThreadFiles, settings: SandboxSettings, commands: CommandSlots | None = None
+    ) -> None:
         super().__init__(files)
         self._settings = settings
-        self._commands = commands
+        self._commands = commands or CommandSlots.from_settings(settings)
         self._refusal = _refusal(settings)
 
     @property

@@ -25,9 +25,8 @@ class ThreadSandboxProvider(SandboxProvider):
         check_environment(settings.environment)
         self._settings = settings
         self._skills_root = skills_root
-        bounds = {"limit": settings.max_commands, "per_thread": settings.limits.max_commands}
-        self.commands = CommandSlots(**bounds)
-        self.searches = CommandSlots(**bounds)
+        self.commands = CommandSlots.from_settings(settings)
+        self.searches = CommandSlots.from_settings(settings)
         """Searches wait only for each other: none takes long, while a command may."""
         self._sandboxes: dict[Path, Sandbox] = {}
         self._users: dict[Path, int] = {}

@@ -4,6 +4,9 @@ import asyncio
 from collections import Counter, OrderedDict, deque
 from collections.abc import AsyncIterator, Hashable
 from contextlib import asynccontextmanager
+from typing import Self
+
+from deerflow.config import SandboxSettings
 
 
 class CommandSlots:
@@ -15,6 +18,11 @@ class CommandSlots:
         self._running: Counter[Hashable] = Counter()
         self._waiting: OrderedDict[Hashable, deque[asyncio.Future[None]]] = OrderedDict()
         self._starting = asyncio.Lock()
+
+    @classmethod
+    def from_settings(cls, settings: SandboxSettings) -> Self:
+        """Return as many slots as the settings say."""
+        return cls(limit=settings.max_commands, per_thread=settings.limits.max_commands)
 
     @asynccontextmanager
     async def hold(self, thread: Hashable) -> AsyncIterator[None]:
