@@ -4,6 +4,9 @@ HOST ?= 127.0.0.1
 PORT ?= 2026
 SEEDS ?= 4
 FAULTS ?= 120
+SECONDS ?= 60
+EXAMPLES ?= 500
+TARGETS ?=
 RUN_EXTRAS := acp anthropic deepseek google mcp ollama
 EXTRAS ?=
 UV := .boot/bin/uv
@@ -16,7 +19,7 @@ export UV_PYTHON_DOWNLOADS := never
 unexport UV_PYTHON VIRTUAL_ENV
 
 .DEFAULT_GOAL := help
-.PHONY: help install run test check bench chaos lock reference clean
+.PHONY: help install run test check bench chaos fuzz lock reference clean
 
 help: ## Show the commands.
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -48,6 +51,9 @@ bench: .venv/.dev ## Run the benchmarks: one JSON line each, exit 1 on a miss.
 
 chaos: .venv/.dev ## Kill and stop processes under load on each database (SEEDS, FAULTS override); exit 1 on a violation.
 	@PYTHONPATH=tests $(BIN)/python -m chaos --seeds $(SEEDS) --faults $(FAULTS)
+
+fuzz: .venv/.dev ## Send random input to every parser and route (SECONDS each, EXAMPLES a seed, TARGETS="patches mcp"); exit 1 on a find.
+	@PYTHONPATH=tests $(BIN)/python -m fuzz --seconds $(SECONDS) --examples $(EXAMPLES) $(TARGETS)
 
 lock: $(UV) ## Compile the locks anew from pyproject.toml.
 	$(UV) pip compile -q pyproject.toml --group dev --generate-hashes --no-header --no-annotate --python $(PYTHON) -o requirements/dev.lock

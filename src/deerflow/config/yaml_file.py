@@ -23,6 +23,8 @@ _TAG = "tag:yaml.org,2002:"
 _MERGE = _TAG + "merge"
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 _PLAIN_TAGS = frozenset(_TAG + name for name in ("bool", "float", "int", "null", "str"))
+_NO_VALUE = (ValueError, OverflowError, LookupError, AttributeError, TypeError)
+"""What the parser raises for a value that is not of the kind that its tag names, or too large a number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +105,15 @@ def parse_yaml(text: str, path: Path | None = None) -> Document:
         kind = "a list" if isinstance(data, list) else "a single value"
         raise ConfigError(f"{where} is {kind}; it must be `key: value` lines, such as `log_level: info`")
     return Document(path, data, root)
+
+
+def load_plain(text: str, where: str) -> Any:
+    """Return what a small text such as a front matter says, in YAML's own types; aliases stay shared.
+
+    The pure Python parser takes quadratic time for nested brackets, the other one has no stack for them.
+    """
+    _check_nesting(text, where)
+    return yaml.load(text, Loader=_LOADER)
 
 
 def compose(text: str) -> Node | None:
@@ -208,8 +219,8 @@ class _Builder:
             raise self._error(node, f"the tag {node.tag} is not allowed; write a plain value")
         try:
             return self._loader.construct_object(node)
-        except ValueError as error:
-            raise self._error(node, f"this number cannot be read: {str(node.value)[:40]!r}") from error
+        except _NO_VALUE as error:
+            raise self._error(node, f"this value cannot be read: {str(node.value)[:40]!r}") from error
 
     def _error(self, node: Node, message: str) -> ConfigError:
         return ConfigError(f"{self._where} line {node.start_mark.line + 1}: {message}")

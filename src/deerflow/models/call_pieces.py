@@ -9,8 +9,6 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-import orjson
-
 from deerflow.domain import new_id
 
 Json = dict[str, Any]
@@ -134,8 +132,16 @@ def _tidied(piece: Json) -> Json:
     if not isinstance(function, dict):
         function = piece["function"] = {}
     if isinstance(function.get("arguments"), dict):
-        function["arguments"] = orjson.dumps(function["arguments"]).decode()
+        function["arguments"] = _written(function["arguments"])
     for key in ("name", "arguments"):
         if not isinstance(function.get(key), str):
             function.pop(key, None)
     return function
+
+
+def _written(arguments: Json) -> str:
+    """Return arguments that came as an object as others send them; a broken text for what is too deep."""
+    try:
+        return json.dumps(arguments, ensure_ascii=False, separators=(",", ":"))
+    except RecursionError:
+        return "{"

@@ -202,7 +202,16 @@ def tidy_whole(body: Json) -> None:
             pieces.take(call)
             del call["index"]
             function = call["function"]
-            function |= {"name": function.get("name", ""), "arguments": function.get("arguments") or "{}"}
+            arguments = _object_or_broken(function.get("arguments") or "{}")
+            function |= {"name": function.get("name", ""), "arguments": arguments}
+
+
+def _object_or_broken(arguments: str) -> str:
+    """Return the arguments of a call so that the adapter takes what is no object for malformed.
+
+    It reads `true` or `[1]` as arguments, and then fails on the whole answer.
+    """
+    return arguments if arguments.lstrip()[:1] == "{" else f"{arguments}]"
 
 
 def has_choices(body: Json) -> bool:

@@ -146,6 +146,20 @@ class Redactor:
         ends = (len(tail) - start for start in range(len(tail)) if self._begins(tail[start:]))
         return next(ends, 0)
 
+    def settled(self, text: str) -> int:
+        """Return up to where a text that goes on hides the same known secrets, whatever comes next."""
+        end = 0
+        while self._known is not None:
+            begin = len(text) - self.unfinished(text[end:])
+            # A bound for long texts: only what lies across the beginning of an unfinished secret matters.
+            start = max(end, len(text) - _SHORT_CHARS - len(self._longest_first[0]))
+            found = self._known.finditer(text, start)
+            across = next((one for one in found if one.start() < begin < one.end()), None)
+            if across is None:
+                return begin
+            end = across.end()
+        return len(text)
+
     def _begins(self, text: str) -> bool:
         if len(text) >= _HEAD_CHARS and text[:_HEAD_CHARS] not in self._heads:
             return False
@@ -161,15 +175,15 @@ class StreamRedactor:
 
     def __call__(self, piece: str) -> str:
         """Return what may be shown by now; the beginning of a secret is held back."""
-        text = self._redact.known(self._held + piece)
-        held = self._redact.unfinished(text)
-        self._held = text[len(text) - held :] if held else ""
-        return text[: len(text) - held]
+        text = self._held + piece
+        end = self._redact.settled(text)
+        self._held = text[end:]
+        return self._redact.known(text[:end])
 
     def rest(self) -> str:
         """Return what was held back; for the end."""
         held, self._held = self._held, ""
-        return held
+        return self._redact.known(held)
 
 
 class TextFormatter(logging.Formatter):

@@ -159,16 +159,18 @@ class LineSearch:
         text = re.escape(pattern) if literal else pattern
         flags = re.MULTILINE | (0 if case_sensitive else re.IGNORECASE)
         self._line: re.Pattern[str] = re.compile(text, flags)
-        # One look at the whole file rules most files out. A pattern that looks around, or at the file's
-        # ends, could see more there than in its line, so it gets no such look.
-        is_plain = text.isascii() and not re.search(r"\(\?|\\[AZ]", text)
-        self._whole: re.Pattern[bytes] | None = re.compile(text.encode(), flags) if is_plain else None
+        # One look at the whole file rules most files out. A pattern that looks around, at the file's ends, or
+        # gives nothing back, could see more there than in its line, so it gets no such look.
+        self._is_plain = not re.search(r"\(\?|\\[AZ]|[*+?}]\+", text)
 
     def lines(self, data: bytes) -> Iterator[tuple[int, str]]:
         """Yield number and summary of each matching line; nothing for a binary file."""
-        if (self._whole is not None and not self._whole.search(data)) or b"\0" in data[:8192]:
+        if b"\0" in data[:8192]:
             return
-        for number, line in enumerate(data.decode("utf-8", "replace").split("\n"), 1):
+        text = data.decode("utf-8", "replace")
+        if self._is_plain and not self._line.search(text):
+            return
+        for number, line in enumerate(text.split("\n"), 1):
             found = self._line.search(line)
             if found:
                 yield number, summary(line.rstrip("\r"), found.start())

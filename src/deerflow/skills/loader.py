@@ -14,7 +14,9 @@ from typing import Any
 
 import yaml
 
+from deerflow.config.yaml_file import load_plain
 from deerflow.domain.regular_files import read_regular_text
+from deerflow.errors import ConfigError
 
 logger = logging.getLogger(__name__)
 
@@ -27,6 +29,10 @@ MAX_DESCRIPTION_CHARS = 1024
 MAX_DEPTH = 3
 NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 FRONT_MATTER = re.compile(r"\A\ufeff?---[ \t]*\r?\n(.*?)\r?\n---[ \t]*(?:\r?\n|\Z)", re.DOTALL)
+_NO_YAML = (
+    yaml.YAMLError, ConfigError, ValueError, OverflowError, LookupError, AttributeError, TypeError,
+)  # fmt: skip
+"""What the parser raises, the last five for values that are not of the kind that their tag names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,14 +100,13 @@ class Skills:
 def read_skill(file: Path, *, category: str, path: str) -> Skill:
     """Return the skill that `file` describes; `ValueError` says what is wrong with it."""
     matter = front_matter(read_regular_text(file, max_bytes=MAX_FILE_BYTES))
-    license_ = matter.get("license")
     return Skill(
         name=_name(matter),
         description=_description(matter),
         category=category,
         path=path,
         file=file,
-        license=None if license_ is None else str(license_),
+        license=_license(matter),
         allowed_tools=_allowed_tools(matter),
     )
 
@@ -112,8 +117,8 @@ def front_matter(text: str) -> Mapping[str, Any]:
     if match is None:
         raise ValueError("it has no front matter; begin with '---', 'name:', 'description:' and '---'")
     try:
-        matter = yaml.safe_load(match[1])
-    except (yaml.YAMLError, RecursionError) as error:
+        matter = load_plain(match[1], "it")
+    except _NO_YAML as error:
         raise ValueError(f"its front matter is no YAML: {' '.join(str(error).split())}") from error
     if not isinstance(matter, dict):
         raise ValueError("its front matter has no keys; write 'name: …' and 'description: …'")
@@ -123,8 +128,20 @@ def front_matter(text: str) -> Mapping[str, Any]:
 def _name(matter: Mapping[str, Any]) -> str:
     name = matter.get("name")
     if not isinstance(name, str) or len(name) > 64 or NAME.fullmatch(name) is None:
-        raise ValueError(f"'name' is {name!r}; use lower-case letters, digits and single hyphens, at most 64")
+        shown = _scalar_text(name)
+        found = f"{shown[:80]!r}" if isinstance(name, str) else shown or f"a {type(name).__name__}"
+        raise ValueError(f"'name' is {found}; use lower-case letters, digits and single hyphens, at most 64")
     return name
+
+
+def _license(matter: Mapping[str, Any]) -> str | None:
+    license_ = matter.get("license")
+    return None if license_ is None else _scalar_text(license_) or None
+
+
+def _scalar_text(value: object) -> str:
+    """Return a single value as text; nothing for others, which aliases may make longer than memory."""
+    return "" if isinstance(value, dict | list | set | tuple) else str(value)
 
 
 def _description(matter: Mapping[str, Any]) -> str:

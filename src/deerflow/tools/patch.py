@@ -90,6 +90,8 @@ def apply_patch(text: str, patch: FilePatch) -> str:
         kept += lines[end:start]
         kept += hunk.new
         end = start + len(hunk.old)
+        if not hunk.old and "new" in hunk.open_ends and lines[end:] == [""]:
+            end += 1  # the text's last newline has nothing behind it, and the new lines have no newline
     return ending.join(kept + lines[end:])
 
 
@@ -260,6 +262,11 @@ def _check(files: Sequence[FilePatch]) -> None:
         raise refuse(f"The patch has more than {MAX_HUNKS} hunks; send it in parts.")
     times = Counter(file.path for file in files)
     for file in files:
+        if not file.hunks:
+            raise refuse(
+                f"{file.path} has no hunks in the patch. If its '---' and '+++' lines are contents, "
+                "change those lines with str_replace."
+            )
         if times[file.path] > 1:
             raise refuse(f"{file.path} stands in the patch twice; put all of its hunks under one header.")
         if file.is_new and (len(file.hunks) != 1 or file.hunks[0].old):

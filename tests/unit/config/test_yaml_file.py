@@ -44,7 +44,7 @@ def merge_bomb(levels: int) -> str:
         ("a: *nobody", "line 1"),
         ("a: {<<: 3}", "`<<` takes a mapping"),
         ("a: \x00", "config.yaml"),
-        ("a: " + "9" * 5000, "this number cannot be read"),
+        ("a: " + "9" * 5000, "this value cannot be read"),
         ("a: " + "[" * 5000, "more than 64 levels"),
         ("a: " + "{b: " * 100 + "1" + "}" * 100, "more than 64 levels"),
         ("a:\n" + "".join(" " * n + "- \n" for n in range(1, 200)), "config.yaml"),
