@@ -70,7 +70,7 @@ async def test_rules_about_python_and_about_the_shell_hold_for_programs(
 
     (result,) = results(await ask(api, thread))
 
-    assert result.startswith("Error: python was not run: guardrails.rules")
+    assert result.startswith("Error: python was not run: rule ")
 
 
 async def test_without_a_shell_python_is_not_offered_and_does_not_run(

@@ -21,6 +21,9 @@ logger = logging.getLogger(__name__)
 
 MEGABYTE = 1_048_576
 WATCH_SECONDS = 0.5
+HIDDEN_LOOKS = 8
+HIDDEN_SECONDS = 0.02
+"""A process that begins or ends cannot be looked into for a moment: one that hides stays hidden."""
 
 
 class ThreadUsage:
@@ -89,9 +92,12 @@ class ThreadUsage:
 
     def _overuse(self, pids: tuple[int, ...]) -> dict[int, str]:
         """Return the commands that have to stop, each with the reason."""
-        tree = process_tree()
-        with acting_as(self._reader):
-            uses = {pid: use_of(pid, tree, shared_memory=self._shared_memory(pid)) for pid in pids}
+        uses = self._uses(pids)
+        for _ in range(HIDDEN_LOOKS):
+            if all(use.hidden is None for use in uses.values()):
+                break
+            time.sleep(HIDDEN_SECONDS)
+            uses = self._uses(pids)
         hidden = [pid for pid, use in uses.items() if use.hidden is not None]
         if hidden and self._stops_hidden:
             return dict.fromkeys(
@@ -101,6 +107,11 @@ class ThreadUsage:
         if reason:
             return dict.fromkeys(pids, reason)
         return self._memory_overuse(uses) or self._process_overuse(uses)
+
+    def _uses(self, pids: tuple[int, ...]) -> dict[int, ProcessUse]:
+        tree = process_tree()
+        with acting_as(self._reader):
+            return {pid: use_of(pid, tree, shared_memory=self._shared_memory(pid)) for pid in pids}
 
     def _shared_memory(self, pid: int) -> str | None:
         return f"/proc/{pid}/root/dev/shm" if self._has_shared_memory else None
