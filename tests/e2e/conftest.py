@@ -10,6 +10,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from support.documented import Documented
 from support.gateway import Gateway, running_gateway
 from support.model_server import ScriptedModel
 
@@ -38,10 +39,18 @@ def gateway(tmp_path: Path, model: ScriptedModel) -> Iterator[Gateway]:
         yield running
 
 
+@pytest.fixture(scope="session")
+def documented() -> Documented:
+    return Documented()
+
+
 @pytest.fixture
-async def api(gateway: Gateway) -> AsyncIterator[httpx.AsyncClient]:
-    async with gateway.client() as client:
+async def api(gateway: Gateway, documented: Documented) -> AsyncIterator[httpx.AsyncClient]:
+    """Return a client whose answers are held against the OpenAPI document."""
+    documented.problems.clear()
+    async with gateway.client(event_hooks={"response": [documented.check]}) as client:
         yield client
+    assert documented.problems == []
 
 
 @pytest.fixture

@@ -199,7 +199,12 @@ _ERRORS: Mapping[int, tuple[str, str, str]] = {
 
 
 def answers(
-    body: Any, *errors: int, status: int = 200, empty: Mapping[int, str] | None = None, says: str = ""
+    body: Any,
+    *errors: int,
+    status: int = 200,
+    empty: Mapping[int, str] | None = None,
+    own_errors: Mapping[int, Any] | None = None,
+    says: str = "",
 ) -> dict[str, Any]:
     """Return what a route's decorator takes to describe its answers.
 
@@ -208,6 +213,7 @@ def answers(
             no body.
         errors: The statuses of the route's own errors, beside those that all routes have.
         empty: Further statuses and what they mean; of them only 206 has a body, a part of the same one.
+        own_errors: Bodies of errors that are not `Error`, by status.
         says: What the answer is.
     """
     bodies = body if isinstance(body, tuple) else () if body is None else (body,)
@@ -219,6 +225,8 @@ def answers(
     if HTTPStatus.PARTIAL_CONTENT in responses:
         responses[HTTPStatus.PARTIAL_CONTENT]["content"] = answer["content"]
     responses |= {code: {"description": HTTPStatus(code).phrase} for code in errors}
+    for code, error in (own_errors or {}).items():
+        responses[code] = {"description": _meaning(error), "content": dict([_content(error)])}
     # Routes write their answers themselves: FastAPI must not describe an empty JSON body beside ours.
     return {"status_code": status, "responses": responses, "response_class": Response}
 
