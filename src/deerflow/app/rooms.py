@@ -24,6 +24,9 @@ from deerflow.tools.mcp import McpToolbox
 
 logger = logging.getLogger(__name__)
 
+_CALM_SECONDS = 1.0
+"""How long packages of models wait: to import them takes the processor from a server that starts."""
+
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Rooms:
@@ -90,6 +93,11 @@ def _skills(loaded: LoadedSettings) -> Skills:
     return Skills(loaded.skills_root, container_path=path, disabled=disabled)
 
 
+async def _load_soon(factory: ModelFactory) -> None:
+    await asyncio.sleep(_CALM_SECONDS)
+    await factory.load()
+
+
 class CurrentRooms:
     """The rooms of the settings as they are now; those of earlier ones stay for the runs that use them."""
 
@@ -102,6 +110,8 @@ class CurrentRooms:
         self._refused: LoadedSettings | None = None
         self._problem: str | None = None
         self._refreshing = asyncio.Lock()
+        self._loads_ahead = False
+        self._loading: set[asyncio.Task[None]] = set()
 
     @property
     def now(self) -> Rooms:
@@ -139,6 +149,16 @@ class CurrentRooms:
         self._outdated += self._now.factories
         self._now, self._refused, self._problem = rooms, None, None
         self.log_faults()
+        if self._loads_ahead:
+            self.load_ahead()
+
+    def load_ahead(self) -> None:
+        """Import the packages of the models beside what follows, now and after each edit of the settings."""
+        self._loads_ahead = True
+        for factory in self._now.factories:
+            task = asyncio.create_task(_load_soon(factory))
+            self._loading.add(task)
+            task.add_done_callback(self._loading.discard)
 
     def log_faults(self) -> None:
         """Log what is configured and does not work, in one line."""
@@ -155,11 +175,16 @@ class CurrentRooms:
         name = None if options.is_bootstrap else options.agent_name
         own = ground.custom_agents.get(run.user_id, name) if name else None
         agents = rooms.agents.offering(await self._mcp.tools()) if ground.mcp else rooms.agents
-        agent = agents.get(options, own)
         model_name = options.model_name or rooms.models.default_name
+        await rooms.models.load(model_name)
+        agent = agents.get(options, own)
         return Crew(rooms.loaded.settings, agent, ground.sandboxes, ground.subagents.finish, model_name)
 
     async def aclose(self) -> None:
         """Close all rooms there were."""
+        for task in self._loading:
+            task.cancel()
+        if self._loading:
+            await asyncio.wait(self._loading)
         for factory in (*self._outdated, *self._now.factories):
             await factory.aclose()

@@ -1,6 +1,8 @@
 """Builds the chat models that the settings name, once per set of options."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import asyncio
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any, Protocol, runtime_checkable
 
@@ -15,6 +17,8 @@ from deerflow.models.fallback import FallbackChatModel
 from deerflow.models.pool import SessionPool
 from deerflow.models.repair import repairing
 from deerflow.models.whole_calls import watched
+
+logger = logging.getLogger(__name__)
 
 OPENAI_URL = "https://api.openai.com/v1"
 REPLACED = {
@@ -44,6 +48,7 @@ class ModelFactory:
         self._pool = SessionPool(env=env)
         self._built: dict[Options, BaseChatModel] = {}
         self._with_fallbacks: dict[Options, BaseChatModel] = {}
+        self._loaded: set[str] = set()
         if len(self._settings) < len(models):
             raise ConfigError("models: two entries have the same name; names must differ")
         for name in self._settings:
@@ -84,6 +89,18 @@ class ModelFactory:
         if model is None:
             model = self._with_fallbacks[options] = self._create(*options)
         return model
+
+    async def load(self, *names: str) -> None:
+        """Import the packages of models and their fallbacks, of all models when none is named.
+
+        It is done in a thread: a provider's package takes a second, for which `create` would hold the event
+        loop. What cannot be imported is told by `create`.
+        """
+        known = [name for name in names or self.names if name in self._settings]
+        wanted = {each for name in known for each in self._chain(name, ())} - self._loaded
+        if wanted:
+            await asyncio.to_thread(_import_classes, [self._settings[name] for name in wanted])
+            self._loaded |= wanted
 
     async def aclose(self) -> None:
         """Close all connections to model servers."""
@@ -143,6 +160,14 @@ class ModelFactory:
         if settings.context_window is not None:
             model.profile = {**(model.profile or {}), "max_input_tokens": settings.context_window}
         return model
+
+
+def _import_classes(models: Iterable[ModelSettings]) -> None:
+    for settings in models:
+        try:
+            _class_of(settings)
+        except Exception as error:  # foreign code: `create` raises it again where somebody hears of it
+            logger.debug("model %s cannot be imported: %s", settings.name, error)
 
 
 def _class_of(settings: ModelSettings) -> type[BaseChatModel]:

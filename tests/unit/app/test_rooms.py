@@ -1,11 +1,76 @@
 """What follows the settings, and what is left of it when they change."""
 
+import asyncio
 import gc
+import sys
+import threading
 import weakref
+from collections.abc import Iterator
 from pathlib import Path
 
-from deerflow.app import DeerFlow
+import pytest
+from support.gateway import model_entry, write_config
+from support.model_server import ScriptedModel, text
+
+from deerflow.app import DeerFlow, rooms
 from deerflow.config import SettingsSource
+from deerflow.domain import RunRequest
+
+PROVIDER = """\
+import threading
+
+from langchain_openai import ChatOpenAI
+
+LOADED_IN = threading.get_ident()
+
+
+class Chat(ChatOpenAI):
+    pass
+"""
+
+
+@pytest.fixture
+def source(tmp_path: Path, model: ScriptedModel, monkeypatch: pytest.MonkeyPatch) -> Iterator[SettingsSource]:
+    """Settings with models of two packages that nobody has imported."""
+    names = ("provider_in_use", "provider_beside")
+    for name in names:
+        (tmp_path / f"{name}.py").write_text(PROVIDER)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    models = [model_entry(model.base_url, name, use=f"{name}:Chat") for name in names]
+    env = {"DEER_FLOW_HOME": str(tmp_path / "home")}
+    yield SettingsSource(write_config(tmp_path, None, models=models), env=env, cwd=tmp_path)
+    for name in names:
+        sys.modules.pop(name, None)
+
+
+async def test_a_run_imports_its_model_beside_the_event_loop(
+    source: SettingsSource, model: ScriptedModel
+) -> None:
+    model.will_say(text("Hello."))
+    async with DeerFlow.open(source) as house:
+        assert "provider_in_use" not in sys.modules
+        run = await house.start_run(
+            RunRequest("t1", input={"messages": [{"type": "human", "content": "Hi."}]})
+        )
+        async for _ in house.runs.subscribe(run.id):
+            pass
+
+    assert len(model.requests) == 1
+    loaded_in = sys.modules["provider_in_use"].LOADED_IN
+    assert loaded_in != threading.get_ident()
+    assert "provider_beside" not in sys.modules, "a single run loads no more than it needs"
+
+
+async def test_a_server_imports_its_models_before_somebody_asks(
+    source: SettingsSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rooms, "_CALM_SECONDS", 0)
+    async with DeerFlow.open(source, takes_over=True) as house:
+        async with asyncio.timeout(60):
+            await asyncio.gather(*house._rooms._loading)
+
+    loaded = [sys.modules[name].LOADED_IN for name in ("provider_in_use", "provider_beside")]
+    assert threading.get_ident() not in loaded
 
 
 async def test_agents_of_earlier_settings_are_let_go(tmp_path: Path) -> None:

@@ -71,6 +71,7 @@ async def compact(
 async def _compacted(
     house: DeerFlow, state: ThreadState, messages: list[AnyMessage], body: CompactRequest, spend: Spend
 ) -> tuple[Compacted, str | None]:
+    await house.models.load()
     model = house.models.create(body.model_name)
     settings = house.settings.summarization
     limit = token_limit(settings, model, overhead=0)

@@ -94,7 +94,7 @@ async def suggest(
     settings = house.settings.suggestions
     most = min(body.n, settings.max_suggestions)
     conversation = _conversation(body.messages)
-    model = _model(house, body.model_name)
+    model = await _model(house, body.model_name)
     if not settings.enabled or not conversation or model is None:
         return json_response({"suggestions": []})
     prompt = SUGGEST.format(n=most, conversation=framed(conversation, "conversation"))
@@ -120,7 +120,7 @@ async def polish(body: PolishRequest, user: CurrentUser, house: House) -> Respon
         )
     if body.thread_id is not None and not await _is_owned(house, body.thread_id, user):
         body = body.model_copy(update={"thread_id": None})  # the page names a thread before it is there
-    model = _model(house, settings.model_name)
+    model = await _model(house, settings.model_name)
     if model is None:
         return json_response({"rewritten_text": text, "changed": False})
     locale = f" ({body.locale})" if body.locale and re.fullmatch(r"[A-Za-z0-9-]+", body.locale) else ""
@@ -167,9 +167,10 @@ def _conversation(messages: list[SuggestionMessage]) -> str:
     return "\n".join(f"{message.role}: {message.content.strip()[:SHOWN_CHARS]}" for message in spoken)
 
 
-def _model(house: DeerFlow, name: str | None) -> BaseChatModel | None:
+async def _model(house: DeerFlow, name: str | None) -> BaseChatModel | None:
     """Return the model to ask; None where there is none that could."""
     try:
+        await house.models.load()
         model = house.models.create(name, thinking_enabled=False)
     except (ConfigError, NotFoundError):
         return None

@@ -62,12 +62,13 @@ async def _context_usage(house: DeerFlow, thread_id: str, runs: list[RunRecord])
     # What the provider counted last has prompt and tools in it, which a count of the messages has not.
     count = last.usage_metadata["total_tokens"] if last is not None and last.usage_metadata else None
     tokens = count if count is not None else await TokenCounter().count(messages)
-    window = _window(house, runs[0].request.options.model_name if runs else None)
+    window = await _window(house, runs[0].request.options.model_name if runs else None)
     share = round(100 * tokens / window, 2) if window else None
     return {"token_count": tokens, "max_context_tokens": window, "percentage": share}
 
 
-def _window(house: DeerFlow, model_name: str | None) -> int | None:
+async def _window(house: DeerFlow, model_name: str | None) -> int | None:
+    await house.models.load()
     try:
         return window_of(house.models.create(model_name))
     except (ConfigError, NotFoundError):  # a model that is not there any more
