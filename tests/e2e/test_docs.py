@@ -13,6 +13,7 @@ DOCUMENTS = [
     ROOT / "README.md",
     ROOT / "README_zh.md",
     ROOT / "AGENTS.md",
+    ROOT / "SECURITY.md",
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
 TUTORIAL = ROOT / "docs/tutorial/first-report.md"

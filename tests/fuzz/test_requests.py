@@ -82,6 +82,13 @@ Route = tuple[str, str, dict[str, Any]]
 def routes(gateway: Gateway) -> list[Route]:
     """Return method, path and description of every operation."""
     document = httpx.get(f"{gateway.url}/openapi.json", timeout=SECONDS, trust_env=False, verify=False).json()
+    with httpx.Client(base_url=gateway.api, timeout=SECONDS, trust_env=False, verify=False) as client:
+        # What is made at first use, such as an agent, is no answer to what is sent.
+        client.post("/threads", json={"thread_id": THREAD})
+        client.post(
+            f"/threads/{THREAD}/runs/wait", json={"input": {"messages": [{"role": "user", "content": "Hi"}]}}
+        )
+        client.post(f"/threads/{THREAD}/compact", json={})
     schemas = document["components"]["schemas"]
     return [
         (method, path, {"body": _body_keys(operation, schemas), "query": _query_names(operation)})
