@@ -92,6 +92,33 @@ def test_the_examples_of_the_chinese_readme_convince(project: Path) -> None:
     assert_promises(document, CHINESE)
 
 
+EXAMPLES = """
+from deerflow import DeerFlowClient
+from pathlib import Path
+import sys
+
+folder, *tasks = sys.argv[1:]
+with DeerFlowClient() as client:
+    files = sorted(map(str, Path(folder).iterdir()))
+    for task in tasks:
+        print(client.chat(task, files=files, subagent_enabled=True), end="\\0")
+"""
+
+
+@pytest.mark.parametrize(("language", "notes"), [("en", "notes"), ("zh", "notes_zh")])
+def test_the_tasks_that_the_page_suggests_are_answered_offline(
+    project: Path, language: str, notes: str
+) -> None:
+    words = (ROOT / f"web/src/text/{language}.ts").read_text()
+    tasks = re.findall(r'\{ title: "[^"]+", task: "([^"]+)" \}', words)
+
+    said = run(project, sys.executable, "-c", EXAMPLES, f"docs/tutorial/{notes}", *tasks).stdout
+    answers = said.split("\0")[:-1]
+
+    assert len(answers) == len(tasks) == 3
+    assert [task for task, answer in zip(tasks, answers, strict=True) if "[citation:" not in answer] == []
+
+
 def assert_holds(answer: str, facts: list[str]) -> None:
     """Assert that an answer has these facts, and none beside them."""
     assert [fact for fact in facts if fact not in answer] == []

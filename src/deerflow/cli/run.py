@@ -63,6 +63,7 @@ def execute(
     configure_logging("warning", secrets=secrets_of(source.current()))
     logging.getLogger("deerflow.agents.middlewares.model_errors").setLevel(logging.ERROR)  # progress says it
     logging.getLogger("deerflow.memory").setLevel(logging.ERROR)  # the job is done, remembered or not
+    logging.getLogger("deerflow.observability.loop_delay").setLevel(logging.ERROR)  # nobody else has to wait
     options = {"model_name": model, "subagent_enabled": has_subagents, "is_plan_mode": is_plan_mode}
     job = _Job(task, list(files), thread_id or new_id(), options, as_json)
     status.say("Opening the database and the models")

@@ -76,7 +76,7 @@ async def discover(
     found = _with_different_names(found or await (probe or probe_local)(LOCAL_SERVERS))
     if not found and not unusable:
         notes.append(
-            "no model is configured: set a key such as OPENAI_API_KEY, start a local server such as Ollama, "
+            "no model can be used yet: set a key such as OPENAI_API_KEY, start a local server (Ollama), "
             "or add `models:` to config.yaml; until then the offline model answers"
         )
     return Discovery(tuple(found) or (_offline(unusable),), tuple(notes), tuple(unusable))

@@ -200,7 +200,9 @@ def test_a_thread_goes_on_and_flags_reach_the_agent(
     (home / "folder/a.md").write_text("in the folder")
     (home / "folder/link").symlink_to("/etc/passwd")
     (home / "b.md").write_text("a file")
-    model.will_say(text("one"), text("two"))
+    # An answer about uploads that none of them was read for is asked for again.
+    reads = call("read_file", description="Read", path="/mnt/user-data/uploads/b.md")
+    model.will_say(reads, text("one"), text("two"))
 
     first = deerflow("run", "first", "--thread", "t1", "--new", "--file", "folder", "b.md")
     second = deerflow("run", "second", "--thread", "t1", "--no-subagents")
@@ -208,7 +210,7 @@ def test_a_thread_goes_on_and_flags_reach_the_agent(
     assert (first.exit_code, second.exit_code) == (0, 0), first.output + second.output
     assert "/mnt/user-data/workspace/folder/" in model.requests[0].asked
     assert "b.md" in json.dumps(model.requests[0].body)
-    assert ["task" in request.tools for request in model.requests] == [True, False]
+    assert ["task" in request.tools for request in model.requests] == [True, True, False]
     data = home / ".deer-flow/users/default/threads/t1/user-data"
     assert sorted(path.name for path in (data / "workspace/folder").iterdir()) == ["a.md"]
     assert [path.name for path in (data / "uploads").iterdir()] == ["b.md"]

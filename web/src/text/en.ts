@@ -8,8 +8,8 @@ export const en = {
     "The built-in offline model is in use. It needs no key and no network: it reads the files you attach, splits the work among sub-agents and writes a cited report. Connect a real model in config.yaml for everything else.",
   examples: [
     { title: "Compare notes", task: "Compare the approaches in the attached notes: what each proposes, where they agree and where they do not." },
-    { title: "Write a report", task: "Write a short report on the attached files, with a citation for every claim." },
-    { title: "Find the open questions", task: "Which questions do the attached documents leave open? List them with file and line." },
+    { title: "Write a report", task: "Summarise the attached files in a short report, with a citation for every claim." },
+    { title: "Find costs and risks", task: "Which risks and costs do the attached files name? Give file and line." },
   ],
   examplesHint: "Attach files, then try one of these:",
   newChat: "New chat",
