@@ -7,8 +7,9 @@ from types import TracebackType
 from typing import Self
 
 TICK_SECONDS = 0.005
-HELD_SECONDS = 0.15
-"""What a test allows: three times our promise of 50 ms, for slow machines and the garbage collector."""
+HELD_SECONDS = 0.5
+"""What a test allows: ten times our promise of 50 ms, since a busy machine lets the loop wait while another
+thread of ours works. What holds the loop for good takes seconds."""
 
 
 class LoopWatch:
