@@ -10,7 +10,9 @@ REPORT = "# Report\n\nAlpha is simple [citation:notes.md](/mnt/user-data/uploads
 
 
 def test_files_come_in_by_button_drop_and_paste(page: Browser, model: ScriptedModel) -> None:
-    model.will_say(text("Read."))
+    # An answer about uploads that were not read is asked for again, in the middle of the next test.
+    reads = call("read_file", description="Look", path="/mnt/user-data/uploads/notes.md")
+    model.will_say(reads, text("All is read."))
     page.do("attach", files=[{"name": "notes.md", "content": NOTES}])
     page.sees("notes.md")
     page.do("drop", files=[{"name": "dropped.txt", "content": "dropped"}])
@@ -22,7 +24,8 @@ def test_files_come_in_by_button_drop_and_paste(page: Browser, model: ScriptedMo
     page.click("Remove dropped.txt")
     page.say("Read these.")
 
-    page.sees("Read.")
+    page.sees("All is read.")
+    page.waits_until_idle()
     asked = model.requests[-1].asked
     assert "/mnt/user-data/uploads/notes.md" in asked
     assert "pasted.txt" in asked
