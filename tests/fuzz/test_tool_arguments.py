@@ -102,6 +102,7 @@ async def test_every_call_gets_an_answer(bench: Bench, data: st.DataObject) -> N
         pytest.param("true", id="an answer that came whole was refused: its arguments are no object"),
         pytest.param(json.dumps({"path": nested(300, False)}), id="could not be stored: 300 levels"),
         pytest.param(json.dumps({"path": nested(900, True)}), id="900 levels"),
+        pytest.param(json.dumps({"path": nested(251, False)}), id="251 levels, and those of the message"),
         pytest.param(json.dumps({"path": 2**64}), id="could not be stored: 65 bits"),
         pytest.param(json.dumps({"path": "\ud800"}), id="could not be stored: half a character"),
     ],

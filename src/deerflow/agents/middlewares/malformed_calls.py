@@ -5,6 +5,7 @@ are not repaired either: arguments that broke off must not run as if they were w
 """
 
 from dataclasses import replace
+from functools import reduce
 from typing import Any
 
 import orjson
@@ -20,6 +21,8 @@ from deerflow.models.wire import BROKEN_CALLS
 
 MALFORMED = "malformed_arguments"
 MAX_SHOWN_CHARS = 300
+_LEVELS_AROUND = 20
+"""More than a message and what it is stored in have: they count against the same limit of 254."""
 WHAT_TO_DO = (
     "Error: the arguments were not valid JSON, or broke off; nothing was done. Send the call again with "
     "complete JSON. If the content is long, write it in several smaller calls."
@@ -54,7 +57,7 @@ def has_malformed_calls(message: BaseMessage) -> bool:
 def _can_be_stored(args: object) -> bool:
     """Tell whether arguments fit into the database: no number beyond 64 bits, no hundreds of levels."""
     try:
-        orjson.dumps(args)
+        orjson.dumps(reduce(lambda inner, _: [inner], range(_LEVELS_AROUND), args))
     except TypeError:
         return False
     return True
