@@ -72,7 +72,7 @@ def test_a_patch_is_taken_or_refused(patch: str, text: str) -> None:
 
 @example([], ["a"], False, 0).via("an empty file got a newline that the patch does not have")
 @example(["a", ""], ["a", "x"], False, 0).via("so did lines behind the last one")
-@example(["a", "k", "-- y"], ["z", "k", "++ y"], False, 1).via(
+@example(["a", "k", "-- y", ""], ["z", "k", "++ y", ""], False, 1).via(
     "taken for the names of a file without hunks, and dropped"
 )
 @given(st.lists(LINES, max_size=12), st.lists(LINES, max_size=12), st.booleans(), st.integers(0, 3))

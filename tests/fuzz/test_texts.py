@@ -8,6 +8,7 @@ from fuzz.inputs import cuts, json_values, splits
 from hypothesis import given
 from hypothesis import strategies as st
 
+from deerflow.config.secrets import HIDDEN
 from deerflow.domain.json_counter import JsonCounter
 from deerflow.domain.visible_text import printable, visible
 from deerflow.observability.logs import Redactor, StreamRedactor
@@ -83,6 +84,12 @@ def test_a_known_secret_never_survives(secrets: list[str], words: list[str], dat
     for shown in (redact(text), redact.known(text), redact.known("x" * 3000 + text), streamed):
         assert not any(secret in shown for secret in secrets)
     assert streamed == redact.known(text)
+
+
+def test_a_secret_that_begins_with_another_is_hidden_whole_in_pieces() -> None:
+    stream = StreamRedactor(Redactor(["abcdef", "abcdefa"]))
+
+    assert "".join(map(stream, ["abcdef", "a"])) + stream.rest() == HIDDEN
 
 
 @given(st.text(max_size=200))
