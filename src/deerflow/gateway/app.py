@@ -15,13 +15,13 @@ from typing_extensions import override
 
 from deerflow.app import DeerFlow
 from deerflow.gateway.background import scheduling, telling
-from deerflow.gateway.choosing import NEXT_PAGE, TOTAL
 from deerflow.gateway.docs import serve_docs
 from deerflow.gateway.errors import handle_errors
 from deerflow.gateway.guard import LocalGuard, Network
 from deerflow.gateway.limits import BodyLimit, Bound
 from deerflow.gateway.openapi import build_document, operation_id
 from deerflow.gateway.page import serve_page
+from deerflow.gateway.pagination import NEXT_PAGE, TOTAL
 from deerflow.gateway.routers import (
     about,
     agents,
@@ -35,7 +35,6 @@ from deerflow.gateway.routers import (
     crons,
     feedback,
     files,
-    following,
     goals,
     lark,
     mcp,
@@ -45,6 +44,7 @@ from deerflow.gateway.routers import (
     metrics,
     protocol,
     run_events,
+    run_queries,
     runs,
     scheduled_tasks,
     skills,
@@ -156,7 +156,7 @@ def _add_routes(app: FastAPI) -> None:
         skills,
         threads,
         states,
-        following,
+        run_queries,
         protocol,
         store,
         teams,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from deerflow.app import DeerFlow
 from deerflow.domain import RunRecord, RunStatus, StreamEvent, number_in, seq_of
-from deerflow.gateway.run_answers import batches_of
+from deerflow.gateway.run_responses import batches_of
 from deerflow.runtime import is_wanted
 from deerflow.storage import thread_topic
 

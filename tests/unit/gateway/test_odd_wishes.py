@@ -9,7 +9,7 @@ import pytest
 from support.gateway import parse_sse
 from support.model_server import ScriptedModel, text
 
-from deerflow.gateway.routers.following import _header_text
+from deerflow.gateway.routers.run_queries import _header_text
 
 
 def saying(words: str, **more: Any) -> dict[str, Any]:

@@ -14,9 +14,9 @@ from deerflow.domain import LEAD_AGENT, Assistant, Thread, new_id
 from deerflow.errors import ConflictError, InvalidInputError, NotFoundError
 from deerflow.gateway.api_models import Assistant as AssistantRow
 from deerflow.gateway.api_models import AssistantGraph, AssistantSchemas, NoSubgraphs, SelectedAssistant
-from deerflow.gateway.choosing import Prefer, changed, page_of
 from deerflow.gateway.deps import CurrentUser, House, free_thread, json_response
 from deerflow.gateway.openapi import CHANGED_UNSHOWN, answers
+from deerflow.gateway.pagination import Prefer, changed, page_of
 from deerflow.gateway.ready_assistants import ready_assistant, ready_assistants
 from deerflow.runtime.shapes import assistant_out, selected
 from deerflow.storage.base import AssistantQuery, ThreadQuery

@@ -14,9 +14,9 @@ from deerflow.errors import ConflictError
 from deerflow.gateway.admission import to_request
 from deerflow.gateway.api_models import Cron as CronRow
 from deerflow.gateway.api_models import SelectedCron
-from deerflow.gateway.choosing import Prefer, changed, page_of
 from deerflow.gateway.deps import CurrentUser, House, ThreadPath, json_response, owned_thread
 from deerflow.gateway.openapi import CHANGED_UNSHOWN, answers
+from deerflow.gateway.pagination import Prefer, changed, page_of
 from deerflow.gateway.wire import RunCreate
 from deerflow.runtime.shapes import selected, stamp
 from deerflow.scheduler import Cron, CronStore, Scheduler, check_schedule

@@ -11,7 +11,7 @@ from deerflow.domain import RunRecord
 from deerflow.gateway.api_models import RunEvent, WorkspaceChanges
 from deerflow.gateway.deps import CurrentUser, House, ThreadPath, json_response, known_run
 from deerflow.gateway.openapi import answers
-from deerflow.gateway.run_rows import run_rows
+from deerflow.gateway.run_views import run_rows
 from deerflow.runtime.changes import Changes, changes_of
 from deerflow.runtime.snapshots import SnapshotStore
 

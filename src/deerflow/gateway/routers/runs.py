@@ -17,7 +17,7 @@ from deerflow.gateway.api_models import BatchError, FinalValues, Run
 from deerflow.gateway.contract import contract_of
 from deerflow.gateway.deps import CurrentUser, House, ThreadPath, json_response, owned_thread
 from deerflow.gateway.openapi import EVENTS, answers
-from deerflow.gateway.run_answers import event_stream, location, wait_for
+from deerflow.gateway.run_responses import event_stream, location, wait_for
 from deerflow.gateway.wire import RunCreate
 from deerflow.runtime.inputs import check_thread_id
 from deerflow.runtime.shapes import run_out

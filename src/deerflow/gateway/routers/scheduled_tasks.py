@@ -17,7 +17,7 @@ from deerflow.gateway.background import start_run
 from deerflow.gateway.deps import CurrentUser, House, ThreadPath, json_response, owned_thread
 from deerflow.gateway.openapi import answers
 from deerflow.gateway.routers.crons import OFF, Crons, CurrentScheduler
-from deerflow.gateway.task_rows import occurrence_out, spec_of, task_out
+from deerflow.gateway.schedule_views import occurrence_out, spec_of, task_out
 from deerflow.gateway.thread_wire import ThreadId
 from deerflow.scheduler import Cron, CronStore, Occurrence, check_schedule
 from deerflow.scheduler.cron import zone_of

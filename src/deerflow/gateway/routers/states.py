@@ -10,10 +10,10 @@ from starlette.responses import Response
 from deerflow.app import DeerFlow
 from deerflow.errors import InvalidInputError, NotFoundError
 from deerflow.gateway.api_models import ChangedState, SelectedState, ThreadStorage
-from deerflow.gateway.choosing import names_in
 from deerflow.gateway.contract import contract_of
 from deerflow.gateway.deps import CurrentUser, House, ThreadPath, idle_thread, json_response, owned_thread
 from deerflow.gateway.openapi import answers
+from deerflow.gateway.pagination import names_in
 from deerflow.gateway.thread_wire import HistoryQuery, StateQuery, StateUpdate
 from deerflow.runtime.shapes import changed_state_out, empty_state, selected, state_out, storage_out
 

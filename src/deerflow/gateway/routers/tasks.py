@@ -7,7 +7,7 @@ from deerflow.errors import ConflictError, NotFoundError
 from deerflow.gateway.api_models import SubagentTask
 from deerflow.gateway.deps import CurrentUser, House, ThreadPath, json_response, owned_run
 from deerflow.gateway.openapi import answers
-from deerflow.gateway.task_log import tasks_of
+from deerflow.gateway.subagent_task_views import tasks_of
 
 router = APIRouter(tags=["tasks"])
 

@@ -15,7 +15,6 @@ from deerflow.domain import LEAD_AGENT, Thread, ThreadStatus, new_id
 from deerflow.errors import ConflictError
 from deerflow.gateway.api_models import Done, Pruned, SelectedThread
 from deerflow.gateway.api_models import Thread as ThreadRow
-from deerflow.gateway.choosing import Prefer, changed, page_of
 from deerflow.gateway.contract import contract_of
 from deerflow.gateway.deps import (
     CurrentUser,
@@ -27,6 +26,7 @@ from deerflow.gateway.deps import (
     owned_thread,
 )
 from deerflow.gateway.openapi import CHANGED_UNSHOWN, answers
+from deerflow.gateway.pagination import Prefer, changed, page_of
 from deerflow.gateway.paths import Path, parse_path, value_at
 from deerflow.gateway.thread_wire import Superstep, ThreadCreate, ThreadPatch, ThreadPrune, ThreadSearch
 from deerflow.runtime import to_json, visible_values

@@ -11,10 +11,10 @@ from deerflow.app import DeerFlow
 from deerflow.domain import CancelAction, RunRecord, RunStatus
 from deerflow.errors import ConflictError, InvalidInputError
 from deerflow.gateway.api_models import FinalValues, Run, SelectedRun
-from deerflow.gateway.choosing import names_in, rows_with
 from deerflow.gateway.deps import CurrentUser, House, ThreadPath, json_response, owned_run, owned_thread
 from deerflow.gateway.openapi import EVENTS, answers
-from deerflow.gateway.run_answers import event_stream, wait_for
+from deerflow.gateway.pagination import names_in, rows_with
+from deerflow.gateway.run_responses import event_stream, wait_for
 from deerflow.gateway.sse import EventStream
 from deerflow.gateway.thread_events import start_of, thread_events
 from deerflow.runtime.shapes import run_out

@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 
 from deerflow.domain import END, RunRecord
-from deerflow.gateway.task_log import ENDS, TASK_EVENT
+from deerflow.gateway.subagent_task_views import ENDS, TASK_EVENT
 from deerflow.runtime.shapes import stamp
 from deerflow.storage import Storage
 from deerflow.storage.base import LogEntry
