@@ -20,13 +20,13 @@ from deerflow.lead.custom import agent_name, is_agent_name
 from deerflow.models import ModelFactory, quiet_tracing
 from deerflow.runtime import RunManager, StreamBridge, ThreadStates, Worker
 from deerflow.runtime.answers import fit_answer, heed_message
-from deerflow.runtime.asking import AskTender
 from deerflow.runtime.documents import DocumentConverter
 from deerflow.runtime.home_mark import home_problem
 from deerflow.runtime.housekeeping import Housekeeping
 from deerflow.runtime.inputs import graph_input
+from deerflow.runtime.question_timeouts import QuestionTimeouts
 from deerflow.runtime.questions import listed_questions
-from deerflow.runtime.task_wishes import TaskWishes
+from deerflow.runtime.task_cancel_requests import TaskCancelRequests
 from deerflow.runtime.titles import with_title
 from deerflow.runtime.webhooks import Webhooks
 
@@ -66,12 +66,12 @@ class DeerFlow:
             titles=lambda: self.settings.title,
         )
         self.documents = DocumentConverter(settings=lambda: self.settings.uploads)
-        self.task_wishes = TaskWishes(
+        self.task_cancel_requests = TaskCancelRequests(
             store=self.storage.store,
             cancel=self.subagents.request_cancel,
             is_busy=lambda: self.runs.in_progress > 0,
         )
-        self.asks = self._ask_tender()
+        self.asks = self._question_timeouts()
         self.webhooks = Webhooks(self.storage, self.state, lambda: self.settings.runs.webhook_allow_cidrs)
         self.sandbox_check = SandboxCheck(ground.sandboxes, self.settings.sandbox)
 
@@ -99,7 +99,7 @@ class DeerFlow:
             deerflow = cls(ground=ground, rooms=rooms, capacity=capacity)
             stack.push_async_callback(deerflow._close)
             deerflow.runs.tend(take_over=takes_over)
-            deerflow.runs.look(deerflow.task_wishes.obey)
+            deerflow.runs.look(deerflow.task_cancel_requests.obey)
             if takes_over:
                 rooms.log_faults()
                 await deerflow._look_around(capacity)
@@ -217,8 +217,8 @@ class DeerFlow:
             after_run=self._after_run,
         )
 
-    def _ask_tender(self) -> AskTender:
-        return AskTender(
+    def _question_timeouts(self) -> QuestionTimeouts:
+        return QuestionTimeouts(
             threads=self.storage.threads,
             runs=self.storage.runs,
             states=self.state,

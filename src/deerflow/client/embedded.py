@@ -17,7 +17,7 @@ from deerflow.memory import Scope
 from deerflow.memory.base import DEFAULT_CATEGORY, DEFAULT_CONFIDENCE
 from deerflow.runtime import is_wanted, to_json
 from deerflow.runtime.artifacts import open_artifact
-from deerflow.runtime.shapes import empty_state, model_out, run_out, state_out, thread_out
+from deerflow.runtime.json_views import empty_state, model_out, run_out, state_out, thread_out
 from deerflow.runtime.uploads import delete_upload, list_uploads, save_upload
 from deerflow.storage.base import ThreadQuery
 from deerflow.subagents.teams import TEAM_REQUEST, TeamRequest

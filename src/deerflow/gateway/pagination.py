@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from deerflow.errors import InvalidInputError
 from deerflow.gateway.deps import json_response
-from deerflow.runtime.shapes import selected
+from deerflow.runtime.json_views import selected
 
 NEXT_PAGE = "X-Pagination-Next"
 TOTAL = "X-Pagination-Total"

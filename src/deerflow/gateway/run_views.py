@@ -8,7 +8,7 @@ import orjson
 
 from deerflow.domain import END, RunRecord
 from deerflow.gateway.subagent_task_views import ENDS, TASK_EVENT
-from deerflow.runtime.shapes import stamp
+from deerflow.runtime.json_views import stamp
 from deerflow.storage import Storage
 from deerflow.storage.base import LogEntry
 from deerflow.storage.fragments import references, render

@@ -6,7 +6,7 @@ from typing import Any
 from deerflow.app import DeerFlow
 from deerflow.domain import RunStatus
 from deerflow.errors import NotFoundError
-from deerflow.runtime.shapes import stamp
+from deerflow.runtime.json_views import stamp
 from deerflow.scheduler import Cron, CronStore, Occurrence
 
 _RUN_STATUS = {

@@ -6,7 +6,7 @@ from functools import partial
 from deerflow.domain import CancelAction, RunRecord, RunStatus
 from deerflow.errors import NotFoundError, StaleAttemptError
 from deerflow.runtime.active import ActiveRuns
-from deerflow.runtime.ends import given_up
+from deerflow.runtime.outcomes import given_up
 from deerflow.runtime.stream_bridge import StreamBridge
 from deerflow.runtime.worker import Worker
 from deerflow.storage.base import Storage

@@ -9,7 +9,7 @@ from langgraph.types import Command, Send
 from deerflow.domain import RunRequest, is_thread_id, new_id
 from deerflow.errors import ConflictError, InvalidInputError
 from deerflow.runtime.messages_in import parse_messages
-from deerflow.runtime.state_shapes import KNOWN, fitting
+from deerflow.runtime.state_validation import KNOWN, fitting
 from deerflow.storage.requests import dump_json
 
 DECLINED = "declined"

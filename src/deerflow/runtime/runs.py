@@ -11,8 +11,8 @@ from deerflow.errors import ConflictError, DeerFlowError, NotFoundError
 from deerflow.runtime.active import ActiveRuns
 from deerflow.runtime.claims import Claims
 from deerflow.runtime.inputs import check_same_input, graph_input, with_message_ids
+from deerflow.runtime.lease_keeper import LeaseKeeper
 from deerflow.runtime.stream_bridge import StreamBridge
-from deerflow.runtime.tending import Tender
 from deerflow.runtime.worker import Worker
 from deerflow.storage.base import Storage
 from deerflow.storage.owners import OwnerLock
@@ -67,7 +67,7 @@ class RunManager:
             owner=owner,
             max_attempts=max_attempts,
         )
-        self._tender = Tender(
+        self._tender = LeaseKeeper(
             storage=storage,
             active=self._active,
             claims=self._claims,

@@ -16,7 +16,7 @@ from deerflow.agents.reader import START_NODE
 from deerflow.domain import RunOptions, RunRecord
 from deerflow.errors import InvalidInputError, NotFoundError
 from deerflow.runtime.inputs import graph_input
-from deerflow.runtime.state_shapes import fitting
+from deerflow.runtime.state_validation import fitting
 from deerflow.storage.base import fence
 
 _ACTING = (MODEL_NODE, TOOLS_NODE)

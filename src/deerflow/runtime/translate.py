@@ -18,7 +18,7 @@ ALWAYS_SENT = frozenset({"metadata", "error", "end"})
 
 
 @dataclass(frozen=True, slots=True)
-class Happening:
+class GraphEvent:
     """One event before it has a number: its name on the wire and what it carries."""
 
     kind: str
@@ -30,23 +30,23 @@ def graph_modes(client_modes: tuple[str, ...]) -> list[str]:
     return [*LOGGED_MODES, *(mode for mode in EXTRA_MODES if mode in client_modes)]
 
 
-def translate(namespace: tuple[str, ...], mode: str, chunk: Any) -> Happening | None:
+def translate(namespace: tuple[str, ...], mode: str, chunk: Any) -> GraphEvent | None:
     """Return the event for one chunk; None for what no reader needs to see (twice)."""
     kind = "|".join((mode, *namespace))
     match mode:
         case "values":
-            return Happening(kind, visible_values(chunk))
+            return GraphEvent(kind, visible_values(chunk))
         case "updates":
             if _is_repeated(chunk):
                 return None
-            return Happening(kind, {node: _visible(update) for node, update in chunk.items()})
+            return GraphEvent(kind, {node: _visible(update) for node, update in chunk.items()})
         case "messages":
             message, metadata = chunk
-            return Happening(kind, (message, metadata))
+            return GraphEvent(kind, (message, metadata))
         case "checkpoints" | "debug":
-            return Happening(kind, _without_inside(chunk))
+            return GraphEvent(kind, _without_inside(chunk))
         case _:
-            return Happening(kind, chunk)
+            return GraphEvent(kind, chunk)
 
 
 def visible_values(values: Any) -> Any:

@@ -24,8 +24,8 @@ from deerflow.connection_errors import connection_reason
 from deerflow.domain import RunRecord, new_id
 from deerflow.errors import AddressRefusedError, ConfigError, InvalidInputError, NotFoundError
 from deerflow.observability.logs import Redactor
+from deerflow.runtime.json_views import run_out, stamp
 from deerflow.runtime.serialization import to_json
-from deerflow.runtime.shapes import run_out, stamp
 from deerflow.runtime.states import ThreadStates
 from deerflow.runtime.translate import visible_values
 from deerflow.storage import Storage

@@ -21,7 +21,7 @@ from deerflow.domain import RunRecord, ThreadStatus
 from deerflow.errors import DeerFlowError, RollbackWantedError, StaleAttemptError, StorageAwayError
 from deerflow.observability.logs import trace_id_of
 from deerflow.observability.watch import Callback, RunSeen, Watch
-from deerflow.runtime import ends
+from deerflow.runtime import outcomes
 from deerflow.runtime.approval_cards import declined, waiting_calls, with_cards
 from deerflow.runtime.changes import keep_end
 from deerflow.runtime.effects import RunEffects
@@ -30,12 +30,12 @@ from deerflow.runtime.handle import RunHandle, Stop
 from deerflow.runtime.inputs import check_goto, graph_input
 from deerflow.runtime.past_files import taken_again
 from deerflow.runtime.run_log import RunLog
+from deerflow.runtime.run_stats import RunStats
 from deerflow.runtime.snapshots import SnapshotStore
 from deerflow.runtime.spending import prices_of
 from deerflow.runtime.states import ThreadStates
 from deerflow.runtime.stream_bridge import StreamBridge
 from deerflow.runtime.streamed_answer import StreamedAnswer
-from deerflow.runtime.tally import Tally
 from deerflow.runtime.titles import given_title, titled
 from deerflow.runtime.translate import translate, visible_values
 from deerflow.runtime.turning_back import FILES_TURNED_BACK, put_files_back, turn_files_back
@@ -91,13 +91,13 @@ class Worker:
 
     async def execute(self, run: RunRecord, log: RunLog, handle: RunHandle) -> None:
         """Drive a claimed `run` to its end; whatever happens, it is settled and its log ends."""
-        tally = Tally()
+        tally = RunStats()
         with self._watch.run(run) as seen:
             end = await self._execute(run, log, tally, handle, seen.callbacks)
             _tell(seen, end, tally, events=log.count)
 
     async def _execute(
-        self, run: RunRecord, log: RunLog, tally: Tally, handle: RunHandle, callbacks: Sequence[Callback]
+        self, run: RunRecord, log: RunLog, tally: RunStats, handle: RunHandle, callbacks: Sequence[Callback]
     ) -> RunEnd | None:
         """Return how the run ended; None where somebody else goes on with it."""
         try:
@@ -111,7 +111,7 @@ class Worker:
             if handle.stop in (Stop.HANDOVER, Stop.LOST):
                 await asyncio.shield(self._hand_over(run, log, handle))
                 return None
-            end = ends.stopped(handle.stop, tally)
+            end = outcomes.stopped(handle.stop, tally)
         except (GraphDrained, StaleAttemptError):
             await asyncio.shield(self._hand_over(run, log, handle))
             return None
@@ -119,7 +119,7 @@ class Worker:
             await asyncio.shield(self._leave(run, log, handle, f"its database was away: {error}"))
             return None
         except Exception as error:
-            end = ends.failed(run, error, tally, self._watch.redact)
+            end = outcomes.failed(run, error, tally, self._watch.redact)
         handle.is_settling = True
         await asyncio.shield(self._settle(run, log, end, tally))
         return end
@@ -134,7 +134,7 @@ class Worker:
             await keep_unfinished(run, end, log=log, events=events, states=self._states)
 
     async def _drive(
-        self, run: RunRecord, log: RunLog, tally: Tally, handle: RunHandle, callbacks: Sequence[Callback]
+        self, run: RunRecord, log: RunLog, tally: RunStats, handle: RunHandle, callbacks: Sequence[Callback]
     ) -> RunEnd:
         log.publish("metadata", {"run_id": run.id, "thread_id": run.thread_id, "attempt": run.attempt})
         if handle.stop is not None:
@@ -158,14 +158,14 @@ class Worker:
         except TimeoutError:
             if not limit.expired():
                 raise
-            return ends.stopped(Stop.TIMEOUT, tally)
+            return outcomes.stopped(Stop.TIMEOUT, tally)
         if tally.is_waiting and self._states is not None and crew.settings.compatibility == "deerflow":
             await _show_cards(run, log, self._states)
-        return ends.finished(tally)
+        return outcomes.finished(tally)
 
     @asynccontextmanager
     async def _borrowed(
-        self, run: RunRecord, log: RunLog, crew: Crew, tally: Tally, streamed: StreamedAnswer
+        self, run: RunRecord, log: RunLog, crew: Crew, tally: RunStats, streamed: StreamedAnswer
     ) -> AsyncIterator[RunContext]:
         """Lend a run everything that it gives back at its end."""
         request = run.request
@@ -237,12 +237,12 @@ class Worker:
         handle.is_left_behind = True
         await self._bridge.abandon(log)
 
-    async def _settle(self, run: RunRecord, log: RunLog, end: RunEnd, tally: Tally) -> None:
+    async def _settle(self, run: RunRecord, log: RunLog, end: RunEnd, tally: RunStats) -> None:
         try:
             try:
                 await self._finish(run, log, end, tally)
             except RollbackWantedError:
-                await self._finish(run, log, ends.stopped(Stop.ROLLBACK, tally), tally)
+                await self._finish(run, log, outcomes.stopped(Stop.ROLLBACK, tally), tally)
         except StaleAttemptError:
             logger.warning("run %s was taken over while it ended here", run.id)
             await self._bridge.abandon(log)
@@ -250,13 +250,13 @@ class Worker:
             logger.exception("run %s could not be settled", run.id)
             await self._bridge.abandon(log)
 
-    async def _finish(self, run: RunRecord, log: RunLog, end: RunEnd, tally: Tally) -> None:
+    async def _finish(self, run: RunRecord, log: RunLog, end: RunEnd, tally: RunStats) -> None:
         await self.keep_traces(run, log, end)
         if end.rolls_back:
             # Files have no fence of their own: an attempt that slept must not undo what others did since.
-            await self._storage.effects.start(run.id, attempt=run.attempt, call=ends.ROLLED_BACK.encode())
+            await self._storage.effects.start(run.id, attempt=run.attempt, call=outcomes.ROLLED_BACK.encode())
             end = replace(end, error=await put_files_back(self._files(run), run.id))
-            log.publish("custom", {"type": ends.ROLLED_BACK, "files_kept": end.error})
+            log.publish("custom", {"type": outcomes.ROLLED_BACK, "files_kept": end.error})
         elif end.error is not None:
             # LangGraph's clients read `error`, DeerFlow's frontend reads `name`.
             told = {"error": end.stop_reason, "message": end.error, "name": end.stop_reason}
@@ -286,7 +286,7 @@ def _publish(log: RunLog, streamed: StreamedAnswer, event: Mapping[str, Any]) ->
     log.publish("custom", event)
 
 
-def _take_in(log: RunLog, tally: Tally, streamed: StreamedAnswer, run: RunRecord, part: Part) -> None:
+def _take_in(log: RunLog, tally: RunStats, streamed: StreamedAnswer, run: RunRecord, part: Part) -> None:
     namespace, mode, chunk = part
     if namespace and not run.request.stream_subgraphs:
         return
@@ -308,7 +308,7 @@ def _take_in(log: RunLog, tally: Tally, streamed: StreamedAnswer, run: RunRecord
         log.publish(happening.kind, happening.payload)
 
 
-def _tell(seen: RunSeen, end: RunEnd | None, tally: Tally, *, events: int) -> None:
+def _tell(seen: RunSeen, end: RunEnd | None, tally: RunStats, *, events: int) -> None:
     """Say to those who watch how a run went here."""
     if end is not None:
         seen.status = str(end.status)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessageChunk
 
-from deerflow.runtime.translate import Happening, graph_modes, is_wanted, translate
+from deerflow.runtime.translate import GraphEvent, graph_modes, is_wanted, translate
 
 PIECE = (AIMessageChunk("x"), {"langgraph_node": "model"})
 
@@ -13,24 +13,24 @@ PIECE = (AIMessageChunk("x"), {"langgraph_node": "model"})
 @pytest.mark.parametrize(
     ("namespace", "mode", "chunk", "expected"),
     [
-        ((), "values", {"title": "t", "__pregel_tasks": [1]}, Happening("values", {"title": "t"})),
-        ((), "values", {"__interrupt__": ["?"]}, Happening("values", {"__interrupt__": ["?"]})),
+        ((), "values", {"title": "t", "__pregel_tasks": [1]}, GraphEvent("values", {"title": "t"})),
+        ((), "values", {"__interrupt__": ["?"]}, GraphEvent("values", {"__interrupt__": ["?"]})),
         (
             (),
             "updates",
             {"model": {"title": "t", "__pregel_x": 1}},
-            Happening("updates", {"model": {"title": "t"}}),
+            GraphEvent("updates", {"model": {"title": "t"}}),
         ),
-        ((), "updates", {"model": None}, Happening("updates", {"model": None})),
+        ((), "updates", {"model": None}, GraphEvent("updates", {"model": None})),
         ((), "updates", {"model": {}, "__metadata__": {"cached": True}}, None),
-        ((), "messages", PIECE, Happening("messages", PIECE)),
-        (("tools:1", "model:2"), "messages", PIECE, Happening("messages|tools:1|model:2", PIECE)),
-        ((), "custom", "anything", Happening("custom", "anything")),
-        ((), "debug", {"step": 1}, Happening("debug", {"step": 1})),
+        ((), "messages", PIECE, GraphEvent("messages", PIECE)),
+        (("tools:1", "model:2"), "messages", PIECE, GraphEvent("messages|tools:1|model:2", PIECE)),
+        ((), "custom", "anything", GraphEvent("custom", "anything")),
+        ((), "debug", {"step": 1}, GraphEvent("debug", {"step": 1})),
     ],
 )
 def test_a_chunk_becomes_an_event(
-    namespace: tuple[str, ...], mode: str, chunk: Any, expected: Happening | None
+    namespace: tuple[str, ...], mode: str, chunk: Any, expected: GraphEvent | None
 ) -> None:
     assert translate(namespace, mode, chunk) == expected
 

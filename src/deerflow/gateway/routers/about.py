@@ -8,7 +8,7 @@ from starlette.responses import Response
 from deerflow.gateway.api_models import ChatModel, Features, Health, ModelList, Ok, ServerInfo
 from deerflow.gateway.deps import House, json_response
 from deerflow.gateway.openapi import answers
-from deerflow.runtime.shapes import model_out
+from deerflow.runtime.json_views import model_out
 
 router = APIRouter(tags=["about"])
 root_router = APIRouter(tags=["about"])

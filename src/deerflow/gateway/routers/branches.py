@@ -18,8 +18,8 @@ from deerflow.gateway.openapi import answers
 from deerflow.runtime.conversation import Said
 from deerflow.runtime.forking import fork_files
 from deerflow.runtime.past_files import MOST_RUNS, TAKES_AGAIN, PastFiles, files_at, files_before
+from deerflow.runtime.run_stats import is_question
 from deerflow.runtime.snapshots import SnapshotStore
-from deerflow.runtime.tally import is_question
 from deerflow.runtime.turns import Turn, as_input, base_of, find_message, find_turn
 from deerflow.sandbox import remove_tree
 

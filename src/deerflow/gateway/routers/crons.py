@@ -18,7 +18,7 @@ from deerflow.gateway.deps import CurrentUser, House, ThreadPath, json_response,
 from deerflow.gateway.openapi import CHANGED_UNSHOWN, answers
 from deerflow.gateway.pagination import Prefer, changed, page_of
 from deerflow.gateway.wire import RunCreate
-from deerflow.runtime.shapes import selected, stamp
+from deerflow.runtime.json_views import selected, stamp
 from deerflow.scheduler import Cron, CronStore, Scheduler, check_schedule
 
 router = APIRouter(tags=["crons"])

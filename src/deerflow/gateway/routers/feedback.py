@@ -16,7 +16,7 @@ from deerflow.gateway.api_models import Feedback as FeedbackRow
 from deerflow.gateway.deps import CurrentUser, House, ThreadPath, json_response, known_run, owned_thread
 from deerflow.gateway.openapi import answers
 from deerflow.runtime.feedback import OWN, Feedback, delete_feedback, feedback_of, put_feedback
-from deerflow.runtime.shapes import stamp
+from deerflow.runtime.json_views import stamp
 
 router = APIRouter(tags=["feedback"])
 

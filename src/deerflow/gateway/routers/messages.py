@@ -16,8 +16,8 @@ from deerflow.gateway.openapi import answers
 from deerflow.runtime.approval_cards import cards_of, waiting_calls
 from deerflow.runtime.conversation import Said, said
 from deerflow.runtime.feedback import OWN, feedback_of
+from deerflow.runtime.json_views import stamp
 from deerflow.runtime.serialization import visible_fields
-from deerflow.runtime.shapes import stamp
 
 router = APIRouter(tags=["messages"])
 

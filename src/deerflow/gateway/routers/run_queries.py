@@ -17,7 +17,7 @@ from deerflow.gateway.pagination import names_in, rows_with
 from deerflow.gateway.run_responses import event_stream, wait_for
 from deerflow.gateway.sse import EventStream
 from deerflow.gateway.thread_events import start_of, thread_events
-from deerflow.runtime.shapes import run_out
+from deerflow.runtime.json_views import run_out
 from deerflow.runtime.translate import CLIENT_MODES
 
 router = APIRouter(tags=["runs"])

@@ -20,7 +20,7 @@ from deerflow.gateway.openapi import EVENTS, answers
 from deerflow.gateway.run_responses import event_stream, location, wait_for
 from deerflow.gateway.wire import RunCreate
 from deerflow.runtime.inputs import check_thread_id
-from deerflow.runtime.shapes import run_out
+from deerflow.runtime.json_views import run_out
 
 router = APIRouter(tags=["runs"])
 

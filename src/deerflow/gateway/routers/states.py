@@ -15,7 +15,7 @@ from deerflow.gateway.deps import CurrentUser, House, ThreadPath, idle_thread, j
 from deerflow.gateway.openapi import answers
 from deerflow.gateway.pagination import names_in
 from deerflow.gateway.thread_wire import HistoryQuery, StateQuery, StateUpdate
-from deerflow.runtime.shapes import changed_state_out, empty_state, selected, state_out, storage_out
+from deerflow.runtime.json_views import changed_state_out, empty_state, selected, state_out, storage_out
 
 router = APIRouter(tags=["state"])
 

@@ -11,7 +11,7 @@ from deerflow.domain import folder_name
 from deerflow.gateway.api_models import StoreItem, StoreItems, StoreNamespaces
 from deerflow.gateway.deps import CurrentUser, House, json_response
 from deerflow.gateway.openapi import answers
-from deerflow.runtime.shapes import stamp
+from deerflow.runtime.json_views import stamp
 
 router = APIRouter(tags=["store"])
 

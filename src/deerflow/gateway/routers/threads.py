@@ -30,7 +30,7 @@ from deerflow.gateway.pagination import Prefer, changed, page_of
 from deerflow.gateway.paths import Path, parse_path, value_at
 from deerflow.gateway.thread_wire import Superstep, ThreadCreate, ThreadPatch, ThreadPrune, ThreadSearch
 from deerflow.runtime import to_json, visible_values
-from deerflow.runtime.shapes import selected, thread_out
+from deerflow.runtime.json_views import selected, thread_out
 from deerflow.storage.base import ThreadQuery
 
 router = APIRouter(tags=["threads"])

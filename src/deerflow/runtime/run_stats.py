@@ -9,7 +9,7 @@ from deerflow.domain import ModelUse, TokenUse
 from deerflow.runtime.spending import Prices, costs_of, plus
 
 
-class Tally:
+class RunStats:
     """Adds up what the updates of one run say."""
 
     def __init__(self) -> None:

@@ -45,7 +45,7 @@ class _Look:
     """When its first question runs out; None when nothing in it does."""
 
 
-class AskTender:
+class QuestionTimeouts:
     """Looks after the questions of all threads."""
 
     def __init__(

@@ -10,7 +10,7 @@ from deerflow.errors import DeerFlowError, ModelError
 from deerflow.models import explain
 from deerflow.observability.logs import Redactor
 from deerflow.runtime.handle import Stop
-from deerflow.runtime.tally import Tally
+from deerflow.runtime.run_stats import RunStats
 from deerflow.storage.base import RunEnd
 
 logger = logging.getLogger(__name__)
@@ -20,13 +20,13 @@ ROLLED_BACK = "rolled_back"
 _LONGEST_ERROR = 2000
 
 
-def finished(tally: Tally) -> RunEnd:
+def finished(tally: RunStats) -> RunEnd:
     """Return the end of a run whose graph came to its end, or stopped to ask somebody."""
     waiting = ThreadStatus.INTERRUPTED if tally.is_waiting else ThreadStatus.IDLE
     return _end(RunStatus.SUCCESS, waiting, tally, asks=tally.is_asking)
 
 
-def stopped(stop: Stop, tally: Tally) -> RunEnd:
+def stopped(stop: Stop, tally: RunStats) -> RunEnd:
     """Return the end of a run that was told to stop."""
     match stop:
         case Stop.TIMEOUT:
@@ -45,7 +45,7 @@ def stopped(stop: Stop, tally: Tally) -> RunEnd:
             return _end(RunStatus.INTERRUPTED, ThreadStatus.INTERRUPTED, tally)
 
 
-def failed(run: RunRecord, error: Exception, tally: Tally, redact: Redactor) -> RunEnd:
+def failed(run: RunRecord, error: Exception, tally: RunStats, redact: Redactor) -> RunEnd:
     """Return the end of a run that broke.
 
     Args:
@@ -100,5 +100,5 @@ def given_up(attempts: int, *, rolls_back: bool = False) -> RunEnd:
     return RunEnd(RunStatus.ERROR, ThreadStatus.ERROR, error=text, stop_reason="TooManyAttempts")
 
 
-def _end(status: RunStatus, thread_status: ThreadStatus, tally: Tally, **more: Any) -> RunEnd:
+def _end(status: RunStatus, thread_status: ThreadStatus, tally: RunStats, **more: Any) -> RunEnd:
     return RunEnd(status, thread_status, usage=tally.usage, message_count=tally.message_count, **more)

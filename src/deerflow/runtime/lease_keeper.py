@@ -20,7 +20,7 @@ _END_SECONDS = 2.0
 """How long a task may take to its end; one that tidies up in a database that is away is told again."""
 
 
-class Tender:
+class LeaseKeeper:
     """Keeps the leases of this process's runs, and takes up those that others left."""
 
     def __init__(

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 from langgraph.store.memory import InMemoryStore
 
-from deerflow.runtime.task_wishes import TaskWishes
+from deerflow.runtime.task_cancel_requests import TaskCancelRequests
 
 
 class Process:
@@ -12,7 +12,7 @@ class Process:
 
     def __init__(self, store: InMemoryStore, *tasks: tuple[str, str]) -> None:
         self.tasks = set(tasks)
-        self.wishes = TaskWishes(store=store, cancel=self.cancel, is_busy=lambda: bool(tasks))
+        self.wishes = TaskCancelRequests(store=store, cancel=self.cancel, is_busy=lambda: bool(tasks))
 
     def cancel(self, run_id: str, task_id: str) -> bool:
         found = (run_id, task_id) in self.tasks
@@ -35,7 +35,7 @@ async def test_only_who_has_the_task_takes_the_wish_up() -> None:
 
 async def test_a_wish_for_what_is_long_over_is_forgotten() -> None:
     store = InMemoryStore()
-    wishes = TaskWishes(
+    wishes = TaskCancelRequests(
         store=store, cancel=lambda run, task: False, is_busy=lambda: True, life=timedelta(seconds=-1)
     )
     await wishes.leave("gone", "b")

@@ -12,7 +12,7 @@ _NAMESPACE = ("deerflow", "task-wishes")
 _MOST = 100
 
 
-class TaskWishes:
+class TaskCancelRequests:
     """Leaves wishes for other processes, and fulfils those that were left for this one."""
 
     def __init__(

@@ -4,7 +4,7 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
-from deerflow.runtime.tally import Tally
+from deerflow.runtime.run_stats import RunStats
 
 
 def answer(spent_in: int, spent_out: int) -> AIMessage:
@@ -15,7 +15,7 @@ def answer(spent_in: int, spent_out: int) -> AIMessage:
 
 
 def test_tokens_are_added_up_by_who_spent_them() -> None:
-    tally = Tally()
+    tally = RunStats()
     by_subagent = {"subagent_token_usage": {"input_tokens": 100, "output_tokens": None}}
 
     tally.add({"model": {"messages": [answer(10, 2)]}})
@@ -29,7 +29,7 @@ def test_tokens_are_added_up_by_who_spent_them() -> None:
 
 
 def test_the_last_title_counts_and_an_interrupt_is_a_question() -> None:
-    tally = Tally()
+    tally = RunStats()
 
     tally.add({"start": {"title": "first"}, "model": {"title": None}})
     tally.add({"model": {"title": "second", "messages": [HumanMessage("x")]}})
@@ -39,7 +39,7 @@ def test_the_last_title_counts_and_an_interrupt_is_a_question() -> None:
 
 
 def test_updates_of_any_shape_are_taken() -> None:
-    tally = Tally()
+    tally = RunStats()
     strange: list[dict[str, Any]] = [
         {},
         {"a": None},
