@@ -6,7 +6,7 @@ from importlib import import_module
 from pathlib import Path
 
 import deerflow
-from deerflow.agents.middlewares import HouseMiddleware
+from deerflow.agents.middlewares import ChainMiddleware
 from deerflow.lead import LeadAgents
 
 HERE = Path(__file__).parent
@@ -95,7 +95,7 @@ def rows(table: str) -> dict[str, tuple[str, str]]:
     return {name: (f"test_{file}.py", f"test_{test}") for name, file, test in parts}
 
 
-def kinds(cls: type = HouseMiddleware) -> set[str]:
+def kinds(cls: type = ChainMiddleware) -> set[str]:
     """Return all middlewares that the lead agent's room brings in, without the part that all names share."""
     below = [each for each in cls.__subclasses__() if each.__module__.startswith(f"{deerflow.__name__}.")]
     return {each.__name__.removesuffix("Middleware") for each in below}.union(*map(kinds, below))

@@ -10,7 +10,7 @@ from langchain_core.tools import BaseTool
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.store.base import BaseStore
 
-from deerflow.agents.fold import fold
+from deerflow.agents.combine_middlewares import fold
 from deerflow.agents.state import ThreadState
 from deerflow.agents.types import Agent, Middleware
 from deerflow.context import RunContext

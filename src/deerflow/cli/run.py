@@ -66,7 +66,7 @@ def execute(
     logging.getLogger("deerflow.observability.loop_delay").setLevel(logging.ERROR)  # nobody else has to wait
     options = {"model_name": model, "subagent_enabled": has_subagents, "is_plan_mode": is_plan_mode}
     job = _Job(task, list(files), thread_id or new_id(), options, as_json)
-    status.say("Opening the database and the models")
+    status.say("FirstAnswer the database and the models")
     try:
         return asyncio.run(job.run(source, status, known=None if thread_id is None else not is_new_thread))
     except KeyboardInterrupt:  # so early, or so late, that there was nothing to stop yet

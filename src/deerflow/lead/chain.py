@@ -7,12 +7,12 @@ from langchain_core.language_models import BaseChatModel
 
 from deerflow.agents.middlewares import (
     Audience,
+    ChainMiddleware,
     ClarificationMiddleware,
     CutOffMiddleware,
     DanglingToolCallMiddleware,
     DeferredToolsMiddleware,
     EmptyAnswerMiddleware,
-    HouseMiddleware,
     InputSanitizingMiddleware,
     LoopDetectionMiddleware,
     MalformedCallMiddleware,
@@ -35,23 +35,23 @@ from deerflow.agents.middlewares import (
     ViewImageMiddleware,
     check_order,
 )
-from deerflow.agents.middlewares.breaker import CircuitBreakers
 from deerflow.agents.middlewares.call_limit import CallGate, CallLimitMiddleware
+from deerflow.agents.middlewares.circuit_breaker import CircuitBreakers
 from deerflow.agents.middlewares.effects import EffectsMiddleware
-from deerflow.agents.middlewares.finish import Detector
 from deerflow.agents.middlewares.goal import GoalMiddleware
 from deerflow.agents.middlewares.guardrail import GuardrailMiddleware
 from deerflow.agents.middlewares.mcp_routing import McpRoutingMiddleware
 from deerflow.agents.middlewares.memory import MemoryDesk, MemoryMiddleware
 from deerflow.agents.middlewares.parallel_calls import ParallelCallsMiddleware
+from deerflow.agents.middlewares.telemetry import ModelWatchMiddleware, ToolWatchMiddleware
 from deerflow.agents.middlewares.tool_progress import ToolProgressMiddleware
-from deerflow.agents.middlewares.watching import ModelWatchMiddleware, ToolWatchMiddleware
+from deerflow.agents.middlewares.truncated_answers import Detector
 from deerflow.config import SafetyDetector, Settings, Switchable, resolve_use
 from deerflow.errors import ConfigError
 from deerflow.subagents.teams import TeamRequestMiddleware
 
 ModelByName = Callable[[str], BaseChatModel]
-SWITCHES: Mapping[Switchable, type[HouseMiddleware]] = {
+SWITCHES: Mapping[Switchable, type[ChainMiddleware]] = {
     "clarification": ClarificationMiddleware,
     "cut_off": CutOffMiddleware,
     "dangling_calls": DanglingToolCallMiddleware,
@@ -75,13 +75,13 @@ def build_chain(
     audience: Audience,
     model: ModelByName,
     subagent_limit: int = 0,
-    notes: HouseMiddleware | None = None,
-    place: HouseMiddleware | None = None,
+    notes: ChainMiddleware | None = None,
+    place: ChainMiddleware | None = None,
     calls: CallGate | None = None,
     breakers: CircuitBreakers | None = None,
     routes_mcp: bool = False,
     memory: MemoryDesk | None = None,
-) -> list[HouseMiddleware]:
+) -> list[ChainMiddleware]:
     """Return the middlewares of one kind of agent.
 
     Args:
@@ -89,7 +89,7 @@ def build_chain(
         notes: How this agent hears from its tasks, or from those who gave it one.
         place: Where this agent waits for its place among many.
     """
-    chain: list[HouseMiddleware] = [
+    chain: list[ChainMiddleware] = [
         *_turn_start(settings, memory),  # lead: folders, uploads, title and memories before all else
         TodoMiddleware(),  # lead: has a tool, like the one above a node, so both stand outside the fold
         *_title_by_model(settings, model),  # lead: outside the rest, it only watches the first call
@@ -131,94 +131,94 @@ def build_chain(
     return _for_audience(_without(settings.middlewares.off, chain), audience)
 
 
-def _without(off: Collection[Switchable], chain: list[HouseMiddleware]) -> list[HouseMiddleware]:
+def _without(off: Collection[Switchable], chain: list[ChainMiddleware]) -> list[ChainMiddleware]:
     left_out = tuple(SWITCHES[name] for name in off)
     return [middleware for middleware in chain if not isinstance(middleware, left_out)]
 
 
-def _tool_offer(settings: Settings) -> HouseMiddleware:
+def _tool_offer(settings: Settings) -> ChainMiddleware:
     return ToolOfferMiddleware(has_questions="clarification" not in settings.middlewares.off)
 
 
-def _turn_start(settings: Settings, memory: MemoryDesk | None) -> list[HouseMiddleware]:
+def _turn_start(settings: Settings, memory: MemoryDesk | None) -> list[ChainMiddleware]:
     return [TurnStartMiddleware(title=settings.title, memory=memory.notes if memory else None)]
 
 
-def _model_errors(settings: Settings, breakers: CircuitBreakers | None) -> list[HouseMiddleware]:
+def _model_errors(settings: Settings, breakers: CircuitBreakers | None) -> list[ChainMiddleware]:
     breakers = breakers or CircuitBreakers(settings.circuit_breaker)
     return [ModelErrorMiddleware(settings=settings.llm_call, breakers=breakers)]
 
 
-def _for_audience(chain: list[HouseMiddleware], audience: Audience) -> list[HouseMiddleware]:
+def _for_audience(chain: list[ChainMiddleware], audience: Audience) -> list[ChainMiddleware]:
     chosen = [middleware for middleware in chain if audience in middleware.audience]
     check_order(chosen)
     return chosen
 
 
-def _call_limit(calls: CallGate | None) -> list[HouseMiddleware]:
+def _call_limit(calls: CallGate | None) -> list[ChainMiddleware]:
     return [CallLimitMiddleware(calls)] if calls is not None else []
 
 
-def _memory(desk: MemoryDesk | None) -> list[HouseMiddleware]:
+def _memory(desk: MemoryDesk | None) -> list[ChainMiddleware]:
     return [MemoryMiddleware(desk)] if desk is not None and desk.learns else []
 
 
-def _title_by_model(settings: Settings, model: ModelByName) -> list[HouseMiddleware]:
+def _title_by_model(settings: Settings, model: ModelByName) -> list[ChainMiddleware]:
     name = settings.title.model_name
     if name is None or not settings.title.enabled:
         return []
     return [TitleMiddleware(lambda: model(name), settings=settings.title)]
 
 
-def _limit(settings: Settings, subagent_limit: int) -> list[HouseMiddleware]:
+def _limit(settings: Settings, subagent_limit: int) -> list[ChainMiddleware]:
     if not subagent_limit or settings.subagents.overflow == "queue":
         return []  # where the excess queues, the executor holds it back
     return [SubagentLimitMiddleware(limit=subagent_limit)]
 
 
-def _teams(settings: Settings, subagent_limit: int) -> list[HouseMiddleware]:
+def _teams(settings: Settings, subagent_limit: int) -> list[ChainMiddleware]:
     return [TeamRequestMiddleware()] if subagent_limit and settings.teams.enabled else []
 
 
-def _summarization(settings: Settings, model: ModelByName) -> list[HouseMiddleware]:
+def _summarization(settings: Settings, model: ModelByName) -> list[ChainMiddleware]:
     summaries = settings.summarization
     return [SummarizationMiddleware(settings=summaries, model=model)] if summaries.enabled else []
 
 
-def _bounded_calls(settings: Settings) -> list[HouseMiddleware]:
+def _bounded_calls(settings: Settings) -> list[ChainMiddleware]:
     in_line = ParallelCallsMiddleware(limit=settings.runs.max_parallel_tool_calls)
     return [in_line, ReadBeforeWriteMiddleware()] if settings.read_before_write.enabled else [in_line]
 
 
-def _tool_output(settings: Settings) -> list[HouseMiddleware]:
+def _tool_output(settings: Settings) -> list[ChainMiddleware]:
     budget = settings.tool_output
     return [ToolOutputBudgetMiddleware(settings=budget)] if budget.enabled else []
 
 
-def _loop_detection(settings: Settings) -> list[HouseMiddleware]:
+def _loop_detection(settings: Settings) -> list[ChainMiddleware]:
     loops = settings.loop_detection
     return [LoopDetectionMiddleware(settings=loops)] if loops.enabled else []
 
 
-def _mcp_routing(settings: Settings, routes_mcp: bool) -> list[HouseMiddleware]:
+def _mcp_routing(settings: Settings, routes_mcp: bool) -> list[ChainMiddleware]:
     return [McpRoutingMiddleware(top_k=settings.tool_search.auto_promote_top_k)] if routes_mcp else []
 
 
-def _deferred_tools(settings: Settings) -> list[HouseMiddleware]:
+def _deferred_tools(settings: Settings) -> list[ChainMiddleware]:
     return [DeferredToolsMiddleware()] if settings.tool_search.enabled else []
 
 
-def _tool_progress(settings: Settings) -> list[HouseMiddleware]:
+def _tool_progress(settings: Settings) -> list[ChainMiddleware]:
     progress = settings.tool_progress
     return [ToolProgressMiddleware(settings=progress)] if progress.enabled else []
 
 
-def _token_budget(settings: Settings) -> list[HouseMiddleware]:
+def _token_budget(settings: Settings) -> list[ChainMiddleware]:
     budget = settings.token_budget
     return [TokenBudgetMiddleware(settings=budget)] if budget.enabled else []
 
 
-def _safety_stop(settings: Settings) -> list[HouseMiddleware]:
+def _safety_stop(settings: Settings) -> list[ChainMiddleware]:
     safety = settings.safety_finish_reason
     if not safety.enabled:
         return []

@@ -12,8 +12,8 @@ from langgraph.store.base import BaseStore
 
 from deerflow.agents import AgentCache, Middleware
 from deerflow.agents.middlewares import Audience
-from deerflow.agents.middlewares.breaker import CircuitBreakers
 from deerflow.agents.middlewares.call_limit import CallGate
+from deerflow.agents.middlewares.circuit_breaker import CircuitBreakers
 from deerflow.agents.middlewares.memory import Count, MemoryDesk
 from deerflow.config import Settings
 from deerflow.domain import RunOptions

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolCall, ToolMessage
 
-from deerflow.agents.marks import NOTE, STARTED, TOLD, open_tasks
+from deerflow.agents.message_markers import NOTE, STARTED, TOLD, open_tasks
 from deerflow.context import RunContext
 from deerflow.domain import new_id
 from deerflow.domain.tags import neutralise

@@ -12,7 +12,7 @@ from langchain_core.messages import AIMessage, AnyMessage, ToolCall, ToolMessage
 from langgraph.types import interrupt
 from pydantic import BaseModel, ValidationError
 
-from deerflow.agents.marks import call_id
+from deerflow.agents.message_markers import call_id
 from deerflow.context import RunContext
 from deerflow.domain import new_id
 from deerflow.errors import DeerFlowError, InvalidInputError

@@ -11,7 +11,7 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.store.base import BaseStore
 
 from deerflow.agents import AgentCache, Middleware, build_agent
-from deerflow.agents.opening import Opening
+from deerflow.agents.first_answer import FirstAnswer
 from deerflow.agents.prompts import join_parts, skills_section
 from deerflow.domain import RunOptions
 from deerflow.models import ModelFactory
@@ -88,7 +88,9 @@ class SubagentBuilder:
             checkpointer=self.checkpointer,
             store=self.store,
         )
-        opening = Opening.of(model, system_prompt=prompt, tools=tools, middlewares=chain, store=self.store)
+        opening = FirstAnswer.of(
+            model, system_prompt=prompt, tools=tools, middlewares=chain, store=self.store
+        )
         waits_inside = any(isinstance(each, PlaceMiddleware) for each in chain)
         return TaskAgent(graph, opening, waits_inside=waits_inside)
 

@@ -14,8 +14,8 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 from langgraph.types import Command, Interrupt
 
+from deerflow.agents.first_answer import FirstAnswer
 from deerflow.agents.langgraph_beta import MODEL_NODE, keep_ended
-from deerflow.agents.opening import Opening
 from deerflow.config.tokens import TokenBudgetSettings
 from deerflow.context import RunContext
 from deerflow.domain import new_id
@@ -96,7 +96,7 @@ class Drive:
             return await self._stream({"messages": [question]})
         return await self._open(self._task.agent.opening, question)
 
-    async def _open(self, opening: Opening, question: HumanMessage) -> End:
+    async def _open(self, opening: FirstAnswer, question: HumanMessage) -> End:
         """Get the first answer without the graph; only one that asks for tools needs it.
 
         Until then nothing is stored: what the task was asked is in the conversation of its parent.

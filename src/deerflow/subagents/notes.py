@@ -14,7 +14,7 @@ from langchain_core.tools import BaseTool
 from langgraph.errors import GraphInterrupt
 from typing_extensions import override
 
-from deerflow.agents.middlewares import Audience, HouseMiddleware
+from deerflow.agents.middlewares import Audience, ChainMiddleware
 from deerflow.agents.state import ThreadState
 from deerflow.agents.types import ModelAnswer, ModelCall, ModelHandler, ToolCall, ToolHandler, ToolResult
 from deerflow.context import RunContext
@@ -27,7 +27,7 @@ News = Callable[[], Awaitable[list[AnyMessage]]]
 """Returns what there is to say now."""
 
 
-class BackgroundMiddleware(HouseMiddleware):
+class BackgroundMiddleware(ChainMiddleware):
     """Tells the lead agent what its background tasks found, and ends no turn before they have ended."""
 
     audience: ClassVar[Audience] = Audience.LEAD
@@ -77,7 +77,7 @@ class BackgroundMiddleware(HouseMiddleware):
         return [told or note("Background tasks need a person's word."), question_message(asking, wait=True)]
 
 
-class InboxMiddleware(HouseMiddleware):
+class InboxMiddleware(ChainMiddleware):
     """Hands a sub-agent what it is told while it works."""
 
     audience: ClassVar[Audience] = Audience.SUBAGENT

@@ -5,12 +5,12 @@ from typing import ClassVar
 from langchain_core.messages import AIMessage
 from typing_extensions import override
 
-from deerflow.agents.middlewares import Audience, HouseMiddleware
+from deerflow.agents.middlewares import Audience, ChainMiddleware
 from deerflow.agents.types import ModelAnswer, ModelCall, ModelHandler
 from deerflow.subagents.executor import SubagentExecutor
 
 
-class PlaceMiddleware(HouseMiddleware):
+class PlaceMiddleware(ChainMiddleware):
     """Has a task wait for its place here, so that all above is done while it stands in line.
 
     What is done with an answer that ends the work can wait as well, until those in line have asked.

@@ -7,7 +7,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import RunnableConfig
 
 from deerflow.agents import Agent
-from deerflow.agents.opening import Opening
+from deerflow.agents.first_answer import FirstAnswer
 from deerflow.context import RunContext
 from deerflow.subagents.config import SubagentConfig
 from deerflow.subagents.gate import Holder
@@ -28,7 +28,7 @@ class TaskAgent:
     """The agent behind a type of sub-agent, ready for any number of tasks."""
 
     graph: Agent
-    opening: Opening | None = None
+    opening: FirstAnswer | None = None
     """Gives the first answer without the graph; None where the graph is needed from the start."""
     waits_inside: bool = False
     """It waits for its place itself, just before it asks its model."""

@@ -9,7 +9,7 @@ from langchain_core.messages import ToolMessage
 from langchain_core.tools import BaseTool
 from langgraph.types import interrupt
 
-from deerflow.agents.marks import STARTED
+from deerflow.agents.message_markers import STARTED
 from deerflow.subagents.config import TASK, Question, SubagentResult, SubagentStatus
 from deerflow.subagents.delegation import Delegation, TaskArguments
 from deerflow.subagents.executor import SubagentExecutor

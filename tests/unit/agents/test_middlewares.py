@@ -7,11 +7,11 @@ import pytest
 from langchain.agents.middleware import ModelResponse
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolCall, ToolMessage
 
-from deerflow.agents.middlewares.calls import without_calls
 from deerflow.agents.middlewares.clarification import calls_beside_a_question
 from deerflow.agents.middlewares.dangling_calls import INTERRUPTED, with_answers
 from deerflow.agents.middlewares.subagent_limit import excess_tasks
 from deerflow.agents.middlewares.title import clean_title, first_question, title_from_question
+from deerflow.agents.middlewares.tool_call_removal import without_calls
 from deerflow.agents.middlewares.tool_errors import explain
 from deerflow.agents.middlewares.turn_start import new_uploads, upload_sizes
 from deerflow.agents.middlewares.uploads import ONLY_NAMES, readable_size, with_uploads

@@ -1,11 +1,10 @@
 """The effects on model and tool calls, one file each."""
 
-from deerflow.agents.middlewares.base import Audience, HouseMiddleware, check_order
+from deerflow.agents.middlewares.base import Audience, ChainMiddleware, check_order
 from deerflow.agents.middlewares.clarification import ClarificationMiddleware
 from deerflow.agents.middlewares.dangling_calls import DanglingToolCallMiddleware
 from deerflow.agents.middlewares.deferred_tools import DeferredToolsMiddleware
 from deerflow.agents.middlewares.empty_answer import EmptyAnswerMiddleware
-from deerflow.agents.middlewares.finish import CutOffMiddleware, SafetyStopMiddleware
 from deerflow.agents.middlewares.input_sanitizing import InputSanitizingMiddleware
 from deerflow.agents.middlewares.loop_guard import LoopDetectionMiddleware
 from deerflow.agents.middlewares.malformed_calls import MalformedCallMiddleware
@@ -22,18 +21,19 @@ from deerflow.agents.middlewares.token_budget import TokenBudgetMiddleware
 from deerflow.agents.middlewares.tool_errors import ToolErrorMiddleware
 from deerflow.agents.middlewares.tool_offer import ToolOfferMiddleware
 from deerflow.agents.middlewares.tool_output import ToolOutputBudgetMiddleware
+from deerflow.agents.middlewares.truncated_answers import CutOffMiddleware, SafetyStopMiddleware
 from deerflow.agents.middlewares.turn_start import TurnStartMiddleware
 from deerflow.agents.middlewares.uploads import UploadsMiddleware
 from deerflow.agents.middlewares.view_image import ViewImageMiddleware
 
 __all__ = [
     "Audience",
+    "ChainMiddleware",
     "ClarificationMiddleware",
     "CutOffMiddleware",
     "DanglingToolCallMiddleware",
     "DeferredToolsMiddleware",
     "EmptyAnswerMiddleware",
-    "HouseMiddleware",
     "InputSanitizingMiddleware",
     "LoopDetectionMiddleware",
     "MalformedCallMiddleware",

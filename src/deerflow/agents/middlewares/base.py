@@ -18,7 +18,7 @@ class Audience(Flag):
     BOTH = LEAD | SUBAGENT
 
 
-class HouseMiddleware(AgentMiddleware[ThreadState, RunContext, Any]):
+class ChainMiddleware(AgentMiddleware[ThreadState, RunContext, Any]):
     """One effect on an agent; the instance holds settings only, since it serves many runs at once."""
 
     audience: ClassVar[Audience] = Audience.BOTH
@@ -29,22 +29,22 @@ class HouseMiddleware(AgentMiddleware[ThreadState, RunContext, Any]):
     """Classes that stand further in where they are in the chain."""
 
 
-def check_order(chain: Sequence[HouseMiddleware]) -> None:
+def check_order(chain: Sequence[ChainMiddleware]) -> None:
     """Raise when a chain breaks what one of its middlewares declares: order is behaviour."""
     faults = [*_unknown(chain), *_misplaced(chain)]
     if faults:
         raise ValueError(f"the chain is in a wrong order: {'; '.join(faults)}")
 
 
-def _unknown(chain: Sequence[HouseMiddleware]) -> Iterator[str]:
-    known = {cls.__name__ for cls in HouseMiddleware.__subclasses__()}
+def _unknown(chain: Sequence[ChainMiddleware]) -> Iterator[str]:
+    known = {cls.__name__ for cls in ChainMiddleware.__subclasses__()}
     for middleware in chain:
         for name in (*middleware.after, *middleware.before):
             if name not in known:
                 yield f"{type(middleware).__name__} names {name}, which is no middleware"
 
 
-def _misplaced(chain: Sequence[HouseMiddleware]) -> Iterator[str]:
+def _misplaced(chain: Sequence[ChainMiddleware]) -> Iterator[str]:
     place = {type(middleware).__name__: index for index, middleware in enumerate(chain)}
     for middleware in chain:
         name = type(middleware).__name__

@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 
 from typing_extensions import override
 
-from deerflow.agents.middlewares.base import HouseMiddleware
+from deerflow.agents.middlewares.base import ChainMiddleware
 from deerflow.agents.types import ModelAnswer, ModelCall, ModelHandler
 
 
@@ -29,7 +29,7 @@ class CallGate:
         return self._places[loop]
 
 
-class CallLimitMiddleware(HouseMiddleware):
+class CallLimitMiddleware(ChainMiddleware):
     """Lets a model call wait until there is a place for it."""
 
     after = ("ModelErrorMiddleware",)

@@ -11,8 +11,8 @@ from langchain.agents.middleware import ModelResponse
 from langchain_core.messages import AIMessage
 from typing_extensions import override
 
-from deerflow.agents.middlewares.base import Audience, HouseMiddleware
-from deerflow.agents.middlewares.calls import without_calls
+from deerflow.agents.middlewares.base import Audience, ChainMiddleware
+from deerflow.agents.middlewares.tool_call_removal import without_calls
 from deerflow.agents.types import ModelAnswer, ModelCall, ModelHandler
 
 logger = logging.getLogger(__name__)
@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 ASK_CLARIFICATION = "ask_clarification"
 
 
-class ClarificationMiddleware(HouseMiddleware):
+class ClarificationMiddleware(ChainMiddleware):
     """Drops every other call of an answer that asks the user something."""
 
     audience: ClassVar[Audience] = Audience.LEAD

@@ -10,7 +10,7 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 
-from deerflow.agents.marks import is_question, open_tasks
+from deerflow.agents.message_markers import is_question, open_tasks
 from deerflow.agents.middlewares.tokens import measure, measure_text
 from deerflow.agents.state import Delegation, ThreadState
 from deerflow.config import ContextSize

@@ -11,15 +11,15 @@ from collections.abc import Sequence
 from langchain_core.messages import AIMessage, AnyMessage, InvalidToolCall, ToolCall, ToolMessage
 from typing_extensions import override
 
-from deerflow.agents.kinds import is_ai, is_result, may_have_results
-from deerflow.agents.marks import ENDED, NOTE
-from deerflow.agents.middlewares.base import HouseMiddleware
+from deerflow.agents.message_markers import ENDED, NOTE
+from deerflow.agents.message_types import is_ai, is_result, may_have_results
+from deerflow.agents.middlewares.base import ChainMiddleware
 from deerflow.agents.types import ModelAnswer, ModelCall, ModelHandler
 
 INTERRUPTED = "This call was interrupted and has no result. Make it again if you still need it."
 
 
-class DanglingToolCallMiddleware(HouseMiddleware):
+class DanglingToolCallMiddleware(ChainMiddleware):
     """Answers every unanswered tool call in the request, and shows broken-off answers as text."""
 
     after = ("SummarizationMiddleware", "UploadsMiddleware", "ReminderMiddleware")

@@ -12,7 +12,7 @@ from langchain_core.messages import ToolMessage
 from langchain_core.tools import BaseTool
 from typing_extensions import override
 
-from deerflow.agents.middlewares.base import HouseMiddleware
+from deerflow.agents.middlewares.base import ChainMiddleware
 from deerflow.agents.middlewares.tags import extended
 from deerflow.agents.prompts import deferred_section
 from deerflow.agents.state import ThreadState
@@ -25,7 +25,7 @@ REFUSAL = (
 )
 
 
-class DeferredToolsMiddleware(HouseMiddleware):
+class DeferredToolsMiddleware(ChainMiddleware):
     """Hides the schemas of deferred tools until they are searched for, and refuses calls before that."""
 
     before = ("ReadyToolsMiddleware",)

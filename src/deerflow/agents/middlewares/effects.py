@@ -12,7 +12,7 @@ from langchain_core.messages import ToolMessage
 from langchain_core.tools import BaseTool
 from typing_extensions import override
 
-from deerflow.agents.middlewares.base import HouseMiddleware
+from deerflow.agents.middlewares.base import ChainMiddleware
 from deerflow.agents.types import ToolCall, ToolHandler, ToolResult
 from deerflow.storage import EffectState
 from deerflow.tools.define import SAFE_TO_REPEAT
@@ -32,7 +32,7 @@ _NEWS = {
 }
 
 
-class EffectsMiddleware(HouseMiddleware):
+class EffectsMiddleware(ChainMiddleware):
     """Notes tool calls that change something, and asks before one is made a second time."""
 
     @override

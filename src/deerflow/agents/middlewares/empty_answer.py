@@ -11,8 +11,8 @@ from langchain.agents.middleware import ModelResponse
 from langchain_core.messages import AIMessage, BaseMessage
 from typing_extensions import override
 
-from deerflow.agents.middlewares.base import HouseMiddleware
-from deerflow.agents.middlewares.stopping import stopped_answer
+from deerflow.agents.middlewares.base import ChainMiddleware
+from deerflow.agents.middlewares.early_stop import stopped_answer
 from deerflow.agents.middlewares.tags import reminder
 from deerflow.agents.types import ModelAnswer, ModelCall, ModelHandler
 
@@ -23,7 +23,7 @@ AGAIN = (
 NOTHING = "The model gave no answer, also when asked again. Ask again, or choose another model."
 
 
-class EmptyAnswerMiddleware(HouseMiddleware):
+class EmptyAnswerMiddleware(ChainMiddleware):
     """Asks once more after an empty answer."""
 
     before = ("MalformedCallMiddleware",)

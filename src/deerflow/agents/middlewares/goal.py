@@ -16,8 +16,8 @@ from langgraph.types import Command
 from typing_extensions import override
 
 from deerflow.agents.goals import GO_ON, GOAL, Verdict, evaluation_in, judge_prompt, verdict
-from deerflow.agents.marks import NOTE
-from deerflow.agents.middlewares.base import Audience, HouseMiddleware
+from deerflow.agents.message_markers import NOTE
+from deerflow.agents.middlewares.base import Audience, ChainMiddleware
 from deerflow.agents.middlewares.tags import extended
 from deerflow.agents.side_calls import ask_beside
 from deerflow.agents.state import GoalState, ThreadState
@@ -28,7 +28,7 @@ from deerflow.domain.tags import neutralise
 Clock = Callable[[], datetime]
 
 
-class GoalMiddleware(HouseMiddleware):
+class GoalMiddleware(ChainMiddleware):
     """Judges the end of each turn of a thread that has a goal; without one it does nothing."""
 
     audience: ClassVar[Audience] = Audience.LEAD

@@ -25,7 +25,7 @@ from deerflow.agents.middlewares.approval import (
     read_answer,
     with_problem,
 )
-from deerflow.agents.middlewares.base import HouseMiddleware
+from deerflow.agents.middlewares.base import ChainMiddleware
 from deerflow.agents.types import ToolCall, ToolHandler, ToolResult
 from deerflow.config.guardrails import GuardrailsSettings
 from deerflow.context import RunContext
@@ -74,7 +74,7 @@ class _Asked:
         return None if store is None else AllowedCalls(store, self.context.user_id)
 
 
-class GuardrailMiddleware(HouseMiddleware):
+class GuardrailMiddleware(ChainMiddleware):
     """Holds every tool call against the provider and the rules of the settings."""
 
     after = ("ToolErrorMiddleware",)

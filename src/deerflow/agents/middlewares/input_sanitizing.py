@@ -9,13 +9,13 @@ from typing import Any
 from langchain_core.messages import AnyMessage, HumanMessage
 from typing_extensions import override
 
-from deerflow.agents.kinds import is_human
-from deerflow.agents.middlewares.base import HouseMiddleware
+from deerflow.agents.message_types import is_human
+from deerflow.agents.middlewares.base import ChainMiddleware
 from deerflow.agents.types import ModelAnswer, ModelCall, ModelHandler
 from deerflow.domain.tags import neutralise
 
 
-class InputSanitizingMiddleware(HouseMiddleware):
+class InputSanitizingMiddleware(ChainMiddleware):
     """Neutralises framework tags in user messages."""
 
     # All of these add tags of our own to the request, which must stay.

@@ -16,8 +16,8 @@ from langchain.agents.middleware import ModelResponse
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 from typing_extensions import override
 
-from deerflow.agents.middlewares.base import HouseMiddleware
-from deerflow.agents.middlewares.stopping import stopped_answer
+from deerflow.agents.middlewares.base import ChainMiddleware
+from deerflow.agents.middlewares.early_stop import stopped_answer
 from deerflow.agents.middlewares.tags import reminder
 from deerflow.agents.types import ModelAnswer, ModelCall, ModelHandler
 from deerflow.config import LoopDetectionSettings
@@ -59,7 +59,7 @@ class Verdict:
         return words.format(count=self.count, what=f" with {self.tool}")
 
 
-class LoopDetectionMiddleware(HouseMiddleware):
+class LoopDetectionMiddleware(ChainMiddleware):
     """Warns an agent that repeats itself, then makes it answer."""
 
     after = ("ToolOfferMiddleware", "TodoMiddleware", "DanglingToolCallMiddleware")

@@ -13,7 +13,7 @@ from langchain.agents.middleware import ModelResponse
 from langchain_core.messages import AIMessage, BaseMessage, InvalidToolCall, ToolCall, ToolMessage
 from typing_extensions import override
 
-from deerflow.agents.middlewares.base import HouseMiddleware
+from deerflow.agents.middlewares.base import ChainMiddleware
 from deerflow.agents.types import ModelAnswer, ModelCall, ModelHandler, ToolHandler, ToolResult
 from deerflow.agents.types import ToolCall as ToolRequest
 from deerflow.domain import new_id
@@ -29,7 +29,7 @@ WHAT_TO_DO = (
 )
 
 
-class MalformedCallMiddleware(HouseMiddleware):
+class MalformedCallMiddleware(ChainMiddleware):
     """Takes malformed calls up again and answers them with what to do."""
 
     @override

@@ -14,7 +14,7 @@ from langchain_core.tools import BaseTool
 from langgraph.types import Command
 from typing_extensions import override
 
-from deerflow.agents.middlewares.base import HouseMiddleware
+from deerflow.agents.middlewares.base import ChainMiddleware
 from deerflow.agents.middlewares.tags import reminder
 from deerflow.agents.state import ThreadState
 from deerflow.agents.types import ModelAnswer, ModelCall, ModelHandler
@@ -25,7 +25,7 @@ HINT = "For this request, prefer these tools where they fit: {names}."
 MAX_HINTED = 10
 
 
-class McpRoutingMiddleware(HouseMiddleware):
+class McpRoutingMiddleware(ChainMiddleware):
     """Names the tools whose words were said, and loads those that are deferred."""
 
     after = ("DanglingToolCallMiddleware",)

@@ -14,9 +14,9 @@ from typing import Any, ClassVar, cast
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage
 from typing_extensions import override
 
-from deerflow.agents.kinds import is_result, may_have_results
+from deerflow.agents.message_types import is_result, may_have_results
 from deerflow.agents.middlewares.approval import is_users
-from deerflow.agents.middlewares.base import Audience, HouseMiddleware
+from deerflow.agents.middlewares.base import Audience, ChainMiddleware
 from deerflow.agents.middlewares.clarification import ASK_CLARIFICATION
 from deerflow.agents.middlewares.tokens import measure_text
 from deerflow.agents.side_calls import ask_beside
@@ -99,7 +99,7 @@ class MemoryDesk:
         return self.models, own
 
 
-class MemoryMiddleware(HouseMiddleware):
+class MemoryMiddleware(ChainMiddleware):
     """Hands each finished turn to the memory."""
 
     audience: ClassVar[Audience] = Audience.LEAD

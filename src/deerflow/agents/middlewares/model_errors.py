@@ -16,9 +16,9 @@ from langchain_core.exceptions import ContextOverflowError, ModelRateLimitError
 from langchain_core.exceptions import ModelError as ProviderError
 from typing_extensions import override
 
-from deerflow.agents.marks import is_question
-from deerflow.agents.middlewares.base import HouseMiddleware
-from deerflow.agents.middlewares.breaker import CircuitBreaker, CircuitBreakers
+from deerflow.agents.message_markers import is_question
+from deerflow.agents.middlewares.base import ChainMiddleware
+from deerflow.agents.middlewares.circuit_breaker import CircuitBreaker, CircuitBreakers
 from deerflow.agents.types import ModelAnswer, ModelCall, ModelHandler
 from deerflow.config import LlmCallSettings
 from deerflow.domain.language import is_chinese
@@ -41,7 +41,7 @@ OVERFLOW_WORDS = (
 )
 
 
-class ModelErrorMiddleware(HouseMiddleware):
+class ModelErrorMiddleware(ChainMiddleware):
     """Repeats model calls that may yet succeed."""
 
     before = ("ReadyToolsMiddleware",)

@@ -5,11 +5,11 @@ from typing import Any
 
 from typing_extensions import override
 
-from deerflow.agents.middlewares.base import HouseMiddleware
+from deerflow.agents.middlewares.base import ChainMiddleware
 from deerflow.agents.types import ModelAnswer, ModelCall, ModelHandler
 
 
-class ModelSettingsMiddleware(HouseMiddleware):
+class ModelSettingsMiddleware(ChainMiddleware):
     """Adds the same settings to every call of the model."""
 
     def __init__(self, *, settings: Mapping[str, Any]) -> None:

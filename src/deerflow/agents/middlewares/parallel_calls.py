@@ -10,13 +10,13 @@ from weakref import WeakValueDictionary
 
 from typing_extensions import override
 
-from deerflow.agents.middlewares.base import HouseMiddleware
+from deerflow.agents.middlewares.base import ChainMiddleware
 from deerflow.agents.types import ToolCall, ToolHandler, ToolResult
 
 WAIT_FOR_AGENTS = frozenset({"task", "task_result", "run_team"})
 
 
-class ParallelCallsMiddleware(HouseMiddleware):
+class ParallelCallsMiddleware(ChainMiddleware):
     """Runs at most `limit` tool calls of an agent at the same time."""
 
     after = ("GuardrailMiddleware",)  # a call that nobody has approved yet takes no slot

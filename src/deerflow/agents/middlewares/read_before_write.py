@@ -13,7 +13,7 @@ from typing import Any, cast
 from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
 from typing_extensions import override
 
-from deerflow.agents.middlewares.base import HouseMiddleware
+from deerflow.agents.middlewares.base import ChainMiddleware
 from deerflow.agents.types import ToolCall, ToolHandler, ToolResult
 from deerflow.context import RunContext
 from deerflow.sandbox.base import content_version
@@ -35,7 +35,7 @@ CHANGED = (
 )
 
 
-class ReadBeforeWriteMiddleware(HouseMiddleware):
+class ReadBeforeWriteMiddleware(ChainMiddleware):
     """Refuses to change files whose content the agent does not know."""
 
     after = ("ToolErrorMiddleware",)

@@ -11,11 +11,11 @@ from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from typing_extensions import override
 
-from deerflow.agents.middlewares.base import HouseMiddleware
+from deerflow.agents.middlewares.base import ChainMiddleware
 from deerflow.agents.types import ModelAnswer, ModelCall, ModelHandler
 
 
-class ReadyToolsMiddleware(HouseMiddleware):
+class ReadyToolsMiddleware(ChainMiddleware):
     """Hands the model the tools' schemas; the agent's tools never change, so neither do these."""
 
     def __init__(self) -> None:

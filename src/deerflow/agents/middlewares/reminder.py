@@ -12,8 +12,8 @@ from typing import cast
 from langchain_core.messages import AnyMessage, HumanMessage
 from typing_extensions import override
 
-from deerflow.agents.kinds import is_human
-from deerflow.agents.middlewares.base import HouseMiddleware
+from deerflow.agents.message_types import is_human
+from deerflow.agents.middlewares.base import ChainMiddleware
 from deerflow.agents.middlewares.tags import reminder
 from deerflow.agents.state import ThreadState
 from deerflow.agents.types import ModelAnswer, ModelCall, ModelHandler
@@ -26,7 +26,7 @@ def local_time() -> datetime:
     return datetime.now().astimezone()
 
 
-class ReminderMiddleware(HouseMiddleware):
+class ReminderMiddleware(ChainMiddleware):
     """Puts the noted dates in front of the messages they belong to."""
 
     after = ("UploadsMiddleware",)

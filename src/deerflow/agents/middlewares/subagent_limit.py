@@ -10,8 +10,8 @@ from langchain.agents.middleware import ModelResponse
 from langchain_core.messages import AIMessage
 from typing_extensions import override
 
-from deerflow.agents.middlewares.base import HouseMiddleware
-from deerflow.agents.middlewares.calls import without_calls
+from deerflow.agents.middlewares.base import ChainMiddleware
+from deerflow.agents.middlewares.tool_call_removal import without_calls
 from deerflow.agents.types import ModelAnswer, ModelCall, ModelHandler
 
 logger = logging.getLogger(__name__)
@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 TASK = "task"
 
 
-class SubagentLimitMiddleware(HouseMiddleware):
+class SubagentLimitMiddleware(ChainMiddleware):
     """Drops the `task` calls of one answer beyond `limit`; for every agent that may delegate."""
 
     def __init__(self, *, limit: int) -> None:

@@ -21,7 +21,7 @@ from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.types import Command
 from typing_extensions import override
 
-from deerflow.agents.middlewares.base import HouseMiddleware
+from deerflow.agents.middlewares.base import ChainMiddleware
 from deerflow.agents.middlewares.compaction import (
     clipped,
     durable_state,
@@ -62,7 +62,7 @@ class Compacted:
     update: dict[str, Any] = field(default_factory=dict)
 
 
-class SummarizationMiddleware(HouseMiddleware):
+class SummarizationMiddleware(ChainMiddleware):
     """Compacts the conversation when it comes near its limit."""
 
     before = ("UploadsMiddleware", "ReminderMiddleware", "DanglingToolCallMiddleware", "ModelErrorMiddleware")

@@ -15,7 +15,7 @@ from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
 from langgraph.types import Command
 from typing_extensions import override
 
-from deerflow.agents.middlewares.base import Audience, HouseMiddleware
+from deerflow.agents.middlewares.base import Audience, ChainMiddleware
 from deerflow.agents.side_calls import SideAnswer, ask_beside, framed
 from deerflow.agents.state import ThreadState
 from deerflow.agents.types import ModelAnswer, ModelCall, ModelHandler
@@ -39,7 +39,7 @@ NAMES = re.compile(r"\{(max_words|max_chars|user_msg|question|assistant_msg)\}")
 WIDE = re.compile(r"[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef]")
 
 
-class TitleMiddleware(HouseMiddleware):
+class TitleMiddleware(ChainMiddleware):
     """Has a model write the title while the first answer is on its way."""
 
     audience: ClassVar[Audience] = Audience.LEAD

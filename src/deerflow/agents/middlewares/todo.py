@@ -11,7 +11,7 @@ from langgraph.types import Command
 from pydantic import BaseModel, Field, StringConstraints
 from typing_extensions import override
 
-from deerflow.agents.middlewares.base import Audience, HouseMiddleware
+from deerflow.agents.middlewares.base import Audience, ChainMiddleware
 from deerflow.agents.middlewares.tags import extended
 from deerflow.agents.types import ModelAnswer, ModelCall, ModelHandler
 from deerflow.tools.define import Runtime, refuse, tool_of
@@ -61,7 +61,7 @@ async def write_todos_tool(*, todos: list[TodoItem], runtime: Runtime) -> Comman
     return Command(update={"todos": plan, "messages": [said]})
 
 
-class TodoMiddleware(HouseMiddleware):
+class TodoMiddleware(ChainMiddleware):
     """Offers `write_todos`, with the rules for it, to runs in plan mode."""
 
     audience: ClassVar[Audience] = Audience.LEAD

@@ -14,9 +14,9 @@ from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
 from langgraph.types import Command
 from typing_extensions import override
 
-from deerflow.agents.middlewares.base import Audience, HouseMiddleware
+from deerflow.agents.middlewares.base import Audience, ChainMiddleware
+from deerflow.agents.middlewares.early_stop import stopped_answer
 from deerflow.agents.middlewares.loop_guard import steps_of_turn
-from deerflow.agents.middlewares.stopping import stopped_answer
 from deerflow.agents.middlewares.tags import reminder
 from deerflow.agents.state import Spent, ThreadState
 from deerflow.agents.types import ModelAnswer, ModelCall, ModelHandler
@@ -28,7 +28,7 @@ WARNING = (
 REASON = "I stopped because this run's token budget is used up ({used} of {limit} tokens)."
 
 
-class TokenBudgetMiddleware(HouseMiddleware):
+class TokenBudgetMiddleware(ChainMiddleware):
     """Counts the tokens of a run, warns, and stops it."""
 
     audience: ClassVar[Audience] = Audience.LEAD

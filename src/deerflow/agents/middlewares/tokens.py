@@ -14,7 +14,7 @@ from importlib.util import find_spec, module_from_spec
 
 from langchain_core.messages import BaseMessage, HumanMessage
 
-from deerflow.agents.kinds import is_ai
+from deerflow.agents.message_types import is_ai
 from deerflow.config import install_hint
 
 logger = logging.getLogger(__name__)

@@ -10,7 +10,7 @@ from langchain_core.messages import ToolMessage
 from langgraph.errors import GraphBubbleUp
 from typing_extensions import override
 
-from deerflow.agents.middlewares.base import HouseMiddleware
+from deerflow.agents.middlewares.base import ChainMiddleware
 from deerflow.agents.types import ToolCall, ToolHandler, ToolResult
 from deerflow.connection_errors import without_objects
 from deerflow.errors import DeerFlowError
@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 MAX_DETAIL_CHARS = 500
 
 
-class ToolErrorMiddleware(HouseMiddleware):
+class ToolErrorMiddleware(ChainMiddleware):
     """Answers a call whose tool raised with an error result."""
 
     @override

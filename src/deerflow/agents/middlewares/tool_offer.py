@@ -7,7 +7,7 @@ whether anybody can answer a question is known to the run's context alone.
 from langchain_core.tools import BaseTool
 from typing_extensions import override
 
-from deerflow.agents.middlewares.base import HouseMiddleware
+from deerflow.agents.middlewares.base import ChainMiddleware
 from deerflow.agents.middlewares.clarification import ASK_CLARIFICATION
 from deerflow.agents.types import ModelAnswer, ModelCall, ModelHandler
 from deerflow.context import RunContext
@@ -15,7 +15,7 @@ from deerflow.context import RunContext
 SHELLS = frozenset({"bash", "python"})
 
 
-class ToolOfferMiddleware(HouseMiddleware):
+class ToolOfferMiddleware(ChainMiddleware):
     """Hides what runs commands where none can run, and `ask_clarification` where nobody can answer."""
 
     def __init__(self, *, has_questions: bool = True) -> None:

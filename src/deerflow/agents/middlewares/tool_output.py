@@ -12,7 +12,7 @@ from langchain_core.messages import ToolMessage
 from langgraph.types import Command
 from typing_extensions import override
 
-from deerflow.agents.middlewares.base import HouseMiddleware
+from deerflow.agents.middlewares.base import ChainMiddleware
 from deerflow.agents.types import ToolCall, ToolHandler, ToolResult
 from deerflow.config import ToolOutputSettings
 from deerflow.context import RunContext
@@ -24,7 +24,7 @@ _UNFIT = re.compile(r"[^\w.-]+")
 MAX_NAME_CHARS = 60
 
 
-class ToolOutputBudgetMiddleware(HouseMiddleware):
+class ToolOutputBudgetMiddleware(ChainMiddleware):
     """Puts long results into files and a synopsis in their place."""
 
     after = ("ToolErrorMiddleware", "ReadBeforeWriteMiddleware")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 from typing_extensions import override
 
-from deerflow.agents.middlewares.base import HouseMiddleware
+from deerflow.agents.middlewares.base import ChainMiddleware
 from deerflow.agents.middlewares.loop_guard import WRITERS
 from deerflow.agents.middlewares.tags import reminder
 from deerflow.agents.types import ModelAnswer, ModelCall, ModelHandler
@@ -43,7 +43,7 @@ class Stagnation:
         return (LAST_WARNING if self.is_last_warning else WARNING).format(tool=self.tool, count=self.count)
 
 
-class ToolProgressMiddleware(HouseMiddleware):
+class ToolProgressMiddleware(ChainMiddleware):
     """Speaks up when the results of a tool stop being new."""
 
     after = ("DanglingToolCallMiddleware",)

@@ -15,7 +15,7 @@ from langchain_core.messages import AnyMessage, HumanMessage
 from langgraph.runtime import Runtime
 from typing_extensions import override
 
-from deerflow.agents.middlewares.base import Audience, HouseMiddleware
+from deerflow.agents.middlewares.base import Audience, ChainMiddleware
 from deerflow.agents.middlewares.memory import MemoryNotes
 from deerflow.agents.middlewares.reminder import Clock, local_time, new_note
 from deerflow.agents.middlewares.title import title_from_question
@@ -32,7 +32,7 @@ THREAD_DATA = ThreadData(
 UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
-class TurnStartMiddleware(HouseMiddleware):
+class TurnStartMiddleware(ChainMiddleware):
     """Writes what a turn starts with into the state."""
 
     audience: ClassVar[Audience] = Audience.LEAD

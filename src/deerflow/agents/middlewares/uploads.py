@@ -17,7 +17,7 @@ from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
 from langchain_core.tools import BaseTool
 from typing_extensions import override
 
-from deerflow.agents.middlewares.base import Audience, HouseMiddleware
+from deerflow.agents.middlewares.base import Audience, ChainMiddleware
 from deerflow.agents.middlewares.tags import reminder
 from deerflow.agents.state import ThreadState, UploadedFile
 from deerflow.agents.types import ModelAnswer, ModelCall, ModelHandler
@@ -39,7 +39,7 @@ ABOUT_FILES = re.compile(
 """Words of a question that is about the files that came with it."""
 
 
-class UploadsMiddleware(HouseMiddleware):
+class UploadsMiddleware(ChainMiddleware):
     """Puts the list of new uploads in front of the message they came with."""
 
     audience: ClassVar[Audience] = Audience.LEAD

@@ -12,12 +12,12 @@ from langchain_core.messages import HumanMessage
 from langgraph.types import Command
 from typing_extensions import override
 
-from deerflow.agents.middlewares.base import HouseMiddleware
+from deerflow.agents.middlewares.base import ChainMiddleware
 from deerflow.agents.state import ThreadState, ViewedImage
 from deerflow.agents.types import ModelAnswer, ModelCall, ModelHandler
 
 
-class ViewImageMiddleware(HouseMiddleware):
+class ViewImageMiddleware(ChainMiddleware):
     """Adds the images that `view_image` left in the state to the next request."""
 
     @override

@@ -10,8 +10,8 @@ from typing import ClassVar
 from langchain_core.messages import AIMessage, HumanMessage, ToolCall
 from typing_extensions import override
 
-from deerflow.agents.marks import call_id
-from deerflow.agents.middlewares import Audience, HouseMiddleware
+from deerflow.agents.message_markers import call_id
+from deerflow.agents.middlewares import Audience, ChainMiddleware
 from deerflow.agents.types import ModelAnswer, ModelCall, ModelHandler
 from deerflow.domain import new_id
 from deerflow.subagents.teams.tool import RUN_TEAM
@@ -20,7 +20,7 @@ TEAM_REQUEST = "team_request"
 """The key of a run's context with what the team is asked for."""
 
 
-class TeamRequestMiddleware(HouseMiddleware):
+class TeamRequestMiddleware(ChainMiddleware):
     """Answers the user's message with the call of the team that the run was started for."""
 
     audience: ClassVar[Audience] = Audience.LEAD

@@ -7,14 +7,14 @@ from langchain.agents.middleware import ModelResponse
 from langchain_core.messages import AIMessage
 
 from deerflow.agents.middlewares.empty_answer import is_empty
-from deerflow.agents.middlewares.finish import (
+from deerflow.agents.middlewares.truncated_answers import (
     CUT_NOTE,
     detect_safety_stop,
     finish_reason,
     is_cut,
     stopped_for_safety,
 )
-from deerflow.agents.middlewares.finish import _noted as noted
+from deerflow.agents.middlewares.truncated_answers import _noted as noted
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 
-from deerflow.agents.marks import NOTE, STARTED, TOLD
+from deerflow.agents.message_markers import NOTE, STARTED, TOLD
 from deerflow.agents.middlewares.compaction import (
     clipped,
     durable_state,

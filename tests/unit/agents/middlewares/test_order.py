@@ -7,8 +7,8 @@ from pydantic import ValidationError
 
 from deerflow.agents.middlewares import (
     Audience,
+    ChainMiddleware,
     DanglingToolCallMiddleware,
-    HouseMiddleware,
     InputSanitizingMiddleware,
     UploadsMiddleware,
     check_order,
@@ -18,7 +18,7 @@ from deerflow.config.agents import MiddlewaresSettings
 from deerflow.lead.chain import SWITCHES, build_chain
 
 
-def chain(audience: Audience) -> list[HouseMiddleware]:
+def chain(audience: Audience) -> list[ChainMiddleware]:
     return build_chain(Settings(), audience=audience, model=lambda name: None, subagent_limit=3)  # type: ignore[arg-type,return-value]
 
 
@@ -55,7 +55,7 @@ def test_the_chain_has_at_most_one_node() -> None:
         middleware
         for middleware in chain(Audience.LEAD)
         if any(
-            getattr(type(middleware), name) is not getattr(HouseMiddleware, name)
+            getattr(type(middleware), name) is not getattr(ChainMiddleware, name)
             for hook in hooks
             for name in (hook, f"a{hook}")
         )

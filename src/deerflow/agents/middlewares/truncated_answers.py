@@ -13,9 +13,9 @@ from langchain.agents.middleware import ModelResponse
 from langchain_core.messages import AIMessage, BaseMessage
 from typing_extensions import override
 
-from deerflow.agents.middlewares.base import HouseMiddleware
+from deerflow.agents.middlewares.base import ChainMiddleware
+from deerflow.agents.middlewares.early_stop import stopped_answer
 from deerflow.agents.middlewares.malformed_calls import MALFORMED
-from deerflow.agents.middlewares.stopping import stopped_answer
 from deerflow.agents.types import ModelAnswer, ModelCall, ModelHandler
 
 Detector = Callable[[AIMessage], str | None]
@@ -40,7 +40,7 @@ CUT_NOTE = "[The answer broke off at the model's output limit. Ask to go on from
 SAFETY_NOTE = "The model's provider stopped this answer for safety ({reason})."
 
 
-class CutOffMiddleware(HouseMiddleware):
+class CutOffMiddleware(ChainMiddleware):
     """Marks answers that hit the output limit and never runs a call that broke off."""
 
     before = ("MalformedCallMiddleware",)
@@ -53,7 +53,7 @@ class CutOffMiddleware(HouseMiddleware):
         return replace(response, result=[_noted(message) for message in response.result])
 
 
-class SafetyStopMiddleware(HouseMiddleware):
+class SafetyStopMiddleware(ChainMiddleware):
     """Says when a provider stopped an answer for safety, and drops its calls."""
 
     before = ("MalformedCallMiddleware",)

@@ -10,7 +10,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.tools import tool
 from langgraph.types import Command
 
-from deerflow.agents.fold import FoldedMiddleware, fold
+from deerflow.agents.combine_middlewares import FoldedMiddleware, fold
 from deerflow.agents.state import ThreadState
 
 

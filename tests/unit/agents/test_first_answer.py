@@ -9,7 +9,7 @@ from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langgraph.types import Command
 
-from deerflow.agents.opening import Opening
+from deerflow.agents.first_answer import FirstAnswer
 from deerflow.agents.request import QuickRequest
 
 
@@ -39,14 +39,14 @@ class Node(AgentMiddleware[Any, Any, Any]):
         pass
 
 
-def opening(*middlewares: Any, answer: str = "the answer") -> tuple[Recording, Opening]:
+def opening(*middlewares: Any, answer: str = "the answer") -> tuple[Recording, FirstAnswer]:
     model = Recording(messages=iter([AIMessage(answer)]), asked=[])
-    found = Opening.of(model, system_prompt="You help.", tools=(), middlewares=middlewares)
+    found = FirstAnswer.of(model, system_prompt="You help.", tools=(), middlewares=middlewares)
     assert found is not None
     return model, found
 
 
-async def answered(given: Opening, hear: Any = lambda words: None) -> dict[str, Any]:
+async def answered(given: FirstAnswer, hear: Any = lambda words: None) -> dict[str, Any]:
     context: Any = None
     return await given.answer([HumanMessage("q", id="q")], context=context, config={}, hear=hear)
 
@@ -83,7 +83,7 @@ async def test_a_middleware_may_answer_by_itself() -> None:
 def test_an_agent_with_a_node_of_its_own_needs_its_graph(chain: Any) -> None:
     model = Recording(messages=iter(()), asked=[])
 
-    assert Opening.of(model, system_prompt="", tools=(), middlewares=chain) is None
+    assert FirstAnswer.of(model, system_prompt="", tools=(), middlewares=chain) is None
 
 
 def test_a_quick_request_changes_as_the_librarys_does_and_leaves_the_first_as_it_was() -> None:

@@ -13,7 +13,7 @@ from langchain_core.messages.ai import UsageMetadata
 from langgraph.errors import GraphBubbleUp
 from typing_extensions import override
 
-from deerflow.agents.middlewares.base import HouseMiddleware
+from deerflow.agents.middlewares.base import ChainMiddleware
 from deerflow.agents.types import ModelAnswer, ModelCall, ModelHandler, ToolCall, ToolHandler, ToolResult
 from deerflow.context import RunContext
 from deerflow.models import reason_of
@@ -21,7 +21,7 @@ from deerflow.observability.meters import OTHER
 from deerflow.observability.watch import Attributes
 
 
-class ModelWatchMiddleware(HouseMiddleware):
+class ModelWatchMiddleware(ChainMiddleware):
     """Watches each call of the model."""
 
     after = ("ModelErrorMiddleware",)
@@ -42,7 +42,7 @@ class ModelWatchMiddleware(HouseMiddleware):
             return response
 
 
-class ToolWatchMiddleware(HouseMiddleware):
+class ToolWatchMiddleware(ChainMiddleware):
     """Watches each call of a tool, refusals and questions included."""
 
     before = ("ToolErrorMiddleware", "GuardrailMiddleware")

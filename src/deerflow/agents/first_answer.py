@@ -21,7 +21,7 @@ from langchain_core.tools import BaseTool
 from langgraph.runtime import Runtime
 from langgraph.store.base import BaseStore
 
-from deerflow.agents.fold import fold_whole
+from deerflow.agents.combine_middlewares import fold_whole
 from deerflow.agents.request import QuickRequest
 from deerflow.agents.state import ThreadState
 from deerflow.agents.types import Middleware, ModelCall
@@ -31,7 +31,7 @@ from deerflow.models.quick import Hear, ask_quickly
 BoundModel = Runnable[LanguageModelInput, AIMessage]
 
 
-class Opening:
+class FirstAnswer:
     """Asks an agent's model for the first answer of a conversation; many runs may share one."""
 
     def __init__(
