@@ -26,7 +26,7 @@ from deerflow.agents.request import QuickRequest
 from deerflow.agents.state import ThreadState
 from deerflow.agents.types import Middleware, ModelCall
 from deerflow.context import RunContext
-from deerflow.models.quick import Hear, ask_quickly
+from deerflow.models.direct_call import Hear, ask_quickly
 
 BoundModel = Runnable[LanguageModelInput, AIMessage]
 

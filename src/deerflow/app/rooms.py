@@ -14,7 +14,7 @@ from deerflow.domain import RunRecord
 from deerflow.errors import ConfigError
 from deerflow.lead import LeadAgents, LeadRooms
 from deerflow.models import ModelFactory, discover
-from deerflow.models.own import own_model
+from deerflow.models.memory_model import own_model
 from deerflow.observability import learn_secrets, secrets_of
 from deerflow.runtime import Crew
 from deerflow.runtime.spending import prices_of

@@ -23,8 +23,8 @@ from deerflow.gateway.page import STATIC
 from deerflow.mcp import McpServers, ServerStatus, ToolPins, missing_package
 from deerflow.mcp.base import Place
 from deerflow.models import ModelFactory, discover
-from deerflow.models.own import own_model
-from deerflow.models.reach import reaching_problem
+from deerflow.models.memory_model import own_model
+from deerflow.models.model_probe import reaching_problem
 from deerflow.observability import secrets_of
 from deerflow.observability.logs import Redactor
 from deerflow.observability.telemetry import audience_of

@@ -30,7 +30,7 @@ from typing_extensions import override
 
 from deerflow.models.call_pieces import is_json
 from deerflow.models.endpoint import Endpoint
-from deerflow.models.lean import LeanCompletions
+from deerflow.models.openai_transport import LeanCompletions
 from deerflow.models.patience import PatientCompletions
 from deerflow.models.pool import SessionPool
 from deerflow.models.wire import BROKEN_CALLS

@@ -16,7 +16,7 @@ from deerflow.models.arguments import COMPATIBLE, arguments_for
 from deerflow.models.fallback import FallbackChatModel
 from deerflow.models.pool import SessionPool
 from deerflow.models.repair import repairing
-from deerflow.models.whole_calls import watched
+from deerflow.models.tool_call_assembly import watched
 
 logger = logging.getLogger(__name__)
 

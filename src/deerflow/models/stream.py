@@ -12,7 +12,7 @@ from langchain_openai import StreamChunkTimeoutError
 from deerflow.connection_errors import connection_reason
 from deerflow.models.endpoint import Endpoint
 from deerflow.models.failures import broken_answer, request_to, stream_error
-from deerflow.models.silence import SilenceError, SilenceWatch
+from deerflow.models.stream_timeout import SilenceError, SilenceWatch
 from deerflow.models.wire import (
     ChunkDecoder,
     Json,

@@ -13,7 +13,7 @@ from support.model_server import ScriptedModel, call, raw_call, reasoning, silen
 
 from deerflow.models.compatible import CompatibleChatOpenAI
 from deerflow.models.pool import SessionPool
-from deerflow.models.whole_calls import watched
+from deerflow.models.tool_call_assembly import watched
 
 
 @pytest.fixture(params=["lean", "sdk"])

@@ -16,7 +16,7 @@ from deerflow.errors import ConfigError
 from deerflow.models import ModelFactory
 from deerflow.models.arguments import KEY_VARIABLES
 from deerflow.models.factory import REPLACED
-from deerflow.models.own import own_model
+from deerflow.models.memory_model import own_model
 from deerflow.models.providers import PROVIDERS
 from deerflow.models.server_address import ADDRESS_VARIABLES, OPENAI_VARIABLES
 

@@ -9,7 +9,7 @@ from support.model_server import ScriptedModel
 from deerflow.config import ModelSettings
 from deerflow.models import ModelFactory
 from deerflow.models.discovery import OFFLINE
-from deerflow.models.reach import reaching_problem
+from deerflow.models.model_probe import reaching_problem
 
 Server = Callable[[int | None], Awaitable[str]]
 

@@ -415,7 +415,7 @@ async def test_a_server_that_does_not_stream_is_understood(pool: SessionPool) ->
 
 
 async def test_an_answer_without_end_is_refused(pool: SessionPool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("deerflow.models.lean.LARGEST_ANSWER_BYTES", 1000)
+    monkeypatch.setattr("deerflow.models.openai_transport.LARGEST_ANSWER_BYTES", 1000)
     async with raw_server(b'{"choices": [' + b" " * 5000) as address:
         chat = CompatibleChatOpenAI(model="m", api_key="k", base_url=address, pool=pool, max_retries=0)
         with pytest.raises(openai.APIConnectionError, match="longer than 1000 bytes"):
