@@ -14,7 +14,7 @@ from langgraph.store.base import BaseStore, PutOp
 from deerflow.config.extensions import McpServerSettings
 from deerflow.errors import ConflictError, NotFoundError
 from deerflow.mcp.base import McpTool, WithheldTool
-from deerflow.mcp.offer import model_name
+from deerflow.mcp.tool_schema import model_name
 
 Approval = Literal["off", "changes", "all"]
 

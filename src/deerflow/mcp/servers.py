@@ -153,7 +153,9 @@ class McpServers:
         """Load what speaks the protocol, not on the loop: the SDK takes a second; and tidy up once."""
         if self._connect is None:
             await asyncio.to_thread(kill_orphans)
-            self._connect = cast(Connect, await asyncio.to_thread(resolve_use, "deerflow.mcp.link:connect"))
+            self._connect = cast(
+                Connect, await asyncio.to_thread(resolve_use, "deerflow.mcp.session:connect")
+            )
         return self._connect
 
 

@@ -16,7 +16,7 @@ from support.mcp_server import serving_app
 from deerflow.config.extensions import McpServerSettings
 from deerflow.mcp import McpServer
 from deerflow.mcp.base import Limits, Place
-from deerflow.mcp.link import connect
+from deerflow.mcp.session import connect
 
 SUPPORT = Path(__file__).parents[2] / "support"
 GOOD, BROKEN = "mcp_server.py", "mcp_broken.py"

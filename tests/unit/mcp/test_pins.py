@@ -10,8 +10,8 @@ from langgraph.store.memory import InMemoryStore
 from deerflow.errors import ConflictError, NotFoundError
 from deerflow.mcp import McpServer, ToolPins
 from deerflow.mcp.base import Place
-from deerflow.mcp.link import connect
 from deerflow.mcp.pins import Approval
+from deerflow.mcp.session import connect
 
 from .conftest import BROKEN, settings_of
 

@@ -16,7 +16,7 @@ from deerflow.errors import McpError
 from deerflow.mcp import McpServer, McpServers, ToolHints
 from deerflow.mcp import server as server_module
 from deerflow.mcp.base import Limits, Place
-from deerflow.mcp.link import connect
+from deerflow.mcp.session import connect
 
 from .conftest import BROKEN, GOOD, LONG, NewServer, settings_of
 

@@ -14,7 +14,7 @@ from deerflow.agents.middlewares.effects import is_safe_to_repeat
 from deerflow.config.extensions import McpServerSettings
 from deerflow.mcp import McpServer, McpServers, McpTool, ToolHints
 from deerflow.mcp.base import Limits, Place
-from deerflow.mcp.offer import describe_tool
+from deerflow.mcp.tool_schema import describe_tool
 from deerflow.tools.mcp import ROUTING, McpToolbox, make_mcp_tool
 from deerflow.tools.policy import Call, Policy
 

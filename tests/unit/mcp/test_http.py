@@ -15,7 +15,7 @@ from deerflow.config.extensions import McpServerSettings
 from deerflow.errors import McpError
 from deerflow.mcp import McpServer
 from deerflow.mcp.base import Place
-from deerflow.mcp.link import connect
+from deerflow.mcp.session import connect
 
 from .conftest import LONG, OldServer
 

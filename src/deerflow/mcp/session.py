@@ -40,9 +40,9 @@ from deerflow.mcp.base import (
     first_of,
 )
 from deerflow.mcp.content import answer_of
-from deerflow.mcp.offer import describe_tool
-from deerflow.mcp.pipe import Pipe
-from deerflow.mcp.web import Web
+from deerflow.mcp.http import Web
+from deerflow.mcp.stdio import Pipe
+from deerflow.mcp.tool_schema import describe_tool
 from deerflow.programs import declared_environment
 
 logger = logging.getLogger(__name__)

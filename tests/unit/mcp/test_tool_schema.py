@@ -7,7 +7,7 @@ import pytest
 from deerflow.errors import McpError
 from deerflow.mcp import ToolHints
 from deerflow.mcp.base import Limits
-from deerflow.mcp.offer import describe_tool, model_name, plain_schema
+from deerflow.mcp.tool_schema import describe_tool, model_name, plain_schema
 
 
 def described(name: str = "look", **changes: Any) -> Any:
