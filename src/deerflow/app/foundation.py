@@ -8,7 +8,7 @@ from deerflow.config import LoadedSettings, Paths
 from deerflow.lead.custom import CustomAgents
 from deerflow.mcp import McpServers, ToolPins
 from deerflow.mcp.base import Place
-from deerflow.memory import Memories
+from deerflow.memory import MemoryService
 from deerflow.observability.loop_delay import measuring_loop_delay
 from deerflow.observability.opening import open_watch
 from deerflow.observability.watch import Watch
@@ -30,7 +30,7 @@ class Foundation:
     subagents: SubagentExecutor
     custom_agents: CustomAgents
     mcp: McpServers
-    memories: Memories
+    memories: MemoryService
     spending: SideSpending
 
 
@@ -62,6 +62,6 @@ async def lay_foundation(loaded: LoadedSettings) -> AsyncIterator[Foundation]:
             subagents=SubagentExecutor(max_running=settings.subagents.max_running),
             custom_agents=CustomAgents(paths),
             mcp=mcp,
-            memories=Memories(storage.store, redact=watch.redact),
+            memories=MemoryService(storage.store, redact=watch.redact),
             spending=SideSpending(storage.store),
         )

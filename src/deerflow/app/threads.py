@@ -11,7 +11,7 @@ from deerflow.agents.langgraph_beta import hold_messages
 from deerflow.config import Paths, TitleSettings
 from deerflow.domain import RunRecord, RunRequest, RunStatus, Thread, ThreadStatus, new_id
 from deerflow.errors import ConflictError, NotFoundError
-from deerflow.memory import Memories
+from deerflow.memory import MemoryService
 from deerflow.runtime import StreamBridge, ThreadStates
 from deerflow.runtime.copying import copy_thread
 from deerflow.runtime.feedback import forget_feedback
@@ -43,7 +43,7 @@ class Threads:
         bridge: StreamBridge,
         states: ThreadStates,
         spending: SideSpending,
-        memories: Memories,
+        memories: MemoryService,
         titles: Callable[[], TitleSettings],
     ) -> None:
         self._storage = storage

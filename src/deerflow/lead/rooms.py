@@ -20,7 +20,7 @@ from deerflow.domain import RunOptions
 from deerflow.lead.agent_tools import Choices, make_setup_tool, make_update_tool
 from deerflow.lead.chain import build_chain
 from deerflow.lead.custom import CustomAgent, CustomAgents
-from deerflow.memory import Memories
+from deerflow.memory import MemoryService
 from deerflow.models import ModelFactory
 from deerflow.skills import Skills
 from deerflow.subagents import (
@@ -61,7 +61,7 @@ class LeadRooms:
     """Where Markdown files describe sub-agents; a later folder's count before an earlier one's."""
     custom_agents: CustomAgents | None = None
     """Agents of the users' own, which can be made and changed in conversation."""
-    memories: Memories | None = None
+    memories: MemoryService | None = None
     """What is remembered of users; None where nothing is."""
     memory_models: ModelFactory | None = None
     """Has the model that only the memory uses, where there is one."""

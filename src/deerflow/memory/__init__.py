@@ -1,18 +1,18 @@
 """What is remembered between threads."""
 
 from deerflow.memory.base import Fact, Memory, Scope, Section, memory_of
-from deerflow.memory.memories import Memories
-from deerflow.memory.talk import Ask, Exchange, Talk, own_words
+from deerflow.memory.pending_conversation import Ask, Exchange, PendingConversation, own_words
+from deerflow.memory.service import MemoryService
 
 __all__ = [
     "Ask",
     "Exchange",
     "Fact",
-    "Memories",
     "Memory",
+    "MemoryService",
+    "PendingConversation",
     "Scope",
     "Section",
-    "Talk",
     "memory_of",
     "own_words",
 ]

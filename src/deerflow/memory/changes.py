@@ -11,7 +11,7 @@ _PLAIN = re.compile(r"[\W_]+")
 
 
 @dataclass(frozen=True, slots=True)
-class Lesson:
+class MemoryUpdate:
     """What a talk taught: only what is to change."""
 
     new: tuple[Fact, ...] = ()
@@ -62,7 +62,7 @@ def find_fact(memory: Memory, fact_id: str) -> Fact:
     raise NotFoundError("fact", fact_id)
 
 
-def taught(memory: Memory, lesson: Lesson, *, max_facts: int, keeps: Iterable[str] = ()) -> Memory:
+def taught(memory: Memory, lesson: MemoryUpdate, *, max_facts: int, keeps: Iterable[str] = ()) -> Memory:
     """Return the memory after a lesson.
 
     Args:

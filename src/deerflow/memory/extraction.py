@@ -26,8 +26,8 @@ from deerflow.memory.base import (
     new_fact_id,
     stamp,
 )
-from deerflow.memory.changes import Lesson, likeness_key
-from deerflow.memory.talk import MAX_EXCHANGES, Talk, shortened
+from deerflow.memory.changes import MemoryUpdate, likeness_key
+from deerflow.memory.pending_conversation import MAX_EXCHANGES, PendingConversation, shortened
 
 Redact = Callable[[str], str]
 """Returns a text without secrets."""
@@ -100,7 +100,7 @@ class _NewSummary(_Entry):
     summary: str
 
 
-def extraction_prompt(memory: Memory, talk: Talk, redact: Redact) -> str:
+def extraction_prompt(memory: Memory, talk: PendingConversation, redact: Redact) -> str:
     """Return what the model is asked."""
     spoken: list[dict[str, str]] = []
     for exchange in talk.exchanges[-MAX_EXCHANGES:]:
@@ -123,7 +123,9 @@ def extraction_prompt(memory: Memory, talk: Talk, redact: Redact) -> str:
     )
 
 
-def lesson_in(answer: str, memory: Memory, talk: Talk, *, now: datetime, redact: Redact) -> Lesson | None:
+def lesson_in(
+    answer: str, memory: Memory, talk: PendingConversation, *, now: datetime, redact: Redact
+) -> MemoryUpdate | None:
     """Return what a model's answer teaches; None when it is no answer at all."""
     data = _object_in(answer)
     if data is None:
@@ -136,7 +138,7 @@ def lesson_in(answer: str, memory: Memory, talk: Talk, *, now: datetime, redact:
 
     known = {fact.id: fact for fact in memory.facts}
     least = talk.settings.fact_confidence_threshold
-    return Lesson(
+    return MemoryUpdate(
         new=tuple(
             _new_fact(entry, talk.thread_id, now)
             for entry in _entries(data.get("newFacts"), _NewFact)

@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 
 from deerflow.errors import DeerFlowError
 from deerflow.memory.base import Scope
-from deerflow.memory.talk import MAX_EXCHANGES, Talk
+from deerflow.memory.pending_conversation import MAX_EXCHANGES, PendingConversation
 
 logger = logging.getLogger(__name__)
 
-Learn = Callable[[Talk], Awaitable[bool]]
+Learn = Callable[[PendingConversation], Awaitable[bool]]
 """Learns from a talk; False when it could not, and it may be tried again."""
 
 MAX_AT_ONCE = 4
@@ -25,7 +25,7 @@ _Key = tuple[Scope, str]
 
 @dataclass(frozen=True, slots=True)
 class _Waiting:
-    talk: Talk
+    talk: PendingConversation
     timer: asyncio.TimerHandle
 
 
@@ -46,7 +46,7 @@ class Learner:
         """Whether nothing waits to be learnt from and nothing is being learnt."""
         return not self._waiting and not self._tasks
 
-    def hear(self, talk: Talk) -> None:
+    def hear(self, talk: PendingConversation) -> None:
         """Take what was just said; it is learnt from when the thread has been quiet for a while."""
         key, most = (talk.scope, talk.thread_id), talk.settings.queue_max_depth
         if self._is_closed:
@@ -130,7 +130,7 @@ class Learner:
         if all(scope != key[0] for scope, _ in self._tasks.values()):
             self._turns.pop(key[0], None)
 
-    async def _work(self, talk: Talk) -> None:
+    async def _work(self, talk: PendingConversation) -> None:
         """Learn from one talk; those of one scope in turn, so that each knows what the last one taught."""
         turn = self._turns.setdefault(talk.scope, asyncio.Lock())
         async with turn, self._places:
@@ -145,7 +145,7 @@ class Learner:
         if not is_done:
             self._try_again(talk)
 
-    def _try_again(self, talk: Talk) -> None:
+    def _try_again(self, talk: PendingConversation) -> None:
         if talk.failures >= MAX_FAILURES or self._is_closed:
             logger.warning("memory was not updated from thread %s: the model gave no answer", talk.thread_id)
             return

@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 
 from deerflow.config import MemoryBackendSettings
 from deerflow.context import RunContext
-from deerflow.memory import Fact, Memories, Scope
+from deerflow.memory import Fact, MemoryService, Scope
 from deerflow.memory.base import CATEGORIES, DEFAULT_CATEGORY, MAX_FACT_CHARS
 from deerflow.memory.searching import best_facts
 from deerflow.tools.define import PlainText, Runtime, refuse, tool_of
@@ -56,7 +56,7 @@ class DeleteArguments(BaseModel):
     fact_id: str = Field(max_length=128, description="The fact's id, as memory_search gave it.")
 
 
-def make_memory_tools(memories: Memories, settings: MemoryBackendSettings) -> Sequence[BaseTool]:
+def make_memory_tools(memories: MemoryService, settings: MemoryBackendSettings) -> Sequence[BaseTool]:
     """Return the four tools."""
     return [
         _search_tool(memories),
@@ -66,7 +66,7 @@ def make_memory_tools(memories: Memories, settings: MemoryBackendSettings) -> Se
     ]
 
 
-def _search_tool(memories: Memories) -> BaseTool:
+def _search_tool(memories: MemoryService) -> BaseTool:
     async def memory_search(*, runtime: Runtime, query: str, category: str | None, limit: int) -> str:
         """Look up what is remembered of this user from earlier conversations."""
         memory = await memories.read(_scope(runtime.context))
@@ -76,7 +76,7 @@ def _search_tool(memories: Memories) -> BaseTool:
     return tool_of(MEMORY_SEARCH, SearchArguments, is_safe_to_repeat=True)(memory_search)
 
 
-def _add_tool(memories: Memories, settings: MemoryBackendSettings) -> BaseTool:
+def _add_tool(memories: MemoryService, settings: MemoryBackendSettings) -> BaseTool:
     async def memory_add(*, runtime: Runtime, content: str, category: str, confidence: float) -> str:
         """Remember one thing about the user for all later conversations.
 
@@ -96,7 +96,7 @@ def _add_tool(memories: Memories, settings: MemoryBackendSettings) -> BaseTool:
     return tool_of(MEMORY_ADD, AddArguments)(memory_add)
 
 
-def _update_tool(memories: Memories) -> BaseTool:
+def _update_tool(memories: MemoryService) -> BaseTool:
     async def memory_update(
         *,
         runtime: Runtime,
@@ -116,7 +116,7 @@ def _update_tool(memories: Memories) -> BaseTool:
     return tool_of(MEMORY_UPDATE, UpdateArguments, is_safe_to_repeat=True)(memory_update)
 
 
-def _delete_tool(memories: Memories) -> BaseTool:
+def _delete_tool(memories: MemoryService) -> BaseTool:
     async def memory_delete(*, runtime: Runtime, fact_id: str) -> str:
         """Forget a fact, when the user asks for it or says that it is wrong."""
         await memories.remove_fact(_scope(runtime.context), fact_id)

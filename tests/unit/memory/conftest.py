@@ -1,4 +1,4 @@
-"""Memories on a real database, and what was said."""
+"""MemoryService on a real database, and what was said."""
 
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from deerflow.config import MemoryBackendSettings, SettingsSource
-from deerflow.memory import Ask, Exchange, Memories, Scope, Talk
+from deerflow.memory import Ask, Exchange, MemoryService, PendingConversation, Scope
 from deerflow.observability.logs import Redactor
 from deerflow.storage import Storage, open_storage
 
 ANN = Scope("ann@example.org")
 NOW = datetime(2026, 8, 2, 12, tzinfo=UTC)
-NewTalk = Callable[..., Talk]
+NewTalk = Callable[..., PendingConversation]
 
 
 @pytest.fixture
@@ -25,8 +25,8 @@ async def storage(tmp_path: Path) -> AsyncIterator[Storage]:
 
 
 @pytest.fixture
-def memories(storage: Storage) -> Memories:
-    return Memories(storage.store, redact=Redactor())
+def memories(storage: Storage) -> MemoryService:
+    return MemoryService(storage.store, redact=Redactor())
 
 
 @pytest.fixture
@@ -41,10 +41,10 @@ def talk() -> NewTalk:
         at: datetime | None = None,
         answer: str = "I see.",
         **settings: Any,
-    ) -> Talk:
+    ) -> PendingConversation:
         exchange = Exchange(said, answer, at or datetime.now(UTC))
         # Shorter waits than the settings allow.
         backend = MemoryBackendSettings.model_construct(**{"debounce_seconds": 0.01, **settings})
-        return Talk(scope, thread, (exchange,), backend, ask)
+        return PendingConversation(scope, thread, (exchange,), backend, ask)
 
     return make

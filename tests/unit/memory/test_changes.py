@@ -4,7 +4,7 @@ import pytest
 
 from deerflow.errors import ConflictError, NotFoundError
 from deerflow.memory.base import Fact, Memory, Section, clean, memory_of
-from deerflow.memory.changes import Lesson, taught, with_changed_fact, with_fact, without_fact
+from deerflow.memory.changes import MemoryUpdate, taught, with_changed_fact, with_fact, without_fact
 
 TEA = Fact("1", "Likes tea.", confidence=0.8)
 CAKE = Fact("2", "Likes cake.", confidence=0.7)
@@ -45,7 +45,7 @@ def test_an_unknown_fact_is_not_found() -> None:
 
 
 def test_a_lesson_adds_changes_removes_and_rewrites() -> None:
-    lesson = Lesson(
+    lesson = MemoryUpdate(
         new=(Fact("3", "Has a dog."),),
         changed=(Fact("2", "Bakes cake."), Fact("9", "Of nobody.")),
         removed=frozenset({"1", "8"}),
@@ -59,13 +59,13 @@ def test_a_lesson_adds_changes_removes_and_rewrites() -> None:
 
 
 def test_what_is_learnt_twice_is_known_once_and_more_surely() -> None:
-    memory = taught(BOTH, Lesson(new=(Fact("3", "likes tea", confidence=0.95),)), max_facts=10)
+    memory = taught(BOTH, MemoryUpdate(new=(Fact("3", "likes tea", confidence=0.95),)), max_facts=10)
 
     assert [(fact.id, fact.confidence) for fact in memory.facts] == [("1", 0.95), ("2", 0.7)]
 
 
 def test_a_change_that_makes_two_facts_alike_leaves_one() -> None:
-    memory = taught(BOTH, Lesson(changed=(Fact("2", "Likes tea"),)), max_facts=10)
+    memory = taught(BOTH, MemoryUpdate(changed=(Fact("2", "Likes tea"),)), max_facts=10)
 
     assert [fact.id for fact in memory.facts] == ["1"]
 
@@ -75,7 +75,7 @@ def test_beyond_the_limit_the_least_certain_go_and_corrections_stay() -> None:
 
     memory = taught(
         BOTH,
-        Lesson(new=(unsure, Fact("4", "Has a dog.", confidence=0.75))),
+        MemoryUpdate(new=(unsure, Fact("4", "Has a dog.", confidence=0.75))),
         max_facts=3,
         keeps=["correction"],
     )

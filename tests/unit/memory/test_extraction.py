@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from deerflow.memory.base import Fact, Memory, Section
-from deerflow.memory.changes import Lesson
+from deerflow.memory.changes import MemoryUpdate
 from deerflow.memory.extraction import extraction_prompt, lesson_in
-from deerflow.memory.talk import own_words, shortened
+from deerflow.memory.pending_conversation import own_words, shortened
 from deerflow.observability.logs import Redactor
 
 from .conftest import NOW, NewTalk
@@ -17,7 +17,7 @@ REDACT = Redactor(["hunter2hunter2"])
 KNOWN = Memory(facts=(Fact("fact_1", "Likes coffee."),))
 
 
-def learnt(talk: Any, answer: Any, memory: Memory = KNOWN) -> Lesson | None:
+def learnt(talk: Any, answer: Any, memory: Memory = KNOWN) -> MemoryUpdate | None:
     words = answer if isinstance(answer, str) else json.dumps(answer)
     return lesson_in(words, memory, talk, now=NOW, redact=REDACT)
 

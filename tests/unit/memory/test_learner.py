@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from deerflow.memory import Scope, Talk
+from deerflow.memory import PendingConversation, Scope
 from deerflow.memory.learner import MAX_AT_ONCE, Learner
 
 from .conftest import ANN, NewTalk
@@ -20,7 +20,7 @@ class Pupil:
     """Learns when it may, and notes what it heard."""
 
     def __init__(self) -> None:
-        self.heard: list[Talk] = []
+        self.heard: list[PendingConversation] = []
         self.answers: list[bool | Exception] = []
         self.gate = asyncio.Event()
         self.gate.set()
@@ -28,7 +28,7 @@ class Pupil:
         self.learner = Learner(self.learn)
         self._changed = asyncio.Event()
 
-    async def learn(self, talk: Talk) -> bool:
+    async def learn(self, talk: PendingConversation) -> bool:
         self.at_once += 1
         self.most_at_once = max(self.most_at_once, self.at_once)
         self._changed.set()

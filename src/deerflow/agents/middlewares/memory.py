@@ -24,10 +24,10 @@ from deerflow.agents.state import ThreadState
 from deerflow.agents.types import ModelAnswer, ModelCall, ModelHandler
 from deerflow.config import MemorySettings
 from deerflow.context import RunContext
-from deerflow.memory import Exchange, Memories, Memory, Scope, Talk, own_words
+from deerflow.memory import Exchange, Memory, MemoryService, PendingConversation, Scope, own_words
 from deerflow.memory.base import utc_now
+from deerflow.memory.pending_conversation import shortened
 from deerflow.memory.rendering import OPEN, is_true_still
-from deerflow.memory.talk import shortened
 from deerflow.models import ModelFactory
 
 logger = logging.getLogger(__name__)
@@ -48,7 +48,7 @@ async def _uncounted(thread_id: str, model_name: str, usage: Mapping[str, Any]) 
 class MemoryDesk:
     """What agents need to remember, for one value of the settings."""
 
-    memories: Memories
+    memories: MemoryService
     settings: MemorySettings
     models: ModelFactory
     own_models: ModelFactory | None = None
@@ -73,12 +73,12 @@ class MemoryDesk:
         """How the model is told what is remembered; None where it is not."""
         return MemoryNotes(self.memories, self.settings) if self.settings.injection_enabled else None
 
-    def talk(self, exchange: Exchange, context: RunContext) -> Talk:
+    def talk(self, exchange: Exchange, context: RunContext) -> PendingConversation:
         """Return what was said in a run's turn, with the model that can be asked what it teaches."""
         models, name = self._model_of(context)
         ask = None if models.get(name).use.startswith(OFFLINE) else partial(self._ask, models, name)
         backend = self.settings.backend_config
-        return Talk(scope_of(context), context.thread_id, (exchange,), backend, ask)
+        return PendingConversation(scope_of(context), context.thread_id, (exchange,), backend, ask)
 
     async def _ask(self, models: ModelFactory, name: str, prompt: str, thread_id: str) -> str | None:
         model = models.create(name, thinking_enabled=False)
@@ -124,7 +124,7 @@ class MemoryMiddleware(ChainMiddleware):
 class MemoryNotes:
     """Adds what is remembered to what a turn notes for the model."""
 
-    def __init__(self, memories: Memories, settings: MemorySettings) -> None:
+    def __init__(self, memories: MemoryService, settings: MemorySettings) -> None:
         self._memories = memories
         self._settings = settings
 

@@ -12,7 +12,7 @@ from deerflow.agents.middlewares.reminder import new_note, with_reminders
 from deerflow.config import MemorySettings, ModelSettings
 from deerflow.context import RunContext
 from deerflow.domain import RunOptions
-from deerflow.memory import Fact, Memories, Memory
+from deerflow.memory import Fact, Memory, MemoryService
 from deerflow.memory.rendering import Budget, block, roughly
 from deerflow.models import ModelFactory
 from deerflow.models.discovery import OFFLINE
@@ -119,7 +119,7 @@ def desk(**settings: Any) -> MemoryDesk:
         ModelSettings(name=name, use=use, model=name)
         for name, use in (("big", "langchain_openai:ChatOpenAI"), ("offline", OFFLINE.use))
     ]
-    memories = Memories(cast("Any", None), redact=str)
+    memories = MemoryService(cast("Any", None), redact=str)
     return MemoryDesk(memories, MemorySettings.model_validate(settings), ModelFactory(models, env={}))
 
 

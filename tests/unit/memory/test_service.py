@@ -1,4 +1,4 @@
-"""Memories in a real database: edited, shown, learnt, by many at once."""
+"""MemoryService in a real database: edited, shown, learnt, by many at once."""
 
 import asyncio
 import json
@@ -10,8 +10,8 @@ import pytest
 
 from deerflow.config import MemoryBackendSettings
 from deerflow.errors import InvalidInputError
-from deerflow.memory import Ask, Fact, Memories, Memory, Scope, Section
-from deerflow.memory.memories import MAX_REREADS
+from deerflow.memory import Ask, Fact, Memory, MemoryService, Scope, Section
+from deerflow.memory.service import MAX_REREADS
 from deerflow.observability.logs import Redactor
 from deerflow.storage import Storage
 
@@ -39,16 +39,16 @@ def tea(content: str = "Likes tea.", **more: Any) -> dict[str, Any]:
     return {"newFacts": [{"content": content, "confidence": 0.9, "quote": "I like tea"}], **more}
 
 
-async def add(memories: Memories, content: str, scope: Scope = ANN) -> Fact:
+async def add(memories: MemoryService, content: str, scope: Scope = ANN) -> Fact:
     _, fact = await memories.add_fact(scope, content, category="context", confidence=0.9, settings=SETTINGS)
     return fact
 
 
-async def contents(memories: Memories, scope: Scope = ANN) -> list[str]:
+async def contents(memories: MemoryService, scope: Scope = ANN) -> list[str]:
     return [fact.content for fact in (await memories.read(scope)).facts]
 
 
-async def test_users_and_their_agents_have_memories_of_their_own(memories: Memories) -> None:
+async def test_users_and_their_agents_have_memories_of_their_own(memories: MemoryService) -> None:
     await add(memories, "Ann's.")
     await add(memories, "Ben's.", Scope("ben"))
     await add(memories, "The cook's.", Scope(ANN.user_id, "Cook"))
@@ -58,8 +58,10 @@ async def test_users_and_their_agents_have_memories_of_their_own(memories: Memor
     assert await contents(memories, Scope("eve")) == []
 
 
-async def test_two_processes_that_write_at_once_lose_nothing(storage: Storage, memories: Memories) -> None:
-    other = Memories(storage.store, redact=Redactor())
+async def test_two_processes_that_write_at_once_lose_nothing(
+    storage: Storage, memories: MemoryService
+) -> None:
+    other = MemoryService(storage.store, redact=Redactor())
 
     await asyncio.gather(
         *(add(room, f"{name} {n}.") for n in range(15) for name, room in (("a", memories), ("b", other)))
@@ -71,7 +73,9 @@ async def test_two_processes_that_write_at_once_lose_nothing(storage: Storage, m
 
 
 @pytest.mark.parametrize("content", ["", "  \n ", "x" * 1001, "my key is sk-abcdefgh12345678", "see /mnt/a"])
-async def test_what_cannot_be_remembered_is_refused_with_a_reason(memories: Memories, content: str) -> None:
+async def test_what_cannot_be_remembered_is_refused_with_a_reason(
+    memories: MemoryService, content: str
+) -> None:
     with pytest.raises(InvalidInputError):
         await add(memories, content)
     fact = await add(memories, "Fine.")
@@ -81,7 +85,7 @@ async def test_what_cannot_be_remembered_is_refused_with_a_reason(memories: Memo
     assert await contents(memories) == ["Fine."]
 
 
-async def test_a_fact_changes_in_parts(memories: Memories) -> None:
+async def test_a_fact_changes_in_parts(memories: MemoryService) -> None:
     fact = await add(memories, "Likes tea.")
 
     await memories.change_fact(ANN, fact.id, confidence=0.1)
@@ -90,7 +94,7 @@ async def test_a_fact_changes_in_parts(memories: Memories) -> None:
     assert memory.facts == (replace(fact, confidence=0.1, category="goal"),)
 
 
-async def test_a_file_takes_the_place_of_everything(memories: Memories) -> None:
+async def test_a_file_takes_the_place_of_everything(memories: MemoryService) -> None:
     await add(memories, "Old.")
     file = Memory({"workContext": Section("Bakes.", "t")}, (Fact("x", "New."),))
 
@@ -105,7 +109,7 @@ async def test_a_file_takes_the_place_of_everything(memories: Memories) -> None:
     assert await contents(memories) == ["New."]
 
 
-async def test_a_talk_is_learnt_from(memories: Memories, talk: NewTalk) -> None:
+async def test_a_talk_is_learnt_from(memories: MemoryService, talk: NewTalk) -> None:
     await add(memories, "Has a dog.")
     ask, asked = answering(tea())
 
@@ -117,7 +121,7 @@ async def test_a_talk_is_learnt_from(memories: Memories, talk: NewTalk) -> None:
 
 @pytest.mark.parametrize("answer", [None, "", "no idea"])
 async def test_a_model_without_an_answer_can_be_asked_again(
-    memories: Memories, talk: NewTalk, answer: str | None
+    memories: MemoryService, talk: NewTalk, answer: str | None
 ) -> None:
     ask, _ = answering(answer)
 
@@ -126,9 +130,9 @@ async def test_a_model_without_an_answer_can_be_asked_again(
 
 
 async def test_a_summary_that_somebody_rewrote_meanwhile_is_written_with_theirs_in_view(
-    storage: Storage, memories: Memories, talk: NewTalk
+    storage: Storage, memories: MemoryService, talk: NewTalk
 ) -> None:
-    other = Memories(storage.store, redact=Redactor())
+    other = MemoryService(storage.store, redact=Redactor())
     theirs = Memory({"topOfMind": Section("Coffee.", "t")})
 
     async def slow() -> str:
@@ -148,9 +152,9 @@ async def test_a_summary_that_somebody_rewrote_meanwhile_is_written_with_theirs_
 
 
 async def test_where_a_summary_never_rests_the_facts_are_kept(
-    storage: Storage, memories: Memories, talk: NewTalk
+    storage: Storage, memories: MemoryService, talk: NewTalk
 ) -> None:
-    other = Memories(storage.store, redact=Redactor())
+    other = MemoryService(storage.store, redact=Redactor())
     count = iter(range(100))
 
     async def slow() -> str:
@@ -168,9 +172,9 @@ async def test_where_a_summary_never_rests_the_facts_are_kept(
 
 
 async def test_what_was_said_before_all_was_forgotten_is_not_learnt_wherever_it_waits(
-    storage: Storage, memories: Memories, talk: NewTalk
+    storage: Storage, memories: MemoryService, talk: NewTalk
 ) -> None:
-    elsewhere = Memories(storage.store, redact=Redactor())
+    elsewhere = MemoryService(storage.store, redact=Redactor())
     ask, asked = answering(tea())
     before = talk("I like tea", ask=ask, at=datetime.now(UTC) - timedelta(seconds=1))
 
@@ -181,9 +185,9 @@ async def test_what_was_said_before_all_was_forgotten_is_not_learnt_wherever_it_
 
 
 async def test_what_is_being_learnt_while_all_is_forgotten_is_dropped(
-    storage: Storage, memories: Memories, talk: NewTalk
+    storage: Storage, memories: MemoryService, talk: NewTalk
 ) -> None:
-    elsewhere = Memories(storage.store, redact=Redactor())
+    elsewhere = MemoryService(storage.store, redact=Redactor())
 
     async def slow() -> str:
         await elsewhere.clear(ANN)
@@ -195,7 +199,7 @@ async def test_what_is_being_learnt_while_all_is_forgotten_is_dropped(
     assert await contents(memories) == []
 
 
-async def test_the_block_is_made_once_and_anew_when_something_changed(memories: Memories) -> None:
+async def test_the_block_is_made_once_and_anew_when_something_changed(memories: MemoryService) -> None:
     measured: list[str] = []
 
     def measure(text: str) -> int:
@@ -219,7 +223,7 @@ async def test_the_block_is_made_once_and_anew_when_something_changed(memories: 
     assert empty == ""
 
 
-async def test_a_small_memory_is_shown_without_counting(memories: Memories) -> None:
+async def test_a_small_memory_is_shown_without_counting(memories: MemoryService) -> None:
     await add(memories, "Likes tea.")
 
     def fail(text: str) -> int:

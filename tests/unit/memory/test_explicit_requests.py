@@ -2,7 +2,7 @@
 
 import pytest
 
-from deerflow.memory.wishes import wishes_in
+from deerflow.memory.explicit_requests import wishes_in
 from deerflow.observability.logs import Redactor
 
 from .conftest import NOW, NewTalk

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from datetime import datetime
 
 from deerflow.memory.base import MAX_FACT_CHARS, Fact, clean, new_fact_id, stamp
-from deerflow.memory.changes import Lesson
+from deerflow.memory.changes import MemoryUpdate
 from deerflow.memory.extraction import Redact, is_fit
-from deerflow.memory.talk import Talk
+from deerflow.memory.pending_conversation import PendingConversation
 
 CERTAINTY = 0.9
 MAX_WISHES = 10
@@ -24,7 +24,7 @@ _WISH = re.compile(
 )
 
 
-def wishes_in(talk: Talk, *, now: datetime, redact: Redact) -> Lesson:
+def wishes_in(talk: PendingConversation, *, now: datetime, redact: Redact) -> MemoryUpdate:
     """Return what the user asked to remember."""
     facts = [
         Fact(new_fact_id(), content, confidence=CERTAINTY, created_at=stamp(now), source=talk.thread_id)
@@ -32,7 +32,7 @@ def wishes_in(talk: Talk, *, now: datetime, redact: Redact) -> Lesson:
         for content in _wishes(text)
         if is_fit(content, redact)
     ]
-    return Lesson(new=tuple(facts[:MAX_WISHES]))
+    return MemoryUpdate(new=tuple(facts[:MAX_WISHES]))
 
 
 def _wishes(text: str) -> Iterator[str]:

@@ -31,7 +31,7 @@ class Exchange:
 
 
 @dataclass(frozen=True, slots=True)
-class Talk:
+class PendingConversation:
     """What was said in one thread since it was learnt from."""
 
     scope: Scope

@@ -20,20 +20,27 @@ from deerflow.memory.base import (
     stamp,
     utc_now,
 )
-from deerflow.memory.changes import Lesson, find_fact, taught, with_changed_fact, with_fact, without_fact
+from deerflow.memory.changes import (
+    MemoryUpdate,
+    find_fact,
+    taught,
+    with_changed_fact,
+    with_fact,
+    without_fact,
+)
+from deerflow.memory.explicit_requests import wishes_in
 from deerflow.memory.extraction import Redact, extraction_prompt, is_fit, lesson_in
 from deerflow.memory.learner import Learner
+from deerflow.memory.pending_conversation import PendingConversation
 from deerflow.memory.rendering import Budget, Measure, at_most, block, roughly
 from deerflow.memory.store import Items, MemoryStore
-from deerflow.memory.talk import Talk
-from deerflow.memory.wishes import wishes_in
 
 MAX_BLOCKS = 256
 MAX_REREADS = 2
 MANUAL = "manual"
 
 
-class Memories:
+class MemoryService:
     """What is remembered of every user, in one database."""
 
     def __init__(self, items: Items, *, redact: Redact, clock: Clock = utc_now) -> None:
@@ -144,7 +151,7 @@ class Memories:
             self._blocks.popitem(last=False)
         return memory, known[2]
 
-    async def learn(self, talk: Talk) -> bool:
+    async def learn(self, talk: PendingConversation) -> bool:
         """Learn from a talk; False when the model gave no answer."""
         for _ in range(MAX_REREADS + 1):
             seen = await self._store.read(talk.scope)
@@ -163,7 +170,7 @@ class Memories:
         """Learn from what waits as long as there is time, and end."""
         await self.learner.aclose(timeout_seconds)
 
-    async def _lesson(self, talk: Talk, memory: Memory) -> Lesson | None:
+    async def _lesson(self, talk: PendingConversation, memory: Memory) -> MemoryUpdate | None:
         if talk.ask is None:
             return wishes_in(talk, now=self._clock(), redact=self._redact)
         answer = await talk.ask(extraction_prompt(memory, talk, self._redact), talk.thread_id)
@@ -171,7 +178,7 @@ class Memories:
             return None
         return lesson_in(answer, memory, talk, now=self._clock(), redact=self._redact)
 
-    async def _taught(self, talk: Talk, seen: Memory, lesson: Lesson) -> bool:
+    async def _taught(self, talk: PendingConversation, seen: Memory, lesson: MemoryUpdate) -> bool:
         """Write a lesson down; False when a summary that it replaces was written anew meanwhile."""
         settings, is_outdated = talk.settings, False
 
@@ -215,7 +222,7 @@ async def _block(memory: Memory, settings: MemoryBackendSettings, measure: Measu
     return await asyncio.to_thread(block, memory, budget, measure)
 
 
-def _since(talk: Talk, memory: Memory) -> Talk:
+def _since(talk: PendingConversation, memory: Memory) -> PendingConversation:
     """Return a talk without what was said before everything was to be forgotten."""
     if not memory.cleared_at:
         return talk
