@@ -8,7 +8,7 @@ import time
 import pytest
 
 from deerflow.errors import PathRefusedError, SandboxError
-from deerflow.sandbox import Sandbox, beneath
+from deerflow.sandbox import Sandbox, openat2
 
 from .conftest import ALL, CONFINED, Ground
 
@@ -128,7 +128,7 @@ async def test_p12_a_link_that_flips_while_we_look(
     ground: Ground, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if way == "walking":
-        monkeypatch.setattr(beneath, "HAS_OPENAT2", False)
+        monkeypatch.setattr(openat2, "HAS_OPENAT2", False)
     (ground.outside / "file").write_text("canary")
     flipper = await asyncio.create_subprocess_exec(
         *(sys.executable, "-I", "-S", "-c", FLIP, ground.folders.workspace, ground.outside),

@@ -20,7 +20,7 @@ from deerflow.errors import (
     TooLargeError,
     UnsupportedTypeError,
 )
-from deerflow.sandbox.beneath import O_DIRECTORY, open_beneath
+from deerflow.sandbox.openat2 import O_DIRECTORY, open_beneath
 from deerflow.skills import SKILL_SUFFIX, read_member
 
 VIRTUAL_ROOT = "/mnt/user-data"

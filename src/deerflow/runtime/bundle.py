@@ -17,7 +17,7 @@ from typing import Any
 
 from deerflow.domain import ThreadFolders
 from deerflow.errors import TooLargeError
-from deerflow.sandbox.beneath import O_DIRECTORY, open_beneath
+from deerflow.sandbox.openat2 import O_DIRECTORY, open_beneath
 
 OUTPUTS = "/mnt/user-data/outputs"
 MAX_FILES = 10_000

@@ -15,7 +15,7 @@ from typing import Any, Literal
 from deerflow.errors import TooLargeError
 from deerflow.runtime.scanning import Entry, Kind, opened, scan
 from deerflow.runtime.snapshots import Snapshot, SnapshotStore, object_path
-from deerflow.sandbox.beneath import open_beneath
+from deerflow.sandbox.openat2 import open_beneath
 
 logger = logging.getLogger(__name__)
 

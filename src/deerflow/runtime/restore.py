@@ -14,7 +14,7 @@ from pathlib import Path
 
 from deerflow.runtime.scanning import Entry, Kind, opened, scan
 from deerflow.runtime.snapshots import Snapshot, SnapshotStore, object_path
-from deerflow.sandbox.beneath import O_DIRECTORY, O_PATH, open_beneath
+from deerflow.sandbox.openat2 import O_DIRECTORY, O_PATH, open_beneath
 
 logger = logging.getLogger(__name__)
 

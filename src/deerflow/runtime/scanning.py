@@ -9,7 +9,7 @@ from enum import IntEnum
 from pathlib import Path
 
 from deerflow.errors import TooLargeError
-from deerflow.sandbox.beneath import O_DIRECTORY, O_PATH, open_beneath
+from deerflow.sandbox.openat2 import O_DIRECTORY, O_PATH, open_beneath
 
 MOST_ENTRIES = 200_000
 """How many paths of a thread are looked at, at a few hundred bytes of memory each."""

@@ -19,7 +19,7 @@ import ormsgpack
 from deerflow.domain import ThreadFolders
 from deerflow.errors import TooLargeError
 from deerflow.runtime.scanning import Entry, Kind, opened, scan
-from deerflow.sandbox.beneath import open_beneath
+from deerflow.sandbox.openat2 import open_beneath
 
 logger = logging.getLogger(__name__)
 

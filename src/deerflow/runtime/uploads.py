@@ -21,7 +21,7 @@ from deerflow.errors import (
     PathRefusedError,
     TooLargeError,
 )
-from deerflow.sandbox.beneath import O_DIRECTORY, make_folders, open_beneath
+from deerflow.sandbox.openat2 import O_DIRECTORY, make_folders, open_beneath
 
 VIRTUAL_UPLOADS = "/mnt/user-data/uploads"
 _STAGING = ".staging-"

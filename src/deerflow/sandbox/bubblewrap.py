@@ -12,10 +12,10 @@ from deerflow.sandbox.bwrap import NOT_FOUND, SYSTEM_PATH, Box, etc_files, find_
 from deerflow.sandbox.cgroups import ControlGroups, joining
 from deerflow.sandbox.egress import Egress, proxy_environment
 from deerflow.sandbox.handshake import Handshake
-from deerflow.sandbox.inner import InnerProcess
-from deerflow.sandbox.lifeline import Lifeline
+from deerflow.sandbox.init_process import InnerProcess
 from deerflow.sandbox.limits import ulimits
 from deerflow.sandbox.network import NetworkPolicy
+from deerflow.sandbox.parent_guard import Lifeline
 from deerflow.sandbox.paths import WORKSPACE, PathTable
 from deerflow.sandbox.process import Ending, Launch, Sink, Watch, run
 from deerflow.sandbox.shell import sealed
@@ -36,7 +36,7 @@ class Bubblewrap:
         self.uid = sandbox_uid()
         self._groups = ControlGroups(settings.limits)
         self._etc = etc_files()
-        self._graves: list[int] = []
+        self._stale_dirs: list[int] = []
         self._ulimits = ulimits(settings.limits)
         self._policy = NetworkPolicy.from_settings(settings.network)
         # shared memory of the System V kind is no process's: only a control group counts it
@@ -133,7 +133,7 @@ class Bubblewrap:
 
     def _bury(self, ended: Sequence[int] = ()) -> None:
         """Reap orphans of ended sandboxes, which are ours where this server is the first process."""
-        self._graves = [pid for pid in (*self._graves, *ended) if _has_children_in(pid)]
+        self._stale_dirs = [pid for pid in (*self._stale_dirs, *ended) if _has_children_in(pid)]
 
     def _descriptors(self, stack: ExitStack, box: Box) -> list[int]:
         """Return what bwrap reads from: the files of `/etc`, the filter and, last, its options."""

@@ -8,11 +8,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from deerflow.errors import SandboxUnavailableError
-from deerflow.sandbox import doorway
-from deerflow.sandbox.inner import InnerProcess
+from deerflow.sandbox import netns_listener
+from deerflow.sandbox.init_process import InnerProcess
 from deerflow.sandbox.network import PORT, NetworkPolicy, Proxy
 
-_DOORWAY = Path(doorway.__file__)
+_DOORWAY = Path(netns_listener.__file__)
 OPEN_SECONDS = 10.0
 
 

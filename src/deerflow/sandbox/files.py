@@ -9,9 +9,16 @@ from contextlib import contextmanager, suppress
 
 from deerflow.errors import SandboxError
 from deerflow.sandbox.base import content_version
-from deerflow.sandbox.beneath import O_DIRECTORY, O_PATH, make_folders, open_beneath
+from deerflow.sandbox.openat2 import O_DIRECTORY, O_PATH, make_folders, open_beneath
 from deerflow.sandbox.paths import PathMapping, PathTable, Place, shown
-from deerflow.sandbox.plain import OpenFile, explained, mode_of_present, read_all, refuse_special, write_all
+from deerflow.sandbox.regular_files import (
+    OpenFile,
+    explained,
+    mode_of_present,
+    read_all,
+    refuse_special,
+    write_all,
+)
 from deerflow.sandbox.searching import MAX_GLOB_COST, Entry, Folder, glob_cost, path_filter, walk
 
 TEXT_MAX_BYTES = 8 * 1024 * 1024

@@ -12,7 +12,7 @@ RETRY_SECONDS = 15.0
 """How long a failed test is believed: an operator's fix then takes effect without a restart."""
 
 
-class TestGate:
+class SelfTestCache:
     """Remembers the last self-test; one at a time is run."""
 
     __test__ = False  # the name is ours, not pytest's

@@ -25,7 +25,7 @@ from deerflow.sandbox.bwrap import SHOWN_OF_ETC, SYSTEM_PATH
 from deerflow.sandbox.cgroups import ControlGroups
 from deerflow.sandbox.diagnosis import diagnose
 from deerflow.sandbox.files import ThreadFiles
-from deerflow.sandbox.gate import TestGate
+from deerflow.sandbox.gate import SelfTestCache
 from deerflow.sandbox.hosted import HostedSandbox
 from deerflow.sandbox.paths import PathMapping, PathTable, shell_paths, temporary_folder, thread_paths
 from deerflow.sandbox.probing import ProbingSandboxProvider
@@ -92,7 +92,7 @@ class LandlockSandbox(HostedSandbox):
         self,
         files: ThreadFiles,
         shell: SupervisedShell,
-        gate: TestGate,
+        gate: SelfTestCache,
         *,
         closed: Sequence[PathMapping] = (),
     ) -> None:

@@ -16,7 +16,7 @@ from typing_extensions import override
 from deerflow.errors import PathRefusedError
 from deerflow.sandbox.files import ThreadFiles
 from deerflow.sandbox.paths import Place, shown
-from deerflow.sandbox.plain import OpenFile, explained, refuse_special, write_all
+from deerflow.sandbox.regular_files import OpenFile, explained, refuse_special, write_all
 from deerflow.sandbox.searching import Folder
 
 _BINARY = getattr(os, "O_BINARY", 0)

@@ -10,7 +10,7 @@ from deerflow.domain import ThreadFolders
 from deerflow.errors import SandboxUnavailableError
 from deerflow.sandbox.base import Sandbox
 from deerflow.sandbox.diagnosis import diagnose
-from deerflow.sandbox.gate import TestGate
+from deerflow.sandbox.gate import SelfTestCache
 from deerflow.sandbox.paths import temporary_folder
 from deerflow.sandbox.pool import ThreadSandboxProvider
 from deerflow.sandbox.selftest import SelfTest
@@ -21,7 +21,7 @@ class ProbingSandboxProvider(ThreadSandboxProvider):
 
     def __init__(self, settings: SandboxSettings, *, skills_root: Path | None = None) -> None:
         super().__init__(settings, skills_root=skills_root)
-        self.gate = TestGate(self.probe)
+        self.gate = SelfTestCache(self.probe)
 
     @abstractmethod
     async def probe(self) -> SelfTest:

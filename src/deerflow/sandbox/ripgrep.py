@@ -7,9 +7,9 @@ from pathlib import Path
 
 from deerflow.errors import SandboxError
 from deerflow.sandbox.base import Match
-from deerflow.sandbox.beneath import open_beneath
 from deerflow.sandbox.files import ThreadFiles
 from deerflow.sandbox.grep import Query
+from deerflow.sandbox.openat2 import open_beneath
 from deerflow.sandbox.paths import Place, shown
 from deerflow.sandbox.searching import IGNORED, MAX_FILE_BYTES, PathFilter, glob_cost, path_filter, summary
 

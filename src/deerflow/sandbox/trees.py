@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from deerflow.sandbox.beneath import O_DIRECTORY, O_PATH
+from deerflow.sandbox.openat2 import O_DIRECTORY, O_PATH
 
 MAX_DEPTH = 100
 """Each level costs a descriptor and a frame of the stack, so there is an end."""

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from deerflow.config import Paths, SandboxSettings
 from deerflow.domain import ThreadFolders
-from deerflow.sandbox.beneath import O_DIRECTORY
+from deerflow.sandbox.openat2 import O_DIRECTORY
 from deerflow.sandbox.paths import PathMapping, PathTable, temporary_folder
 from deerflow.sandbox.tiers import tier_of
 from deerflow.sandbox.trees import TreeUse, entries

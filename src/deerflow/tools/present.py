@@ -12,7 +12,7 @@ from langchain_core.messages import ToolMessage
 from langgraph.types import Command
 from pydantic import BaseModel, BeforeValidator, Field
 
-from deerflow.sandbox.beneath import O_DIRECTORY, O_PATH, open_beneath
+from deerflow.sandbox.openat2 import O_DIRECTORY, O_PATH, open_beneath
 from deerflow.tools.define import Runtime, VirtualPath, refuse, tool_of
 
 OUTPUTS = "/mnt/user-data/outputs"

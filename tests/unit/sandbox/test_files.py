@@ -9,7 +9,7 @@ import pytest
 
 from deerflow.domain import ThreadFolders
 from deerflow.errors import PathRefusedError, SandboxError
-from deerflow.sandbox import beneath, thread_paths
+from deerflow.sandbox import openat2, thread_paths
 from deerflow.sandbox.files import LISTING_MAX_ENTRIES, ThreadFiles
 from deerflow.sandbox.grep import Query, grep
 from deerflow.sandbox.portable import PortableThreadFiles
@@ -30,7 +30,7 @@ def files(workspace: Path, request: pytest.FixtureRequest, monkeypatch: pytest.M
     table = thread_paths(ThreadFolders("t1", workspace.parent.parent))
     if request.param == "portable":
         return PortableThreadFiles(table)
-    monkeypatch.setattr(beneath, "HAS_OPENAT2", request.param == "openat2")
+    monkeypatch.setattr(openat2, "HAS_OPENAT2", request.param == "openat2")
     return ThreadFiles(table)
 
 
@@ -70,7 +70,7 @@ async def test_links_lead_nowhere(files: ThreadFiles, workspace: Path, tmp_path:
 
 
 async def test_a_link_within_the_folder_may_be_read(workspace: Path) -> None:
-    if not beneath.HAS_OPENAT2:
+    if not openat2.HAS_OPENAT2:
         pytest.skip("without openat2 no link is followed at all")
     files = ThreadFiles(thread_paths(ThreadFolders("t1", workspace.parent.parent)))
     (workspace / "real.txt").write_text("real")

@@ -12,7 +12,7 @@ from deerflow.domain import ThreadFolders
 from deerflow.errors import ConfigError
 from deerflow.sandbox import create_sandbox_provider, pool, tier_of
 from deerflow.sandbox.diagnosis import diagnose
-from deerflow.sandbox.gate import RETRY_SECONDS, TestGate
+from deerflow.sandbox.gate import RETRY_SECONDS, SelfTestCache
 from deerflow.sandbox.local import LocalSandboxProvider
 from deerflow.sandbox.locks import FileLocks
 from deerflow.sandbox.seccomp import build_filter
@@ -100,7 +100,7 @@ async def test_a_failed_test_is_believed_for_a_while_and_then_tried_again() -> N
     async def probe() -> SelfTest:
         return results.pop(0)
 
-    gate = TestGate(probe, clock=lambda: now)
+    gate = SelfTestCache(probe, clock=lambda: now)
 
     for _ in range(3):
         with pytest.raises(Exception, match="broken"):
@@ -117,7 +117,7 @@ async def test_what_an_operator_mended_shows_by_itself() -> None:
     async def probe() -> SelfTest:
         return results.pop(0)
 
-    gate = TestGate(probe, clock=lambda: now)
+    gate = SelfTestCache(probe, clock=lambda: now)
     await gate.test()
 
     gate.look_again()
@@ -140,7 +140,7 @@ async def test_many_that_did_not_start_at_once_are_one_test() -> None:
         await asyncio.sleep(0)
         return SelfTest(True)
 
-    gate = TestGate(probe)
+    gate = SelfTestCache(probe)
 
     assert await asyncio.gather(*(gate.doubt() for _ in range(20))) == [None] * 20
     assert tests == 1
