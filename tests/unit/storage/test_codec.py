@@ -4,7 +4,7 @@ import zlib
 import pytest
 
 from deerflow.storage.sql.codec import TINY, pack, time_of, unpack
-from deerflow.storage.sql.words import DICTIONARIES, NEWEST
+from deerflow.storage.sql.compression_dictionary import DICTIONARIES, NEWEST
 
 
 @pytest.mark.parametrize("size", [0, 1, TINY, TINY + 1, 400, 8192, 8193, 200_000])

@@ -7,7 +7,7 @@ import pytest
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
-from deerflow.storage.sql.recollection import Recollection
+from deerflow.storage.sql.message_cache import Recollection
 from deerflow.storage.sql.serializer import StrictSerializer
 
 CALL = {"name": "ls", "args": {"path": "/a"}, "id": "c1", "type": "tool_call"}

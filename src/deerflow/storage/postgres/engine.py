@@ -11,7 +11,6 @@ from typing_extensions import override
 
 from deerflow.config import DatabaseSettings
 from deerflow.storage.database import Database, Rows
-from deerflow.storage.pooled import PooledEngine
 from deerflow.storage.postgres.connect import HASTY_SECONDS, Target, explain, first_connection, target_of
 from deerflow.storage.postgres.database import PostgresDatabase
 from deerflow.storage.postgres.dialect import POSTGRES
@@ -19,6 +18,7 @@ from deerflow.storage.postgres.line import Line, Watchdog
 from deerflow.storage.postgres.listener import Listener
 from deerflow.storage.postgres.migrate import migrate
 from deerflow.storage.postgres.writer import Writer, pauses
+from deerflow.storage.reader_pool import PooledEngine
 from deerflow.storage.signals import Signals
 
 T = TypeVar("T")

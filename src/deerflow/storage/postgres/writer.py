@@ -21,7 +21,7 @@ from deerflow.errors import DeerFlowError, StorageAwayError, StorageError
 from deerflow.storage.postgres.connect import HASTY_SECONDS, Target, explain, may_pass
 from deerflow.storage.postgres.database import ContendedError, PostgresDatabase
 from deerflow.storage.postgres.line import Line
-from deerflow.storage.units import Unit, UnitQueue, deliver
+from deerflow.storage.write_queue import Unit, UnitQueue, deliver
 
 logger = logging.getLogger(__name__)
 

@@ -4,7 +4,7 @@ import time
 import zlib
 from datetime import UTC, datetime
 
-from deerflow.storage.sql.words import DICTIONARIES, NEWEST
+from deerflow.storage.sql.compression_dictionary import DICTIONARIES, NEWEST
 
 TINY = 64
 """Bodies up to this many bytes are stored as they are."""

@@ -32,7 +32,7 @@ from deerflow.storage.sql.checkpoint_clock import count_on_from
 from deerflow.storage.sql.checkpoint_shapes import CheckpointRow, NewCheckpoint, Place
 from deerflow.storage.sql.checkpoint_sizes import sizes
 from deerflow.storage.sql.checkpoint_walk import PAGE, Listing
-from deerflow.storage.sql.recollection import Recollection
+from deerflow.storage.sql.message_cache import Recollection
 from deerflow.storage.sql.serializer import StrictSerializer
 
 _OWN_KEYS = ("__", "langgraph_", "lc_", "ls_")

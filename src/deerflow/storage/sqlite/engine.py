@@ -20,7 +20,7 @@ from typing_extensions import override
 
 from deerflow.errors import ConfigError, StorageError
 from deerflow.storage.database import Database
-from deerflow.storage.pooled import PooledEngine
+from deerflow.storage.reader_pool import PooledEngine
 from deerflow.storage.signals import Signals
 from deerflow.storage.sqlite.connect import (
     WAL_BYTES,

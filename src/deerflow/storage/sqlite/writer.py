@@ -13,7 +13,7 @@ from pathlib import Path
 from typing_extensions import override
 
 from deerflow.storage.sqlite.connect import SqliteDatabase, explain, is_busy, is_full
-from deerflow.storage.units import Unit, UnitQueue, deliver
+from deerflow.storage.write_queue import Unit, UnitQueue, deliver
 
 PATIENCE_SECONDS = 30.0
 """How long a transaction waits for another process that writes."""

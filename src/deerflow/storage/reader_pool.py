@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from deerflow.errors import StorageError
 from deerflow.storage.database import Database, Engine
-from deerflow.storage.units import UnitQueue
+from deerflow.storage.write_queue import UnitQueue
 
 T = TypeVar("T")
 

@@ -7,7 +7,7 @@ import pytest
 from typing_extensions import override
 
 from deerflow.errors import StorageError
-from deerflow.storage.units import Unit, UnitQueue, deliver
+from deerflow.storage.write_queue import Unit, UnitQueue, deliver
 
 
 class Reluctant(UnitQueue):
