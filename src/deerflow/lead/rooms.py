@@ -36,7 +36,7 @@ from deerflow.subagents import (
     make_task_tool,
     subagent_limit,
 )
-from deerflow.subagents.teams import Office, RoleRegistry, make_team_tool
+from deerflow.subagents.teams import RoleRegistry, TeamServices, make_team_tool
 from deerflow.tools.catalog import get_available_tools, tool_groups
 from deerflow.tools.mcp import ROUTING
 from deerflow.tools.memory import make_memory_tools
@@ -179,7 +179,7 @@ class LeadRooms:
         """How a lead agent lets a team work."""
         if not self.settings.teams.enabled:
             return ()
-        return [make_team_tool(Office.open(self.settings.teams, self.roles, self.delegation))]
+        return [make_team_tool(TeamServices.open(self.settings.teams, self.roles, self.delegation))]
 
 
 class _Outfit:

@@ -180,7 +180,7 @@ def _line(text: str) -> str:
 
 
 def _old(_: Any, __: str) -> Iterator[str]:
-    raise UnreadableError("it is in the format of Office before 2007; save it as .docx, .pptx or .xlsx")
+    raise UnreadableError("it is in the format of TeamServices before 2007; save it as .docx, .pptx or .xlsx")
 
 
 def _check_zip(file: Any) -> None:

@@ -8,7 +8,7 @@ from deerflow.subagents.delegation import Delegation, TaskArguments
 from deerflow.subagents.executor import SubagentExecutor
 from deerflow.subagents.limits import subagent_limit
 from deerflow.subagents.markdown import MarkdownSubagents
-from deerflow.subagents.notes import BackgroundMiddleware, InboxMiddleware
+from deerflow.subagents.news import BackgroundMiddleware, InboxMiddleware
 from deerflow.subagents.places import PlaceMiddleware
 from deerflow.subagents.registry import SubagentRegistry
 from deerflow.subagents.task import SubagentTask

@@ -19,8 +19,8 @@ from deerflow.observability.watch import Watch
 from deerflow.subagents.company import Company
 from deerflow.subagents.condense import clip_to, condense, estimate_tokens, is_too_long, keep_whole
 from deerflow.subagents.config import SubagentResult, SubagentStatus
-from deerflow.subagents.drive import Drive, End
 from deerflow.subagents.gate import FairGate, Place
+from deerflow.subagents.graph_runner import Drive, End
 from deerflow.subagents.task import SubagentTask
 
 logger = logging.getLogger(__name__)

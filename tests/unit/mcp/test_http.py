@@ -131,7 +131,7 @@ async def test_a_server_that_wants_another_key_says_so(place: Place) -> None:
     assert "HTTP status 401" in str(server.status.problem)
 
 
-class Office:
+class TeamServices:
     """Gives out tokens, one after the other, and notes what it was asked."""
 
     def __init__(self) -> None:
@@ -145,12 +145,12 @@ class Office:
 
 
 @pytest.fixture
-def office() -> Office:
-    return Office()
+def office() -> TeamServices:
+    return TeamServices()
 
 
 @pytest.fixture
-async def guarded(office: Office, old: OldServer, place: Place) -> Any:
+async def guarded(office: TeamServices, old: OldServer, place: Place) -> Any:
     """A server that is reached with tokens."""
     routes = [Route("/token", office.give, methods=["POST"]), *old.app.routes]
     with serving_app(Starlette(routes=routes)) as address:
@@ -170,7 +170,7 @@ async def guarded(office: Office, old: OldServer, place: Place) -> Any:
 
 
 async def test_a_token_is_fetched_once_and_goes_with_every_request(
-    guarded: McpServer, office: Office, old: OldServer
+    guarded: McpServer, office: TeamServices, old: OldServer
 ) -> None:
     await guarded.tools()
     await asyncio.gather(*(guarded.call("act", {}) for _ in range(5)))
@@ -188,7 +188,7 @@ async def test_a_token_is_fetched_once_and_goes_with_every_request(
 
 
 async def test_a_token_that_is_refused_or_has_ended_is_renewed(
-    guarded: McpServer, office: Office, old: OldServer
+    guarded: McpServer, office: TeamServices, old: OldServer
 ) -> None:
     office.answer = {"expires_in": 1, "refresh_token": "refresh-2", "token_type": "MAC"}
     await guarded.tools()
@@ -211,7 +211,7 @@ async def test_a_token_that_is_refused_or_has_ended_is_renewed(
     ],
 )
 async def test_a_token_that_is_not_given_is_told(
-    status: int, answer: dict[str, Any], problem: str, guarded: McpServer, office: Office
+    status: int, answer: dict[str, Any], problem: str, guarded: McpServer, office: TeamServices
 ) -> None:
     office.status, office.answer = status, answer
 

@@ -1,18 +1,17 @@
 """Teams: several roles that plan, work, check and answer together."""
 
 from deerflow.subagents.teams.middleware import TEAM_REQUEST, TeamRequestMiddleware
-from deerflow.subagents.teams.office import Office, TeamCall
 from deerflow.subagents.teams.plan import TeamPlan, TeamStep
 from deerflow.subagents.teams.request import TeamRequest
 from deerflow.subagents.teams.result import StepOutcome, TeamResult
 from deerflow.subagents.teams.roles import RoleRegistry, TeamRole
 from deerflow.subagents.teams.team import ProjectAgentTeam
+from deerflow.subagents.teams.team_services import TeamCall, TeamServices
 from deerflow.subagents.teams.tool import RUN_TEAM, make_team_tool
 
 __all__ = [
     "RUN_TEAM",
     "TEAM_REQUEST",
-    "Office",
     "ProjectAgentTeam",
     "RoleRegistry",
     "StepOutcome",
@@ -22,6 +21,7 @@ __all__ = [
     "TeamRequestMiddleware",
     "TeamResult",
     "TeamRole",
+    "TeamServices",
     "TeamStep",
     "make_team_tool",
 ]

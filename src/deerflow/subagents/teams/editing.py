@@ -1,8 +1,8 @@
 """Makes one answer of several reports, by a task of its own."""
 
 from deerflow.subagents.config import SubagentConfig, SubagentStatus
-from deerflow.subagents.teams.office import Office, TeamCall
 from deerflow.subagents.teams.result import ended_early
+from deerflow.subagents.teams.team_services import TeamCall, TeamServices
 
 EDITOR_PROMPT = """\
 <role>
@@ -19,7 +19,7 @@ You make one answer of the reports of a team. It reads as if one person had writ
 </way_of_working>"""
 
 
-async def edit(office: Office, call: TeamCall, prompt: str) -> tuple[str, str]:
+async def edit(office: TeamServices, call: TeamCall, prompt: str) -> tuple[str, str]:
     """Return the joined answer, or an empty one and a note on why there is none."""
     if office.works_by_rules(call):
         return "", ""

@@ -5,10 +5,10 @@ from typing import Any
 
 from deerflow.errors import DeerFlowError
 from deerflow.subagents.config import SubagentConfig
-from deerflow.subagents.teams.brief import Briefing
-from deerflow.subagents.teams.office import Office, TeamCall
 from deerflow.subagents.teams.plan import TeamPlan, checked_plan, fallback_plan, read_plan
 from deerflow.subagents.teams.result import PlanSource
+from deerflow.subagents.teams.role_prompt import Briefing
+from deerflow.subagents.teams.team_services import TeamCall, TeamServices
 
 logger = logging.getLogger(__name__)
 
@@ -20,7 +20,7 @@ must know.
 </role>"""
 
 
-async def make_plan(office: Office, call: TeamCall, briefing: Briefing) -> tuple[TeamPlan, PlanSource]:
+async def make_plan(office: TeamServices, call: TeamCall, briefing: Briefing) -> tuple[TeamPlan, PlanSource]:
     """Return who does what, and where the plan comes from; only the caller's own can be refused."""
     request, roles, most = briefing.request, office.roles, office.settings.max_steps
     limits: dict[str, Any] = {"members": request.members, "max_steps": most}

@@ -16,10 +16,8 @@ from deerflow.errors import DeerFlowError, InvalidInputError
 from deerflow.subagents.config import SubagentResult
 from deerflow.subagents.task import Resume
 from deerflow.subagents.teams.approval import NOBODY, Ask, Decision, ask_person, decide, question_of
-from deerflow.subagents.teams.brief import Briefing, files_of
 from deerflow.subagents.teams.editing import edit
 from deerflow.subagents.teams.findings import FindingsGraph
-from deerflow.subagents.teams.office import Office, TeamCall
 from deerflow.subagents.teams.plan import TeamPlan, TeamStep, checked_plan, in_levels
 from deerflow.subagents.teams.planning import make_plan
 from deerflow.subagents.teams.request import TeamRequest
@@ -31,6 +29,8 @@ from deerflow.subagents.teams.result import (
     outcome_of,
     reports_of,
 )
+from deerflow.subagents.teams.role_prompt import Briefing, files_of
+from deerflow.subagents.teams.team_services import TeamCall, TeamServices
 
 
 class RejectedError(DeerFlowError):
@@ -44,7 +44,7 @@ class ProjectAgentTeam:
 
     def __init__(
         self,
-        office: Office,
+        office: TeamServices,
         request: TeamRequest,
         *,
         call: TeamCall,

@@ -9,10 +9,10 @@ from langchain_core.tools import BaseTool
 from pydantic import ConfigDict
 
 from deerflow.subagents.teams.board import BETWEEN
-from deerflow.subagents.teams.office import Office, TeamCall
 from deerflow.subagents.teams.request import TeamRequest
 from deerflow.subagents.teams.result import TeamResult
 from deerflow.subagents.teams.team import ProjectAgentTeam
+from deerflow.subagents.teams.team_services import TeamCall, TeamServices
 from deerflow.tools.define import Runtime, tool_of
 
 RUN_TEAM = "run_team"
@@ -32,7 +32,7 @@ class TeamArguments(TeamRequest):
     model_config = ConfigDict(extra="ignore")
 
 
-def make_team_tool(office: Office) -> BaseTool:
+def make_team_tool(office: TeamServices) -> BaseTool:
     """Return the `run_team` tool of the lead agents with these settings."""
 
     async def run_team(*, runtime: Runtime, **values: Any) -> ToolMessage:
@@ -78,7 +78,7 @@ def answer(result: TeamResult, *, usage: dict[str, int]) -> ToolMessage:
     )
 
 
-def usage_of(office: Office, call: TeamCall) -> dict[str, int]:
+def usage_of(office: TeamServices, call: TeamCall) -> dict[str, int]:
     """Return the tokens that all tasks of a team spent."""
     prefix = f"{call.team_id}{BETWEEN}"
     parts = [

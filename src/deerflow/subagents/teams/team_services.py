@@ -33,7 +33,7 @@ class TeamCall:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Office:
+class TeamServices:
     """Everything that teams are made of, for one value of the settings."""
 
     settings: TeamsSettings
@@ -44,7 +44,7 @@ class Office:
     experience: Experience
 
     @classmethod
-    def open(cls, settings: TeamsSettings, roles: RoleRegistry, delegation: Delegation) -> "Office":
+    def open(cls, settings: TeamsSettings, roles: RoleRegistry, delegation: Delegation) -> "TeamServices":
         """Return an office whose members have the tools of sub-agents and those of the board."""
         boards = Boards()
         outfit = _TeamOutfit(delegation.builder.outfit, make_board_tools(boards))
