@@ -16,7 +16,7 @@ from typing_extensions import override
 
 from deerflow.config import Paths, Settings
 from deerflow.domain import RunRecord, RunRequest, ThreadFolders
-from deerflow.runtime import Crew, RunManager, StreamBridge, Worker
+from deerflow.runtime import RunManager, RunSetup, StreamBridge, Worker
 from deerflow.runtime.worker import Graph
 from deerflow.sandbox import Sandbox, SandboxProvider
 from deerflow.storage import OwnerLock, Storage
@@ -80,10 +80,10 @@ async def opened_desk(
     bridge = StreamBridge(events=storage.events, runs=storage.runs, signals=storage.signals)
     graph = _graph(steps, storage)
 
-    async def crew(run: RunRecord) -> Crew:
-        return Crew(Settings(), graph, FolderSandboxes(), _finish)
+    async def prepare_run(run: RunRecord) -> RunSetup:
+        return RunSetup(Settings(), graph, FolderSandboxes(), _finish)
 
-    worker = Worker(storage=storage, bridge=bridge, paths=Paths(root), crew=crew)
+    worker = Worker(storage=storage, bridge=bridge, paths=Paths(root), prepare_run=prepare_run)
     desk = RunManager(storage=storage, bridge=bridge, worker=worker, owner=owner, **options)
     desk.tend(take_over=take_over)
     try:

@@ -16,7 +16,7 @@ from support.sandboxes import FolderSandbox
 from deerflow.config import ModelSettings, Settings
 from deerflow.context import RunContext
 from deerflow.domain import RunOptions, ThreadFolders, new_id
-from deerflow.lead import LeadAgents, LeadRooms
+from deerflow.lead import LeadAgents, LeadDependencies
 from deerflow.models import ModelFactory
 from deerflow.skills import Skills
 from deerflow.subagents import SubagentExecutor
@@ -57,7 +57,7 @@ class Lead:
         self.models = models or scripted_models(server)
         self.checkpointer = checkpointer or InMemorySaver()
         self.executor = executor or SubagentExecutor(max_running=self.settings.subagents.max_running)
-        self.rooms = LeadRooms(
+        self.rooms = LeadDependencies(
             settings=self.settings,
             models=self.models,
             executor=self.executor,

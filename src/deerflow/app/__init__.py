@@ -1,5 +1,5 @@
 """DeerFlow, put together: the one room that chooses concrete classes and owns their lifetimes."""
 
-from deerflow.app.house import DeerFlow
+from deerflow.app.deerflow import DeerFlow
 
 __all__ = ["DeerFlow"]

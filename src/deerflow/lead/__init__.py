@@ -1,6 +1,6 @@
 """The lead agent: the one that users talk to."""
 
 from deerflow.lead.agent import LeadAgents, make_lead_agent
-from deerflow.lead.rooms import LeadRooms
+from deerflow.lead.dependencies import LeadDependencies
 
-__all__ = ["LeadAgents", "LeadRooms", "make_lead_agent"]
+__all__ = ["LeadAgents", "LeadDependencies", "make_lead_agent"]

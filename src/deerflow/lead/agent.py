@@ -12,8 +12,8 @@ from deerflow.config import Settings
 from deerflow.domain import LEAD_AGENT, RunOptions
 from deerflow.lead.chain import build_chain
 from deerflow.lead.custom import CustomAgent
+from deerflow.lead.dependencies import LeadDependencies
 from deerflow.lead.prompt import lead_prompt
-from deerflow.lead.rooms import LeadRooms
 from deerflow.skills import Skill
 from deerflow.subagents import BackgroundMiddleware, subagent_limit
 
@@ -21,21 +21,21 @@ from deerflow.subagents import BackgroundMiddleware, subagent_limit
 class LeadAgents:
     """The lead agents of one set of rooms, built once per set of options that matter."""
 
-    def __init__(self, rooms: LeadRooms) -> None:
-        self._rooms = rooms
+    def __init__(self, rooms: LeadDependencies) -> None:
+        self._components = rooms
         self._offering = self
 
     def offering(self, mcp_tools: Sequence[BaseTool]) -> "LeadAgents":
         """Return the same agents with these tools of MCP servers; the same tools give the same agents."""
-        if mcp_tools is self._rooms.mcp_tools:
+        if mcp_tools is self._components.mcp_tools:
             return self
-        if mcp_tools is not self._offering._rooms.mcp_tools:
-            self._offering = LeadAgents(replace(self._rooms, mcp_tools=mcp_tools))
+        if mcp_tools is not self._offering._components.mcp_tools:
+            self._offering = LeadAgents(replace(self._components, mcp_tools=mcp_tools))
         return self._offering
 
     def get(self, options: RunOptions, custom: CustomAgent | None = None) -> Agent:
         """Return the agent for a run with these options, as the user's own agent or as the house's."""
-        rooms = self._rooms
+        rooms = self._components
         wanted = None if custom is None else custom.config.skills
         skills = tuple(each for each in rooms.skills.enabled() if wanted is None or each.name in wanted)
         types = tuple(rooms.subagents) if options.subagent_enabled else ()
@@ -47,7 +47,7 @@ class LeadAgents:
 
 def make_lead_agent(
     options: RunOptions,
-    rooms: LeadRooms,
+    rooms: LeadDependencies,
     *,
     skills: Sequence[Skill] | None = None,
     custom: CustomAgent | None = None,

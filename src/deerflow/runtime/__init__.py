@@ -5,12 +5,12 @@ from deerflow.runtime.serialization import message_json, to_json
 from deerflow.runtime.states import ThreadStates
 from deerflow.runtime.stream_bridge import StreamBridge
 from deerflow.runtime.translate import CLIENT_MODES, is_wanted, visible_values
-from deerflow.runtime.worker import Crew, Worker
+from deerflow.runtime.worker import RunSetup, Worker
 
 __all__ = [
     "CLIENT_MODES",
-    "Crew",
     "RunManager",
+    "RunSetup",
     "StreamBridge",
     "ThreadStates",
     "Worker",

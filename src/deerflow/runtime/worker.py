@@ -49,7 +49,7 @@ Graph = CompiledStateGraph[Any, Any, Any, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Crew:
+class RunSetup:
     """What a run needs, chosen for its request from the settings of the moment."""
 
     settings: Settings
@@ -70,7 +70,7 @@ class Worker:
         storage: Storage,
         bridge: StreamBridge,
         paths: Paths,
-        crew: Callable[[RunRecord], Awaitable[Crew]],
+        prepare_run: Callable[[RunRecord], Awaitable[RunSetup]],
         watch: Watch | None = None,
         questions: Callable[[str], Awaitable[Mapping[str, Any]]] | None = None,
         states: ThreadStates | None = None,
@@ -84,7 +84,7 @@ class Worker:
         self._storage = storage
         self._bridge = bridge
         self._paths = paths
-        self._crew = crew
+        self._prepare_run = prepare_run
         self._watch = watch or Watch()
         self._questions = questions
         self._states = states
@@ -139,45 +139,45 @@ class Worker:
         log.publish("metadata", {"run_id": run.id, "thread_id": run.thread_id, "attempt": run.attempt})
         if handle.stop is not None:
             raise asyncio.CancelledError  # it was told before there was anything to cancel
-        crew = await self._crew(run)
-        check_goto(run.request, crew.agent.nodes)
-        tally.begin(model_name=crew.model_name, prices=prices_of(crew.settings.models))
+        setup = await self._prepare_run(run)
+        check_goto(run.request, setup.agent.nodes)
+        tally.begin(model_name=setup.model_name, prices=prices_of(setup.settings.models))
         config = _config(run)
-        values = await self._first_input(run, config, crew.settings)
+        values = await self._first_input(run, config, setup.settings)
         if config["configurable"].get("checkpoint_id") and taken_again(run.request):
-            await self._turn_files_back(run, log, crew)
-        limit = asyncio.timeout(crew.settings.runs.timeout_seconds)
+            await self._turn_files_back(run, log, setup)
+        limit = asyncio.timeout(setup.settings.runs.timeout_seconds)
         try:
             streamed = StreamedAnswer()
-            async with limit, self._borrowed(run, log, crew, tally, streamed) as context:
+            async with limit, self._borrowed(run, log, setup, tally, streamed) as context:
                 if callbacks:
                     config["callbacks"] = list(callbacks)
-                parts = graph_parts(crew.agent, values, config, run.request, context, handle.control)
+                parts = graph_parts(setup.agent, values, config, run.request, context, handle.control)
                 async for part in parts:
                     _take_in(log, tally, streamed, run, part)
         except TimeoutError:
             if not limit.expired():
                 raise
             return outcomes.stopped(Stop.TIMEOUT, tally)
-        if tally.is_waiting and self._states is not None and crew.settings.compatibility == "deerflow":
+        if tally.is_waiting and self._states is not None and setup.settings.compatibility == "deerflow":
             await _show_cards(run, log, self._states)
         return outcomes.finished(tally)
 
     @asynccontextmanager
     async def _borrowed(
-        self, run: RunRecord, log: RunLog, crew: Crew, tally: RunStats, streamed: StreamedAnswer
+        self, run: RunRecord, log: RunLog, setup: RunSetup, tally: RunStats, streamed: StreamedAnswer
     ) -> AsyncIterator[RunContext]:
         """Lend a run everything that it gives back at its end."""
         request = run.request
         folders = self._paths.thread(run.user_id, run.thread_id)
         files = SnapshotStore(folders)
-        effects = RunEffects(log=self._storage.effects, run=run, files=files, settings=crew.settings.runs)
-        async with crew.sandboxes.lend(folders) as sandbox, _finished(crew, run, effects):
+        effects = RunEffects(log=self._storage.effects, run=run, files=files, settings=setup.settings.runs)
+        async with setup.sandboxes.lend(folders) as sandbox, _finished(setup, run, effects):
             yield RunContext(
                 run_id=run.id,
                 thread_id=run.thread_id,
                 user_id=run.user_id,
-                settings=crew.settings,
+                settings=setup.settings,
                 folders=folders,
                 sandbox=sandbox,
                 options=request.options,
@@ -210,9 +210,9 @@ class Worker:
                 return values if title is None else titled(values, title)
         return values
 
-    async def _turn_files_back(self, run: RunRecord, log: RunLog, crew: Crew) -> None:
+    async def _turn_files_back(self, run: RunRecord, log: RunLog, setup: RunSetup) -> None:
         """Let a run that takes a turn again find the files as they were before that turn."""
-        problem = await turn_files_back(self._storage, run, self._files(run), crew.settings.runs)
+        problem = await turn_files_back(self._storage, run, self._files(run), setup.settings.runs)
         log.publish("custom", {"type": FILES_TURNED_BACK, "files_kept": problem})
 
     def _files(self, run: RunRecord) -> SnapshotStore:
@@ -272,11 +272,11 @@ class Worker:
 
 
 @asynccontextmanager
-async def _finished(crew: Crew, run: RunRecord, effects: RunEffects) -> AsyncIterator[None]:
+async def _finished(setup: RunSetup, run: RunRecord, effects: RunEffects) -> AsyncIterator[None]:
     try:
         yield
     finally:
-        await crew.finish(run.id)
+        await setup.finish(run.id)
         await effects.aclose()
 
 

@@ -9,7 +9,7 @@ from support.model_server import ScriptedModel, call, text
 
 from deerflow.config import SubagentsSettings
 from deerflow.config.subagents import CustomSubagent, SubagentOverride
-from deerflow.lead import LeadAgents, LeadRooms
+from deerflow.lead import LeadAgents, LeadDependencies
 from deerflow.subagents import MarkdownSubagents, SubagentRegistry
 from deerflow.subagents.markdown import read_subagent
 
@@ -128,7 +128,7 @@ async def test_the_lead_hears_of_it_and_a_model_that_is_not_there_is_no_obstacle
     lead: Lead, model: ScriptedModel, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     write(tmp_path / "agents", "x.md", REVIEWER)
-    rooms = LeadRooms(
+    rooms = LeadDependencies(
         settings=lead.settings,
         models=lead.models,
         executor=lead.executor,

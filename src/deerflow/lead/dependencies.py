@@ -43,7 +43,7 @@ from deerflow.tools.memory import make_memory_tools
 
 
 @dataclass(frozen=True, eq=False)
-class LeadRooms:
+class LeadDependencies:
     """What lead agents are made of, for one value of the settings; new settings make new rooms."""
 
     settings: Settings
@@ -146,7 +146,7 @@ class LeadRooms:
         """How these agents hand work on."""
         builder = SubagentBuilder(
             models=self.models,
-            outfit=_Outfit(self),
+            outfit=_SubagentToolkit(self),
             skills=self.skills,
             cache=self.cache,
             checkpointer=self.checkpointer,
@@ -182,17 +182,17 @@ class LeadRooms:
         return [make_team_tool(TeamServices.open(self.settings.teams, self.roles, self.delegation))]
 
 
-class _Outfit:
+class _SubagentToolkit:
     """What sub-agents get from the rooms of their lead agent."""
 
-    def __init__(self, rooms: LeadRooms) -> None:
-        self._rooms = rooms
+    def __init__(self, rooms: LeadDependencies) -> None:
+        self._components = rooms
 
     def tools(self, model_name: str, *, may_delegate: bool) -> list[BaseTool]:
-        return self._rooms.tools(model_name, delegates=may_delegate, is_lead=False)
+        return self._components.tools(model_name, delegates=may_delegate, is_lead=False)
 
     def middlewares(self, options: RunOptions, *, may_delegate: bool) -> Sequence[Middleware]:
-        rooms = self._rooms
+        rooms = self._components
         return build_chain(
             rooms.settings,
             audience=Audience.SUBAGENT,

@@ -19,7 +19,7 @@ from deerflow.subagents import SubagentExecutor
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Foundation:
+class Resources:
     """What outlives an edit of the settings: one field per thing that is opened and closed."""
 
     paths: Paths
@@ -35,7 +35,7 @@ class Foundation:
 
 
 @asynccontextmanager
-async def lay_foundation(loaded: LoadedSettings) -> AsyncIterator[Foundation]:
+async def open_resources(loaded: LoadedSettings) -> AsyncIterator[Resources]:
     """Open what a DeerFlow stands on, and close it with the block."""
     settings = loaded.settings
     async with AsyncExitStack() as stack:
@@ -53,7 +53,7 @@ async def lay_foundation(loaded: LoadedSettings) -> AsyncIterator[Foundation]:
         place = Place(env=loaded.env, folder=loaded.project_root)
         mcp = McpServers(place, redact=watch.redact, pins=ToolPins(storage.store))
         stack.push_async_callback(mcp.aclose)
-        yield Foundation(
+        yield Resources(
             paths=paths,
             watch=watch,
             storage=storage,

@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from deerflow.agents import StateReader
-from deerflow.app.foundation import Foundation, lay_foundation
-from deerflow.app.rooms import CurrentRooms, build_rooms
+from deerflow.app.components import LiveComponents, build_components
+from deerflow.app.resources import Resources, open_resources
 from deerflow.app.sandbox_check import SandboxCheck
 from deerflow.app.threads import Threads
 from deerflow.config import LoadedSettings, Settings, SettingsSource
@@ -36,8 +36,8 @@ logger = logging.getLogger(__name__)
 class DeerFlow:
     """Everything that runs, open: made by `DeerFlow.open`, closed with its block."""
 
-    def __init__(self, *, ground: Foundation, rooms: CurrentRooms, capacity: int | None = None) -> None:
-        self._rooms = rooms
+    def __init__(self, *, ground: Resources, rooms: LiveComponents, capacity: int | None = None) -> None:
+        self._components = rooms
         self.paths = ground.paths
         self.storage = ground.storage
         self.watch = ground.watch
@@ -94,8 +94,8 @@ class DeerFlow:
         quiet_tracing()
         source = source or SettingsSource()
         loaded = source.current()
-        async with lay_foundation(loaded) as ground, AsyncExitStack() as stack:
-            rooms = CurrentRooms(source, ground, await build_rooms(loaded, ground))
+        async with open_resources(loaded) as ground, AsyncExitStack() as stack:
+            rooms = LiveComponents(source, ground, await build_components(loaded, ground))
             deerflow = cls(ground=ground, rooms=rooms, capacity=capacity)
             stack.push_async_callback(deerflow._close)
             deerflow.runs.tend(take_over=takes_over)
@@ -120,12 +120,12 @@ class DeerFlow:
     @property
     def loaded(self) -> LoadedSettings:
         """The settings with where they came from and what is wrong with them."""
-        return self._rooms.now.loaded
+        return self._components.now.loaded
 
     @property
     def models(self) -> ModelFactory:
         """The models as of the last run that started."""
-        return self._rooms.now.models
+        return self._components.now.models
 
     def folders(self, user_id: str, thread_id: str) -> ThreadFolders:
         """Return where a thread's files are."""
@@ -161,14 +161,14 @@ class DeerFlow:
 
     async def refresh(self) -> None:
         """Take up an edit of the settings, if there is one; runs in progress keep theirs."""
-        await self._rooms.refresh()
+        await self._components.refresh()
 
     async def edit_extensions(self, change: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> None:
         """Write what `change` makes of `extensions_config.json` into it; runs that start then use it."""
-        await asyncio.to_thread(self._rooms.source.edit_extensions, change)
+        await asyncio.to_thread(self._components.source.edit_extensions, change)
         await self.refresh()
-        if self._rooms.problem is not None:
-            raise ConflictError(f"the edit is written but not in force yet: {self._rooms.problem}")
+        if self._components.problem is not None:
+            raise ConflictError(f"the edit is written but not in force yet: {self._components.problem}")
 
     @property
     def faults(self) -> list[Fault]:
@@ -178,29 +178,29 @@ class DeerFlow:
             Fault(f"mcpServers.{status.name}", status.problem or "", "runs go on without it")
             for status in down
         ]
-        return [*self._rooms.now.faults, *servers]
+        return [*self._components.now.faults, *servers]
 
     def health(self) -> dict[str, Any]:
         """Return what an operator should know at a glance."""
-        source = self._rooms.source
+        source = self._components.source
         return {
             "models": list(self.models.names),
             "sandbox": self.sandbox_check.health(),
             "config": {
                 "path": str(self.loaded.source_path) if self.loaded.source_path else None,
-                "problem": self._rooms.problem,
+                "problem": self._components.problem,
                 "problems": [str(problem) for problem in self.loaded.problems],
                 "restart_needed": list(source.restart_needed),
                 "faults": [_fault_out(fault, self.watch.redact) for fault in self.faults],
             },
         }
 
-    def _run_manager(self, ground: Foundation, bridge: StreamBridge, capacity: int | None) -> RunManager:
+    def _run_manager(self, ground: Resources, bridge: StreamBridge, capacity: int | None) -> RunManager:
         worker = Worker(
             storage=ground.storage,
             bridge=bridge,
             paths=ground.paths,
-            crew=self._rooms.crew,
+            prepare_run=self._components.prepare_run,
             watch=ground.watch,
             questions=lambda thread_id: listed_questions(self.state, thread_id),
             states=self.state,
@@ -279,7 +279,7 @@ class DeerFlow:
         await self.housekeeping.aclose()
         await self.runs.aclose()
         await self.memories.aclose(self.settings.memory.shutdown_flush_timeout_seconds)
-        await self._rooms.aclose()
+        await self._components.aclose()
 
 
 def _fault_out(fault: Fault, redact: Callable[[str], str]) -> dict[str, Any]:

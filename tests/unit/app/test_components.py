@@ -12,7 +12,7 @@ import pytest
 from support.gateway import model_entry, write_config
 from support.model_server import ScriptedModel, text
 
-from deerflow.app import DeerFlow, rooms
+from deerflow.app import DeerFlow, components
 from deerflow.config import SettingsSource
 from deerflow.domain import RunRequest
 
@@ -64,10 +64,10 @@ async def test_a_run_imports_its_model_beside_the_event_loop(
 async def test_a_server_imports_its_models_before_somebody_asks(
     source: SettingsSource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rooms, "_CALM_SECONDS", 0)
+    monkeypatch.setattr(components, "_CALM_SECONDS", 0)
     async with DeerFlow.open(source, takes_over=True) as house:
         async with asyncio.timeout(60):
-            await asyncio.gather(*house._rooms._loading)
+            await asyncio.gather(*house._components._loading)
 
     loaded = [sys.modules[name].LOADED_IN for name in ("provider_in_use", "provider_beside")]
     assert threading.get_ident() not in loaded
@@ -78,7 +78,7 @@ async def test_agents_of_earlier_settings_are_let_go(tmp_path: Path) -> None:
     config.write_text("sandbox: {use: local}\n")
     env = {"DEER_FLOW_HOME": str(tmp_path / "home")}
     async with DeerFlow.open(SettingsSource(config, env=env, cwd=tmp_path)) as house:
-        earlier = weakref.ref(house._rooms.now.agents)
+        earlier = weakref.ref(house._components.now.agents)
 
         config.write_text("sandbox: {use: local}\ntitle: {enabled: false}\n")
         await house.refresh()

@@ -7,16 +7,16 @@ from functools import partial
 
 from deerflow.addresses import ALLOW_CIDRS, parse_network
 from deerflow.app.configured import faults_of, summary
-from deerflow.app.foundation import Foundation
+from deerflow.app.resources import Resources
 from deerflow.config import LoadedSettings, ModelSettings, SettingsSource
 from deerflow.config.faults import Fault
 from deerflow.domain import RunRecord
 from deerflow.errors import ConfigError
-from deerflow.lead import LeadAgents, LeadRooms
+from deerflow.lead import LeadAgents, LeadDependencies
 from deerflow.models import ModelFactory, discover
 from deerflow.models.memory_model import own_model
 from deerflow.observability import learn_secrets, secrets_of
-from deerflow.runtime import Crew
+from deerflow.runtime import RunSetup
 from deerflow.runtime.spending import prices_of
 from deerflow.skills import Skills
 from deerflow.tools.acp import acp_tools
@@ -29,7 +29,7 @@ _CALM_SECONDS = 1.0
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Rooms:
+class Components:
     """What one value of the settings makes."""
 
     loaded: LoadedSettings
@@ -46,12 +46,12 @@ class Rooms:
         return [each for each in (self.models, self.memory_models) if each is not None]
 
 
-async def build_rooms(loaded: LoadedSettings, ground: Foundation) -> Rooms:
+async def build_components(loaded: LoadedSettings, ground: Resources) -> Components:
     """Make what these settings ask for; a new capability joins the lead agents' rooms here."""
     settings = loaded.settings
     models = ModelFactory(settings.models or await _found_models(loaded), env=loaded.env)
     memory_models = _memory_models(loaded)
-    rooms = LeadRooms(
+    rooms = LeadDependencies(
         settings=settings,
         models=models,
         executor=ground.subagents,
@@ -69,7 +69,7 @@ async def build_rooms(loaded: LoadedSettings, ground: Foundation) -> Rooms:
     # last: settings that are refused change nothing
     ground.mcp.use(loaded.extensions.mcp_servers, networks=networks, approval=settings.mcp.tool_approval)
     faults = tuple(await asyncio.to_thread(faults_of, loaded, models))  # it imports the settings' own tools
-    return Rooms(loaded, models, LeadAgents(rooms), memory_models, faults)
+    return Components(loaded, models, LeadAgents(rooms), memory_models, faults)
 
 
 async def _found_models(loaded: LoadedSettings) -> tuple[ModelSettings, ...]:
@@ -98,10 +98,10 @@ async def _load_soon(factory: ModelFactory) -> None:
     await factory.load()
 
 
-class CurrentRooms:
+class LiveComponents:
     """The rooms of the settings as they are now; those of earlier ones stay for the runs that use them."""
 
-    def __init__(self, source: SettingsSource, ground: Foundation, first: Rooms) -> None:
+    def __init__(self, source: SettingsSource, ground: Resources, first: Components) -> None:
         self.source = source
         self._ground = ground
         self._now = first
@@ -114,7 +114,7 @@ class CurrentRooms:
         self._loading: set[asyncio.Task[None]] = set()
 
     @property
-    def now(self) -> Rooms:
+    def now(self) -> Components:
         """The rooms as of the last refresh."""
         return self._now
 
@@ -140,7 +140,7 @@ class CurrentRooms:
         learn_secrets(secrets)
         self._ground.watch.redact.learn(secrets)
         try:
-            rooms = await build_rooms(loaded, self._ground)
+            rooms = await build_components(loaded, self._ground)
         except ConfigError as error:
             self._refused, self._problem = loaded, f"the last good settings stay in force: {error}"
             logger.error("settings were not taken up; %s", self._problem)
@@ -165,7 +165,7 @@ class CurrentRooms:
         if text := summary(self._now.faults):
             logger.warning("%s", text)
 
-    async def crew(self, run: RunRecord) -> Crew:
+    async def prepare_run(self, run: RunRecord) -> RunSetup:
         """Return who drives a run, by the settings of this moment."""
         await self.refresh()  # the run may have been admitted by another process
         rooms, ground, options = self._now, self._ground, run.request.options
@@ -178,7 +178,7 @@ class CurrentRooms:
         model_name = options.model_name or rooms.models.default_name
         await rooms.models.load(model_name)
         agent = agents.get(options, own)
-        return Crew(rooms.loaded.settings, agent, ground.sandboxes, ground.subagents.finish, model_name)
+        return RunSetup(rooms.loaded.settings, agent, ground.sandboxes, ground.subagents.finish, model_name)
 
     async def aclose(self) -> None:
         """Close all rooms there were."""
