@@ -70,4 +70,4 @@ class RunContext:
     watch: Watch = field(default_factory=Watch)
     """Who looks on: numbers for operators, and spans where they are collected."""
     extra: Mapping[str, Any] = field(default_factory=dict)
-    """Context keys of the client that the house has no word for."""
+    """Context keys of the client that DeerFlow has no word for."""

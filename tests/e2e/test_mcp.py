@@ -454,7 +454,7 @@ def test_without_servers_the_protocol_is_not_loaded(tmp_path: Path) -> None:
         "from deerflow.app import DeerFlow\n"
         "from deerflow.gateway.app import create_app\n"
         "async def main():\n"
-        "    async with DeerFlow.open() as house:\n"
+        "    async with DeerFlow.open() as deerflow:\n"
         "        print([name for name in ('mcp', 'mcp_types', 'jsonschema') if name in sys.modules])\n"
         "asyncio.run(main())\n"
     )

@@ -16,66 +16,66 @@ from deerflow.storage.base import ThreadQuery
 
 
 @pytest.fixture
-async def house(tmp_path: Path) -> AsyncIterator[DeerFlow]:
+async def deerflow(tmp_path: Path) -> AsyncIterator[DeerFlow]:
     source = SettingsSource(write_config(tmp_path, None), env=environment(tmp_path), cwd=tmp_path)
     async with DeerFlow.open(source) as opened:
         yield opened
 
 
-async def admitted(house: DeerFlow, thread: str) -> RunRecord:
+async def admitted(deerflow: DeerFlow, thread: str) -> RunRecord:
     """Admit a run with which its thread is to go, as another server would."""
     request = RunRequest(thread, deletes_thread=True)
-    await house.threads.expect_to_go(f"run-of-{thread}", request)
-    return await house.storage.runs.create(f"run-of-{thread}", request, owner="another server")
+    await deerflow.threads.expect_to_go(f"run-of-{thread}", request)
+    return await deerflow.storage.runs.create(f"run-of-{thread}", request, owner="another server")
 
 
-async def left(house: DeerFlow) -> tuple[list[str], list[str]]:
+async def left(deerflow: DeerFlow) -> tuple[list[str], list[str]]:
     """Return the threads that are there, and those that are still to go."""
-    threads = await house.storage.threads.search(ThreadQuery(None))
-    noted = await house.storage.store.asearch(("deerflow", "passing-threads"))
+    threads = await deerflow.storage.threads.search(ThreadQuery(None))
+    noted = await deerflow.storage.store.asearch(("deerflow", "passing-threads"))
     return [thread.id for thread in threads], [item.key for item in noted]
 
 
-async def test_what_a_dead_server_left_behind_goes_later(house: DeerFlow) -> None:
-    ended = await admitted(house, "ended")
-    await admitted(house, "running")
-    await house.threads.expect_to_go("never-admitted", RunRequest("refused", deletes_thread=True))
-    await house.storage.runs.settle(ended.id, attempt=1, end=RunEnd(RunStatus.SUCCESS))
+async def test_what_a_dead_server_left_behind_goes_later(deerflow: DeerFlow) -> None:
+    ended = await admitted(deerflow, "ended")
+    await admitted(deerflow, "running")
+    await deerflow.threads.expect_to_go("never-admitted", RunRequest("refused", deletes_thread=True))
+    await deerflow.storage.runs.settle(ended.id, attempt=1, end=RunEnd(RunStatus.SUCCESS))
 
-    await house.threads.sweep()
-    at_once = await left(house)
-    await house.threads.sweep(now=datetime.now(UTC) + timedelta(minutes=2))
+    await deerflow.threads.sweep()
+    at_once = await left(deerflow)
+    await deerflow.threads.sweep(now=datetime.now(UTC) + timedelta(minutes=2))
 
     assert len(at_once[0]) == 2
-    assert await left(house) == (["running"], ["running"])
+    assert await left(deerflow) == (["running"], ["running"])
 
 
 async def test_files_that_cannot_be_deleted_keep_no_other_thread(
-    house: DeerFlow, monkeypatch: pytest.MonkeyPatch
+    deerflow: DeerFlow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for thread in ("t1", "t2"):
-        run = await admitted(house, thread)
-        await house.storage.runs.settle(run.id, attempt=1, end=RunEnd(RunStatus.SUCCESS))
+        run = await admitted(deerflow, thread)
+        await deerflow.storage.runs.settle(run.id, attempt=1, end=RunEnd(RunStatus.SUCCESS))
 
     def refuse(root: Path) -> None:
         raise PermissionError(f"{root} is somebody else's")
 
     monkeypatch.setattr("deerflow.app.threads.remove_tree", refuse)
-    await house.threads.sweep(now=datetime.now(UTC) + timedelta(minutes=2))
+    await deerflow.threads.sweep(now=datetime.now(UTC) + timedelta(minutes=2))
 
-    assert await left(house) == ([], [])
+    assert await left(deerflow) == ([], [])
 
 
 async def test_a_server_that_ends_deletes_at_once_what_lingers(
-    house: DeerFlow, monkeypatch: pytest.MonkeyPatch
+    deerflow: DeerFlow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("deerflow.app.threads._HASTY_SECONDS", 60)
-    run = await admitted(house, "t1")
-    await house.storage.runs.settle(run.id, attempt=1, end=RunEnd(RunStatus.SUCCESS))
-    lingering = asyncio.create_task(house.threads.let_go(run))
+    run = await admitted(deerflow, "t1")
+    await deerflow.storage.runs.settle(run.id, attempt=1, end=RunEnd(RunStatus.SUCCESS))
+    lingering = asyncio.create_task(deerflow.threads.let_go(run))
     await asyncio.sleep(0)  # it waits from its first step on
 
     lingering.cancel()
     await asyncio.gather(lingering, return_exceptions=True)
 
-    assert await left(house) == ([], [])
+    assert await left(deerflow) == ([], [])

@@ -56,9 +56,9 @@ async def test_a_tick_is_one_run_however_many_gateways_look(
     await until(runs_there)  # a run that starts by itself has no event to wait for
     deleted = await apis[1].delete(f"/runs/crons/{cron['cron_id']}")
 
-    house = gateways[1].deerflow
-    assert house is not None
-    runs = await on_loop(gateways[1], house.runs.of_thread("t1"))
+    deerflow = gateways[1].deerflow
+    assert deerflow is not None
+    runs = await on_loop(gateways[1], deerflow.runs.of_thread("t1"))
     keys = [run.request.idempotency_key for run in runs]
     assert deleted.status_code == 204
     assert len(keys) >= 3
@@ -117,10 +117,10 @@ async def test_a_gateway_tells_of_an_end_for_one_that_is_gone(
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     run = (await apis[0].post("/threads/t1/runs", json={"input": ask("go")})).json()["run_id"]
     await apis[0].get(f"/threads/t1/runs/{run}/join")
-    house = gateways[1].deerflow
-    assert house is not None
+    deerflow = gateways[1].deerflow
+    assert deerflow is not None
     item = {"url": f"http://127.0.0.1:{runner.addresses[0][1]}/", "server": "one that died"}
-    await on_loop(gateways[1], house.storage.store.aput(("webhooks",), run, item))
+    await on_loop(gateways[1], deerflow.storage.store.aput(("webhooks",), run, item))
 
     assert await asyncio.wait_for(told.get(), 60) == run
     await runner.cleanup()

@@ -358,9 +358,9 @@ async def test_one_task_of_a_running_run_is_listed_and_cancelled_and_its_steps_s
         assert (await api.post(f"{path}/tasks/nobody/cancel")).status_code == 404
         assert (await api.get(f"{path}/tasks/nobody")).status_code == 404
         assert (await api.get("/threads/t1/runs/nothing/tasks")).status_code == 404
-        house = shell_gateway.deerflow
-        assert house is not None
-        await until(lambda: house.subagents.list() == [])  # the run has ended; the log knows
+        deerflow = shell_gateway.deerflow
+        assert deerflow is not None
+        await until(lambda: deerflow.subagents.list() == [])  # the run has ended; the log knows
 
 
 def cli(gateway: Gateway, *words: str) -> Any:

@@ -1,4 +1,4 @@
-"""The house stands on floors: a room imports only from lower ones and from itself."""
+"""DeerFlow stands on floors: a room imports only from lower ones and from itself."""
 
 import ast
 from collections.abc import Iterator

@@ -1,11 +1,11 @@
-"""What messages of the house carry, so that everybody who reads a conversation knows them."""
+"""What messages of DeerFlow carry, so that everybody who reads a conversation knows them."""
 
 from langchain_core.messages import AnyMessage, HumanMessage, ToolMessage
 
 MAX_CALL_ID_CHARS = 40
 """OpenAI refuses a conversation with a longer id of a call in it."""
 NOTE = "deerflow_note"
-"""Marks messages that the house wrote into a conversation, so that nobody takes them for the user's."""
+"""Marks messages that DeerFlow wrote into a conversation, so that nobody takes them for the user's."""
 STARTED = "subagent_background"
 """Marks the result of a call that started a background task."""
 TOLD = "told_tasks"
@@ -17,7 +17,7 @@ END_REASON = "end_reason"
 
 
 def is_question(message: AnyMessage) -> bool:
-    """Tell what begins a turn from the notes that the house writes into it."""
+    """Tell what begins a turn from the notes that DeerFlow writes into it."""
     return isinstance(message, HumanMessage) and NOTE not in message.additional_kwargs
 
 
@@ -34,5 +34,5 @@ def open_tasks(messages: list[AnyMessage]) -> set[str]:
 
 
 def call_id(kind: str, unique: str) -> str:
-    """Return the id of a call that the house makes in the agent's place; `unique` is a UUID."""
+    """Return the id of a call that DeerFlow makes in the agent's place; `unique` is a UUID."""
     return f"{kind}_{unique.replace('-', '')}"[:MAX_CALL_ID_CHARS]

@@ -1,4 +1,4 @@
-"""The words of the house: thread, run, event."""
+"""The words of DeerFlow: thread, run, event."""
 
 from deerflow.domain.assistants import Assistant
 from deerflow.domain.documents import companion_of

@@ -1,4 +1,4 @@
-"""From a client's wish for a run to the request that the house knows."""
+"""From a client's wish for a run to the request that DeerFlow knows."""
 
 from deerflow.app import DeerFlow
 from deerflow.domain import LEAD_AGENT, RunRequest
@@ -7,7 +7,7 @@ from deerflow.gateway.wire import RunCreate
 
 
 async def to_request(
-    house: DeerFlow,
+    deerflow: DeerFlow,
     user: str,
     thread_id: str,
     body: RunCreate,
@@ -22,15 +22,15 @@ async def to_request(
         is_stateless: The thread is made for this run.
     """
     if body.webhook:
-        await house.webhooks.check(body.webhook)
+        await deerflow.webhooks.check(body.webhook)
     name = body.assistant_id or LEAD_AGENT
-    is_agent = name == LEAD_AGENT or await house.is_custom_agent(name, user)
+    is_agent = name == LEAD_AGENT or await deerflow.is_custom_agent(name, user)
     return body.to_request(
         thread_id,
         user,
-        most_steps=house.settings.max_recursion_limit,
+        most_steps=deerflow.settings.max_recursion_limit,
         idempotency_key=key,
-        defaults=None if is_agent else await house.storage.assistants.get(name, user),
+        defaults=None if is_agent else await deerflow.storage.assistants.get(name, user),
         is_stateless=is_stateless,
-        contract=contract_of(house),
+        contract=contract_of(deerflow),
     )

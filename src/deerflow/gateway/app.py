@@ -90,7 +90,7 @@ class Gateway(FastAPI):
 def create_app(
     opening: Callable[[], AbstractAsyncContextManager[DeerFlow]], options: GatewayOptions | None = None
 ) -> FastAPI:
-    """Return the ASGI app; `opening` opens the house when the server starts."""
+    """Return the ASGI app; `opening` opens DeerFlow when the server starts."""
     options = options or GatewayOptions()
 
     @asynccontextmanager

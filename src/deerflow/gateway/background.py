@@ -18,13 +18,13 @@ from deerflow.scheduler.loop import CRON_ID
 
 
 @asynccontextmanager
-async def scheduling(house: DeerFlow) -> AsyncIterator[Scheduler]:
+async def scheduling(deerflow: DeerFlow) -> AsyncIterator[Scheduler]:
     """Start runs on time for the length of a block, if the settings say so."""
-    settings = house.settings.scheduler
+    settings = deerflow.settings.scheduler
     scheduler = Scheduler(
-        crons=CronStore(house.storage.store),
-        start=lambda cron, tick: start_run(house, cron, tick),
-        active=house.runs.active,
+        crons=CronStore(deerflow.storage.store),
+        start=lambda cron, tick: start_run(deerflow, cron, tick),
+        active=deerflow.runs.active,
         poll_seconds=settings.poll_interval_seconds,
         max_running=settings.max_concurrent_runs,
     )
@@ -36,24 +36,24 @@ async def scheduling(house: DeerFlow) -> AsyncIterator[Scheduler]:
 
 
 @asynccontextmanager
-async def telling(house: DeerFlow) -> AsyncIterator[None]:
+async def telling(deerflow: DeerFlow) -> AsyncIterator[None]:
     """Tell the addresses that wait for runs' ends, for the length of a block."""
-    async with _at_work(house.webhooks.run(), "webhooks"):
+    async with _at_work(deerflow.webhooks.run(), "webhooks"):
         yield
 
 
-async def start_run(house: DeerFlow, cron: Cron, tick: datetime) -> RunRecord | None:
+async def start_run(deerflow: DeerFlow, cron: Cron, tick: datetime) -> RunRecord | None:
     """Start the run of a cron for a tick; None when the cron's thread is gone."""
     key = tick_key(cron, tick)
     if cron.thread_id is not None:
         try:
-            await house.storage.threads.get(cron.thread_id, cron.user_id)
+            await deerflow.storage.threads.get(cron.thread_id, cron.user_id)
         except NotFoundError:
             return None
     # Named after the tick: servers that are equally quick do not make two.
     thread_id = cron.thread_id or str(uuid.uuid5(uuid.NAMESPACE_URL, key))
-    request = await to_request(house, cron.user_id, thread_id, RunCreate(**cron.payload), key=key)
-    return await house.start_run(
+    request = await to_request(deerflow, cron.user_id, thread_id, RunCreate(**cron.payload), key=key)
+    return await deerflow.start_run(
         replace(
             request,
             input=_without_ids(request.input),

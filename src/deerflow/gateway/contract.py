@@ -49,6 +49,6 @@ CONTRACTS = {
 }
 
 
-def contract_of(house: DeerFlow) -> Contract:
+def contract_of(deerflow: DeerFlow) -> Contract:
     """Return the defaults that the settings choose."""
-    return CONTRACTS[house.settings.compatibility]
+    return CONTRACTS[deerflow.settings.compatibility]

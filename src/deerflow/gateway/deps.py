@@ -1,4 +1,4 @@
-"""What routers ask for: the house, the caller, and JSON that is written fast."""
+"""What routers ask for: DeerFlow, the caller, and JSON that is written fast."""
 
 from typing import Annotated, Any
 
@@ -19,64 +19,66 @@ def json_response(value: Any, status: int = 200, headers: dict[str, str] | None 
 
 # Asynchronous though they wait for nothing: what is not goes through a thread, for every request.
 async def _house(request: Request) -> DeerFlow:
-    house: DeerFlow = request.app.state.deerflow
-    await house.refresh()  # every answer follows an edit of the settings at once; a look at a few files
-    return house
+    deerflow: DeerFlow = request.app.state.deerflow
+    await deerflow.refresh()  # every answer follows an edit of the settings at once; a look at a few files
+    return deerflow
 
 
 async def _user() -> str:
     return DEFAULT_USER
 
 
-House = Annotated[DeerFlow, Depends(_house)]
+CurrentApp = Annotated[DeerFlow, Depends(_house)]
 CurrentUser = Annotated[str, Depends(_user)]
 ThreadPath = Annotated[str, Path(max_length=128)]
 
 
-async def owned_thread(house: DeerFlow, thread_id: str, user: str) -> Thread:
+async def owned_thread(deerflow: DeerFlow, thread_id: str, user: str) -> Thread:
     """Return a thread of this user; everybody else's does not exist."""
-    return await house.storage.threads.get(thread_id, user)
+    return await deerflow.storage.threads.get(thread_id, user)
 
 
-async def idle_thread(house: DeerFlow, thread_id: str, user: str) -> Thread:
+async def idle_thread(deerflow: DeerFlow, thread_id: str, user: str) -> Thread:
     """Return a thread of this user in which nothing runs; `ConflictError` when something does."""
-    thread = await owned_thread(house, thread_id, user)
-    if await house.threads.is_busy(thread_id):
+    thread = await owned_thread(deerflow, thread_id, user)
+    if await deerflow.threads.is_busy(thread_id):
         raise ConflictError(f"thread {thread_id} has a run in flight; wait for it or cancel it first")
     return thread
 
 
-async def free_thread(house: DeerFlow, thread_id: str, user: str) -> Thread:
+async def free_thread(deerflow: DeerFlow, thread_id: str, user: str) -> Thread:
     """Return a thread of this user that may be deleted: its runs are cancelled first, or keep it.
 
     `ConflictError` when a run is in flight, or takes too long to end.
     """
-    if contract_of(house).cancels_to_delete:
-        thread = await owned_thread(house, thread_id, user)
+    if contract_of(deerflow).cancels_to_delete:
+        thread = await owned_thread(deerflow, thread_id, user)
         for status in (RunStatus.PENDING, RunStatus.RUNNING):  # what waits must not start meanwhile
-            await house.runs.cancel_many(await house.runs.of_thread(thread.id, status=status, limit=1000))
-    return await idle_thread(house, thread_id, user)
+            await deerflow.runs.cancel_many(
+                await deerflow.runs.of_thread(thread.id, status=status, limit=1000)
+            )
+    return await idle_thread(deerflow, thread_id, user)
 
 
-async def owned_run(house: DeerFlow, thread_id: str, run_id: str, user: str) -> RunRecord:
+async def owned_run(deerflow: DeerFlow, thread_id: str, run_id: str, user: str) -> RunRecord:
     """Return a run of a thread of this user."""
-    await owned_thread(house, thread_id, user)
-    return await house.runs.get(run_id, thread_id)
+    await owned_thread(deerflow, thread_id, user)
+    return await deerflow.runs.get(run_id, thread_id)
 
 
-async def known_run(house: DeerFlow, thread_id: str, run_id: str, user: str) -> RunRecord | None:
+async def known_run(deerflow: DeerFlow, thread_id: str, run_id: str, user: str) -> RunRecord | None:
     """Return a run whose messages a thread has: its own, or one of the thread that it was copied from.
 
     None when such a run has been deleted since; `NotFoundError` for every other run.
     """
-    await owned_thread(house, thread_id, user)
+    await owned_thread(deerflow, thread_id, user)
     try:
-        return await house.runs.get(run_id, thread_id)
+        return await deerflow.runs.get(run_id, thread_id)
     except NotFoundError:
-        if not await house.storage.checkpoints.ahas_run(thread_id, run_id):
+        if not await deerflow.storage.checkpoints.ahas_run(thread_id, run_id):
             raise
     try:
-        run = await house.runs.get(run_id)
+        run = await deerflow.runs.get(run_id)
     except NotFoundError:
         return None
     return run if run.user_id == user else None

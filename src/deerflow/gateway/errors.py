@@ -94,7 +94,7 @@ def _explain(problem: Mapping[str, Any]) -> str:
 
 
 def handle_errors(app: FastAPI) -> None:
-    """Make every error of the house an answer with a `detail`."""
+    """Make every error of DeerFlow an answer with a `detail`."""
 
     @app.exception_handler(RequestValidationError)
     async def malformed(request: Request, error: RequestValidationError) -> Response:

@@ -20,20 +20,20 @@ LEAD = Assistant(
 )
 
 
-async def ready_assistants(house: DeerFlow, user: str) -> list[Assistant]:
+async def ready_assistants(deerflow: DeerFlow, user: str) -> list[Assistant]:
     """Return them all, the built-in one first."""
-    if not house.settings.agents_api.enabled:
+    if not deerflow.settings.agents_api.enabled:
         return [LEAD]  # agents are not for HTTP
-    agents = await asyncio.to_thread(house.custom_agents.of_user, user)
+    agents = await asyncio.to_thread(deerflow.custom_agents.of_user, user)
     return [LEAD, *(_of_agent(agent, user) for agent in agents)]
 
 
-async def ready_assistant(house: DeerFlow, assistant_id: str, user: str) -> Assistant | None:
+async def ready_assistant(deerflow: DeerFlow, assistant_id: str, user: str) -> Assistant | None:
     """Return the one of this name, if there is one."""
     if assistant_id == LEAD_AGENT:
         return LEAD
-    if house.settings.agents_api.enabled and await house.is_custom_agent(assistant_id, user):
-        agent = await asyncio.to_thread(house.custom_agents.get, user, agent_name(assistant_id))
+    if deerflow.settings.agents_api.enabled and await deerflow.is_custom_agent(assistant_id, user):
+        agent = await asyncio.to_thread(deerflow.custom_agents.get, user, agent_name(assistant_id))
         return _of_agent(agent, user)
     return None
 

@@ -28,7 +28,7 @@ def location(run: RunRecord, way: Literal["stream", "join"] = "stream") -> dict[
 
 
 def event_stream(
-    house: DeerFlow,
+    deerflow: DeerFlow,
     run: RunRecord,
     *,
     after: str | None = None,
@@ -38,16 +38,16 @@ def event_stream(
     """Answer with a run's events, from behind `after` to the end."""
     chosen = frozenset(modes or run.request.stream_modes)
     return EventStream(
-        batches_of(house, run, after_seq=seq_of(after), modes=chosen),
+        batches_of(deerflow, run, after_seq=seq_of(after), modes=chosen),
         modes=chosen,
         headers=location(run),
-        watch=house.watch,
-        on_leave=partial(house.runs.cancel_many, [run]) if cancel_on_leave else None,
+        watch=deerflow.watch,
+        on_leave=partial(deerflow.runs.cancel_many, [run]) if cancel_on_leave else None,
     )
 
 
 def batches_of(
-    house: DeerFlow, run: RunRecord, *, after_seq: int, modes: frozenset[str]
+    deerflow: DeerFlow, run: RunRecord, *, after_seq: int, modes: frozenset[str]
 ) -> AsyncIterator[list[StreamEvent]]:
     """Follow a run, with messages in the older form and sub-agents as graphs for those who ask for it."""
     tellers: list[Teller] = []
@@ -56,38 +56,40 @@ def batches_of(
     if "messages" in modes and "messages-tuple" not in modes:
         tellers.append(ClassicMessages().take)
     if not tellers:
-        return house.runs.subscribe(run.id, after_seq=after_seq)
+        return deerflow.runs.subscribe(run.id, after_seq=after_seq)
     # What a message has become so far is only known to who has read it from its start.
-    return retold(house.runs.subscribe(run.id), *tellers, after_seq=after_seq)
+    return retold(deerflow.runs.subscribe(run.id), *tellers, after_seq=after_seq)
 
 
-async def wait_for(house: DeerFlow, run: RunRecord, request: Request, *, cancel_on_leave: bool) -> Response:
+async def wait_for(
+    deerflow: DeerFlow, run: RunRecord, request: Request, *, cancel_on_leave: bool
+) -> Response:
     """Wait for a run's end with an eye on the client: for one that has left nobody waits."""
-    waiting = asyncio.create_task(house.runs.wait(run.id))
+    waiting = asyncio.create_task(deerflow.runs.wait(run.id))
     try:
         while not waiting.done():
             await asyncio.wait((waiting,), timeout=0.5)
             if not waiting.done() and await request.is_disconnected():
                 if cancel_on_leave:
-                    await house.runs.cancel_many([run])
+                    await deerflow.runs.cancel_many([run])
                 break
         else:
             await waiting  # who could not wait to the end must not answer as if it had come
     finally:
         waiting.cancel()
-    return await final_values(house, run.id)
+    return await final_values(deerflow, run.id)
 
 
-async def final_values(house: DeerFlow, run_id: str) -> Response:
+async def final_values(deerflow: DeerFlow, run_id: str) -> Response:
     """Answer with the values of a run's thread, or with why there are none."""
-    run = await house.runs.get(run_id)
+    run = await deerflow.runs.get(run_id)
     headers = location(run, "join")
     if run.status in (RunStatus.ERROR, RunStatus.TIMEOUT):
         # In the words of DeerFlow 2, and in LangGraph's, by which its clients know a failure.
         failure = {"error": run.stop_reason, "message": run.error}
         told = {"status": run.status, "error": run.error, "__error__": failure}
         return json_response(told, headers=headers)
-    snapshot = await house.state.latest(run.thread_id)
+    snapshot = await deerflow.state.latest(run.thread_id)
     values: dict[str, Any] = visible_values(snapshot.values) if snapshot is not None else {}
     interrupts = [interrupt for task in snapshot.tasks for interrupt in task.interrupts] if snapshot else []
     if interrupts:

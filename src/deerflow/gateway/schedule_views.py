@@ -17,7 +17,7 @@ _RUN_STATUS = {
 }
 
 
-async def task_out(house: DeerFlow, crons: CronStore, task: Cron) -> dict[str, Any]:
+async def task_out(deerflow: DeerFlow, crons: CronStore, task: Cron) -> dict[str, Any]:
     """Return a task as clients see it."""
     occurrences = await crons.occurrences(task.id)
     last = occurrences[0] if occurrences else None
@@ -32,7 +32,7 @@ async def task_out(house: DeerFlow, crons: CronStore, task: Cron) -> dict[str, A
         "schedule_type": "once" if task.once_at else "cron",
         "schedule_spec": spec_of(task),
         "timezone": task.timezone,
-        "status": await _status(house, task, occurrences),
+        "status": await _status(deerflow, task, occurrences),
         "next_run_at": stamp(next_run) if next_run else None,
         "last_run_at": stamp(last.created_at) if last else None,
         "last_run_id": last.run_id if last else None,
@@ -44,13 +44,13 @@ async def task_out(house: DeerFlow, crons: CronStore, task: Cron) -> dict[str, A
     }
 
 
-async def _status(house: DeerFlow, task: Cron, occurrences: list[Occurrence]) -> str:
+async def _status(deerflow: DeerFlow, task: Cron, occurrences: list[Occurrence]) -> str:
     if not task.enabled:
         return "paused"
     done = next((one for one in occurrences if one.trigger == "scheduled"), None)
     if task.once_at is None or done is None or done.scheduled_for != task.once_at:
         return "enabled"
-    match (await occurrence_out(house, done))["status"]:
+    match (await occurrence_out(deerflow, done))["status"]:
         case "queued" | "running":
             return "running"
         case "success":
@@ -60,12 +60,12 @@ async def _status(house: DeerFlow, task: Cron, occurrences: list[Occurrence]) ->
     return "failed"
 
 
-async def occurrence_out(house: DeerFlow, occurrence: Occurrence) -> dict[str, Any]:
+async def occurrence_out(deerflow: DeerFlow, occurrence: Occurrence) -> dict[str, Any]:
     """Return what came of a task at one time as clients see it."""
     run = None
     if occurrence.run_id is not None:
         try:
-            run = await house.runs.get(occurrence.run_id)
+            run = await deerflow.runs.get(occurrence.run_id)
         except NotFoundError:
             run = None  # deleted since, by hand: it had started
     if run is not None:

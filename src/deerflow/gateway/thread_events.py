@@ -37,9 +37,9 @@ class Start:
         return (event.unix_ms, event.seq) > self.moment
 
 
-async def start_of(house: DeerFlow, thread_id: str, last_event_id: str | None) -> Start:
+async def start_of(deerflow: DeerFlow, thread_id: str, last_event_id: str | None) -> Start:
     """Return where a reader with this last event goes on: with what is in flight when it has none."""
-    runs = await house.runs.of_thread(thread_id, limit=_MOST_LATEST)
+    runs = await deerflow.runs.of_thread(thread_id, limit=_MOST_LATEST)
     moment = number_in((last_event_id or "").partition("-")[0], default=-1)
     if moment < 0:
         return Start({run.id for run in runs if run.status.is_terminal})
@@ -47,7 +47,7 @@ async def start_of(house: DeerFlow, thread_id: str, last_event_id: str | None) -
     # By the event itself: clocks are set back, and two runs may write within a millisecond. Where two runs
     # have the same, the first is taken: what is told twice does less harm than what is not told.
     for place, run in reversed(list(enumerate(runs))):
-        if await _has(house, run, last):
+        if await _has(deerflow, run, last):
             older = runs[place + 1 :]
             done = {each.id for each in older if not _is_news(each, last)}
             return Start(done, {run.id: last[1]}, last, frozenset(each.id for each in older))
@@ -55,7 +55,7 @@ async def start_of(house: DeerFlow, thread_id: str, last_event_id: str | None) -
 
 
 async def thread_events(
-    house: DeerFlow, thread_id: str, start: Start, chosen: Collection[str]
+    deerflow: DeerFlow, thread_id: str, start: Start, chosen: Collection[str]
 ) -> AsyncIterator[list[StreamEvent]]:
     """Yield the events of a thread's runs, one run after the other; empty batches are signs of life.
 
@@ -63,10 +63,10 @@ async def thread_events(
         chosen: LangGraph's modes for threads: `run_modes` is what each run was asked for, `state_update` its
             states, `lifecycle` its start and end.
     """
-    with house.storage.signals.watch(thread_topic(thread_id)) as arrivals:
+    with deerflow.storage.signals.watch(thread_topic(thread_id)) as arrivals:
         looks, silent = 0, 0.0
         while True:
-            runs = await _latest(house, thread_id)
+            runs = await _latest(deerflow, thread_id)
             run = next(
                 (run for run in reversed(runs) if run.id not in start.done and not _is_far_off(run)), None
             )
@@ -82,7 +82,7 @@ async def thread_events(
             start.done.add(run.id)
             after = start.seen.get(run.id, -1)
             modes = _modes_of(run, chosen)
-            async for batch in batches_of(house, run, after_seq=after, modes=modes):
+            async for batch in batches_of(deerflow, run, after_seq=after, modes=modes):
                 fresh = [
                     event for event in batch if start.is_new(run, event) and is_wanted(event.kind, modes)
                 ]
@@ -90,20 +90,20 @@ async def thread_events(
                     yield fresh
 
 
-async def _has(house: DeerFlow, run: RunRecord, last: tuple[int, int]) -> bool:
+async def _has(deerflow: DeerFlow, run: RunRecord, last: tuple[int, int]) -> bool:
     """Tell whether an event is one of this run's."""
-    found = await house.storage.events.read(run.id, after_seq=last[1] - 1, limit=1)
+    found = await deerflow.storage.events.read(run.id, after_seq=last[1] - 1, limit=1)
     return any((entry.unix_ms, entry.seq) == last for entry in found)
 
 
-async def _latest(house: DeerFlow, thread_id: str) -> list[RunRecord]:
+async def _latest(deerflow: DeerFlow, thread_id: str) -> list[RunRecord]:
     """Return a thread's latest runs and all that have not ended, newest first."""
-    runs = await house.runs.of_thread(thread_id, limit=_MOST_LATEST)
+    runs = await deerflow.runs.of_thread(thread_id, limit=_MOST_LATEST)
     if len(runs) < _MOST_LATEST or runs[-1].status.is_terminal:
         return runs
     known = {run.id for run in runs}
     for status in (RunStatus.PENDING, RunStatus.RUNNING):
-        waiting = await house.runs.of_thread(thread_id, status=status, limit=_MOST_WAITING)
+        waiting = await deerflow.runs.of_thread(thread_id, status=status, limit=_MOST_WAITING)
         runs += [run for run in waiting if run.id not in known]
     return runs
 

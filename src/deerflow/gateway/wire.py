@@ -1,4 +1,4 @@
-"""The wish for a run as clients write it, and its way into the house."""
+"""The wish for a run as clients write it, and its way into DeerFlow."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
@@ -70,7 +70,7 @@ class RunCreate(BaseModel):
         is_stateless: bool = False,
         contract: Contract = CONTRACTS["deerflow"],
     ) -> RunRequest:
-        """Return the request as the house knows it.
+        """Return the request as DeerFlow knows it.
 
         Args:
             defaults: The assistant whose config and context count where the request says nothing.
@@ -171,7 +171,7 @@ def _default_context(assistant: Assistant) -> dict[str, Any]:
 
 
 def _extra_context(context: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the client's other keys; names of the house and of the graph are not for clients to set."""
+    """Return the client's other keys; names of DeerFlow and of the graph are not for clients to set."""
     owned = {"thread_id", "user_id", "run_id", "checkpoint_id", "checkpoint_ns", "non_interactive"}
     return {
         key: value

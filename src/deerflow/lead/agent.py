@@ -34,7 +34,7 @@ class LeadAgents:
         return self._offering
 
     def get(self, options: RunOptions, custom: CustomAgent | None = None) -> Agent:
-        """Return the agent for a run with these options, as the user's own agent or as the house's."""
+        """Return the agent for a run with these options, as the user's own agent or as DeerFlow's."""
         rooms = self._components
         wanted = None if custom is None else custom.config.skills
         skills = tuple(each for each in rooms.skills.enabled() if wanted is None or each.name in wanted)

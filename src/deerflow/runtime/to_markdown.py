@@ -1,7 +1,7 @@
 """Turns a document on standard input into Markdown on standard output: a program of its own.
 
 Documents come from anywhere, and those who wrote one may mean harm. So this runs as a process of its own with
-hard limits on time, memory and files, starts from this very file, and imports nothing of the house. The
+hard limits on time, memory and files, starts from this very file, and imports nothing of DeerFlow. The
 libraries are slow to load and are loaded here only, each when it is needed.
 """
 

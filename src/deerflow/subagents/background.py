@@ -79,7 +79,7 @@ def news_message(results: Iterable[SubagentResult]) -> HumanMessage:
 
 
 def _plain(result: SubagentResult) -> str:
-    """Return a result in which no tag of the house is forged."""
+    """Return a result in which no tag of DeerFlow is forged."""
     return _FORGED_END.sub("&lt;", neutralise(result_text(result)))
 
 
@@ -92,7 +92,7 @@ def told_fields(results: Iterable[SubagentResult]) -> dict[str, object]:
 
 
 def note(text: str, **more: object) -> HumanMessage:
-    """Return a message of the house: the model reads it, people do not see it."""
+    """Return a message of DeerFlow: the model reads it, people do not see it."""
     return HumanMessage(text, id=new_id(), additional_kwargs={"hide_from_ui": True, NOTE: True, **more})
 
 

@@ -1,6 +1,6 @@
 """Brings what a background task asks to a person, and the answer back to the task.
 
-The question must be the run's own, so that it is stored, shown and answered like every other. So the house
+The question must be the run's own, so that it is stored, shown and answered like every other. So DeerFlow
 makes a call for it in the lead agent's conversation, between two of its steps or when it would end, and the
 call asks. It names the task and the number of the question: when the answer comes, in whichever process, the
 call is made again from its start and finds both.
@@ -36,7 +36,7 @@ class QuestionCall(BaseModel):
 
 
 def question_message(asking: Sequence[SubagentResult], *, wait: bool) -> AIMessage:
-    """Return the answer of the lead agent in which the house asks for its tasks."""
+    """Return the answer of the lead agent in which DeerFlow asks for its tasks."""
     wanted = [
         QuestionCall(task_id=each.task_id, number=each.question.number, wait=wait)
         for each in asking

@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 
 class Outfit(Protocol):
-    """What a house gives its sub-agents, before their types narrow it."""
+    """What a deerflow gives its sub-agents, before their types narrow it."""
 
     def tools(self, model_name: str, *, may_delegate: bool) -> Sequence[BaseTool]:
         """Return the tools of a lead agent with this model; a sub-agent gets those its type allows."""

@@ -1,4 +1,4 @@
-"""Lets the house speak to an agent between its steps, in messages that stay in the conversation.
+"""Lets DeerFlow speak to an agent between its steps, in messages that stay in the conversation.
 
 The lead agent hears of background tasks that have ended; a sub-agent hears what it is told while it works.
 An answer that would end the work is not the last one when there is news.

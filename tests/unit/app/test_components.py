@@ -47,12 +47,12 @@ async def test_a_run_imports_its_model_beside_the_event_loop(
     source: SettingsSource, model: ScriptedModel
 ) -> None:
     model.will_say(text("Hello."))
-    async with DeerFlow.open(source) as house:
+    async with DeerFlow.open(source) as deerflow:
         assert "provider_in_use" not in sys.modules
-        run = await house.start_run(
+        run = await deerflow.start_run(
             RunRequest("t1", input={"messages": [{"type": "human", "content": "Hi."}]})
         )
-        async for _ in house.runs.subscribe(run.id):
+        async for _ in deerflow.runs.subscribe(run.id):
             pass
 
     assert len(model.requests) == 1
@@ -65,9 +65,9 @@ async def test_a_server_imports_its_models_before_somebody_asks(
     source: SettingsSource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(components, "_CALM_SECONDS", 0)
-    async with DeerFlow.open(source, takes_over=True) as house:
+    async with DeerFlow.open(source, takes_over=True) as deerflow:
         async with asyncio.timeout(60):
-            await asyncio.gather(*house._components._loading)
+            await asyncio.gather(*deerflow._components._loading)
 
     loaded = [sys.modules[name].LOADED_IN for name in ("provider_in_use", "provider_beside")]
     assert threading.get_ident() not in loaded
@@ -77,12 +77,12 @@ async def test_agents_of_earlier_settings_are_let_go(tmp_path: Path) -> None:
     config = tmp_path / "config.yaml"
     config.write_text("sandbox: {use: local}\n")
     env = {"DEER_FLOW_HOME": str(tmp_path / "home")}
-    async with DeerFlow.open(SettingsSource(config, env=env, cwd=tmp_path)) as house:
-        earlier = weakref.ref(house._components.now.agents)
+    async with DeerFlow.open(SettingsSource(config, env=env, cwd=tmp_path)) as deerflow:
+        earlier = weakref.ref(deerflow._components.now.agents)
 
         config.write_text("sandbox: {use: local}\ntitle: {enabled: false}\n")
-        await house.refresh()
+        await deerflow.refresh()
         gc.collect()
 
-        assert not house.settings.title.enabled
+        assert not deerflow.settings.title.enabled
         assert earlier() is None

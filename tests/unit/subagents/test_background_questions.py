@@ -230,7 +230,7 @@ async def test_a_lead_that_waits_for_a_task_hears_that_it_asks_and_the_person_is
         "Go.",
         background("part 1"),
         lambda _: call("task_result", task_id=asking.events[0]["task_id"]),
-        text("This step is the house's."),
+        text("This step is DeerFlow's."),
         lambda _: call("task_result", task_id=asking.events[0]["task_id"]),
         text("Done."),
     )

@@ -1,4 +1,4 @@
-"""What a tool of an MCP server says of itself, as the rest of the house reads it."""
+"""What a tool of an MCP server says of itself, as the rest of DeerFlow reads it."""
 
 import os
 from collections.abc import Mapping

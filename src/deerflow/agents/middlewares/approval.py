@@ -166,6 +166,6 @@ def _edited(action: Any, name: str) -> Mapping[str, Any]:
 
 
 def is_users(message: HumanMessage) -> bool:
-    """Tell the user's words from notes of the house; answers to a form are hidden, but the user's."""
+    """Tell the user's words from notes of DeerFlow; answers to a form are hidden, but the user's."""
     kwargs = message.additional_kwargs
     return not kwargs.get("hide_from_ui") or "human_input_response" in kwargs

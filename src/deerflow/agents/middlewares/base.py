@@ -1,4 +1,4 @@
-"""What every middleware of the house has in common: for whom it is, and where in the chain it stands."""
+"""What every middleware of DeerFlow has in common: for whom it is, and where in the chain it stands."""
 
 from collections.abc import Iterator, Sequence
 from enum import Flag, auto

@@ -41,7 +41,7 @@ Count = Callable[[str, str, Mapping[str, Any]], Awaitable[None]]
 
 
 async def _uncounted(thread_id: str, model_name: str, usage: Mapping[str, Any]) -> None:
-    """Count nothing: for agents outside a house."""
+    """Count nothing: for agents outside a deerflow."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -70,8 +70,8 @@ def failure(command_id: Any, error: DeerFlowError) -> Json:
 class Commander:
     """Carries out the commands for one thread."""
 
-    def __init__(self, house: DeerFlow, thread_id: str, user: str) -> None:
-        self._house = house
+    def __init__(self, deerflow: DeerFlow, thread_id: str, user: str) -> None:
+        self._house = deerflow
         self._thread_id = thread_id
         self._user = user
 

@@ -24,8 +24,8 @@ Batches = AsyncGenerator[list[ProtocolEvent], None]
 class ThreadRuns:
     """The runs of a thread with their places, kept up to date."""
 
-    def __init__(self, house: DeerFlow, thread_id: str, user: str) -> None:
-        self._house = house
+    def __init__(self, deerflow: DeerFlow, thread_id: str, user: str) -> None:
+        self._house = deerflow
         self._thread_id = thread_id
         self._user = user
         self._places: dict[str, int] = {}
@@ -53,10 +53,10 @@ class ThreadRuns:
 class ThreadFeed:
     """Follows a thread for one reader, for as long as the reader stays."""
 
-    def __init__(self, house: DeerFlow, thread_id: str, user: str) -> None:
-        self._house = house
+    def __init__(self, deerflow: DeerFlow, thread_id: str, user: str) -> None:
+        self._house = deerflow
         self._thread_id = thread_id
-        self._runs = ThreadRuns(house, thread_id, user)
+        self._runs = ThreadRuns(deerflow, thread_id, user)
         self._ahead: list[RunPlace] = []
 
     async def follow(self, wanted: EventFilter) -> Batches:
@@ -135,12 +135,12 @@ def _start(runs: list[RunPlace], since: int | None) -> int:
     return run_base(next(unfinished, max(0, len(runs) - 1)))
 
 
-async def first_seq(house: DeerFlow, thread_id: str, user: str, since: int | None) -> int:
+async def first_seq(deerflow: DeerFlow, thread_id: str, user: str, since: int | None) -> int:
     """Return the number behind which the events of a new reader begin."""
-    return _start(await ThreadRuns(house, thread_id, user).look(), since)
+    return _start(await ThreadRuns(deerflow, thread_id, user).look(), since)
 
 
-async def oldest_open(house: DeerFlow, thread_id: str, user: str) -> int:
+async def oldest_open(deerflow: DeerFlow, thread_id: str, user: str) -> int:
     """Return the place of a thread's oldest run that has not ended, or of the run that would come next."""
-    runs = await ThreadRuns(house, thread_id, user).look()
+    runs = await ThreadRuns(deerflow, thread_id, user).look()
     return next((about.place for about in runs if not about.run.status.is_terminal), len(runs))

@@ -43,12 +43,12 @@ class _Subscription:
 class ThreadSocket:
     """Serves one connection until either side leaves."""
 
-    def __init__(self, socket: WebSocket, house: DeerFlow, thread_id: str, user: str) -> None:
+    def __init__(self, socket: WebSocket, deerflow: DeerFlow, thread_id: str, user: str) -> None:
         self._socket = socket
-        self._house = house
+        self._house = deerflow
         self._thread_id = thread_id
         self._user = user
-        self._commander = Commander(house, thread_id, user)
+        self._commander = Commander(deerflow, thread_id, user)
         self._subscriptions: dict[str, _Subscription] = {}
         self._pump: asyncio.Task[None] | None = None
         self._turn = asyncio.Lock()

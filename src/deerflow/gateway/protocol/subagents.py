@@ -24,7 +24,7 @@ class _Task:
 
 
 class Subagents:
-    """Turns the house's `task_…` events of one run into events of the sub-agents' namespaces."""
+    """Turns DeerFlow's `task_…` events of one run into events of the sub-agents' namespaces."""
 
     def __init__(self, calls: ToolCalls, messages: MessageStream) -> None:
         self._calls = calls

@@ -6,7 +6,7 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from deerflow.gateway.api_models import ChatModel, Features, Health, ModelList, Ok, ServerInfo
-from deerflow.gateway.deps import House, json_response
+from deerflow.gateway.deps import CurrentApp, json_response
 from deerflow.gateway.openapi import answers
 from deerflow.runtime.json_views import model_out
 
@@ -15,13 +15,13 @@ root_router = APIRouter(tags=["about"])
 
 
 @root_router.get("/health", operation_id="get_health", **answers(Health))
-async def health(house: House) -> Response:
+async def health(deerflow: CurrentApp) -> Response:
     """Tell whether the server works, and which configured things do not.
 
     Load balancers and container platforms call this. The answer names the models, the state of the sandbox
     and every setting that has a problem.
     """
-    return json_response({"status": "healthy", "service": "deer-flow-gateway", **house.health()})
+    return json_response({"status": "healthy", "service": "deer-flow-gateway", **deerflow.health()})
 
 
 @router.get("/ok", operation_id="check_ok", **answers(Ok))
@@ -35,38 +35,40 @@ async def ok() -> Response:
 
 
 @router.get("/info", operation_id="get_info", **answers(ServerInfo))
-async def info(house: House) -> Response:
+async def info(deerflow: CurrentApp) -> Response:
     """Return the version of the server and which parts of LangGraph's API are on."""
-    flags = {"assistants": True, "crons": house.settings.scheduler.enabled, "store": True}
+    flags = {"assistants": True, "crons": deerflow.settings.scheduler.enabled, "store": True}
     return json_response({"version": version("deerflow"), "flags": flags})
 
 
 @router.get("/models", **answers(ModelList))
-async def list_models(house: House) -> Response:
+async def list_models(deerflow: CurrentApp) -> Response:
     """List the chat models of the settings.
 
     Keys and addresses of providers are not part of the answer. A run names a model in `context.model_name`;
     without one it uses the first.
     """
-    models = [model_out(model) for model in map(house.models.get, house.models.names)]
-    return json_response({"models": models, "token_usage": {"enabled": house.settings.token_usage.enabled}})
+    models = [model_out(model) for model in map(deerflow.models.get, deerflow.models.names)]
+    return json_response(
+        {"models": models, "token_usage": {"enabled": deerflow.settings.token_usage.enabled}}
+    )
 
 
 @router.get("/models/{name}", **answers(ChatModel, 404))
-async def get_model(name: str, house: House) -> Response:
+async def get_model(name: str, deerflow: CurrentApp) -> Response:
     """Return one chat model of the settings by its name."""
-    return json_response(model_out(house.models.get(name)))
+    return json_response(model_out(deerflow.models.get(name)))
 
 
 @router.get("/features", operation_id="get_features", **answers(Features))
-async def features(house: House) -> Response:
+async def features(deerflow: CurrentApp) -> Response:
     """Tell which optional features are on, so that pages show only those.
 
     The answer follows an edit of the settings at once.
     """
     return json_response(
         {
-            "agents_api": {"enabled": house.settings.agents_api.enabled},
+            "agents_api": {"enabled": deerflow.settings.agents_api.enabled},
             "browser_control": {"enabled": False},
             "mcp_tasks": {"enabled": False},
         }

@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from deerflow.app import DeerFlow
 from deerflow.gateway.api_models import Agent, AgentList, NameCheck
-from deerflow.gateway.deps import CurrentUser, House, json_response
+from deerflow.gateway.deps import CurrentApp, CurrentUser, json_response
 from deerflow.gateway.openapi import answers
 from deerflow.lead.custom import (
     MAX_SOUL_CHARS,
@@ -25,8 +25,8 @@ from deerflow.memory import Scope
 OFF = "Custom agents cannot be seen or changed over HTTP; set agents_api.enabled to true in config.yaml."
 
 
-async def _switched_on(house: House) -> None:
-    if not house.settings.agents_api.enabled:
+async def _switched_on(deerflow: CurrentApp) -> None:
+    if not deerflow.settings.agents_api.enabled:
         raise HTTPException(403, OFF)
 
 
@@ -59,30 +59,30 @@ class AgentCreate(AgentChange):
 
 
 @router.get("/agents", **answers(AgentList, 403))
-async def list_agents(user: CurrentUser, house: House) -> Response:
+async def list_agents(user: CurrentUser, deerflow: CurrentApp) -> Response:
     """List the user's own agents, sorted by name.
 
     Answers 403 while `agents_api.enabled` is false in the settings.
     """
-    agents = await asyncio.to_thread(house.custom_agents.of_user, user)
+    agents = await asyncio.to_thread(deerflow.custom_agents.of_user, user)
     return json_response({"agents": [agent.to_dict() for agent in agents]})
 
 
 @router.get("/agents/check", operation_id="check_agent_name", **answers(NameCheck, 403))
 async def check_name(
-    user: CurrentUser, house: House, name: Annotated[str, Query(pattern=_PATTERN)]
+    user: CurrentUser, deerflow: CurrentApp, name: Annotated[str, Query(pattern=_PATTERN)]
 ) -> Response:
     """Tell whether a name is free for a new agent.
 
     Names have letters, digits and hyphens, and are compared in lower case. Answers 403 while
     `agents_api.enabled` is false in the settings.
     """
-    is_taken = await asyncio.to_thread(house.custom_agents.exists, user, name)
+    is_taken = await asyncio.to_thread(deerflow.custom_agents.exists, user, name)
     return json_response({"available": not is_taken, "name": name.lower()})
 
 
 @router.post("/agents", **answers(Agent, 403, 409, status=201))
-async def create_agent(body: AgentCreate, user: CurrentUser, house: House) -> Response:
+async def create_agent(body: AgentCreate, user: CurrentUser, deerflow: CurrentApp) -> Response:
     """Create an agent of the user's own.
 
     The name must be free and not reserved, and a model that is named must be one of the settings. A run uses
@@ -91,40 +91,42 @@ async def create_agent(body: AgentCreate, user: CurrentUser, house: House) -> Re
     """
     if body.name.lower() in RESERVED:
         raise HTTPException(422, f"'{body.name}' cannot be an agent's name: it has a meaning of its own here")
-    _check_model(house, body)
+    _check_model(deerflow, body)
     agent = changed(CustomAgent(body.name.lower(), CustomAgentConfig()), _parts(body))
-    return json_response((await asyncio.to_thread(house.custom_agents.create, user, agent)).to_dict(), 201)
+    return json_response((await asyncio.to_thread(deerflow.custom_agents.create, user, agent)).to_dict(), 201)
 
 
 @router.get("/agents/{name}", operation_id="get_agent", **answers(Agent, 403, 404))
-async def read_agent(name: AgentPath, user: CurrentUser, house: House) -> Response:
+async def read_agent(name: AgentPath, user: CurrentUser, deerflow: CurrentApp) -> Response:
     """Return one of the user's own agents with its instructions.
 
     Answers 403 while `agents_api.enabled` is false in the settings.
     """
-    return json_response((await asyncio.to_thread(house.custom_agents.get, user, name)).to_dict())
+    return json_response((await asyncio.to_thread(deerflow.custom_agents.get, user, name)).to_dict())
 
 
 @router.put("/agents/{name}", **answers(Agent, 403, 404))
-async def update_agent(name: AgentPath, body: AgentChange, user: CurrentUser, house: House) -> Response:
+async def update_agent(
+    name: AgentPath, body: AgentChange, user: CurrentUser, deerflow: CurrentApp
+) -> Response:
     """Change an agent; fields that are absent stay as they are.
 
     Runs that start afterwards use the changed agent; runs in flight go on as they began. Answers 403 while
     `agents_api.enabled` is false in the settings.
     """
-    _check_model(house, body)
-    agent = changed(await asyncio.to_thread(house.custom_agents.get, user, name), _parts(body))
-    return json_response((await asyncio.to_thread(house.custom_agents.update, user, agent)).to_dict())
+    _check_model(deerflow, body)
+    agent = changed(await asyncio.to_thread(deerflow.custom_agents.get, user, name), _parts(body))
+    return json_response((await asyncio.to_thread(deerflow.custom_agents.update, user, agent)).to_dict())
 
 
 @router.delete("/agents/{name}", **answers(None, 403, 404, status=204))
-async def delete_agent(name: AgentPath, user: CurrentUser, house: House) -> Response:
+async def delete_agent(name: AgentPath, user: CurrentUser, deerflow: CurrentApp) -> Response:
     """Delete an agent together with its memory.
 
     Threads of its runs stay. Answers 403 while `agents_api.enabled` is false in the settings.
     """
-    await asyncio.to_thread(house.custom_agents.delete, user, name)
-    await house.memories.clear(Scope(user, name.lower()))
+    await asyncio.to_thread(deerflow.custom_agents.delete, user, name)
+    await deerflow.memories.clear(Scope(user, name.lower()))
     return Response(status_code=204)
 
 
@@ -132,6 +134,8 @@ def _parts(body: AgentChange) -> dict[str, Any]:
     return body.model_dump(exclude_unset=True, exclude={"name"})
 
 
-def _check_model(house: DeerFlow, body: AgentChange) -> None:
-    if body.model is not None and body.model not in house.models.names:
-        raise HTTPException(422, f"there is no model '{body.model}'; known: {', '.join(house.models.names)}")
+def _check_model(deerflow: DeerFlow, body: AgentChange) -> None:
+    if body.model is not None and body.model not in deerflow.models.names:
+        raise HTTPException(
+            422, f"there is no model '{body.model}'; known: {', '.join(deerflow.models.names)}"
+        )

@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from deerflow.agents.allowed_calls import AllowedCalls
 from deerflow.gateway.api_models import AllowedCallRows
-from deerflow.gateway.deps import CurrentUser, House, json_response
+from deerflow.gateway.deps import CurrentApp, CurrentUser, json_response
 from deerflow.gateway.openapi import answers
 from deerflow.storage.base import ThreadQuery
 
@@ -15,21 +15,23 @@ router = APIRouter(tags=["approvals"])
 
 
 @router.get("/allowed-calls", **answers(AllowedCallRows))
-async def list_allowed_calls(user: CurrentUser, house: House) -> Response:
+async def list_allowed_calls(user: CurrentUser, deerflow: CurrentApp) -> Response:
     """List the tool calls that run without approval because the user allowed them for good.
 
     Answering a question with "always allow" creates an entry.
     """
-    allowed = await AllowedCalls(house.storage.store, user).all()
+    allowed = await AllowedCalls(deerflow.storage.store, user).all()
     ids = list({each.thread_id for each in allowed})
-    threads = await house.storage.threads.search(ThreadQuery(user_id=user, ids=ids, limit=max(len(ids), 1)))
+    threads = await deerflow.storage.threads.search(
+        ThreadQuery(user_id=user, ids=ids, limit=max(len(ids), 1))
+    )
     titles = {thread.id: thread.title or "" for thread in threads}
     rows = [{**asdict(each), "thread_title": titles.get(each.thread_id, "")} for each in allowed]
     return json_response({"allowed_calls": rows})
 
 
 @router.delete("/allowed-calls/{allowed_id}", **answers(None, 404, status=204))
-async def revoke_allowed_call(allowed_id: str, user: CurrentUser, house: House) -> Response:
+async def revoke_allowed_call(allowed_id: str, user: CurrentUser, deerflow: CurrentApp) -> Response:
     """Revoke the permission of a tool call, so that it needs approval again."""
-    await AllowedCalls(house.storage.store, user).revoke(allowed_id)
+    await AllowedCalls(deerflow.storage.store, user).revoke(allowed_id)
     return Response(status_code=204)

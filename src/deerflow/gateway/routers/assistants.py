@@ -14,7 +14,7 @@ from deerflow.domain import LEAD_AGENT, Assistant, Thread, new_id
 from deerflow.errors import ConflictError, InvalidInputError, NotFoundError
 from deerflow.gateway.api_models import Assistant as AssistantRow
 from deerflow.gateway.api_models import AssistantGraph, AssistantSchemas, NoSubgraphs, SelectedAssistant
-from deerflow.gateway.deps import CurrentUser, House, free_thread, json_response
+from deerflow.gateway.deps import CurrentApp, CurrentUser, free_thread, json_response
 from deerflow.gateway.openapi import CHANGED_UNSHOWN, answers
 from deerflow.gateway.pagination import Prefer, changed, page_of
 from deerflow.gateway.ready_assistants import ready_assistant, ready_assistants
@@ -99,14 +99,14 @@ class LatestVersion(BaseModel):
 
 
 @router.post("/assistants", **answers(AssistantRow, 400, 409))
-async def create_assistant(body: AssistantCreate, user: CurrentUser, house: House) -> Response:
+async def create_assistant(body: AssistantCreate, user: CurrentUser, deerflow: CurrentApp) -> Response:
     """Create an assistant, whose config and context are the defaults of its runs.
 
     `graph_id` is `lead_agent`. An id that is taken answers 409 unless `if_exists` is `do_nothing`, which
     returns the assistant that is there.
     """
     _check_graph(body.graph_id)
-    if ready := await ready_assistant(house, body.assistant_id or "", user):
+    if ready := await ready_assistant(deerflow, body.assistant_id or "", user):
         if body.if_exists == "do_nothing":
             return json_response(assistant_out(ready))
         raise ConflictError(_why_not(ready))
@@ -124,23 +124,25 @@ async def create_assistant(body: AssistantCreate, user: CurrentUser, house: Hous
         metadata={"created_by": "user", **(body.metadata or {})},
     )
     try:
-        kept = await house.storage.assistants.create(assistant)
+        kept = await deerflow.storage.assistants.create(assistant)
     except ConflictError:
         if body.if_exists != "do_nothing":
             raise
-        kept = await house.storage.assistants.get(assistant.id, user)
+        kept = await deerflow.storage.assistants.get(assistant.id, user)
     return json_response(assistant_out(kept))
 
 
 @router.post("/assistants/search", **answers(list[SelectedAssistant]))
-async def search_assistants(user: CurrentUser, house: House, body: AssistantSearch | None = None) -> Response:
+async def search_assistants(
+    user: CurrentUser, deerflow: CurrentApp, body: AssistantSearch | None = None
+) -> Response:
     """List assistants: first the built-in one and the user's own agents, then those that were created.
 
     The body filters, sorts and pages; without one the first ten are returned. The header `X-Pagination-Total`
     has the number of all that match.
     """
     wish = body or AssistantSearch()
-    ready = await _ready(house, wish, user)
+    ready = await _ready(deerflow, wish, user)
     found = ready[wish.offset : wish.offset + wish.limit + 1]
     query = replace(
         _query(wish, user),
@@ -148,24 +150,26 @@ async def search_assistants(user: CurrentUser, house: House, body: AssistantSear
         offset=max(0, wish.offset - len(ready)),
     )
     if query.limit:
-        found += await house.storage.assistants.search(query)
-    total = len(ready) + await house.storage.assistants.count(_query(wish, user))
+        found += await deerflow.storage.assistants.search(query)
+    total = len(ready) + await deerflow.storage.assistants.count(_query(wish, user))
     page, headers = page_of(found, limit=wish.limit, offset=wish.offset, total=total)
     return json_response([selected(assistant_out(item), wish.select) for item in page], headers=headers)
 
 
 @router.post("/assistants/count", **answers(int))
-async def count_assistants(user: CurrentUser, house: House, body: AssistantSearch | None = None) -> Response:
+async def count_assistants(
+    user: CurrentUser, deerflow: CurrentApp, body: AssistantSearch | None = None
+) -> Response:
     """Count the assistants that match a filter, as a plain number."""
     wish = body or AssistantSearch()
-    ready = await _ready(house, wish, user)
-    return json_response(await house.storage.assistants.count(_query(wish, user)) + len(ready))
+    ready = await _ready(deerflow, wish, user)
+    return json_response(await deerflow.storage.assistants.count(_query(wish, user)) + len(ready))
 
 
 @router.get("/assistants/{assistant_id}", **answers(AssistantRow, 404))
-async def get_assistant(assistant_id: str, user: CurrentUser, house: House) -> Response:
+async def get_assistant(assistant_id: str, user: CurrentUser, deerflow: CurrentApp) -> Response:
     """Return an assistant in its latest version."""
-    return json_response(assistant_out(await _find(house, assistant_id, user)))
+    return json_response(assistant_out(await _find(deerflow, assistant_id, user)))
 
 
 @router.patch(
@@ -173,35 +177,35 @@ async def get_assistant(assistant_id: str, user: CurrentUser, house: House) -> R
     **answers(AssistantRow, 400, 404, 409, empty=CHANGED_UNSHOWN),
 )
 async def patch_assistant(
-    assistant_id: str, body: AssistantPatch, user: CurrentUser, house: House, prefer: Prefer = None
+    assistant_id: str, body: AssistantPatch, user: CurrentUser, deerflow: CurrentApp, prefer: Prefer = None
 ) -> Response:
     """Change an assistant; the change is stored as its next version.
 
     `metadata` is merged, other fields are replaced and absent ones stay. Built-in assistants and the user's
     own agents cannot be changed here (409).
     """
-    known = await _own(house, assistant_id, user)
+    known = await _own(deerflow, assistant_id, user)
     if body.graph_id is not None:
         _check_graph(body.graph_id)
     changes = body.model_dump(exclude_unset=True, exclude_none=True)
     changes["metadata"] = {**known.metadata, **(body.metadata or {})}
-    newer = await house.storage.assistants.add_version(replace(known, **changes))
+    newer = await deerflow.storage.assistants.add_version(replace(known, **changes))
     return changed(assistant_out(newer), prefer)
 
 
 @router.delete("/assistants/{assistant_id}", **answers(None, 404, 409, status=204))
 async def delete_assistant(
-    assistant_id: str, user: CurrentUser, house: House, delete_threads: bool = False
+    assistant_id: str, user: CurrentUser, deerflow: CurrentApp, delete_threads: bool = False
 ) -> Response:
     """Delete an assistant with all its versions.
 
     Its threads and runs stay unless `delete_threads` is set. Built-in assistants and the user's own agents
     cannot be deleted here (409).
     """
-    await _own(house, assistant_id, user)
+    await _own(deerflow, assistant_id, user)
     if delete_threads:
-        await _delete_threads(house, assistant_id, user)
-    await house.storage.assistants.delete(assistant_id, user)
+        await _delete_threads(deerflow, assistant_id, user)
+    await deerflow.storage.assistants.delete(assistant_id, user)
     return Response(status_code=204)
 
 
@@ -211,14 +215,14 @@ async def delete_assistant(
     **answers(list[AssistantRow], 404),
 )
 async def list_versions(
-    assistant_id: str, user: CurrentUser, house: House, body: VersionSearch | None = None
+    assistant_id: str, user: CurrentUser, deerflow: CurrentApp, body: VersionSearch | None = None
 ) -> Response:
     """List the versions of an assistant, newest first."""
     wish = body or VersionSearch()
-    if ready := await ready_assistant(house, assistant_id, user):
+    if ready := await ready_assistant(deerflow, assistant_id, user):
         found = [ready] if wish.offset == 0 else []
     else:
-        found = await house.storage.assistants.versions(
+        found = await deerflow.storage.assistants.versions(
             assistant_id, user, limit=wish.limit, offset=wish.offset
         )
     wanted = (wish.metadata or {}).items()
@@ -232,11 +236,13 @@ async def list_versions(
     operation_id="set_latest_assistant_version",
     **answers(AssistantRow, 404, 409),
 )
-async def set_latest(assistant_id: str, body: LatestVersion, user: CurrentUser, house: House) -> Response:
+async def set_latest(
+    assistant_id: str, body: LatestVersion, user: CurrentUser, deerflow: CurrentApp
+) -> Response:
     """Make an older version of an assistant the one that its runs start from."""
-    await _own(house, assistant_id, user)
+    await _own(deerflow, assistant_id, user)
     return json_response(
-        assistant_out(await house.storage.assistants.set_latest(assistant_id, user, body.version))
+        assistant_out(await deerflow.storage.assistants.set_latest(assistant_id, user, body.version))
     )
 
 
@@ -244,14 +250,14 @@ async def set_latest(assistant_id: str, body: LatestVersion, user: CurrentUser, 
     "/assistants/{assistant_id}/graph", operation_id="get_assistant_graph", **answers(AssistantGraph, 404)
 )
 async def assistant_graph(
-    assistant_id: str, user: CurrentUser, house: House, xray: bool | int = False
+    assistant_id: str, user: CurrentUser, deerflow: CurrentApp, xray: bool | int = False
 ) -> Response:
     """Return the nodes and edges of an assistant's graph.
 
     `xray` also shows the inside of nodes that are graphs.
     """
-    assistant = await _find(house, assistant_id, user)
-    return json_response({"graph_id": assistant.graph_id, **house.state.graph(xray=xray)})
+    assistant = await _find(deerflow, assistant_id, user)
+    return json_response({"graph_id": assistant.graph_id, **deerflow.state.graph(xray=xray)})
 
 
 @router.get(
@@ -267,12 +273,12 @@ async def assistant_graph(
 async def assistant_subgraphs(
     assistant_id: str,
     user: CurrentUser,
-    house: House,
+    deerflow: CurrentApp,
     namespace: str | None = None,
     recurse: Annotated[bool, Query()] = False,
 ) -> Response:
     """Return the graphs inside an assistant's graph: none, since sub-agents run as graphs of their own."""
-    await _find(house, assistant_id, user)
+    await _find(deerflow, assistant_id, user)
     return json_response({})
 
 
@@ -281,21 +287,21 @@ async def assistant_subgraphs(
     operation_id="get_assistant_schemas",
     **answers(AssistantSchemas, 404),
 )
-async def assistant_schemas(assistant_id: str, user: CurrentUser, house: House) -> Response:
+async def assistant_schemas(assistant_id: str, user: CurrentUser, deerflow: CurrentApp) -> Response:
     """Return JSON schemas of an assistant's input, output, state, config and context."""
-    assistant = await _find(house, assistant_id, user)
-    return json_response({"graph_id": assistant.graph_id, **house.state.schemas()})
+    assistant = await _find(deerflow, assistant_id, user)
+    return json_response({"graph_id": assistant.graph_id, **deerflow.state.schemas()})
 
 
-async def _find(house: DeerFlow, assistant_id: str, user: str) -> Assistant:
-    ready = await ready_assistant(house, assistant_id, user)
-    return ready or await house.storage.assistants.get(assistant_id, user)
+async def _find(deerflow: DeerFlow, assistant_id: str, user: str) -> Assistant:
+    ready = await ready_assistant(deerflow, assistant_id, user)
+    return ready or await deerflow.storage.assistants.get(assistant_id, user)
 
 
-async def _own(house: DeerFlow, assistant_id: str, user: str) -> Assistant:
-    if ready := await ready_assistant(house, assistant_id, user):
+async def _own(deerflow: DeerFlow, assistant_id: str, user: str) -> Assistant:
+    if ready := await ready_assistant(deerflow, assistant_id, user):
         raise ConflictError(_why_not(ready))
-    return await house.storage.assistants.get(assistant_id, user)
+    return await deerflow.storage.assistants.get(assistant_id, user)
 
 
 def _why_not(ready: Assistant) -> str:
@@ -304,21 +310,21 @@ def _why_not(ready: Assistant) -> str:
     return f"assistant '{ready.id}' is an agent of yours: change or delete it at /api/agents/{ready.id}"
 
 
-async def _delete_threads(house: DeerFlow, assistant_id: str, user: str) -> None:
+async def _delete_threads(deerflow: DeerFlow, assistant_id: str, user: str) -> None:
     """Delete the threads whose last run was this assistant's; none of them when one is busy."""
     query = ThreadQuery(user_id=user, metadata={"assistant_id": assistant_id}, limit=_PAGE)
     threads: list[Thread] = []
-    while page := await house.storage.threads.search(replace(query, offset=len(threads))):
+    while page := await deerflow.storage.threads.search(replace(query, offset=len(threads))):
         threads += page
     for thread in threads:
-        await free_thread(house, thread.id, user)
+        await free_thread(deerflow, thread.id, user)
     for thread in threads:
         with suppress(NotFoundError):  # somebody else deleted it meanwhile
-            await house.threads.delete(thread.id, user)
+            await deerflow.threads.delete(thread.id, user)
 
 
-async def _ready(house: DeerFlow, wish: AssistantSearch, user: str) -> list[Assistant]:
-    return [assistant for assistant in await ready_assistants(house, user) if _fits(assistant, wish)]
+async def _ready(deerflow: DeerFlow, wish: AssistantSearch, user: str) -> list[Assistant]:
+    return [assistant for assistant in await ready_assistants(deerflow, user) if _fits(assistant, wish)]
 
 
 def _check_graph(graph_id: str) -> None:

@@ -13,7 +13,7 @@ from deerflow.app import DeerFlow
 from deerflow.domain import RunRecord, Thread, new_id
 from deerflow.errors import ConflictError
 from deerflow.gateway.api_models import Branched, PreparedEdit, PreparedRun
-from deerflow.gateway.deps import CurrentUser, House, ThreadPath, idle_thread, json_response
+from deerflow.gateway.deps import CurrentApp, CurrentUser, ThreadPath, idle_thread, json_response
 from deerflow.gateway.openapi import answers
 from deerflow.runtime.conversation import Said
 from deerflow.runtime.forking import fork_files
@@ -60,18 +60,18 @@ class EditRegenerate(BaseModel):
 
 
 @router.post("/threads/{thread_id}/branches", operation_id="branch_thread", **answers(Branched, 404, 409))
-async def branch(thread_id: ThreadPath, body: Branch, user: CurrentUser, house: House) -> Response:
+async def branch(thread_id: ThreadPath, body: Branch, user: CurrentUser, deerflow: CurrentApp) -> Response:
     """Fork a thread at a message into a new thread, with the files as they were then.
 
     The new thread has the history up to and including the last of the named messages. `workspace_clone_mode`
     tells when the files of that time are no longer kept, so that the new thread has today's. A run in flight
     answers 409.
     """
-    thread = await idle_thread(house, thread_id, user)
-    found = await find_message(house.storage.checkpoints, thread_id, [body.message_id, *body.message_ids])
+    thread = await idle_thread(deerflow, thread_id, user)
+    found = await find_message(deerflow.storage.checkpoints, thread_id, [body.message_id, *body.message_ids])
     item = found.item
-    past = await _past(house, thread, lambda store, runs, kept: files_at(store, runs, found, kept=kept))
-    forked = await _fork(house, thread, item, past, title=body.title)
+    past = await _past(deerflow, thread, lambda store, runs, kept: files_at(store, runs, found, kept=kept))
+    forked = await _fork(deerflow, thread, item, past, title=body.title)
     return json_response(
         {
             "thread_id": forked,
@@ -86,7 +86,7 @@ async def branch(thread_id: ThreadPath, body: Branch, user: CurrentUser, house: 
 
 @router.post("/threads/{thread_id}/runs/regenerate/prepare", **answers(PreparedRun, 404, 409))
 async def prepare_regenerate(
-    thread_id: ThreadPath, body: Regenerate, user: CurrentUser, house: House
+    thread_id: ThreadPath, body: Regenerate, user: CurrentUser, deerflow: CurrentApp
 ) -> Response:
     """Return the body of a run that answers a question again.
 
@@ -94,26 +94,26 @@ async def prepare_regenerate(
     turn; `workspace_restore_mode` tells when those are no longer kept, so that it begins with today's. A
     question without an answer may be named too. A run in flight answers 409.
     """
-    thread = await idle_thread(house, thread_id, user)
-    turn = await find_turn(house.storage.checkpoints, thread_id, body.message_id)
+    thread = await idle_thread(deerflow, thread_id, user)
+    turn = await find_turn(deerflow.storage.checkpoints, thread_id, body.message_id)
     has_answer = any(item.message.type == "ai" for item in turn.since)
     if turn.target.message.type != "ai" and has_answer:
         raise ConflictError(f"message {body.message_id} is no answer; name a message of the agent")
     messages = [as_input(item.message) for item in turn.question]
-    return json_response(await _prepared(house, thread, turn, messages))
+    return json_response(await _prepared(deerflow, thread, turn, messages))
 
 
 @router.post("/threads/{thread_id}/runs/edit-regenerate/prepare", **answers(PreparedEdit, 404, 409))
 async def prepare_edit(
-    thread_id: ThreadPath, body: EditRegenerate, user: CurrentUser, house: House
+    thread_id: ThreadPath, body: EditRegenerate, user: CurrentUser, deerflow: CurrentApp
 ) -> Response:
     """Return the body of a run that answers an edited question.
 
     Send it to `POST /threads/{thread_id}/runs/stream`. Pictures and files of the question stay. Files of the
     thread are restored as for an answer that is given again. A run in flight answers 409.
     """
-    thread = await idle_thread(house, thread_id, user)
-    turn = await find_turn(house.storage.checkpoints, thread_id, body.human_message_id)
+    thread = await idle_thread(deerflow, thread_id, user)
+    turn = await find_turn(deerflow.storage.checkpoints, thread_id, body.human_message_id)
     if turn.target.message.type != "human":
         raise ConflictError(f"message {body.human_message_id} is no question; name a message of the user")
     replacement = new_id()
@@ -123,7 +123,7 @@ async def prepare_edit(
         else as_input(item.message)
         for item in turn.question
     ]
-    prepared = await _prepared(house, thread, turn, messages, replay_kind="edit")
+    prepared = await _prepared(deerflow, thread, turn, messages, replay_kind="edit")
     return json_response(
         {
             **prepared,
@@ -134,17 +134,17 @@ async def prepare_edit(
 
 
 async def _past(
-    house: DeerFlow, thread: Thread, look: Callable[[SnapshotStore, Sequence[RunRecord], int], PastFiles]
+    deerflow: DeerFlow, thread: Thread, look: Callable[[SnapshotStore, Sequence[RunRecord], int], PastFiles]
 ) -> PastFiles:
-    runs = await house.runs.of_thread(thread.id, limit=MOST_RUNS)
-    store = SnapshotStore(house.folders(thread.user_id, thread.id))
-    return await asyncio.to_thread(look, store, runs, house.settings.runs.snapshots_kept)
+    runs = await deerflow.runs.of_thread(thread.id, limit=MOST_RUNS)
+    store = SnapshotStore(deerflow.folders(thread.user_id, thread.id))
+    return await asyncio.to_thread(look, store, runs, deerflow.settings.runs.snapshots_kept)
 
 
-async def _fork(house: DeerFlow, thread: Thread, item: Said, past: PastFiles, *, title: str | None) -> str:
+async def _fork(deerflow: DeerFlow, thread: Thread, item: Said, past: PastFiles, *, title: str | None) -> str:
     """Make the new thread; it shows in lists only when everything is there."""
     new = new_id()
-    source, target = (house.folders(thread.user_id, name) for name in (thread.id, new))
+    source, target = (deerflow.folders(thread.user_id, name) for name in (thread.id, new))
     metadata = {key: value for key, value in thread.metadata.items() if key not in _NOT_COPIED}
     origin = {
         "branch_parent_thread_id": thread.id,
@@ -153,26 +153,28 @@ async def _fork(house: DeerFlow, thread: Thread, item: Said, past: PastFiles, *,
     }
     try:
         await fork_files(source, target, past)
-        await house.storage.checkpoints.afork_thread(thread.id, new, item.checkpoint_id)
+        await deerflow.storage.checkpoints.afork_thread(thread.id, new, item.checkpoint_id)
     except BaseException:
         await asyncio.shield(asyncio.to_thread(remove_tree, target.root))
-        await asyncio.shield(house.storage.checkpoints.adelete_thread(new))
+        await asyncio.shield(deerflow.storage.checkpoints.adelete_thread(new))
         raise
-    await house.storage.threads.create(new, thread.user_id, {**metadata, **origin})
-    await house.storage.threads.update(new, title=thread.title, asks=is_question(item.message))
-    state = await house.state.latest(new)
+    await deerflow.storage.threads.create(new, thread.user_id, {**metadata, **origin})
+    await deerflow.storage.threads.update(new, title=thread.title, asks=is_question(item.message))
+    state = await deerflow.state.latest(new)
     title = title or thread.title
     if title and state is not None and state.values.get("title") != title:  # it may have got its name since
-        await house.threads.update_state(new, {"title": title})
+        await deerflow.threads.update_state(new, {"title": title})
     return new
 
 
 async def _prepared(
-    house: DeerFlow, thread: Thread, turn: Turn, messages: list[dict[str, Any]], **more: Any
+    deerflow: DeerFlow, thread: Thread, turn: Turn, messages: list[dict[str, Any]], **more: Any
 ) -> dict[str, Any]:
-    checkpoint_id = await base_of(house.storage.checkpoints, thread.id, turn)
+    checkpoint_id = await base_of(deerflow.storage.checkpoints, thread.id, turn)
     first = turn.step.run_id or ""
-    past = await _past(house, thread, lambda store, runs, kept: files_before(store, runs, first, kept=kept))
+    past = await _past(
+        deerflow, thread, lambda store, runs, kept: files_before(store, runs, first, kept=kept)
+    )
     return {
         "input": {"messages": messages},
         "checkpoint": {"checkpoint_ns": "", "checkpoint_id": checkpoint_id, "checkpoint_map": {}},

@@ -18,7 +18,7 @@ from deerflow.config import ContextSize
 from deerflow.context import Spend
 from deerflow.errors import ConflictError
 from deerflow.gateway.api_models import Compacted as CompactResult
-from deerflow.gateway.deps import CurrentUser, House, ThreadPath, idle_thread, json_response
+from deerflow.gateway.deps import CurrentApp, CurrentUser, ThreadPath, idle_thread, json_response
 from deerflow.gateway.openapi import answers
 from deerflow.runtime.spending import prices_of
 
@@ -40,7 +40,7 @@ class CompactRequest(BaseModel):
     "/threads/{thread_id}/compact", operation_id="compact_thread", **answers(CompactResult, 404, 409)
 )
 async def compact(
-    thread_id: ThreadPath, user: CurrentUser, house: House, body: CompactRequest | None = None
+    thread_id: ThreadPath, user: CurrentUser, deerflow: CurrentApp, body: CompactRequest | None = None
 ) -> Response:
     """Replace the older messages of a thread by a summary.
 
@@ -49,48 +49,48 @@ async def compact(
     open question or `summarization.enabled: false` answers 409.
     """
     body = body or CompactRequest()
-    await idle_thread(house, thread_id, user)
-    if not house.settings.summarization.enabled:
+    await idle_thread(deerflow, thread_id, user)
+    if not deerflow.settings.summarization.enabled:
         raise ConflictError("summarization.enabled is false in the settings; turn it on to compact threads")
-    if await house.state.questions(thread_id):
+    if await deerflow.state.questions(thread_id):
         raise ConflictError(f"thread {thread_id} waits for an answer: give it first, then compact")
-    snapshot = await house.state.latest(thread_id)
+    snapshot = await deerflow.state.latest(thread_id)
     state = cast("ThreadState", snapshot.values if snapshot is not None else {})
     messages: list[AnyMessage] = list(state.get("messages") or ())
     spent: list[tuple[str | None, Mapping[str, Any]]] = []
-    compacted, reason = await _compacted(house, state, messages, body, lambda *call: spent.append(call))
+    compacted, reason = await _compacted(deerflow, state, messages, body, lambda *call: spent.append(call))
     for name, usage in spent:
-        model_name = name or body.model_name or house.models.default_name
-        await house.spending.add(thread_id, model_name, usage, prices_of(house.settings.models))
+        model_name = name or body.model_name or deerflow.models.default_name
+        await deerflow.spending.add(thread_id, model_name, usage, prices_of(deerflow.settings.models))
     if compacted.removed:
-        await _check_unchanged(house, thread_id, snapshot)
-        await house.threads.update_state(thread_id, _update(compacted))
-    return json_response(await _report(house, thread_id, compacted, reason, kept=len(messages)))
+        await _check_unchanged(deerflow, thread_id, snapshot)
+        await deerflow.threads.update_state(thread_id, _update(compacted))
+    return json_response(await _report(deerflow, thread_id, compacted, reason, kept=len(messages)))
 
 
 async def _compacted(
-    house: DeerFlow, state: ThreadState, messages: list[AnyMessage], body: CompactRequest, spend: Spend
+    deerflow: DeerFlow, state: ThreadState, messages: list[AnyMessage], body: CompactRequest, spend: Spend
 ) -> tuple[Compacted, str | None]:
-    await house.models.load()
-    model = house.models.create(body.model_name)
-    settings = house.settings.summarization
+    await deerflow.models.load()
+    model = deerflow.models.create(body.model_name)
+    settings = deerflow.settings.summarization
     limit = token_limit(settings, model, overhead=0)
     if not messages:
         return Compacted([]), "the thread has no messages"
     if not body.force and await TokenCounter().count(messages) <= limit:
         return Compacted(messages), "the conversation is below its limit"
-    writer = SummarizationMiddleware(settings=settings, model=house.models.create)
+    writer = SummarizationMiddleware(settings=settings, model=deerflow.models.create)
     compacted = await writer.compact(
         state, messages, model=model, limit=limit, keep=body.keep, is_forced=True, spend=spend
     )
     return compacted, None if compacted.removed else "there is nothing older than what is kept"
 
 
-async def _check_unchanged(house: DeerFlow, thread_id: str, before: StateSnapshot | None) -> None:
+async def _check_unchanged(deerflow: DeerFlow, thread_id: str, before: StateSnapshot | None) -> None:
     """Refuse to write a summary into a thread that has gone on while the model wrote it."""
-    now = await house.state.latest(thread_id)
+    now = await deerflow.state.latest(thread_id)
     is_same = before is not None and now is not None and now.config == before.config
-    if not is_same or await house.threads.is_busy(thread_id):
+    if not is_same or await deerflow.threads.is_busy(thread_id):
         raise ConflictError(f"thread {thread_id} has gone on meanwhile and is as it was: compact it again")
 
 
@@ -100,9 +100,9 @@ def _update(compacted: Compacted) -> dict[str, Any]:
 
 
 async def _report(
-    house: DeerFlow, thread_id: str, compacted: Compacted, reason: str | None, *, kept: int
+    deerflow: DeerFlow, thread_id: str, compacted: Compacted, reason: str | None, *, kept: int
 ) -> dict[str, Any]:
-    snapshot = await house.state.latest(thread_id)
+    snapshot = await deerflow.state.latest(thread_id)
     configurable = snapshot.config.get("configurable", {}) if snapshot is not None else {}
     removed = len(compacted.removed)
     return {

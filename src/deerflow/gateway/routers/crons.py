@@ -14,7 +14,7 @@ from deerflow.errors import ConflictError
 from deerflow.gateway.admission import to_request
 from deerflow.gateway.api_models import Cron as CronRow
 from deerflow.gateway.api_models import SelectedCron
-from deerflow.gateway.deps import CurrentUser, House, ThreadPath, json_response, owned_thread
+from deerflow.gateway.deps import CurrentApp, CurrentUser, ThreadPath, json_response, owned_thread
 from deerflow.gateway.openapi import CHANGED_UNSHOWN, answers
 from deerflow.gateway.pagination import Prefer, changed, page_of
 from deerflow.gateway.wire import RunCreate
@@ -97,8 +97,8 @@ class CronSearch(BaseModel):
     select: list[CronField] | None = None
 
 
-async def _crons(house: House) -> CronStore:
-    return CronStore(house.storage.store)
+async def _crons(deerflow: CurrentApp) -> CronStore:
+    return CronStore(deerflow.storage.store)
 
 
 async def _scheduler(request: Request) -> Scheduler:
@@ -117,7 +117,7 @@ async def create_for_thread(
     thread_id: ThreadPath,
     body: CronCreate,
     user: CurrentUser,
-    house: House,
+    deerflow: CurrentApp,
     crons: Crons,
     scheduler: CurrentScheduler,
 ) -> Response:
@@ -126,8 +126,8 @@ async def create_for_thread(
     A time at which the thread is busy is skipped. `schedule` has cron syntax with five fields; `timezone` is
     the zone of its times, UTC without one. Answers 409 while `scheduler.enabled` is false in the settings.
     """
-    await owned_thread(house, thread_id, user)
-    cron = await _new_cron(house, body, user, thread_id)
+    await owned_thread(deerflow, thread_id, user)
+    cron = await _new_cron(deerflow, body, user, thread_id)
     await crons.create(cron)
     scheduler.wake()
     return json_response(_cron_out(cron))
@@ -135,14 +135,14 @@ async def create_for_thread(
 
 @router.post("/runs/crons", **answers(CronRow, 400, 404, 409))
 async def create_cron(
-    body: CronCreate, user: CurrentUser, house: House, crons: Crons, scheduler: CurrentScheduler
+    body: CronCreate, user: CurrentUser, deerflow: CurrentApp, crons: Crons, scheduler: CurrentScheduler
 ) -> Response:
     """Create a cron, which starts runs at the times of a schedule, each in a new thread.
 
     `schedule` has cron syntax with five fields; `timezone` is the zone of its times, UTC without one. Answers
     409 while `scheduler.enabled` is false in the settings.
     """
-    cron = await _new_cron(house, body, user, None)
+    cron = await _new_cron(deerflow, body, user, None)
     await crons.create(cron)
     scheduler.wake()
     return json_response(_cron_out(cron))
@@ -185,7 +185,7 @@ async def update_cron(
     cron_id: str,
     body: CronPatch,
     user: CurrentUser,
-    house: House,
+    deerflow: CurrentApp,
     crons: Crons,
     scheduler: CurrentScheduler,
     prefer: Prefer = None,
@@ -194,7 +194,7 @@ async def update_cron(
 
     `metadata` is merged. Times that passed before the change are not made up for.
     """
-    cron = await _changed(house, await crons.get(cron_id, user), body)
+    cron = await _changed(deerflow, await crons.get(cron_id, user), body)
     await crons.put(cron)
     scheduler.wake()
     return changed(_cron_out(cron), prefer)
@@ -208,8 +208,8 @@ async def delete_cron(cron_id: str, user: CurrentUser, crons: Crons) -> Response
     return Response(status_code=204)
 
 
-async def _new_cron(house: DeerFlow, body: CronCreate, user: str, thread_id: str | None) -> Cron:
-    if not house.settings.scheduler.enabled:
+async def _new_cron(deerflow: DeerFlow, body: CronCreate, user: str, thread_id: str | None) -> Cron:
+    if not deerflow.settings.scheduler.enabled:
         raise ConflictError(OFF)
     now = datetime.now(UTC)
     cron = Cron(
@@ -228,11 +228,11 @@ async def _new_cron(house: DeerFlow, body: CronCreate, user: str, thread_id: str
         on_run_completed=body.on_run_completed if thread_id else body.on_run_completed or "delete",
         metadata=body.metadata or {},
     )
-    await _check(house, cron)
+    await _check(deerflow, cron)
     return cron
 
 
-async def _changed(house: DeerFlow, cron: Cron, body: CronPatch) -> Cron:
+async def _changed(deerflow: DeerFlow, cron: Cron, body: CronPatch) -> Cron:
     now = datetime.now(UTC)
     sent = {name: getattr(body, name) for name in body.model_fields_set}
     own = {
@@ -252,16 +252,16 @@ async def _changed(house: DeerFlow, cron: Cron, body: CronPatch) -> Cron:
         updated_at=now,
         since=now if starts_anew else cron.since,
     )
-    await _check(house, newer)
+    await _check(deerflow, newer)
     return newer
 
 
-async def _check(house: DeerFlow, cron: Cron) -> None:
+async def _check(deerflow: DeerFlow, cron: Cron) -> None:
     """Refuse what could only fail when its time comes."""
     check_schedule(cron.schedule, cron.timezone, now=datetime.now(UTC))
-    request = await to_request(house, cron.user_id, cron.thread_id or cron.id, RunCreate(**cron.payload))
+    request = await to_request(deerflow, cron.user_id, cron.thread_id or cron.id, RunCreate(**cron.payload))
     if request.options.model_name is not None:
-        house.models.get(request.options.model_name)
+        deerflow.models.get(request.options.model_name)
 
 
 def _payload(body: RunCreate) -> dict[str, Any]:

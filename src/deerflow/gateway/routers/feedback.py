@@ -13,7 +13,7 @@ from deerflow.domain import new_id
 from deerflow.errors import ConflictError, InvalidInputError, NotFoundError
 from deerflow.gateway.api_models import Done, FeedbackStats
 from deerflow.gateway.api_models import Feedback as FeedbackRow
-from deerflow.gateway.deps import CurrentUser, House, ThreadPath, json_response, known_run, owned_thread
+from deerflow.gateway.deps import CurrentApp, CurrentUser, ThreadPath, json_response, known_run, owned_thread
 from deerflow.gateway.openapi import answers
 from deerflow.runtime.feedback import OWN, Feedback, delete_feedback, feedback_of, put_feedback
 from deerflow.runtime.json_views import stamp
@@ -45,28 +45,28 @@ class FeedbackCreate(FeedbackUpsert):
     **answers(FeedbackRow, 400, 404),
 )
 async def put(
-    thread_id: ThreadPath, run_id: str, body: FeedbackUpsert, user: CurrentUser, house: House
+    thread_id: ThreadPath, run_id: str, body: FeedbackUpsert, user: CurrentUser, deerflow: CurrentApp
 ) -> Response:
     """Rate a run; the user's earlier rating of the run is replaced.
 
     `rating` is 1 or -1.
     """
     _check(body)
-    await known_run(house, thread_id, run_id, user)
-    known = dict(await feedback_of(house.storage.store, thread_id, run_id)).get(OWN)
+    await known_run(deerflow, thread_id, run_id, user)
+    known = dict(await feedback_of(deerflow.storage.store, thread_id, run_id)).get(OWN)
     word = known or _word(thread_id, run_id, user)
     word = replace(word, rating=body.rating, comment=body.comment)
-    await put_feedback(house.storage.store, word, key=OWN)
+    await put_feedback(deerflow.storage.store, word, key=OWN)
     return json_response(asdict(word))
 
 
 @router.delete(
     "/threads/{thread_id}/runs/{run_id}/feedback", operation_id="delete_feedback", **answers(Done, 404)
 )
-async def delete(thread_id: ThreadPath, run_id: str, user: CurrentUser, house: House) -> Response:
+async def delete(thread_id: ThreadPath, run_id: str, user: CurrentUser, deerflow: CurrentApp) -> Response:
     """Delete the user's rating of a run."""
-    await known_run(house, thread_id, run_id, user)
-    return await _deleted(house, thread_id, run_id, OWN)
+    await known_run(deerflow, thread_id, run_id, user)
+    return await _deleted(deerflow, thread_id, run_id, OWN)
 
 
 @router.post(
@@ -75,29 +75,31 @@ async def delete(thread_id: ThreadPath, run_id: str, user: CurrentUser, house: H
     **answers(FeedbackRow, 400, 404, 409),
 )
 async def create(
-    thread_id: ThreadPath, run_id: str, body: FeedbackCreate, user: CurrentUser, house: House
+    thread_id: ThreadPath, run_id: str, body: FeedbackCreate, user: CurrentUser, deerflow: CurrentApp
 ) -> Response:
     """Add a rating to a run, or to one of its messages.
 
     `rating` is 1 or -1. A run holds at most 100 ratings (409).
     """
     _check(body)
-    await known_run(house, thread_id, run_id, user)
-    if len(await feedback_of(house.storage.store, thread_id, run_id)) >= _MOST_WORDS:
+    await known_run(deerflow, thread_id, run_id, user)
+    if len(await feedback_of(deerflow.storage.store, thread_id, run_id)) >= _MOST_WORDS:
         raise ConflictError(f"run {run_id} has {_MOST_WORDS} words of feedback already; delete some first")
     word = replace(
         _word(thread_id, run_id, user), rating=body.rating, comment=body.comment, message_id=body.message_id
     )
-    await put_feedback(house.storage.store, word)
+    await put_feedback(deerflow.storage.store, word)
     return json_response(asdict(word))
 
 
 @router.get("/threads/{thread_id}/runs/{run_id}/feedback", **answers(list[FeedbackRow], 404))
-async def list_feedback(thread_id: ThreadPath, run_id: str, user: CurrentUser, house: House) -> Response:
+async def list_feedback(
+    thread_id: ThreadPath, run_id: str, user: CurrentUser, deerflow: CurrentApp
+) -> Response:
     """List the ratings of a run, oldest first."""
-    await known_run(house, thread_id, run_id, user)
+    await known_run(deerflow, thread_id, run_id, user)
     return json_response(
-        [asdict(word) for _, word in await feedback_of(house.storage.store, thread_id, run_id)]
+        [asdict(word) for _, word in await feedback_of(deerflow.storage.store, thread_id, run_id)]
     )
 
 
@@ -106,10 +108,10 @@ async def list_feedback(thread_id: ThreadPath, run_id: str, user: CurrentUser, h
     operation_id="get_feedback_stats",
     **answers(FeedbackStats, 404),
 )
-async def stats(thread_id: ThreadPath, run_id: str, user: CurrentUser, house: House) -> Response:
+async def stats(thread_id: ThreadPath, run_id: str, user: CurrentUser, deerflow: CurrentApp) -> Response:
     """Count the positive and negative ratings of a run."""
-    await known_run(house, thread_id, run_id, user)
-    ratings = [word.rating for _, word in await feedback_of(house.storage.store, thread_id, run_id)]
+    await known_run(deerflow, thread_id, run_id, user)
+    ratings = [word.rating for _, word in await feedback_of(deerflow.storage.store, thread_id, run_id)]
     return json_response(
         {
             "run_id": run_id,
@@ -126,29 +128,29 @@ async def stats(thread_id: ThreadPath, run_id: str, user: CurrentUser, house: Ho
     **answers(Done, 404),
 )
 async def delete_one(
-    thread_id: ThreadPath, run_id: str, feedback_id: str, user: CurrentUser, house: House
+    thread_id: ThreadPath, run_id: str, feedback_id: str, user: CurrentUser, deerflow: CurrentApp
 ) -> Response:
     """Delete one rating of a run by its id."""
-    await known_run(house, thread_id, run_id, user)
-    words = await feedback_of(house.storage.store, thread_id, run_id)
+    await known_run(deerflow, thread_id, run_id, user)
+    words = await feedback_of(deerflow.storage.store, thread_id, run_id)
     key = next((key for key, word in words if word.feedback_id == feedback_id), feedback_id)
-    return await _deleted(house, thread_id, run_id, key)
+    return await _deleted(deerflow, thread_id, run_id, key)
 
 
 @router.get("/runs/{run_id}/feedback", operation_id="list_feedback_of_run", **answers(list[FeedbackRow], 404))
-async def list_by_run(run_id: str, user: CurrentUser, house: House) -> Response:
+async def list_by_run(run_id: str, user: CurrentUser, deerflow: CurrentApp) -> Response:
     """List the ratings of a run by the run's id alone, oldest first."""
-    run = await house.runs.get(run_id)
-    await owned_thread(house, run.thread_id, user)
+    run = await deerflow.runs.get(run_id)
+    await owned_thread(deerflow, run.thread_id, user)
     return json_response(
-        [asdict(word) for _, word in await feedback_of(house.storage.store, run.thread_id, run_id)]
+        [asdict(word) for _, word in await feedback_of(deerflow.storage.store, run.thread_id, run_id)]
     )
 
 
-async def _deleted(house: DeerFlow, thread_id: str, run_id: str, key: str) -> Response:
-    if key not in dict(await feedback_of(house.storage.store, thread_id, run_id)):
+async def _deleted(deerflow: DeerFlow, thread_id: str, run_id: str, key: str) -> Response:
+    if key not in dict(await feedback_of(deerflow.storage.store, thread_id, run_id)):
         raise NotFoundError("feedback", run_id if key == OWN else key)
-    await delete_feedback(house.storage.store, thread_id, run_id, key)
+    await delete_feedback(deerflow.storage.store, thread_id, run_id, key)
     return json_response({"success": True})
 
 

@@ -24,7 +24,14 @@ from deerflow.gateway.api_models import (
     UploadLimits,
     UploadList,
 )
-from deerflow.gateway.deps import CurrentUser, House, ThreadPath, idle_thread, json_response, owned_thread
+from deerflow.gateway.deps import (
+    CurrentApp,
+    CurrentUser,
+    ThreadPath,
+    idle_thread,
+    json_response,
+    owned_thread,
+)
 from deerflow.gateway.openapi import FILE, UPLOAD_FORM, ZIP, answers
 from deerflow.runtime.artifacts import Artifact, open_artifact_or_member, replace_artifact
 from deerflow.runtime.bundle import Output, check_bundle, list_outputs, zip_outputs
@@ -50,7 +57,9 @@ _RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
     openapi_extra=UPLOAD_FORM,
     **answers(Uploaded, 400, 413),
 )
-async def upload(thread_id: ThreadPath, request: Request, user: CurrentUser, house: House) -> Response:
+async def upload(
+    thread_id: ThreadPath, request: Request, user: CurrentUser, deerflow: CurrentApp
+) -> Response:
     """Store files in a thread, which is created where it does not exist.
 
     The body is a multipart form with one field `files` per file. Documents are also converted to Markdown.
@@ -58,7 +67,7 @@ async def upload(thread_id: ThreadPath, request: Request, user: CurrentUser, hou
     there may be, and how large.
     """
     check_thread_id(thread_id)
-    limits = house.settings.uploads
+    limits = deerflow.settings.uploads
     async with request.form(max_files=limits.max_files + 1, max_fields=10) as form:
         files = [item for _, item in form.multi_items() if isinstance(item, FormFile)]
         if not files:
@@ -70,10 +79,10 @@ async def upload(thread_id: ThreadPath, request: Request, user: CurrentUser, hou
             check_size(file.filename or "", file.size or 0, limits)
         if sum(file.size or 0 for file in files) > limits.max_total_size:
             raise TooLargeError(f"more than {limits.max_total_size:,} bytes at once (uploads.max_total_size)")
-        await house.storage.threads.create(thread_id, user, {})
-        folders = house.paths.thread(user, thread_id)
+        await deerflow.storage.threads.create(thread_id, user, {})
+        folders = deerflow.paths.thread(user, thread_id)
         saved = [await save_upload(folders, file.filename or "", _chunks(file), limits) for file in files]
-    saved = await house.documents.convert(folders, saved)
+    saved = await deerflow.documents.convert(folders, saved)
     return json_response(
         {
             "success": True,
@@ -85,9 +94,9 @@ async def upload(thread_id: ThreadPath, request: Request, user: CurrentUser, hou
 
 
 @router.get("/threads/{thread_id}/uploads/limits", operation_id="get_upload_limits", **answers(UploadLimits))
-async def upload_limits(thread_id: ThreadPath, house: House) -> Response:
+async def upload_limits(thread_id: ThreadPath, deerflow: CurrentApp) -> Response:
     """Return how many files may be uploaded in one request, and how large they may be."""
-    limits = house.settings.uploads
+    limits = deerflow.settings.uploads
     return json_response(
         {
             "max_files": limits.max_files,
@@ -98,20 +107,22 @@ async def upload_limits(thread_id: ThreadPath, house: House) -> Response:
 
 
 @router.get("/threads/{thread_id}/uploads/list", operation_id="list_uploads", **answers(UploadList, 404))
-async def uploads(thread_id: ThreadPath, user: CurrentUser, house: House) -> Response:
+async def uploads(thread_id: ThreadPath, user: CurrentUser, deerflow: CurrentApp) -> Response:
     """List the files that were uploaded to a thread."""
-    await owned_thread(house, thread_id, user)
-    found = await asyncio.to_thread(list_uploads, house.paths.thread(user, thread_id))
+    await owned_thread(deerflow, thread_id, user)
+    found = await asyncio.to_thread(list_uploads, deerflow.paths.thread(user, thread_id))
     return json_response({"files": [item.to_dict() for item in found], "count": len(found)})
 
 
 @router.delete(
     "/threads/{thread_id}/uploads/{filename}", operation_id="delete_upload", **answers(Done, 400, 404)
 )
-async def remove_upload(thread_id: ThreadPath, filename: str, user: CurrentUser, house: House) -> Response:
+async def remove_upload(
+    thread_id: ThreadPath, filename: str, user: CurrentUser, deerflow: CurrentApp
+) -> Response:
     """Delete one uploaded file and its Markdown text."""
-    await owned_thread(house, thread_id, user)
-    await asyncio.to_thread(delete_upload, house.paths.thread(user, thread_id), filename)
+    await owned_thread(deerflow, thread_id, user)
+    await asyncio.to_thread(delete_upload, deerflow.paths.thread(user, thread_id), filename)
     return json_response({"success": True, "message": f"{filename} is deleted"})
 
 
@@ -121,15 +132,15 @@ async def remove_upload(thread_id: ThreadPath, filename: str, user: CurrentUser,
 async def artifacts(
     thread_id: ThreadPath,
     user: CurrentUser,
-    house: House,
+    deerflow: CurrentApp,
     archive: Annotated[str | None, Query(alias="zip", max_length=8)] = None,
 ) -> Response:
     """List the files that the agent wrote for the user, or return all of them as one ZIP archive.
 
     `?zip` or `?zip=1` asks for the archive, which is streamed.
     """
-    await owned_thread(house, thread_id, user)
-    folders = house.paths.thread(user, thread_id)
+    await owned_thread(deerflow, thread_id, user)
+    folders = deerflow.paths.thread(user, thread_id)
     if archive is None or archive.lower() in ("0", "false"):
         found = await asyncio.to_thread(list_outputs, folders)
         return json_response({"files": [_output(thread_id, each) for each in found], "count": len(found)})
@@ -155,15 +166,15 @@ class ArtifactEdit(BaseModel):
     "/threads/{thread_id}/artifacts/{path:path}", **answers(ArtifactWritten, 400, 404, 409, 412, 413, 415)
 )
 async def edit_artifact(
-    thread_id: ThreadPath, path: str, body: ArtifactEdit, user: CurrentUser, house: House
+    thread_id: ThreadPath, path: str, body: ArtifactEdit, user: CurrentUser, deerflow: CurrentApp
 ) -> Response:
     """Replace a text file of a thread, if it is still what the caller has read.
 
     `expected_sha256` is the hash of the content that the caller knows: the `ETag` of `GET`. Another content
     answers 412, a run in flight 409.
     """
-    await idle_thread(house, thread_id, user)
-    folders = house.paths.thread(user, thread_id)
+    await idle_thread(deerflow, thread_id, user)
+    folders = deerflow.paths.thread(user, thread_id)
     written = await asyncio.to_thread(
         replace_artifact, folders, path, body.content, expected=body.expected_sha256
     )
@@ -180,7 +191,7 @@ async def artifact(
     thread_id: ThreadPath,
     path: str,
     user: CurrentUser,
-    house: House,
+    deerflow: CurrentApp,
     request: Request,
     download: bool = False,
 ) -> Response:
@@ -190,8 +201,8 @@ async def artifact(
     file inside an archive. The `Content-Type` is the file's own; files that could act in a browser are sent
     as attachments.
     """
-    await owned_thread(house, thread_id, user)
-    folders = house.paths.thread(user, thread_id)
+    await owned_thread(deerflow, thread_id, user)
+    folders = deerflow.paths.thread(user, thread_id)
     header = request.headers.get("range")
     return await asyncio.to_thread(_artifact_response, folders, path, header, download)
 

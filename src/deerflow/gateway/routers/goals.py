@@ -8,7 +8,14 @@ from starlette.responses import Response
 
 from deerflow.agents.goals import LONGEST_OBJECTIVE, MOST_CONTINUATIONS, new_goal
 from deerflow.gateway.api_models import ThreadGoal
-from deerflow.gateway.deps import CurrentUser, House, ThreadPath, idle_thread, json_response, owned_thread
+from deerflow.gateway.deps import (
+    CurrentApp,
+    CurrentUser,
+    ThreadPath,
+    idle_thread,
+    json_response,
+    owned_thread,
+)
 from deerflow.gateway.openapi import answers
 
 router = APIRouter(tags=["goals"])
@@ -32,40 +39,40 @@ class Goal(BaseModel):
 
 
 @router.get("/threads/{thread_id}/goal", **answers(ThreadGoal, 404))
-async def get_goal(thread_id: ThreadPath, user: CurrentUser, house: House) -> Response:
+async def get_goal(thread_id: ThreadPath, user: CurrentUser, deerflow: CurrentApp) -> Response:
     """Return the goal of a thread; null where there is none.
 
     A thread that does not exist yet has none.
     """
-    snapshot = await house.state.latest(thread_id)
+    snapshot = await deerflow.state.latest(thread_id)
     if snapshot is None:
         return json_response({"goal": None})
-    await owned_thread(house, thread_id, user)
+    await owned_thread(deerflow, thread_id, user)
     return json_response({"goal": snapshot.values.get("goal")})
 
 
 @router.put("/threads/{thread_id}/goal", **answers(ThreadGoal, 409))
-async def put_goal(thread_id: ThreadPath, body: Goal, user: CurrentUser, house: House) -> Response:
+async def put_goal(thread_id: ThreadPath, body: Goal, user: CurrentUser, deerflow: CurrentApp) -> Response:
     """Set the goal of a thread, in place of an earlier one; the thread is created where it does not exist.
 
     After each answer a model judges whether the goal is reached; until then the agent goes on by itself, at
     most `max_continuations` times. A run in flight answers 409.
     """
     goal = new_goal(body.objective, max_continuations=body.max_continuations, now=datetime.now(UTC))
-    await house.storage.threads.create(thread_id, user, {})
-    await idle_thread(house, thread_id, user)
-    await house.threads.update_state(thread_id, {"goal": goal})
+    await deerflow.storage.threads.create(thread_id, user, {})
+    await idle_thread(deerflow, thread_id, user)
+    await deerflow.threads.update_state(thread_id, {"goal": goal})
     return json_response({"goal": goal})
 
 
 @router.delete("/threads/{thread_id}/goal", **answers(ThreadGoal, 404, 409))
-async def delete_goal(thread_id: ThreadPath, user: CurrentUser, house: House) -> Response:
+async def delete_goal(thread_id: ThreadPath, user: CurrentUser, deerflow: CurrentApp) -> Response:
     """Remove the goal of a thread, if it has one.
 
     A run in flight answers 409.
     """
-    snapshot = await house.state.latest(thread_id)
+    snapshot = await deerflow.state.latest(thread_id)
     if snapshot is not None and snapshot.values.get("goal"):
-        await idle_thread(house, thread_id, user)
-        await house.threads.update_state(thread_id, {"goal": None})
+        await idle_thread(deerflow, thread_id, user)
+        await deerflow.threads.update_state(thread_id, {"goal": None})
     return json_response({"goal": None})

@@ -15,7 +15,7 @@ from deerflow.config.masking import masked_address, masked_server, unmasked_serv
 from deerflow.config.variables import variable_in
 from deerflow.errors import InvalidInputError, NotFoundError
 from deerflow.gateway.api_models import Done, McpServer, McpServers, McpStatus
-from deerflow.gateway.deps import House, json_response
+from deerflow.gateway.deps import CurrentApp, json_response
 from deerflow.gateway.mcp_policy import ALLOWED_COMMANDS, ServerEdits, full_entry, new_addresses
 from deerflow.gateway.openapi import answers
 from deerflow.gateway.permissions import may_set_commands
@@ -58,36 +58,36 @@ class McpApproval(BaseModel):
 
 
 @router.get("/mcp/config", operation_id="get_mcp_config", **answers(McpServers, 400))
-async def get_config(house: House) -> Response:
+async def get_config(deerflow: CurrentApp) -> Response:
     """Return the MCP servers of `extensions_config.json`.
 
     Secrets are masked; variables are shown by name.
     """
-    return json_response(await _config_out(house))
+    return json_response(await _config_out(deerflow))
 
 
 @router.put("/mcp/config", operation_id="put_mcp_config", **answers(McpServers, 400, 409))
-async def put_config(body: McpConfig, house: House) -> Response:
+async def put_config(body: McpConfig, deerflow: CurrentApp) -> Response:
     """Replace the MCP servers of `extensions_config.json`.
 
     A masked value that is sent back keeps the secret in the file. Entries that the operator wrote can only be
     switched on and off unless the settings allow more; addresses of private networks are refused (400).
     """
-    await house.refresh()
-    known = _servers((await asyncio.to_thread(read_document, house.loaded.extensions_path)).data)
-    checked = await _checked_addresses(house, body.mcp_servers, known)
-    named = house.loaded.env.get(_COMMANDS_VARIABLE, "").split(",")
+    await deerflow.refresh()
+    known = _servers((await asyncio.to_thread(read_document, deerflow.loaded.extensions_path)).data)
+    checked = await _checked_addresses(deerflow, body.mcp_servers, known)
+    named = deerflow.loaded.env.get(_COMMANDS_VARIABLE, "").split(",")
     edits = ServerEdits(
-        may_set_commands=may_set_commands(house.settings),
+        may_set_commands=may_set_commands(deerflow.settings),
         commands=ALLOWED_COMMANDS | {part.strip() for part in named if part.strip()},
         checked=checked,
     )
-    await _edit(house, lambda present: edits.applied(body.mcp_servers, present))
-    return json_response(await _config_out(house))
+    await _edit(deerflow, lambda present: edits.applied(body.mcp_servers, present))
+    return json_response(await _config_out(deerflow))
 
 
 @router.patch("/mcp/config", operation_id="switch_mcp_server", **answers(McpServers, 400, 404))
-async def switch_server(body: McpSwitch, house: House) -> Response:
+async def switch_server(body: McpSwitch, deerflow: CurrentApp) -> Response:
     """Switch one MCP server on or off."""
 
     def change(known: Mapping[str, Any]) -> dict[str, Any]:
@@ -95,46 +95,46 @@ async def switch_server(body: McpSwitch, house: House) -> Response:
             raise NotFoundError("MCP server", body.server_name, known=known)
         return {**known, body.server_name: {**known[body.server_name], "enabled": body.enabled}}
 
-    await _edit(house, change)
-    return json_response(await _config_out(house))
+    await _edit(deerflow, change)
+    return json_response(await _config_out(deerflow))
 
 
 @router.get("/mcp/status", operation_id="get_mcp_status", **answers(McpStatus))
-async def get_status(house: House) -> Response:
+async def get_status(deerflow: CurrentApp) -> Response:
     """Return the state of each MCP server that is on.
 
     The state tells whether the server was reached or why not, its tools, and the tools that wait for
     approval.
     """
-    return json_response({"servers": [_status_out(status) for status in house.mcp.statuses]})
+    return json_response({"servers": [_status_out(status) for status in deerflow.mcp.statuses]})
 
 
 @router.post("/mcp/servers/{name}/test", operation_id="test_mcp_server", **answers(McpServer, 404, 502))
-async def test_server(name: ServerName, house: House) -> Response:
+async def test_server(name: ServerName, deerflow: CurrentApp) -> Response:
     """Connect to one MCP server, unless it is connected, and return its state.
 
     A server that cannot be reached has the state `failed` with its problem.
     """
-    await house.refresh()
-    return json_response(_status_out(await house.mcp.test(name)))
+    await deerflow.refresh()
+    return json_response(_status_out(await deerflow.mcp.test(name)))
 
 
 @router.post(
     "/mcp/servers/{name}/approve", operation_id="approve_mcp_tools", **answers(McpServer, 400, 404, 409, 502)
 )
-async def approve_tools(name: ServerName, body: McpApproval, house: House) -> Response:
+async def approve_tools(name: ServerName, body: McpApproval, deerflow: CurrentApp) -> Response:
     """Approve tools of an MCP server that are withheld because they are new or changed, and return its state.
 
     A fingerprint that is no longer the tool's answers 409.
     """
-    await house.refresh()
-    return json_response(_status_out(await house.mcp.approve(name, body.tools)))
+    await deerflow.refresh()
+    return json_response(_status_out(await deerflow.mcp.approve(name, body.tools)))
 
 
 @router.post("/mcp/cache/reset", operation_id="reset_mcp_connections", **answers(Done))
-async def reset_connections(house: House) -> Response:
+async def reset_connections(deerflow: CurrentApp) -> Response:
     """Close the connections to all MCP servers; the next run opens them again and reads their tools."""
-    await house.mcp.reset()
+    await deerflow.mcp.reset()
     return json_response({"success": True, "message": "The next run opens all MCP servers anew."})
 
 
@@ -159,21 +159,21 @@ def _status_out(status: ServerStatus) -> dict[str, Any]:
     }
 
 
-async def _edit(house: DeerFlow, change: Callable[[Mapping[str, Any]], dict[str, Any]]) -> None:
+async def _edit(deerflow: DeerFlow, change: Callable[[Mapping[str, Any]], dict[str, Any]]) -> None:
     def edit(document: Mapping[str, Any]) -> dict[str, Any]:
         return {_key_in(document): change(_servers(document))}
 
-    await house.edit_extensions(edit)
+    await deerflow.edit_extensions(edit)
 
 
 async def _checked_addresses(
-    house: DeerFlow, sent: Mapping[str, Mapping[str, Any]], known: Mapping[str, Mapping[str, Any]]
+    deerflow: DeerFlow, sent: Mapping[str, Mapping[str, Any]], known: Mapping[str, Mapping[str, Any]]
 ) -> frozenset[str]:
     """Return the new addresses of all entries; raise where one may not be called for others."""
     new = set[str]()
     for name, entry in sent.items():
         new |= new_addresses(unmasked_server(name, entry, known.get(name)), known.get(name) or {})
-    cidrs = house.settings.runs.webhook_allow_cidrs
+    cidrs = deerflow.settings.runs.webhook_allow_cidrs
     allowed = [parse_network(text, setting=ALLOW_CIDRS) for text in cidrs]
     for address in new:
         if variable_in(address) is not None:
@@ -188,8 +188,8 @@ async def _checked_addresses(
     return frozenset(new)
 
 
-async def _config_out(house: DeerFlow) -> dict[str, Any]:
-    document = (await asyncio.to_thread(read_document, house.loaded.extensions_path)).data
+async def _config_out(deerflow: DeerFlow) -> dict[str, Any]:
+    document = (await asyncio.to_thread(read_document, deerflow.loaded.extensions_path)).data
     servers = {name: masked_server(full_entry(entry)) for name, entry in _servers(document).items()}
     return {"mcp_servers": servers}
 

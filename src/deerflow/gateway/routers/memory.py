@@ -12,7 +12,7 @@ from deerflow.config.secrets import masked
 from deerflow.errors import InvalidInputError
 from deerflow.gateway.api_models import Memory as MemoryRow
 from deerflow.gateway.api_models import MemorySettings, MemoryStatus
-from deerflow.gateway.deps import CurrentUser, House, json_response
+from deerflow.gateway.deps import CurrentApp, CurrentUser, json_response
 from deerflow.gateway.openapi import answers
 from deerflow.lead.custom import NAME
 from deerflow.memory import Memory, Scope, memory_of
@@ -88,8 +88,8 @@ async def _scope(
     return Scope(user, agent_name)
 
 
-async def _writable(house: House) -> None:
-    if house.settings.memory.manager_class == NOOP:
+async def _writable(deerflow: CurrentApp) -> None:
+    if deerflow.settings.memory.manager_class == NOOP:
         raise HTTPException(501, OFF)
 
 
@@ -98,69 +98,71 @@ WRITABLE = [Depends(_writable)]
 
 
 @router.get("/memory", operation_id="get_memory", **answers(MemoryRow))
-async def read_memory(scope: Whose, house: House) -> Response:
+async def read_memory(scope: Whose, deerflow: CurrentApp) -> Response:
     """Return all that is remembered of the user: summaries and facts.
 
     `agent_name` selects the memory of one of the user's own agents.
     """
-    return _answer(await house.memories.read(scope))
+    return _answer(await deerflow.memories.read(scope))
 
 
 @router.post("/memory/reload", **answers(MemoryRow))
-async def reload_memory(scope: Whose, house: House) -> Response:
+async def reload_memory(scope: Whose, deerflow: CurrentApp) -> Response:
     """Return all that is remembered, with the settings as they are now.
 
     Nothing is cached, so this equals `GET /memory`. `agent_name` selects the memory of one of the user's own
     agents.
     """
-    return _answer(await house.memories.read(scope))
+    return _answer(await deerflow.memories.read(scope))
 
 
 @router.delete("/memory", **answers(MemoryRow))
-async def clear_memory(scope: Whose, house: House) -> Response:
+async def clear_memory(scope: Whose, deerflow: CurrentApp) -> Response:
     """Delete all that is remembered of the user.
 
     `agent_name` selects the memory of one of the user's own agents.
     """
-    return _answer(await house.memories.clear(scope))
+    return _answer(await deerflow.memories.clear(scope))
 
 
 @router.get("/memory/export", **answers(MemoryRow))
-async def export_memory(scope: Whose, house: House) -> Response:
+async def export_memory(scope: Whose, deerflow: CurrentApp) -> Response:
     """Return all that is remembered in the form that `POST /memory/import` takes.
 
     `agent_name` selects the memory of one of the user's own agents.
     """
-    return _answer(await house.memories.read(scope))
+    return _answer(await deerflow.memories.read(scope))
 
 
 @router.post("/memory/import", dependencies=WRITABLE, **answers(MemoryRow, 400, 409, 501))
-async def import_memory(body: MemoryIn, scope: Whose, house: House) -> Response:
+async def import_memory(body: MemoryIn, scope: Whose, deerflow: CurrentApp) -> Response:
     """Replace all that is remembered by an exported memory.
 
     `agent_name` selects the memory of one of the user's own agents. Answers 501 while `memory.manager_class`
     is `noop`.
     """
     memory = memory_of(body.model_dump())
-    return _answer(await house.memories.put(scope, memory, settings=house.settings.memory.backend_config))
+    return _answer(
+        await deerflow.memories.put(scope, memory, settings=deerflow.settings.memory.backend_config)
+    )
 
 
 @router.post("/memory/facts", dependencies=WRITABLE, **answers(MemoryRow, 400, 409, 501))
-async def add_fact(body: FactCreate, scope: Whose, house: House) -> Response:
+async def add_fact(body: FactCreate, scope: Whose, deerflow: CurrentApp) -> Response:
     """Add one fact to the memory and return all that is remembered.
 
     `agent_name` selects the memory of one of the user's own agents. Answers 501 while `memory.manager_class`
     is `noop`.
     """
-    settings = house.settings.memory.backend_config
-    memory, _ = await house.memories.add_fact(
+    settings = deerflow.settings.memory.backend_config
+    memory, _ = await deerflow.memories.add_fact(
         scope, body.content, category=body.category, confidence=body.confidence, settings=settings
     )
     return _answer(memory)
 
 
 @router.patch("/memory/facts/{fact_id}", dependencies=WRITABLE, **answers(MemoryRow, 400, 404, 409, 501))
-async def change_fact(fact_id: FactPath, body: FactPatch, scope: Whose, house: House) -> Response:
+async def change_fact(fact_id: FactPath, body: FactPatch, scope: Whose, deerflow: CurrentApp) -> Response:
     """Change one fact and return all that is remembered; absent fields stay.
 
     `agent_name` selects the memory of one of the user's own agents. Answers 501 while `memory.manager_class`
@@ -169,38 +171,40 @@ async def change_fact(fact_id: FactPath, body: FactPatch, scope: Whose, house: H
     changes = body.model_dump(exclude_none=True)
     if not changes:
         raise InvalidInputError("nothing to change; send content, category or confidence")
-    return _answer(await house.memories.change_fact(scope, fact_id, **changes))
+    return _answer(await deerflow.memories.change_fact(scope, fact_id, **changes))
 
 
 @router.delete("/memory/facts/{fact_id}", dependencies=WRITABLE, **answers(MemoryRow, 404, 409, 501))
-async def remove_fact(fact_id: FactPath, scope: Whose, house: House) -> Response:
+async def remove_fact(fact_id: FactPath, scope: Whose, deerflow: CurrentApp) -> Response:
     """Delete one fact and return all that is remembered.
 
     `agent_name` selects the memory of one of the user's own agents. Answers 501 while `memory.manager_class`
     is `noop`.
     """
-    return _answer(await house.memories.remove_fact(scope, fact_id))
+    return _answer(await deerflow.memories.remove_fact(scope, fact_id))
 
 
 @router.get("/memory/config", operation_id="get_memory_settings", **answers(MemorySettings))
-async def memory_config(house: House) -> Response:
+async def memory_config(deerflow: CurrentApp) -> Response:
     """Return the settings of the memory, without secrets."""
-    return json_response(_config(house))
+    return json_response(_config(deerflow))
 
 
 @router.get("/memory/status", operation_id="get_memory_status", **answers(MemoryStatus))
-async def memory_status(scope: Whose, house: House) -> Response:
+async def memory_status(scope: Whose, deerflow: CurrentApp) -> Response:
     """Return the settings of the memory and all that is remembered.
 
     `agent_name` selects the memory of one of the user's own agents.
     """
-    return json_response({"config": _config(house), "data": (await house.memories.read(scope)).to_dict()})
+    return json_response(
+        {"config": _config(deerflow), "data": (await deerflow.memories.read(scope)).to_dict()}
+    )
 
 
 def _answer(memory: Memory) -> Response:
     return json_response(memory.to_dict())
 
 
-def _config(house: DeerFlow) -> dict[str, Any]:
-    settings = house.settings.memory.model_dump(mode="json")
+def _config(deerflow: DeerFlow) -> dict[str, Any]:
+    settings = deerflow.settings.memory.model_dump(mode="json")
     return {**settings, "backend_config": masked("backend_config", settings["backend_config"])}

@@ -11,7 +11,7 @@ from deerflow.app import DeerFlow
 from deerflow.errors import NotFoundError
 from deerflow.gateway.api_models import MessagePage, MessageRow, RunMessages
 from deerflow.gateway.contract import contract_of
-from deerflow.gateway.deps import CurrentUser, House, ThreadPath, json_response, known_run, owned_thread
+from deerflow.gateway.deps import CurrentApp, CurrentUser, ThreadPath, json_response, known_run, owned_thread
 from deerflow.gateway.openapi import answers
 from deerflow.runtime.approval_cards import cards_of, waiting_calls
 from deerflow.runtime.conversation import Said, said
@@ -40,7 +40,7 @@ WantedPart = Annotated[Part, Depends()]
     "/threads/{thread_id}/messages/page", operation_id="page_thread_messages", **answers(MessagePage, 404)
 )
 async def page_of_thread(
-    thread_id: ThreadPath, user: CurrentUser, house: House, part: WantedPart
+    thread_id: ThreadPath, user: CurrentUser, deerflow: CurrentApp, part: WantedPart
 ) -> Response:
     """Return a page of a thread's messages, oldest first: the newest, or those before `before_seq`.
 
@@ -51,14 +51,14 @@ async def page_of_thread(
     if part.after_seq is not None:
         raise HTTPException(422, "pages go back from the newest message: send before_seq, not after_seq")
     try:
-        thread = await owned_thread(house, thread_id, user)
+        thread = await owned_thread(deerflow, thread_id, user)
     except NotFoundError:  # pages ask before the first message makes the thread
-        if not contract_of(house).missing_is_empty:
+        if not contract_of(deerflow).missing_is_empty:
             raise
         return json_response({"data": [], "has_more": False, "next_before_seq": None})
-    rows, has_more = await _rows(house, thread_id, part)
+    rows, has_more = await _rows(deerflow, thread_id, part)
     if part.before_seq is None and thread.interrupts:
-        rows += await _cards(house, thread_id, rows)
+        rows += await _cards(deerflow, thread_id, rows)
     next_before = rows[0]["seq"] if has_more and rows else None
     return json_response({"data": rows, "has_more": has_more, "next_before_seq": next_before})
 
@@ -67,11 +67,11 @@ async def page_of_thread(
     "/threads/{thread_id}/messages", operation_id="list_thread_messages", **answers(list[MessageRow], 404)
 )
 async def messages_of_thread(
-    thread_id: ThreadPath, user: CurrentUser, house: House, part: WantedPart
+    thread_id: ThreadPath, user: CurrentUser, deerflow: CurrentApp, part: WantedPart
 ) -> Response:
     """List messages of a thread, oldest first: the newest, or those before or after a number."""
-    await owned_thread(house, thread_id, user)
-    rows, _ = await _rows(house, thread_id, part)
+    await owned_thread(deerflow, thread_id, user)
+    rows, _ = await _rows(deerflow, thread_id, part)
     return json_response(rows)
 
 
@@ -81,27 +81,27 @@ async def messages_of_thread(
     **answers(RunMessages, 404),
 )
 async def messages_of_run(
-    thread_id: ThreadPath, run_id: str, user: CurrentUser, house: House, part: WantedPart
+    thread_id: ThreadPath, run_id: str, user: CurrentUser, deerflow: CurrentApp, part: WantedPart
 ) -> Response:
     """List the messages of one run, oldest first."""
-    await known_run(house, thread_id, run_id, user)
-    rows, has_more = await _rows(house, thread_id, part, run_id=run_id)
+    await known_run(deerflow, thread_id, run_id, user)
+    rows, has_more = await _rows(deerflow, thread_id, part, run_id=run_id)
     return json_response({"data": rows, "has_more": has_more})
 
 
 @router.get("/runs/{run_id}/messages", operation_id="list_messages_of_run", **answers(RunMessages, 404))
-async def messages_by_run(run_id: str, user: CurrentUser, house: House, part: WantedPart) -> Response:
+async def messages_by_run(run_id: str, user: CurrentUser, deerflow: CurrentApp, part: WantedPart) -> Response:
     """List the messages of a run by the run's id alone, oldest first."""
-    run = await house.runs.get(run_id)
-    return await messages_of_run(run.thread_id, run_id, user, house, part)
+    run = await deerflow.runs.get(run_id)
+    return await messages_of_run(run.thread_id, run_id, user, deerflow, part)
 
 
 async def _rows(
-    house: DeerFlow, thread_id: str, part: Part, *, run_id: str | None = None
+    deerflow: DeerFlow, thread_id: str, part: Part, *, run_id: str | None = None
 ) -> tuple[list[dict[str, Any]], bool]:
     """Return rows, oldest first, and whether there are more of them."""
     found: list[tuple[Said, bool]] = []
-    async for item, is_last in _with_ends(said(house.storage.checkpoints, thread_id)):
+    async for item, is_last in _with_ends(said(deerflow.storage.checkpoints, thread_id)):
         if part.after_seq is not None and item.seq <= part.after_seq:
             break
         if (part.before_seq is None or item.seq < part.before_seq) and run_id in (None, item.run_id):
@@ -111,10 +111,10 @@ async def _rows(
     chosen = found[: part.limit] if part.after_seq is None else found[-part.limit :]
     words = {
         word.run_id: {"feedback_id": word.feedback_id, "rating": word.rating, "comment": word.comment}
-        for key, word in await feedback_of(house.storage.store, thread_id)
+        for key, word in await feedback_of(deerflow.storage.store, thread_id)
         if key == OWN
     }
-    durations = await _durations(house, [item for item, is_last in chosen if is_last])
+    durations = await _durations(deerflow, [item for item, is_last in chosen if is_last])
     rows = [
         _row(thread_id, item)
         if not is_last
@@ -124,9 +124,9 @@ async def _rows(
     return rows, len(found) > part.limit
 
 
-async def _cards(house: DeerFlow, thread_id: str, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+async def _cards(deerflow: DeerFlow, thread_id: str, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return rows for the calls that wait, as questions behind the newest message."""
-    snapshot = await house.state.latest(thread_id)
+    snapshot = await deerflow.state.latest(thread_id)
     if snapshot is None:
         return []
     cards = cards_of(waiting_calls(snapshot), snapshot.values.get("messages", ()))
@@ -156,12 +156,12 @@ async def _with_ends(items: AsyncIterator[Said]) -> AsyncIterator[tuple[Said, bo
         yield item, is_last
 
 
-async def _durations(house: DeerFlow, items: Sequence[Said]) -> dict[str, int]:
+async def _durations(deerflow: DeerFlow, items: Sequence[Said]) -> dict[str, int]:
     """Return the seconds that ended runs took."""
     found: dict[str, int] = {}
     for run_id in {item.run_id for item in items if item.run_id}:
         try:
-            run = await house.runs.get(run_id)
+            run = await deerflow.runs.get(run_id)
         except NotFoundError:  # of the thread that this one was copied from, or deleted
             continue
         if run.status.is_terminal:

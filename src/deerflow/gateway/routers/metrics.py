@@ -6,20 +6,20 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from deerflow.errors import NotFoundError
-from deerflow.gateway.deps import House
+from deerflow.gateway.deps import CurrentApp
 from deerflow.gateway.openapi import METRICS, answers
 
 router = APIRouter(tags=["about"])
 
 
 @router.get("/metrics", operation_id="get_metrics", **answers(METRICS, 404))
-async def metrics(house: House) -> Response:
+async def metrics(deerflow: CurrentApp) -> Response:
     """Return counters and gauges of this process in the text format of Prometheus.
 
     The same is at `/metrics`. Answers 404 while `metrics.enabled` is false in the settings.
     """
-    if not house.settings.metrics.enabled:
+    if not deerflow.settings.metrics.enabled:
         raise NotFoundError("page", "/metrics (switched off by metrics.enabled)")
     # Loaded when somebody asks: the library takes longer to load than a server may take to start.
     exposition = import_module("deerflow.observability.exposition")
-    return Response(exposition.render(house.watch.meters), media_type=exposition.CONTENT_TYPE)
+    return Response(exposition.render(deerflow.watch.meters), media_type=exposition.CONTENT_TYPE)

@@ -14,7 +14,7 @@ from typing_extensions import override
 from deerflow.domain import is_thread_id
 from deerflow.errors import InvalidInputError
 from deerflow.gateway.api_models import CommandResult, Error
-from deerflow.gateway.deps import CurrentUser, House, ThreadPath, json_response
+from deerflow.gateway.deps import CurrentApp, CurrentUser, ThreadPath, json_response
 from deerflow.gateway.openapi import COMMAND_BODY, FILTER_BODY, PROTOCOL_EVENTS, answers
 from deerflow.gateway.protocol.commands import Commander, CommandError, failure, parse_command
 from deerflow.gateway.protocol.events import ProtocolEvent
@@ -36,7 +36,9 @@ _BAD_THREAD = 4422
     openapi_extra=COMMAND_BODY,
     **answers(CommandResult, own_errors={400: CommandResult | Error}),
 )
-async def command(thread_id: ThreadPath, user: CurrentUser, house: House, request: Request) -> Response:
+async def command(
+    thread_id: ThreadPath, user: CurrentUser, deerflow: CurrentApp, request: Request
+) -> Response:
     """Carry out one command of the thread protocol.
 
     Methods are `run.start`, `input.respond`, `subscription.subscribe`, `subscription.unsubscribe`,
@@ -52,7 +54,7 @@ async def command(thread_id: ThreadPath, user: CurrentUser, house: House, reques
         parsed = parse_command(body)
     except CommandError as error:
         return json_response(failure(body.get("id") if isinstance(body, dict) else None, error), 400)
-    return json_response(await Commander(house, thread_id, user).answer(parsed))
+    return json_response(await Commander(deerflow, thread_id, user).answer(parsed))
 
 
 @router.post(
@@ -61,7 +63,9 @@ async def command(thread_id: ThreadPath, user: CurrentUser, house: House, reques
     openapi_extra=FILTER_BODY,
     **answers(PROTOCOL_EVENTS, 400),
 )
-async def stream_events(thread_id: ThreadPath, user: CurrentUser, house: House, request: Request) -> Response:
+async def stream_events(
+    thread_id: ThreadPath, user: CurrentUser, deerflow: CurrentApp, request: Request
+) -> Response:
     """Stream the events of a thread in the thread protocol, those of later runs too, until the client leaves.
 
     `channels` chooses events; `since` continues after an event's number. A WebSocket at the same path takes
@@ -77,7 +81,7 @@ async def stream_events(thread_id: ThreadPath, user: CurrentUser, house: House, 
         wanted = parse_filter(body)
     except InvalidInputError as error:
         return json_response({"detail": str(error)}, 400)
-    feed = ThreadFeed(house, thread_id, user)
+    feed = ThreadFeed(deerflow, thread_id, user)
     return _Endless(_frames(feed, wanted), headers=_HEADERS, media_type="text/event-stream")
 
 

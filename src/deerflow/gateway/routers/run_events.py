@@ -9,7 +9,7 @@ from starlette.responses import Response
 from deerflow.app import DeerFlow
 from deerflow.domain import RunRecord
 from deerflow.gateway.api_models import RunEvent, WorkspaceChanges
-from deerflow.gateway.deps import CurrentUser, House, ThreadPath, json_response, known_run
+from deerflow.gateway.deps import CurrentApp, CurrentUser, ThreadPath, json_response, known_run
 from deerflow.gateway.openapi import answers
 from deerflow.gateway.run_views import run_rows
 from deerflow.runtime.changes import Changes, changes_of
@@ -29,7 +29,7 @@ async def list_events(
     thread_id: ThreadPath,
     run_id: str,
     user: CurrentUser,
-    house: House,
+    deerflow: CurrentApp,
     event_types: Annotated[str | None, Query(max_length=1000)] = None,
     task_id: Annotated[str | None, Query(max_length=256)] = None,
     limit: Annotated[int, Query(ge=1, le=2000)] = 500,
@@ -40,13 +40,13 @@ async def list_events(
     `event_types` and `task_id` filter; `after_seq` continues after a row. The runs of a thread that this one
     was forked from can be read too.
     """
-    run = await known_run(house, thread_id, run_id, user)
+    run = await known_run(deerflow, thread_id, run_id, user)
     if run is None:
         return json_response([])
     types = frozenset(part.strip() for part in event_types.split(",")) if event_types else None
     found: list[dict[str, Any]] = []
     async for row in run_rows(
-        house.storage, run, after_seq=after_seq, wants=lambda name: types is None or name in types
+        deerflow.storage, run, after_seq=after_seq, wants=lambda name: types is None or name in types
     ):
         if task_id is None or _task_of(row["content"]) == task_id:
             found.append(row)
@@ -64,7 +64,7 @@ async def workspace_changes(
     thread_id: ThreadPath,
     run_id: str,
     user: CurrentUser,
-    house: House,
+    deerflow: CurrentApp,
     include_files: bool = False,
     include_diff: bool = False,
 ) -> Response:
@@ -73,15 +73,15 @@ async def workspace_changes(
     The comparison ends with the run's end or, while it is in flight, with now. `available` is false where the
     files before the run are not kept.
     """
-    run = await known_run(house, thread_id, run_id, user)
-    changes = await _changes(house, run) if run else Changes(is_known=False)
+    run = await known_run(deerflow, thread_id, run_id, user)
+    changes = await _changes(deerflow, run) if run else Changes(is_known=False)
     return json_response(changes.out(with_files=include_files or include_diff, with_diff=include_diff))
 
 
-async def _changes(house: DeerFlow, run: RunRecord) -> Changes:
-    ids = [known.id for known in await house.runs.of_thread(run.thread_id, limit=_MOST_RUNS)]
+async def _changes(deerflow: DeerFlow, run: RunRecord) -> Changes:
+    ids = [known.id for known in await deerflow.runs.of_thread(run.thread_id, limit=_MOST_RUNS)]
     later = ids[: ids.index(run.id)][::-1] if run.id in ids else []
-    store = SnapshotStore(house.folders(run.user_id, run.thread_id))
+    store = SnapshotStore(deerflow.folders(run.user_id, run.thread_id))
     return await asyncio.to_thread(changes_of, store, run.id, later)
 
 

@@ -11,7 +11,7 @@ from deerflow.app import DeerFlow
 from deerflow.domain import CancelAction, RunRecord, RunStatus
 from deerflow.errors import ConflictError, InvalidInputError
 from deerflow.gateway.api_models import FinalValues, Run, SelectedRun
-from deerflow.gateway.deps import CurrentUser, House, ThreadPath, json_response, owned_run, owned_thread
+from deerflow.gateway.deps import CurrentApp, CurrentUser, ThreadPath, json_response, owned_run, owned_thread
 from deerflow.gateway.openapi import EVENTS, answers
 from deerflow.gateway.pagination import names_in, rows_with
 from deerflow.gateway.run_responses import event_stream, wait_for
@@ -43,32 +43,32 @@ class CancelMany(BaseModel):
 async def list_runs(
     thread_id: ThreadPath,
     user: CurrentUser,
-    house: House,
+    deerflow: CurrentApp,
     status: RunStatus | None = None,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
     offset: Annotated[int, Query(ge=0)] = 0,
     select: Annotated[list[str] | None, Query()] = None,
 ) -> Response:
     """List the runs of a thread, newest first."""
-    await owned_thread(house, thread_id, user)
-    runs = await house.runs.of_thread(thread_id, status=status, limit=limit, offset=offset)
+    await owned_thread(deerflow, thread_id, user)
+    runs = await deerflow.runs.of_thread(thread_id, status=status, limit=limit, offset=offset)
     return json_response(rows_with([run_out(run) for run in runs], names_in(select)))
 
 
 @router.get("/threads/{thread_id}/runs/{run_id}", **answers(Run, 404))
-async def get_run(thread_id: ThreadPath, run_id: str, user: CurrentUser, house: House) -> Response:
+async def get_run(thread_id: ThreadPath, run_id: str, user: CurrentUser, deerflow: CurrentApp) -> Response:
     """Return one run with its status, usage and costs."""
-    return json_response(run_out(await owned_run(house, thread_id, run_id, user)))
+    return json_response(run_out(await owned_run(deerflow, thread_id, run_id, user)))
 
 
 @router.delete("/threads/{thread_id}/runs/{run_id}", **answers(None, 404, 409, status=204))
-async def delete_run(thread_id: ThreadPath, run_id: str, user: CurrentUser, house: House) -> Response:
+async def delete_run(thread_id: ThreadPath, run_id: str, user: CurrentUser, deerflow: CurrentApp) -> Response:
     """Delete a run that has ended, with its log; the thread's state stays.
 
     A run in flight answers 409.
     """
-    await owned_run(house, thread_id, run_id, user)
-    await house.runs.delete(run_id, thread_id)
+    await owned_run(deerflow, thread_id, run_id, user)
+    await deerflow.runs.delete(run_id, thread_id)
     return Response(status_code=204)
 
 
@@ -80,7 +80,7 @@ async def cancel_run(
     thread_id: ThreadPath,
     run_id: str,
     user: CurrentUser,
-    house: House,
+    deerflow: CurrentApp,
     wait: bool = False,
     action: CancelAction = CancelAction.INTERRUPT,
 ) -> Response:
@@ -90,8 +90,8 @@ async def cancel_run(
     restores the state and files from before the run; the header `DeerFlow-Files-Kept` names files that could
     not be restored. A run that has ended answers 409.
     """
-    await owned_run(house, thread_id, run_id, user)
-    run = await house.runs.cancel(run_id, action=action, wait=wait)
+    await owned_run(deerflow, thread_id, run_id, user)
+    run = await deerflow.runs.cancel(run_id, action=action, wait=wait)
     kept = run.error if action is CancelAction.ROLLBACK and run.status.is_terminal else None
     headers = {"DeerFlow-Files-Kept": _header_text(kept)} if kept else None
     return Response(status_code=204 if wait else 202, headers=headers)
@@ -99,7 +99,7 @@ async def cancel_run(
 
 @router.post("/runs/cancel", **answers(None, 400, 404, status=204))
 async def cancel_runs(
-    body: CancelMany, user: CurrentUser, house: House, action: CancelAction = CancelAction.INTERRUPT
+    body: CancelMany, user: CurrentUser, deerflow: CurrentApp, action: CancelAction = CancelAction.INTERRUPT
 ) -> Response:
     """Stop many runs: those that are named, or all in a status.
 
@@ -110,7 +110,7 @@ async def cancel_runs(
         raise InvalidInputError("send either run_ids or a status (pending, running or all)")
     if body.run_ids is not None and len(body.run_ids) > _MOST_CANCELLED:
         raise InvalidInputError(f"at most {_MOST_CANCELLED} runs can be stopped at once")
-    await house.runs.cancel_many(await _chosen(house, user, body), action=action)
+    await deerflow.runs.cancel_many(await _chosen(deerflow, user, body), action=action)
     return Response(status_code=204)
 
 
@@ -119,7 +119,7 @@ async def join_run(
     thread_id: ThreadPath,
     run_id: str,
     user: CurrentUser,
-    house: House,
+    deerflow: CurrentApp,
     request: Request,
     last_event_id: LastEventId = None,
     stream_mode: ModeQuery = None,
@@ -128,10 +128,10 @@ async def join_run(
 
     With `Accept: text/event-stream` the run's events are streamed instead, as by `GET …/stream`.
     """
-    run = await owned_run(house, thread_id, run_id, user)
+    run = await owned_run(deerflow, thread_id, run_id, user)
     if "text/event-stream" in request.headers.get("accept", ""):
-        return event_stream(house, run, after=last_event_id, modes=_named(stream_mode, CLIENT_MODES))
-    return await wait_for(house, run, request, cancel_on_leave=False)
+        return event_stream(deerflow, run, after=last_event_id, modes=_named(stream_mode, CLIENT_MODES))
+    return await wait_for(deerflow, run, request, cancel_on_leave=False)
 
 
 @router.get(
@@ -146,7 +146,7 @@ async def join_stream(
     thread_id: ThreadPath,
     run_id: str,
     user: CurrentUser,
-    house: House,
+    deerflow: CurrentApp,
     last_event_id: LastEventId = None,
     stream_mode: ModeQuery = None,
     cancel_on_disconnect: bool = False,
@@ -159,19 +159,19 @@ async def join_stream(
     first. `stream_mode` chooses events, `action` stops the run first. Ended runs are replayed. The first
     event is `metadata`, the last `end`; lines that begin with a colon keep the connection open.
     """
-    run = await owned_run(house, thread_id, run_id, user)
+    run = await owned_run(deerflow, thread_id, run_id, user)
     if action is not None and not run.status.is_terminal:
         with suppress(ConflictError):  # it has ended meanwhile
-            await house.runs.cancel(run_id, action=action, wait=wait)
+            await deerflow.runs.cancel(run_id, action=action, wait=wait)
     modes = _named(stream_mode, CLIENT_MODES)
-    return event_stream(house, run, after=last_event_id, modes=modes, cancel_on_leave=cancel_on_disconnect)
+    return event_stream(deerflow, run, after=last_event_id, modes=modes, cancel_on_leave=cancel_on_disconnect)
 
 
 @router.get("/threads/{thread_id}/stream", operation_id="join_thread_stream", **answers(EVENTS, 400, 404))
 async def join_thread(
     thread_id: ThreadPath,
     user: CurrentUser,
-    house: House,
+    deerflow: CurrentApp,
     last_event_id: LastEventId = None,
     stream_mode: ModeQuery = None,
 ) -> Response:
@@ -180,27 +180,27 @@ async def join_thread(
     `stream_mode` is any of `run_modes`, `lifecycle` and `state_update`. The stream begins with the run in
     flight; `Last-Event-ID` continues an earlier stream.
     """
-    await owned_thread(house, thread_id, user)
+    await owned_thread(deerflow, thread_id, user)
     # Before the answer begins: whoever has seen that it does misses nothing that starts from then on.
-    start = await start_of(house, thread_id, last_event_id)
+    start = await start_of(deerflow, thread_id, last_event_id)
     return EventStream(
-        thread_events(house, thread_id, start, _named(stream_mode, _THREAD_MODES) or ("run_modes",)),
+        thread_events(deerflow, thread_id, start, _named(stream_mode, _THREAD_MODES) or ("run_modes",)),
         modes=CLIENT_MODES,
         headers={},
-        watch=house.watch,
+        watch=deerflow.watch,
         is_endless=True,
     )
 
 
-async def _chosen(house: DeerFlow, user: str, body: CancelMany) -> list[RunRecord]:
+async def _chosen(deerflow: DeerFlow, user: str, body: CancelMany) -> list[RunRecord]:
     if body.thread_id is not None:
-        await owned_thread(house, body.thread_id, user)
+        await owned_thread(deerflow, body.thread_id, user)
     if body.run_ids is not None:
-        found = [await house.runs.get(run_id, body.thread_id) for run_id in body.run_ids]
+        found = [await deerflow.runs.get(run_id, body.thread_id) for run_id in body.run_ids]
         return [run for run in found if run.user_id == user]
     return [
         run
-        for run in await house.runs.active()
+        for run in await deerflow.runs.active()
         if run.user_id == user
         and body.thread_id in (None, run.thread_id)
         and body.status in ("all", run.status)

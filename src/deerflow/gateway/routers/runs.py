@@ -15,7 +15,7 @@ from deerflow.errors import DeerFlowError, InvalidInputError, NotFoundError
 from deerflow.gateway.admission import to_request
 from deerflow.gateway.api_models import BatchError, FinalValues, Run
 from deerflow.gateway.contract import contract_of
-from deerflow.gateway.deps import CurrentUser, House, ThreadPath, json_response, owned_thread
+from deerflow.gateway.deps import CurrentApp, CurrentUser, ThreadPath, json_response, owned_thread
 from deerflow.gateway.openapi import EVENTS, answers
 from deerflow.gateway.run_responses import event_stream, location, wait_for
 from deerflow.gateway.wire import RunCreate
@@ -42,19 +42,19 @@ class BatchRun(RunCreate):
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who asks for a run, of which house, and whether it is the same wish again."""
+    """Who asks for a run, of which deerflow, and whether it is the same wish again."""
 
-    house: DeerFlow
+    deerflow: DeerFlow
     user: str
     key: str | None
 
 
 async def _caller(
-    house: House,
+    deerflow: CurrentApp,
     user: CurrentUser,
     key: Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_length=255)] = None,
 ) -> Caller:
-    return Caller(house, user, key)
+    return Caller(deerflow, user, key)
 
 
 CurrentCaller = Annotated[Caller, Depends(_caller)]
@@ -137,7 +137,7 @@ async def create_batch(bodies: list[BatchRun], caller: CurrentCaller) -> Respons
     """
     if len(bodies) > MOST_IN_A_BATCH:
         raise InvalidInputError(f"a batch holds at most {MOST_IN_A_BATCH} runs, not {len(bodies)}")
-    single = Caller(caller.house, caller.user, None)
+    single = Caller(caller.deerflow, caller.user, None)
     started = await asyncio.gather(
         *(_admit_stateless(single, body) for body in bodies), return_exceptions=True
     )
@@ -154,17 +154,17 @@ async def _admit_stateless(caller: Caller, body: RunCreate) -> RunRecord:
 
 async def _admit(caller: Caller, thread_id: str, body: RunCreate, *, is_stateless: bool = False) -> RunRecord:
     check_thread_id(thread_id)
-    house, user = caller.house, caller.user
-    if not is_stateless and (body.if_not_exists or contract_of(house).if_not_exists) == "reject":
-        await owned_thread(house, thread_id, user)
+    deerflow, user = caller.deerflow, caller.user
+    if not is_stateless and (body.if_not_exists or contract_of(deerflow).if_not_exists) == "reject":
+        await owned_thread(deerflow, thread_id, user)
     # A key belongs to its thread: the same one sent to another thread is another request.
     key = caller.key if caller.key is None or is_stateless else f"{thread_id}\n{caller.key}"
-    request = await to_request(house, user, thread_id, body, key=key, is_stateless=is_stateless)
+    request = await to_request(deerflow, user, thread_id, body, key=key, is_stateless=is_stateless)
     if request.checkpoint_id:
-        await owned_thread(house, thread_id, user)
-        if await house.state.latest(thread_id, checkpoint_id=request.checkpoint_id) is None:
+        await owned_thread(deerflow, thread_id, user)
+        if await deerflow.state.latest(thread_id, checkpoint_id=request.checkpoint_id) is None:
             raise NotFoundError("checkpoint", request.checkpoint_id)
-    return await house.start_run(request)
+    return await deerflow.start_run(request)
 
 
 def _created(run: RunRecord) -> Response:
@@ -172,11 +172,11 @@ def _created(run: RunRecord) -> Response:
 
 
 def _streamed(caller: Caller, run: RunRecord) -> Response:
-    return event_stream(caller.house, run, cancel_on_leave=_goes_with_client(run))
+    return event_stream(caller.deerflow, run, cancel_on_leave=_goes_with_client(run))
 
 
 async def _waited(caller: Caller, run: RunRecord, request: Request) -> Response:
-    return await wait_for(caller.house, run, request, cancel_on_leave=_goes_with_client(run))
+    return await wait_for(caller.deerflow, run, request, cancel_on_leave=_goes_with_client(run))
 
 
 def _goes_with_client(run: RunRecord) -> bool:

@@ -14,7 +14,7 @@ from deerflow.domain import LEAD_AGENT, new_id
 from deerflow.errors import ConflictError, InvalidInputError, NotFoundError
 from deerflow.gateway.api_models import DeletedTask, ScheduledRun, ScheduledTask, Triggered
 from deerflow.gateway.background import start_run
-from deerflow.gateway.deps import CurrentUser, House, ThreadPath, json_response, owned_thread
+from deerflow.gateway.deps import CurrentApp, CurrentUser, ThreadPath, json_response, owned_thread
 from deerflow.gateway.openapi import answers
 from deerflow.gateway.routers.crons import OFF, Crons, CurrentScheduler
 from deerflow.gateway.schedule_views import occurrence_out, spec_of, task_out
@@ -58,9 +58,9 @@ class TaskUpdate(BaseModel):
 
 
 @router.get("/scheduled-tasks", operation_id="list_scheduled_tasks", **answers(list[ScheduledTask]))
-async def list_tasks(user: CurrentUser, house: House, crons: Crons) -> Response:
+async def list_tasks(user: CurrentUser, deerflow: CurrentApp, crons: Crons) -> Response:
     """List the user's scheduled tasks, newest first."""
-    return json_response([await task_out(house, crons, task) for task in await _tasks(crons, user)])
+    return json_response([await task_out(deerflow, crons, task) for task in await _tasks(crons, user)])
 
 
 @router.get(
@@ -68,23 +68,25 @@ async def list_tasks(user: CurrentUser, house: House, crons: Crons) -> Response:
     operation_id="list_scheduled_tasks_of_thread",
     **answers(list[ScheduledTask], 404),
 )
-async def tasks_of_thread(thread_id: ThreadPath, user: CurrentUser, house: House, crons: Crons) -> Response:
+async def tasks_of_thread(
+    thread_id: ThreadPath, user: CurrentUser, deerflow: CurrentApp, crons: Crons
+) -> Response:
     """List the scheduled tasks that run in a thread, newest first."""
-    await owned_thread(house, thread_id, user)
+    await owned_thread(deerflow, thread_id, user)
     mine = [task for task in await _tasks(crons, user) if task.thread_id == thread_id]
-    return json_response([await task_out(house, crons, task) for task in mine])
+    return json_response([await task_out(deerflow, crons, task) for task in mine])
 
 
 @router.post("/scheduled-tasks", operation_id="create_scheduled_task", **answers(ScheduledTask, 404, 409))
 async def create_task(
-    body: TaskCreate, user: CurrentUser, house: House, crons: Crons, scheduler: CurrentScheduler
+    body: TaskCreate, user: CurrentUser, deerflow: CurrentApp, crons: Crons, scheduler: CurrentScheduler
 ) -> Response:
     """Create a scheduled task, which runs once or at the times of a schedule.
 
     `schedule_spec` is `{"cron": "0 9 * * *"}` or `{"run_at": "2027-01-31T09:00"}`; times are in `timezone`.
     Answers 409 while `scheduler.enabled` is false in the settings.
     """
-    if not house.settings.scheduler.enabled:
+    if not deerflow.settings.scheduler.enabled:
         raise ConflictError(OFF)
     now = datetime.now(UTC)
     task = Cron(
@@ -96,21 +98,21 @@ async def create_task(
         updated_at=now,
         since=now,
         assistant_id=LEAD_AGENT,
-        thread_id=await _thread(house, user, body.context_mode, body.thread_id),
+        thread_id=await _thread(deerflow, user, body.context_mode, body.thread_id),
         on_run_completed="keep",
         title=body.title,
     )
     is_once = body.schedule_type == "once"
-    task = _timed(house, task, body.schedule_spec, body.timezone, is_once=is_once)
+    task = _timed(deerflow, task, body.schedule_spec, body.timezone, is_once=is_once)
     await crons.create(task)
     scheduler.wake()
-    return json_response(await task_out(house, crons, task))
+    return json_response(await task_out(deerflow, crons, task))
 
 
 @router.get("/scheduled-tasks/{task_id}", operation_id="get_scheduled_task", **answers(ScheduledTask, 404))
-async def get_task(task_id: str, user: CurrentUser, house: House, crons: Crons) -> Response:
+async def get_task(task_id: str, user: CurrentUser, deerflow: CurrentApp, crons: Crons) -> Response:
     """Return one scheduled task."""
-    return json_response(await task_out(house, crons, await _find(crons, task_id, user)))
+    return json_response(await task_out(deerflow, crons, await _find(crons, task_id, user)))
 
 
 @router.patch(
@@ -120,7 +122,7 @@ async def update_task(
     task_id: str,
     body: TaskUpdate,
     user: CurrentUser,
-    house: House,
+    deerflow: CurrentApp,
     crons: Crons,
     scheduler: CurrentScheduler,
 ) -> Response:
@@ -129,37 +131,39 @@ async def update_task(
     if body.context_mode is not None or body.thread_id is not None:
         mode = body.context_mode or ("reuse_thread" if body.thread_id or task.thread_id else None)
         thread_id = body.thread_id or (task.thread_id if mode == "reuse_thread" else None)
-        task = replace(task, thread_id=await _thread(house, user, mode or "fresh_thread_per_run", thread_id))
+        task = replace(
+            task, thread_id=await _thread(deerflow, user, mode or "fresh_thread_per_run", thread_id)
+        )
     if body.prompt is not None:
         task = replace(task, payload=_payload(body.prompt))
     if body.schedule_spec is not None or body.timezone is not None:
         spec = body.schedule_spec or spec_of(task)
         is_once = task.once_at is not None
-        task = _timed(house, task, spec, body.timezone or task.timezone or "UTC", is_once=is_once)
+        task = _timed(deerflow, task, spec, body.timezone or task.timezone or "UTC", is_once=is_once)
         task = replace(task, since=datetime.now(UTC))
-    return await _kept(house, crons, scheduler, replace(task, title=body.title or task.title))
+    return await _kept(deerflow, crons, scheduler, replace(task, title=body.title or task.title))
 
 
 @router.post(
     "/scheduled-tasks/{task_id}/pause", operation_id="pause_scheduled_task", **answers(ScheduledTask, 404)
 )
 async def pause_task(
-    task_id: str, user: CurrentUser, house: House, crons: Crons, scheduler: CurrentScheduler
+    task_id: str, user: CurrentUser, deerflow: CurrentApp, crons: Crons, scheduler: CurrentScheduler
 ) -> Response:
     """Pause a scheduled task: it starts no runs until it is resumed."""
-    return await _kept(house, crons, scheduler, replace(await _find(crons, task_id, user), enabled=False))
+    return await _kept(deerflow, crons, scheduler, replace(await _find(crons, task_id, user), enabled=False))
 
 
 @router.post(
     "/scheduled-tasks/{task_id}/resume", operation_id="resume_scheduled_task", **answers(ScheduledTask, 404)
 )
 async def resume_task(
-    task_id: str, user: CurrentUser, house: House, crons: Crons, scheduler: CurrentScheduler
+    task_id: str, user: CurrentUser, deerflow: CurrentApp, crons: Crons, scheduler: CurrentScheduler
 ) -> Response:
     """Resume a paused scheduled task; times that passed meanwhile are not made up for."""
     task = await _find(crons, task_id, user)
     since = task.since if task.enabled else datetime.now(UTC)
-    return await _kept(house, crons, scheduler, replace(task, enabled=True, since=since))
+    return await _kept(deerflow, crons, scheduler, replace(task, enabled=True, since=since))
 
 
 @router.post(
@@ -167,11 +171,11 @@ async def resume_task(
     operation_id="trigger_scheduled_task",
     **answers(Triggered, 404, 409),
 )
-async def trigger_task(task_id: str, user: CurrentUser, house: House, crons: Crons) -> Response:
+async def trigger_task(task_id: str, user: CurrentUser, deerflow: CurrentApp, crons: Crons) -> Response:
     """Start a run of a scheduled task now; its schedule stays as it is."""
     task = await _find(crons, task_id, user)
     now = datetime.now(UTC)
-    run = await start_run(house, task, now)
+    run = await start_run(deerflow, task, now)
     if run is None:
         raise NotFoundError("thread", task.thread_id or "")
     await crons.note(
@@ -206,7 +210,7 @@ async def delete_task(task_id: str, user: CurrentUser, crons: Crons) -> Response
 async def runs_of_task(
     task_id: str,
     user: CurrentUser,
-    house: House,
+    deerflow: CurrentApp,
     crons: Crons,
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
     offset: Annotated[int, Query(ge=0)] = 0,
@@ -214,7 +218,7 @@ async def runs_of_task(
     """List what came of a scheduled task at each of its times, newest first."""
     await _find(crons, task_id, user)
     page = (await crons.occurrences(task_id))[offset : offset + limit]
-    return json_response([await occurrence_out(house, occurrence) for occurrence in page])
+    return json_response([await occurrence_out(deerflow, occurrence) for occurrence in page])
 
 
 async def _tasks(crons: CronStore, user: str) -> list[Cron]:
@@ -232,22 +236,22 @@ async def _find(crons: CronStore, task_id: str, user: str) -> Cron:
     return task
 
 
-async def _kept(house: DeerFlow, crons: CronStore, scheduler: CurrentScheduler, task: Cron) -> Response:
+async def _kept(deerflow: DeerFlow, crons: CronStore, scheduler: CurrentScheduler, task: Cron) -> Response:
     task = replace(task, updated_at=datetime.now(UTC))
     await crons.put(task)
     scheduler.wake()
-    return json_response(await task_out(house, crons, task))
+    return json_response(await task_out(deerflow, crons, task))
 
 
-async def _thread(house: DeerFlow, user: str, mode: ContextMode, thread_id: str | None) -> str | None:
+async def _thread(deerflow: DeerFlow, user: str, mode: ContextMode, thread_id: str | None) -> str | None:
     if mode == "fresh_thread_per_run":
         return None
     if thread_id is None:
         raise HTTPException(422, "context_mode 'reuse_thread' needs a thread_id")
-    return (await owned_thread(house, thread_id, user)).id
+    return (await owned_thread(deerflow, thread_id, user)).id
 
 
-def _timed(house: DeerFlow, task: Cron, spec: dict[str, Any], timezone: str, *, is_once: bool) -> Cron:
+def _timed(deerflow: DeerFlow, task: Cron, spec: dict[str, Any], timezone: str, *, is_once: bool) -> Cron:
     """Return a task with its times; 422 when they mean nothing, or are too near."""
     try:
         if not is_once:
@@ -259,7 +263,7 @@ def _timed(house: DeerFlow, task: Cron, spec: dict[str, Any], timezone: str, *, 
         moment = _moment(spec.get("run_at"), timezone)
     except InvalidInputError as error:
         raise HTTPException(422, str(error)) from error
-    least = house.settings.scheduler.min_once_delay_seconds
+    least = deerflow.settings.scheduler.min_once_delay_seconds
     if moment != task.once_at and moment < datetime.now(UTC) + timedelta(seconds=least):
         raise HTTPException(422, f"run_at must be at least {least} seconds from now")
     return replace(task, once_at=moment, timezone=timezone)

@@ -16,7 +16,7 @@ from deerflow.domain import ThreadFolders
 from deerflow.errors import ConflictError, InvalidInputError, NotFoundError
 from deerflow.gateway.api_models import Skill as SkillRow
 from deerflow.gateway.api_models import SkillInstalled, SkillList
-from deerflow.gateway.deps import CurrentUser, House, json_response, owned_thread
+from deerflow.gateway.deps import CurrentApp, CurrentUser, json_response, owned_thread
 from deerflow.gateway.openapi import answers
 from deerflow.runtime.artifacts import open_artifact
 from deerflow.skills import SKILL_SUFFIX, Skill, Skills, install_skill
@@ -42,47 +42,47 @@ class SkillInstall(BaseModel):
 
 
 @router.get("/skills", **answers(SkillList))
-async def list_skills(house: House) -> Response:
+async def list_skills(deerflow: CurrentApp) -> Response:
     """List the skills of the server, sorted by name, with whether agents may use them."""
-    return json_response({"skills": [_skill_out(house, skill) for skill in await _skills(house)]})
+    return json_response({"skills": [_skill_out(deerflow, skill) for skill in await _skills(deerflow)]})
 
 
 @router.get("/skills/{name}", **answers(SkillRow, 404))
-async def get_skill(name: str, house: House) -> Response:
+async def get_skill(name: str, deerflow: CurrentApp) -> Response:
     """Return one skill by its name."""
-    return json_response(_skill_out(house, await _find(house, name)))
+    return json_response(_skill_out(deerflow, await _find(deerflow, name)))
 
 
 @router.put("/skills/{name}", **answers(SkillRow, 400, 404, 409))
-async def update_skill(name: str, body: SkillUpdate, house: House) -> Response:
+async def update_skill(name: str, body: SkillUpdate, deerflow: CurrentApp) -> Response:
     """Switch a skill on or off for runs that start afterwards.
 
     A skill whose state is set in `config.yaml` answers 409.
     """
-    skill = await _find(house, name)
+    skill = await _find(deerflow, name)
 
     def change(document: Mapping[str, Any]) -> Mapping[str, Any]:
         known = document.get("skills")
         return {"skills": {**(known if isinstance(known, dict) else {}), name: {"enabled": body.enabled}}}
 
-    await house.edit_extensions(change)
-    shown = _skill_out(house, skill)
+    await deerflow.edit_extensions(change)
+    shown = _skill_out(deerflow, skill)
     if shown["enabled"] is not body.enabled:
         raise ConflictError(f"extensions.skills.{name} in config.yaml says otherwise; change it there")
     return json_response(shown)
 
 
 @router.post("/skills/install", operation_id="install_skill", **answers(SkillInstalled, 400, 404, 409))
-async def install(body: SkillInstall, user: CurrentUser, house: House) -> Response:
+async def install(body: SkillInstall, user: CurrentUser, deerflow: CurrentApp) -> Response:
     """Install a skill from a `.skill` archive among a thread's files, for runs that start afterwards.
 
     The archive holds one folder with a `SKILL.md`. A skill of the same name answers 409.
     """
     if not body.path.endswith(SKILL_SUFFIX):
         raise InvalidInputError(f"path '{body.path[:200]}' must name a {SKILL_SUFFIX} file")
-    await owned_thread(house, body.thread_id, user)
-    folders = house.folders(user, body.thread_id)
-    skill = await asyncio.to_thread(_installed, folders, body.path, house.loaded.skills_root)
+    await owned_thread(deerflow, body.thread_id, user)
+    folders = deerflow.folders(user, body.thread_id)
+    skill = await asyncio.to_thread(_installed, folders, body.path, deerflow.loaded.skills_root)
     message = f"Skill '{skill.name}' is installed"
     return json_response({"success": True, "skill_name": skill.name, "message": message})
 
@@ -92,21 +92,21 @@ def _installed(folders: ThreadFolders, path: str, root: Path) -> Skill:
         return install_skill(file, root)
 
 
-async def _skills(house: DeerFlow) -> tuple[Skill, ...]:
+async def _skills(deerflow: DeerFlow) -> tuple[Skill, ...]:
     # Looked for anew: what was just put there is there.
-    skills = Skills(house.loaded.skills_root, container_path=house.settings.skills.container_path)
+    skills = Skills(deerflow.loaded.skills_root, container_path=deerflow.settings.skills.container_path)
     return await asyncio.to_thread(skills.all)
 
 
-async def _find(house: DeerFlow, name: str) -> Skill:
-    found = {skill.name: skill for skill in await _skills(house)}
+async def _find(deerflow: DeerFlow, name: str) -> Skill:
+    found = {skill.name: skill for skill in await _skills(deerflow)}
     if name not in found:
         raise NotFoundError("skill", name[:80], known=found)
     return found[name]
 
 
-def _skill_out(house: DeerFlow, skill: Skill) -> dict[str, Any]:
-    state = house.loaded.extensions.skills.get(skill.name)
+def _skill_out(deerflow: DeerFlow, skill: Skill) -> dict[str, Any]:
+    state = deerflow.loaded.extensions.skills.get(skill.name)
     return {
         "name": skill.name,
         "description": skill.description,

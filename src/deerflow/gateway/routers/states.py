@@ -11,7 +11,14 @@ from deerflow.app import DeerFlow
 from deerflow.errors import InvalidInputError, NotFoundError
 from deerflow.gateway.api_models import ChangedState, SelectedState, ThreadStorage
 from deerflow.gateway.contract import contract_of
-from deerflow.gateway.deps import CurrentUser, House, ThreadPath, idle_thread, json_response, owned_thread
+from deerflow.gateway.deps import (
+    CurrentApp,
+    CurrentUser,
+    ThreadPath,
+    idle_thread,
+    json_response,
+    owned_thread,
+)
 from deerflow.gateway.openapi import answers
 from deerflow.gateway.pagination import names_in
 from deerflow.gateway.thread_wire import HistoryQuery, StateQuery, StateUpdate
@@ -24,54 +31,62 @@ Selection = Annotated[list[str] | None, Query()]
 
 @router.get("/threads/{thread_id}/state", **answers(SelectedState, 404))
 async def get_state(
-    thread_id: ThreadPath, user: CurrentUser, house: House, select: Selection = None
+    thread_id: ThreadPath, user: CurrentUser, deerflow: CurrentApp, select: Selection = None
 ) -> Response:
     """Return the state of a thread as it is now.
 
     A thread without runs has an empty state.
     """
-    await owned_thread(house, thread_id, user)
-    return await _state(house, thread_id, None, names_in(select))
+    await owned_thread(deerflow, thread_id, user)
+    return await _state(deerflow, thread_id, None, names_in(select))
 
 
 @router.get("/threads/{thread_id}/storage", operation_id="get_thread_storage", **answers(ThreadStorage, 404))
-async def get_storage(thread_id: ThreadPath, user: CurrentUser, house: House) -> Response:
+async def get_storage(thread_id: ThreadPath, user: CurrentUser, deerflow: CurrentApp) -> Response:
     """Return how many bytes the states of a thread and of its sub-agents take in the database."""
-    await owned_thread(house, thread_id, user)
-    return json_response(storage_out(thread_id, await house.storage.checkpoints.asizes(thread_id)))
+    await owned_thread(deerflow, thread_id, user)
+    return json_response(storage_out(thread_id, await deerflow.storage.checkpoints.asizes(thread_id)))
 
 
 @router.get("/threads/{thread_id}/state/{checkpoint_id}", **answers(SelectedState, 404))
 async def get_state_at(
-    thread_id: ThreadPath, checkpoint_id: str, user: CurrentUser, house: House, select: Selection = None
+    thread_id: ThreadPath,
+    checkpoint_id: str,
+    user: CurrentUser,
+    deerflow: CurrentApp,
+    select: Selection = None,
 ) -> Response:
     """Return the state of a thread at a checkpoint."""
-    await owned_thread(house, thread_id, user)
-    return await _state(house, thread_id, checkpoint_id, names_in(select))
+    await owned_thread(deerflow, thread_id, user)
+    return await _state(deerflow, thread_id, checkpoint_id, names_in(select))
 
 
 @router.post(
     "/threads/{thread_id}/state/checkpoint", operation_id="find_state_at", **answers(SelectedState, 400, 404)
 )
-async def post_state_at(thread_id: ThreadPath, body: StateQuery, user: CurrentUser, house: House) -> Response:
+async def post_state_at(
+    thread_id: ThreadPath, body: StateQuery, user: CurrentUser, deerflow: CurrentApp
+) -> Response:
     """Return the state of a thread at the checkpoint that the body names."""
-    await owned_thread(house, thread_id, user)
-    return await _state(house, thread_id, _checkpoint_id(body.checkpoint), body.select)
+    await owned_thread(deerflow, thread_id, user)
+    return await _state(deerflow, thread_id, _checkpoint_id(body.checkpoint), body.select)
 
 
 @router.post("/threads/{thread_id}/state", **answers(ChangedState, 400, 404, 409))
-async def update_state(thread_id: ThreadPath, body: StateUpdate, user: CurrentUser, house: House) -> Response:
+async def update_state(
+    thread_id: ThreadPath, body: StateUpdate, user: CurrentUser, deerflow: CurrentApp
+) -> Response:
     """Set values in the state of a thread, as a node of the graph would.
 
     Values are merged by the rules of the graph: messages are added or replaced by id, other values replaced.
     `checkpoint_id` changes an older state, which becomes the latest. A run in flight answers 409.
     """
-    await idle_thread(house, thread_id, user)
+    await idle_thread(deerflow, thread_id, user)
     checkpoint_id = body.checkpoint_id or _checkpoint_id(body.checkpoint)
-    await house.threads.update_state(
+    await deerflow.threads.update_state(
         thread_id, body.values, checkpoint_id=checkpoint_id, as_node=body.as_node
     )
-    snapshot = await house.state.latest(thread_id)
+    snapshot = await deerflow.state.latest(thread_id)
     return json_response(changed_state_out(snapshot) if snapshot else empty_state(thread_id))
 
 
@@ -79,33 +94,33 @@ async def update_state(thread_id: ThreadPath, body: StateUpdate, user: CurrentUs
     "/threads/{thread_id}/history", operation_id="search_history", **answers(list[SelectedState], 400, 404)
 )
 async def history(
-    thread_id: ThreadPath, user: CurrentUser, house: House, body: HistoryQuery | None = None
+    thread_id: ThreadPath, user: CurrentUser, deerflow: CurrentApp, body: HistoryQuery | None = None
 ) -> Response:
     """List the states of a thread, newest first.
 
     `before` continues an earlier answer. A thread that does not exist has an empty history, or answers 404
     with `compatibility: langgraph`.
     """
-    return await _history(house, thread_id, user, body or HistoryQuery())
+    return await _history(deerflow, thread_id, user, body or HistoryQuery())
 
 
 @router.get("/threads/{thread_id}/history", **answers(list[SelectedState], 400, 404))
 async def get_history(
     thread_id: ThreadPath,
     user: CurrentUser,
-    house: House,
+    deerflow: CurrentApp,
     limit: Annotated[int, Query(ge=1, le=1000)] = 10,
     before: str | None = None,
 ) -> Response:
     """List the states of a thread, newest first; the same as `POST` with its parameters in the address."""
-    return await _history(house, thread_id, user, HistoryQuery(limit=limit, before=before))
+    return await _history(deerflow, thread_id, user, HistoryQuery(limit=limit, before=before))
 
 
-async def _history(house: DeerFlow, thread_id: str, user: str, query: HistoryQuery) -> Response:
+async def _history(deerflow: DeerFlow, thread_id: str, user: str, query: HistoryQuery) -> Response:
     try:
-        await owned_thread(house, thread_id, user)
+        await owned_thread(deerflow, thread_id, user)
     except NotFoundError:  # pages ask before the first message makes the thread
-        if not contract_of(house).missing_is_empty:
+        if not contract_of(deerflow).missing_is_empty:
             raise
         return json_response([])
     before = query.before if isinstance(query.before, str) else _checkpoint_id(query.before)
@@ -115,14 +130,14 @@ async def _history(house: DeerFlow, thread_id: str, user: str, query: HistoryQue
         )
     if query.checkpoint and query.checkpoint.get("checkpoint_ns"):
         return json_response([])  # of graphs inside the graph: there are none
-    snapshots = await house.state.history(
+    snapshots = await deerflow.state.history(
         thread_id,
         limit=query.limit,
         before=before,
         checkpoint_id=_checkpoint_id(query.checkpoint),
         metadata=query.metadata or None,
     )
-    is_newest = not before and not query.checkpoint and not query.metadata and _shows_cards(house)
+    is_newest = not before and not query.checkpoint and not query.metadata and _shows_cards(deerflow)
     return json_response(
         [
             _part(state_out(snapshot, shows_cards=is_newest and place == 0), query.select)
@@ -132,20 +147,20 @@ async def _history(house: DeerFlow, thread_id: str, user: str, query: HistoryQue
 
 
 async def _state(
-    house: DeerFlow, thread_id: str, checkpoint_id: str | None, fields: Sequence[str] | None = None
+    deerflow: DeerFlow, thread_id: str, checkpoint_id: str | None, fields: Sequence[str] | None = None
 ) -> Response:
-    snapshot = await house.state.latest(thread_id, checkpoint_id=checkpoint_id)
+    snapshot = await deerflow.state.latest(thread_id, checkpoint_id=checkpoint_id)
     if snapshot is None and checkpoint_id is not None:
         raise NotFoundError("checkpoint", checkpoint_id)
     if snapshot is None:
         return json_response(_part(empty_state(thread_id), fields))
     return json_response(
-        _part(state_out(snapshot, shows_cards=checkpoint_id is None and _shows_cards(house)), fields)
+        _part(state_out(snapshot, shows_cards=checkpoint_id is None and _shows_cards(deerflow)), fields)
     )
 
 
-def _shows_cards(house: DeerFlow) -> bool:
-    return house.settings.compatibility == "deerflow"
+def _shows_cards(deerflow: DeerFlow) -> bool:
+    return deerflow.settings.compatibility == "deerflow"
 
 
 def _part(state: dict[str, Any], fields: Sequence[str] | None) -> dict[str, Any]:

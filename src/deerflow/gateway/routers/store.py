@@ -9,14 +9,14 @@ from starlette.responses import Response
 
 from deerflow.domain import folder_name
 from deerflow.gateway.api_models import StoreItem, StoreItems, StoreNamespaces
-from deerflow.gateway.deps import CurrentUser, House, json_response
+from deerflow.gateway.deps import CurrentApp, CurrentUser, json_response
 from deerflow.gateway.openapi import answers
 from deerflow.runtime.json_views import stamp
 
 router = APIRouter(tags=["store"])
 
 OWN = "user"
-"""Namespaces of clients live under this word and the user's id: nobody reads what the house keeps."""
+"""Namespaces of clients live under this word and the user's id: nobody reads what DeerFlow keeps."""
 Label = Annotated[str, Field(min_length=1, max_length=256, pattern=r"^[^.\x00]*$")]
 """A part of a namespace; dots stand between parts."""
 Namespace = list[Label]
@@ -71,13 +71,13 @@ class NamespaceSearch(BaseModel):
 
 
 @router.put("/store/items", operation_id="put_store_item", **answers(None, status=204))
-async def put_item(body: ItemPut, user: CurrentUser, house: House) -> Response:
+async def put_item(body: ItemPut, user: CurrentUser, deerflow: CurrentApp) -> Response:
     """Store an item under a namespace and key, in place of an earlier one.
 
     Each user has a store of their own; it outlives threads.
     """
     options: dict[str, Any] = {} if body.ttl is None else {"ttl": body.ttl}
-    await house.storage.store.aput(
+    await deerflow.storage.store.aput(
         _inside(user, body.namespace), body.key, body.value, index=body.index, **options
     )
     return Response(status_code=204)
@@ -86,7 +86,7 @@ async def put_item(body: ItemPut, user: CurrentUser, house: House) -> Response:
 @router.get("/store/items", operation_id="get_store_item", **answers(StoreItem | None))
 async def get_item(
     user: CurrentUser,
-    house: House,
+    deerflow: CurrentApp,
     key: str,
     namespace: Annotated[list[Joined] | None, Query()] = None,
     refresh_ttl: bool | None = None,
@@ -96,25 +96,25 @@ async def get_item(
     Parts of the namespace are joined by dots, or sent one by one.
     """
     parts = [part for text in namespace or () for part in text.split(".") if part]
-    item = await house.storage.store.aget(_inside(user, parts), key, refresh_ttl=refresh_ttl)
+    item = await deerflow.storage.store.aget(_inside(user, parts), key, refresh_ttl=refresh_ttl)
     return json_response(_item_out(item) if item else None)
 
 
 @router.delete("/store/items", operation_id="delete_store_item", **answers(None, status=204))
-async def delete_item(body: ItemName, user: CurrentUser, house: House) -> Response:
+async def delete_item(body: ItemName, user: CurrentUser, deerflow: CurrentApp) -> Response:
     """Delete an item of the store, if it exists."""
-    await house.storage.store.adelete(_inside(user, body.namespace), body.key)
+    await deerflow.storage.store.adelete(_inside(user, body.namespace), body.key)
     return Response(status_code=204)
 
 
 @router.post("/store/items/search", operation_id="search_store_items", **answers(StoreItems))
-async def search_items(body: ItemSearch, user: CurrentUser, house: House) -> Response:
+async def search_items(body: ItemSearch, user: CurrentUser, deerflow: CurrentApp) -> Response:
     """List the items below a namespace.
 
     `filter` compares top-level values; `query` searches by meaning where the store has an index, and has no
     effect elsewhere.
     """
-    items = await house.storage.store.asearch(
+    items = await deerflow.storage.store.asearch(
         _inside(user, body.namespace_prefix),
         query=body.query,
         filter=body.filter,
@@ -126,10 +126,10 @@ async def search_items(body: ItemSearch, user: CurrentUser, house: House) -> Res
 
 
 @router.post("/store/namespaces", operation_id="list_store_namespaces", **answers(StoreNamespaces))
-async def list_namespaces(body: NamespaceSearch, user: CurrentUser, house: House) -> Response:
+async def list_namespaces(body: NamespaceSearch, user: CurrentUser, deerflow: CurrentApp) -> Response:
     """List the namespaces that hold items."""
     own = _inside(user, ())
-    found = await house.storage.store.alist_namespaces(
+    found = await deerflow.storage.store.alist_namespaces(
         prefix=_inside(user, body.prefix or ()),
         suffix=tuple(body.suffix) if body.suffix else None,
         max_depth=None if body.max_depth is None else body.max_depth + len(own),

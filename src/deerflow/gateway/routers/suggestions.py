@@ -13,7 +13,7 @@ from deerflow.agents.side_calls import SideAnswer, ask_beside, framed
 from deerflow.app import DeerFlow
 from deerflow.errors import ConfigError, NotFoundError
 from deerflow.gateway.api_models import Polished, Suggestions, SuggestionSettings
-from deerflow.gateway.deps import CurrentUser, House, ThreadPath, json_response, owned_thread
+from deerflow.gateway.deps import CurrentApp, CurrentUser, ThreadPath, json_response, owned_thread
 from deerflow.gateway.openapi import answers
 from deerflow.runtime.spending import prices_of
 
@@ -73,9 +73,9 @@ class PolishRequest(BaseModel):
 
 
 @router.get("/suggestions/config", operation_id="get_suggestion_settings", **answers(SuggestionSettings))
-async def suggestions_config(house: House) -> Response:
+async def suggestions_config(deerflow: CurrentApp) -> Response:
     """Tell whether questions are suggested after an answer, and how many."""
-    settings = house.settings.suggestions
+    settings = deerflow.settings.suggestions
     return json_response({"enabled": settings.enabled, "max_suggestions": settings.max_suggestions})
 
 
@@ -83,32 +83,32 @@ async def suggestions_config(house: House) -> Response:
     "/threads/{thread_id}/suggestions", operation_id="suggest_questions", **answers(Suggestions, 404)
 )
 async def suggest(
-    thread_id: ThreadPath, body: SuggestionsRequest, user: CurrentUser, house: House
+    thread_id: ThreadPath, body: SuggestionsRequest, user: CurrentUser, deerflow: CurrentApp
 ) -> Response:
     """Suggest questions that the user might ask next.
 
     A model writes them from the end of the conversation in the body. The list is empty where suggestions are
     off, no model is configured or its answer cannot be used.
     """
-    await owned_thread(house, thread_id, user)
-    settings = house.settings.suggestions
+    await owned_thread(deerflow, thread_id, user)
+    settings = deerflow.settings.suggestions
     most = min(body.n, settings.max_suggestions)
     conversation = _conversation(body.messages)
-    model = await _model(house, body.model_name)
+    model = await _model(deerflow, body.model_name)
     if not settings.enabled or not conversation or model is None:
         return json_response({"suggestions": []})
     prompt = SUGGEST.format(n=most, conversation=framed(conversation, "conversation"))
-    answer = await _ask(house, prompt, model, "suggestions", thread_id, body.model_name)
+    answer = await _ask(deerflow, prompt, model, "suggestions", thread_id, body.model_name)
     return json_response({"suggestions": suggestions_in(answer.text, most)})
 
 
 @router.post("/input-polish", operation_id="polish_message", **answers(Polished, 400, 404, 503))
-async def polish(body: PolishRequest, user: CurrentUser, house: House) -> Response:
+async def polish(body: PolishRequest, user: CurrentUser, deerflow: CurrentApp) -> Response:
     """Return a message in a better wording, written by a model.
 
     Answers 404 while `input_polish.enabled` is false in the settings, 503 when the model gives no answer.
     """
-    settings = house.settings.input_polish
+    settings = deerflow.settings.input_polish
     if not settings.enabled:
         raise HTTPException(404, "input_polish.enabled is false in the settings")
     text = body.text.strip()
@@ -118,14 +118,14 @@ async def polish(body: PolishRequest, user: CurrentUser, house: House) -> Respon
         raise HTTPException(
             400, f"text has {len(text)} characters; at most {settings.max_chars} (input_polish.max_chars)"
         )
-    if body.thread_id is not None and not await _is_owned(house, body.thread_id, user):
+    if body.thread_id is not None and not await _is_owned(deerflow, body.thread_id, user):
         body = body.model_copy(update={"thread_id": None})  # the page names a thread before it is there
-    model = await _model(house, settings.model_name)
+    model = await _model(deerflow, settings.model_name)
     if model is None:
         return json_response({"rewritten_text": text, "changed": False})
     locale = f" ({body.locale})" if body.locale and re.fullmatch(r"[A-Za-z0-9-]+", body.locale) else ""
     prompt = POLISH.format(text=framed(text, "message"), locale=locale)
-    answer = await _ask(house, prompt, model, "a better wording", body.thread_id, settings.model_name)
+    answer = await _ask(deerflow, prompt, model, "a better wording", body.thread_id, settings.model_name)
     better = _plain(answer.text)
     if not better:
         raise HTTPException(503, "the model gave no answer; the log says why. Send the message as it is")
@@ -167,29 +167,29 @@ def _conversation(messages: list[SuggestionMessage]) -> str:
     return "\n".join(f"{message.role}: {message.content.strip()[:SHOWN_CHARS]}" for message in spoken)
 
 
-async def _model(house: DeerFlow, name: str | None) -> BaseChatModel | None:
+async def _model(deerflow: DeerFlow, name: str | None) -> BaseChatModel | None:
     """Return the model to ask; None where there is none that could."""
     try:
-        await house.models.load()
-        model = house.models.create(name, thinking_enabled=False)
+        await deerflow.models.load()
+        model = deerflow.models.create(name, thinking_enabled=False)
     except (ConfigError, NotFoundError):
         return None
     return None if model._llm_type == OFFLINE else model
 
 
 async def _ask(
-    house: DeerFlow, prompt: str, model: BaseChatModel, what: str, thread_id: str | None, name: str | None
+    deerflow: DeerFlow, prompt: str, model: BaseChatModel, what: str, thread_id: str | None, name: str | None
 ) -> SideAnswer:
     answer = await ask_beside(prompt, model, what=what, timeout_seconds=WAIT_SECONDS)
     if thread_id is not None:
-        spender = name or house.models.default_name
-        await house.spending.add(thread_id, spender, answer.usage, prices_of(house.settings.models))
+        spender = name or deerflow.models.default_name
+        await deerflow.spending.add(thread_id, spender, answer.usage, prices_of(deerflow.settings.models))
     return answer
 
 
-async def _is_owned(house: DeerFlow, thread_id: str, user: str) -> bool:
+async def _is_owned(deerflow: DeerFlow, thread_id: str, user: str) -> bool:
     try:
-        await owned_thread(house, thread_id, user)
+        await owned_thread(deerflow, thread_id, user)
     except NotFoundError:
         return False
     return True

@@ -14,7 +14,7 @@ from deerflow.app import DeerFlow
 from deerflow.domain import RunRequest
 from deerflow.errors import ConflictError, InvalidInputError, NotFoundError
 from deerflow.gateway.api_models import Run, TeamRoles
-from deerflow.gateway.deps import House, ThreadPath, json_response
+from deerflow.gateway.deps import CurrentApp, ThreadPath, json_response
 from deerflow.gateway.openapi import EVENTS, answers
 from deerflow.gateway.routers.runs import CurrentCaller, create_run, stream_run
 from deerflow.gateway.wire import RunCreate
@@ -31,7 +31,7 @@ class TeamRunCreate(RunCreate):
 
     @override
     def to_request(self, thread_id: str, user_id: str, **more: Any) -> RunRequest:
-        """Return the request as the house knows it: the goal as the message, the rest in the context."""
+        """Return the request as DeerFlow knows it: the goal as the message, the rest in the context."""
         request = super().to_request(thread_id, user_id, **more)
         wish = self.team.model_dump(exclude_defaults=True)
         return replace(
@@ -43,10 +43,10 @@ class TeamRunCreate(RunCreate):
 
 
 @router.get("/teams/roles", operation_id="list_team_roles", **answers(TeamRoles))
-async def list_roles(house: House) -> Response:
+async def list_roles(deerflow: CurrentApp) -> Response:
     """List the roles that members of a team may have."""
     roles = [
-        {"name": role.name, "description": role.description, "stage": role.stage} for role in _roles(house)
+        {"name": role.name, "description": role.description, "stage": role.stage} for role in _roles(deerflow)
     ]
     return json_response({"roles": roles})
 
@@ -58,7 +58,7 @@ async def create_team_run(thread_id: ThreadPath, body: TeamRunCreate, caller: Cu
     The body is that of a run with the field `team`. Unknown roles and plans that cannot work answer 400,
     `teams.enabled: false` 409.
     """
-    _check(caller.house, body.team)
+    _check(caller.deerflow, body.team)
     return await create_run(thread_id, body, caller)
 
 
@@ -69,23 +69,23 @@ async def stream_team_run(thread_id: ThreadPath, body: TeamRunCreate, caller: Cu
     The body is that of a run with the field `team`. Unknown roles and plans that cannot work answer 400,
     `teams.enabled: false` 409.
     """
-    _check(caller.house, body.team)
+    _check(caller.deerflow, body.team)
     return await stream_run(thread_id, body, caller)
 
 
-def _check(house: DeerFlow, team: TeamRequest) -> None:
+def _check(deerflow: DeerFlow, team: TeamRequest) -> None:
     """Refuse what the team could only fail at, before anything is stored."""
-    settings = house.settings.teams
+    settings = deerflow.settings.teams
     if not settings.enabled:
         raise ConflictError("teams are switched off here; set teams.enabled to true")
     try:
-        _roles(house).among(team.members)
+        _roles(deerflow).among(team.members)
         if team.steps:
             plan = TeamPlan(steps=team.steps)
-            checked_plan(plan, _roles(house), members=team.members, max_steps=settings.max_steps)
+            checked_plan(plan, _roles(deerflow), members=team.members, max_steps=settings.max_steps)
     except NotFoundError as error:  # a role in the body, not the thing that the address names
         raise InvalidInputError(str(error)) from error
 
 
-def _roles(house: DeerFlow) -> RoleRegistry:
-    return RoleRegistry(house.settings.teams, house.settings.subagents)
+def _roles(deerflow: DeerFlow) -> RoleRegistry:
+    return RoleRegistry(deerflow.settings.teams, deerflow.settings.subagents)

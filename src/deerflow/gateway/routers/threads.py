@@ -17,8 +17,8 @@ from deerflow.gateway.api_models import Done, Pruned, SelectedThread
 from deerflow.gateway.api_models import Thread as ThreadRow
 from deerflow.gateway.contract import contract_of
 from deerflow.gateway.deps import (
+    CurrentApp,
     CurrentUser,
-    House,
     ThreadPath,
     free_thread,
     idle_thread,
@@ -48,7 +48,7 @@ _MOST_LISTED = 8 * 1024 * 1024
 
 
 @router.post("/threads", **answers(ThreadRow, 400, 409))
-async def create_thread(body: ThreadCreate, user: CurrentUser, house: House) -> Response:
+async def create_thread(body: ThreadCreate, user: CurrentUser, deerflow: CurrentApp) -> Response:
     """Create a thread; an id that exists returns that thread.
 
     `if_exists: raise` answers 409 instead. `supersteps` fill a new thread with the states of a thread from
@@ -58,19 +58,21 @@ async def create_thread(body: ThreadCreate, user: CurrentUser, house: House) -> 
     # Steps from elsewhere make a thread; one that is there has a past of its own.
     is_new = body.if_exists == "raise" or bool(body.supersteps)
     try:
-        thread = await house.storage.threads.create(thread_id, user, metadata, is_new=is_new)
+        thread = await deerflow.storage.threads.create(thread_id, user, metadata, is_new=is_new)
     except ConflictError:
         if body.if_exists == "raise" or not is_new:
             raise
-        return json_response(thread_out(await house.storage.threads.create(thread_id, user, metadata)))
+        return json_response(thread_out(await deerflow.storage.threads.create(thread_id, user, metadata)))
     if body.supersteps:
-        await _take_in(house, thread, body.supersteps)
-        thread = await owned_thread(house, thread.id, user)
+        await _take_in(deerflow, thread, body.supersteps)
+        thread = await owned_thread(deerflow, thread.id, user)
     return json_response(thread_out(thread))
 
 
 @router.post("/threads/search", **answers(list[SelectedThread], 400))
-async def search_threads(user: CurrentUser, house: House, body: ThreadSearch | None = None) -> Response:
+async def search_threads(
+    user: CurrentUser, deerflow: CurrentApp, body: ThreadSearch | None = None
+) -> Response:
     """List threads, last used first.
 
     `values` hold the whole state until all states together have 8 MiB; later threads have their titles only.
@@ -79,57 +81,59 @@ async def search_threads(user: CurrentUser, house: House, body: ThreadSearch | N
     """
     wish = body or ThreadSearch()
     paths = {name: parse_path(path) for name, path in (wish.extract or {}).items()}
-    found, total = await _found(house, wish, user)
+    found, total = await _found(deerflow, wish, user)
     threads, headers = page_of(found, limit=wish.limit, offset=wish.offset, total=total)
-    rows = await _rows(house, threads, wish.select, paths)
+    rows = await _rows(deerflow, threads, wish.select, paths)
     return json_response(rows, headers=headers)
 
 
 @router.post("/threads/count", **answers(int))
-async def count_threads(user: CurrentUser, house: House, body: ThreadSearch | None = None) -> Response:
+async def count_threads(
+    user: CurrentUser, deerflow: CurrentApp, body: ThreadSearch | None = None
+) -> Response:
     """Count the threads that match a filter, as a plain number."""
     wish = body or ThreadSearch()
     if wish.values:
-        return json_response(len(await _with_values(house, wish, user)))
-    return json_response(await house.storage.threads.count(_query(wish, user)))
+        return json_response(len(await _with_values(deerflow, wish, user)))
+    return json_response(await deerflow.storage.threads.count(_query(wish, user)))
 
 
 @router.post("/threads/prune", **answers(Pruned, 409))
-async def prune_threads(body: ThreadPrune, user: CurrentUser, house: House) -> Response:
+async def prune_threads(body: ThreadPrune, user: CurrentUser, deerflow: CurrentApp) -> Response:
     """Delete threads, or all their states but the latest; this cannot be undone.
 
     `strategy` is `delete` or `keep_latest`. Threads that do not exist are skipped; a run in flight on any of
     them answers 409 before anything is deleted.
     """
-    found = await house.storage.threads.search(
+    found = await deerflow.storage.threads.search(
         ThreadQuery(user_id=user, ids=body.thread_ids, limit=len(body.thread_ids))
     )
     ready = idle_thread if body.strategy == "keep_latest" else free_thread
-    owned = [await ready(house, thread.id, user) for thread in found]
+    owned = [await ready(deerflow, thread.id, user) for thread in found]
     pruned = 0
     for thread in owned:
         if body.strategy == "keep_latest":
-            pruned += await house.threads.drop_past(thread.id) > 0
+            pruned += await deerflow.threads.drop_past(thread.id) > 0
         else:
-            await house.threads.delete(thread.id, user)
+            await deerflow.threads.delete(thread.id, user)
             pruned += 1
     return json_response({"pruned_count": pruned})
 
 
 @router.post("/threads/{thread_id}/copy", **answers(ThreadRow, 404, 409))
-async def copy_thread(thread_id: ThreadPath, user: CurrentUser, house: House) -> Response:
+async def copy_thread(thread_id: ThreadPath, user: CurrentUser, deerflow: CurrentApp) -> Response:
     """Copy a thread with its conversation and files, and return the copy.
 
     A run in flight answers 409.
     """
-    thread = await idle_thread(house, thread_id, user)
-    return json_response(await _with_state(house, await house.threads.copy(thread)))
+    thread = await idle_thread(deerflow, thread_id, user)
+    return json_response(await _with_state(deerflow, await deerflow.threads.copy(thread)))
 
 
 @router.get("/threads/{thread_id}", **answers(ThreadRow, 404))
-async def get_thread(thread_id: ThreadPath, user: CurrentUser, house: House) -> Response:
+async def get_thread(thread_id: ThreadPath, user: CurrentUser, deerflow: CurrentApp) -> Response:
     """Return a thread with the values of its state."""
-    return json_response(await _with_state(house, await owned_thread(house, thread_id, user)))
+    return json_response(await _with_state(deerflow, await owned_thread(deerflow, thread_id, user)))
 
 
 @router.patch(
@@ -137,40 +141,40 @@ async def get_thread(thread_id: ThreadPath, user: CurrentUser, house: House) -> 
     **answers(ThreadRow, 404, empty=CHANGED_UNSHOWN),
 )
 async def patch_thread(
-    thread_id: ThreadPath, body: ThreadPatch, user: CurrentUser, house: House, prefer: Prefer = None
+    thread_id: ThreadPath, body: ThreadPatch, user: CurrentUser, deerflow: CurrentApp, prefer: Prefer = None
 ) -> Response:
     """Merge metadata into that of a thread."""
-    await owned_thread(house, thread_id, user)
+    await owned_thread(deerflow, thread_id, user)
     metadata = _own_metadata(body.metadata)
-    thread = await house.storage.threads.update(thread_id, metadata=metadata, touch=set(metadata) != {PIN})
+    thread = await deerflow.storage.threads.update(thread_id, metadata=metadata, touch=set(metadata) != {PIN})
     return changed(thread_out(thread), prefer)
 
 
 @router.delete("/threads/{thread_id}", **answers(Done, 404, 409))
-async def delete_thread(thread_id: ThreadPath, user: CurrentUser, house: House) -> Response:
+async def delete_thread(thread_id: ThreadPath, user: CurrentUser, deerflow: CurrentApp) -> Response:
     """Delete a thread with its states, runs and files.
 
     A run in flight answers 409, or is cancelled first with `compatibility: langgraph`.
     """
-    await free_thread(house, thread_id, user)
-    await house.threads.delete(thread_id, user)
+    await free_thread(deerflow, thread_id, user)
+    await deerflow.threads.delete(thread_id, user)
     return json_response({"success": True, "message": f"thread {thread_id} is deleted"})
 
 
-async def _take_in(house: DeerFlow, thread: Thread, steps: Sequence[Superstep]) -> None:
+async def _take_in(deerflow: DeerFlow, thread: Thread, steps: Sequence[Superstep]) -> None:
     """Write the steps of a thread from elsewhere into a new one, which goes if one of them cannot be."""
     try:
         for step in steps:
             for update in step.updates:
-                await house.threads.update_state(thread.id, update.values, as_node=update.as_node)
+                await deerflow.threads.update_state(thread.id, update.values, as_node=update.as_node)
     except BaseException:
         # Else the same wish in better words would find a thread, and leave it as it is.
-        await asyncio.shield(house.threads.delete(thread.id, thread.user_id))
+        await asyncio.shield(deerflow.threads.delete(thread.id, thread.user_id))
         raise
 
 
-async def _with_state(house: DeerFlow, thread: Thread) -> dict[str, Any]:
-    snapshot = await house.state.latest(thread.id)
+async def _with_state(deerflow: DeerFlow, thread: Thread) -> dict[str, Any]:
+    snapshot = await deerflow.state.latest(thread.id)
     shown = thread_out(thread, visible_values(snapshot.values) if snapshot else None)
     if snapshot is not None:
         shown["interrupts"] = {task.id: list(task.interrupts) for task in snapshot.tasks if task.interrupts}
@@ -178,18 +182,18 @@ async def _with_state(house: DeerFlow, thread: Thread) -> dict[str, Any]:
 
 
 async def _rows(
-    house: DeerFlow, threads: Sequence[Thread], fields: Sequence[str] | None, paths: Mapping[str, Path]
+    deerflow: DeerFlow, threads: Sequence[Thread], fields: Sequence[str] | None, paths: Mapping[str, Path]
 ) -> list[Fragment]:
     """Return threads as JSON with what was chosen of them.
 
     States are read where they are asked for, up to a size: threads behind it have their titles.
     """
     needs_state = bool(paths) or not fields or any(_is_in_state(field) for field in fields)
-    if fields and set(fields) == _POLLED and not paths and contract_of(house).lists_titles:
+    if fields and set(fields) == _POLLED and not paths and contract_of(deerflow).lists_titles:
         needs_state = False
     shown, room = [], _MOST_LISTED if needs_state else 0
     for thread in threads:
-        whole = await _with_state(house, thread) if room > 0 else thread_out(thread)
+        whole = await _with_state(deerflow, thread) if room > 0 else thread_out(thread)
         row = to_json(_chosen(whole, fields, paths))
         room -= len(row)
         shown.append(Fragment(row))
@@ -200,25 +204,25 @@ def _is_in_state(field: str) -> bool:
     return field == "values" or (field.startswith("values.") and field != _TITLE)
 
 
-async def _found(house: DeerFlow, wish: ThreadSearch, user: str) -> tuple[list[Thread], int]:
+async def _found(deerflow: DeerFlow, wish: ThreadSearch, user: str) -> tuple[list[Thread], int]:
     """Return a page of what fits, and how much fits altogether."""
     if not wish.values:
         query = _query(wish, user)
-        found = await house.storage.threads.search(query)
+        found = await deerflow.storage.threads.search(query)
         if len(found) < wish.limit and (found or not wish.offset):
             return found, wish.offset + len(found)  # the last page says it without counting
-        return found, await house.storage.threads.count(query)
-    matching = await _with_values(house, wish, user)
+        return found, await deerflow.storage.threads.count(query)
+    matching = await _with_values(deerflow, wish, user)
     return matching[wish.offset : wish.offset + wish.limit], len(matching)
 
 
-async def _with_values(house: DeerFlow, wish: ThreadSearch, user: str) -> list[Thread]:
+async def _with_values(deerflow: DeerFlow, wish: ThreadSearch, user: str) -> list[Thread]:
     """Return the threads whose state has these values; states are in no index, so this reads them."""
     query = replace(_query(wish, user), limit=_MOST_READ, offset=0)
     wanted = wish.values or {}
     found = []
-    for thread in await house.storage.threads.search(query):
-        values = (await _with_state(house, thread))["values"]
+    for thread in await deerflow.storage.threads.search(query):
+        values = (await _with_state(deerflow, thread))["values"]
         plain = orjson.loads(to_json({key: values.get(key) for key in wanted}))
         if plain == wanted:
             found.append(thread)

@@ -12,7 +12,7 @@ from deerflow.app import DeerFlow
 from deerflow.domain import RunRecord
 from deerflow.errors import ConfigError, NotFoundError
 from deerflow.gateway.api_models import ThreadUsage
-from deerflow.gateway.deps import CurrentUser, House, ThreadPath, json_response, owned_thread
+from deerflow.gateway.deps import CurrentApp, CurrentUser, ThreadPath, json_response, owned_thread
 from deerflow.gateway.openapi import answers
 from deerflow.runtime.spending import thread_usage
 
@@ -24,36 +24,36 @@ _MOST_RUNS = 20_000
 
 @router.get("/threads/{thread_id}/token-usage", operation_id="get_token_usage", **answers(ThreadUsage, 404))
 async def token_usage(
-    thread_id: ThreadPath, user: CurrentUser, house: House, include_active: bool = False
+    thread_id: ThreadPath, user: CurrentUser, deerflow: CurrentApp, include_active: bool = False
 ) -> Response:
     """Return the tokens and costs of a thread, and how full its context is.
 
     Tokens are counted in all, by model and by who used them. Runs in flight count with `include_active`.
     """
-    await owned_thread(house, thread_id, user)
-    runs = await _runs(house, thread_id)
+    await owned_thread(deerflow, thread_id, user)
+    runs = await _runs(deerflow, thread_id)
     counted = [run for run in runs if include_active or run.status.is_terminal]
     return json_response(
         {
             "thread_id": thread_id,
-            **thread_usage(counted, await house.spending.of_thread(thread_id)),
-            "context_usage": await _context_usage(house, thread_id, runs),
+            **thread_usage(counted, await deerflow.spending.of_thread(thread_id)),
+            "context_usage": await _context_usage(deerflow, thread_id, runs),
         }
     )
 
 
-async def _runs(house: DeerFlow, thread_id: str) -> list[RunRecord]:
+async def _runs(deerflow: DeerFlow, thread_id: str) -> list[RunRecord]:
     found: list[RunRecord] = []
     while len(found) < _MOST_RUNS:
-        page = await house.runs.of_thread(thread_id, limit=_PAGE, offset=len(found))
+        page = await deerflow.runs.of_thread(thread_id, limit=_PAGE, offset=len(found))
         found += page
         if len(page) < _PAGE:
             break
     return found
 
 
-async def _context_usage(house: DeerFlow, thread_id: str, runs: list[RunRecord]) -> dict[str, Any] | None:
-    snapshot = await house.state.latest(thread_id)
+async def _context_usage(deerflow: DeerFlow, thread_id: str, runs: list[RunRecord]) -> dict[str, Any] | None:
+    snapshot = await deerflow.state.latest(thread_id)
     messages = list(snapshot.values.get("messages") or ()) if snapshot is not None else []
     if not messages:
         return None
@@ -62,14 +62,14 @@ async def _context_usage(house: DeerFlow, thread_id: str, runs: list[RunRecord])
     # What the provider counted last has prompt and tools in it, which a count of the messages has not.
     count = last.usage_metadata["total_tokens"] if last is not None and last.usage_metadata else None
     tokens = count if count is not None else await TokenCounter().count(messages)
-    window = await _window(house, runs[0].request.options.model_name if runs else None)
+    window = await _window(deerflow, runs[0].request.options.model_name if runs else None)
     share = round(100 * tokens / window, 2) if window else None
     return {"token_count": tokens, "max_context_tokens": window, "percentage": share}
 
 
-async def _window(house: DeerFlow, model_name: str | None) -> int | None:
-    await house.models.load()
+async def _window(deerflow: DeerFlow, model_name: str | None) -> int | None:
+    await deerflow.models.load()
     try:
-        return window_of(house.models.create(model_name))
+        return window_of(deerflow.models.create(model_name))
     except (ConfigError, NotFoundError):  # a model that is not there any more
         return None

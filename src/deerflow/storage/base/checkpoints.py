@@ -1,4 +1,4 @@
-"""The states of threads, step by step: LangGraph's interface, and what the house adds to it."""
+"""The states of threads, step by step: LangGraph's interface, and what DeerFlow adds to it."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence

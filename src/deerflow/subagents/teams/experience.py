@@ -21,7 +21,7 @@ SHORT_WORD_CHARS = 2
 
 @dataclass(frozen=True, slots=True)
 class Experience:
-    """Remembers teams in the house's store; without a store there is nothing to remember."""
+    """Remembers teams in DeerFlow's store; without a store there is nothing to remember."""
 
     store: BaseStore | None
 

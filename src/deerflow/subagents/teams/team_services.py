@@ -1,4 +1,4 @@
-"""What every team of one house shares: roles, findings, experience, and how its tasks are run."""
+"""What every team of one deerflow shares: roles, findings, experience, and how its tasks are run."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
