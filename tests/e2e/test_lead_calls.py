@@ -114,3 +114,23 @@ async def test_arguments_that_nothing_can_store_are_the_models_mistake(
     assert answer[-1]["content"] == "I will try something else."
     results = [message for message in answer if message["type"] == "tool"]
     assert [message["status"] for message in results] == ["error"] * len(made)
+
+
+async def test_an_answers_calls_run_a_few_at_a_time(tmp_path: Path, model: ScriptedModel) -> None:
+    steps = "echo + >> steps && for i in 1 2 3; do cat steps > /dev/null; done; echo - >> steps"
+    made = [call("bash", description="", command=f"{steps} # {number}") for number in range(6)]
+    model.will_say(calls(*made), call("bash", description="", command="cat steps"), text("Done."))
+    sections = {
+        "sandbox": {"use": "local", "allow_host_bash": True},
+        "guardrails": {"rules": [{"tool": "bash", "action": "allow"}]},
+        "runs": {"max_parallel_tool_calls": 2},
+    }
+
+    with running_gateway(tmp_path, model.base_url, **sections) as gateway:
+        async with gateway.client() as api:
+            messages = (await start(api, "t1")).json()["messages"]
+
+    marks = messages[-2]["content"].split()
+    at_once = [marks[:end].count("+") - marks[:end].count("-") for end in range(len(marks) + 1)]
+    assert marks.count("+") == 6
+    assert max(at_once) <= 2
