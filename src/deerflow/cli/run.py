@@ -1,4 +1,4 @@
-"""`deerflow run`: one job in the terminal."""
+"""`deerflow run`: runs one job in the terminal."""
 
 import asyncio
 import logging
@@ -61,15 +61,15 @@ def execute(
         raise InvalidInputError(f"no such file or folder: {', '.join(missing)}")
     source = SettingsSource(config)
     configure_logging("warning", secrets=secrets_of(source.current()))
-    logging.getLogger("deerflow.agents.middlewares.model_errors").setLevel(logging.ERROR)  # progress says it
-    logging.getLogger("deerflow.memory").setLevel(logging.ERROR)  # the job is done, remembered or not
-    logging.getLogger("deerflow.observability.loop_delay").setLevel(logging.ERROR)  # nobody else has to wait
+    logging.getLogger("deerflow.agents.middlewares.model_errors").setLevel(logging.ERROR)  # progress shows it
+    logging.getLogger("deerflow.memory").setLevel(logging.ERROR)  # the job succeeds without it
+    logging.getLogger("deerflow.observability.loop_delay").setLevel(logging.ERROR)  # no other clients
     options = {"model_name": model, "subagent_enabled": has_subagents, "is_plan_mode": is_plan_mode}
     job = _Job(task, list(files), thread_id or new_id(), options, as_json)
-    status.say("FirstAnswer the database and the models")
+    status.say("Opening the database and the models")
     try:
         return asyncio.run(job.run(source, status, known=None if thread_id is None else not is_new_thread))
-    except KeyboardInterrupt:  # so early, or so late, that there was nothing to stop yet
+    except KeyboardInterrupt:  # before the job's signal handlers are set, or after the loop ended
         return INTERRUPTED
     finally:
         status.clear()
@@ -85,13 +85,13 @@ class _Job:
         self._options = options
         self._as_json = as_json
         self._old_artifacts: dict[Path, int] = {}
-        """The files that earlier jobs of the thread presented, and when each was last written."""
+        """Files presented by earlier jobs of the thread, with their modification times."""
 
     async def run(self, source: SettingsSource, status: StatusLine, *, known: bool | None) -> int:
         """Run the job; Ctrl-C stops it and keeps what was done.
 
         Args:
-            known: Whether the thread has to be there already; None: any id will do.
+            known: Whether the thread must exist already; None: not checked.
         """
         async with DeerFlow.open(source) as deerflow:
             if known is not None:
@@ -114,7 +114,7 @@ class _Job:
                 progress.say_stopped()
                 return INTERRUPTED
             finally:
-                _on_signals(deerflow.hurry)  # what is left, such as learning from the talk, can be given up
+                _on_signals(deerflow.hurry)  # remaining work, such as the memory update, may be skipped
                 progress.stop()
             await self._report(client, progress)
             if not deerflow.memories.learner.is_idle:
@@ -122,19 +122,19 @@ class _Job:
             return 1 if progress.error else 0
 
     async def _prepare(self, client: AsyncDeerFlowClient) -> str:
-        """Put the files into the thread and return the task, told where its folders are."""
+        """Upload the files, copy the folders into the workspace, and return the task with their paths."""
         plain = [file for file in self._files if file.is_file()]
         folders = [file.resolve() for file in self._files if file.is_dir()]
         uploaded = await client.upload(self._thread_id, plain) if plain else []
         workspace = client.deerflow.folders(DEFAULT_USER, self._thread_id).workspace
         copied = [await asyncio.to_thread(_copy_folder, folder, workspace) for folder in folders]
-        if not copied:  # uploads are named to the agent anyway
+        if not copied:  # a middleware lists uploads for the agent
             return self._task
         places = [upload["path"] for upload in uploaded] + [f"{_WORKSPACE}/{name}/" for name in copied]
         return "\n".join([self._task, "", "The files are:", *(f"- {place}" for place in places)])
 
     async def _follow(self, client: AsyncDeerFlowClient, task: str, progress: Progress) -> None:
-        """Run the task to its end; where it waits for a person who is there, ask and go on."""
+        """Run the task to its end; when it waits for a person and there is a terminal, ask and continue."""
         person = self._person()
         await self._watch(client, task, progress, is_interactive=person is not None)
         while person is not None and progress.error is None:
@@ -149,7 +149,7 @@ class _Job:
                 return
 
     def _person(self) -> Person | None:
-        """Return who can be asked; nobody, where the output is for a program or no terminal is there."""
+        """Return the user at the terminal; None with `--json` or without a terminal."""
         if self._as_json or not sys.stdin.isatty():
             return None
         return Person(Console(stderr=True), keyboard=sys.stdin.fileno())
@@ -171,7 +171,7 @@ class _Job:
         progress.report(runs, new, Console(file=sys.stdout))
 
     async def _artifacts(self, client: AsyncDeerFlowClient) -> dict[Path, int]:
-        """Return the files that the thread presents, and when each was last written."""
+        """Return the thread's artifacts with their modification times."""
         state = await client.state(self._thread_id)
         folder = client.deerflow.folders(DEFAULT_USER, self._thread_id).user_data
         paths = [
@@ -181,7 +181,7 @@ class _Job:
 
 
 def _warn(console: Console, deerflow: DeerFlow) -> None:
-    """Say in one line which configured things do not work."""
+    """Print one line with the configured features that do not work."""
     keys = [fault.key for fault in deerflow.faults if fault.is_broken]
     if keys:
         text = f"! configured, but not working: {', '.join(keys)}; `deerflow doctor` says why"
@@ -189,7 +189,7 @@ def _warn(console: Console, deerflow: DeerFlow) -> None:
 
 
 async def check_thread(threads: ThreadStore, thread_id: str, *, is_known: bool) -> None:
-    """Raise when a thread is not there though it has to be, or is there though it should be new."""
+    """Raise `InvalidInputError` when the existence of a thread differs from `is_known`."""
     try:
         await threads.get(thread_id, DEFAULT_USER)
     except NotFoundError as error:
@@ -202,7 +202,7 @@ async def check_thread(threads: ThreadStore, thread_id: str, *, is_known: bool) 
 
 
 def _unknown(thread_id: str, recent: Sequence[Thread]) -> str:
-    """Say that there is no such thread, which one was probably meant, and how to have it anyway."""
+    """Return the error for an unknown thread: similar or recent ids, and how to create it."""
     ids = [thread.id for thread in recent]
     meant = [known for known in ids if known.startswith(thread_id)]
     meant = (meant or get_close_matches(thread_id, ids, n=_NAMED_THREADS, cutoff=0.7))[:_NAMED_THREADS]
@@ -227,7 +227,7 @@ def _print_json(event: ClientEvent) -> None:
 
 
 def _copy_folder(folder: Path, workspace: Path) -> str:
-    """Copy a folder of this host into the workspace and return its name there."""
+    """Copy a host folder into the workspace and return its name there."""
     count = size = 0
     for path in folder.rglob("*"):
         if path.is_file() and not path.is_symlink() and not _SKIPPED & set(path.relative_to(folder).parts):
@@ -243,5 +243,5 @@ def _copy_folder(folder: Path, workspace: Path) -> str:
 
 
 def _ignored(folder: str, names: list[str]) -> set[str]:
-    """Return what is not copied: build output, and links, which would lead nowhere in the workspace."""
+    """Return the names not to copy: build output, and symlinks, which would be dangling in the workspace."""
     return {name for name in names if name in _SKIPPED or (Path(folder) / name).is_symlink()}

@@ -1,8 +1,8 @@
-"""Turns a document on standard input into Markdown on standard output: a program of its own.
+"""Converts a document on standard input to Markdown on standard output: a separate program.
 
-Documents come from anywhere, and those who wrote one may mean harm. So this runs as a process of its own with
-hard limits on time, memory and files, starts from this very file, and imports nothing of DeerFlow. The
-libraries are slow to load and are loaded here only, each when it is needed.
+Documents are untrusted and may be malicious. So this runs as a separate process with hard limits on time,
+memory and files, is started as a script, and imports nothing of DeerFlow. The libraries are slow to import
+and are imported only here, each when it is needed.
 """
 
 import io
@@ -30,11 +30,11 @@ FAILED = 3
 
 
 class UnreadableError(Exception):
-    """The document cannot be read; the text says why."""
+    """The document cannot be read; the message says why."""
 
 
 def main(kind: str, pdf_converter: str, max_chars: int) -> int:
-    """Convert what comes in; the exit code tells whether that worked, and standard error why not."""
+    """Convert standard input; return the exit code, and write the reason of a failure to standard error."""
     for name, limit in (
         (resource.RLIMIT_AS, MAX_MEMORY),
         (resource.RLIMIT_CPU, MAX_CPU_SECONDS),
@@ -43,7 +43,7 @@ def main(kind: str, pdf_converter: str, max_chars: int) -> int:
     ):
         resource.setrlimit(name, (limit, limit))
     os.nice(10)
-    logging.disable()  # standard error is for the reason alone
+    logging.disable()  # standard error carries only the reason
     try:
         parts = READERS[kind](sys.stdin.buffer, pdf_converter)
         written = _write(parts, max_chars)
@@ -53,7 +53,7 @@ def main(kind: str, pdf_converter: str, max_chars: int) -> int:
         return _failed("it needs more memory than a document may")
     except RecursionError:
         return _failed("it is nested too deeply")
-    except Exception as error:  # the libraries raise what they like on a damaged file
+    except Exception as error:  # the libraries raise anything on a damaged file
         return _failed(f"it cannot be read ({type(error).__name__}: {str(error)[:200]})")
     return 0 if written else _failed("there is no text in it; it may be a scan")
 
@@ -64,7 +64,7 @@ def _failed(reason: str) -> int:
 
 
 def _write(parts: Iterable[str], max_chars: int) -> int:
-    """Write the parts as they come, up to a limit; return how many characters had something to say."""
+    """Write the parts as they come, up to a limit; return the number of characters other than headings."""
     out = io.TextIOWrapper(sys.stdout.buffer, encoding="utf-8", errors="replace")
     size = said = 0
     for part in parts:
@@ -94,7 +94,7 @@ def _pdf(file: Any, converter: str) -> Iterator[str]:
 
 
 def _other_pdf(file: Any, converter: str) -> str | None:
-    """Use a converter that the operator installed; None where there is none, and ours is as good."""
+    """Use a converter that the operator installed; None when there is none, and pypdf is used."""
     if converter in ("auto", "pymupdf4llm") and find_spec("pymupdf4llm") is not None:
         document = import_module("pymupdf").open(stream=file.read(), filetype="pdf")
         return str(import_module("pymupdf4llm").to_markdown(document))
@@ -180,11 +180,11 @@ def _line(text: str) -> str:
 
 
 def _old(_: Any, __: str) -> Iterator[str]:
-    raise UnreadableError("it is in the format of TeamServices before 2007; save it as .docx, .pptx or .xlsx")
+    raise UnreadableError("it is in the format of Office before 2007; save it as .docx, .pptx or .xlsx")
 
 
 def _check_zip(file: Any) -> None:
-    """Refuse a package that would unpack to more than any honest document."""
+    """Reject a ZIP bomb: a package with more members or data than any real document."""
     try:
         members = zipfile.ZipFile(file).infolist()
     except zipfile.BadZipFile as error:

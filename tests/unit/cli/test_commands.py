@@ -159,7 +159,7 @@ def test_a_status_is_one_line_of_a_terminal() -> None:
     stream = Terminal()
     line = StatusLine(stream)
     line.say("Loading")
-    line.say("FirstAnswer")
+    line.say("Opening")
     line.clear()
     line.clear()
 

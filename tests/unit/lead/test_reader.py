@@ -82,7 +82,7 @@ async def test_a_thread_that_was_stopped_in_its_tools(lead: Lead, model: Scripte
 
 async def test_a_thread_that_was_stopped_in_its_model(lead: Lead, model: ScriptedModel) -> None:
     model.will_say(text("never said", first=60))
-    run = asyncio.create_task(lead.ask("PendingConversation."))
+    run = asyncio.create_task(lead.ask("Talk."))
     await model.until(lambda server: server.in_flight == 1)
     run.cancel()
     with pytest.raises(asyncio.CancelledError):

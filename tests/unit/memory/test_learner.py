@@ -233,8 +233,8 @@ async def test_who_must_end_at_once_gives_up_what_waits_and_what_is_being_learnt
 
 
 async def test_talks_of_an_agent_and_of_its_user_are_apart(pupil: Pupil, talk: NewTalk) -> None:
-    pupil.learner.hear(talk("to DeerFlow"))
+    pupil.learner.hear(talk("to the lead"))
     pupil.learner.hear(replace(talk("to the cook"), scope=replace(ANN, agent_name="cook")))
     await pupil.has_heard(2)
 
-    assert sorted(pupil.said()) == [["to the cook"], ["to DeerFlow"]]
+    assert sorted(pupil.said()) == [["to the cook"], ["to the lead"]]

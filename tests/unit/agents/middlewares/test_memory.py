@@ -37,7 +37,7 @@ def test_a_turn_is_the_users_words_since_the_last_answer() -> None:
         said("question"),
         AIMessage("let me see", tool_calls=[CALL]),
         ToolMessage("secret of a page", tool_call_id="c1"),
-        said("note of DeerFlow", hide_from_ui=True),
+        said("note of the harness", hide_from_ui=True),
         said("reply to a form", hide_from_ui=True, human_input_response={}),
         HumanMessage("by the harness", name="harness"),
     ]

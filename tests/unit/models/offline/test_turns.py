@@ -263,7 +263,7 @@ async def test_nothing_relevant_is_said_plainly(desk: Desk) -> None:
 
 async def test_long_files_are_paged_and_lines_stay_right(desk: Desk) -> None:
     filler = [
-        f"Line {number} speaks of ordinary matters in DeerFlow and garden, at some length."
+        f"Line {number} speaks of ordinary matters in house and garden, at some length."
         for number in range(1, 3001)
     ]
     filler[2499] = "The reactor threshold was set to 451 degrees by the night shift."

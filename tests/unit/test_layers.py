@@ -1,4 +1,4 @@
-"""DeerFlow stands on floors: a room imports only from lower ones and from itself."""
+"""Packages are in layers: a package imports only from lower layers and from itself."""
 
 import ast
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from pathlib import Path
 import deerflow
 
 PACKAGE = Path(deerflow.__file__).parent
-FLOORS = [
+LAYERS = [
     ["errors", "domain"],
     ["config"],
     ["addresses", "connection_errors", "observability", "programs"],
@@ -22,22 +22,22 @@ FLOORS = [
     ["gateway", "tui"],
     ["cli"],
 ]
-FLOOR_OF = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
+LAYER_OF = {name: number for number, names in enumerate(LAYERS) for name in names}
 LONGEST_FUNCTION = 60
 
 
 def imports_in(package: Path) -> Iterator[tuple[str, int, str, str]]:
-    """Yield file, line, room and used room of every import of the package, wherever it stands."""
+    """Yield file, line, package and used package of every import, function-local ones included."""
     for path in sorted(package.rglob("*.py")):
         file = path.relative_to(package)
-        room = file.parts[0].removesuffix(".py")
-        if room in ("__init__", "__main__"):
+        owner = file.parts[0].removesuffix(".py")
+        if owner in ("__init__", "__main__"):
             continue
         for node in ast.walk(ast.parse(path.read_text())):
             for module in _modules(node):
                 parts = module.split(".")
                 if parts[0] == "deerflow":
-                    yield str(file), node.lineno, room, parts[1] if len(parts) > 1 else "__init__"
+                    yield str(file), node.lineno, owner, parts[1] if len(parts) > 1 else "__init__"
 
 
 def _modules(node: ast.AST) -> list[str]:
@@ -54,12 +54,12 @@ def _modules(node: ast.AST) -> list[str]:
 def upward_imports(package: Path) -> list[str]:
     return [
         f"{file}:{line} uses {used}"
-        for file, line, room, used in imports_in(package)
-        if room != used and FLOOR_OF.get(used, 99) >= FLOOR_OF[room]
+        for file, line, owner, used in imports_in(package)
+        if owner != used and LAYER_OF.get(used, 99) >= LAYER_OF[owner]
     ]
 
 
-def test_imports_only_go_down_the_stairs() -> None:
+def test_imports_only_point_to_lower_layers() -> None:
     assert upward_imports(PACKAGE) == []
 
 
