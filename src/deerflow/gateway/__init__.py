@@ -1,1 +1,1 @@
-"""The HTTP door: REST, server-sent events and the page."""
+"""HTTP gateway: REST API, server-sent events and the web page."""

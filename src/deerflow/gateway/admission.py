@@ -1,4 +1,4 @@
-"""From a client's wish for a run to the request that DeerFlow knows."""
+"""Converts the request body of a run into a `RunRequest`."""
 
 from deerflow.app import DeerFlow
 from deerflow.domain import LEAD_AGENT, RunRequest
@@ -15,11 +15,11 @@ async def to_request(
     key: str | None = None,
     is_stateless: bool = False,
 ) -> RunRequest:
-    """Return the request, with the defaults of the assistant that it names; `NotFoundError` without one.
+    """Build the run request with the defaults of its assistant; `NotFoundError` for an unknown assistant.
 
     Args:
-        key: The wish's idempotency key.
-        is_stateless: The thread is made for this run.
+        key: The idempotency key of the request.
+        is_stateless: The thread is created for this run.
     """
     if body.webhook:
         await deerflow.webhooks.check(body.webhook)

@@ -1,6 +1,6 @@
-"""What the fields and parameters of requests mean: one name has one meaning on all routes that take it.
+"""Descriptions of request fields and parameters: a name means the same on all routes that accept it.
 
-A field or parameter that means something of its own says so where it is declared, or here as `Model.field`.
+A field or parameter with a different meaning is described where it is declared, or here as `Model.field`.
 Examples of requests are here too, by model.
 """
 
@@ -210,7 +210,7 @@ FIELDS: Mapping[str, str] = {
     "value": "Content of the item.",
     "values": "Values of the state.",
     "version": "The version that becomes the latest.",
-    # Where a name means something of its own.
+    # Fields whose meaning differs by model.
     "AssistantCreate.assistant_id": "Id of the assistant; absent: a new one.",
     "CronSearch.assistant_id": "Only crons of this assistant.",
     "AssistantSearch.metadata": "Metadata that the assistants must have.",

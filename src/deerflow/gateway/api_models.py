@@ -1,6 +1,6 @@
-"""What the HTTP API answers, as models: they describe the answers in `/openapi.json` and write none of them.
+"""Response models of the HTTP API: they describe responses in `/openapi.json` but serialize none of them.
 
-Routers write their answers as plain JSON. Tests hold real answers against these models.
+Routers write their responses as plain JSON. Tests validate real responses against these models.
 """
 
 from typing import Any, Literal

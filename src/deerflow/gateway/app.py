@@ -1,4 +1,4 @@
-"""The gateway: every route of the contract, around one open DeerFlow."""
+"""The ASGI app: every route of the API, around one open DeerFlow."""
 
 import re
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -58,7 +58,7 @@ from deerflow.gateway.routers import (
 )
 
 PREFIXES = ("/api", "/api/langgraph")
-"""LangGraph's clients are pointed at the second, which DeerFlow 2 needed a proxy for."""
+"""LangGraph's clients use the second, for which DeerFlow 2 needed a proxy."""
 _MOST_BYTES = 20 * 1024 * 1024
 _FORM_BYTES = 1024 * 1024
 _MOST_VALUES = 100_000
@@ -67,13 +67,13 @@ _UPLOADS = re.compile(r"/api(?:/langgraph)?/threads/[^/]+/uploads/?")
 
 @dataclass(frozen=True, slots=True)
 class GatewayOptions:
-    """How the gateway faces the world."""
+    """Network-facing options of the gateway."""
 
     checks_host: bool = True
     origins: tuple[str, ...] = ()
-    """Origins of pages elsewhere that may use the API."""
+    """Origins of other sites whose pages may use the API."""
     trusted_proxies: tuple[Network, ...] = ()
-    """Peers whose X-Forwarded-Host is believed."""
+    """Peers whose X-Forwarded-Host is trusted."""
     has_docs: bool = True
 
 
@@ -90,7 +90,7 @@ class Gateway(FastAPI):
 def create_app(
     opening: Callable[[], AbstractAsyncContextManager[DeerFlow]], options: GatewayOptions | None = None
 ) -> FastAPI:
-    """Return the ASGI app; `opening` opens DeerFlow when the server starts."""
+    """Create the ASGI app; `opening` opens DeerFlow when the server starts."""
     options = options or GatewayOptions()
 
     @asynccontextmanager
@@ -100,7 +100,7 @@ def create_app(
             async with scheduling(deerflow) as app.state.scheduler, telling(deerflow):
                 yield
 
-    # Its own pages load scripts from elsewhere; ours do not.
+    # FastAPI's documentation pages load scripts from a CDN; ours do not.
     app = Gateway(title="DeerFlow", version=version("deerflow"), lifespan=lifespan, openapi_url=None)
     app.router.routes.extend(_routes())
     handle_errors(app)
@@ -113,9 +113,10 @@ def create_app(
 
 @cache
 def _routes() -> Sequence[BaseRoute]:
-    """Return every route of the contract, made once in a process: they are the same for every app.
+    """Return every route of the API, built once per process: they are the same for every app.
 
-    Something is looked up in them: else the first request has them made, and keeps everybody waiting.
+    A match is tried on each route at once. Otherwise the first request would build their lazy parts and block
+    the event loop.
     """
     shelf = FastAPI(openapi_url=None, generate_unique_id_function=operation_id)
     _add_routes(shelf)
@@ -127,8 +128,7 @@ def _routes() -> Sequence[BaseRoute]:
 
 
 def _add_routes(app: FastAPI) -> None:
-    # Runs come first, by themselves: the routes before them, and all beside them, are gone through while
-    # somebody waits for the first word.
+    # Runs come first, in their own router: routes are matched in order, and that delays the first token.
     app.include_router(runs.router, prefix=PREFIXES[0])
     app.include_router(runs.router, prefix=PREFIXES[1], include_in_schema=False)
     app.include_router(about.root_router)
@@ -167,14 +167,14 @@ def _add_routes(app: FastAPI) -> None:
         usage,
         metrics,
     ):
-        # As if written in one router: one inside another would be searched through twice.
+        # Flattened into one router: a nested router would be searched twice.
         api.routes.extend(room.router.routes)
     app.include_router(api, prefix=PREFIXES[0])
     app.include_router(api, prefix=PREFIXES[1], include_in_schema=False)
 
 
 def _add_middlewares(app: FastAPI, options: GatewayOptions) -> None:
-    """Wrap the app; the last one added is the first to see a request."""
+    """Add the middlewares; the last one added is the outermost."""
 
     def bound(method: str, path: str) -> Bound:
         if method == "POST" and _UPLOADS.fullmatch(path):

@@ -1,4 +1,4 @@
-"""What a gateway does by itself: it starts the runs of crons, and tells webhooks of runs' ends."""
+"""Background work of a gateway: starts the runs of crons and calls webhooks when runs end."""
 
 import asyncio
 import uuid
@@ -19,7 +19,7 @@ from deerflow.scheduler.loop import CRON_ID
 
 @asynccontextmanager
 async def scheduling(deerflow: DeerFlow) -> AsyncIterator[Scheduler]:
-    """Start runs on time for the length of a block, if the settings say so."""
+    """Run the scheduler for the length of a block, if the settings enable it."""
     settings = deerflow.settings.scheduler
     scheduler = Scheduler(
         crons=CronStore(deerflow.storage.store),
@@ -37,20 +37,20 @@ async def scheduling(deerflow: DeerFlow) -> AsyncIterator[Scheduler]:
 
 @asynccontextmanager
 async def telling(deerflow: DeerFlow) -> AsyncIterator[None]:
-    """Tell the addresses that wait for runs' ends, for the length of a block."""
+    """Deliver webhooks for the length of a block."""
     async with _at_work(deerflow.webhooks.run(), "webhooks"):
         yield
 
 
 async def start_run(deerflow: DeerFlow, cron: Cron, tick: datetime) -> RunRecord | None:
-    """Start the run of a cron for a tick; None when the cron's thread is gone."""
+    """Start the run of a cron for a tick; None if the cron's thread no longer exists."""
     key = tick_key(cron, tick)
     if cron.thread_id is not None:
         try:
             await deerflow.storage.threads.get(cron.thread_id, cron.user_id)
         except NotFoundError:
             return None
-    # Named after the tick: servers that are equally quick do not make two.
+    # Derived from the tick, so that concurrent servers create one thread and not two.
     thread_id = cron.thread_id or str(uuid.uuid5(uuid.NAMESPACE_URL, key))
     request = await to_request(deerflow, cron.user_id, thread_id, RunCreate(**cron.payload), key=key)
     return await deerflow.start_run(
@@ -65,7 +65,7 @@ async def start_run(deerflow: DeerFlow, cron: Cron, tick: datetime) -> RunRecord
 
 
 def _without_ids(values: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    """Return an input whose messages are new ones: with an id, each would take the place of the last."""
+    """Remove message ids from an input: with an id, each run's message would replace the previous one."""
     messages = values.get("messages") if values else None
     if not isinstance(messages, list):
         return values

@@ -1,4 +1,4 @@
-"""What a request means where it says nothing: DeerFlow 2 and LangGraph's server differ in a few defaults."""
+"""Defaults for absent request fields: DeerFlow 2 and LangGraph's server differ in a few."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -9,22 +9,22 @@ from deerflow.domain import DisconnectMode, MultitaskStrategy
 
 @dataclass(frozen=True, slots=True)
 class Contract:
-    """The defaults of one of the two; docs/reference/compatibility.md has them as a table."""
+    """The defaults of one of the two; docs/reference/compatibility.md lists them in a table."""
 
     multitask_strategy: MultitaskStrategy
     """For a run on a thread that has one in flight."""
     on_disconnect: DisconnectMode
-    """For a run whose client leaves."""
+    """For a run whose client disconnects."""
     if_not_exists: Literal["create", "reject"]
-    """For a run on a thread that is not there."""
+    """For a run on a thread that does not exist."""
     on_completion: Literal["delete", "keep"]
-    """For the thread that was made for a stateless run."""
+    """For the thread created for a stateless run."""
     missing_is_empty: bool
-    """The past of a thread that is not there is empty; else it is a 404."""
+    """The history of a missing thread is empty; otherwise it is a 404."""
     cancels_to_delete: bool
-    """Deleting a thread cancels its runs; else a run in flight is a 409."""
+    """Deleting a thread cancels its runs; otherwise a run in flight is a 409."""
     lists_titles: bool
-    """A list as DeerFlow's frontend asks for it every few seconds has titles for values."""
+    """In the thread list that DeerFlow's frontend polls every few seconds, `values` holds only the title."""
 
 
 CONTRACTS = {

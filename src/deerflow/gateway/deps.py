@@ -1,4 +1,4 @@
-"""What routers ask for: DeerFlow, the caller, and JSON that is written fast."""
+"""Dependencies of the routers: DeerFlow, the current user, and fast JSON responses."""
 
 from typing import Annotated, Any
 
@@ -13,14 +13,14 @@ from deerflow.runtime import to_json
 
 
 def json_response(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    """Return anything as JSON, messages included."""
+    """Serialize any value, messages included, to a JSON response."""
     return Response(to_json(value), status, headers, media_type="application/json")
 
 
-# Asynchronous though they wait for nothing: what is not goes through a thread, for every request.
+# Async although they await nothing: FastAPI runs sync dependencies in a thread, on every request.
 async def _house(request: Request) -> DeerFlow:
     deerflow: DeerFlow = request.app.state.deerflow
-    await deerflow.refresh()  # every answer follows an edit of the settings at once; a look at a few files
+    await deerflow.refresh()  # every response uses the current settings; costs a stat of a few files
     return deerflow
 
 
@@ -34,12 +34,12 @@ ThreadPath = Annotated[str, Path(max_length=128)]
 
 
 async def owned_thread(deerflow: DeerFlow, thread_id: str, user: str) -> Thread:
-    """Return a thread of this user; everybody else's does not exist."""
+    """Return a thread of this user; `NotFoundError` for other users' threads."""
     return await deerflow.storage.threads.get(thread_id, user)
 
 
 async def idle_thread(deerflow: DeerFlow, thread_id: str, user: str) -> Thread:
-    """Return a thread of this user in which nothing runs; `ConflictError` when something does."""
+    """Return a thread of this user without a run in flight; `ConflictError` if there is one."""
     thread = await owned_thread(deerflow, thread_id, user)
     if await deerflow.threads.is_busy(thread_id):
         raise ConflictError(f"thread {thread_id} has a run in flight; wait for it or cancel it first")
@@ -47,13 +47,13 @@ async def idle_thread(deerflow: DeerFlow, thread_id: str, user: str) -> Thread:
 
 
 async def free_thread(deerflow: DeerFlow, thread_id: str, user: str) -> Thread:
-    """Return a thread of this user that may be deleted: its runs are cancelled first, or keep it.
+    """Return a thread of this user that may be deleted; its runs are cancelled first if the contract says so.
 
-    `ConflictError` when a run is in flight, or takes too long to end.
+    Raise `ConflictError` if a run is in flight, or takes too long to end.
     """
     if contract_of(deerflow).cancels_to_delete:
         thread = await owned_thread(deerflow, thread_id, user)
-        for status in (RunStatus.PENDING, RunStatus.RUNNING):  # what waits must not start meanwhile
+        for status in (RunStatus.PENDING, RunStatus.RUNNING):  # pending first: they must not start meanwhile
             await deerflow.runs.cancel_many(
                 await deerflow.runs.of_thread(thread.id, status=status, limit=1000)
             )
@@ -61,15 +61,15 @@ async def free_thread(deerflow: DeerFlow, thread_id: str, user: str) -> Thread:
 
 
 async def owned_run(deerflow: DeerFlow, thread_id: str, run_id: str, user: str) -> RunRecord:
-    """Return a run of a thread of this user."""
+    """Return a run on a thread of this user."""
     await owned_thread(deerflow, thread_id, user)
     return await deerflow.runs.get(run_id, thread_id)
 
 
 async def known_run(deerflow: DeerFlow, thread_id: str, run_id: str, user: str) -> RunRecord | None:
-    """Return a run whose messages a thread has: its own, or one of the thread that it was copied from.
+    """Return a run whose messages a thread has: its own, or a run of the thread that it was copied from.
 
-    None when such a run has been deleted since; `NotFoundError` for every other run.
+    Return None if such a run has been deleted since; raise `NotFoundError` for every other run.
     """
     await owned_thread(deerflow, thread_id, user)
     try:

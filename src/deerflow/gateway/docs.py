@@ -1,4 +1,4 @@
-"""The API's own pages, `/docs` and `/redoc`: everything they load comes from this server."""
+"""Serves the API documentation at `/docs` and `/redoc`, with all assets from this server."""
 
 import asyncio
 from functools import cache
@@ -11,7 +11,7 @@ from starlette.staticfiles import StaticFiles
 from deerflow.runtime import to_json
 
 _ASSETS = "docs/assets"
-"""Relative, as the address of the API's description: the pages also work below a proxy's prefix."""
+"""Relative, like the URL of the OpenAPI document: the pages also work below a proxy's prefix."""
 _POLICY = (
     "default-src 'self'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; "
     "img-src 'self' data:; worker-src blob:; frame-ancestors 'none'; base-uri 'none'"
@@ -19,7 +19,7 @@ _POLICY = (
 
 
 def serve_docs(app: FastAPI) -> None:
-    """Add both pages, with the scripts that the package `fastapi-offline` brings, and what they show."""
+    """Add both pages, the assets of the package `fastapi-offline`, and the OpenAPI document."""
     app.mount(f"/{_ASSETS}", StaticFiles(packages=[("fastapi_offline", "static")]), name="docs-assets")
 
     @cache
@@ -39,7 +39,7 @@ def serve_docs(app: FastAPI) -> None:
             swagger_js_url=f"{_ASSETS}/swagger-ui-bundle.js",
             swagger_css_url=f"{_ASSETS}/swagger-ui.css",
             swagger_favicon_url=f"{_ASSETS}/favicon.png",
-            # Else a page that is not on loopback tells swagger.io where it is.
+            # Otherwise a page that is not on loopback sends its URL to swagger.io.
             swagger_ui_parameters={"validatorUrl": None},
         )
         return _closed(page)

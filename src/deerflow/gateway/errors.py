@@ -1,4 +1,4 @@
-"""Turns errors into answers: one table from code to status."""
+"""Exception handlers: one table maps error codes to HTTP statuses."""
 
 import logging
 import reprlib
@@ -35,7 +35,7 @@ STATUS = {
 
 
 _UNREAD_BODY = "There was an error parsing the body"
-"""What FastAPI says of a body that is no JSON for another reason than its syntax."""
+"""FastAPI's message for a body that fails to decode as JSON for a reason other than syntax."""
 _LISTS = {
     "assistant": "POST /assistants/search",
     "thread": "POST /threads/search",
@@ -48,21 +48,21 @@ _short.maxstring = _short.maxother = _short.maxlong = 80
 
 
 def explain_problems(problems: Sequence[Mapping[str, Any]]) -> str:
-    """Return what is wrong with a request as one text: each place, its value and what is allowed."""
+    """Format validation errors as one text: each location, its value and what is allowed."""
     told = [_explain(problem) for problem in problems[:_MOST_TOLD]]
     left = len(problems) - len(told)
     return "; ".join(told) + (f"; and {left} more" if left > 0 else "")
 
 
 def _hint(error: DeerFlowError) -> str:
-    """Return where somebody who names a thing that is not there finds those that are."""
+    """Return which route lists the existing objects, for a `NotFoundError`."""
     route = _LISTS.get(error.kind) if isinstance(error, NotFoundError) else None
     return f"; {route} lists those that there are" if route else ""
 
 
 def _more_than(error: HTTPException, request: Request) -> str | None:
-    """Return what a framework's terse error means here; None for one that says enough."""
-    if error.detail == HTTPStatus(error.status_code).phrase:  # nobody has said more: no route fits
+    """Return a more helpful text for a terse framework error; None if it says enough."""
+    if error.detail == HTTPStatus(error.status_code).phrase:  # the default text: no route matches
         where = f"{request.method} {request.url.path}"
         return f"{error.detail}: there is no {where} here; /openapi.json lists all routes"
     if error.detail == _UNREAD_BODY:
@@ -94,11 +94,11 @@ def _explain(problem: Mapping[str, Any]) -> str:
 
 
 def handle_errors(app: FastAPI) -> None:
-    """Make every error of DeerFlow an answer with a `detail`."""
+    """Register handlers that turn every error into a response with a `detail`."""
 
     @app.exception_handler(RequestValidationError)
     async def malformed(request: Request, error: RequestValidationError) -> Response:
-        # ours, since what was sent may be no JSON that could be sent back: NaN, broken text
+        # FastAPI's own handler fails on input that cannot be serialized as JSON: NaN, invalid text
         problems = error.errors()
         if any(isinstance(problem.get("input"), bytes) and len(problem["loc"]) == 1 for problem in problems):
             return json_response({"detail": _wrong_type(request), "code": "unsupported_type"}, 415)

@@ -1,12 +1,12 @@
-"""Keeps strangers out of a gateway that nobody has to log in to.
+"""Protects a gateway without login against requests from foreign web pages.
 
-A page from elsewhere may make the user's own browser send requests to this host: by a name that
-resolves to loopback (the Host header gives it away), or by a form or script (the Origin header does).
+A foreign page may make the user's browser send requests to this host: by a name that resolves to loopback
+(visible in the Host header), or by a form or script (visible in the Origin header).
 
 Behind a proxy the page's address is in X-Forwarded-Host. A page cannot forge its Origin, nor send that header
-to a foreign origin: the browser asks first, and we refuse. So an Origin counts as ours when it is where the
-request was sent to, at this server or at the proxy, and the proxy's name is one of this machine's own, or the
-operator trusts the proxy.
+to a foreign origin: the browser sends a preflight request, which we refuse. So an Origin counts as ours if
+the request was sent to it, at this server or at the proxy, and the proxy's name is loopback, or the operator
+trusts the proxy.
 """
 
 import ipaddress
@@ -23,7 +23,7 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 _READING = frozenset({"GET", "HEAD", "OPTIONS"})
 _WEBSOCKET = "WEBSOCKET"
-"""A socket has no method, is not bound to its page's origin by the browser, and may write."""
+"""A WebSocket has no method, is exempt from the browser's same-origin policy, and may write."""
 _ADDRESS = re.compile(r"(\[[0-9a-f:.]+\]|[^\s\[\]:/?#@,\\%*]+)(?::(\d{1,5}))?", re.IGNORECASE)
 _ORIGIN = re.compile(r"(https?)://(.+)", re.IGNORECASE)
 _DEFAULT_PORTS = {"http": 80, "https": 443}
@@ -31,7 +31,7 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """A host's name and port as a header has them; the port is absent where the scheme implies it."""
+    """Host name and port from a header; the port is None if the scheme implies it."""
 
     name: str
     port: int | None
@@ -43,20 +43,20 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The page that a browser sends a request for."""
+    """The origin of the page that sent a request."""
 
     address: Address
     default_port: int
 
     def is_at(self, address: Address) -> bool:
-        """Tell whether the page is served at `address`; names of this machine are one name."""
+        """Return whether the page is served at `address`; all loopback names are equal."""
         here = self.address
         is_same_name = here.name == address.name or (here.is_loopback and address.is_loopback)
         return is_same_name and (here.port or self.default_port) == (address.port or self.default_port)
 
 
 class LocalGuard:
-    """Answers 403 to requests under a foreign Host name, and to writes of a foreign Origin."""
+    """Answers 403 to requests with a foreign Host, and to writes from a foreign Origin."""
 
     def __init__(
         self,
@@ -69,9 +69,8 @@ class LocalGuard:
         """Wrap `app`.
 
         Args:
-            origins: The pages elsewhere that may write.
-            trusted_proxies: Peers whose X-Forwarded-Host is believed, whatever it names.
-
+            origins: Origins of other sites that may write.
+            trusted_proxies: Peers whose X-Forwarded-Host is trusted, whatever it names.
         """
         self._app = app
         self._checks_host = checks_host
@@ -94,9 +93,9 @@ class LocalGuard:
         client = scope.get("client")
         try:
             peer = ipaddress.ip_address(client[0]) if client else None
-        except ValueError:  # a socket that has no address
+        except ValueError:  # a socket without an IP address
             return False
-        if isinstance(peer, ipaddress.IPv6Address) and peer.ipv4_mapped:  # a socket that serves both kinds
+        if isinstance(peer, ipaddress.IPv6Address) and peer.ipv4_mapped:  # a dual-stack socket
             peer = peer.ipv4_mapped
         return peer is not None and any(peer in network for network in self._trusted_proxies)
 
@@ -107,7 +106,7 @@ class LocalGuard:
         if is_reading:
             return None
         if not origins:
-            # An image or a link of another page has no Origin, but the browser says where it comes from.
+            # A foreign page's image or link has no Origin, but the browser sends Sec-Fetch-Site.
             is_foreign = headers.get("sec-fetch-site") in ("cross-site", "same-site")
             return "A page of another origin may not do this." if is_foreign else None
         origin = parse_origin(origins[0]) if len(origins) == 1 else None
@@ -117,7 +116,7 @@ class LocalGuard:
         return f"Origin '{shown}' may not write here; add it to GATEWAY_CORS_ORIGINS to allow it."
 
     def _foreign_name(self, headers: Headers, is_trusted: bool) -> str | None:
-        """Return why the name is not served under which the request came, here or to the proxy."""
+        """Return why the Host or X-Forwarded-Host of the request is refused; None if both are served."""
         host = _host(headers)
         if host is None or not self._is_served(host):
             shown = ", ".join(headers.getlist("host"))[:100]
@@ -140,30 +139,30 @@ class LocalGuard:
         return address.is_loopback or any(origin.is_at(address) for origin in self._origins)
 
     def _is_own(self, origin: Origin, headers: Headers, is_trusted: bool) -> bool:
-        """Tell whether a page was loaded from this server, directly or through a proxy."""
+        """Return whether a page was loaded from this server, directly or through a proxy."""
         host = _host(headers)
         if host is not None and origin.is_at(host):
-            # The name of a listed page may be served for others too, by whoever is on the way to it.
+            # The host of a listed origin may be spoofed by anyone on the network path to it.
             return host.is_loopback or not self._checks_host
         forwarded = _listed(headers.getlist("x-forwarded-host"))
         if forwarded:
             page = parse_address(forwarded[0]) if len(forwarded) == 1 else None
             return page is not None and origin.is_at(page) and (is_trusted or page.is_loopback)
-        # Of a WebSocket some proxies forward the port only.
+        # For WebSockets some proxies forward the port only.
         ports = _listed(headers.getlist("x-forwarded-port"))
         page = parse_address(f"localhost:{ports[-1]}") if ports else None
         return page is not None and origin.is_at(page)
 
 
 def _stops_a_run(scope: Scope) -> bool:
-    """Tell whether leaving the answer of a GET request would stop a run: that is no mere reading."""
+    """Return whether disconnecting from this GET request would cancel a run, which makes it a write."""
     return any(
         name == "cancel_on_disconnect" for name, _ in parse_qsl(scope["query_string"].decode("latin-1"))
     )
 
 
 def parse_address(text: str) -> Address | None:
-    """Return `name:port` in parts, brackets of IPv6 addresses removed; None when it is something else."""
+    """Parse `name:port`, without the brackets of IPv6 addresses; None if it is something else."""
     match = _ADDRESS.fullmatch(text.strip())
     if match is None:
         return None
@@ -172,7 +171,7 @@ def parse_address(text: str) -> Address | None:
 
 
 def parse_origin(text: str) -> Origin | None:
-    """Return the page that an Origin header names; None for `null` and everything that no browser sends."""
+    """Parse an Origin header; None for `null` and everything that no browser sends."""
     match = _ORIGIN.fullmatch(text.strip().rstrip("/"))
     address = parse_address(match[2]) if match else None
     if match is None or address is None:
@@ -187,12 +186,12 @@ def _host(headers: Headers) -> Address | None:
 
 
 def _listed(values: Sequence[str]) -> list[str]:
-    """Return the parts of header lines that proxies may have made lists of."""
+    """Split header values that proxies may have joined into comma-separated lists."""
     return [part.strip() for value in values for part in value.split(",") if part.strip()]
 
 
 def is_loopback(host: str) -> bool:
-    """Tell whether `host` can only be reached from this machine."""
+    """Return whether `host` is only reachable from this machine."""
     if host == "localhost":
         return True
     try:

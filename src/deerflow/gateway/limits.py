@@ -1,8 +1,8 @@
-"""Stops a request body that is larger than anything we would take, before it fills memory or disk.
+"""Rejects request bodies over a limit before they fill memory or disk.
 
-Bytes alone do not tell what a body costs: a picture is one long text, while the same number of bytes can
-hold a million keys, which would keep the event loop busy for seconds. So the values of a JSON body are
-counted as it comes in, before anything parses it.
+Bytes alone do not measure the cost of a body: an image is one long string, while the same number of bytes can
+hold a million keys, which would block the event loop for seconds. So the values of a JSON body are counted as
+it arrives, before it is parsed.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ _PIECE_BYTES = 64 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """What the body of a request may have."""
+    """Limits for one request body."""
 
     most_bytes: int
     most_values: int
@@ -31,21 +31,21 @@ class Bound:
 
 
 class BodyLimit:
-    """Answers 413 to bodies beyond `bound(method, path)`, announced or not."""
+    """Answers 413 to bodies over `bound(method, path)`, with or without a Content-Length."""
 
     def __init__(self, app: ASGIApp, *, bound: Callable[[str, str], Bound]) -> None:
         self._app = app
         self._bound = bound
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on with an eye on its size."""
+        """Pass the request on and count its body."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         bound, headers = self._bound(scope["method"], scope["path"]), Headers(scope=scope)
         announced = headers.get("content-length", "0")
         if "content-length" in headers and "transfer-encoding" in headers:
-            # A proxy may believe the other one, and take the rest of this body for somebody's request.
+            # Request smuggling: a proxy may use the other header and take the rest for a new request.
             await _answer(400, "send Content-Length or Transfer-Encoding, not both")(scope, receive, send)
             return
         if announced.isdigit() and int(announced) > bound.most_bytes:
@@ -61,7 +61,7 @@ class BodyLimit:
 
 
 class _BodyRefusedError(HTTPException):
-    """More came than was announced or allowed; FastAPI passes on this kind only, from where it reads."""
+    """The body exceeds its limit; FastAPI propagates only an `HTTPException` while it reads a body."""
 
     def __init__(self, detail: str, status: int = _TOO_LARGE) -> None:
         super().__init__(status, detail, {"Connection": "close"})
@@ -106,17 +106,17 @@ class _Counter:
 
 
 def _is_form(headers: Headers) -> bool:
-    """Tell whether a body is one of files, which nobody parses as JSON."""
+    """Return whether a body is a multipart form, which is not parsed as JSON."""
     return headers.get("content-type", "").lower().startswith("multipart/form-data")
 
 
 def _is_wide(body: bytes) -> bool:
-    """Tell whether text is UTF-16 or UTF-32, which Python's parser takes and our counter cannot."""
+    """Return whether a text is UTF-16 or UTF-32, which Python's parser accepts but our counter does not."""
     return b"\0" in body[:4] or body.startswith((b"\xfe\xff", b"\xff\xfe"))
 
 
 async def _drain(receive: Receive) -> None:
-    """Read some of what comes: a client that is cut off while it sends never sees the answer."""
+    """Read part of the body: a client that is cut off while sending never reads the response."""
     seen = 0
     while seen < _MOST_DRAINED:
         message = await receive()

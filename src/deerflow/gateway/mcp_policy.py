@@ -1,7 +1,7 @@
-"""What a request may change about MCP servers.
+"""Which changes to MCP servers a request may make.
 
-Entries that an operator wrote into the file can be switched only. Entries that came over HTTP are marked, so
-that their addresses are checked whenever they are dialled.
+Entries that an operator wrote into the file can only be enabled or disabled. Entries that came over HTTP are
+marked, so that their addresses are checked at every connection.
 """
 
 from collections.abc import Iterator, Mapping
@@ -23,16 +23,16 @@ _DEFAULTS = McpServerSettings.model_construct()
 
 @dataclass(frozen=True, slots=True)
 class ServerEdits:
-    """Applies the servers that a client sent to those in the file."""
+    """Merges the servers that a client sent into those of the file."""
 
     may_set_commands: bool
     commands: frozenset[str]
-    """Programs that may be named where commands may be set at all."""
+    """Programs that are allowed if commands may be set at all."""
     checked: frozenset[str]
-    """The addresses that were looked up and found fit for this request."""
+    """The addresses that were resolved and accepted for this request."""
 
     def applied(self, sent: Mapping[str, Entry], known: Mapping[str, Entry]) -> dict[str, dict[str, Any]]:
-        """Return all servers as they are to be written; raise `InvalidInputError` for what may not be."""
+        """Return all servers to write; raise `InvalidInputError` for a change that is not allowed."""
         for name, entry in known.items():
             if name not in sent and not self._may_change(entry):
                 raise _only_switched(name, "cannot be removed over HTTP")
@@ -73,7 +73,7 @@ class ServerEdits:
 
 
 def full_entry(entry: Entry) -> dict[str, Any]:
-    """Return an entry with the defaults of what it does not say."""
+    """Return an entry with defaults for absent keys."""
     kind = entry.get("type") or entry.get("transport")
     if kind is None:
         kind = "http" if entry.get("url") and not entry.get("command") else "stdio"
@@ -82,14 +82,14 @@ def full_entry(entry: Entry) -> dict[str, Any]:
 
 
 def is_unchanged(entry: Entry, known: Entry) -> bool:
-    """Tell whether an entry says what the known one says, apart from being on or off."""
+    """Return whether an entry equals the known one, ignoring `enabled`."""
     extras = {key: value for key, value in known.items() if key not in McpServerSettings.model_fields}
     ignored = {"enabled": None, _MARK: None}
     return {**full_entry({**extras, **entry}), **ignored} == {**full_entry(known), **ignored}
 
 
 def new_addresses(entry: Entry, known: Entry) -> frozenset[str]:
-    """Return the addresses that an entry names and the known one does not."""
+    """Return the addresses in an entry that are not in the known one."""
     return frozenset(_addresses(entry)) - frozenset(_addresses(known))
 
 
@@ -110,9 +110,9 @@ def _is_from_http(entry: Entry) -> bool:
 
 
 def _check_variables(name: str, entry: Entry, known: Entry) -> None:
-    """Refuse variables that an operator did not put there: whoever edits could send any secret anywhere."""
+    """Refuse variables that an operator did not put there: an editor could send any secret anywhere."""
     for key, value in entry.items():
-        if key in _PROGRAM_KEYS:  # changed only by those who may run programs, which see the environment
+        if key in _PROGRAM_KEYS:  # who may change these may run programs, which see the environment
             continue
         kept = set() if goes_elsewhere(key, entry, known) else set(_variables(known.get(key)))
         for variable in _variables(value):

@@ -1,7 +1,7 @@
-"""The OpenAPI document: what FastAPI knows of the routes, with the answers, errors and examples.
+"""Builds the OpenAPI document: FastAPI's description of the routes, with responses, errors and examples.
 
-Answers are declared beside their routes with `answers` and only described: nothing is validated when a route
-answers. Models become schemas when the document is built, off the event loop.
+Responses are declared at their routes with `answers` and only described: nothing is validated when a route
+responds. Models become schemas when the document is built, off the event loop.
 """
 
 import inspect
@@ -38,7 +38,7 @@ CHANGED_UNSHOWN: Mapping[int, str] = {204: "Changed; the request had `Prefer: re
 
 @dataclass(frozen=True, slots=True)
 class Media:
-    """A body that is no JSON."""
+    """A body that is not JSON."""
 
     type: str
     meaning: str
@@ -48,11 +48,11 @@ class Media:
 
 _WORDS: Mapping[Any, str] = {int: "The number.", NoneType: "Null."}
 _PLAIN: Mapping[Any, Any] = {"integer": 1, "number": 1.0, "boolean": True, "string": "text", "object": {}}
-"""Examples of types that say nothing more."""
+"""Example values of types without further constraints."""
 
 
 def _request(media_type: str, schema: Json, example: Any) -> Json:
-    """Return the description of a body that a route reads by itself."""
+    """Describe a request body that a route reads by itself."""
     return {
         "requestBody": {"required": True, "content": {media_type: {"schema": schema, "example": example}}}
     }
@@ -206,15 +206,15 @@ def answers(
     own_errors: Mapping[int, Any] | None = None,
     says: str = "",
 ) -> dict[str, Any]:
-    """Return what a route's decorator takes to describe its answers.
+    """Return the decorator arguments that describe a route's responses.
 
     Args:
         body: A model, `list[Model]`, `Model | None`, a plain type or a `Media`; a tuple of several; None for
             no body.
-        errors: The statuses of the route's own errors, beside those that all routes have.
-        empty: Further statuses and what they mean; of them only 206 has a body, a part of the same one.
+        errors: Statuses of the route's own errors, in addition to those of all routes.
+        empty: Further statuses and their meaning; of them only 206 has a body, a part of the same one.
         own_errors: Bodies of errors that are not `Error`, by status.
-        says: What the answer is.
+        says: The description of the response.
     """
     bodies = body if isinstance(body, tuple) else () if body is None else (body,)
     answer: Json = {"description": says or " Or: ".join(map(_meaning, bodies)) or "No content."}
@@ -227,24 +227,24 @@ def answers(
     responses |= {code: {"description": HTTPStatus(code).phrase} for code in errors}
     for code, error in (own_errors or {}).items():
         responses[code] = {"description": _meaning(error), "content": dict([_content(error)])}
-    # Routes write their answers themselves: FastAPI must not describe an empty JSON body beside ours.
+    # Routes build their own responses: FastAPI must not describe an empty JSON body beside ours.
     return {"status_code": status, "responses": responses, "response_class": Response}
 
 
 def refuses(status: int, example: Json, model: type[BaseModel] = Error) -> dict[str, Any]:
-    """Return what the decorator of a route takes that is there for old clients and always refuses."""
+    """Return the decorator arguments of a route that exists for old clients and always refuses."""
     described = answers(model, status=status, says="Always: the feature is not available on this server.")
     described["responses"][status]["content"]["application/json"]["example"] = example
     return described
 
 
 def operation_id(route: APIRoute) -> str:
-    """Return the name of a route's function, which clients that are generated use."""
+    """Return the name of a route's function, which generated clients use."""
     return route.name
 
 
 def build_document(routes: Sequence[BaseRoute], *, title: str, version: str) -> Json:
-    """Return the document; it takes most of a second."""
+    """Build the document; takes most of a second."""
     document = get_openapi(
         title=title, version=version, description=_ABOUT, tags=list(map(dict, TAGS)), routes=routes
     )
@@ -264,7 +264,7 @@ def _content(body: Any) -> tuple[str, Json]:
 
 
 def _meaning(body: Any) -> str:
-    """Return in words what a body is."""
+    """Describe a body in words."""
     if isinstance(body, Media):
         return body.meaning
     if get_origin(body) is list:
@@ -277,7 +277,7 @@ def _meaning(body: Any) -> str:
 
 
 def _schema(body: Any) -> Json:
-    """Return the schema of a type; models by name."""
+    """Return the schema of a type; models by reference."""
     if get_origin(body) is list:
         return {"type": "array", "items": _schema(get_args(body)[0])}
     if get_origin(body) in (UnionType, Union):
@@ -290,7 +290,7 @@ def _schema(body: Any) -> Json:
 
 
 def _schemas(requests: Json) -> Json:
-    """Return all schemas: those of requests, which FastAPI knows, and those of answers."""
+    """Return all schemas: those of requests, from FastAPI, and those of responses."""
     models = [
         model
         for model in vars(api_models).values()
@@ -342,7 +342,7 @@ def _name(status: int) -> str:
 
 
 def _complete(operation: Json, components: Json) -> None:
-    """Fill in what an operation shares with others: errors, examples, descriptions of parameters."""
+    """Add what operations share: errors, examples, descriptions of parameters."""
     operation["summary"] = operation.get("description", "").partition("\n")[0].rstrip(".")
     for parameter in operation.get("parameters", ()):
         if not parameter.get("description"):
@@ -363,14 +363,14 @@ def _complete(operation: Json, components: Json) -> None:
 
 
 def _own_content(response: Json) -> Json:
-    """Return the content that a route declared itself; FastAPI's own 422 is everybody's."""
+    """Return the content that a route declared itself, without FastAPI's default 422."""
     content: Json = response.get("content", {})
     schema = content.get("application/json", {}).get("schema", {})
     return {} if schema.get("$ref", "").endswith("HTTPValidationError") else content
 
 
 def example_of(schema: Json, schemas: Json) -> Any:
-    """Return an example of a schema, put together from the examples of its parts."""
+    """Return an example of a schema, built from the examples of its parts."""
     if "$ref" in schema:
         return example_of(schemas[schema["$ref"].removeprefix(_SCHEMAS)], schemas)
     own = [schema[key] for key in ("example", "const") if key in schema]

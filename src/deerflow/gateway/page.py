@@ -1,4 +1,4 @@
-"""Serves the browser page, or says how to get it."""
+"""Serves the web page, or instructions to build it."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from typing_extensions import override
 STATIC = Path(__file__).parent / "static"
 _NAME = "page"
 _FOLLOWING = ("/stream", "/join")
-"""Ends of addresses whose answer goes on until a run ends, and which may stop one: no mere look at them."""
+"""Suffixes of paths that stream until a run ends and may cancel it: HEAD must not call them."""
 _HEADERS = {
     "Content-Security-Policy": "frame-ancestors 'none'; base-uri 'none'; object-src 'none'",
     "X-Frame-Options": "DENY",
@@ -30,34 +30,34 @@ Install Node.js 20.19 or newer with npm, then run <code>make install</code> and 
 
 
 def serve_page(app: FastAPI, static: Path = STATIC) -> None:
-    """Mount the page at `/`, behind everything else."""
+    """Mount the page at `/`, after all other routes."""
     app.mount("/", _Page(directory=static, html=True, check_dir=False), name=_NAME)
 
 
 class _Page(StaticFiles):
-    """Static files; any other address of the page is the page itself, since it routes by address.
+    """Static files; any other path returns the page itself, which routes on the client side.
 
-    Whatever no route of the API takes comes by here too, and is answered in the API's words.
+    API requests that no route matches arrive here too and get an API error.
     """
 
     @override
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         is_head = scope["type"] == "http" and scope["method"] == "HEAD"
         if is_head and _is_api(path := self.get_path(scope)) and not path.endswith(_FOLLOWING):
-            # As the routes answer GET; the server leaves the body out.
+            # Handled as GET; the server omits the body.
             await scope["app"].router({**scope, "method": "GET"}, receive, send)
             return
         await super().__call__(scope, receive, send)
 
     @override
     async def check_config(self) -> None:
-        """Start without the page's folder too."""
+        """Allow the folder to be missing at startup."""
 
     @override
     async def get_response(self, path: str, scope: Scope) -> Response:
         if _is_api(path):
             raise _refusal(scope)
-        # Looked for each time, so that a page that is built meanwhile is there after a reload.
+        # Checked on every request, so that a page built meanwhile appears after a reload.
         if path == "." and not (Path(str(self.directory)) / "index.html").is_file():
             return _framed_by_nobody(HTMLResponse(_MISSING))
         try:
@@ -74,7 +74,7 @@ class _Page(StaticFiles):
 
 
 def _framed_by_nobody(response: Response) -> Response:
-    """Forbid other sites to show the page inside theirs, where clicks could be led astray."""
+    """Forbid other sites to embed the page in a frame (clickjacking)."""
     response.headers.update(_HEADERS)
     return response
 
@@ -84,7 +84,7 @@ def _is_api(path: str) -> bool:
 
 
 def _refusal(scope: Scope) -> HTTPException:
-    """Return why nothing takes a request: its method does not fit, or its address."""
+    """Return 405 if another method matches the path, otherwise 404."""
     routes = [route for route in scope["app"].router.routes if getattr(route, "name", None) != _NAME]
     allowed = [
         method

@@ -1,4 +1,4 @@
-"""What a client wants of a long answer: some fields of its rows, and one page of them."""
+"""Field selection and pagination of list responses, and the `Prefer` header of changes."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any, TypeVar
@@ -18,13 +18,13 @@ Prefer = Annotated[str | None, Header()]
 
 
 def names_in(query: Sequence[str] | None) -> tuple[str, ...]:
-    """Return the names in a query: one each, with commas, or as the JSON that the JS client sends."""
+    """Return the names in a query: repeated, comma-separated, or as the JSON that the JS client sends."""
     names = (name.strip(' []"') for part in query or () for name in part.split(","))
     return tuple(name for name in names if name)
 
 
 def rows_with(rows: Sequence[dict[str, Any]], fields: Sequence[str]) -> list[dict[str, Any]]:
-    """Return rows with these of their fields; `InvalidInputError` names those that there are."""
+    """Return rows with only these fields; `InvalidInputError` lists the known ones."""
     for row in rows[:1]:
         if unknown := sorted(set(fields) - row.keys()):
             raise InvalidInputError(f"select {unknown} is unknown; known are {sorted(row)}")
@@ -34,11 +34,11 @@ def rows_with(rows: Sequence[dict[str, Any]], fields: Sequence[str]) -> list[dic
 def page_of(
     found: Sequence[Found], *, limit: int, offset: int, total: int
 ) -> tuple[Sequence[Found], dict[str, str]]:
-    """Return a page and the headers that say how much there is, and where the next page begins.
+    """Return a page, with headers for the total and the offset of the next page.
 
     Args:
-        found: What there is from `offset` on, up to the page's end or further.
-        total: How much there is altogether.
+        found: Rows from `offset` on, up to the end of the page or further.
+        total: Number of rows altogether.
     """
     headers = {TOTAL: str(total)}
     if total > offset + limit:
@@ -47,7 +47,7 @@ def page_of(
 
 
 def changed(shown: Any, prefer: str | None) -> Response:
-    """Answer a change with what it has led to, or with 204 where the client wants nothing (`Prefer`)."""
+    """Respond to a change with its result, or with 204 if the client sent `Prefer: return=minimal`."""
     wishes = {wish.strip().lower() for wish in (prefer or "").split(",")}
     if MINIMAL in wishes:
         return Response(status_code=204, headers={"Preference-Applied": MINIMAL})

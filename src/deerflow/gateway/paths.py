@@ -1,4 +1,4 @@
-"""Paths into JSON, such as `values.messages[-1].content`, by which clients ask for a part."""
+"""JSON paths such as `values.messages[-1].content`, with which clients select a part."""
 
 import re
 from typing import Any
@@ -12,14 +12,14 @@ _STEP = re.compile(r"([^.\[\]]+)|\[(-?\d+)\]")
 
 
 def parse_path(text: str) -> Path:
-    """Return the steps of a path; `InvalidInputError` when it is none."""
+    """Parse a path into its steps; `InvalidInputError` if it is malformed."""
     if len(text) > 256 or _WHOLE.fullmatch(text) is None:
         raise InvalidInputError(f"'{text[:80]}' is no path; write it like values.messages[-1].content")
     return tuple(name or int(index) for name, index in _STEP.findall(text))
 
 
 def value_at(whole: Any, path: Path) -> Any:
-    """Return what a path leads to; None where it leads nowhere."""
+    """Return the value at a path; None if there is none."""
     for step in path:
         try:
             whole = whole[step]

@@ -1,4 +1,4 @@
-"""Assistants that nobody made over HTTP: the built-in one, and one for each of the user's own agents."""
+"""Assistants that were not created over HTTP: the built-in one, and one for each of the user's agents."""
 
 import asyncio
 from datetime import UTC, datetime
@@ -8,7 +8,7 @@ from deerflow.domain import DEFAULT_USER, LEAD_AGENT, Assistant
 from deerflow.lead.custom import CustomAgent, agent_name
 
 _EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
-"""These assistants were not created at any moment; clients want one."""
+"""These assistants have no creation time, but clients require one."""
 LEAD = Assistant(
     id=LEAD_AGENT,
     user_id=DEFAULT_USER,
@@ -21,15 +21,15 @@ LEAD = Assistant(
 
 
 async def ready_assistants(deerflow: DeerFlow, user: str) -> list[Assistant]:
-    """Return them all, the built-in one first."""
+    """Return all of them, the built-in one first."""
     if not deerflow.settings.agents_api.enabled:
-        return [LEAD]  # agents are not for HTTP
+        return [LEAD]  # custom agents are not exposed over HTTP
     agents = await asyncio.to_thread(deerflow.custom_agents.of_user, user)
     return [LEAD, *(_of_agent(agent, user) for agent in agents)]
 
 
 async def ready_assistant(deerflow: DeerFlow, assistant_id: str, user: str) -> Assistant | None:
-    """Return the one of this name, if there is one."""
+    """Return the assistant of this name, if there is one."""
     if assistant_id == LEAD_AGENT:
         return LEAD
     if deerflow.settings.agents_api.enabled and await deerflow.is_custom_agent(assistant_id, user):

@@ -1,4 +1,4 @@
-"""How runs answer over HTTP: as a stream of events, or with the final values of their thread."""
+"""HTTP responses of runs: a stream of events, or the final values of their thread."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -19,9 +19,9 @@ from deerflow.runtime.subgraph_frames import SubgraphFrames
 
 
 def location(run: RunRecord, way: Literal["stream", "join"] = "stream") -> dict[str, str]:
-    """Return the headers that say where a run is found, and where to go on when an answer breaks off.
+    """Return the headers with the URL of a run, and with the one to resume an interrupted response.
 
-    LangGraph's clients put the latter behind the address of the API that they were given, whichever it is.
+    LangGraph's clients append the latter to their API base URL, whichever it is.
     """
     path = f"/threads/{run.thread_id}/runs/{run.id}"
     return {"Content-Location": f"/api{path}", "Location": f"{path}/{way}"}
@@ -35,7 +35,7 @@ def event_stream(
     modes: tuple[str, ...] = (),
     cancel_on_leave: bool = False,
 ) -> EventStream:
-    """Answer with a run's events, from behind `after` to the end."""
+    """Stream a run's events after the event id `after` to the end."""
     chosen = frozenset(modes or run.request.stream_modes)
     return EventStream(
         batches_of(deerflow, run, after_seq=seq_of(after), modes=chosen),
@@ -49,7 +49,7 @@ def event_stream(
 def batches_of(
     deerflow: DeerFlow, run: RunRecord, *, after_seq: int, modes: frozenset[str]
 ) -> AsyncIterator[list[StreamEvent]]:
-    """Follow a run, with messages in the older form and sub-agents as graphs for those who ask for it."""
+    """Subscribe to a run; on request with whole messages (LangGraph's older form) and subgraph events."""
     tellers: list[Teller] = []
     if run.request.stream_subgraphs:
         tellers.append(SubgraphFrames().take)
@@ -57,14 +57,14 @@ def batches_of(
         tellers.append(ClassicMessages().take)
     if not tellers:
         return deerflow.runs.subscribe(run.id, after_seq=after_seq)
-    # What a message has become so far is only known to who has read it from its start.
+    # Accumulated messages can only be built by reading from the start.
     return retold(deerflow.runs.subscribe(run.id), *tellers, after_seq=after_seq)
 
 
 async def wait_for(
     deerflow: DeerFlow, run: RunRecord, request: Request, *, cancel_on_leave: bool
 ) -> Response:
-    """Wait for a run's end with an eye on the client: for one that has left nobody waits."""
+    """Wait until a run ends or its client disconnects."""
     waiting = asyncio.create_task(deerflow.runs.wait(run.id))
     try:
         while not waiting.done():
@@ -74,18 +74,18 @@ async def wait_for(
                     await deerflow.runs.cancel_many([run])
                 break
         else:
-            await waiting  # who could not wait to the end must not answer as if it had come
+            await waiting  # re-raise: a failed wait must not look like a finished run
     finally:
         waiting.cancel()
     return await final_values(deerflow, run.id)
 
 
 async def final_values(deerflow: DeerFlow, run_id: str) -> Response:
-    """Answer with the values of a run's thread, or with why there are none."""
+    """Return the values of a run's thread, or the run's error."""
     run = await deerflow.runs.get(run_id)
     headers = location(run, "join")
     if run.status in (RunStatus.ERROR, RunStatus.TIMEOUT):
-        # In the words of DeerFlow 2, and in LangGraph's, by which its clients know a failure.
+        # Both the fields of DeerFlow 2 and the `__error__` by which LangGraph's clients detect a failure.
         failure = {"error": run.stop_reason, "message": run.error}
         told = {"status": run.status, "error": run.error, "__error__": failure}
         return json_response(told, headers=headers)

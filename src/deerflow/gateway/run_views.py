@@ -1,4 +1,4 @@
-"""A run's log as rows: who said what, and what each sub-agent did."""
+"""Converts a run's event log into rows: messages, and the steps of sub-agents."""
 
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from datetime import UTC, datetime
@@ -14,7 +14,7 @@ from deerflow.storage.base import LogEntry
 from deerflow.storage.fragments import references, render
 
 _PER_EVENT = 1000
-"""Rows have numbers of their own, since one event may be several; so many are left for each."""
+"""Row numbers reserved per event: one event may become several rows."""
 _MOST_TEXT = 8192
 _TASK_TYPES = ("subagent.start", "subagent.step", "subagent.end")
 Row = tuple[str, str, Any]
@@ -24,10 +24,10 @@ Row = tuple[str, str, Any]
 async def run_rows(
     storage: Storage, run: RunRecord, *, after_seq: int = -1, wants: Callable[[str], bool]
 ) -> AsyncIterator[dict[str, Any]]:
-    """Yield the rows behind a number, oldest first.
+    """Yield the rows after a number, oldest first.
 
     Args:
-        wants: Tells whether rows of a type are asked for.
+        wants: Returns whether rows of a type are requested.
     """
     seq = max(after_seq // _PER_EVENT - 1, -1)
     while entries := await storage.events.read(run.id, after_seq=seq):
@@ -45,7 +45,7 @@ async def run_rows(
 
 
 def _may_tell(entry: LogEntry, wants: Callable[[str], bool]) -> bool:
-    """Tell whether an event can become a row that is asked for, by its kind: most are pieces of text."""
+    """Return whether an event's kind can produce a requested row: most events are message chunks."""
     match entry.kind:
         case "metadata":
             return wants("run.start") or wants("llm.human.input")

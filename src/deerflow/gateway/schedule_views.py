@@ -1,4 +1,4 @@
-"""Scheduled tasks and their runs in the words of the contract."""
+"""JSON views of scheduled tasks and their runs."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -18,7 +18,7 @@ _RUN_STATUS = {
 
 
 async def task_out(deerflow: DeerFlow, crons: CronStore, task: Cron) -> dict[str, Any]:
-    """Return a task as clients see it."""
+    """Return a scheduled task as JSON."""
     occurrences = await crons.occurrences(task.id)
     last = occurrences[0] if occurrences else None
     next_run = task.next_after(datetime.now(UTC))
@@ -61,13 +61,13 @@ async def _status(deerflow: DeerFlow, task: Cron, occurrences: list[Occurrence])
 
 
 async def occurrence_out(deerflow: DeerFlow, occurrence: Occurrence) -> dict[str, Any]:
-    """Return what came of a task at one time as clients see it."""
+    """Return an occurrence of a scheduled task as JSON."""
     run = None
     if occurrence.run_id is not None:
         try:
             run = await deerflow.runs.get(occurrence.run_id)
         except NotFoundError:
-            run = None  # deleted since, by hand: it had started
+            run = None  # the run was deleted since, but had started
     if run is not None:
         status = _RUN_STATUS.get(run.status, "failed")
     elif occurrence.run_id is not None:
@@ -90,5 +90,5 @@ async def occurrence_out(deerflow: DeerFlow, occurrence: Occurrence) -> dict[str
 
 
 def spec_of(task: Cron) -> dict[str, Any]:
-    """Return a task's times as its creator wrote them."""
+    """Return the schedule of a task as its creator wrote it."""
     return {"run_at": stamp(task.once_at)} if task.once_at else {"cron": task.schedule}

@@ -1,4 +1,4 @@
-"""How the gateway is served: uvicorn, with a bound on what comes before a request's body."""
+"""Serves the gateway with uvicorn, with limits on the size of headers and on read times."""
 
 import asyncio
 from typing import Any
@@ -10,22 +10,22 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 MOST_HEAD_BYTES = 64 * 1024
 HEAD_SECONDS = 30.0
-"""How long a client may take for the headers of a request."""
+"""How long a client may take to send the headers of a request."""
 BODY_PAUSE_SECONDS = 120.0
-"""How long a client may pause within the body of a request."""
+"""How long a client may pause while sending the body of a request."""
 _KEEP_ALIVE_SECONDS = 75
 
 
 class BoundedHttp(HttpToolsProtocol):
-    """Answers 400 to a request whose headers are larger than any honest client's, and never waits for ever.
+    """Answers 400 to oversized headers, and closes connections that send too slowly.
 
-    The parser itself would keep as much as somebody cares to send, for as long as they care to take.
+    The parser itself limits neither size nor time.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._head_bytes = 0
-        """Bytes of a head that is not whole yet."""
+        """Bytes of a head that is not complete yet."""
         self._is_in_body = False
         self._deadline: asyncio.TimerHandle | None = None
 
@@ -41,11 +41,11 @@ class BoundedHttp(HttpToolsProtocol):
 
     @override
     def on_header(self, name: bytes, value: bytes) -> None:
-        if not self._is_in_body:  # a trailer behind the body could pass for a header that a proxy checked
+        if not self._is_in_body:  # a trailer after the body could pass for a header that a proxy checked
             super().on_header(name, value)
 
     def _wait_for(self, seconds: float) -> None:
-        """Close the connection unless what is awaited comes within `seconds`."""
+        """Close the connection unless data arrives within `seconds`."""
         self._stop_waiting()
         self._deadline = self.loop.call_later(seconds, self._give_up)
 
@@ -55,7 +55,7 @@ class BoundedHttp(HttpToolsProtocol):
             self._deadline = None
 
     def _give_up(self) -> None:
-        if self._is_in_body and self.flow.read_paused:  # it is we who keep the client waiting
+        if self._is_in_body and self.flow.read_paused:  # we paused reading: the client is not at fault
             self._wait_for(BODY_PAUSE_SECONDS)
         elif not self.transport.is_closing():
             self.transport.close()
@@ -90,13 +90,13 @@ class BoundedHttp(HttpToolsProtocol):
 
 
 def server_config(app: FastAPI, *, grace_seconds: int) -> uvicorn.Config:
-    """Return how to serve `app`; open streams may keep a stopping server for `grace_seconds`."""
+    """Return the uvicorn configuration; open streams may delay a shutdown by `grace_seconds`."""
     return uvicorn.Config(
         app,
         http=BoundedHttp,
         log_config=None,
         access_log=False,
-        proxy_headers=False,  # the guard asks who really sends, not who a header says it is
+        proxy_headers=False,  # the guard checks the real peer, not the one that a header claims
         timeout_graceful_shutdown=grace_seconds,
         timeout_keep_alive=_KEEP_ALIVE_SECONDS,
     )

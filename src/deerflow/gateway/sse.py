@@ -1,4 +1,4 @@
-"""Writes events as server-sent events: all that is ready goes out in one piece."""
+"""Streams events as server-sent events; all events that are ready are sent in one chunk."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -20,12 +20,12 @@ _HEADERS = {
 
 
 def frame(event: StreamEvent) -> bytes:
-    """Return one event as it goes over the wire."""
+    """Encode one event as an SSE frame."""
     return b"event: %b\ndata: %b\nid: %b\n\n" % (event.kind.encode(), event.data, event.id.encode())
 
 
 class EventStream(Response):
-    """Streams batches of events until the end, or until the reader leaves."""
+    """Streams batches of events until the end, or until the client disconnects."""
 
     def __init__(
         self,
@@ -37,11 +37,11 @@ class EventStream(Response):
         on_leave: Callable[[], Awaitable[object]] | None = None,
         is_endless: bool = False,
     ) -> None:
-        """Answer with batches of events.
+        """Create a response from batches of events.
 
         Args:
-            on_leave: Called when the reader goes before the end.
-            is_endless: The end of a run is not the end of the stream.
+            on_leave: Called when the client disconnects before the end.
+            is_endless: The end of a run does not end the stream.
         """
         super().__init__(headers={**_HEADERS, **headers})
         self._batches = batches
@@ -76,7 +76,7 @@ class EventStream(Response):
         async for batch in self._batches:
             body = b"".join(frame(event) for event in batch if is_wanted(event.kind, self._modes))
             if batch and batch[-1].kind == END and not self._is_endless:
-                break  # the last words and the end of the body go together
+                break  # the last events and the end of the body are sent together
             if not batch:
                 body = HEARTBEAT
             if body:

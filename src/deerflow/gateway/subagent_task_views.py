@@ -1,4 +1,4 @@
-"""What a run's log says about its tasks: read now or years later, the same way."""
+"""Reads the sub-agent tasks of a run from its event log, during the run and after it."""
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
@@ -29,7 +29,7 @@ class TaskRow:
     parent_task_id: str | None = None
     background: bool = False
     is_asking: bool = False
-    """It waits for a person's answer, also when its run has stopped for that."""
+    """The task waits for a user's answer, also if its run has stopped for that."""
     started_at: str | None = None
     completed_at: str | None = None
     message_count: int = 0
@@ -39,7 +39,7 @@ class TaskRow:
     steps: list[dict[str, Any]] = field(default_factory=list)
 
     def take(self, event: dict[str, Any], at: str) -> None:
-        """Take in one event of this task."""
+        """Apply one event of this task."""
         self.model_name = event.get("model_name") or self.model_name
         self.parent_task_id = event.get("parent_task_id") or self.parent_task_id
         self.usage = event.get("usage") or self.usage
@@ -62,7 +62,7 @@ class TaskRow:
                 self.result, self.error = event.get("result"), event.get("error")
 
     def out(self, *, with_steps: bool = False) -> dict[str, Any]:
-        """Return the row as JSON holds it."""
+        """Return the row as JSON."""
         row = {name: getattr(self, name) for name in self.__slots__ if name != "steps"}
         return {**row, "steps": self.steps} if with_steps else row
 
@@ -71,7 +71,7 @@ async def tasks_of(storage: Storage, run: RunRecord, live: list[SubagentResult])
     """Return a run's tasks by id, oldest first.
 
     Args:
-        live: What the executor of this process knows; the log is a moment behind it.
+        live: Results from the executor of this process; the log lags behind it.
     """
     rows: dict[str, TaskRow] = {}
     async for entry, body in _task_events(storage, run):
@@ -82,7 +82,7 @@ async def tasks_of(storage: Storage, run: RunRecord, live: list[SubagentResult])
     for result in live:
         _refresh(rows.setdefault(result.task_id, TaskRow(result.task_id)), result)
     if run.status.is_terminal:
-        for row in rows.values():  # nothing works for a run that has ended; what asks goes on in the next
+        for row in rows.values():  # tasks end with their run; one that asks resumes in the next
             if row.status in ("running", "pending") and not row.is_asking:
                 row.status = str(SubagentStatus.CANCELLED)
     return rows

@@ -1,4 +1,4 @@
-"""The events of a thread's runs, one run after the other, from where a reader left off."""
+"""Streams the events of a thread's runs, one run after the other, from a reader's last event on."""
 
 import time
 from collections.abc import AsyncIterator, Collection, Mapping
@@ -11,7 +11,7 @@ from deerflow.runtime import is_wanted
 from deerflow.storage import thread_topic
 
 _LOOK_SECONDS = (0.25, 0.5, 1.0, 2.0)
-"""How long to wait between looks for new runs; a signal mostly tells of them first."""
+"""Poll intervals for new runs; usually a signal announces them first."""
 _HEARTBEAT_SECONDS = 15.0
 _MOST_LATEST = 100
 _MOST_WAITING = 10_000
@@ -19,33 +19,33 @@ _MOST_WAITING = 10_000
 
 @dataclass(slots=True)
 class Start:
-    """Where a reader of a thread goes on."""
+    """The position at which a reader of a thread resumes."""
 
     done: set[str]
-    """Runs that are not told any more; those that are told are added."""
+    """Runs to skip; runs are added as they are streamed."""
     seen: Mapping[str, int] = field(default_factory=dict)
-    """How far the reader has read, by run."""
+    """The last sequence number that the reader has, by run."""
     moment: tuple[int, int] | None = None
-    """Time and number of the reader's last event."""
+    """Time and sequence number of the reader's last event."""
     by_moment: frozenset[str] | None = frozenset()
-    """Runs of which only the moment tells what the reader has read; None means all."""
+    """Runs whose events are compared with `moment` only; None means all."""
 
     def is_new(self, run: RunRecord, event: StreamEvent) -> bool:
-        """Tell whether the reader has not seen an event."""
+        """Return whether the reader has not seen an event."""
         if self.moment is None or (self.by_moment is not None and run.id not in self.by_moment):
             return True
         return (event.unix_ms, event.seq) > self.moment
 
 
 async def start_of(deerflow: DeerFlow, thread_id: str, last_event_id: str | None) -> Start:
-    """Return where a reader with this last event goes on: with what is in flight when it has none."""
+    """Return where a reader with this last event resumes; without one, at the runs in flight."""
     runs = await deerflow.runs.of_thread(thread_id, limit=_MOST_LATEST)
     moment = number_in((last_event_id or "").partition("-")[0], default=-1)
     if moment < 0:
         return Start({run.id for run in runs if run.status.is_terminal})
     last = (moment, seq_of(last_event_id))
-    # By the event itself: clocks are set back, and two runs may write within a millisecond. Where two runs
-    # have the same, the first is taken: what is told twice does less harm than what is not told.
+    # By the event itself: clocks are set back, and two runs may write within a millisecond. If two runs have
+    # the same event id, the older run is taken: a duplicate event does less harm than a missing one.
     for place, run in reversed(list(enumerate(runs))):
         if await _has(deerflow, run, last):
             older = runs[place + 1 :]
@@ -57,11 +57,11 @@ async def start_of(deerflow: DeerFlow, thread_id: str, last_event_id: str | None
 async def thread_events(
     deerflow: DeerFlow, thread_id: str, start: Start, chosen: Collection[str]
 ) -> AsyncIterator[list[StreamEvent]]:
-    """Yield the events of a thread's runs, one run after the other; empty batches are signs of life.
+    """Yield the events of a thread's runs, one run after the other; empty batches are heartbeats.
 
     Args:
-        chosen: LangGraph's modes for threads: `run_modes` is what each run was asked for, `state_update` its
-            states, `lifecycle` its start and end.
+        chosen: LangGraph's modes for threads: `run_modes` are the modes that each run requested,
+            `state_update` its states, `lifecycle` its start and end.
     """
     with deerflow.storage.signals.watch(thread_topic(thread_id)) as arrivals:
         looks, silent = 0, 0.0
@@ -91,7 +91,7 @@ async def thread_events(
 
 
 async def _has(deerflow: DeerFlow, run: RunRecord, last: tuple[int, int]) -> bool:
-    """Tell whether an event is one of this run's."""
+    """Return whether an event belongs to this run."""
     found = await deerflow.storage.events.read(run.id, after_seq=last[1] - 1, limit=1)
     return any((entry.unix_ms, entry.seq) == last for entry in found)
 
@@ -116,10 +116,10 @@ def _modes_of(run: RunRecord, chosen: Collection[str]) -> frozenset[str]:
 
 
 def _is_far_off(run: RunRecord) -> bool:
-    """Tell whether a run waits for a time of its own: others may begin and end before it."""
+    """Return whether a run is delayed (`after_seconds`): other runs may start and end before it."""
     return run.status is RunStatus.PENDING and run.request.after_seconds is not None
 
 
 def _is_news(run: RunRecord, last: tuple[int, int]) -> bool:
-    """Tell whether a run may have said something since, by the time."""
+    """Return whether a run may have published events since `last`, by its update time."""
     return not run.status.is_terminal or run.updated_at.timestamp() * 1000 >= last[0]

@@ -1,4 +1,4 @@
-"""What clients send about threads and their states."""
+"""Request bodies for threads and their states."""
 
 from typing import Annotated, Any, Literal
 
@@ -22,9 +22,9 @@ ThreadField = Literal[
     "error",
     "extracted",
 ]
-"""What LangGraph's clients ask for of a thread; we have most of it."""
+"""The thread fields that LangGraph's clients select; we have most of them."""
 OneValue = Annotated[str, StringConstraints(pattern=r"^values\.[^.]+$", max_length=256)]
-"""One value of a thread's state; `values.title` is known without reading the state."""
+"""One value of a thread's state; `values.title` is available without reading the state."""
 
 
 class StepUpdate(BaseModel):

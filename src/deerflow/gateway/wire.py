@@ -1,4 +1,4 @@
-"""The wish for a run as clients write it, and its way into DeerFlow."""
+"""The request body of a run, and its conversion into a `RunRequest`."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
@@ -70,12 +70,12 @@ class RunCreate(BaseModel):
         is_stateless: bool = False,
         contract: Contract = CONTRACTS["deerflow"],
     ) -> RunRequest:
-        """Return the request as DeerFlow knows it.
+        """Convert the body into a `RunRequest`.
 
         Args:
-            defaults: The assistant whose config and context count where the request says nothing.
-            is_stateless: The thread was made for this run; only such a thread may go with it.
-            contract: What counts where neither of them says anything.
+            defaults: The assistant whose config and context apply where the request has none.
+            is_stateless: The thread was created for this run; only such a thread may be deleted with it.
+            contract: Defaults that apply where neither has a value.
         """
         self._refuse_what_cannot_be()
         config = {**(defaults.config if defaults else {}), **(self.config or {})}
@@ -135,7 +135,7 @@ class RunCreate(BaseModel):
 
 
 def _when_left(idempotency_key: str | None, contract: Contract) -> DisconnectMode:
-    """Return what a lost connection means: who sends a key means to come back for the same run."""
+    """Return the default on a disconnect: a client with an idempotency key retries for the same run."""
     return contract.on_disconnect if idempotency_key is None else DisconnectMode.CONTINUE
 
 
@@ -171,7 +171,7 @@ def _default_context(assistant: Assistant) -> dict[str, Any]:
 
 
 def _extra_context(context: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the client's other keys; names of DeerFlow and of the graph are not for clients to set."""
+    """Return the client's other keys, without those reserved for DeerFlow and the graph."""
     owned = {"thread_id", "user_id", "run_id", "checkpoint_id", "checkpoint_ns", "non_interactive"}
     return {
         key: value

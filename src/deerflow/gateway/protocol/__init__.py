@@ -1,1 +1,1 @@
-"""The thread protocol: commands in, one numbered stream of events out, over HTTP and WebSocket."""
+"""LangGraph's thread protocol: commands in, one numbered stream of events out, over HTTP and WebSocket."""

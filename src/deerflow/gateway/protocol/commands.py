@@ -1,4 +1,4 @@
-"""Commands of the thread protocol: read, carried out, and answered, errors included."""
+"""Parses and executes commands of the thread protocol and builds their responses, errors included."""
 
 import asyncio
 from collections.abc import Mapping
@@ -21,14 +21,14 @@ from deerflow.gateway.wire import RunCreate
 Json = dict[str, Any]
 
 _MODES = ["values", "messages", "updates", "custom", "tasks", "checkpoints"]
-"""What is logged of a run that is started here: all that the protocol's events are made of."""
+"""Stream modes of a run started here: all that the protocol's events are derived from."""
 
 _REST_SECONDS = 3.0
-"""How long an answer waits for the run that asked: it has nothing to do any more but to be stored."""
+"""How long a response waits for the run that interrupted: only storing its end is left to do."""
 
 
 class CommandError(DeerFlowError):
-    """A command cannot be carried out; the code is one of the protocol's."""
+    """A command cannot be executed; `protocol_code` is one of the protocol's error codes."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -45,7 +45,7 @@ class Command:
 
 
 def parse_command(body: Any) -> Command:
-    """Return the command in a request."""
+    """Parse the command in a request body."""
     given = body if isinstance(body, Mapping) else {}
     command_id, method, params = given.get("id"), given.get("method"), given.get("params")
     if not isinstance(command_id, int) or isinstance(command_id, bool) or not isinstance(method, str):
@@ -56,7 +56,7 @@ def parse_command(body: Any) -> Command:
 
 
 def failure(command_id: Any, error: DeerFlowError) -> Json:
-    """Return the answer to a command that failed."""
+    """Return the response to a command that failed."""
     if isinstance(error, CommandError):
         code, message = error.protocol_code, str(error)
     elif isinstance(error, InvalidInputError):
@@ -68,7 +68,7 @@ def failure(command_id: Any, error: DeerFlowError) -> Json:
 
 
 class Commander:
-    """Carries out the commands for one thread."""
+    """Executes the commands for one thread."""
 
     def __init__(self, deerflow: DeerFlow, thread_id: str, user: str) -> None:
         self._house = deerflow
@@ -76,7 +76,7 @@ class Commander:
         self._user = user
 
     async def answer(self, command: Command) -> Json:
-        """Carry out a command; every failure that has a name becomes an answer."""
+        """Execute a command; every `DeerFlowError` becomes an error response."""
         try:
             if not is_thread_id(self._thread_id):
                 raise CommandError("unknown_error", "422: Invalid thread ID")
@@ -93,7 +93,7 @@ class Commander:
             case "input.respond":
                 return await self._respond(command.params)
             case "subscription.subscribe":
-                parse_filter(command.params)  # over HTTP there is nothing to deliver to
+                parse_filter(command.params)  # validated only: over HTTP there is no connection to deliver to
                 return {"subscription_id": new_id(), "replayed_events": 0}, await self._applied()
             case "subscription.unsubscribe":
                 known = str(command.params.get("subscription_id"))[:80]
@@ -111,7 +111,7 @@ class Commander:
         given: Json = {"assistant_id": params["assistant_id"], "input": params.get("input")}
         asked = await self._asked() if given["input"] is not None and not _checkpoint(params) else set()
         if asked:
-            # What is sent to a thread that waits for an answer is the answer.
+            # Input to a thread with pending interrupts resumes it.
             given = {**given, "input": None, "command": {"resume": dict.fromkeys(asked, given["input"])}}
         request = await self._request(given, params)
         if request.checkpoint_id:
@@ -125,7 +125,7 @@ class Commander:
             raise CommandError("no_such_run", "No interrupted run is bound to this thread.")
         asked = await self._asked()
         if not answers.keys() <= asked:
-            # The question is heard before the run that asks has come to its end, and may be answered at once.
+            # The interrupt is published before its run has ended, and may be answered at once.
             await self._rest()
             asked = await self._asked()
         for interrupt_id in answers:
@@ -138,7 +138,7 @@ class Commander:
         return {}, applied
 
     async def _rest(self) -> None:
-        """Wait a moment for the end of the run that is under way."""
+        """Wait briefly for the end of the running run."""
         for run in await self._house.runs.of_thread(self._thread_id):
             if run.status is RunStatus.RUNNING:
                 with suppress(TimeoutError):
@@ -146,9 +146,9 @@ class Commander:
                         await self._house.runs.wait(run.id)
 
     async def _resumption(self, command: Json, params: Mapping[str, Any]) -> RunRequest:
-        """Return the request for the run that goes on: without other words, as the one that asked."""
+        """Build the resuming request; without a `config` it keeps the options of the interrupted run."""
         runs = await self._house.runs.of_thread(self._thread_id, limit=1)
-        # The copy of a thread waits with its question, and has no runs.
+        # A copied thread keeps its interrupts but has no runs.
         before = runs[0].request if runs else RunRequest(self._thread_id, self._user)
         request = await self._request({"assistant_id": before.assistant_id, "command": command}, params)
         if params.get("config") is not None:
@@ -184,11 +184,11 @@ class Commander:
         return run.id, applied
 
     async def _applied(self) -> int:
-        """Return a number that no event of a run to come is below, and no event of one in progress."""
+        """Return a sequence number below all events of future runs and of runs in flight."""
         return run_base(await oldest_open(self._house, self._thread_id, self._user))
 
     async def _asked(self) -> set[str]:
-        """Return the ids of the questions that wait, without those that a run in flight has answers to."""
+        """Return the ids of pending interrupts, without those that a run in flight resumes."""
         if not await self._is_there():
             return set()
         questions = await self._house.state.questions(self._thread_id)
@@ -236,7 +236,7 @@ def _checkpoint(params: Mapping[str, Any]) -> Any:
 
 
 def _answers(params: Mapping[str, Any]) -> Json:
-    """Return the answers by interrupt."""
+    """Return the responses by interrupt id."""
     many = params.get("responses")
     given = many if isinstance(many, list) else [params] if many is None else []
     answers = {}

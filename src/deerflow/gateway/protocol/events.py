@@ -1,8 +1,8 @@
-"""Events of the thread protocol, and the numbers by which readers find them again.
+"""Events of the thread protocol, and the sequence numbers with which readers resume.
 
-A number says where an event comes from: which run of the thread, which entry of that run's log, which
-of the events that this entry became. So it is the same for every reader at every time, without a
-second log; and it stays below 2^53, which is as far as JavaScript counts.
+A sequence number encodes the origin of an event: the run of the thread, the entry of that run's log, and the
+part of this entry. So it is the same for every reader at every time, without a second log; and it stays below
+2^53, up to which JavaScript's integers are exact.
 """
 
 from dataclasses import dataclass
@@ -17,12 +17,12 @@ _ENTRY_BITS = 10
 _ENDS = ("completed", "failed", "interrupted")
 _MOST_ENTRIES = 1 << (_RUN_BITS - _ENTRY_BITS)
 MOST_PER_ENTRY = (1 << _ENTRY_BITS) - 1
-"""How many events one entry of a run's log may become."""
+"""How many events one entry of a run's log may produce."""
 
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """One event before it has a number."""
+    """One event before it has a sequence number."""
 
     method: str
     data: Any
@@ -50,11 +50,11 @@ class ProtocolEvent:
 
     @property
     def ends_run(self) -> bool:
-        """Whether the whole run comes to rest with it."""
+        """Whether it is the last event of a run."""
         return self.method == "lifecycle" and not self.namespace and self.data["event"] in _ENDS
 
     def json(self) -> bytes:
-        """Return the event as it goes over the wire."""
+        """Serialize the event for the wire."""
         params = {"namespace": self.namespace, "timestamp": self.unix_ms, "data": self.data}
         return to_json(
             {"type": "event", "event_id": self.id, "seq": self.seq, "method": self.method, "params": params}
@@ -62,15 +62,15 @@ class ProtocolEvent:
 
 
 def run_base(place: int) -> int:
-    """Return the number before all events of the thread's run at `place`, counted from 0."""
+    """Return the sequence number before all events of the thread's run at index `place`, from 0."""
     return place << _RUN_BITS
 
 
 def place_of(seq: int) -> int:
-    """Return which run of its thread the event number `seq` belongs to."""
+    """Return the index of the run to which the event number `seq` belongs."""
     return seq >> _RUN_BITS
 
 
 def event_seq(place: int, entry: int, part: int) -> int:
-    """Return the number of the event that is `part` of an entry of a run's log."""
+    """Return the sequence number of event `part` of an entry of a run's log."""
     return run_base(place) + (min(entry, _MOST_ENTRIES - 1) << _ENTRY_BITS) + part + 1

@@ -1,4 +1,4 @@
-"""One stream of a thread's events over all its runs: replayed from where the reader was, then live."""
+"""One stream of events over all runs of a thread: replayed from the reader's position, then live."""
 
 import time
 from collections.abc import AsyncGenerator
@@ -15,14 +15,14 @@ from deerflow.storage import thread_topic
 
 HEARTBEAT_SECONDS = 5.0
 _LOOK_SECONDS = (0.25, 0.5, 1.0, 2.0)
-"""How long to wait between looks for new runs; a signal mostly tells of them first."""
+"""Poll intervals for new runs; usually a signal announces them first."""
 _PAGE = 500
 
 Batches = AsyncGenerator[list[ProtocolEvent], None]
 
 
 class ThreadRuns:
-    """The runs of a thread with their places, kept up to date."""
+    """The runs of a thread with their indices, kept up to date."""
 
     def __init__(self, deerflow: DeerFlow, thread_id: str, user: str) -> None:
         self._house = deerflow
@@ -31,11 +31,11 @@ class ThreadRuns:
         self._places: dict[str, int] = {}
 
     async def look(self) -> list[RunPlace]:
-        """Return the runs that were not there at the last look, oldest first."""
+        """Return the runs that are new since the last call, oldest first."""
         try:
             await self._house.storage.threads.get(self._thread_id, self._user)
         except NotFoundError:
-            return []  # not there yet, or not for this user
+            return []  # does not exist yet, or not for this user
         fresh: list[RunRecord] = []
         while True:
             page = await self._house.runs.of_thread(self._thread_id, limit=_PAGE, offset=len(fresh))
@@ -51,7 +51,7 @@ class ThreadRuns:
 
 
 class ThreadFeed:
-    """Follows a thread for one reader, for as long as the reader stays."""
+    """Streams a thread's events to one reader until the reader disconnects."""
 
     def __init__(self, deerflow: DeerFlow, thread_id: str, user: str) -> None:
         self._house = deerflow
@@ -60,7 +60,7 @@ class ThreadFeed:
         self._ahead: list[RunPlace] = []
 
     async def follow(self, wanted: EventFilter) -> Batches:
-        """Yield the wanted events in batches, without end; an empty batch is a sign of life."""
+        """Yield the requested events in batches, without end; an empty batch is a heartbeat."""
         with self._house.storage.signals.watch(thread_topic(self._thread_id)) as arrivals:
             runs = await self._runs.look()
             wanted = replace(wanted, since=_start(runs, wanted.since))
@@ -84,12 +84,12 @@ class ThreadFeed:
                 self._ahead += await self._runs.look()
 
     async def _next(self) -> RunPlace | None:
-        """Return the run to follow next: the first that has begun, else the first whose turn comes."""
+        """Return the run to follow next: the oldest one that is not waiting for its `after_seconds`."""
         if not self._ahead:
             return None
         for about in self._ahead:
             if about.run.request.after_seconds and await self._is_pending(about):
-                continue  # its time has not come, and others may run before it
+                continue  # delayed (`after_seconds`): other runs may start before it
             self._ahead.remove(about)
             return about
         return None
@@ -114,7 +114,7 @@ class ThreadFeed:
                     else:
                         events += translator.translate(entry)
                 shown = [event for event in events if event.seq > since and wanted.matches(event)]
-                # A reader of quiet channels needs signs of life too while others are busy.
+                # A reader of quiet channels needs heartbeats too while other channels are busy.
                 if shown or not batch or time.monotonic() - spoke >= HEARTBEAT_SECONDS:
                     spoke = time.monotonic()
                     yield shown
@@ -123,11 +123,11 @@ class ThreadFeed:
 
 
 def _start(runs: list[RunPlace], since: int | None) -> int:
-    """Return the number behind which the events of a new reader begin.
+    """Return the sequence number after which a new reader starts.
 
-    Without a number that is before the first unfinished run, or the last: clients need the run they are in
-    from its first event, and would take an older run's end for the end of this one. A number behind all runs
-    that there are is from before some were deleted, and says nothing any more.
+    Without `since` that is before the first unfinished run, or the last run: clients need the current run
+    from its first event, and would mistake an older run's end for the end of this one. A number beyond all
+    runs is from before some were deleted, and is ignored.
     """
     if since is not None and since <= run_base(len(runs)):
         return since
@@ -136,11 +136,11 @@ def _start(runs: list[RunPlace], since: int | None) -> int:
 
 
 async def first_seq(deerflow: DeerFlow, thread_id: str, user: str, since: int | None) -> int:
-    """Return the number behind which the events of a new reader begin."""
+    """Return the sequence number after which a new reader starts."""
     return _start(await ThreadRuns(deerflow, thread_id, user).look(), since)
 
 
 async def oldest_open(deerflow: DeerFlow, thread_id: str, user: str) -> int:
-    """Return the place of a thread's oldest run that has not ended, or of the run that would come next."""
+    """Return the index of a thread's oldest unfinished run, or of its next run."""
     runs = await ThreadRuns(deerflow, thread_id, user).look()
     return next((about.place for about in runs if not about.run.status.is_terminal), len(runs))

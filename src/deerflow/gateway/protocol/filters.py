@@ -1,4 +1,4 @@
-"""Which events of a thread a reader asked for."""
+"""Filters for the events of a thread that a reader requests."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ _LONGEST_NAME = 200
 
 @dataclass(frozen=True, slots=True)
 class EventFilter:
-    """What a reader wants to see: channels, namespaces below some prefixes, and from where on."""
+    """Requested channels, namespace prefixes, depth and start."""
 
     channels: frozenset[str]
     prefixes: tuple[Namespace, ...] = ()
@@ -33,7 +33,7 @@ class EventFilter:
     since: int | None = None
 
     def matches(self, event: ProtocolEvent) -> bool:
-        """Tell whether the reader gets this event."""
+        """Return whether the reader gets this event."""
         if self.channels.isdisjoint(event.channels):
             return False
         return not self.prefixes or any(self._is_below(prefix, event.namespace) for prefix in self.prefixes)
@@ -47,7 +47,7 @@ class EventFilter:
 
 
 def parse_filter(body: Any) -> EventFilter:
-    """Return the filter in a request; optional parts of a wrong type count as absent."""
+    """Parse the filter in a request body; optional fields of a wrong type are ignored."""
     given = body if isinstance(body, Mapping) else {}
     return EventFilter(
         channels=_channels(given.get("channels")),

@@ -1,4 +1,4 @@
-"""The messages channel: pieces of an answer become blocks that start, grow and finish."""
+"""The messages channel: turns message chunks into events of content blocks that start, grow and finish."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -30,7 +30,7 @@ class _Block:
 
 @dataclass(slots=True)
 class _Answer:
-    """An answer that is being written."""
+    """A message that is being streamed."""
 
     id: str
     blocks: list[_Block] = field(default_factory=list)
@@ -39,15 +39,15 @@ class _Answer:
 
 
 class MessageStream:
-    """Tells the messages of one run; in one namespace, one at a time."""
+    """Produces the message events of one run, one message at a time per namespace."""
 
     def __init__(self) -> None:
         self._open: dict[Namespace, _Answer] = {}
         self._told: set[str] = set()
-        """Ids of messages that were told to their end."""
+        """Ids of messages that are finished."""
 
     def take(self, namespace: Namespace, message: Mapping[str, Any]) -> list[Draft]:
-        """Return the events for a message or a piece of one."""
+        """Return the events for a message or a chunk."""
         match message.get("type"):
             case "AIMessageChunk":
                 return self._piece(namespace, message)
@@ -58,10 +58,10 @@ class MessageStream:
             case "remove":
                 return self._withdrawn(namespace, str(message.get("id")))
             case _:
-                return []  # people know what they said
+                return []  # user messages are not streamed
 
     def close(self) -> list[Draft]:
-        """Return the ends of all messages that were broken off."""
+        """Return the finish events of all unfinished messages."""
         return [draft for namespace in list(self._open) for draft in self._finish(namespace)]
 
     def _piece(self, namespace: Namespace, chunk: Mapping[str, Any]) -> list[Draft]:
@@ -71,7 +71,7 @@ class MessageStream:
         drafts: list[Draft] = []
         answer = self._open.get(namespace)
         if answer is None or answer.id != message_id:
-            # Another answer begins: only its start has the id, so the one before ends here.
+            # Only the start event of a message has its id, so the previous message must end first.
             drafts += self._finish(namespace)
             answer = self._open[namespace] = _Answer(message_id)
             drafts.append(Draft(METHOD, _start("ai", message_id), namespace))
@@ -94,7 +94,7 @@ class MessageStream:
         ]
 
     def _withdrawn(self, namespace: Namespace, message_id: str) -> list[Draft]:
-        """Return the end of an answer that broke off and is being given again."""
+        """Return the end of a message that was cut off and is being retried."""
         answer = self._open.get(namespace)
         if answer is None or answer.id != message_id:
             return []
@@ -162,7 +162,7 @@ def _grown_call(answer: _Answer, piece: Mapping[str, Any]) -> list[Json]:
     more = piece.get("args") or ""
     if more:
         answer.blocks[index].text += more
-        # The Python client reads `delta`; the JavaScript one knows only `content` for arguments.
+        # The Python client reads `delta`; the JavaScript client reads only `content` for arguments.
         known = {"content": {"type": "tool_call_chunk", "args": more}}
         told.append({**_delta(index, {"type": "tool-call-delta", "args": more}), **known})
     return told
@@ -174,7 +174,7 @@ def _opened(answer: _Answer, block: _Block, content: Json) -> list[Json]:
 
 
 def _at_once(index: int, block: Json) -> list[Json]:
-    """Return the events of a block that comes in one piece."""
+    """Return the events of a block that arrives whole."""
     match block["type"]:
         case "text" | "reasoning" as kind:
             grown = [_delta(index, {"type": f"{kind}-delta", kind: block[kind]})]

@@ -1,4 +1,4 @@
-"""Messages in the short form of the protocol: content blocks instead of provider fields."""
+"""Messages in the compact form of the protocol: content blocks instead of provider fields."""
 
 import json
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ Json = dict[str, Any]
 
 
 def short_values(state: Any) -> Any:
-    """Return a state whose messages are in the short form."""
+    """Return a state with its messages in the compact form."""
     if not isinstance(state, Mapping):
         return state
     shown = {key: value for key, value in state.items() if key != "__interrupt__"}
@@ -18,7 +18,7 @@ def short_values(state: Any) -> Any:
 
 
 def short_message(message: Any) -> Any:
-    """Return a message without its empty fields; an answer's content becomes a list of blocks."""
+    """Return a message without its empty fields; the content of an AI message becomes a list of blocks."""
     if not isinstance(message, Mapping):
         return message
     kept = {key: value for key, value in message.items() if key in _ALWAYS or value not in _EMPTY}
@@ -41,7 +41,7 @@ _REASONING = "reasoning_content"
 
 
 def blocks_of(message: Mapping[str, Any]) -> list[Json]:
-    """Return what an answer says as blocks: reasoning, text, tool calls."""
+    """Return the content of an AI message as blocks: reasoning, text, tool calls."""
     blocks: list[Json] = []
     for kind, value in pieces_of(message):
         blocks.append({"type": kind, kind: value} if isinstance(value, str) else value)
@@ -56,7 +56,7 @@ def tool_call_block(call: Mapping[str, Any]) -> Json:
 
 
 def parsed_call(call_id: str | None, name: str | None, args: str) -> Json:
-    """Return the block of a call whose arguments came as text."""
+    """Return the block of a call whose arguments are JSON text."""
     try:
         parsed = json.loads(args or "{}")
     except ValueError:
@@ -68,7 +68,7 @@ def parsed_call(call_id: str | None, name: str | None, args: str) -> Json:
 
 
 def pieces_of(message: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """Return the reasoning and text of a message or of a chunk, and its other blocks, in order.
+    """Return the reasoning, text and other blocks of a message or chunk, in order.
 
     Each piece is ("text" or "reasoning", string), or ("block", dict) for anything else.
     """
@@ -97,6 +97,6 @@ def _piece(block: Any) -> tuple[str, Any] | None:
             thought = block.get("reasoning") or block.get("thinking")
             return ("reasoning", thought) if isinstance(thought, str) and thought else None
         case "tool_call" | "tool_call_chunk" | "tool_use" | "input_json_delta" | "function_call":
-            return None  # the message names its calls beside its content
+            return None  # the message lists its calls outside its content
         case _:
             return ("block", dict(block))

@@ -1,7 +1,7 @@
-"""One WebSocket of the thread protocol: commands up, answers and events down.
+"""One WebSocket of the thread protocol: receives commands, sends responses and events.
 
-All subscriptions of a socket are served by one pump in the order of the events' numbers: clients take a
-run's end for the end of everything that belongs to the run, whichever subscription brought it.
+One task serves all subscriptions of a socket in the order of sequence numbers: clients treat a run's end as
+the end of everything that belongs to the run, whichever subscription delivered it.
 """
 
 import asyncio
@@ -26,22 +26,23 @@ from deerflow.runtime import to_json
 _MOST_SUBSCRIPTIONS = 64
 _REMEMBERED = 4096
 _COMPANY_SECONDS = 0.25
-"""How long the end of a run waits after a command: a client subscribes several times in a row, and one
-that was told of the end takes what it asked for a moment later for over."""
+"""How long the end of a run is delayed after a command: clients subscribe several times in a row, and after
+the end of a run they treat a later subscription as finished.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class _Subscription:
     wanted: EventFilter
     answered_at: int
-    """How many events had gone out when it was answered: those before, the client could not yet give it."""
+    """Events sent before its response: the client could not yet assign those to this subscription."""
 
     def wants(self, event: ProtocolEvent) -> bool:
         return event.seq > (self.wanted.since or 0) and self.wanted.matches(event)
 
 
 class ThreadSocket:
-    """Serves one connection until either side leaves."""
+    """Serves one connection until either side closes it."""
 
     def __init__(self, socket: WebSocket, deerflow: DeerFlow, thread_id: str, user: str) -> None:
         self._socket = socket
@@ -52,7 +53,7 @@ class ThreadSocket:
         self._subscriptions: dict[str, _Subscription] = {}
         self._pump: asyncio.Task[None] | None = None
         self._turn = asyncio.Lock()
-        """Held while events go out: the pump is stopped only between them."""
+        """Held while events are sent: the pump is stopped only between batches."""
         self._sending = asyncio.Lock()
         self._commanded_at = 0.0
         self._sent: OrderedDict[str, int] = OrderedDict()
@@ -60,7 +61,7 @@ class ThreadSocket:
         self._last_seq = 0
 
     async def serve(self) -> None:
-        """Answer commands, and deliver what was subscribed to, until the client leaves."""
+        """Answer commands and deliver subscribed events until the client disconnects."""
         try:
             while True:
                 frame = await self._socket.receive()
@@ -118,7 +119,7 @@ class ThreadSocket:
             await self._restart_pump()
 
     async def _restart_pump(self) -> None:
-        """Go through the events again for all subscriptions; nobody gets one twice by it."""
+        """Replay the events for all subscriptions; `_is_due` prevents duplicates."""
         await self._stop_pump()
         if self._subscriptions:
             self._pump = asyncio.create_task(self._deliver())
@@ -130,7 +131,7 @@ class ThreadSocket:
             self._pump = None
 
     async def _deliver(self) -> None:
-        with contextlib.suppress(WebSocketDisconnect, RuntimeError):  # the client is gone: serve() sees it
+        with contextlib.suppress(WebSocketDisconnect, RuntimeError):  # disconnected: serve() handles it
             try:
                 await self._follow()
             except DeerFlowError as error:
@@ -158,10 +159,10 @@ class ThreadSocket:
         await asyncio.sleep(rest)
 
     def _is_due(self, event: ProtocolEvent, subscriptions: list[_Subscription]) -> bool:
-        """Tell whether some subscription wants the event and cannot have got it.
+        """Return whether some subscription wants the event and cannot have received it.
 
-        What happens now goes out once, however many want it; what went out before one of them was
-        answered goes out again.
+        A live event is sent once, however many subscriptions want it; an event sent before the response to
+        one of them is sent again.
         """
         sent_at = self._sent.get(event.id, -1)
         return any(sent_at < each.answered_at and each.wants(event) for each in subscriptions)

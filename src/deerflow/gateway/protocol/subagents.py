@@ -1,4 +1,4 @@
-"""Sub-agents as the protocol shows them: graphs of their own, below the tool call that began them."""
+"""Presents sub-agents as subgraphs below the tool call that started them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -19,12 +19,12 @@ class _Task:
     graph_name: str
     messages: list[Any] = field(default_factory=list)
     calls: list[str] = field(default_factory=list)
-    """The ids of the calls that it made."""
+    """Ids of the tool calls that it made."""
     is_asking: bool = False
 
 
 class Subagents:
-    """Turns DeerFlow's `task_…` events of one run into events of the sub-agents' namespaces."""
+    """Translates the `task_…` events of one run into events of the sub-agents' namespaces."""
 
     def __init__(self, calls: ToolCalls, messages: MessageStream) -> None:
         self._calls = calls
@@ -33,7 +33,7 @@ class Subagents:
         self._tasks: dict[str, _Task] = {}
 
     def take(self, event: Any) -> list[Draft]:
-        """Return what a custom event says about a sub-agent, which is nothing for most."""
+        """Return the events for a custom event; empty unless it is about a sub-agent."""
         if not isinstance(event, Mapping) or not isinstance(event.get("task_id"), str):
             return []
         kind = event.get("type")
@@ -52,7 +52,7 @@ class Subagents:
         return []
 
     def close(self, end: str) -> list[Draft]:
-        """Return the ends of the sub-agents that end with their run."""
+        """Return the end events of the sub-agents that end with their run."""
         drafts: list[Draft] = []
         for task in reversed(self._tasks.values()):
             if task.is_asking:
@@ -62,9 +62,9 @@ class Subagents:
         return drafts
 
     def place_of(self, question: Any) -> Namespace | None:
-        """Return the namespace of the sub-agent that asked a question; None for one of the lead agent.
+        """Return the namespace of the sub-agent that raised an interrupt; None for the lead agent.
 
-        What a sub-agent of a sub-agent asks comes up through the one above it.
+        Interrupts of nested sub-agents are raised through their parent.
         """
         task = self._tasks.get(str(question.get("task_id"))) if isinstance(question, Mapping) else None
         if task is None:
@@ -78,13 +78,13 @@ class Subagents:
 
     def _start(self, event: Mapping[str, Any]) -> list[Draft]:
         task_id = event["task_id"]
-        if (known := self._tasks.get(task_id)) is not None:  # it goes on after a question
+        if (known := self._tasks.get(task_id)) is not None:  # resumed after an interrupt
             known.is_asking = False
             return self._recall(known, event)
         above = self._tasks.get(str(event.get("parent_task_id")))
         mark = self._calls.task_of.get(task_id, f"task-{task_id}")
         namespace = (*(above.namespace if above else ()), f"tools:{mark}")
-        # Clients find the card of a call by this message: it repeats the call's description.
+        # Clients match the card of a call by this message: it repeats the call's description.
         asked = {"type": "human", "content": event.get("description") or "", "id": f"{task_id}-asked"}
         task = _Task(namespace, str(event.get("subagent_type") or "subagent"), [asked])
         self._tasks[task_id] = task
@@ -99,7 +99,7 @@ class Subagents:
         return [Draft("lifecycle", started, namespace), *(recalled or [_values(task)])]
 
     def _recall(self, task: _Task, event: Mapping[str, Any]) -> list[Draft]:
-        """Take up what a task said in an earlier run; return its values then, and the calls that go on."""
+        """Restore a task's messages from an earlier run; return its values and its unfinished calls."""
         known = {message.get("id") for message in task.messages}
         past = [
             message

@@ -1,4 +1,4 @@
-"""The tools channel: which calls of a run have begun, and what became of them."""
+"""The tools channel: start and end of the tool calls of a run."""
 
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -15,18 +15,18 @@ _WAITS = "the call waits for an answer"
 
 
 class ToolCalls:
-    """Tells of each tool call once that it starts, and once how it ends."""
+    """Produces one start and one end event for each tool call."""
 
     def __init__(self) -> None:
         self._started: set[str] = set()
         self._ended: set[str] = set()
         self.task_of: dict[str, str] = {}
-        """The graph's task in which a call is made."""
+        """Graph task id by tool call id."""
         self.call_in: dict[str, str] = {}
-        """The call that is made in a task."""
+        """Tool call id by graph task id."""
 
     def start_task(self, namespace: Namespace, task: Mapping[str, Any]) -> list[Draft]:
-        """Return the starts of the calls that a task of the graph makes."""
+        """Return the start events of the calls that a graph task makes."""
         drafts: list[Draft] = []
         for call in _calls_of(task.get("input")):
             self.task_of[str(call.get("id"))] = str(task.get("id"))
@@ -35,7 +35,7 @@ class ToolCalls:
         return drafts
 
     def start(self, namespace: Namespace, call: Mapping[str, Any]) -> list[Draft]:
-        """Return the start of a call."""
+        """Return the start event of a call."""
         call_id = str(call.get("id"))
         if call_id in self._started:
             return []
@@ -43,30 +43,30 @@ class ToolCalls:
         return [_told(namespace, "started", call_id, tool_name=call.get("name"), input=call.get("args"))]
 
     def end(self, namespace: Namespace, message: Mapping[str, Any]) -> list[Draft]:
-        """Return the end of a call whose result is `message`."""
+        """Return the end event of a call whose result is `message`."""
         call_id = str(message.get("tool_call_id"))
         if call_id in self._ended:
             return []
         self._ended.add(call_id)
-        # A call of an earlier run, which stopped to ask: who hears of its end has heard of its start.
+        # A call of an earlier run that was interrupted: its end must be preceded by a start.
         begun = self.start(namespace, {"id": call_id, "name": message.get("name"), "args": {}})
         if message.get("status") == "error":
             return [*begun, _told(namespace, "error", call_id, message=text_of(message))]
         return [*begun, _told(namespace, "finished", call_id, output=dict(message))]
 
     def know(self, call_id: str) -> None:
-        """Take a call for told: it began and ended in an earlier run."""
+        """Mark a call as finished: it started and ended in an earlier run."""
         self._started.add(call_id)
         self._ended.add(call_id)
 
     def wait(self, namespace: Namespace, call_ids: Collection[str]) -> list[Draft]:
-        """Return the ends of those of these calls that have begun and not ended: they wait for an answer."""
+        """Return the end events of the unfinished ones of these calls, which wait for an answer."""
         waiting = [call_id for call_id in call_ids if call_id in self._started - self._ended]
         self._ended.update(waiting)
         return [_told(namespace, "error", call_id, message=_WAITS) for call_id in waiting]
 
     def pause(self, namespace: Namespace, task: Mapping[str, Any]) -> list[Draft]:
-        """Return the end of a call that stopped to ask; the run with the answer makes it again."""
+        """Return the end event of a call that was interrupted; the resuming run makes it again."""
         call_id = self.call_in.get(str(task.get("id")))
         if call_id is None or call_id in self._ended or not task.get("interrupts"):
             return []
@@ -80,7 +80,7 @@ def text_of(message: Mapping[str, Any]) -> str:
 
 
 def _calls_of(given: Any) -> list[Mapping[str, Any]]:
-    """Return the calls in what a graph gives to its tools: a list, or one call with its surroundings."""
+    """Return the calls in the input of a tools node: a list, or one call with its state."""
     if isinstance(given, Mapping):
         given = [given.get("tool_call", given)]
     return [call for call in given if isinstance(call, Mapping)] if isinstance(given, list) else []

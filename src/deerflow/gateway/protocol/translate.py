@@ -1,7 +1,7 @@
 """Translates the log of a run into events of the thread protocol.
 
-The same entries always become the same events with the same numbers, whoever asks and whenever: a
-reader that comes back is translated for from the run's first entry, and skips what it knows.
+The same entries always produce the same events with the same sequence numbers: for a reader that reconnects,
+the run is translated again from its first entry, and known events are skipped.
 """
 
 from collections.abc import Mapping
@@ -18,23 +18,23 @@ from deerflow.gateway.protocol.subagents import Subagents
 from deerflow.gateway.protocol.tools import NODE, ToolCalls
 
 _HEAD_BYTES = 200
-"""Where the name of a task is found without reading its input, which is the whole state."""
+"""Prefix that holds a task's name; the input after it is the whole state and is not parsed."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunPlace:
-    """A run as its translation needs it."""
+    """A run and its index within the thread."""
 
     run: RunRecord
     place: int
-    """Which run of its thread it is, from 0."""
+    """Index of the run within its thread, from 0."""
 
 
 class RunTranslator:
     """Translates one run's log, entry by entry from the first."""
 
     def __init__(self, about: RunPlace, *, channels: frozenset[str] | None = None) -> None:
-        """Args: `channels` are those that somebody reads; costly entries of others are not looked into."""
+        """Args: `channels` are those that are read; costly entries of other channels are not parsed."""
         self._about = about
         self._channels = channels
         modes = about.run.request.stream_modes
@@ -49,19 +49,19 @@ class RunTranslator:
         self._error: str | None = None
 
     def translate(self, entry: StreamEvent) -> list[ProtocolEvent]:
-        """Return the events of one entry; the run's end is told by `end`."""
+        """Return the events of one entry; `end` handles the last one."""
         mode, *namespace = entry.kind.split("|")
         drafts = self._drafts(mode, tuple(namespace), entry.data)
         return self._numbered(entry, drafts)
 
     def end(self, entry: StreamEvent, run: RunRecord) -> list[ProtocolEvent]:
-        """Return the events of the log's last entry, for the run as it ended."""
+        """Return the events of the log's last entry, for the run's final record."""
         end = self._end_of(run)
         data: Json = {"event": end, "graph_name": run.request.assistant_id}
         if end == "failed":
             data["error"] = self._error or run.error or "the run failed"
         drafts = [
-            *([] if self._has_begun else self._begin()),  # a run that was stopped before it started
+            *([] if self._has_begun else self._begin()),  # a run that was cancelled before it started
             *self._released(),
             *self._messages.close(),
             *self._subagents.close(end),
@@ -94,7 +94,7 @@ class RunTranslator:
 
     def _begin(self) -> list[Draft]:
         if self._has_begun:
-            return []  # a later attempt at the same run
+            return []  # a later attempt of the same run
         self._has_begun = True
         return [Draft("lifecycle", {"event": "running", "graph_name": self._about.run.request.assistant_id})]
 
@@ -102,7 +102,7 @@ class RunTranslator:
         state = short_values(orjson.loads(data)) if self._is_read("values") else None
         draft = Draft("values", state, namespace)
         if self._has_checkpoints:
-            self._held = draft  # its checkpoint comes behind it, and is to be told before it
+            self._held = draft  # its checkpoint follows it in the log, but must be sent first
             return []
         return [draft]
 
@@ -153,7 +153,7 @@ class RunTranslator:
         return drafts
 
     def _graph_starts(self, namespace: Namespace) -> list[Draft]:
-        """Return the starts of graphs below the root that were not heard of before."""
+        """Return the start events of subgraphs that have not been seen before."""
         drafts: list[Draft] = []
         for depth in range(1, len(namespace) + 1):
             graph = namespace[:depth]
@@ -184,7 +184,7 @@ class RunTranslator:
         return self._channels is None or channel in self._channels
 
     def _numbered(self, entry: StreamEvent, drafts: list[Draft]) -> list[ProtocolEvent]:
-        if len(drafts) > MOST_PER_ENTRY:  # an answer of hundreds of blocks: its values have them all
+        if len(drafts) > MOST_PER_ENTRY:  # a message of hundreds of blocks: its values have them all
             drafts = [*drafts[: MOST_PER_ENTRY - 1], drafts[-1]]
         return [
             ProtocolEvent(
@@ -200,7 +200,7 @@ class RunTranslator:
 
 
 def _request(namespace: Namespace, asked: Mapping[str, Any]) -> Draft:
-    # JavaScript's client reads `payload`, Python's reads `value`.
+    # The JavaScript client reads `payload`, the Python client reads `value`.
     value = asked.get("value")
     return Draft(
         "input.requested", {"interrupt_id": asked.get("id"), "payload": value, "value": value}, namespace

@@ -1,1 +1,1 @@
-"""One file of routes per subject."""
+"""The routers, one module per subject."""

@@ -1,4 +1,4 @@
-"""What this server is and has: health, models, features."""
+"""Routes for the server itself: health, version, models, features."""
 
 from importlib.metadata import version
 

@@ -1,4 +1,4 @@
-"""Agents of the user's own: list, make, change, delete."""
+"""Routes for the user's custom agents: list, create, change, delete."""
 
 import asyncio
 from typing import Annotated, Any, Literal

@@ -1,4 +1,4 @@
-"""Tool calls that run unasked, over HTTP: see them and take them back; an answer to a question makes them."""
+"""Routes to list and revoke tool calls that run without approval; approvals in a run create them."""
 
 from dataclasses import asdict
 

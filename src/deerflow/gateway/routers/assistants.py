@@ -1,4 +1,4 @@
-"""Assistants over HTTP: those that are there without anybody making them, and those that people keep."""
+"""Routes for assistants: the built-in one, those of custom agents, and stored ones."""
 
 from contextlib import suppress
 from dataclasses import replace
@@ -311,7 +311,7 @@ def _why_not(ready: Assistant) -> str:
 
 
 async def _delete_threads(deerflow: DeerFlow, assistant_id: str, user: str) -> None:
-    """Delete the threads whose last run was this assistant's; none of them when one is busy."""
+    """Delete the threads whose last run was this assistant's; none of them if one is busy."""
     query = ThreadQuery(user_id=user, metadata={"assistant_id": assistant_id}, limit=_PAGE)
     threads: list[Thread] = []
     while page := await deerflow.storage.threads.search(replace(query, offset=len(threads))):
@@ -319,7 +319,7 @@ async def _delete_threads(deerflow: DeerFlow, assistant_id: str, user: str) -> N
     for thread in threads:
         await free_thread(deerflow, thread.id, user)
     for thread in threads:
-        with suppress(NotFoundError):  # somebody else deleted it meanwhile
+        with suppress(NotFoundError):  # deleted meanwhile by another request
             await deerflow.threads.delete(thread.id, user)
 
 

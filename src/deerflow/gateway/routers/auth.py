@@ -1,4 +1,4 @@
-"""Accounts over HTTP while nobody has to log in: one built-in user, and a clear answer to whoever tries."""
+"""Account routes of a server without login: one built-in user, and a clear refusal of every login."""
 
 from typing import Any, NoReturn
 

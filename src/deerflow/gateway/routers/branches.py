@@ -1,4 +1,4 @@
-"""Another way on from a message: fork a thread there, take a turn again, or ask something else instead."""
+"""Routes to branch from a message: fork a thread, regenerate an answer, or edit a question."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -142,7 +142,7 @@ async def _past(
 
 
 async def _fork(deerflow: DeerFlow, thread: Thread, item: Said, past: PastFiles, *, title: str | None) -> str:
-    """Make the new thread; it shows in lists only when everything is there."""
+    """Create the new thread; it is listed only once it is complete."""
     new = new_id()
     source, target = (deerflow.folders(thread.user_id, name) for name in (thread.id, new))
     metadata = {key: value for key, value in thread.metadata.items() if key not in _NOT_COPIED}
@@ -162,7 +162,7 @@ async def _fork(deerflow: DeerFlow, thread: Thread, item: Said, past: PastFiles,
     await deerflow.storage.threads.update(new, title=thread.title, asks=is_question(item.message))
     state = await deerflow.state.latest(new)
     title = title or thread.title
-    if title and state is not None and state.values.get("title") != title:  # it may have got its name since
+    if title and state is not None and state.values.get("title") != title:  # titled after the checkpoint
         await deerflow.threads.update_state(new, {"title": title})
     return new
 
@@ -191,7 +191,7 @@ async def _prepared(
 
 
 def _reworded(message: BaseMessage, text: str, message_id: str) -> dict[str, Any]:
-    """Return a question in other words; its pictures and files stay."""
+    """Replace the text of a question; its images and files stay."""
     blocks = message.content if isinstance(message.content, list) else []
     others = [block for block in blocks if isinstance(block, dict) and block.get("type") != "text"]
     return {**as_input(message), "id": message_id, "content": [{"type": "text", "text": text}, *others]}

@@ -1,4 +1,4 @@
-"""A thread's browser over HTTP while there is none: a clear answer to whoever wants to see it."""
+"""Browser routes of a server without browser control: a clear refusal of every request."""
 
 from fastapi import APIRouter, HTTPException, WebSocket
 from starlette.responses import Response
@@ -24,6 +24,6 @@ async def navigate(thread_id: ThreadPath) -> Response:
 @router.websocket("/stream")
 async def stream(socket: WebSocket, thread_id: str) -> None:
     """Show the thread's browser."""
-    await socket.accept()  # a page sees the code only of a socket that was open
+    await socket.accept()  # a page can read the close code only of a socket that was open
     await socket.send_json({"type": "error", "message": _OFF})
     await socket.close(_CLOSE_UNAVAILABLE, _OFF)

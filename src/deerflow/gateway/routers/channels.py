@@ -1,4 +1,4 @@
-"""Chat services over HTTP while none can be connected: empty lists, and clear refusals."""
+"""Channel routes of a server without chat services: empty lists and clear refusals."""
 
 from typing import NoReturn
 

@@ -1,4 +1,4 @@
-"""`/compact`: replaces a thread's older messages by a summary, when somebody asks for it."""
+"""`/compact`: replaces a thread's older messages by a summary, on request."""
 
 from collections.abc import Mapping
 from typing import Any, cast
@@ -87,7 +87,7 @@ async def _compacted(
 
 
 async def _check_unchanged(deerflow: DeerFlow, thread_id: str, before: StateSnapshot | None) -> None:
-    """Refuse to write a summary into a thread that has gone on while the model wrote it."""
+    """Raise `ConflictError` if the thread has changed while the model wrote the summary."""
     now = await deerflow.state.latest(thread_id)
     is_same = before is not None and now is not None and now.config == before.config
     if not is_same or await deerflow.threads.is_busy(thread_id):

@@ -1,4 +1,4 @@
-"""Crons over HTTP: make, find, change, delete; their runs are runs like any other."""
+"""Routes for crons: create, search, change, delete; their runs are ordinary runs."""
 
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -40,13 +40,13 @@ CronField = Literal[
     "now",
     "enabled",
 ]
-"""What LangGraph's clients ask for of a cron; all but `now` are there."""
+"""The cron fields that LangGraph's clients select; all but `now` exist."""
 OFF = "crons do not run here; set scheduler.enabled to true in config.yaml and start the server again"
 _OWN_FIELDS = frozenset({"schedule", "timezone", "end_time", "enabled", "on_run_completed"})
 
 
 def _in_utc(value: Any) -> Any:
-    """Take a time without a zone for UTC, as LangGraph's clients mean it."""
+    """Interpret a time without a zone as UTC, as LangGraph's clients mean it."""
     if isinstance(value, str):
         try:
             moment = datetime.fromisoformat(value)
@@ -257,7 +257,7 @@ async def _changed(deerflow: DeerFlow, cron: Cron, body: CronPatch) -> Cron:
 
 
 async def _check(deerflow: DeerFlow, cron: Cron) -> None:
-    """Refuse what could only fail when its time comes."""
+    """Reject a cron whose runs could only fail."""
     check_schedule(cron.schedule, cron.timezone, now=datetime.now(UTC))
     request = await to_request(deerflow, cron.user_id, cron.thread_id or cron.id, RunCreate(**cron.payload))
     if request.options.model_name is not None:
@@ -273,7 +273,7 @@ async def _found(crons: CronStore, wish: CronSearch, user: str) -> list[dict[str
     return [
         _cron_out(cron)
         for cron in await crons.of_user(user)
-        if cron.title is None  # those are scheduled tasks, with routes of their own
+        if cron.title is None  # crons with a title are scheduled tasks, with their own routes
         and wish.assistant_id in (None, cron.assistant_id)
         and wish.thread_id in (None, cron.thread_id)
         and wish.enabled in (None, cron.enabled)

@@ -1,4 +1,4 @@
-"""Feedback over HTTP: what people think of a run."""
+"""Routes for feedback: user ratings of runs."""
 
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
@@ -21,7 +21,7 @@ from deerflow.runtime.json_views import stamp
 router = APIRouter(tags=["feedback"])
 
 _MOST_WORDS = 100
-"""How much may be said about one run."""
+"""Maximum number of ratings per run."""
 
 
 class FeedbackUpsert(BaseModel):

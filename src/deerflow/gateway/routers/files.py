@@ -1,4 +1,4 @@
-"""Uploads and artifacts over HTTP."""
+"""Routes for uploads and artifacts."""
 
 import asyncio
 import re
@@ -74,7 +74,7 @@ async def upload(
             raise InvalidInputError("no files were sent; send them as multipart form fields named 'files'")
         if len(files) > limits.max_files:
             raise TooLargeError(f"{len(files)} files at once; at most {limits.max_files} (uploads.max_files)")
-        for file in files:  # all of them before the first is stored
+        for file in files:  # check all of them before storing the first
             checked_name(file.filename or "")
             check_size(file.filename or "", file.size or 0, limits)
         if sum(file.size or 0 for file in files) > limits.max_total_size:
@@ -223,7 +223,7 @@ async def _chunks(file: UploadFile | FormFile) -> AsyncIterator[bytes]:
 
 
 class _ArtifactResponse(StreamingResponse):
-    """Streams a part of an artifact and closes it, also when the reader left before the first byte."""
+    """Streams a part of an artifact and closes it, also if the client disconnects before the first byte."""
 
     def __init__(self, found: Artifact, span: tuple[int, int], status: int, headers: dict[str, str]) -> None:
         super().__init__(found.read(*span), status, headers, media_type=found.media_type)
@@ -251,7 +251,7 @@ def _artifact_response(folders: ThreadFolders, path: str, header: str | None, do
 
 
 def _headers(found: Artifact, download: bool) -> dict[str, str]:
-    """Return headers under which nothing in the file can act on this site."""
+    """Return headers that keep active content in the file from acting on this site."""
     kind = "attachment" if download or found.is_active else "inline"
     return {
         "Content-Disposition": f"{kind}; filename*=UTF-8''{quote(found.name, safe='')}",
@@ -264,7 +264,7 @@ def _headers(found: Artifact, download: bool) -> dict[str, str]:
 
 
 def _range_in(header: str | None) -> tuple[str, str] | None:
-    """Return first and last byte as the header has them; one that means nothing is not there (RFC 9110)."""
+    """Parse the first and last byte of a Range header; an invalid header is ignored (RFC 9110)."""
     match = _RANGE.fullmatch((header or "").strip())
     if match is None or match.groups() == ("", ""):
         return None
@@ -273,7 +273,7 @@ def _range_in(header: str | None) -> tuple[str, str] | None:
 
 
 def _span(wanted: tuple[str, str], size: int) -> tuple[int, int] | None:
-    """Return the bytes to send as start and end, None when the file has none of them."""
+    """Return start and end of the bytes to send; None if the range is outside the file."""
     first, last = wanted
     if first:
         start, end = int(first), min(int(last) + 1 if last else size, size)

@@ -1,4 +1,4 @@
-"""The goal of a thread over HTTP: set it, look at it, give it up."""
+"""Routes for the goal of a thread: set, read, remove."""
 
 from datetime import UTC, datetime
 

@@ -1,4 +1,4 @@
-"""The Lark integration over HTTP while it is not there: its status, and clear refusals."""
+"""Lark routes of a server without the integration: its status and clear refusals."""
 
 from typing import NoReturn
 

@@ -1,4 +1,4 @@
-"""The MCP servers of `extensions_config.json` over HTTP, without their secrets."""
+"""Routes for the MCP servers of `extensions_config.json`, without their secrets."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -169,7 +169,7 @@ async def _edit(deerflow: DeerFlow, change: Callable[[Mapping[str, Any]], dict[s
 async def _checked_addresses(
     deerflow: DeerFlow, sent: Mapping[str, Mapping[str, Any]], known: Mapping[str, Mapping[str, Any]]
 ) -> frozenset[str]:
-    """Return the new addresses of all entries; raise where one may not be called for others."""
+    """Return the new addresses of all entries; raise if one is not public and not allowed."""
     new = set[str]()
     for name, entry in sent.items():
         new |= new_addresses(unmasked_server(name, entry, known.get(name)), known.get(name) or {})
@@ -177,7 +177,7 @@ async def _checked_addresses(
     allowed = [parse_network(text, setting=ALLOW_CIDRS) for text in cidrs]
     for address in new:
         if variable_in(address) is not None:
-            continue  # a variable is judged with the others
+            continue  # variables are checked with those of other keys, in `ServerEdits`
         check_web_address(address, what="address of an MCP server")
         try:
             await check_destination(address, allowed)

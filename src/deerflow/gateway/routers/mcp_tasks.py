@@ -1,4 +1,4 @@
-"""Tasks that MCP servers work on in the background, over HTTP: none, since no server is given any yet."""
+"""Routes for background tasks of MCP servers: none exist, since none are started yet."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""What is remembered of the user: see, change, take along, forget."""
+"""Routes for the user's memory: read, change, export and import, delete."""
 
 from typing import Annotated, Any
 

@@ -1,4 +1,4 @@
-"""What was said in a thread or a run, page by page: also what a summary has replaced since."""
+"""Routes for the messages of a thread or run, in pages, including those that a summary has replaced."""
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ _EVENT_TYPES = {"human": "llm.human.input", "ai": "llm.ai.response", "tool": "ll
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Which part of all messages is wanted, as the address says."""
+    """Pagination parameters of the query."""
 
     limit: Annotated[int, Query(ge=1, le=200)] = 50
     before_seq: Annotated[int | None, Query(ge=0)] = None
@@ -52,7 +52,7 @@ async def page_of_thread(
         raise HTTPException(422, "pages go back from the newest message: send before_seq, not after_seq")
     try:
         thread = await owned_thread(deerflow, thread_id, user)
-    except NotFoundError:  # pages ask before the first message makes the thread
+    except NotFoundError:  # frontends ask before the first message creates the thread
         if not contract_of(deerflow).missing_is_empty:
             raise
         return json_response({"data": [], "has_more": False, "next_before_seq": None})
@@ -99,7 +99,7 @@ async def messages_by_run(run_id: str, user: CurrentUser, deerflow: CurrentApp, 
 async def _rows(
     deerflow: DeerFlow, thread_id: str, part: Part, *, run_id: str | None = None
 ) -> tuple[list[dict[str, Any]], bool]:
-    """Return rows, oldest first, and whether there are more of them."""
+    """Return rows, oldest first, and whether there are more."""
     found: list[tuple[Said, bool]] = []
     async for item, is_last in _with_ends(said(deerflow.storage.checkpoints, thread_id)):
         if part.after_seq is not None and item.seq <= part.after_seq:
@@ -125,7 +125,7 @@ async def _rows(
 
 
 async def _cards(deerflow: DeerFlow, thread_id: str, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return rows for the calls that wait, as questions behind the newest message."""
+    """Return rows for the calls that wait for approval, as questions after the newest message."""
     snapshot = await deerflow.state.latest(thread_id)
     if snapshot is None:
         return []
@@ -147,7 +147,7 @@ async def _cards(deerflow: DeerFlow, thread_id: str, rows: Sequence[dict[str, An
 
 
 async def _with_ends(items: AsyncIterator[Said]) -> AsyncIterator[tuple[Said, bool]]:
-    """Mark the last answer of each run: on it stands how long the run took, and what people think of it."""
+    """Mark the last answer of each run: it carries the run's duration and feedback."""
     ended: set[str | None] = {None}
     async for item in items:
         is_last = item.message.type == "ai" and item.run_id not in ended
@@ -157,12 +157,12 @@ async def _with_ends(items: AsyncIterator[Said]) -> AsyncIterator[tuple[Said, bo
 
 
 async def _durations(deerflow: DeerFlow, items: Sequence[Said]) -> dict[str, int]:
-    """Return the seconds that ended runs took."""
+    """Return the durations of ended runs in seconds."""
     found: dict[str, int] = {}
     for run_id in {item.run_id for item in items if item.run_id}:
         try:
             run = await deerflow.runs.get(run_id)
-        except NotFoundError:  # of the thread that this one was copied from, or deleted
+        except NotFoundError:  # a run of the thread that this one was copied from, or deleted
             continue
         if run.status.is_terminal:
             found[run_id] = round((run.updated_at - run.created_at).total_seconds())

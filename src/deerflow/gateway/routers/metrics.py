@@ -1,4 +1,4 @@
-"""Numbers for Prometheus."""
+"""Route for Prometheus metrics."""
 
 from importlib import import_module
 
@@ -20,6 +20,6 @@ async def metrics(deerflow: CurrentApp) -> Response:
     """
     if not deerflow.settings.metrics.enabled:
         raise NotFoundError("page", "/metrics (switched off by metrics.enabled)")
-    # Loaded when somebody asks: the library takes longer to load than a server may take to start.
+    # Imported on request: loading the library takes longer than a server may take to start.
     exposition = import_module("deerflow.observability.exposition")
     return Response(exposition.render(deerflow.watch.meters), media_type=exposition.CONTENT_TYPE)

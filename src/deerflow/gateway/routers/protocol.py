@@ -1,4 +1,4 @@
-"""The thread protocol over HTTP and WebSocket: commands, and the stream of a thread's events."""
+"""Routes of the thread protocol over HTTP and WebSocket: commands, and the stream of a thread's events."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -27,7 +27,7 @@ router = APIRouter(tags=["thread protocol"])
 
 _HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 _BAD_THREAD = 4422
-"""A client reads a close code above 4000 as an HTTP status."""
+"""Clients read a close code above 4000 as an HTTP status."""
 
 
 @router.post(
@@ -98,7 +98,7 @@ async def stream_socket(socket: WebSocket, thread_id: str, user: CurrentUser) ->
 
 
 class _Endless(StreamingResponse):
-    """A stream that its reader leaves, or that breaks off with the server: it never ends in order."""
+    """A stream that ends only when the client disconnects or the server stops: it is never completed."""
 
     @override
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -106,8 +106,8 @@ class _Endless(StreamingResponse):
             with scope["app"].state.deerflow.watch.reading():
                 await super().__call__(scope, receive, send)
         except asyncio.CancelledError:
-            # Only a server that goes away cancels a request, and this is the request's root. An orderly
-            # end would tell clients that there is no more to come; now they connect again.
+            # Only a server shutdown cancels a request, and this is the request's root. A completed response
+            # would tell clients that the stream is over; this way they reconnect.
             return
 
 

@@ -1,4 +1,4 @@
-"""What happened in a run, row by row, and what it did to the thread's files."""
+"""Routes for the event log of a run and its changes to the thread's files."""
 
 import asyncio
 from typing import Annotated, Any

@@ -1,4 +1,4 @@
-"""Runs that are under way or over: listed, followed, stopped, deleted."""
+"""Routes for existing runs: list, join, cancel, delete."""
 
 from contextlib import suppress
 from typing import Annotated, Literal
@@ -181,7 +181,7 @@ async def join_thread(
     flight; `Last-Event-ID` continues an earlier stream.
     """
     await owned_thread(deerflow, thread_id, user)
-    # Before the answer begins: whoever has seen that it does misses nothing that starts from then on.
+    # Before the response starts: a client that has seen its start misses no later run.
     start = await start_of(deerflow, thread_id, last_event_id)
     return EventStream(
         thread_events(deerflow, thread_id, start, _named(stream_mode, _THREAD_MODES) or ("run_modes",)),
@@ -208,12 +208,12 @@ async def _chosen(deerflow: DeerFlow, user: str, body: CancelMany) -> list[RunRe
 
 
 def _header_text(text: str) -> str:
-    """Return text that is one header whatever is in it: names of files may hold line breaks."""
+    """Return text that is safe as a header value: file names may contain line breaks."""
     return "".join(letter if letter.isprintable() and letter.isascii() else "?" for letter in text)
 
 
 def _named(query: list[str] | None, known: frozenset[str]) -> tuple[str, ...]:
-    """Return the modes that a query names; `InvalidInputError` when one is unknown."""
+    """Return the modes that a query names; `InvalidInputError` if one is unknown."""
     modes = names_in(query)
     if unknown := sorted(set(modes) - known):
         raise InvalidInputError(f"stream_mode {unknown} is unknown; known are {sorted(known)}")

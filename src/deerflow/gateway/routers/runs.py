@@ -1,4 +1,4 @@
-"""Starting runs over HTTP: in a thread, in one of their own, or many at once."""
+"""Routes that start runs: on a thread, on a new thread, or in a batch."""
 
 import asyncio
 import re
@@ -42,7 +42,7 @@ class BatchRun(RunCreate):
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who asks for a run, of which deerflow, and whether it is the same wish again."""
+    """The user that starts a run, the DeerFlow instance and the idempotency key."""
 
     deerflow: DeerFlow
     user: str
@@ -157,7 +157,7 @@ async def _admit(caller: Caller, thread_id: str, body: RunCreate, *, is_stateles
     deerflow, user = caller.deerflow, caller.user
     if not is_stateless and (body.if_not_exists or contract_of(deerflow).if_not_exists) == "reject":
         await owned_thread(deerflow, thread_id, user)
-    # A key belongs to its thread: the same one sent to another thread is another request.
+    # A key is scoped to its thread: the same key on another thread is another request.
     key = caller.key if caller.key is None or is_stateless else f"{thread_id}\n{caller.key}"
     request = await to_request(deerflow, user, thread_id, body, key=key, is_stateless=is_stateless)
     if request.checkpoint_id:
@@ -184,7 +184,7 @@ def _goes_with_client(run: RunRecord) -> bool:
 
 
 def _outcome(outcome: RunRecord | BaseException) -> dict[str, object]:
-    """Return a run of a batch, or why there is none in its place: the others have started."""
+    """Return a run of a batch, or its error: the other runs have started."""
     if isinstance(outcome, RunRecord):
         return run_out(outcome)
     code = outcome.code if isinstance(outcome, DeerFlowError) else "internal"

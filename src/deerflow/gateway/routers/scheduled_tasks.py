@@ -1,4 +1,4 @@
-"""Scheduled tasks, as DeerFlow's own page knows them: crons with a title, a prompt and a list of runs."""
+"""Routes for scheduled tasks of DeerFlow's own page: crons with a title, a prompt and a list of runs."""
 
 import uuid
 from dataclasses import replace
@@ -252,7 +252,7 @@ async def _thread(deerflow: DeerFlow, user: str, mode: ContextMode, thread_id: s
 
 
 def _timed(deerflow: DeerFlow, task: Cron, spec: dict[str, Any], timezone: str, *, is_once: bool) -> Cron:
-    """Return a task with its times; 422 when they mean nothing, or are too near."""
+    """Return a task with its schedule; 422 if the schedule is invalid or too soon."""
     try:
         if not is_once:
             schedule = spec.get("cron")
@@ -270,7 +270,7 @@ def _timed(deerflow: DeerFlow, task: Cron, spec: dict[str, Any], timezone: str, 
 
 
 def _moment(text: Any, timezone: str) -> datetime:
-    """Return a moment; one without a zone is on the clocks of the task's."""
+    """Parse a time; one without a zone is in the task's time zone."""
     zone = zone_of(timezone)
     try:
         moment = datetime.fromisoformat(text)

@@ -1,4 +1,4 @@
-"""Skills over HTTP: which there are, and which agents may use."""
+"""Routes for skills: list, enable or disable, install."""
 
 import asyncio
 import os
@@ -93,7 +93,7 @@ def _installed(folders: ThreadFolders, path: str, root: Path) -> Skill:
 
 
 async def _skills(deerflow: DeerFlow) -> tuple[Skill, ...]:
-    # Looked for anew: what was just put there is there.
+    # Scanned on every request, so that a skill just added is found.
     skills = Skills(deerflow.loaded.skills_root, container_path=deerflow.settings.skills.container_path)
     return await asyncio.to_thread(skills.all)
 

@@ -1,4 +1,4 @@
-"""A thread's state over HTTP: now, in the past, and changed by hand."""
+"""Routes for a thread's state: read the current one and past ones, and update it."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -119,7 +119,7 @@ async def get_history(
 async def _history(deerflow: DeerFlow, thread_id: str, user: str, query: HistoryQuery) -> Response:
     try:
         await owned_thread(deerflow, thread_id, user)
-    except NotFoundError:  # pages ask before the first message makes the thread
+    except NotFoundError:  # frontends ask before the first message creates the thread
         if not contract_of(deerflow).missing_is_empty:
             raise
         return json_response([])
@@ -129,7 +129,7 @@ async def _history(deerflow: DeerFlow, thread_id: str, user: str, query: History
             f"before {before[:80]!a} is no checkpoint id; take one from this route's answer"
         )
     if query.checkpoint and query.checkpoint.get("checkpoint_ns"):
-        return json_response([])  # of graphs inside the graph: there are none
+        return json_response([])  # a subgraph's namespace: there are no subgraphs
     snapshots = await deerflow.state.history(
         thread_id,
         limit=query.limit,
@@ -164,7 +164,7 @@ def _shows_cards(deerflow: DeerFlow) -> bool:
 
 
 def _part(state: dict[str, Any], fields: Sequence[str] | None) -> dict[str, Any]:
-    """Return the fields that a client asked for; `values.key` is one value of the state."""
+    """Return the selected fields; `values.key` is one value of the state."""
     if not fields:
         return state
     chosen = selected(state, fields)

@@ -1,4 +1,4 @@
-"""The store over HTTP: small things that outlive threads, each user's for itself."""
+"""Routes for the store: items that outlive threads, separate for each user."""
 
 from typing import Annotated, Any, Literal
 
@@ -16,12 +16,12 @@ from deerflow.runtime.json_views import stamp
 router = APIRouter(tags=["store"])
 
 OWN = "user"
-"""Namespaces of clients live under this word and the user's id: nobody reads what DeerFlow keeps."""
+"""Prefix of client namespaces, before the user's id: DeerFlow's own items are not accessible."""
 Label = Annotated[str, Field(min_length=1, max_length=256, pattern=r"^[^.\x00]*$")]
-"""A part of a namespace; dots stand between parts."""
+"""A part of a namespace; parts are separated by dots."""
 Namespace = list[Label]
 Joined = Annotated[str, Field(max_length=8192, pattern=r"^[^\x00]*$")]
-"""Parts of a namespace with dots between them."""
+"""Parts of a namespace, joined by dots."""
 
 
 class ItemPut(BaseModel):
@@ -140,7 +140,7 @@ async def list_namespaces(body: NamespaceSearch, user: CurrentUser, deerflow: Cu
 
 
 def _inside(user: str, namespace: list[str] | tuple[str, ...]) -> tuple[str, ...]:
-    # A namespace has no dots; users' ids are addresses in some houses.
+    # A part of a namespace has no dots, but user ids may be email addresses.
     return (OWN, folder_name(user), *namespace)
 
 

@@ -1,4 +1,4 @@
-"""What the page asks a model for beside the conversation: questions to ask next, and a better wording."""
+"""Routes for model calls outside the conversation: suggested questions, and rewording of a message."""
 
 import re
 from typing import Annotated, Any
@@ -119,7 +119,7 @@ async def polish(body: PolishRequest, user: CurrentUser, deerflow: CurrentApp) -
             400, f"text has {len(text)} characters; at most {settings.max_chars} (input_polish.max_chars)"
         )
     if body.thread_id is not None and not await _is_owned(deerflow, body.thread_id, user):
-        body = body.model_copy(update={"thread_id": None})  # the page names a thread before it is there
+        body = body.model_copy(update={"thread_id": None})  # the page names a thread before it exists
     model = await _model(deerflow, settings.model_name)
     if model is None:
         return json_response({"rewritten_text": text, "changed": False})
@@ -135,7 +135,7 @@ async def polish(body: PolishRequest, user: CurrentUser, deerflow: CurrentApp) -
 def suggestions_in(text: str, most: int) -> list[str]:
     """Return the suggestions in a model's answer, a JSON array with any text around it; none without one.
 
-    Lines of other text are no suggestions: a refusal or half a thought would become a button.
+    Lines of other text are not suggestions: a refusal or half a thought would become a button.
     """
     found = _array_in(_plain(text)) or []
     lines = (" ".join(item.split()).strip("\"'") for item in found if isinstance(item, str))
@@ -155,7 +155,7 @@ def _array_in(text: str) -> list[Any] | None:
 
 
 def _plain(text: str) -> str:
-    """Return an answer without fences and the frame that the prompt had."""
+    """Remove code fences and the prompt's tags from an answer."""
     plain = text.strip()
     if plain.startswith("```") and plain.endswith("```") and "\n" in plain:
         plain = plain.partition("\n")[2].removesuffix("```").strip()
@@ -168,7 +168,7 @@ def _conversation(messages: list[SuggestionMessage]) -> str:
 
 
 async def _model(deerflow: DeerFlow, name: str | None) -> BaseChatModel | None:
-    """Return the model to ask; None where there is none that could."""
+    """Return the model to call; None if none is usable."""
     try:
         await deerflow.models.load()
         model = deerflow.models.create(name, thinking_enabled=False)

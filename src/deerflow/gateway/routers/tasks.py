@@ -1,4 +1,4 @@
-"""The tasks of a run over HTTP: list them, read their steps, stop one."""
+"""Routes for the sub-agent tasks of a run: list, read, cancel."""
 
 from fastapi import APIRouter
 from starlette.responses import Response

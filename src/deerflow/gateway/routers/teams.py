@@ -1,6 +1,6 @@
-"""Teams over HTTP: which roles there are, and runs that begin with a team.
+"""Routes for teams: list roles, and start runs that begin with a team.
 
-Such a run is a run like any other: it is followed, cancelled, resumed and listed through the routes of runs.
+Such a run is an ordinary run: it is streamed, cancelled, resumed and listed through the routes of runs.
 """
 
 from dataclasses import replace
@@ -31,7 +31,7 @@ class TeamRunCreate(RunCreate):
 
     @override
     def to_request(self, thread_id: str, user_id: str, **more: Any) -> RunRequest:
-        """Return the request as DeerFlow knows it: the goal as the message, the rest in the context."""
+        """Convert the body into a `RunRequest`: the goal becomes the message, the rest is in the context."""
         request = super().to_request(thread_id, user_id, **more)
         wish = self.team.model_dump(exclude_defaults=True)
         return replace(
@@ -74,7 +74,7 @@ async def stream_team_run(thread_id: ThreadPath, body: TeamRunCreate, caller: Cu
 
 
 def _check(deerflow: DeerFlow, team: TeamRequest) -> None:
-    """Refuse what the team could only fail at, before anything is stored."""
+    """Reject a team that could only fail, before anything is stored."""
     settings = deerflow.settings.teams
     if not settings.enabled:
         raise ConflictError("teams are switched off here; set teams.enabled to true")
@@ -83,7 +83,7 @@ def _check(deerflow: DeerFlow, team: TeamRequest) -> None:
         if team.steps:
             plan = TeamPlan(steps=team.steps)
             checked_plan(plan, _roles(deerflow), members=team.members, max_steps=settings.max_steps)
-    except NotFoundError as error:  # a role in the body, not the thing that the address names
+    except NotFoundError as error:  # a role in the body, not the resource of the URL
         raise InvalidInputError(str(error)) from error
 
 

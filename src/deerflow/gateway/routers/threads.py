@@ -1,4 +1,4 @@
-"""Threads over HTTP: create, find, change, delete."""
+"""Routes for threads: create, search, change, copy, delete."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -36,10 +36,10 @@ from deerflow.storage.base import ThreadQuery
 router = APIRouter(tags=["threads"])
 
 PIN = "deerflow_pinned"
-"""Pinning a thread says nothing about when it was used last."""
+"""Metadata key of a pinned thread; a change of it does not update `updated_at`."""
 _TITLE = "values.title"
 _POLLED = frozenset({"thread_id", "updated_at", "values", "metadata"})
-"""What DeerFlow's frontend selects every few seconds, to show the titles."""
+"""Fields that DeerFlow's frontend selects every few seconds, to show the titles."""
 _GRAPH = ("graph_id", LEAD_AGENT)
 _MOST_READ = 1000
 """How many states one search by values reads at most."""
@@ -55,7 +55,7 @@ async def create_thread(body: ThreadCreate, user: CurrentUser, deerflow: Current
     elsewhere.
     """
     thread_id, metadata = body.thread_id or new_id(), _own_metadata(body.metadata or {})
-    # Steps from elsewhere make a thread; one that is there has a past of its own.
+    # Supersteps create a thread; an existing one keeps its own history.
     is_new = body.if_exists == "raise" or bool(body.supersteps)
     try:
         thread = await deerflow.storage.threads.create(thread_id, user, metadata, is_new=is_new)
@@ -162,13 +162,13 @@ async def delete_thread(thread_id: ThreadPath, user: CurrentUser, deerflow: Curr
 
 
 async def _take_in(deerflow: DeerFlow, thread: Thread, steps: Sequence[Superstep]) -> None:
-    """Write the steps of a thread from elsewhere into a new one, which goes if one of them cannot be."""
+    """Write the supersteps into a new thread; delete the thread if one of them fails."""
     try:
         for step in steps:
             for update in step.updates:
                 await deerflow.threads.update_state(thread.id, update.values, as_node=update.as_node)
     except BaseException:
-        # Else the same wish in better words would find a thread, and leave it as it is.
+        # Otherwise a corrected request would find an existing thread and leave it unchanged.
         await asyncio.shield(deerflow.threads.delete(thread.id, thread.user_id))
         raise
 
@@ -184,9 +184,9 @@ async def _with_state(deerflow: DeerFlow, thread: Thread) -> dict[str, Any]:
 async def _rows(
     deerflow: DeerFlow, threads: Sequence[Thread], fields: Sequence[str] | None, paths: Mapping[str, Path]
 ) -> list[Fragment]:
-    """Return threads as JSON with what was chosen of them.
+    """Return threads as JSON with the selected fields.
 
-    States are read where they are asked for, up to a size: threads behind it have their titles.
+    States are read if they are selected, up to a total size: later threads have their titles only.
     """
     needs_state = bool(paths) or not fields or any(_is_in_state(field) for field in fields)
     if fields and set(fields) == _POLLED and not paths and contract_of(deerflow).lists_titles:
@@ -205,19 +205,19 @@ def _is_in_state(field: str) -> bool:
 
 
 async def _found(deerflow: DeerFlow, wish: ThreadSearch, user: str) -> tuple[list[Thread], int]:
-    """Return a page of what fits, and how much fits altogether."""
+    """Return a page of matching threads and the total count."""
     if not wish.values:
         query = _query(wish, user)
         found = await deerflow.storage.threads.search(query)
         if len(found) < wish.limit and (found or not wish.offset):
-            return found, wish.offset + len(found)  # the last page says it without counting
+            return found, wish.offset + len(found)  # the last page gives the total without a count query
         return found, await deerflow.storage.threads.count(query)
     matching = await _with_values(deerflow, wish, user)
     return matching[wish.offset : wish.offset + wish.limit], len(matching)
 
 
 async def _with_values(deerflow: DeerFlow, wish: ThreadSearch, user: str) -> list[Thread]:
-    """Return the threads whose state has these values; states are in no index, so this reads them."""
+    """Return the threads whose state has these values; states are not indexed, so all of them are read."""
     query = replace(_query(wish, user), limit=_MOST_READ, offset=0)
     wanted = wish.values or {}
     found = []
@@ -241,8 +241,8 @@ def _chosen(shown: dict[str, Any], fields: Sequence[str] | None, paths: Mapping[
 
 
 def _query(body: ThreadSearch, user: str) -> ThreadQuery:
-    # LangGraph's server notes the graph of a thread's runs in its metadata, and clients look for their own;
-    # here every thread is of the one graph.
+    # LangGraph's server stores the graph of a thread's runs in its metadata, and clients filter by it;
+    # here every thread has the same graph.
     wanted = {key: value for key, value in (body.metadata or {}).items() if (key, value) != _GRAPH}
     return ThreadQuery(
         user_id=user,
@@ -251,12 +251,12 @@ def _query(body: ThreadSearch, user: str) -> ThreadQuery:
         ids=body.ids,
         limit=body.limit,
         offset=body.offset,
-        # A thread's state changes with the thread, as far as its row says.
+        # The row has no separate time for the state: it changes with the thread.
         sort_by="updated_at" if body.sort_by is None or body.sort_by == "state_updated_at" else body.sort_by,
         descending=body.sort_order != "asc",
     )
 
 
 def _own_metadata(metadata: dict[str, Any]) -> dict[str, Any]:
-    """Return metadata without what only the server says: whose thread it is."""
+    """Remove the keys that only the server sets: the owner of the thread."""
     return {key: value for key, value in metadata.items() if key not in ("owner_id", "user_id")}

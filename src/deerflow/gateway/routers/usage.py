@@ -1,4 +1,4 @@
-"""What a thread has spent, and how full its context is."""
+"""Route for the token usage and costs of a thread, and for the fill level of its context."""
 
 from typing import Any
 
@@ -59,7 +59,7 @@ async def _context_usage(deerflow: DeerFlow, thread_id: str, runs: list[RunRecor
         return None
     spoken = (message for message in reversed(messages) if isinstance(message, AIMessage))
     last = next((message for message in spoken if message.usage_metadata), None)
-    # What the provider counted last has prompt and tools in it, which a count of the messages has not.
+    # The provider's last count includes the prompt and the tools, which a count of the messages does not.
     count = last.usage_metadata["total_tokens"] if last is not None and last.usage_metadata else None
     tokens = count if count is not None else await TokenCounter().count(messages)
     window = await _window(deerflow, runs[0].request.options.model_name if runs else None)
@@ -71,5 +71,5 @@ async def _window(deerflow: DeerFlow, model_name: str | None) -> int | None:
     await deerflow.models.load()
     try:
         return window_of(deerflow.models.create(model_name))
-    except (ConfigError, NotFoundError):  # a model that is not there any more
+    except (ConfigError, NotFoundError):  # a model that is no longer configured
         return None
