@@ -1,4 +1,4 @@
-"""Places where commands run and files live."""
+"""Sandboxes: isolated execution of shell commands, and access to a thread's files."""
 
 from deerflow.sandbox.base import CommandResult, Match, OutputListener, Sandbox, SandboxProvider
 from deerflow.sandbox.paths import (

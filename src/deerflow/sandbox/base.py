@@ -1,4 +1,4 @@
-"""What every sandbox can do, and how one is lent to a run."""
+"""The sandbox interface, and the provider interface through which runs acquire sandboxes."""
 
 import asyncio
 import hashlib
@@ -15,21 +15,21 @@ from deerflow.sandbox.locks import FileLocks
 from deerflow.sandbox.selftest import SelfTest
 
 OutputListener = Callable[[str], None]
-"""Called with each piece of output while a command runs."""
+"""Callback that receives each chunk of output while a command runs."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommandResult:
-    """What a command left behind."""
+    """Exit code and output of a command."""
 
     exit_code: int
     output: str
-    """Standard output and error as they came, cut in the middle when too long."""
+    """Standard output and error, interleaved as they arrived, truncated in the middle when too long."""
 
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """One line that a search found."""
+    """One line that matched a search."""
 
     path: str
     line: int
@@ -37,40 +37,40 @@ class Match:
 
 
 class Sandbox(ABC):
-    """A place where one thread's commands and files live; starts nothing before its first command.
+    """Runs one thread's commands and accesses its files; starts no process before the first command.
 
-    Paths are virtual (`/mnt/user-data/workspace/…`) everywhere in this interface. Every refusal is a
-    `SandboxError` whose text tells the model what to do instead.
+    All paths in this interface are virtual (`/mnt/user-data/workspace/…`). Every refusal is a
+    `SandboxError` whose message says what the model can do instead.
     """
 
     @property
     @abstractmethod
     def refusal(self) -> str | None:
-        """Why commands cannot run here, with the fix; None when they can."""
+        """Why commands cannot run in this sandbox, with the fix; None when they can."""
 
     @abstractmethod
     async def execute_command(
         self, command: str, *, timeout: float | None = None, on_output: OutputListener | None = None
     ) -> CommandResult:
-        """Run `command` in a shell; the thread's working directory and exports carry over."""
+        """Run `command` in a shell; the working directory and exports persist between a thread's commands."""
 
     @abstractmethod
     async def read_file(self, path: str) -> str:
-        """Return the text of a file."""
+        """Return a file's content as text."""
 
     @abstractmethod
     async def write_file(self, path: str, content: str, *, append: bool = False) -> None:
-        """Write or append text, making parent folders as needed."""
+        """Write or append text; create missing parent folders."""
 
     @abstractmethod
     async def list_dir(self, path: str, *, max_depth: int = 2) -> list[str]:
-        """Return entries below `path`, folders with a trailing slash, sorted."""
+        """Return the sorted entries below `path`; folders have a trailing slash."""
 
     @abstractmethod
     async def glob(
         self, path: str, pattern: str, *, include_dirs: bool = False, max_results: int = 200
     ) -> tuple[list[str], bool]:
-        """Return matching paths and whether more were left out."""
+        """Return matching paths, and whether the results were truncated."""
 
     @abstractmethod
     async def grep(
@@ -83,18 +83,18 @@ class Sandbox(ABC):
         case_sensitive: bool = False,
         max_results: int = 100,
     ) -> tuple[list[Match], bool]:
-        """Return matching lines and whether more were left out."""
+        """Return matching lines, and whether the results were truncated."""
 
     @abstractmethod
     async def update_file(self, path: str, content: bytes) -> None:
-        """Replace a file's bytes."""
+        """Replace a file's content."""
 
     @abstractmethod
     async def download_file(self, path: str, *, max_bytes: int | None = None) -> bytes:
-        """Return a file's bytes; one larger than `max_bytes` is refused without reading it."""
+        """Return a file's bytes; refuse a file larger than `max_bytes` without reading it."""
 
     async def file_version(self, path: str) -> str | None:
-        """Return what tells the file's content from any other; None when there is no such file."""
+        """Return an identifier of the file's current content; None when the file does not exist."""
         try:
             content = await self.download_file(path)
         except SandboxError:
@@ -102,7 +102,7 @@ class Sandbox(ABC):
         return await asyncio.to_thread(content_version, content)
 
     def editing(self, path: str) -> AbstractAsyncContextManager[None]:
-        """Keep other writers away from `path` for the length of a block, such as a read and a write."""
+        """Hold the lock on `path`, so that no other writer comes between a read and a write."""
         return self._file_locks.hold(path)
 
     @cached_property
@@ -111,29 +111,29 @@ class Sandbox(ABC):
 
 
 def content_version(content: bytes) -> str:
-    """Return a short hash: it tells versions of a file apart, nothing more."""
+    """Return a short hash that distinguishes versions of a file; it has no other purpose."""
     return hashlib.blake2b(content, digest_size=12).hexdigest()
 
 
 class SandboxProvider(ABC):
-    """Lends sandboxes to runs."""
+    """Provides sandboxes to runs."""
 
     tier: ClassVar[str] = "custom"
-    """What operators and `/health` call this kind of sandbox."""
+    """Name of this kind of sandbox, for operators and `/health`."""
 
     @abstractmethod
     def lend(self, folders: ThreadFolders) -> AbstractAsyncContextManager[Sandbox]:
-        """Lend the thread's sandbox for the length of a block."""
+        """Return a context manager that acquires the thread's sandbox and releases it on exit."""
 
     async def self_test(self) -> SelfTest:
-        """Tell whether commands can run here, and how well they are kept in."""
+        """Test whether commands can run on this system and whether the isolation holds."""
         return SelfTest(ok=True)
 
     @property
     def last_test(self) -> SelfTest | None:
-        """The newest self-test, where the provider makes them by itself; else None."""
+        """The most recent self-test of a provider that runs them on its own; else None."""
         return None
 
     @abstractmethod
     async def aclose(self) -> None:
-        """Stop everything that is still running."""
+        """Stop everything that still runs."""

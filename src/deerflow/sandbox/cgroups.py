@@ -1,4 +1,4 @@
-"""Control groups, where this process may make them: the kernel's own limit on memory of all processes."""
+"""Creates control groups where permitted: the kernel then limits the memory of all processes together."""
 
 import asyncio
 import os
@@ -14,17 +14,17 @@ MOUNT = Path("/sys/fs/cgroup")
 PREFIX = "deerflow"
 MEGABYTE = 1_048_576
 OUR_PROCESSES = 6
-"""How many processes of our own a command has around it, at most."""
+"""Maximum number of helper processes (bwrap, shells) per command."""
 
 
 @dataclass(frozen=True, slots=True)
 class ControlGroup:
-    """The groups of a thread's running commands, one per hierarchy; removed when the last one is over."""
+    """The groups of a thread's running commands, one per hierarchy; removed when the last command ends."""
 
     folders: tuple[Path, ...] = ()
 
     def remove(self) -> bool:
-        """Remove the groups; False while a dying process still holds one."""
+        """Remove the groups; return False while an exiting process is still in one."""
         left = False
         for folder in self.folders:
             try:
@@ -37,7 +37,7 @@ class ControlGroup:
 
 
 class ControlGroups:
-    """Makes groups, or none where the system does not let us."""
+    """Creates groups; empty ones where the system does not permit it."""
 
     def __init__(self, limits: LimitSettings, *, mount: Path = MOUNT) -> None:
         self._limits = limits
@@ -47,11 +47,11 @@ class ControlGroups:
 
     @property
     def are_there(self) -> bool:
-        """Tell whether groups can be made here."""
+        """Return whether groups can be created on this system."""
         return self._make is not None
 
     def create(self) -> ControlGroup:
-        """Return a fresh group; an empty one when groups cannot be made."""
+        """Create a group; return an empty one when that fails."""
         self._sweep()
         if self._make is None:
             return ControlGroup()
@@ -61,12 +61,12 @@ class ControlGroups:
             return ControlGroup()
 
     def discard(self, group: ControlGroup) -> None:
-        """Remove a group now, or at the next chance when its last process is still dying."""
+        """Remove a group now, or later when a process in it is still exiting."""
         if not group.remove():
             self._dying.append(group)
 
     async def aclose(self) -> None:
-        """Remove all that is left, as soon as the last processes in it are gone."""
+        """Remove the remaining groups once their last processes have exited; give up after a second."""
         for _ in range(50):
             self._sweep()
             if not self._dying:
@@ -78,7 +78,7 @@ class ControlGroups:
 
     def _find_way(self) -> Callable[[str], ControlGroup] | None:
         if os.geteuid() != 0:
-            return None  # a group that was delegated to a user is nothing we could find out about
+            return None  # a group delegated to an unprivileged user cannot be discovered
         for way in (self._make_v2, self._make_v1):
             try:
                 way(f"{PREFIX}-{os.getpid()}-{secrets.token_hex(6)}").remove()
@@ -100,14 +100,14 @@ class ControlGroups:
         return _made([(folder, values)], optional=("memory.swap.max",))
 
     def _make_v1(self, name: str) -> ControlGroup:
-        # Joining a group of this version waits for the whole kernel, some milliseconds each time. So there
-        # is one for memory only; processes have the kernel's limit per sandbox.
+        # Joining a v1 group synchronizes the whole kernel, some milliseconds each time. So only the memory
+        # hierarchy is used; RLIMIT_NPROC limits the processes of a sandbox.
         (self._mount / "memory" / "cgroup.procs").stat()
         memory = {"memory.limit_in_bytes": self._limits.memory_mb * MEGABYTE}
         return _made([(self._mount / "memory" / name, memory)])
 
     def _remove_orphans(self) -> None:
-        """Remove groups of servers that died before they could."""
+        """Remove groups of servers that died without removing them."""
         for parent in (self._mount, self._mount / "memory"):
             for folder in parent.glob(f"{PREFIX}-*-*"):
                 if not Path("/proc", folder.name.split("-")[1]).exists():
@@ -116,7 +116,7 @@ class ControlGroups:
 
 
 class SharedGroup:
-    """One group for all commands of a thread, which is there while one of them runs."""
+    """One group for all commands of a thread; it exists while one of them runs."""
 
     def __init__(self, groups: ControlGroups | None) -> None:
         self._groups = groups
@@ -125,7 +125,7 @@ class SharedGroup:
 
     @contextmanager
     def lent(self) -> Iterator[tuple[Path, ...]]:
-        """Lend the folders of the group for the length of a block."""
+        """Yield the group's folders; create the group for its first user, remove it after the last."""
         if self._groups is None:
             yield ()
             return
@@ -141,7 +141,7 @@ class SharedGroup:
 
 
 def joining(folders: Iterable[Path]) -> str:
-    """Return the shell commands that join groups, to run before anything else."""
+    """Return the shell commands that join the groups, to be run before everything else."""
     return "".join(f"echo 0 > {folder}/cgroup.procs || exit 125; " for folder in folders)
 
 

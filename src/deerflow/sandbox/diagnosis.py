@@ -1,4 +1,4 @@
-"""Says why a sandbox did not start, and what the operator can do about it."""
+"""Maps the error output of a sandbox that did not start to a reason and a fix for the operator."""
 
 from dataclasses import dataclass
 
@@ -81,7 +81,7 @@ _KNOWN = (
 
 
 def diagnose(text: str) -> Diagnosis:
-    """Return what the words of a sandbox that did not start mean."""
+    """Return the diagnosis for the error output of a sandbox that did not start."""
     words = " ".join(text.split())[:300] or "no message"
     for signs, meaning in _KNOWN:
         if any(sign in text for sign in signs):

@@ -1,4 +1,4 @@
-"""Gives a starting sandbox its way out: waits for its network, puts the proxy there, lets it go on."""
+"""Connects a starting sandbox to the network: opens a port in its network namespace and serves the proxy."""
 
 import asyncio
 import socket
@@ -17,7 +17,7 @@ OPEN_SECONDS = 10.0
 
 
 def proxy_environment() -> dict[str, str]:
-    """Return the variables that tell programs about the proxy."""
+    """Return the environment variables that configure programs for the proxy."""
     url = f"http://127.0.0.1:{PORT}"
     names = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy")
     local = "localhost,127.0.0.1,::1"
@@ -33,7 +33,7 @@ class Egress:
 
     @asynccontextmanager
     async def serving(self, inner: InnerProcess) -> AsyncIterator[None]:
-        """Open the way out and serve it for the length of the block."""
+        """Open the proxy's port in the sandbox and serve it until the block exits."""
         async with asyncio.timeout(OPEN_SECONDS):
             pid = await asyncio.shield(inner.known)
             if pid is None:

@@ -1,4 +1,4 @@
-"""File operations on a thread's folders: the same for every sandbox whose files lie on this host."""
+"""File operations on a thread's folders, shared by all sandboxes whose files are on this host."""
 
 import asyncio
 import os
@@ -24,7 +24,7 @@ from deerflow.sandbox.searching import MAX_GLOB_COST, Entry, Folder, glob_cost, 
 TEXT_MAX_BYTES = 8 * 1024 * 1024
 BYTES_MAX = 256 * 1024 * 1024
 INLINE_BYTES = 64 * 1024
-"""Up to this size a read or write is quicker than a trip to another thread."""
+"""Up to this size a read or write is faster than dispatching it to a thread."""
 LISTING_MAX_ENTRIES = 5000
 GLOB_MAX_RESULTS = 1000
 WALK_SECONDS = 10.0
@@ -34,9 +34,9 @@ class ThreadFiles:
     """Reads and writes the files behind a `PathTable`, never through a link that leads out.
 
     Args:
-        table: which virtual paths there are.
-        owner: the user who runs the thread's commands, when that is not the user of this process;
-            new files and folders are given to that user.
+        table: The virtual paths of the thread.
+        owner: The user who runs the thread's commands, when that is not the user of this process;
+            new files and folders are chowned to that user.
     """
 
     def __init__(self, table: PathTable, *, owner: int | None = None) -> None:
@@ -56,7 +56,7 @@ class ThreadFiles:
             return await asyncio.to_thread(read_all, file.fd, max_bytes)
 
     async def version(self, path: str) -> str | None:
-        """Return a hash of the content; of size and times for a file too large to be read for this."""
+        """Return a hash of the content; for a file too large to read, a hash of inode, size and time."""
         try:
             with self._opened(path) as file:
                 if file.size <= INLINE_BYTES:
@@ -65,11 +65,11 @@ class ThreadFiles:
                     return await asyncio.to_thread(lambda: content_version(read_all(file.fd, BYTES_MAX)))
                 about = os.fstat(file.fd)
                 return content_version(repr((about.st_ino, about.st_size, about.st_mtime_ns)).encode())
-        except SandboxError:  # no such file, or none that may be touched: writing to it says so
+        except SandboxError:  # no such file, or access is refused: a later write reports that
             return None
 
     async def read_text(self, path: str) -> str:
-        """Return a file's text; a binary or huge file is refused with a sentence."""
+        """Return a file's text; refuse a binary or oversized file with a message."""
         data = await self.read(path, max_bytes=TEXT_MAX_BYTES)
         if data.startswith((b"\xff\xfe", b"\xfe\xff")):
             return data.decode("utf-16", "replace")
@@ -81,7 +81,7 @@ class ThreadFiles:
         return data.decode("utf-8", "replace")
 
     async def write(self, path: str, data: bytes, *, append: bool = False) -> None:
-        """Put `data` into a file in one step, or add it at the end; missing folders are made."""
+        """Replace a file atomically, or append to it; create missing folders."""
         place = self.table.locate_for_writing(path)
         if len(data) > BYTES_MAX:
             raise SandboxError(
@@ -94,13 +94,13 @@ class ThreadFiles:
             await asyncio.to_thread(put, place, data)
 
     async def list_dir(self, path: str, *, max_depth: int) -> list[str]:
-        """Return the entries below `path`, folders with a trailing slash."""
+        """Return the entries below `path`; folders have a trailing slash."""
         return await asyncio.to_thread(self._list_dir, path, max(1, min(max_depth, 16)))
 
     async def glob(
         self, path: str, pattern: str, *, include_dirs: bool, limit: int
     ) -> tuple[list[str], bool]:
-        """Return the paths below `path` that fit `pattern`, and whether more were left out."""
+        """Return the paths below `path` that match `pattern`, and whether the results were truncated."""
         _check_glob(pattern)
         limit = max(1, min(limit, GLOB_MAX_RESULTS))
         return await asyncio.to_thread(self._glob, path, pattern, include_dirs, limit)

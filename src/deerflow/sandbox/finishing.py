@@ -1,4 +1,4 @@
-"""Work that is done to its end, whatever happens to whoever waits for it."""
+"""Runs work to completion even when its caller is cancelled."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -6,7 +6,7 @@ from typing import Any
 
 
 async def to_the_end(work: Coroutine[Any, Any, None]) -> None:
-    """Finish `work` even when this task is cancelled meanwhile; the cancellation goes on afterwards."""
+    """Await `work` to completion even when this task is cancelled; re-raise the cancellation afterwards."""
     task = asyncio.ensure_future(work)
     try:
         await asyncio.shield(task)

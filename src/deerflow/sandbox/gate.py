@@ -1,4 +1,4 @@
-"""Lets commands through once the sandbox has passed its test, and tests again after a failure."""
+"""Allows commands only after the sandbox has passed its self-test, and repeats a failed test."""
 
 import asyncio
 import time
@@ -9,13 +9,13 @@ from deerflow.sandbox.diagnosis import diagnose
 from deerflow.sandbox.selftest import Probe, SelfTest
 
 RETRY_SECONDS = 15.0
-"""How long a failed test is believed: an operator's fix then takes effect without a restart."""
+"""How long a failed result stays valid: afterwards an operator's fix takes effect without a restart."""
 
 
 class SelfTestCache:
-    """Remembers the last self-test; one at a time is run."""
+    """Caches the last self-test; runs at most one at a time."""
 
-    __test__ = False  # the name is ours, not pytest's
+    __test__ = False  # keep pytest from collecting this class
 
     def __init__(
         self, probe: Callable[[], Awaitable[SelfTest]], *, clock: Callable[[], float] = time.monotonic
@@ -30,21 +30,21 @@ class SelfTestCache:
 
     @property
     def last(self) -> SelfTest | None:
-        """The last test; None before the first."""
+        """The last result; None before the first test."""
         return self._last
 
     @property
     def refusal(self) -> str | None:
-        """The last test's refusal; None while nothing is known against the sandbox."""
+        """The last result's refusal; None when it passed or nothing was tested yet."""
         return self._last.refusal if self._last else None
 
     async def test(self) -> SelfTest:
-        """Test now and remember what came out."""
+        """Run the test now and cache the result."""
         async with self._lock:
             return await self._test()
 
     async def require(self) -> None:
-        """Return when the sandbox is known to hold; raise `SandboxUnavailableError` when it does not."""
+        """Return once the sandbox has passed; raise `SandboxUnavailableError` when it has failed."""
         if self._last is None or not self._last.ok:
             async with self._lock:
                 if self._last is None or self._is_stale():
@@ -53,21 +53,21 @@ class SelfTestCache:
             raise SandboxUnavailableError(self.refusal)
 
     async def doubt(self) -> str | None:
-        """Test again after a command's sandbox did not start; return the refusal, None when others do."""
+        """Test again after a command's sandbox did not start; return the refusal, None when it passes."""
         tests = self._tests
         async with self._lock:
-            if self._tests == tests:  # else another one has just done it
+            if self._tests == tests:  # else another caller has tested meanwhile
                 await self._test()
-                self._tested_at -= RETRY_SECONDS  # it held a moment ago: the next command tries at once
+                self._tested_at -= RETRY_SECONDS  # it passed before: let the next command test again at once
         return self.refusal
 
     def look_again(self) -> None:
-        """Test beside whatever goes on, where the last failure is old: nobody gives a command that is off."""
+        """Test in the background when the last failure is stale: with bash off, no command triggers it."""
         if self._is_stale() and (self._looking is None or self._looking.done()):
             self._looking = asyncio.create_task(self.test())
 
     async def aclose(self) -> None:
-        """End a test that is on its way."""
+        """Cancel a background test."""
         if self._looking is not None:
             self._looking.cancel()
             await asyncio.wait([self._looking])

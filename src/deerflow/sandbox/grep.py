@@ -1,4 +1,4 @@
-"""Runs a search in a child process, so that it can be stopped whatever its pattern does."""
+"""Runs a search in a child process, so that it can be killed whatever its pattern does."""
 
 import asyncio
 import json
@@ -22,7 +22,7 @@ _WORKER = Path(searching.__file__)
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """What is searched for."""
+    """Parameters of a search."""
 
     pattern: str
     glob: str | None
@@ -31,10 +31,10 @@ class Query:
     max_results: int
 
     def checked(self) -> "Query":
-        """Return the query with its limits applied; one beyond them is a `SandboxError`.
+        """Return the query with `max_results` bounded; raise `SandboxError` for an invalid pattern or glob.
 
-        Whether the pattern is a regular expression is for the child process to say: compiling takes as long
-        as its author wants.
+        The child process validates the regular expression: compiling a hostile one can take arbitrarily
+        long.
         """
         if not self.pattern or len(self.pattern) > 4000:
             raise SandboxError("the pattern must have 1 to 4000 characters")
@@ -50,7 +50,7 @@ class Query:
 async def grep(
     files: ThreadFiles, path: str, query: Query, *, seconds: float = GREP_SECONDS
 ) -> tuple[list[Match], bool]:
-    """Return the matching lines below `path` and whether more were left out."""
+    """Return the matching lines below `path`, and whether the results were truncated."""
     query = query.checked()
     places = files.table.places_below(path)
     if len(places) == 1 and await asyncio.to_thread(_is_file, files, places[0]):
@@ -66,7 +66,7 @@ async def grep(
 async def _grep_one(
     files: ThreadFiles, place: Place, query: Query, seconds: float
 ) -> tuple[list[Match], bool]:
-    """Search a single file: its folder is searched with a filter that fits nothing else."""
+    """Search a single file, named relative to its open parent folder."""
     name = place.parts[-1]
     parent = Place(place.mapping, place.parts[:-1])
     with files.open_folder(parent) as folder:
@@ -93,7 +93,7 @@ async def _ask(request: dict[str, Any], folders: list[Folder], seconds: float) -
         async with asyncio.timeout(seconds + 1):
             await _converse(worker, request, answer)
     except TimeoutError:
-        pass  # what was found so far is kept
+        pass  # return the matches found so far
     finally:
         if worker.returncode is None:
             with suppress(ProcessLookupError):

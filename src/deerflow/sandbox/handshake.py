@@ -1,8 +1,8 @@
-"""Holds a command back until everything around it stands.
+"""Delays a command until its sandbox is set up.
 
-bwrap ties its processes to ours with a signal that each of them asks for while it starts. A server that
-died in just that moment would leave a sandbox behind. So the shell says that it is there, which means that
-all ties are made, and waits for our word; should we be gone, there is no word and the shell ends.
+bwrap's processes request a parent-death signal while they start. A server that dies before that would leave
+a sandbox behind. So the shell reports that it runs, which means that all signals are requested, and waits
+for the server's go; when the server has died, the read fails and the shell exits.
 """
 
 import os
@@ -12,13 +12,13 @@ from deerflow.sandbox.process import readable
 
 
 class Handshake:
-    """Two pipes: on one the shell says that it is ready, on the other we say go."""
+    """Two pipes: on one the shell reports that it is ready, on the other the server sends the go."""
 
     def __init__(self) -> None:
         self._ready, ready = os.pipe()
         go, self._go = os.pipe()
         self.inner_fds = (ready, go)
-        """What the shell needs."""
+        """Descriptors that the shell inherits."""
         self.has_begun = False
 
     def __enter__(self) -> Self:
@@ -30,7 +30,7 @@ class Handshake:
 
     @property
     def words(self) -> str:
-        """The shell's part, to stand before everything else."""
+        """The shell's part of the handshake, to be run before everything else."""
         ready, go = self.inner_fds
         return (
             f"printf r >&{ready} && read -r -N 1 __go <&{go} || exit 125\n"
@@ -38,7 +38,7 @@ class Handshake:
         )
 
     async def ready(self) -> None:
-        """Wait until the shell is there."""
+        """Wait until the shell is ready."""
         await readable(self._ready)
         self.has_begun = True
 

@@ -1,4 +1,4 @@
-"""A sandbox whose files lie on this host: everything but running commands."""
+"""Base class of sandboxes whose files are on this host: everything except running commands."""
 
 from contextlib import AbstractAsyncContextManager
 
@@ -10,7 +10,7 @@ from deerflow.sandbox.grep import Query, grep
 
 
 class HostedSandbox(Sandbox):
-    """Does the file operations of the interface on a thread's folders."""
+    """Implements the file operations of `Sandbox` on a thread's folders."""
 
     def __init__(self, files: ThreadFiles) -> None:
         self.files = files
@@ -65,5 +65,5 @@ class HostedSandbox(Sandbox):
         return await self.search(path, Query(pattern, glob, literal, case_sensitive, max_results))
 
     async def search(self, path: str, query: Query) -> tuple[list[Match], bool]:
-        """Return the lines that `query` finds; a sandbox with a quicker way overrides this."""
+        """Return the lines that match `query`; a sandbox with a faster search overrides this."""
         return await grep(self.files, path, query)

@@ -1,4 +1,4 @@
-"""The first process inside a sandbox, seen from outside: when it is gone, all in its namespace are."""
+"""Tracks a sandbox's first process from the host: when it ends, all processes of its namespace have ended."""
 
 import asyncio
 import os
@@ -13,10 +13,10 @@ _CHILD = re.compile(rb'"child-pid":\s*(\d+)\s*[,}\n]')
 
 
 class InnerProcess:
-    """Learns from bwrap's `--info-fd` who the first inner process is.
+    """Reads the pid of the sandbox's first process from bwrap's `--info-fd`.
 
-    The kernel reports that process dead only after it has ended every other one of its namespace,
-    while bwrap itself is already gone a moment earlier.
+    The kernel reports that process as exited only after it has killed every other process of its
+    namespace; bwrap itself exits a moment earlier.
     """
 
     def __init__(self) -> None:
@@ -26,7 +26,7 @@ class InnerProcess:
         self._loop = asyncio.get_running_loop()
         os.set_blocking(self._reader, False)
         self.known: asyncio.Future[int | None] = self._loop.create_future()
-        """The process's id as this host knows it; None when bwrap ended without one."""
+        """The pid on this host; None when bwrap exited without reporting one."""
 
     def __enter__(self) -> Self:
         self._loop.add_reader(self._reader, self._read)
@@ -41,31 +41,31 @@ class InnerProcess:
         self.known.cancel()
 
     def close_writer(self) -> None:
-        """Close our copy of the end that bwrap writes to, so that its end is seen."""
+        """Close this process's copy of the write end, so that end of file is detected."""
         if self.writer >= 0:
             os.close(self.writer)
             self.writer = -1
 
     def kill(self) -> None:
-        """End it, if we know who it is."""
+        """Kill the process, if its pid is known."""
         if self._pidfd is not None:
             with suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
 
     def pid(self) -> int | None:
-        """Return the process's id if bwrap has said it, which it does before anything runs inside."""
+        """Return the pid if bwrap has reported it, which it does before anything runs in the sandbox."""
         self._read()
         return self.known.result() if self.known.done() else None
 
     async def gone(self) -> None:
-        """Wait until no process of the sandbox is left."""
+        """Wait until all processes of the sandbox have ended."""
         self._read()
         if self._pidfd is not None:
             await readable(self._pidfd)
             self._reap(self._pidfd)
 
     def _reap(self, pidfd: int) -> None:
-        with suppress(ChildProcessError):  # an orphan is ours only where we are the first process
+        with suppress(ChildProcessError):  # orphans are our children only where this server is pid 1
             os.waitid(os.P_PIDFD, pidfd, os.WEXITED | os.WNOHANG)
 
     def _read(self) -> None:

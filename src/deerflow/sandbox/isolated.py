@@ -1,7 +1,7 @@
-"""Runs each command in a fresh bubblewrap sandbox: own namespaces, a filter on system calls, limits.
+"""Runs each command in a new bubblewrap sandbox: own namespaces, a seccomp filter, resource limits.
 
-A sandbox per command costs some milliseconds and leaves no state that one command could poison for the
-next; what should carry over, working directory and exports, is carried as data.
+A sandbox per command costs some milliseconds and leaves no state that a command could poison for the next
+one; the working directory and the exports are passed on as data.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ PROBE_SECONDS = 20.0
 
 
 class IsolatedSandbox(HostedSandbox):
-    """A thread's folders on this host, and a shell that sees nothing else of it."""
+    """A thread's folders on this host, and a shell that sees only these and read-only system files."""
 
     def __init__(self, files: ThreadFiles, inside: PathTable, provider: "IsolatedSandboxProvider") -> None:
         super().__init__(files)
@@ -69,7 +69,7 @@ class IsolatedSandbox(HostedSandbox):
     async def _run(
         self, bubblewrap: Bubblewrap, command: str, output: OutputBuffer, seconds: float
     ) -> Ending:
-        """Run a command as the last one left the shell, and keep how it leaves it."""
+        """Run a command with the shell state of the last one, and save its state for the next."""
         base = bubblewrap.environment()
         with StateFile() as state, sealed(self._state.packed_exports) as exports:
             try:
@@ -98,7 +98,7 @@ class IsolatedSandbox(HostedSandbox):
         return await super().search(path, query) if found is None else found
 
     async def _ask_ripgrep(self, rg: Path, place: Place, query: Query) -> tuple[list[Match], bool] | None:
-        """Search inside a sandbox, where no link can lead out; None when our own search should."""
+        """Run ripgrep in a sandbox, where no link can lead out; None means: use the Python search."""
         output = RgOutput(query)
         try:
             bubblewrap = await self._provider.tested()
@@ -120,7 +120,7 @@ class IsolatedSandbox(HostedSandbox):
 
 
 class IsolatedSandboxProvider(ProbingSandboxProvider):
-    """Lends `IsolatedSandbox`es, after finding out that they hold."""
+    """Provides `IsolatedSandbox`es after a passed self-test."""
 
     tier = "isolated"
 
@@ -130,7 +130,7 @@ class IsolatedSandboxProvider(ProbingSandboxProvider):
 
     @property
     def refusal(self) -> str | None:
-        """Why commands cannot run, as far as that is known."""
+        """Why commands cannot run, according to the last self-test."""
         return self.gate.refusal
 
     @override
@@ -141,11 +141,11 @@ class IsolatedSandboxProvider(ProbingSandboxProvider):
         return IsolatedSandbox(ThreadFiles(table, owner=uid), shell_paths(folders, table), self)
 
     def usage(self, table: PathTable) -> ThreadUsage:
-        """Return what adds up the use of a thread's commands."""
+        """Create the usage monitor of a thread's commands."""
         return self._bubblewrap.usage(table)
 
     async def tested(self) -> Bubblewrap:
-        """Return what starts sandboxes once it has passed its test; raises when it has not."""
+        """Return the `Bubblewrap` once its self-test has passed; raise when it has failed."""
         await self.gate.require()
         return self._bubblewrap
 

@@ -1,7 +1,7 @@
-"""Confines commands with Landlock and a system-call filter, where namespaces are forbidden.
+"""Confines commands with Landlock and a seccomp filter, for systems that forbid namespaces.
 
-Weaker than `isolated`: outside paths can still be seen by name (never opened), there is no network at
-all, and virtual paths are rewritten instead of mounted.
+Weaker than `isolated`: the names of outside paths remain visible (they cannot be opened), there is no
+network at all, and virtual paths are rewritten instead of mounted.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ from deerflow.sandbox.supervised import Confinement, Failed, SupervisedShell, re
 from deerflow.sandbox.users import hand_over, sandbox_uid, scratch_folders, unreachable
 
 NEEDED_ABI = 6
-"""The first version that keeps signals in; without it a command could end the server."""
+"""The first ABI version that restricts signals; without it a command could kill the server."""
 SHELL = "/bin/bash"
 PROBE_SECONDS = 20.0
 
@@ -59,7 +59,7 @@ _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"
 
 
 def landlock_abi() -> int:
-    """Return the version of Landlock that this kernel has; 0 for none."""
+    """Return this kernel's Landlock ABI version; 0 for none."""
     if sys.platform != "linux" or platform.machine() not in ("x86_64", "aarch64"):
         return 0
     libc = ctypes.CDLL(None, use_errno=True)
@@ -68,7 +68,7 @@ def landlock_abi() -> int:
 
 
 def ruleset(table: PathTable) -> dict[str, Any]:
-    """Return the rules for a thread, as the supervisor takes them: everything not named is refused."""
+    """Return a thread's rules in the supervisor's format: every path not listed is refused."""
     paths: list[tuple[str, int]] = [(path, _EXECUTE | _READ | _READ_DIR) for path in _READABLE]
     paths += [(f"/etc/{name}", _fitting(Path("/etc", name), _READ | _READ_DIR)) for name in SHOWN_OF_ETC]
     paths += [(path, _READ | _WRITE) for path in _DEVICES]
@@ -81,12 +81,12 @@ def ruleset(table: PathTable) -> dict[str, Any]:
 
 
 def _fitting(path: Path, rights: int) -> int:
-    """A rule on a file may not speak of folders."""
+    """Drop the folder rights for a file: the kernel rejects a rule with them."""
     return rights if path.is_dir() else rights & ~_READ_DIR
 
 
 class LandlockSandbox(HostedSandbox):
-    """A thread's folders on this host, and a shell that can open nothing else of it."""
+    """A thread's folders on this host, and a shell that Landlock confines to them and to system programs."""
 
     def __init__(
         self,
@@ -118,7 +118,7 @@ class LandlockSandbox(HostedSandbox):
 
 
 class LandlockSandboxProvider(ProbingSandboxProvider):
-    """Lends `LandlockSandbox`es, after finding out that they hold."""
+    """Provides `LandlockSandbox`es after a passed self-test."""
 
     tier = "landlock"
 
@@ -147,7 +147,7 @@ class LandlockSandboxProvider(ProbingSandboxProvider):
             "LANG": "C.UTF-8",
             "TERM": "dumb",
             "TMPDIR": str(temporary_folder(folders)),
-            "GIT_CONFIG_NOSYSTEM": "1",  # git gives up on a file that it may not open
+            "GIT_CONFIG_NOSYSTEM": "1",  # git fails on a configuration file that it may not open
             **self._settings.environment,
         }
         return SupervisedShell(
@@ -178,7 +178,7 @@ class LandlockSandboxProvider(ProbingSandboxProvider):
             canary = folders.root / "canary.txt"
             canary.write_text("canary")
             canary.chmod(0o666)
-            # a slot of its own: a command that holds one may be waiting for this test
+            # a separate slot: the command that holds one may be waiting for this test
             shell = self._shell(folders, thread_paths(folders), CommandSlots(limit=1, per_thread=1))
             command = f"CANARY={canary} SERVER={os.getpid()} DAEMON={daemon}\n{LANDLOCK_PROBES}"
             try:

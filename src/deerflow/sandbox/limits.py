@@ -1,4 +1,4 @@
-"""The limits that the kernel keeps for us."""
+"""Resource limits that the kernel enforces."""
 
 import os
 from contextlib import suppress
@@ -11,7 +11,7 @@ MAX_OPEN_FILES = 1024
 
 
 def rlimits(limits: LimitSettings) -> dict[str, int]:
-    """Return the limits that the kernel keeps for each process."""
+    """Return the resource limits that apply to each process."""
     return {
         "RLIMIT_CORE": 0,
         "RLIMIT_CPU": limits.cpu_seconds,
@@ -22,7 +22,7 @@ def rlimits(limits: LimitSettings) -> dict[str, int]:
 
 
 def process_limit(limits: LimitSettings, uid: int | None) -> dict[str, int]:
-    """Return the kernel's limit on processes, which counts all of a user's, ours and others' included."""
+    """Return RLIMIT_NPROC, raised by the user's present threads: the kernel counts all threads of a user."""
     if not Path("/proc/self/task").is_dir():
         return {}
     user = os.geteuid() if uid is None else uid
@@ -39,9 +39,9 @@ def _threads_of(uid: int) -> int:
 
 
 def ulimits(limits: LimitSettings) -> str:
-    """Return the same limits as shell commands, for a shell that may no longer raise them.
+    """Return the same limits as shell commands, for a shell that cannot raise them afterwards.
 
-    Processes are counted per user namespace, so inside a sandbox the count is the sandbox's own.
+    The kernel counts processes per user namespace, so the process limit applies to the sandbox alone.
     """
     return (
         f"ulimit -c 0 -t {limits.cpu_seconds} -f {limits.max_file_mb * 1024} -n {MAX_OPEN_FILES} "

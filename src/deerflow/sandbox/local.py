@@ -1,4 +1,4 @@
-"""Runs commands with the rights of this process, on the host itself. For development."""
+"""Runs commands on the host with the rights of this process, without isolation. For development."""
 
 import os
 import shutil
@@ -22,7 +22,7 @@ from deerflow.sandbox.supervised import Confinement, SupervisedShell
 from deerflow.sandbox.users import close_to_others
 
 PASSED_ON = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "LC_CTYPE", "TERM", "TZ", "TMPDIR")
-"""The only variables of this process that commands see: all others may hold secrets."""
+"""The only environment variables of this process that commands inherit: others may contain secrets."""
 
 _SAFE_GIT = {
     "core.fsmonitor": "false",
@@ -30,7 +30,7 @@ _SAFE_GIT = {
     "protocol.ext.allow": "never",
     "core.pager": "cat",
 }
-"""Settings of git that win over those of a repository, whose author may be anybody."""
+"""Git settings that override those of a repository, which is untrusted."""
 SAFE_PROGRAMS = {
     "GIT_CONFIG_COUNT": str(len(_SAFE_GIT)),
     **{f"GIT_CONFIG_KEY_{number}": key for number, key in enumerate(_SAFE_GIT)},
@@ -40,7 +40,7 @@ SAFE_PROGRAMS = {
     "PAGER": "cat",
     "LESSSECURE": "1",
 }
-"""What keeps programs on the host from running what a file in their folder names."""
+"""Environment that keeps git and pagers from executing commands configured in a folder's files."""
 
 HOST_BASH_OFF = (
     "bash is off: this sandbox ('local') has no isolation, so commands would run on the host itself. "
@@ -54,7 +54,7 @@ NO_SHELL = (
 
 
 class LocalSandbox(HostedSandbox):
-    """A thread's folders on this host, and the host's own shell if the operator allows it."""
+    """A thread's folders on this host, and the host's shell if the operator allows it."""
 
     def __init__(
         self, files: ThreadFiles, settings: SandboxSettings, commands: CommandSlots | None = None
@@ -79,7 +79,7 @@ class LocalSandbox(HostedSandbox):
 
     @cached_property
     def _shell(self) -> SupervisedShell:
-        """Made with the first command: every run borrows a sandbox, and most only talk."""
+        """Created with the first command: every run acquires a sandbox, and most run no command."""
         return SupervisedShell(
             self.files.table,
             self._settings,
@@ -91,7 +91,7 @@ class LocalSandbox(HostedSandbox):
 
 
 class LocalSandboxProvider(ThreadSandboxProvider):
-    """Lends `LocalSandbox`es."""
+    """Provides `LocalSandbox`es."""
 
     tier = "local"
 
@@ -123,5 +123,5 @@ def _host_bash() -> str | None:
 
 
 def host_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return what a command on the host may know of our own environment."""
+    """Return the part of this process's environment that a command on the host inherits."""
     return {name: environment[name] for name in PASSED_ON if name in environment}

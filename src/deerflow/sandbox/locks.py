@@ -1,4 +1,4 @@
-"""One lock per file, so that a read-then-write of one task is not overtaken by another."""
+"""One asyncio lock per file, so that concurrent read-then-write edits do not interleave."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -9,14 +9,14 @@ _HOLDER: ContextVar[object] = ContextVar("holder of file locks")
 
 
 class FileLocks:
-    """Hands out locks by name; the task that holds one may take it again, and so may tasks it starts then."""
+    """Locks by name, reentrant for the asyncio task that holds one and for tasks it starts meanwhile."""
 
     def __init__(self) -> None:
         self._held: dict[str, _Held] = {}
 
     @asynccontextmanager
     async def hold(self, name: str) -> AsyncIterator[None]:
-        """Hold `name` for the length of a block."""
+        """Hold the lock `name` until the block exits."""
         held = self._held.setdefault(name, _Held())
         me = _HOLDER.get(None)
         if held.owner is not None and held.owner is me:

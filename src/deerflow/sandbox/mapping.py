@@ -1,4 +1,4 @@
-"""Rewrites paths where there are no mounts: virtual to real in commands, real to virtual in output."""
+"""Rewrites paths for tiers without mounts: virtual to host in commands, host to virtual in output."""
 
 import re
 import shlex
@@ -11,18 +11,18 @@ _AFTER = r"(?=$|[/\s\"'`;|&<>(){}\[\]:,=*?!$])"
 
 
 class PathRewriter:
-    """Knows the host's folder of each virtual path of a thread."""
+    """Translates between a thread's virtual paths and host paths."""
 
     def __init__(self, table: PathTable) -> None:
         real = {mapping.virtual: str(mapping.host) for mapping in table.mappings}
-        # `ls /mnt/user-data` works when all that is below it has one parent
+        # `ls /mnt/user-data` works when all folders below it share a parent
         parents = {virtual.rpartition("/")[0]: host.rpartition("/")[0] for virtual, host in real.items()}
         if "/mnt/user-data" in parents:
             real.setdefault("/mnt/user-data", parents["/mnt/user-data"])
         self._real = real
         self._table = table
 
-    # Made with the first command: compiling costs milliseconds, and most turns run none.
+    # Compiled on the first command: it costs milliseconds, and most turns run no command.
     @cached_property
     def _in_command(self) -> re.Pattern[str]:
         return _any_of(self._real, _BEFORE, _AFTER)
@@ -37,17 +37,17 @@ class PathRewriter:
         return _any_of(self._virtual, "", r"(?![\w-])")
 
     def to_host(self, command: str) -> str:
-        """Return a shell command with the host's paths in place of virtual ones."""
+        """Return a shell command with virtual paths replaced by host paths."""
         return self._in_command.sub(lambda found: _shell_safe(self._real[found.group()]), command)
 
     def host_path(self, virtual: str) -> str:
-        """Return one path as the host knows it."""
+        """Return the host path of a virtual path."""
         if virtual in self._real:
             return self._real[virtual]
         return self._in_command.sub(lambda found: self._real[found.group()], virtual)
 
     def to_virtual(self, text: str) -> str:
-        """Return output with virtual paths in place of the host's."""
+        """Return output with host paths replaced by virtual paths."""
         return self._in_output.sub(lambda found: self._virtual[found.group()], text)
 
 
@@ -57,5 +57,5 @@ def _any_of(names: dict[str, str], before: str, after: str) -> re.Pattern[str]:
 
 
 def _shell_safe(path: str) -> str:
-    # Quotes would end a quotation that the path stands in, so odd characters get backslashes.
+    # Quotes would close a quoted string around the path, so special characters are backslash-escaped.
     return path if shlex.quote(path) == path else re.sub(r"([^\w@%+=:,./-])", r"\\\1", path)

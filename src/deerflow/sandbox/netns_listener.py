@@ -1,7 +1,7 @@
-"""Opens a listening socket inside a sandbox's network and hands it out.
+"""Opens a listening socket in a sandbox's network namespace and sends it to the server.
 
-Started as a program of its own, without site-packages, with the rights of the commands' user: it enters the
-user namespace that owns the network, then the network. Nothing of the sandbox runs meanwhile.
+Runs as a separate program, without site-packages, as the commands' user: it enters the user namespace that
+owns the network namespace, then the network namespace. No code of the sandbox runs meanwhile.
 """
 
 import ctypes
@@ -16,14 +16,14 @@ CLONE_NEWNET = 0x40000000
 
 
 def main() -> None:
-    """Open the port in the network of the process and send the socket over the descriptor."""
+    """Listen on the port in the process's network namespace and send the socket over the descriptor."""
     pid, channel, port, user = (int(argument) for argument in sys.argv[1:5])
     network = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY)
     if user >= 0:
         os.setgroups([])
         os.setresgid(user, user, user)
         os.setresuid(user, user, user)
-    # bwrap nests user namespaces, so the network may belong to the outer one: the kernel knows which
+    # bwrap nests user namespaces, so the outer one may own the network: ask the kernel which
     owner = fcntl.ioctl(network, NS_GET_USERNS)
     enter(owner, CLONE_NEWUSER)
     enter(network, CLONE_NEWNET)

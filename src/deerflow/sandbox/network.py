@@ -1,8 +1,8 @@
-"""The only way out of a sandbox: a proxy that connects to hosts on the operator's list.
+"""Egress proxy, a sandbox's only network access: it connects to the hosts that the operator allows.
 
-The sandbox has no network but its own loopback. There, one socket listens whose other side is this
-process: it takes `CONNECT` requests, looks the host up itself, checks every address, and connects to the
-very address that it checked, so that a second look-up cannot lead elsewhere.
+The sandbox's network namespace has only a loopback. This process listens on one socket there: it accepts
+`CONNECT` requests, resolves the host itself, checks every address, and connects to the address that it
+checked, so that DNS rebinding is not possible.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from deerflow.errors import AddressRefusedError, ConfigError
 logger = logging.getLogger(__name__)
 
 PORT = 3128
-"""Where the proxy listens inside a sandbox."""
+"""The proxy's port in a sandbox."""
 HEAD_SECONDS = 10.0
 CONNECT_SECONDS = 20.0
 MAX_HEAD_BYTES = 16_384
@@ -33,11 +33,11 @@ _HOST = re.compile(
 )
 
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
-"""Returns the addresses of a host."""
+"""Resolves a host to its addresses."""
 
 
 class RefusedError(Exception):
-    """The proxy will not connect; the status and the reason go to the program inside."""
+    """The proxy refuses to connect; the status and the reason are sent to the program in the sandbox."""
 
     def __init__(self, status: str, reason: str) -> None:
         super().__init__(reason)
@@ -49,18 +49,18 @@ class HostRule:
     """One entry of `sandbox.network.allow`."""
 
     host: str
-    """A host name, or `.example.org` for all names below it."""
+    """A host name, or `.example.org` for all its subdomains."""
     port: int | None
 
     def fits(self, host: str, port: int) -> bool:
-        """Tell whether the rule allows this host and port."""
+        """Return whether the rule allows this host and port."""
         ports = _DEFAULT_PORTS if self.port is None else (self.port,)
         named = host.endswith(self.host) if self.host.startswith(".") else host == self.host
         return named and port in ports
 
 
 def parse_rule(text: str) -> HostRule:
-    """Return the rule that `text` says: `host`, `host:port`, or `*.host` for everything below it."""
+    """Parse a rule: `host`, `host:port`, or `*.host` for all subdomains."""
     name, colon, port = text.strip().lower().rstrip(".").partition(":")
     host = name[1:] if name.startswith("*.") else name
     if not _HOST.fullmatch(host.lstrip(".")) or (colon and not (port.isascii() and port.isdigit())):
@@ -76,14 +76,14 @@ def parse_rule(text: str) -> HostRule:
 
 @dataclass(frozen=True, slots=True)
 class NetworkPolicy:
-    """Which hosts may be reached, and at which addresses."""
+    """The allowed hosts and address ranges."""
 
     rules: tuple[HostRule, ...] = ()
     ranges: tuple[Network, ...] = ()
 
     @classmethod
     def from_settings(cls, settings: NetworkSettings) -> "NetworkPolicy":
-        """Return the policy; an entry that cannot be used is a `ConfigError`."""
+        """Create the policy; raise `ConfigError` for an invalid entry."""
         return cls(
             tuple(parse_rule(text) for text in settings.allow),
             tuple(parse_network(text, setting=_CIDRS) for text in settings.allow_cidrs),
@@ -94,12 +94,12 @@ class NetworkPolicy:
         return bool(self.rules)
 
     def check_host(self, host: str, port: int) -> None:
-        """Raise `RefusedError` unless a rule names the host."""
+        """Raise `RefusedError` unless a rule allows the host and port."""
         if not any(rule.fits(host, port) for rule in self.rules):
             raise RefusedError("403 Forbidden", f"{host}:{port} is not in sandbox.network.allow")
 
     def check_address(self, text: str) -> Address:
-        """Return the address if it is public or in one of the ranges."""
+        """Return the address if it is public or in an allowed range; else raise `RefusedError`."""
         try:
             return check_address(text, allowed=self.ranges, setting=_CIDRS)
         except AddressRefusedError as error:
@@ -108,17 +108,17 @@ class NetworkPolicy:
 
 @dataclass(slots=True)
 class Proxy:
-    """Serves one sandbox; every attempt is logged with its outcome."""
+    """Serves one sandbox; every connection attempt is logged with its outcome."""
 
     policy: NetworkPolicy
     name: str
-    """Whose sandbox it is, for the log."""
+    """Name of the sandbox in the log."""
     resolve: Resolve = look_up
     _handlers: set[asyncio.Task[None]] = field(default_factory=set)
 
     @asynccontextmanager
     async def serving(self, listener: socket.socket) -> AsyncIterator[None]:
-        """Serve on `listener` for the length of a block; afterwards every connection is closed."""
+        """Serve on `listener` until the block exits; then close every connection."""
         listener.setblocking(False)
         server = await asyncio.start_server(self._accept, sock=listener, limit=MAX_HEAD_BYTES)
         try:
@@ -167,7 +167,7 @@ class Proxy:
 
 
 def parse_connect(head: bytes) -> tuple[str, int]:
-    """Return host and port of a `CONNECT` request; raises `RefusedError` for everything else."""
+    """Return host and port of a `CONNECT` request; raise `RefusedError` for anything else."""
     words = head.partition(b"\r\n")[0].decode("latin-1").split(" ")
     if len(words) != 3 or words[0] != "CONNECT":
         raise RefusedError("405 Method not allowed", f"only CONNECT is served, not {words[0][:20]!r}")
@@ -181,7 +181,7 @@ def parse_connect(head: bytes) -> tuple[str, int]:
 async def _first_open(
     addresses: Sequence[Address], port: int
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """Connect to the first of the checked addresses that answers."""
+    """Connect to the first of the checked addresses that accepts."""
     last: OSError = OSError("the host has no address")
     for address in addresses[:4]:
         try:
@@ -207,7 +207,7 @@ async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, er
         writer.write(head.encode() + b"Connection: close\r\n\r\n" + body)
         await writer.drain()
         writer.write_eof()
-        # closing on unread data would reset the connection, and the answer with it
+        # closing with unread data would reset the connection and lose the response
         async with asyncio.timeout(1):
             while await reader.read(_CHUNK):
                 pass

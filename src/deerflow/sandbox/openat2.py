@@ -1,4 +1,4 @@
-"""Opens files beneath a directory so that no link, however fast it changes, leads out of it."""
+"""Opens files beneath a directory without link races: no link can lead out of it."""
 
 import ctypes
 import errno
@@ -10,16 +10,16 @@ from contextlib import suppress
 from typing import cast
 
 _OPENAT2 = 437
-"""The system call's number, the same on every architecture that we run on."""
+"""The system call's number, the same on all supported architectures."""
 _RESOLVE_NO_MAGICLINKS = 0x02
 _RESOLVE_BENEATH = 0x08
 _ATTEMPTS = 32
-"""The kernel asks to try again when a folder was moved while it looked."""
+"""The kernel returns EAGAIN when a folder was renamed during the lookup."""
 
 O_PATH = getattr(os, "O_PATH", os.O_RDONLY)
 O_DIRECTORY = os.O_DIRECTORY | os.O_CLOEXEC if sys.platform != "win32" else 0
 O_SAFE = (os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY) if sys.platform != "win32" else 0
-"""Flags of every open: a FIFO or a terminal that took a file's place must not hold us up."""
+"""Flags of every open: a FIFO or terminal that replaced a file must not block the open."""
 
 
 class _OpenHow(ctypes.Structure):
@@ -30,14 +30,14 @@ def open_beneath(root: int, parts: Sequence[str], flags: int, mode: int = 0o644)
     """Open `parts` below the directory `root`; raises `OSError` (ELOOP, EXDEV) where a link leads out."""
     path = "/".join(parts) or "."
     if HAS_OPENAT2:
-        # with O_PATH nothing is really opened, and the kernel refuses the flags that would guard it
+        # with O_PATH the file is not opened for I/O, and the kernel rejects the other flags
         safe = os.O_CLOEXEC if flags & O_PATH else O_SAFE
         return _openat2(root, path, flags | safe, mode if flags & os.O_CREAT else 0)
     return open_by_walking(root, parts, flags, mode)
 
 
 def open_by_walking(root: int, parts: Sequence[str], flags: int, mode: int = 0o644) -> int:
-    """Open `parts` one name at a time and follow no link at all: for kernels without `openat2`."""
+    """Open `parts` one component at a time without following any link: for kernels without `openat2`."""
     folder = os.open(".", O_PATH | O_DIRECTORY, dir_fd=root)
     try:
         for name in parts[:-1]:
@@ -51,7 +51,7 @@ def open_by_walking(root: int, parts: Sequence[str], flags: int, mode: int = 0o6
 
 
 def make_folders(root: int, parts: Sequence[str], *, owner: int | None = None) -> int:
-    """Make the folders `parts` below `root` as far as they are missing; return the last one's descriptor."""
+    """Create the missing folders of `parts` below `root`; return the last one's descriptor."""
     try:
         return open_beneath(root, parts, O_PATH | O_DIRECTORY)
     except FileNotFoundError:
@@ -59,7 +59,7 @@ def make_folders(root: int, parts: Sequence[str], *, owner: int | None = None) -
             raise
     parent = make_folders(root, parts[:-1], owner=owner)
     try:
-        with suppress(FileExistsError):  # somebody was faster, or it is a link: the open below tells
+        with suppress(FileExistsError):  # created concurrently, or a link: the open below checks
             os.mkdir(parts[-1], 0o755, dir_fd=parent)
         folder = os.open(parts[-1], os.O_RDONLY | O_DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
     finally:

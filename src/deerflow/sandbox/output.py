@@ -1,4 +1,4 @@
-"""Collects what a command prints: bounded, cleaned, and handed on while it comes."""
+"""Collects a command's output: bounded, stripped of control sequences, and streamed while it arrives."""
 
 import codecs
 import re
@@ -7,11 +7,11 @@ from collections.abc import Callable
 from deerflow.sandbox.base import OutputListener
 
 STREAM_MAX_BYTES = 1_048_576
-"""What the people watching get of one command while it runs; the rest is in the result."""
+"""Maximum output of one command that is streamed while it runs; the result has the rest."""
 STOP_BYTES = 64 * 1024 * 1024
 """A command that prints more than this is stopped."""
 UNCUT_BYTES = 8 * 1024 * 1024
-"""What is kept when the settings ask for no cut."""
+"""Maximum output that is kept when the settings disable truncation."""
 
 _ESCAPES = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]"  # colours, cursor
@@ -21,22 +21,22 @@ _ESCAPES = re.compile(
 )
 
 Mask = Callable[[str], str]
-"""Puts virtual paths back in place of the host's."""
+"""Replaces host paths by virtual paths."""
 
 
 def clean(text: str) -> str:
-    """Return `text` without terminal sequences and control characters, lines ending in one newline."""
+    """Return `text` without terminal sequences and control characters, with `\\n` line endings."""
     return _ESCAPES.sub("", text.replace("\r\n", "\n"))
 
 
 def clip(text: str, limit: int, *, gone: int = 0, unit: str = "characters") -> str:
-    """Return start and end of `text` within `limit` characters, saying how much went from between.
+    """Truncate `text` in the middle to `limit` characters, with a note of how much was removed.
 
     Args:
-        text: what is there.
-        limit: how many characters are kept; 0 keeps all.
-        gone: what already went missing from the middle of `text`, in `unit`.
-        unit: what `gone` counts.
+        text: The text to truncate.
+        limit: Number of characters to keep; 0 keeps all.
+        gone: Amount already removed from the middle of `text`, in `unit`.
+        unit: Unit of `gone`.
     """
     if not gone and (not limit or len(text) <= limit):
         return text
@@ -47,7 +47,7 @@ def clip(text: str, limit: int, *, gone: int = 0, unit: str = "characters") -> s
 
 
 class OutputBuffer:
-    """Keeps the start and the end of an output and tells listeners about it as it comes."""
+    """Keeps the start and the end of an output and passes it to a listener as it arrives."""
 
     def __init__(
         self, *, max_chars: int, listener: OutputListener | None = None, mask: Mask | None = None
@@ -65,7 +65,7 @@ class OutputBuffer:
         return self.total_bytes > STOP_BYTES
 
     def feed(self, data: bytes) -> None:
-        """Take the next piece."""
+        """Append the next chunk."""
         if self._live and self.total_bytes < STREAM_MAX_BYTES:
             self._live.feed(data)
         self.total_bytes += len(data)
@@ -79,7 +79,7 @@ class OutputBuffer:
                 del self._tail[: -self._room]
 
     def text(self) -> str:
-        """Return what is kept, cut in the middle."""
+        """Return the kept output, truncated in the middle."""
         if self._live:
             self._live.finish()
         tail = self._tail[-self._room :] if len(self._tail) > self._room else self._tail
@@ -98,7 +98,7 @@ class OutputBuffer:
 
 
 class _LiveOutput:
-    """Decodes a stream piece by piece; with a mask it waits for whole lines, lest a path be split."""
+    """Decodes a stream incrementally; with a mask it buffers to whole lines, so that no path is split."""
 
     def __init__(self, listener: OutputListener, mask: Mask | None) -> None:
         self._listener = listener

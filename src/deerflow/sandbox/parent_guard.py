@@ -1,18 +1,18 @@
-"""Ends a sandbox whose server is gone, at whatever moment that happens.
+"""Kills a sandbox when its server dies, at whatever moment that happens.
 
-bwrap's processes die with their parents once they have asked the kernel for it. A server that is killed
-before that would leave one behind that waits for a parent for ever. So a shell starts bwrap, and beside it
-one that waits on a pipe from us: when the pipe ends, it ends its process group, in which all of them are.
-The pipe is the first shell's standard input and goes no further: what bwrap starts reads an empty one.
+bwrap's processes die with their parent only after they have set PR_SET_PDEATHSIG. A server killed before
+that would leave a process behind that waits for its parent forever. So a shell starts bwrap and, beside it,
+a subshell that reads a pipe from the server: at end of file it kills its process group, which contains all
+of them. The pipe is the first shell's standard input; bwrap and its children get an empty standard input.
 """
 
 import os
 from collections.abc import Collection, Sequence
 from typing import Self
 
-# `read` returns when our end is closed, by us or by our death. A small shell gives its background jobs no
-# standard input, so the pipe takes another number, of one digit, since such a shell knows no others.
-# The shell forgets where it stood, lest the sandbox sees it.
+# `read` returns when the server's end is closed, explicitly or by its death. A shell such as dash gives
+# background jobs no standard input, so the pipe moves to another descriptor, of one digit since such a shell
+# supports no others. PWD is unset so that the sandbox does not see the host's path.
 _SCRIPT = (
     "exec {fd}<&0 </dev/null; (read end <&{fd}; kill -9 0) > /dev/null 2>&1 & "
     'exec {fd}<&-; unset PWD OLDPWD; exec "$@"'
@@ -20,7 +20,7 @@ _SCRIPT = (
 
 
 class Lifeline:
-    """A pipe whose other end is ours: it ends when we let go of it, or die."""
+    """A pipe whose write end this process holds: it closes when the block exits or the process dies."""
 
     def __init__(self) -> None:
         self.reader, self._writer = os.pipe()
@@ -33,11 +33,11 @@ class Lifeline:
         os.close(self._writer)
 
     def tied(self, argv: Sequence[str], *, taken: Collection[int], first: str = "") -> list[str]:
-        """Return `argv` started with its lifeline, after the shell commands in `first`.
+        """Return the command line that starts `argv` under the guard, after the shell commands in `first`.
 
         Args:
-            taken: Descriptors that `argv` inherits. Those of our own that it does not inherit leave a
-                number free, since they were opened before most of these.
+            taken: Descriptors that `argv` inherits. Descriptors of this process that it does not inherit
+                leave a number free, since they were opened before most of these.
         """
         free = next(number for number in range(3, 10) if number not in taken)
         return ["/bin/sh", "-c", first + _SCRIPT.format(fd=free), "sh", *argv]

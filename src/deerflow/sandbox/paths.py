@@ -1,4 +1,4 @@
-"""Virtual paths: what the model may write, and which folder of this host stands behind it."""
+"""Virtual paths: validates the paths that the model uses and maps them to folders of this host."""
 
 import re
 from collections.abc import Iterable
@@ -21,7 +21,7 @@ MAX_PATH_BYTES = 4095
 MAX_NAME_BYTES = 255
 MAX_DEPTH = 128
 SYSTEM_FOLDERS = ("bin", "dev", "etc", "lib", "lib32", "lib64", "proc", "run", "sbin", "sys", "tmp", "usr")
-"""Folders that a mount of the operator may not hide."""
+"""Top-level folders that an operator's mount may not hide."""
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _DRIVE = re.compile(r"^[A-Za-z]:")
@@ -30,7 +30,7 @@ _DEVICE = re.compile(r"(?i)^(con|prn|aux|nul|com[1-9]|lpt[1-9])(\..*)?$")
 
 @dataclass(frozen=True, slots=True)
 class PathMapping:
-    """A host folder and the virtual path under which commands and tools see it."""
+    """A host folder and its virtual path in commands and tools."""
 
     virtual: str
     host: Path
@@ -39,7 +39,7 @@ class PathMapping:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A virtual path taken apart: the mapping it falls under and the names below it."""
+    """A resolved virtual path: its mapping and the path components below it."""
 
     mapping: PathMapping
     parts: tuple[str, ...]
@@ -50,13 +50,13 @@ class Place:
 
 
 class PathTable:
-    """All mappings of one thread, the longest virtual path first."""
+    """All path mappings of one thread, the longest virtual path first."""
 
     def __init__(self, mappings: Iterable[PathMapping]) -> None:
         self.mappings = tuple(sorted(mappings, key=lambda mapping: -len(mapping.virtual)))
 
     def locate(self, path: str) -> Place:
-        """Return the place that `path` names; relative paths start in the workspace."""
+        """Resolve `path`; relative paths start in the workspace."""
         parts = _checked_parts(path)
         for mapping in self.mappings:
             root = tuple(mapping.virtual.strip("/").split("/"))
@@ -65,7 +65,7 @@ class PathTable:
         raise PathRefusedError(f"{shown(path)} is outside the folders of this thread; use {self._names()}")
 
     def locate_for_writing(self, path: str) -> Place:
-        """Return the place that `path` names, which must be one that may be written."""
+        """Resolve `path` and check that it may be written."""
         place = self.locate(path)
         if place.mapping.read_only:
             raise PathRefusedError(
@@ -77,7 +77,7 @@ class PathTable:
         return place
 
     def places_below(self, path: str) -> list[Place]:
-        """Return the place of `path`, or the mappings beneath it when it is only their parent."""
+        """Resolve `path`; for a mere parent of mappings, return the mappings below it."""
         parts = _checked_parts(path)
         prefix = "/" + "".join(f"{part}/" for part in parts)
         beneath = [Place(found, ()) for found in self.mappings if found.virtual.startswith(prefix)]
@@ -90,7 +90,7 @@ class PathTable:
 def thread_paths(
     folders: ThreadFolders, *, skills_root: Path | None = None, mounts: Iterable[MountSettings] = ()
 ) -> PathTable:
-    """Return what one thread sees: its own folders, the skills, and the operator's mounts."""
+    """Return the mappings of one thread: its own folders, the skills, and the operator's mounts."""
     mappings = [
         PathMapping(WORKSPACE, folders.workspace),
         PathMapping(UPLOADS, folders.uploads),
@@ -105,17 +105,17 @@ def thread_paths(
 
 
 def shell_paths(folders: ThreadFolders, table: PathTable) -> PathTable:
-    """Return what a thread's commands see: all of `table`, and a `/tmp` that lasts from call to call."""
+    """Return the mappings for a thread's commands: `table` plus a `/tmp` that persists between commands."""
     return PathTable([*table.mappings, PathMapping(TEMPORARY, temporary_folder(folders))])
 
 
 def temporary_folder(folders: ThreadFolders) -> Path:
-    """Return where a thread's `/tmp` lies; it goes with the thread."""
+    """Return the host folder of a thread's `/tmp`; it is deleted with the thread."""
     return folders.root / "tmp"
 
 
 def checked_mount(mount: MountSettings) -> PathMapping:
-    """Return one of `sandbox.mounts` as a mapping; a useless or dangerous one is a `ConfigError`."""
+    """Return an entry of `sandbox.mounts` as a mapping; raise `ConfigError` for an unsafe one."""
     key = f"sandbox.mounts: {mount.container_path}"
     virtual = PurePosixPath(mount.container_path)
     names = virtual.parts[1:]
@@ -130,7 +130,7 @@ def checked_mount(mount: MountSettings) -> PathMapping:
 
 
 def shown(path: str) -> str:
-    """Return `path` fit for a message: one line, printable, not endless."""
+    """Return `path` formatted for a message: one line, printable, of limited length."""
     text = path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
     text = "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
     return text if len(text) <= 300 else f"{text[:200]}…{text[-80:]}"
@@ -164,7 +164,7 @@ def _checked_parts(path: str) -> tuple[str, ...]:
 
 
 def _refuse_ambiguous_name(name: str) -> None:
-    # Other systems drop a trailing dot or space and read some names as devices: what is written here
+    # Windows drops a trailing dot or space and treats some names as devices; files written on this host
     # may be unpacked there.
     if name.endswith((".", " ")) or _DEVICE.match(name):
         raise PathRefusedError(

@@ -1,4 +1,4 @@
-"""Keeps one sandbox per thread while somebody uses it, and for a while after."""
+"""Base provider that keeps one sandbox per thread: those in use, and a limited number of idle ones."""
 
 from abc import abstractmethod
 from collections import OrderedDict
@@ -15,11 +15,11 @@ from deerflow.sandbox.shell import check_environment
 from deerflow.sandbox.slots import CommandSlots
 
 MAX_IDLE = 1024
-"""How many threads' working directories and exports are remembered beyond those in use."""
+"""Maximum number of idle sandboxes, and so of threads whose working directory and exports are kept."""
 
 
 class ThreadSandboxProvider(SandboxProvider):
-    """Lends sandboxes that cost nothing while idle: a few objects, no process."""
+    """Provides sandboxes that are cheap while idle: a few objects, no process."""
 
     def __init__(self, settings: SandboxSettings, *, skills_root: Path | None = None) -> None:
         check_environment(settings.environment)
@@ -27,18 +27,18 @@ class ThreadSandboxProvider(SandboxProvider):
         self._skills_root = skills_root
         self.commands = CommandSlots.from_settings(settings)
         self.searches = CommandSlots.from_settings(settings)
-        """Searches wait only for each other: none takes long, while a command may."""
+        """Separate from `commands`: searches are short, so they do not wait for long commands."""
         self._sandboxes: dict[Path, Sandbox] = {}
         self._users: dict[Path, int] = {}
         self._idle: OrderedDict[Path, None] = OrderedDict()
-        """Those that nobody uses, the longest unused first."""
+        """Sandboxes not in use, least recently used first."""
 
     @abstractmethod
     def make(self, folders: ThreadFolders) -> Sandbox:
-        """Make the sandbox of one thread; its folders are there."""
+        """Create the sandbox of one thread, whose folders exist."""
 
     def is_fit(self, folders: ThreadFolders) -> bool:
-        """Tell whether a sandbox that was made before still fits: not where the thread was made anew."""
+        """Return whether an existing sandbox is still valid; not after the thread was recreated."""
         return folders.workspace.is_dir()
 
     @override
@@ -54,7 +54,7 @@ class ThreadSandboxProvider(SandboxProvider):
             self.release(folders)
 
     def acquire(self, folders: ThreadFolders) -> Sandbox:
-        """Return the thread's sandbox, made when it is not there; give it back with `release`."""
+        """Return the thread's sandbox, creating it when needed; pair each call with `release`."""
         sandbox = self._sandboxes.get(folders.root)
         if sandbox is None or not self.is_fit(folders):
             folders.create()
@@ -64,11 +64,11 @@ class ThreadSandboxProvider(SandboxProvider):
         return sandbox
 
     def get(self, folders: ThreadFolders) -> Sandbox | None:
-        """Return the thread's sandbox if it was made before."""
+        """Return the thread's sandbox if it exists."""
         return self._sandboxes.get(folders.root)
 
     def release(self, folders: ThreadFolders) -> None:
-        """Give a sandbox back; the longest unused ones are forgotten when there are too many."""
+        """Release a sandbox; beyond `MAX_IDLE` idle ones, drop the least recently used."""
         left = self._users.pop(folders.root, 1) - 1
         if left:
             self._users[folders.root] = left
@@ -78,7 +78,7 @@ class ThreadSandboxProvider(SandboxProvider):
             del self._sandboxes[self._idle.popitem(last=False)[0]]
 
     def reset(self) -> None:
-        """Forget all sandboxes that nobody uses; the next run gets fresh ones."""
+        """Drop all idle sandboxes; the next run gets a new one."""
         while self._idle:
             del self._sandboxes[self._idle.popitem()[0]]
 

@@ -1,7 +1,7 @@
 """File operations for systems that cannot open a file relative to a folder, such as Windows.
 
-Every folder on the way is looked at, and no link is followed. Between the look and the use a link could be
-put in place, but only by a program that runs on the same host with our own rights anyway.
+Every folder of the path is checked, and no link is followed. A link could be created between check and use,
+but only by a program that already runs on this host with the same rights.
 """
 
 import os
@@ -24,7 +24,7 @@ _REPARSE_POINT = getattr(stat, "FILE_ATTRIBUTE_REPARSE_POINT", 0)
 
 
 class PortableThreadFiles(ThreadFiles):
-    """The same operations, with paths in place of descriptors."""
+    """`ThreadFiles` with paths instead of descriptors."""
 
     @override
     @contextmanager
@@ -78,14 +78,14 @@ class PortableThreadFiles(ThreadFiles):
 
 
 def _with_parents(place: Place) -> Path:
-    """Return the host's path, with the folders above it made."""
+    """Create the missing parent folders and return the host path."""
     parent = _checked(Place(place.mapping, place.parts[:-1]))
     parent.mkdir(parents=True, exist_ok=True)
     return _checked(place)
 
 
 def _checked(place: Place) -> Path:
-    """Return the host's path if no part of it is a link."""
+    """Return the host path; raise when one of its components is a link."""
     host = place.mapping.host
     for name in place.parts:
         host = host / name

@@ -1,4 +1,4 @@
-"""Lends sandboxes that have passed a test, and finds out again when one did not start."""
+"""Base provider of tiers with a self-test; repeats the test when a sandbox did not start."""
 
 from abc import abstractmethod
 from pathlib import Path
@@ -17,7 +17,7 @@ from deerflow.sandbox.selftest import SelfTest
 
 
 class ProbingSandboxProvider(ThreadSandboxProvider):
-    """What the tiers have in common that keep commands in."""
+    """Shared part of the providers of the confining tiers."""
 
     def __init__(self, settings: SandboxSettings, *, skills_root: Path | None = None) -> None:
         super().__init__(settings, skills_root=skills_root)
@@ -25,7 +25,7 @@ class ProbingSandboxProvider(ThreadSandboxProvider):
 
     @abstractmethod
     async def probe(self) -> SelfTest:
-        """Try in a sandbox of its own whether it holds."""
+        """Run the probes in a separate sandbox and return whether its isolation holds."""
 
     @override
     def acquire(self, folders: ThreadFolders) -> Sandbox:
@@ -34,7 +34,7 @@ class ProbingSandboxProvider(ThreadSandboxProvider):
 
     @override
     def is_fit(self, folders: ThreadFolders) -> bool:
-        return temporary_folder(folders).is_dir()  # it comes with the sandbox and goes with the thread
+        return temporary_folder(folders).is_dir()  # created with the sandbox, deleted with the thread
 
     @override
     async def self_test(self) -> SelfTest:
@@ -46,7 +46,7 @@ class ProbingSandboxProvider(ThreadSandboxProvider):
         return self.gate.last
 
     async def failed(self, text: str) -> SandboxUnavailableError:
-        """Return the refusal of a command whose sandbox did not start, after finding out whether any does."""
+        """Return the error of a command whose sandbox did not start, after a new self-test."""
         refusal = await self.gate.doubt()
         if refusal:
             return SandboxUnavailableError(refusal)

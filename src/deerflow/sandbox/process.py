@@ -1,4 +1,4 @@
-"""Starts a program, follows its output and makes sure that it ends."""
+"""Starts a program, reads its output and guarantees that it ends."""
 
 import asyncio
 import os
@@ -10,60 +10,60 @@ from typing import Protocol
 
 CHUNK_BYTES = 65_536
 CHUNKS_AT_ONCE = 16
-"""How much one wake-up reads before others get their turn."""
+"""Number of chunks that one wake-up reads before it yields to the event loop."""
 REMAINS_SECONDS = 2.0
-"""How long the remains of an ended program may take to go, and its output to close."""
+"""How long the descendants of an exited program may take to end, and its output pipe to close."""
 
 
 Watch = Callable[[int], Awaitable[str]]
-"""Follows a process by its id and returns a sentence when it has to be stopped."""
+"""Monitors a process by its pid and returns the reason when it has to be stopped."""
 
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """What is to be started."""
+    """How to start and stop a program."""
 
     argv: Sequence[str]
     env: Mapping[str, str]
     kill: Callable[[int], None]
-    """Ends the process and all it started, given its id; it is called once or more."""
+    """Kills the process with this pid and all its descendants; may be called repeatedly."""
     pass_fds: Sequence[int] = ()
     stdin: int | None = None
-    """What it reads from; None for nothing at all."""
+    """Descriptor of its standard input; None for an empty one."""
     cwd: str | None = None
     watch: Watch | None = None
     started: Callable[[int], None] | None = None
-    """Called with the process's id, which is also its group's, once it runs."""
+    """Called with the pid, which is also the process group id, once the process runs."""
     gone: Callable[[], Awaitable[None]] | None = None
-    """Returns when all that the process started has ended, which may be shortly after itself."""
+    """Returns when all descendants have ended, which may be shortly after the process itself."""
 
 
 class Sink(Protocol):
-    """Takes what a program prints."""
+    """Receives a program's output."""
 
     @property
     def is_too_much(self) -> bool:
-        """Tell whether the program may stop."""
+        """Return whether the output limit is exceeded, so that the program can be stopped."""
 
     def feed(self, data: bytes) -> None:
-        """Take the next piece."""
+        """Append the next chunk."""
 
     def text(self) -> str:
-        """Return what it was, for a person."""
+        """Return the output as readable text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How it ended."""
+    """How a program ended."""
 
     exit_code: int
     stopped: str | None = None
-    """Why we stopped it; None when it ended by itself."""
+    """Why it was stopped; None when it ended by itself or timed out."""
     timed_out: bool = False
 
 
 async def run(launch: Launch, output: Sink, *, timeout: float) -> Ending:
-    """Run a program to its end, which is at the latest when `timeout` is over or the caller is cancelled."""
+    """Run a program to its end; kill it when `timeout` expires or the caller is cancelled."""
     reader, writer = os.pipe()
     try:
         process = _start(launch, writer)
@@ -79,7 +79,7 @@ async def run(launch: Launch, output: Sink, *, timeout: float) -> Ending:
     try:
         stopped, timed_out = await _until_over(launch, process.pid, exited, pump, timeout)
     finally:
-        # also on cancellation: nothing may run on, and the process has to be reaped
+        # also on cancellation: nothing may keep running, and the process must be reaped
         if not exited.done():
             launch.kill(process.pid)
         await _settle(launch, exited, pump)
@@ -90,7 +90,7 @@ async def run(launch: Launch, output: Sink, *, timeout: float) -> Ending:
 async def _until_over(
     launch: Launch, pid: int, exited: "asyncio.Future[None]", pump: "_Pump", timeout: float
 ) -> tuple[str | None, bool]:
-    """Wait for the first reason to end: the program, too much output, a limit or the time."""
+    """Wait for the first of: program exit, too much output, an exceeded limit, or the timeout."""
     watch = asyncio.ensure_future(launch.watch(pid)) if launch.watch else None
     events = {exited, pump.too_much, *([watch] if watch else ())}
     try:
@@ -105,13 +105,13 @@ async def _until_over(
     finally:
         if watch:
             watch.cancel()
-            await asyncio.wait([watch])  # not the watch itself: its cancellation is no one else's
+            await asyncio.wait([watch])  # not `await watch`: its cancellation must not propagate to this task
             if not watch.cancelled():
                 watch.result()
 
 
 async def _settle(launch: Launch, exited: "asyncio.Future[None]", pump: "_Pump") -> None:
-    """Wait until the process is reaped and its pipe read, even when the caller is cancelled meanwhile."""
+    """Wait until the process is reaped and its pipe is drained, even when the caller is cancelled."""
     ending = asyncio.ensure_future(_reaped(launch, exited, pump))
     is_cancelled = False
     while not ending.done():
@@ -137,10 +137,10 @@ async def _reaped(launch: Launch, exited: "asyncio.Future[None]", pump: "_Pump")
 
 
 def _start(launch: Launch, writer: int) -> "subprocess.Popen[bytes]":
-    # not subprocess.DEVNULL, which could be written to
+    # not subprocess.DEVNULL, which is opened for writing too
     empty = os.open(os.devnull, os.O_RDONLY)
     try:
-        # From this thread, which is the event loop's: a sandbox dies with the thread that started it.
+        # Start it in the event loop's thread: the exit of the starting thread sends the parent-death signal.
         return subprocess.Popen(
             launch.argv,
             stdin=empty if launch.stdin is None else launch.stdin,
@@ -156,7 +156,7 @@ def _start(launch: Launch, writer: int) -> "subprocess.Popen[bytes]":
 
 
 async def _exit_of(process: "subprocess.Popen[bytes]") -> None:
-    """Wait for the process without a thread where the system can tell us, else with one."""
+    """Wait for the process with a pidfd where available, else in a thread."""
     try:
         watched = os.pidfd_open(process.pid)
     except (AttributeError, OSError):
@@ -170,7 +170,7 @@ async def _exit_of(process: "subprocess.Popen[bytes]") -> None:
 
 
 async def readable(fd: int) -> None:
-    """Wait until there is something to read, which for a process's descriptor means that it ended."""
+    """Wait until `fd` is readable; a pidfd becomes readable when its process exits."""
     loop = asyncio.get_running_loop()
     ready = loop.create_future()
     loop.add_reader(fd, lambda: None if ready.done() else ready.set_result(None))
@@ -181,7 +181,7 @@ async def readable(fd: int) -> None:
 
 
 class _Pump:
-    """Reads a pipe whenever there is something, up to what the buffer allows."""
+    """Reads a pipe from the event loop and feeds the sink until its limit is exceeded."""
 
     def __init__(self, reader: int, output: Sink) -> None:
         loop = asyncio.get_running_loop()

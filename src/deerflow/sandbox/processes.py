@@ -1,4 +1,4 @@
-"""What running processes hold, read from the host's `/proc`: memory, and files that have no name any more."""
+"""Reads the usage of running processes from the host's `/proc`: memory, and deleted files still open."""
 
 import ctypes
 import os
@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 FileKey = tuple[int, int]
-"""The device and number of a file."""
+"""Device and inode number of a file."""
 ProcessTree = Mapping[int, list[tuple[int, int]]]
-"""By process: its children, each with its number of threads."""
+"""Per pid: its children, each with its number of threads."""
 
 _BLOCK = 512
 _MEMORY_FILE = "/memfd:"
@@ -24,25 +24,25 @@ _MAPPED = re.compile(
     rb"^([0-9a-f]+)-([0-9a-f]+) \S+ \S+ ([0-9a-f]+):([0-9a-f]+) (\d+) +(/.*) \(deleted\)$", re.MULTILINE
 )
 _NO_FILES = (b"/dev/zero", b"/SYSV")
-"""How shared memory without a file is shown; it is in the resident size of whoever touches it."""
+"""Names of shared memory without a file; it counts in the resident size of each process that touches it."""
 _SET_USER = {"x86_64": (117, 119), "aarch64": (147, 149)}
-"""The calls setresuid and setresgid."""
+"""Numbers of the calls setresuid and setresgid."""
 
 
 @dataclass(slots=True)
 class ProcessUse:
-    """What a command's processes use together."""
+    """Total usage of a command's processes."""
 
     resident_bytes: int = 0
     threads: int = 0
     memory_files: dict[FileKey, int] = field(default_factory=dict)
-    """Bytes of files in memory."""
+    """Bytes of memory files (memfd)."""
     nameless: dict[FileKey, int] = field(default_factory=dict)
-    """Bytes of files on disk that were removed and are still open."""
+    """Bytes of deleted files on disk that are still open."""
     in_flight: int = 0
-    """Descriptors in sockets, sent and not received: nobody can tell what they refer to."""
+    """Descriptors sent over sockets and not yet received: their files are unknown."""
     hidden: int | None = None
-    """A process into which we cannot look."""
+    """Pid of a process whose `/proc` entries are unreadable."""
 
     @property
     def memory_bytes(self) -> int:
@@ -50,7 +50,7 @@ class ProcessUse:
 
 
 def process_tree() -> ProcessTree:
-    """Return all processes of this host by their parents; an empty tree where there is no `/proc`."""
+    """Return all processes of this host by parent; an empty tree where there is no `/proc`."""
     tree: dict[int, list[tuple[int, int]]] = {}
     with suppress(FileNotFoundError):
         for entry in os.scandir("/proc"):
@@ -63,10 +63,10 @@ def process_tree() -> ProcessTree:
 
 
 def use_of(pid: int, tree: ProcessTree, *, shared_memory: str | None = None) -> ProcessUse:
-    """Return what the processes below `pid` use.
+    """Return the total usage of the descendants of `pid`.
 
     Args:
-        shared_memory: A folder in memory that they have for themselves; all in it counts.
+        shared_memory: A tmpfs that only these processes have; its whole content counts.
     """
     use = ProcessUse()
     own_device = _count_folder(shared_memory, use) if shared_memory else None
@@ -78,18 +78,18 @@ def use_of(pid: int, tree: ProcessTree, *, shared_memory: str | None = None) -> 
             if _is_alive(found):
                 use.hidden = found
         except (OSError, ValueError, IndexError):
-            continue  # it has just ended
+            continue  # the process has exited
     for files in (use.nameless, use.memory_files):
         for key in [key for key in files if key[0] == own_device]:
-            del files[key]  # the folder's size has it already
+            del files[key]  # already counted in the size of the tmpfs
     return use
 
 
 @contextmanager
 def acting_as(uid: int | None) -> Iterator[None]:
-    """Let this one thread act as `uid`, who owns the sandboxes and may look into them; None changes nothing.
+    """Switch this thread to `uid`, which owns the sandboxes and may inspect them; None changes nothing.
 
-    The kernel keeps users by thread. The C library would change all threads, so it is not asked.
+    The kernel keeps credentials per thread. The C library would change all threads, so it is bypassed.
     """
     if uid is None:
         yield
@@ -101,7 +101,7 @@ def acting_as(uid: int | None) -> Iterator[None]:
         try:
             yield
         finally:
-            _change(set_user, 0)  # first: only root may change the group
+            _change(set_user, 0)  # first, because only root may change the group
     finally:
         _change(set_group, 0)
 
@@ -132,7 +132,7 @@ def _count_folder(path: str, use: ProcessUse) -> int | None:
 
 def _look_into(pid: int, use: ProcessUse) -> None:
     use.resident_bytes += _resident_bytes(pid)
-    for thread in Path(f"/proc/{pid}/task").iterdir():  # a thread may have descriptors of its own
+    for thread in Path(f"/proc/{pid}/task").iterdir():  # a thread may have its own descriptor table
         with os.scandir(thread / "fd") as descriptors:
             for entry in descriptors:
                 with suppress(FileNotFoundError):  # closed meanwhile
@@ -144,9 +144,9 @@ def _look_into(pid: int, use: ProcessUse) -> None:
 
 
 def _resident_bytes(pid: int) -> int:
-    """Return what only this process has in memory, and what it touched of shared memory.
+    """Return the process's private memory, plus the shared memory that it has touched.
 
-    Programs and libraries are left out: all processes share them, and the kernel can drop them.
+    File-backed pages such as programs and libraries are excluded: they are shared and reclaimable.
     """
     status = Path(f"/proc/{pid}/status").read_bytes()
     parts = _OWN_MEMORY.findall(status) or _ALL_MEMORY.findall(status)
@@ -166,7 +166,7 @@ def _count_descriptor(entry: "os.DirEntry[str]", use: ProcessUse) -> None:
 
 
 def _count_mapping(pid: int, found: "re.Match[bytes]", use: ProcessUse) -> None:
-    """Count a removed file of which only a mapping is left; without root, as much as is mapped of it."""
+    """Count a deleted file that is only mapped; without root, count the mapped length."""
     start, end, name = int(found[1], 16), int(found[2], 16), found[6]
     key = (os.makedev(int(found[3], 16), int(found[4], 16)), int(found[5]))
     if name.startswith(_NO_FILES) or key in use.nameless or key in use.memory_files:
@@ -175,12 +175,12 @@ def _count_mapping(pid: int, found: "re.Match[bytes]", use: ProcessUse) -> None:
     try:
         size = Path(f"/proc/{pid}/map_files/{start:x}-{end:x}").stat().st_blocks * _BLOCK
     except OSError:
-        size = 0 if is_memory else end - start  # what is mapped of memory is in the resident size
+        size = 0 if is_memory else end - start  # mapped memory is already in the resident size
     (use.memory_files if is_memory else use.nameless)[key] = size
 
 
 def _is_alive(pid: int) -> bool:
-    """Tell whether a process that could not be looked into still runs and still cannot be."""
+    """Return whether a process with unreadable `/proc` entries still runs and is still unreadable."""
     try:
         next(Path(f"/proc/{pid}/fd").iterdir(), None)
     except PermissionError:

@@ -1,4 +1,4 @@
-"""Chooses the sandbox provider that the settings name."""
+"""Creates the sandbox provider that the settings select."""
 
 from importlib.metadata import entry_points
 from pathlib import Path

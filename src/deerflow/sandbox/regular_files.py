@@ -1,4 +1,4 @@
-"""Regular files behind descriptors: read and written whole, or refused in words for the model."""
+"""Reads and writes regular files by descriptor; errors become messages for the model."""
 
 import errno
 import os
@@ -20,7 +20,7 @@ class OpenFile:
 
 
 def refuse_special(about: os.stat_result, path: str) -> None:
-    """Raise unless it is a regular file with one name."""
+    """Raise unless it is a regular file with a single hard link."""
     if stat.S_ISDIR(about.st_mode):
         raise PathRefusedError(f"{shown(path)} is a folder; name a file, or list it with ls")
     if not stat.S_ISREG(about.st_mode):
@@ -32,7 +32,7 @@ def refuse_special(about: os.stat_result, path: str) -> None:
 
 
 def mode_of_present(parent: int, name: str, path: str) -> int:
-    """Return the permissions of the file that is to be replaced, which must be a plain one."""
+    """Return the permissions of the file to be replaced; raise unless it is a regular file."""
     try:
         about = os.stat(name, dir_fd=parent, follow_symlinks=False)
     except FileNotFoundError:
@@ -47,7 +47,7 @@ def mode_of_present(parent: int, name: str, path: str) -> int:
 
 @contextmanager
 def explained(path: str) -> Iterator[None]:
-    """Turn the system's errors into sentences for the model."""
+    """Convert an `OSError` into a `SandboxError` with a message for the model."""
     try:
         yield
     except OSError as error:
@@ -80,7 +80,7 @@ def _explanation(error: OSError, path: str) -> SandboxError:
 
 
 def read_all(fd: int, max_bytes: int) -> bytes:
-    """Read an open file to its end, or to the limit should it grow meanwhile."""
+    """Read an open file to its end, or to `max_bytes` if it grows meanwhile."""
     chunks = []
     left = max_bytes
     while left > 0 and (chunk := os.read(fd, min(left, 1 << 20))):
@@ -90,7 +90,7 @@ def read_all(fd: int, max_bytes: int) -> bytes:
 
 
 def write_all(fd: int, data: bytes) -> None:
-    """Write all of `data`, however many calls that takes."""
+    """Write all of `data`, also when `os.write` is partial."""
     view = memoryview(data)
     while view:
         view = view[os.write(fd, view) :]

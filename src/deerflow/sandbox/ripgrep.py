@@ -1,4 +1,4 @@
-"""Searches with ripgrep where it is installed: the same answers as our own search, sooner on a large tree."""
+"""Searches with ripgrep where installed: the same results as the Python search, faster on a large tree."""
 
 import os
 import shutil
@@ -20,18 +20,18 @@ _FOUND, _NOTHING = 0, 1
 
 
 def find_rg() -> Path | None:
-    """Return ripgrep, if the system has it: one that commands see too."""
+    """Return the system's ripgrep, from a path that is visible in sandboxes; None when not installed."""
     found = shutil.which("rg", path=SYSTEM_PATH)
     return Path(found) if found else None
 
 
 def is_quick(query: Query) -> bool:
-    """Tell whether ripgrep's lines can be filtered on the event loop, as they come: by a simple glob."""
+    """Return whether the glob is simple enough to filter ripgrep's lines on the event loop."""
     return query.glob is None or glob_cost(query.glob) <= QUICK_GLOB_COST
 
 
 def rg_argv(rg: Path, query: Query) -> list[str]:
-    """Return how ripgrep is asked; it searches where it is started."""
+    """Return ripgrep's command line; it searches its working directory."""
     argv = [str(rg), "--no-config", "--color=never", "--no-messages", "--no-heading", "--with-filename"]
     argv += ["--line-number", "--null", "--no-ignore", "--hidden", "--no-follow"]
     argv += [f"--max-filesize={MAX_FILE_BYTES}", f"--max-count={query.max_results + 1}"]
@@ -39,14 +39,14 @@ def rg_argv(rg: Path, query: Query) -> list[str]:
     argv += ["--case-sensitive" if query.case_sensitive else "--ignore-case"]
     argv += ["--fixed-strings"] if query.literal else []
     if query.glob and query.glob.startswith("*.") and query.glob[2:].isalnum():
-        argv += ["--glob", query.glob]  # anything more is ours to judge
+        argv += ["--glob", query.glob]  # other globs are filtered in `RgOutput`
     for name in sorted(IGNORED):
         argv += ["--glob", f"!{name}"]
     return [*argv, f"--regexp={query.pattern}", "."]
 
 
 class RgOutput:
-    """Takes ripgrep's lines as they come and stops it once there are enough."""
+    """Parses ripgrep's output as it arrives and stops ripgrep once there are enough matches."""
 
     def __init__(self, query: Query) -> None:
         self._query = query
@@ -60,13 +60,13 @@ class RgOutput:
         return len(self.rows) > self._query.max_results
 
     def feed(self, data: bytes) -> None:
-        """Take the next piece."""
+        """Parse the next chunk."""
         *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines:
             path, nul, rest = line.partition(b"\0")
             number, colon, text = rest.partition(b":")
             if not nul or not colon or not number.isdigit():
-                continue  # a remark, such as that a file is binary
+                continue  # a notice, such as for a binary file
             name = os.fsdecode(path).removeprefix("./")
             if self._is_wanted(name):
                 self.rows.append(
@@ -74,16 +74,16 @@ class RgOutput:
                 )
 
     def _is_wanted(self, name: str) -> bool:
-        if self._fits is not None and name != self._last[0]:  # the lines of a file come together
+        if self._fits is not None and name != self._last[0]:  # the lines of a file are consecutive
             self._last = (name, self._fits(name))
         return self._fits is None or self._last[1]
 
     def text(self) -> str:
-        """Return nothing: what ripgrep says is no answer for a person."""
+        """Return an empty text: ripgrep's messages are not shown."""
         return ""
 
     def matches(self, files: ThreadFiles, place: Place) -> tuple[list[Match], bool]:
-        """Return the matches in files that our own tools would read, and whether there are more."""
+        """Return the matches in files that the file tools would read, and whether there are more."""
         readable = {name: _is_plain(files, place, name) for name in {row[0] for row in self.rows}}
         rows = sorted(row for row in self.rows if readable[row[0]])
         limit = self._query.max_results
@@ -92,7 +92,7 @@ class RgOutput:
 
 
 def is_answer(exit_code: int, output: RgOutput) -> bool:
-    """Tell whether ripgrep understood; patterns that only Python knows are left to our own search."""
+    """Return whether ripgrep accepted the pattern; Python-only patterns are left to the Python search."""
     return exit_code in (_FOUND, _NOTHING) or output.is_too_much
 
 

@@ -1,8 +1,8 @@
-"""Walks folders and searches files; also a program of its own, so that a search can be stopped.
+"""Walks folders and searches files; also runs as a separate program, so that a search can be killed.
 
-`re` holds the interpreter while it matches, so a hostile pattern would stop the whole server. The
-search therefore runs in a child process, which starts this very file without site-packages: it may
-import nothing but the standard library. Folders are entered by descriptor and links are never followed.
+`re` holds the GIL while it matches, so a hostile pattern would block the whole server. The search therefore
+runs in a child process that executes this file without site-packages: it may import only the standard
+library. Folders are opened by descriptor, and links are never followed.
 """
 
 import fnmatch
@@ -21,14 +21,14 @@ _CLUTTER = """
 .cache .tox .nox .mypy_cache .pytest_cache .ruff_cache .turbo .gradle .idea .vscode .DS_Store coverage
 """
 IGNORED = frozenset(_CLUTTER.split())
-"""Names that listings and searches leave out; naming such a folder itself still works."""
+"""Names that listings and searches skip; such a folder can still be listed or searched explicitly."""
 
 MAX_FILE_BYTES = 1_048_576
 MAX_LINE_CHARS = 200
 MAX_DEPTH = 64
 MAX_ENTRIES = 1_000_000
 MAX_GLOB_COST = 256
-"""What a glob's `glob_cost` may be; names of people's files need a tenth of it."""
+"""Maximum `glob_cost` of a glob; realistic globs need a tenth of it."""
 _OPEN_FILE = (
     os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
 )
@@ -37,15 +37,15 @@ _OPEN_FOLDER = (
 )
 
 Folder = int | str
-"""An open folder, or its path on systems that cannot open files relative to one."""
+"""Descriptor of an open folder, or its path on systems without `dir_fd` support."""
 
 PathFilter = Callable[[str], bool]
-"""Tells whether a path relative to the searched folder is wanted."""
+"""Returns whether a path, relative to the searched folder, matches."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Something found in a folder; `folder` is open only until the walk goes on."""
+    """An entry of a folder; `folder` is open only until the walk continues."""
 
     path: str
     name: str
@@ -54,9 +54,9 @@ class Entry:
 
 
 def walk(folder: Folder, *, prefix: str = "", depth: int = MAX_DEPTH) -> Iterator[Entry]:
-    """Yield what is below the open `folder`, sorted, without ignored names; links are not entered."""
+    """Yield the sorted entries below the open `folder` without ignored names; links are not followed."""
     with os.scandir(folder) as found:
-        # a link is shown by its name and never entered: scandir's is_dir does not follow here
+        # a link is listed but never entered: is_dir does not follow it
         entries = sorted((entry.name, entry.is_dir(follow_symlinks=False)) for entry in found)
     for name, is_dir in entries:
         if name in IGNORED:
@@ -67,7 +67,7 @@ def walk(folder: Folder, *, prefix: str = "", depth: int = MAX_DEPTH) -> Iterato
             try:
                 deeper = enter(folder, name)
             except OSError:
-                continue  # gone, replaced by a link, or not ours to read
+                continue  # removed, replaced by a link, or not readable
             try:
                 yield from walk(deeper, prefix=f"{path}/", depth=depth - 1)
             finally:
@@ -75,20 +75,20 @@ def walk(folder: Folder, *, prefix: str = "", depth: int = MAX_DEPTH) -> Iterato
 
 
 def enter(folder: Folder, name: str) -> Folder:
-    """Open a folder in `folder`, no link; close it with `leave`."""
+    """Open a subfolder of `folder` without following a link; close it with `leave`."""
     if isinstance(folder, int):
         return os.open(name, _OPEN_FOLDER, dir_fd=folder)
     return os.path.join(folder, name)  # noqa: PTH118 - entries come as text, a million at a time
 
 
 def leave(folder: Folder) -> None:
-    """Close what `enter` opened."""
+    """Close a folder that `enter` opened."""
     if isinstance(folder, int):
         os.close(folder)
 
 
 def path_filter(pattern: str) -> PathFilter:
-    """Return a test for a glob: `*`, `?`, `[…]`, `{a,b}`, `**`; without a slash it fits at any depth."""
+    """Compile a glob (`*`, `?`, `[…]`, `{a,b}`, `**`); one without a slash matches at any depth."""
     alternatives = [_one_filter(text) for text in _expand_braces(pattern)]
     return lambda path: any(fits(path) for fits in alternatives)
 
@@ -105,21 +105,21 @@ def _one_filter(pattern: str) -> PathFilter:
 
 
 def glob_cost(pattern: str) -> int:
-    """Return how many names a glob has in all of its alternatives: what a path may be compared with."""
+    """Return the number of path components in all alternatives of a glob: the comparisons per path."""
     return sum(len(_names(text)) for text in _expand_braces(pattern))
 
 
 def _names(pattern: str) -> list[str]:
-    """Return the parts between slashes; `**/**` says no more than `**`."""
+    """Return the components between slashes; `**/**` is reduced to `**`."""
     names = [part for part in pattern.split("/") if part not in ("", ".")]
     return [name for at, name in enumerate(names) if name != "**" or names[at - 1 : at] != ["**"]]
 
 
 def _fits(parts: list[str], tests: list[re.Pattern[str] | None]) -> bool:
-    """Match names against tests, where None stands for any number of names."""
+    """Match path components against tests; None matches any number of components."""
     reachable = {0}
     for part in [*parts, None]:
-        for index in sorted(reachable):  # '**' may stand for nothing: step over it
+        for index in sorted(reachable):  # '**' may match zero components: skip it
             while index < len(tests) and tests[index] is None:
                 index += 1
                 reachable.add(index)
@@ -159,12 +159,12 @@ class LineSearch:
         text = re.escape(pattern) if literal else pattern
         flags = re.MULTILINE | (0 if case_sensitive else re.IGNORECASE)
         self._line: re.Pattern[str] = re.compile(text, flags)
-        # One look at the whole file rules most files out. A pattern that looks around, at the file's ends, or
-        # gives nothing back, could see more there than in its line, so it gets no such look.
+        # One search over the whole file rules most files out. Not for a pattern with lookaround, \A or \Z,
+        # or a possessive quantifier: over the whole file it may match differently than in a single line.
         self._is_plain = not re.search(r"\(\?|\\[AZ]|[*+?}]\+", text)
 
     def lines(self, data: bytes) -> Iterator[tuple[int, str]]:
-        """Yield number and summary of each matching line; nothing for a binary file."""
+        """Yield number and excerpt of each matching line; nothing for a binary file."""
         if b"\0" in data[:8192]:
             return
         text = data.decode("utf-8", "replace")
@@ -177,7 +177,7 @@ class LineSearch:
 
 
 def summary(line: str, start: int) -> str:
-    """Return `line`, or the 200 characters of it in which the match begins."""
+    """Return `line`, or the excerpt of 200 characters in which the match starts."""
     if len(line) <= MAX_LINE_CHARS:
         return line
     begin = 0 if start < MAX_LINE_CHARS // 2 else start - MAX_LINE_CHARS // 4
@@ -185,7 +185,7 @@ def summary(line: str, start: int) -> str:
 
 
 def read_small(name: str, folder: Folder) -> bytes | None:
-    """Return the bytes of a regular file with one name and at most 1 MB, else None."""
+    """Return the bytes of a regular file with a single hard link and at most 1 MB, else None."""
     try:
         if isinstance(folder, int):
             file = os.open(name, _OPEN_FILE, dir_fd=folder)
@@ -207,7 +207,7 @@ def read_small(name: str, folder: Folder) -> bytes | None:
 def search_folder(
     folder: Folder, search: LineSearch, *, fits: PathFilter | None, until: float
 ) -> Iterator[tuple[str, int, str]]:
-    """Yield path, line number and summary of each match below the open `folder`."""
+    """Yield path, line number and excerpt of each match below the open `folder`."""
     for count, entry in enumerate(walk(folder)):
         if count >= MAX_ENTRIES or time.monotonic() > until:
             raise TimeoutError
@@ -220,15 +220,15 @@ def search_folder(
 
 
 def search_file(folder: Folder, name: str, search: LineSearch) -> Iterator[tuple[str, int, str]]:
-    """Yield name, line number and summary of each match in one file of the open `folder`."""
+    """Yield name, line number and excerpt of each match in one file of the open `folder`."""
     for number, text in search.lines(read_small(name, folder) or b""):
         yield name, number, text
 
 
 def serve(request: dict[str, Any], out: TextIO) -> None:
-    """Answer one search: a JSON line per match `[root, path, line, text]`, then `{"more": …}`.
+    """Run one search: write a JSON line per match `[root, path, line, text]`, then `{"more": …}`.
 
-    For a pattern that is no regular expression the only line is `{"invalid": why}`.
+    For an invalid regular expression the only line is `{"invalid": reason}`.
     """
     try:
         search = LineSearch(

@@ -1,9 +1,9 @@
-"""The system-call filter, as a classic BPF program written without any library.
+"""Builds the seccomp filter as a classic BPF program, without a library.
 
-Everything is allowed but calls that no ordinary program needs and that reach deep into the kernel.
-`clone3` hides its flags behind a pointer that BPF cannot follow, so it is reported as missing: the C
-library then uses `clone`, whose flags are checked; so is `openat2`, which hides the mode of a new file. Calls
-of another architecture, or of x32, end the process.
+Allows every system call except those that ordinary programs do not need and that expose much kernel code.
+`clone3` passes its flags behind a pointer that BPF cannot follow, so it fails with ENOSYS: the C library
+then uses `clone`, whose flags are checked. `openat2` fails likewise, because it passes the mode of a new file
+that way. A call of another architecture, or of x32, kills the process.
 """
 
 import platform
@@ -16,14 +16,14 @@ _KILL = 0x80000000
 _ERRNO = 0x00050000
 _EPERM, _ENOSYS, _EAFNOSUPPORT = 1, 38, 97
 _NR, _ARCH, _ARG0, _ARG1, _ARG2, _ARG3 = 0, 4, 16, 24, 32, 40
-"""Offsets into the data that the kernel hands to the filter; arguments by their low half."""
+"""Offsets into the `seccomp_data` that the filter reads; arguments by their low half."""
 
 _NEW_NAMESPACES = 0x7E020000 | 0x00000080
 """Every CLONE_NEW… flag; the last one is CLONE_NEWTIME."""
 _SET_ID = 0o6000
-"""The mode bits by which a program runs with its owner's rights, whoever starts it."""
+"""The mode bits set-user-id and set-group-id: a program runs with its owner's rights."""
 _MAKES_A_FILE = 0o100 | 0o20000000
-"""The flags O_CREAT and O_TMPFILE of `open`: without them its mode means nothing."""
+"""The flags O_CREAT and O_TMPFILE of `open`: without them its mode argument is ignored."""
 _SET_DUMPABLE = 4
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
 _SOCKET_TYPE = 0xF
@@ -77,12 +77,12 @@ _MODES = {
         "mknodat": (33, _ARG2), "fchmod": (52, _ARG1), "fchmodat": (53, _ARG2), "fchmodat2": (452, _ARG2),
     },
 }  # fmt: skip
-"""Calls that give a file its mode, and which argument that is."""
+"""Calls that set a file's mode, with the offset of the mode argument."""
 _OPENING = {
     "x86_64": {"open": (2, _ARG1, _ARG2), "openat": (257, _ARG2, _ARG3)},
     "aarch64": {"openat": (56, _ARG2, _ARG3)},
 }
-"""Calls that may make a file, with the arguments of flags and mode."""
+"""Calls that may create a file, with the offsets of the flags and mode arguments."""
 _OPENAT2 = 437
 _SHARED = {
     "x86_64": {
@@ -96,7 +96,7 @@ _SHARED = {
         "semtimedop": 192, "semop": 193, "shmget": 194, "shmctl": 195, "shmat": 196,
     },
 }  # fmt: skip
-"""Calls that reach other processes of the same user: refused where there are no namespaces."""
+"""Calls that affect other processes of the same user: refused without namespaces."""
 _OWN_ONLY = {
     "x86_64": {
         "sched_setparam": 142, "sched_setscheduler": 144, "sched_setaffinity": 203, "prlimit64": 302,
@@ -107,7 +107,7 @@ _OWN_ONLY = {
         "sched_setattr": 274,
     },
 }  # fmt: skip
-"""Calls on a process, allowed on the caller itself (0)."""
+"""Calls that take a pid, allowed only on the caller itself (0)."""
 _ON_PATHS = {
     "x86_64": {
         "chmod": 90, "chown": 92, "lchown": 94, "utime": 132, "setxattr": 188, "lsetxattr": 189,
@@ -119,12 +119,12 @@ _ON_PATHS = {
         "fchmodat2": 452, "setxattrat": 463, "removexattrat": 466,
     },
 }  # fmt: skip
-"""Calls that change what a path names without opening it, which Landlock does not look at."""
+"""Calls that change a file's metadata by path without opening it, which Landlock does not check."""
 _UTIMENSAT = {"x86_64": 280, "aarch64": 88}
 
 
 def is_supported(machine: str | None = None) -> bool:
-    """Tell whether there is a filter for this processor."""
+    """Return whether a filter exists for this processor architecture."""
     return (machine or platform.machine()) in _ARCHITECTURES
 
 
@@ -135,12 +135,12 @@ def build_filter(
     has_system_v: bool = True,
     machine: str | None = None,
 ) -> bytes:
-    """Return the program that allows sockets of these `families` and pairs of local ones.
+    """Return a filter program that allows sockets of these `families`, and AF_UNIX socket pairs.
 
-    Without namespaces the filter also closes ways to other processes and to paths that nothing else
-    guards. Changing modes, owners and times by path then does nothing and says so to nobody: programs
-    such as git insist on it, and refusing it would leave them of no use. Without `has_system_v` there is no
-    shared memory, semaphore or message queue of the System V kind.
+    Without namespaces the filter also blocks access to other processes and to paths that nothing else
+    protects. Changing modes, owners and times by path is then a silent no-op: programs such as git fail
+    when it is refused. Without `has_system_v` there is no System V shared memory, semaphore or message
+    queue.
     """
     machine = machine or platform.machine()
     numbers = _LOOKED_INTO[machine]
@@ -183,7 +183,7 @@ def _without_namespaces(machine: str) -> list[bytes]:
     own = [_step(_LOAD, _ARG0), _step(_EQUAL, 0, 1, 0), _refuse(_EPERM), _step(_RETURN, _ALLOW)]
     for number in sorted(_OWN_ONLY[machine].values()):
         program += [_step(_EQUAL, number, 0, len(own)), *own]
-    # without a path (both halves of the pointer zero) it is about an open file, which is allowed
+    # without a path (both halves of the pointer zero) the call applies to an open file, which is allowed
     by_file = [
         _step(_LOAD, _ARG1),
         _step(_EQUAL, 0, 0, 2),
@@ -196,9 +196,9 @@ def _without_namespaces(machine: str) -> list[bytes]:
 
 
 def _without_set_id(machine: str) -> list[bytes]:
-    """Return steps that refuse set-user-id and set-group-id bits, whichever call would set them.
+    """Return instructions that refuse set-user-id and set-group-id bits in every call that sets modes.
 
-    Inside they have no effect; a file with them would have one for other users of this host.
+    They have no effect inside the sandbox, but such a file would affect other users of this host.
     """
     program: list[bytes] = []
     for number, mode in _MODES[machine].values():
@@ -227,7 +227,7 @@ def _check_clone() -> list[bytes]:
 
 
 def _check_ioctl() -> list[bytes]:
-    """Typing into the terminal that started us is no business of a command."""
+    """Refuse ioctls that inject input into the server's terminal."""
     return [
         _step(_LOAD, _ARG1),
         _step(_EQUAL, _TIOCSTI, 1, 0),
@@ -238,12 +238,12 @@ def _check_ioctl() -> list[bytes]:
 
 
 def _check_prctl() -> list[bytes]:
-    """Hiding from the server has no effect: what a hidden process holds open could not be counted."""
+    """Make PR_SET_DUMPABLE a no-op: the open files of a non-dumpable process could not be counted."""
     return [_step(_LOAD, _ARG0), _step(_EQUAL, _SET_DUMPABLE, 0, 1), _refuse(0), _step(_RETURN, _ALLOW)]
 
 
 def _check_families(families: Sequence[int]) -> list[bytes]:
-    """Return steps that let these families pass and refuse all others."""
+    """Return instructions that allow these families and refuse all others."""
     steps = [_step(_LOAD, _ARG0)]
     for left, family in enumerate(reversed(families)):
         steps.insert(1, _step(_EQUAL, family, left + 1, 0))
@@ -251,7 +251,7 @@ def _check_families(families: Sequence[int]) -> list[bytes]:
 
 
 def _check_socket(families: Sequence[int]) -> list[bytes]:
-    """Return steps for `socket`: only these families, and no raw sockets."""
+    """Return instructions for `socket`: only these families, and no raw sockets."""
     kinds = (_STREAM, _DATAGRAM, _SEQPACKET)
     by_kind = [_step(_LOAD, _ARG1), _step(_AND, _SOCKET_TYPE)]
     by_kind += [_step(_EQUAL, kind, len(kinds) - index, 0) for index, kind in enumerate(kinds)]

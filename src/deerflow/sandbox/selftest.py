@@ -1,4 +1,4 @@
-"""What a sandbox finds out about itself before it runs the first command."""
+"""Self-test of a sandbox: probes of its isolation that run before the first command."""
 
 import os
 import secrets
@@ -9,7 +9,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """One thing that was tried."""
+    """Result of one check."""
 
     name: str
     ok: bool
@@ -18,7 +18,7 @@ class Probe:
 
 @dataclass(frozen=True, slots=True)
 class SelfTest:
-    """Whether commands may run; `reason` and `fix` say why not and what the operator can do."""
+    """Whether commands may run; otherwise `reason` says why not and `fix` what the operator can do."""
 
     ok: bool
     probes: tuple[Probe, ...] = ()
@@ -27,7 +27,7 @@ class SelfTest:
 
     @property
     def refusal(self) -> str | None:
-        """The sentence for the model and the people, None when all is well."""
+        """The refusal message for the model and the user; None when the test passed."""
         if self.ok:
             return None
         fix = f" Fix: {self.fix}" if self.fix else ""
@@ -36,7 +36,7 @@ class SelfTest:
 
 NOT_HOLDING = "this is a defect or a very unusual system: report it, and use `sandbox.use: aio` meanwhile"
 
-# Each probe prints its name, a tab, and what was found; `ok` is what we want to find.
+# Each probe prints its name, a tab, and its result; `ok` means passed.
 _WORDS = r"""
 say() { printf '%s\t%s\n' "$1" "$2"; }
 is() { if [[ $2 == "$3" ]]; then say "$1" ok; else say "$1" "$2"; fi; }
@@ -96,11 +96,11 @@ say finished ok
 )
 
 NEEDED = ("user", "no new privileges", "system-call filter", "own processes", "own network", "finished")
-"""Probes that must have spoken: silence is no proof."""
+"""Probes that must have reported: a missing result counts as a failure."""
 
 
 def parse_probes(text: str, *, needed: Sequence[str] = NEEDED) -> tuple[Probe, ...]:
-    """Return what the script printed; a probe that should have spoken and did not has failed."""
+    """Parse the output of a probe script; a needed probe without a result has failed."""
     found = []
     for line in text.splitlines():
         name, tab, result = line.partition("\t")
@@ -111,7 +111,7 @@ def parse_probes(text: str, *, needed: Sequence[str] = NEEDED) -> tuple[Probe, .
 
 
 def judge(probes: Iterable[Probe]) -> SelfTest:
-    """Return the verdict over all probes."""
+    """Return the self-test result of all probes."""
     probes = tuple(probes)
     failed = [probe for probe in probes if not probe.ok]
     if not failed:
@@ -123,12 +123,12 @@ def judge(probes: Iterable[Probe]) -> SelfTest:
 
 
 def daemon_name() -> str:
-    """Return a process name that nobody else has."""
+    """Return a unique process name."""
     return f"deerflow-probe-{secrets.token_hex(6)}"
 
 
 def is_running(name: str) -> bool:
-    """Tell whether a process whose first argument is `name` is alive on this host."""
+    """Return whether a process whose first argument is `name` is alive on this host."""
     wanted = os.fsencode(name)
     for entry in Path("/proc").glob("[0-9]*/cmdline"):
         try:

@@ -1,4 +1,4 @@
-"""The script that runs a command in bash and keeps its working directory and exports for the next one."""
+"""The bash script that runs a command and saves its working directory and exports for the next one."""
 
 import math
 import os
@@ -21,15 +21,15 @@ if sys.platform == "linux":
 MAX_COMMAND_BYTES = 100_000
 MAX_TIMEOUT_SECONDS = 86_400.0
 STATE_BYTES = 65_536
-"""Room for the working directory and all exported variables."""
+"""Maximum size of the working directory and all exported variables."""
 
 BEGUN = b"\1\0"
 NOT_KEPT = frozenset(("_", "IFS", "OLDPWD", "PWD", "SHLVL", "BASHOPTS", "SHELLOPTS", "BASH_ENV", "ENV"))
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
-# $5 a descriptor with the exports of the last command. They are set here instead of given to bash as its
-# environment: a variable such as LD_PRELOAD would run the last command's code in it before the limits stand.
-# `declare`, unlike `export`, never ends the shell.
+# $5 is a descriptor with the exports of the last command. The script sets them instead of passing them as
+# bash's environment: a variable such as LD_PRELOAD would run the last command's code before the limits apply.
+# `declare`, unlike `export`, never exits the shell.
 EXPORTS = r"""
 while IFS= read -r -d '' __pair; do declare -x -- "$__pair"; done <&"$5" 2>/dev/null
 __exports=$5
@@ -37,8 +37,8 @@ exec {__exports}<&-
 unset __pair __exports
 """
 
-# $1 command, $2 where the last command left off, $3 where to start when that is gone, $4 the descriptor
-# for the state: a mark that the command began, the directory, the exports, and a mark that this is all.
+# $1 command, $2 working directory of the last command, $3 fallback when that is gone, $4 descriptor for the
+# state: a start marker, the working directory, the exports, and an end marker.
 SCRIPT = r"""
 printf '\1\0' >&"$4" || exit 125
 cd -- "$2" 2>/dev/null || cd -- "$3" || exit 126
@@ -60,20 +60,20 @@ $1"
 
 @dataclass(frozen=True, slots=True)
 class ShellState:
-    """What one command leaves to the next."""
+    """Shell state that persists between commands."""
 
     cwd: str
     exports: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def packed_exports(self) -> bytes:
-        """The exports as `EXPORTS` reads them."""
+        """The exports in the format that `EXPORTS` reads."""
         return b"".join(f"{name}={value}\0".encode() for name, value in self.exports.items())
 
 
 @contextmanager
 def sealed(data: bytes) -> Iterator[int]:
-    """Lend a descriptor from which `data` can be read, and which nobody can write to."""
+    """Yield a sealed, read-only memory file (memfd) that contains `data`."""
     fd = os.memfd_create("deerflow", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
         os.write(fd, data)
@@ -86,7 +86,7 @@ def sealed(data: bytes) -> Iterator[int]:
 
 
 class StateFile:
-    """An unnamed file of fixed size into which the script writes; what stands there is only data."""
+    """An unnamed file of fixed size to which the script writes its state; its content is never executed."""
 
     def __init__(self) -> None:
         if sys.platform == "linux":
@@ -106,24 +106,24 @@ class StateFile:
 
     @property
     def has_begun(self) -> bool:
-        """Tell whether the shell got as far as the command."""
+        """Return whether the shell reached the command."""
         return os.pread(self.fd, len(BEGUN), 0) == BEGUN
 
     def read(self, before: ShellState, base: Mapping[str, str]) -> ShellState:
-        """Return the state after the command, or `before` when the command left none."""
+        """Return the state after the command, or `before` when none was written."""
         return parse_state(os.pread(self.fd, STATE_BYTES, 0), before, base)
 
 
 def shell_argv(
     shell: str, command: str, before: ShellState, home: str, state: StateFile, *, setup: str = ""
 ) -> list[str]:
-    """Return how `shell` is started for `command`, after the shell commands in `setup`."""
+    """Return the arguments that start `shell` for `command`, after the shell commands in `setup`."""
     script = [shell, "--noprofile", "--norc", "-c", setup + SCRIPT, "bash"]
     return [*script, command, before.cwd, home, str(state.fd)]
 
 
 def result_of(command: str, ending: Ending, output: OutputBuffer, seconds: float) -> CommandResult:
-    """Return what the caller gets; a command whose time was up is a `SandboxTimeoutError`."""
+    """Return the command's result; raise `SandboxTimeoutError` when it timed out."""
     text = output.text()
     if ending.timed_out:
         raise SandboxTimeoutError(command, seconds, text)
@@ -133,7 +133,7 @@ def result_of(command: str, ending: Ending, output: OutputBuffer, seconds: float
 
 
 def parse_state(data: bytes, before: ShellState, base: Mapping[str, str]) -> ShellState:
-    """Read what the script wrote; anything odd in it, however it got there, is left out."""
+    """Parse the state that the script wrote; ignore invalid parts, which a command may have written."""
     data = data.removeprefix(BEGUN)
     end = data.find(b"\0=\0")
     fields = data[: end if end >= 0 else STATE_BYTES].split(b"\0")
@@ -143,7 +143,7 @@ def parse_state(data: bytes, before: ShellState, base: Mapping[str, str]) -> She
         return before
     if not cwd.startswith("/") or len(cwd) > 4096:
         return before
-    if end < 0:  # the exports did not fit
+    if end < 0:  # the exports exceeded the file size
         return ShellState(cwd, before.exports)
     exports: dict[str, str] = {}
     for entry in fields[1:]:
@@ -154,7 +154,7 @@ def parse_state(data: bytes, before: ShellState, base: Mapping[str, str]) -> She
 
 
 def check_environment(environment: Mapping[str, str]) -> None:
-    """Raise `ConfigError` for a variable that no shell could have."""
+    """Raise `ConfigError` for an invalid variable name or value."""
     for name, value in environment.items():
         if not _NAME.fullmatch(name) or "\0" in value:
             raise ConfigError(
@@ -163,7 +163,7 @@ def check_environment(environment: Mapping[str, str]) -> None:
 
 
 def check_command(command: str, timeout: float) -> float:
-    """Return the timeout within its bounds; a command or timeout that cannot be used is a `SandboxError`."""
+    """Return the timeout within its bounds; raise `SandboxError` for an invalid command or timeout."""
     if not command.strip():
         raise SandboxError("the command is empty; say what to run")
     if "\0" in command:

@@ -1,4 +1,4 @@
-"""Limits how many commands run at once, by server and by thread, and lets threads have their turns."""
+"""Limits concurrent commands per server and per thread, and schedules waiting threads round robin."""
 
 import asyncio
 from collections import Counter, OrderedDict, deque
@@ -10,7 +10,7 @@ from deerflow.config import SandboxSettings
 
 
 class CommandSlots:
-    """So many commands at once; those that wait are served thread by thread, so that none starves another."""
+    """A fixed number of command slots; waiting threads are served round robin, so none starves another."""
 
     def __init__(self, *, limit: int, per_thread: int) -> None:
         self._free = limit
@@ -21,15 +21,15 @@ class CommandSlots:
 
     @classmethod
     def from_settings(cls, settings: SandboxSettings) -> Self:
-        """Return as many slots as the settings say."""
+        """Create slots with the limits of the settings."""
         return cls(limit=settings.max_commands, per_thread=settings.limits.max_commands)
 
     @asynccontextmanager
     async def hold(self, thread: Hashable) -> AsyncIterator[None]:
-        """Wait for a slot, and hold it for the length of the block."""
+        """Wait for a slot and hold it until the block exits."""
         await self._take(thread)
         try:
-            # Starting a process holds the event loop for some milliseconds: one start a turn of the loop.
+            # Starting a process blocks the event loop for milliseconds: at most one start per loop iteration.
             async with self._starting:
                 await asyncio.sleep(0)
             yield
@@ -46,7 +46,7 @@ class CommandSlots:
             await came
         except asyncio.CancelledError:
             if came.done() and not came.cancelled():
-                self._give_back(thread)  # it came in the moment of the cancellation
+                self._give_back(thread)  # the slot was granted just before the cancellation
             else:
                 self._leave(thread, came)
             raise

@@ -1,7 +1,7 @@
-"""Shows the commands' user folders that lie where it cannot go, such as skills below root's home.
+"""Makes folders that the commands' user cannot access, such as skills below root's home, visible to it.
 
-Root mounts them, in a mount namespace that only this one command has, to a place where that user can go;
-bwrap, which runs as that user, takes them from there.
+Root bind-mounts them, in a mount namespace of the one command, to a path that the user can access; bwrap,
+which runs as that user, mounts them from there.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ _MOUNT = (
 
 
 def staged(table: PathTable, uid: int | None) -> tuple[PathTable, list[str]]:
-    """Return the table with reachable folders, and what has to run before bwrap for them to be there."""
+    """Return the table with accessible folders, and the command prefix that mounts them before bwrap."""
     closed = unreachable(table, uid)
     if not closed:
         return table, []

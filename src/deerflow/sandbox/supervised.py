@@ -1,4 +1,4 @@
-"""Commands under a supervisor of their own: what `local` and `landlock` have in common."""
+"""Runs each command under a supervisor process: shared by the `local` and `landlock` tiers."""
 
 import asyncio
 import json
@@ -27,17 +27,17 @@ from deerflow.sandbox.usage import ThreadUsage
 
 _SUPERVISOR = Path(supervisor.__file__)
 Failed = Callable[[str], Awaitable[SandboxUnavailableError]]
-"""Returns what to say of a command that could not be started, given its words."""
+"""Returns the error to raise for a command that could not be started, given its error output."""
 
 
 async def refused(text: str) -> SandboxUnavailableError:
-    """Return the words themselves as a refusal."""
+    """Return an error with the output itself as its message."""
     return SandboxUnavailableError(text)
 
 
 @dataclass(frozen=True, slots=True)
 class Confinement:
-    """What a tier adds to the order for the supervisor."""
+    """The tier-specific part of the supervisor's order."""
 
     uid: int | None = None
     landlock: Mapping[str, Any] | None = None
@@ -45,7 +45,7 @@ class Confinement:
 
 
 class SupervisedShell:
-    """Runs a thread's commands one after the other as it left them, paths rewritten both ways."""
+    """Runs a thread's commands with persistent shell state; rewrites paths in commands and output."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class SupervisedShell:
         self._home = self._rewriter.host_path(WORKSPACE)
         self._state = ShellState(self._home)
         self._commands = commands
-        # without a filter, programs such as ssh may hide from everybody, and mean no harm by it
+        # without a seccomp filter, harmless programs such as ssh may be non-dumpable and so unreadable
         self._usage = ThreadUsage(
             settings.limits,
             table,
@@ -125,9 +125,9 @@ class SupervisedShell:
 
 
 def _as_file(data: bytes) -> int:
-    """Return a descriptor from which `data` can be read."""
+    """Return the read end of a pipe that delivers `data`."""
     reader, writer = os.pipe()
-    # an order may be larger than a pipe holds, so it is fed by the loop while the supervisor starts
+    # an order may exceed the pipe's buffer, so the event loop writes it while the supervisor starts
     os.set_blocking(writer, False)
     loop = asyncio.get_running_loop()
     rest = memoryview(data)

@@ -1,8 +1,8 @@
-"""Stands between the server and a command that has no process namespace, and ends all that it started.
+"""Supervises a command that has no pid namespace, and kills all its descendants.
 
-The server starts this file as a program, without site-packages, so it may import nothing but the
-standard library. It becomes the one to whom orphans return (`PR_SET_CHILD_SUBREAPER`); when the command
-ends, when the server asks (SIGTERM) or when the server is gone, it stops and kills every descendant.
+The server starts this file as a program without site-packages, so it may import only the standard library.
+It adopts orphans (`PR_SET_CHILD_SUBREAPER`); when the command ends, on SIGTERM from the server or when the
+server dies, it stops and kills every descendant.
 """
 
 import base64
@@ -34,7 +34,7 @@ IS_LINUX = sys.platform == "linux"
 
 
 def main() -> None:
-    """Read the order from standard input's place in the arguments, run it and end as it ended."""
+    """Read the order from the descriptor in the arguments, run the command and exit with its exit code."""
     with os.fdopen(int(sys.argv[1])) as file:
         order = json.load(file)
     if IS_LINUX:
@@ -67,10 +67,10 @@ def _guard(child: int) -> None:
 
 
 def kill_descendants(child: int) -> None:
-    """End every process below this one.
+    """Kill every descendant of this process.
 
-    All are stopped before any is killed: a stopped process keeps its place under the limit of
-    processes, so a program that forks without end runs out of room instead of ahead of us.
+    All are stopped before any is killed: a stopped process still counts towards the process limit, so a
+    fork bomb reaches the limit instead of outrunning the supervisor.
     """
     if not IS_LINUX:
         with suppress(ProcessLookupError, PermissionError):
@@ -86,11 +86,11 @@ def kill_descendants(child: int) -> None:
             _signal(pid, signal.SIGKILL)
         if _has_no_children():
             return
-        time.sleep(0.002)  # the killed are dying, and one may have been born while we looked
+        time.sleep(0.002)  # killed processes take time to exit, and one may have forked during the scan
 
 
 def _has_no_children() -> bool:
-    """Bury the dead without waiting for the living; orphans are our children, so none means none at all."""
+    """Reap exited children without blocking; orphans are adopted, so no children means no descendants."""
     try:
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
@@ -100,7 +100,7 @@ def _has_no_children() -> bool:
 
 
 def descendants(pid: int) -> Iterator[int]:
-    """Yield the processes below `pid`."""
+    """Yield the pids of the descendants of `pid`."""
     parents: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -116,14 +116,14 @@ def descendants(pid: int) -> Iterator[int]:
 
 
 def _become(order: dict[str, Any]) -> None:
-    """Turn this process into the command, with no more rights than the order says."""
+    """Drop to the rights in the order and exec the command."""
     try:
         os.setsid()
         os.chdir(order["cwd"])
         os.umask(0o022)
         rules = _open_rules(order["landlock"]) if order.get("landlock") else None
         if IS_LINUX:
-            with suppress(OSError):  # should memory run out, the command goes first, not its keeper
+            with suppress(OSError):  # the OOM killer should pick the command, not the supervisor
                 Path("/proc/self/oom_score_adj").write_text("1000")
         for folder in order["groups"]:
             Path(folder, "cgroup.procs").write_text("0")
@@ -144,7 +144,7 @@ def _become(order: dict[str, Any]) -> None:
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, set())
         os.execve(order["argv"][0], order["argv"], order["env"])
-    except BaseException as error:  # this is the child's root: whatever it was, nothing may run on
+    except BaseException as error:  # top of the forked child: after any error it must exit
         os.write(2, f"the command could not be started: {error}\n".encode())
         os._exit(STARTING_FAILED)
 
@@ -157,7 +157,7 @@ def _limit(number: int, value: int) -> None:
 
 
 def _open_rules(landlock: dict[str, Any]) -> int:
-    """Make the ruleset while this process may still open what the rules name."""
+    """Create the ruleset while this process may still open the paths in it."""
     attributes = struct.pack("<QQQ", landlock["fs"], landlock["net"], landlock["scope"])
     rules = _syscall(
         LANDLOCK_CREATE_RULESET, ctypes.c_char_p(attributes), ctypes.c_size_t(landlock["size"]), 0

@@ -1,4 +1,4 @@
-"""The names of our own sandboxes and which one the settings mean."""
+"""The built-in sandbox tiers, and which one the settings select."""
 
 import sys
 
@@ -11,11 +11,11 @@ TIERS = {
     "local": "deerflow.sandbox.local:LocalSandboxProvider",
     "aio": "deerflow.sandbox.aio:AioSandboxProvider",
 }
-"""Each file is loaded only when its tier is chosen."""
+"""A module is imported only when its tier is selected."""
 
 
 def tier_of(settings: SandboxSettings) -> str:
-    """Return the tier's name or the `module:Class` that is meant; absent means the best of this system."""
+    """Return the selected tier's name or `module:Class`; without a setting, this system's default."""
     if settings.use is None:
         return "isolated" if sys.platform == "linux" else "local"
     return canonical_use(settings.use)

@@ -1,4 +1,4 @@
-"""Measures and removes trees that a hostile command may have made: locked, deep, full of links."""
+"""Measures and removes trees that a hostile command may have created: unreadable, deep, full of links."""
 
 import os
 import secrets
@@ -12,16 +12,16 @@ from pathlib import Path
 from deerflow.sandbox.openat2 import O_DIRECTORY, O_PATH
 
 MAX_DEPTH = 100
-"""Each level costs a descriptor and a frame of the stack, so there is an end."""
+"""Bounded because each level costs a descriptor and a stack frame."""
 MAX_LOCKED = 16
-"""Folders that neither we nor their owner may read; what is in them cannot be counted."""
+"""Maximum number of folders that neither the server nor their owner may read; their content is unknown."""
 _STEP = 32
 _FOLDER = os.O_RDONLY | O_DIRECTORY | getattr(os, "O_NOFOLLOW", 0)
 
 
 @dataclass(slots=True)
 class TreeUse:
-    """What a tree takes up."""
+    """Disk usage of a tree."""
 
     used_bytes: int = 0
     files: int = 0
@@ -31,7 +31,7 @@ class TreeUse:
 
 @dataclass(frozen=True, slots=True)
 class TreeEntry:
-    """Something in a tree; `folder` is open until the walk goes on."""
+    """An entry of a tree; `folder` is open until the walk continues."""
 
     folder: int
     name: str
@@ -39,7 +39,7 @@ class TreeEntry:
 
 
 def measure(folders: list[Path], *, max_files: int) -> TreeUse:
-    """Return what `folders` take up; counting stops above `max_files`."""
+    """Return the disk usage of `folders`; counting stops above `max_files`."""
     use = TreeUse()
     for path in folders:
         with suppress(FileNotFoundError):
@@ -56,14 +56,14 @@ def measure(folders: list[Path], *, max_files: int) -> TreeUse:
 
 
 def entries(folder: int, use: TreeUse, *, depth: int = MAX_DEPTH) -> Iterator[TreeEntry]:
-    """Yield everything below the open `folder` without following links; `use` notes what stayed closed."""
+    """Yield all entries below the open `folder` without following links; record skipped folders in `use`."""
     with os.scandir(folder) as found:
         names = [entry.name for entry in found]
     for name in names:
         try:
             about = os.stat(name, dir_fd=folder, follow_symlinks=False)
         except OSError:
-            continue  # gone meanwhile
+            continue  # removed meanwhile
         yield TreeEntry(folder, name, about)
         if not stat.S_ISDIR(about.st_mode):
             continue
@@ -83,7 +83,7 @@ def entries(folder: int, use: TreeUse, *, depth: int = MAX_DEPTH) -> Iterator[Tr
 
 @contextmanager
 def _opened(name: str, folder: int, about: os.stat_result) -> Iterator[int]:
-    """Open a folder for the length of a block; one of ours that is locked is unlocked for as long."""
+    """Open a folder; an unreadable one that this process owns is made readable until the block exits."""
     with ExitStack() as stack:
         if about.st_uid == os.geteuid() != 0 and about.st_mode & 0o500 != 0o500:
             stack.enter_context(_unlocked(name, folder, about))
@@ -103,13 +103,13 @@ def _unlocked(name: str, folder: int, about: os.stat_result) -> Iterator[None]:
         yield
     finally:
         with suppress(OSError):
-            if stat.S_IMODE(os.fstat(held).st_mode) == unlocked:  # else its owner has chosen another mode
+            if stat.S_IMODE(os.fstat(held).st_mode) == unlocked:  # else the owner has changed the mode
                 path.chmod(locked)
         os.close(held)
 
 
 def remove_tree(root: Path) -> None:
-    """Remove a folder and all below it, whatever a command made of it; a missing one is fine."""
+    """Remove a folder recursively, whatever its modes and depth; a missing one is not an error."""
     if os.open not in os.supports_dir_fd:
         shutil.rmtree(root, ignore_errors=True)
         return
@@ -119,14 +119,14 @@ def remove_tree(root: Path) -> None:
         return
     try:
         while _empty(folder, folder, _STEP):
-            pass  # what lay too deep has been moved up, and is next
+            pass  # folders below the depth limit were moved to the top: remove them next
     finally:
         os.close(folder)
     root.rmdir()
 
 
 def _empty(top: int, folder: int, depth: int) -> bool:
-    """Remove what is in `folder`; folders too deep are moved to `top`, which is told by True."""
+    """Empty `folder`; move folders below the depth limit to `top` and return whether any was moved."""
     has_moved = False
     with os.scandir(folder) as found:
         names = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in found]
@@ -147,7 +147,7 @@ def _empty(top: int, folder: int, depth: int) -> bool:
 
 
 def _open_whatever(name: str, folder: int) -> int:
-    """Open a folder that is ours, unlocking it when its mode forbids."""
+    """Open a folder; one that this process owns gets mode 0700 first when needed."""
     about = os.stat(name, dir_fd=folder, follow_symlinks=False)
     if about.st_uid == os.geteuid() and about.st_mode & 0o700 != 0o700:
         held = os.open(name, O_PATH | O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)

@@ -1,6 +1,6 @@
-"""Adds up what all running commands of a thread use, and stops those that use too much together.
+"""Measures the total resource usage of a thread's running commands and stops them above the limits.
 
-The kernel's own limits count for a process or for a command. What they leave out is looked at twice a second.
+The kernel's limits apply per process or per command. This module polls everything else twice a second.
 """
 
 import asyncio
@@ -23,17 +23,17 @@ MEGABYTE = 1_048_576
 WATCH_SECONDS = 0.5
 HIDDEN_LOOKS = 8
 HIDDEN_SECONDS = 0.02
-"""A process that begins or ends cannot be looked into for a moment: one that hides stays hidden."""
+"""`/proc` of a starting or exiting process is unreadable for a moment, of a hiding one permanently."""
 
 
 class ThreadUsage:
-    """What a thread's running commands use together, and the limits on it.
+    """Total usage of a thread's running commands, with its limits.
 
     Args:
-        groups: Makes control groups, where commands join them.
-        uid: The user that commands become; None where they stay who we are.
-        has_shared_memory: Whether each command has a `/dev/shm` of its own.
-        stops_hidden: Whether a command ends that has a process into which we cannot look.
+        groups: Creates the control groups that commands join, where available.
+        uid: The user that commands run as; None for the server's own user.
+        has_shared_memory: Whether each command has its own `/dev/shm`.
+        stops_hidden: Whether to stop a command with a process whose `/proc` entries are unreadable.
     """
 
     def __init__(
@@ -57,11 +57,11 @@ class ThreadUsage:
         self._looking: asyncio.Task[None] | None = None
 
     def group(self) -> AbstractContextManager[tuple[Path, ...]]:
-        """Lend the folders of the thread's control groups, which a command joins before it starts."""
+        """Yield the folders of the thread's control groups, which a command joins before it starts."""
         return self._group.lent()
 
     async def watch(self, pid: int) -> str:
-        """Return why the command below process `pid` has to stop, once it has to."""
+        """Wait until the command below process `pid` has to be stopped, and return the reason."""
         stop: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._running[pid] = stop
         if self._looking is None or self._looking.done():
@@ -81,17 +81,17 @@ class ThreadUsage:
             started = time.monotonic()
             try:
                 reasons = await asyncio.to_thread(self._overuse, tuple(self._running))
-            except Exception:  # whatever it was, what cannot be watched does not go on
+            except Exception:  # fail closed: a command that cannot be measured is stopped
                 logger.exception("the use of a thread's commands could not be measured")
                 reasons = dict.fromkeys(self._running, "its use could not be measured")
             for pid, reason in reasons.items():
                 if (stop := self._running.get(pid)) is not None and not stop.done():
                     stop.set_result(reason)
-            # a large tree takes long to measure: look less often rather than be busy with looking
+            # a large tree takes long to measure: poll less often to bound the CPU time spent on polling
             pause = max(WATCH_SECONDS, 10 * (time.monotonic() - started))
 
     def _overuse(self, pids: tuple[int, ...]) -> dict[int, str]:
-        """Return the commands that have to stop, each with the reason."""
+        """Return the pids of the commands to stop, each with its reason."""
         uses = self._uses(pids)
         for _ in range(HIDDEN_LOOKS):
             if all(use.hidden is None for use in uses.values()):
@@ -124,7 +124,7 @@ class ThreadUsage:
 
     def _process_overuse(self, uses: Mapping[int, ProcessUse]) -> dict[int, str]:
         if len(uses) == 1:
-            return {}  # the kernel counts those of one command
+            return {}  # the kernel enforces the limit of a single command
         limit = self._limits.max_processes
         excess = largest({pid: use.threads for pid, use in uses.items()}, limit)
         return dict.fromkeys(
@@ -136,7 +136,7 @@ class ThreadUsage:
         kept = measure(self._folders, max_files=limits.max_files)
         passing = measure(self._temporary, max_files=limits.max_files)
         nameless = {key: size for use in uses for key, size in use.nameless.items()}
-        # a descriptor on its way from one process to another may be of any file
+        # a descriptor in flight between processes may refer to any file: assume the maximum size
         unknown = sum(use.in_flight for use in uses) * limits.max_file_mb * MEGABYTE
         held = sum(nameless.values()) + unknown
         if kept.used_bytes + held > limits.disk_mb * MEGABYTE:
@@ -157,7 +157,7 @@ class ThreadUsage:
 
 
 def largest(amounts: Mapping[int, int], limit: int) -> list[int]:
-    """Return those, the largest first, without which the sum of all others is within the limit."""
+    """Return the largest entries whose removal brings the sum within the limit, largest first."""
     total, found = sum(amounts.values()), []
     for pid, amount in sorted(amounts.items(), key=lambda item: item[1], reverse=True):
         if total <= limit:

@@ -1,4 +1,4 @@
-"""Who runs commands when the server is root, and where that user can reach a thread's files."""
+"""The unprivileged user that runs commands of a root server, and that user's access to a thread's files."""
 
 import hashlib
 import os
@@ -18,72 +18,72 @@ from deerflow.sandbox.tiers import tier_of
 from deerflow.sandbox.trees import TreeUse, entries
 
 SANDBOX_UID = 65531
-"""User and group of all commands of a server that runs as root.
+"""User and group id of all commands of a server that runs as root.
 
-No system hands this number out: Debian reserves 65000 to 65533, systemd leaves 65520 to 65533 free.
-It is below 65536, so it also exists in containers with their own, small range of users.
+No system assigns this id: Debian reserves 65000 to 65533, systemd leaves 65520 to 65533 free.
+It is below 65536, so it also exists in containers with a small id range of their own.
 """
 
 STATE_ROOT = Path("/var/lib/deerflow")
-"""Where a root server keeps what the commands' user has to reach when its own home is closed to others."""
+"""Where a root server keeps files for the commands' user when its own home is not accessible to others."""
 
 _ENTER_ALL = 0o011
 _NEEDED = sum(1 << number for number in (0, 1, 3, 5, 6, 7))
-"""The capabilities chown, dac_override, fowner, kill, setgid and setuid."""
+"""Bit mask of CAP_CHOWN, DAC_OVERRIDE, FOWNER, KILL, SETGID and SETUID."""
 
 _PTRACE = 19
 
 
 def sandbox_uid() -> int | None:
-    """Return the user that commands become; None where they stay who we are."""
+    """Return the user that commands run as; None for the server's own user."""
     if sys.platform != "linux" or os.geteuid() != 0:
         return None
-    # The root of a user namespace without other users can give files to nobody; nor can one without the
-    # capabilities that make root more than a name (a container that drops them all).
+    # Root cannot chown to another user in a user namespace that maps no other users, or without the
+    # needed capabilities (a container that drops them all).
     maps = (Path("/proc/self/uid_map").read_text(), Path("/proc/self/gid_map").read_text())
     is_able = can_change_users(Path("/proc/self/status").read_text())
     return SANDBOX_UID if is_able and all(has_number(each, SANDBOX_UID) for each in maps) else None
 
 
 def can_change_users(status: str) -> bool:
-    """Tell whether a process with this `/proc/PID/status` may give files to others and act as them."""
+    """Return whether a process with this `/proc/PID/status` may chown to other users and become them."""
     found = re.search(r"^CapEff:\s*([0-9a-f]+)$", status, re.MULTILINE)
     return found is not None and int(found[1], 16) & _NEEDED == _NEEDED
 
 
 def can_look_into_processes() -> bool:
-    """Tell whether we may look into processes of other users; the root of many containers may not."""
+    """Return whether this process may inspect other users' processes; root in many containers may not."""
     found = re.search(r"^CapEff:\s*([0-9a-f]+)$", Path("/proc/self/status").read_text(), re.MULTILINE)
     return found is not None and bool(int(found[1], 16) & 1 << _PTRACE)
 
 
 def has_number(id_map: str, number: int) -> bool:
-    """Tell whether a user namespace with this map (lines of: first, first outside, count) has a number."""
+    """Return whether a user namespace with this map (lines of: first, first outside, count) has an id."""
     ranges = ((int(first), int(count)) for first, _, count in map(str.split, id_map.splitlines()))
     return any(first <= number < first + count for first, count in ranges)
 
 
 def choose_users_root(paths: Paths, settings: SandboxSettings) -> Path | None:
-    """Return where threads live when the home is closed to the commands' user, else what `paths` says."""
+    """Return `paths.users_root`, or a folder in `STATE_ROOT` if the commands' user cannot enter the home."""
     uid = sandbox_uid()
     if uid is None or paths.users_root or tier_of(settings) not in ("isolated", "landlock"):
         return paths.users_root
     if can_enter(paths.home / "users", uid):
         return None
-    # one server may have several homes on a machine: each gets a folder of its own
+    # several servers with different homes may share a machine: each home gets its own folder
     name = hashlib.sha256(os.fsencode(paths.home.resolve())).hexdigest()[:12]
     return open_folder(STATE_ROOT / name / "users")
 
 
 def open_folder(path: Path) -> Path | None:
-    """Make a folder of root below `STATE_ROOT` that others may pass but not list; None where that fails."""
+    """Create a root-owned folder below `STATE_ROOT` with mode 0711; return None when that fails."""
     try:
         for folder in [*reversed(path.parents), path]:
             if folder.is_relative_to(STATE_ROOT):
                 folder.mkdir(mode=0o711, exist_ok=True)
                 about = folder.lstat()
                 if not stat.S_ISDIR(about.st_mode) or about.st_uid != 0:
-                    return None  # somebody else's, or a link: nothing that root should trust
+                    return None  # owned by another user, or a link: root must not trust it
                 folder.chmod(0o711)
     except OSError:
         return None
@@ -91,12 +91,12 @@ def open_folder(path: Path) -> Path | None:
 
 
 def can_enter(path: Path, uid: int) -> bool:
-    """Tell whether `uid`, in no group but its own, may pass every folder of `path` that exists."""
+    """Return whether `uid`, in no group but its own, may traverse every existing folder of `path`."""
     for folder in [*reversed(path.absolute().parents), path.absolute()]:
         try:
             about = folder.stat()
         except OSError:
-            return True  # what is not there yet will be made with open doors
+            return True  # missing folders will be created traversable
         if not about.st_mode & _right_to_pass(about, uid):
             return False
     return True
@@ -109,13 +109,13 @@ def _right_to_pass(about: os.stat_result, uid: int) -> int:
 
 
 def unreachable(table: PathTable, uid: int | None) -> list[PathMapping]:
-    """Return the mappings whose folders the commands' user cannot get to."""
+    """Return the mappings whose folders the commands' user cannot access."""
     return [mapping for mapping in table.mappings if uid is not None and not can_enter(mapping.host, uid)]
 
 
 @contextmanager
 def scratch_folders(uid: int | None) -> Iterator[ThreadFolders]:
-    """Make folders for a trial that the commands' user can reach, and remove them with the block."""
+    """Create thread folders that the commands' user can access; remove them when the block exits."""
     parent = open_folder(STATE_ROOT / "scratch") if uid is not None else None
     with tempfile.TemporaryDirectory(dir=parent, prefix="deerflow-", ignore_cleanup_errors=True) as name:
         folders = ThreadFolders("scratch", Path(name))
@@ -125,9 +125,9 @@ def scratch_folders(uid: int | None) -> Iterator[ThreadFolders]:
 
 
 def hand_over(folders: ThreadFolders, uid: int | None) -> None:
-    """Give a thread's folders to the commands' user, and let that user pass the folders above.
+    """Make the commands' user own a thread's folders, and let that user traverse their parents.
 
-    Without such a user there is only the thread's `/tmp` to make. Nobody else gets into the thread's folder.
+    Without such a user, only create the thread's `/tmp`. Other users cannot enter the thread's folder.
     """
     temporary = temporary_folder(folders)
     temporary.mkdir(mode=0o700, exist_ok=True)
@@ -138,7 +138,7 @@ def hand_over(folders: ThreadFolders, uid: int | None) -> None:
         _let_pass(folder, group=uid)
     parents = list(folders.root.parents)[:3]
     if [folder.name for folder in parents[::2]] == ["threads", "users"]:
-        for folder in parents:  # all of them ours, down from `users`
+        for folder in parents:  # these are DeerFlow's own folders, from `users` down
             _let_pass(folder)
     for folder in (folders.workspace, folders.uploads, folders.outputs, temporary):
         fd = os.open(folder, os.O_RDONLY | O_DIRECTORY | os.O_NOFOLLOW)
@@ -150,13 +150,13 @@ def hand_over(folders: ThreadFolders, uid: int | None) -> None:
 
 
 def close_to_others(folders: ThreadFolders) -> None:
-    """Keep other users of this host out of a thread's folder, also one that was made with open doors."""
-    with suppress(OSError):  # somebody else's: its modes are not ours to choose
+    """Make a thread's folder inaccessible to other users of this host, also one created with a wider mode."""
+    with suppress(OSError):  # owned by another user: its mode cannot be changed
         folders.root.chmod(0o700)
 
 
 def _let_pass(folder: Path, *, group: int | None = None) -> None:
-    """Let everybody pass a folder of ours, or only `group`."""
+    """Make a folder that this process owns traversable for all users, or only for `group`."""
     with suppress(OSError):
         about = folder.lstat()
         if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.geteuid():
@@ -169,7 +169,7 @@ def _let_pass(folder: Path, *, group: int | None = None) -> None:
 
 
 def _give_tree(folder: int, uid: int) -> None:
-    """Give away what an earlier, unconfined time left; a file with a second name may not be ours to give."""
+    """Chown files left by earlier, unconfined runs; skip hard links, which may be another user's file."""
     for entry in entries(folder, TreeUse()):
         mode = entry.about.st_mode
         if stat.S_ISDIR(mode) or (stat.S_ISREG(mode) and entry.about.st_nlink == 1):

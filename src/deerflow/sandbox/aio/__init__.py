@@ -1,4 +1,4 @@
-"""Sandboxes in containers of the all-in-one image."""
+"""Sandboxes in containers of the all-in-one (AIO) image."""
 
 from deerflow.sandbox.aio.backend import ContainerBackend, ContainerWish, container_id
 from deerflow.sandbox.aio.local import LocalContainerBackend

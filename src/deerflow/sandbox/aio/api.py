@@ -1,4 +1,4 @@
-"""Speaks the HTTP API of the all-in-one sandbox image."""
+"""Client of the HTTP API of the all-in-one sandbox image."""
 
 import asyncio
 import json
@@ -13,37 +13,37 @@ from deerflow.connection_errors import connection_reason
 from deerflow.errors import SandboxError
 
 QUICK_SECONDS = 15.0
-"""How long an answer may take that waits for nothing."""
+"""Timeout of calls that do not wait for a command."""
 MAX_ANSWER_BYTES = 64 * 1024 * 1024
 
 
 class ContainerGoneError(SandboxError):
-    """The container does not answer any more."""
+    """The container no longer responds."""
 
     code = "container_gone"
 
 
 class NoSuchRouteError(SandboxError):
-    """The image is too old, or too new, for this call."""
+    """The image does not have this route: it is too old, or too new."""
 
     code = "no_such_route"
 
 
 class RefusedError(SandboxError):
-    """The container answered that it cannot do it."""
+    """The container responded with an error."""
 
     code = "container_refused"
 
 
 class AioApi:
-    """One container's API; what it answers is not trusted."""
+    """One container's API; its responses are untrusted."""
 
     def __init__(self, url: str, http: aiohttp.ClientSession) -> None:
         self.url = url.rstrip("/")
         self._http = http
 
     async def is_ready(self) -> bool:
-        """Tell whether the container answers."""
+        """Return whether the container responds."""
         try:
             async with self._asked("GET", "/v1/sandbox", seconds=5) as answer:
                 return answer.status == 200
@@ -53,7 +53,7 @@ class AioApi:
     async def call(
         self, path: str, body: Mapping[str, Any], *, seconds: float = QUICK_SECONDS
     ) -> Mapping[str, Any]:
-        """Post `body` to `path` and return the `data` of the answer."""
+        """Post `body` to `path` and return the `data` of the response."""
         async with self._asked("POST", path, seconds=seconds, json=body) as answer:
             payload = await _json(answer)
         if answer.status == 404 and payload.get("detail") == "Not Found":
@@ -64,13 +64,13 @@ class AioApi:
         return data
 
     async def tidy(self, path: str, body: Mapping[str, Any] | None = None, *, method: str = "POST") -> None:
-        """Make a call that tidies up, whatever comes back."""
+        """Make a cleanup call and ignore its response and a lost connection."""
         with suppress(ContainerGoneError):
             async with self._asked(method, path, seconds=5, json=body or {}) as answer:
                 await _at_most(answer, 65_536)
 
     async def aside(self, command: str, *, seconds: float) -> Mapping[str, Any]:
-        """Run a command of our own to its end, beside the thread's shell, and leave no session behind."""
+        """Run an internal command to its end in a separate session, and close that session."""
         body = {"command": command, "timeout": seconds}
         try:
             answer = await self.call(
@@ -85,7 +85,7 @@ class AioApi:
         return answer
 
     async def download(self, path: str, *, max_bytes: int) -> bytes:
-        """Return the bytes of a file in the container, at most one more than `max_bytes`."""
+        """Return a file's bytes from the container, at most `max_bytes` + 1."""
         async with self._asked("GET", "/v1/file/download", seconds=120, params={"path": path}) as answer:
             if answer.status >= 300:
                 raise RefusedError(_reason(await _json(answer), answer.status))
@@ -97,7 +97,7 @@ class AioApi:
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         timeout = aiohttp.ClientTimeout(total=seconds)
         try:
-            # no redirects: a container is not to send us elsewhere
+            # no redirects: an untrusted container must not direct requests to other hosts
             async with self._http.request(
                 method, f"{self.url}{path}", timeout=timeout, allow_redirects=False, **options
             ) as answer:
@@ -110,14 +110,14 @@ class AioApi:
 
 
 def open_http() -> aiohttp.ClientSession:
-    """Return a client for containers: none sees another's cookies, and none can send a bomb of zeros."""
+    """Create the HTTP client: no cookies, which containers would share, and no decompression bombs."""
     return aiohttp.ClientSession(
         cookie_jar=aiohttp.DummyCookieJar(), auto_decompress=False, headers={"Accept-Encoding": "identity"}
     )
 
 
 async def wait_until_ready(api: AioApi, *, seconds: float) -> None:
-    """Wait for a container that was just started."""
+    """Poll until a container responds; raise `ContainerGoneError` after `seconds`."""
     pause = 0.05
     try:
         async with asyncio.timeout(seconds):

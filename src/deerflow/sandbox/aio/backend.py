@@ -1,4 +1,4 @@
-"""Where containers come from: the interface that an engine on this host and a cluster share."""
+"""Interface of container backends: an engine on this host, or a cluster."""
 
 import hashlib
 from abc import ABC, abstractmethod
@@ -10,57 +10,57 @@ from deerflow.sandbox.paths import PathMapping
 
 CONTAINER_PORT = 8080
 IMAGE_USER = 1000
-"""Who runs commands in the image; files that a root server writes are given to that user."""
+"""User id of commands in the image; files that a root server writes are chowned to it."""
 DEFAULT_IMAGE = "ghcr.io/agent-infra/sandbox:latest"
 
 
 @dataclass(frozen=True, slots=True)
 class ContainerWish:
-    """What a container is to be like."""
+    """Specification of a container."""
 
     id: str
     user_id: str
     thread_id: str
     origin: str
-    """The thread's folder on this host: two installations may know the same thread by the same name."""
+    """The thread's folder on this host: distinguishes installations that use the same thread id."""
     mounts: Sequence[PathMapping] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
 class ContainerBackend(ABC):
-    """Starts, finds and stops containers by their ids."""
+    """Starts, discovers and stops containers by id."""
 
     @property
     @abstractmethod
     def refusal(self) -> str | None:
-        """Why no container can be started here, with the fix; None when one can."""
+        """Why no container can be started, with the fix; None when one can."""
 
     @abstractmethod
     async def discover(self, wish: ContainerWish) -> str | None:
-        """Return the address of the container that already runs for `wish`, whoever started it."""
+        """Return the address of a running container for `wish`, whichever process started it."""
 
     @abstractmethod
     async def create(self, wish: ContainerWish) -> str:
-        """Start a container and return its address; it may not answer yet."""
+        """Start a container and return its address; it may not respond yet."""
 
     @abstractmethod
     async def destroy(self, container_id: str) -> None:
-        """Stop a container and remove it; one that is gone is fine."""
+        """Stop and remove a container; a missing one is not an error."""
 
     @abstractmethod
     async def running(self) -> list[str]:
-        """Return the ids of our containers that run."""
+        """Return the ids of DeerFlow's running containers."""
 
     async def aclose(self) -> None:
-        """Let go of connections; containers stay."""
+        """Close connections; containers keep running."""
         return
 
 
 def container_id(user_id: str, thread_id: str) -> str:
-    """Return the id that every process gives to a thread's container."""
+    """Return the id of a thread's container, the same in every process."""
     return hashlib.sha256(f"{user_id}:{thread_id}".encode()).hexdigest()[:16]
 
 
 def owner_of(folders: ThreadFolders) -> str:
-    """Return whose thread it is, as the folders' layout `{user}/threads/{thread}` tells."""
+    """Return the user of a thread, from its folder's path `{user}/threads/{thread}`."""
     return folders.root.parent.parent.name

@@ -1,6 +1,6 @@
-"""Agreement between processes of one host on a container: who starts it, who still uses it.
+"""File locks by which the processes of one host coordinate starting, using and stopping a container.
 
-Both are locks on files, which the system drops when a process dies.
+The kernel releases them when a process dies.
 """
 
 import asyncio
@@ -20,14 +20,14 @@ PAUSE_SECONDS = 0.05
 
 
 class Claims:
-    """Locks below one folder, by container id."""
+    """Lock files in one folder, by container id."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     @asynccontextmanager
     async def starting(self, container_id: str) -> AsyncIterator[None]:
-        """Be the only process that looks for, starts or stops the container."""
+        """Hold the exclusive lock for discovering, starting or stopping the container."""
         handle = self._open(container_id, "start")
         try:
             await _locked_in_time(handle, container_id)
@@ -36,9 +36,9 @@ class Claims:
             os.close(handle)
 
     def use(self, container_id: str) -> int | None:
-        """Say that this process uses the container; None while another one stops it.
+        """Take the shared lock of a user of the container; None while another process stops it.
 
-        The returned handle ends the use with `end_use`.
+        Release the returned handle with `end_use`.
         """
         handle = self._open(container_id, "use")
         if _locked(handle, fcntl.LOCK_SH):
@@ -47,18 +47,18 @@ class Claims:
         return None
 
     def end_use(self, handle: int) -> None:
-        """Give a use back, noting when."""
+        """Release a use and record its time."""
         with suppress(OSError):
             os.utime(handle)
         os.close(handle)
 
     @contextmanager
     def unused(self, container_id: str, *, for_seconds: float = 0.0) -> Iterator[bool]:
-        """Tell whether no process uses the container, nor has for that long; none can begin in the block."""
+        """Yield whether the container has been unused for that long; if so, no use can start in the block."""
         handle = self._open(container_id, "use")
         try:
             age = time.time() - os.fstat(handle).st_mtime
-            # a hair less: the file system's clock is coarser than ours
+            # with tolerance: the file system's clock is coarser than `time.time`
             yield age + 0.02 >= for_seconds and _locked(handle, fcntl.LOCK_EX)
         finally:
             os.close(handle)
@@ -69,7 +69,7 @@ class Claims:
 
 
 def default_folder() -> Path:
-    """Return the folder that all processes of this user share, which nobody else may write."""
+    """Return the folder shared by all processes of this user and inaccessible to other users."""
     folder = Path(tempfile.gettempdir()) / f"{FOLDER_NAME}-{os.geteuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     about = folder.lstat()
@@ -81,7 +81,7 @@ def default_folder() -> Path:
 async def _locked_in_time(handle: int, container_id: str) -> None:
     try:
         async with asyncio.timeout(WAIT_SECONDS):
-            # nobody can wake us: the other holder is another process
+            # poll: the holder is another process and cannot notify this one
             while not _locked(handle, fcntl.LOCK_EX):  # noqa: ASYNC110
                 await asyncio.sleep(PAUSE_SECONDS)
     except TimeoutError as error:

@@ -1,4 +1,4 @@
-"""Containers of an engine on this host: Docker or Podman, by their command line."""
+"""Container backend for Docker or Podman on this host, through their command line."""
 
 import asyncio
 import csv
@@ -26,26 +26,26 @@ from deerflow.sandbox.paths import PathMapping
 ENGINES = ("docker", "podman")
 QUICK_SECONDS = 60.0
 CREATE_SECONDS = 900.0
-"""The first start downloads the image."""
+"""Long because the first start downloads the image."""
 PORTS_TRIED = 100
 ID_LABEL = "deerflow.sandbox"
 ORIGIN_LABEL = "deerflow.origin"
 USER_LABEL = "deerflow.user"
-"""The system user whose processes share locks on the container."""
+"""Label with the system user whose processes share the container's lock files."""
 LOOPBACK = "127.0.0.1"
 
 
 class EngineError(SandboxUnavailableError):
-    """The engine could not do it; the message has its own words."""
+    """The engine's command failed; the message contains its error output."""
 
     code = "container_engine"
 
 
 class LocalContainerBackend(ContainerBackend):
-    """Drives the `docker` or `podman` that is on the path.
+    """Runs containers with the `docker` or `podman` found on PATH.
 
-    Commands in the container reach the network, as the image needs it for its own services; use the
-    `isolated` tier where that matters.
+    Commands in the container have network access, which the image's own services need; use the `isolated`
+    tier where that matters.
     """
 
     def __init__(self, settings: SandboxSettings, *, engine: str | None = None) -> None:
@@ -91,7 +91,7 @@ class LocalContainerBackend(ContainerBackend):
                 if _is_name_taken(error) and (url := await self.discover(wish)) is not None:
                     return url
                 if port and _is_port_taken(error):
-                    await self.destroy(wish.id)  # the engine keeps the container that could not be published
+                    await self.destroy(wish.id)  # the engine keeps a container that it could not publish
                     continue
                 raise
             url = await self.discover(wish)
@@ -134,17 +134,17 @@ class LocalContainerBackend(ContainerBackend):
         words += ["--label", f"{ID_LABEL}={wish.id}", "--label", f"{ORIGIN_LABEL}={wish.origin}"]
         words += ["--label", f"{USER_LABEL}={os.geteuid()}"]
         words += ["--publish", f"{self._bind}:{port or ''}:{CONTAINER_PORT}"]
-        # as the image's makers start it: its browser brings a sandbox of its own, which needs this
+        # as the image's authors start it: its browser has its own sandbox, which needs this
         words += ["--security-opt", "seccomp=unconfined"]
         if self._is_rootless_podman:
-            # so that files of our user belong to the image's user in there
+            # map this process's user to the image's user, so that it owns the files in the container
             words += ["--userns", f"keep-id:uid={IMAGE_USER},gid={IMAGE_USER}"]
         if "limits" in self._settings.model_fields_set:
             limits = self._settings.limits
             words += ["--memory", f"{limits.memory_mb}m", "--pids-limit", str(limits.max_processes)]
         for mount in wish.mounts:
             words += ["--mount", _mount(mount)]
-        for name in wish.environment:  # the values go by the environment: a command line is public
+        for name in wish.environment:  # values go by the environment: command lines are public
             words += ["--env", name]
         return [*words, self._settings.image or DEFAULT_IMAGE]
 
@@ -194,7 +194,7 @@ class LocalContainerBackend(ContainerBackend):
 
 
 def resolved_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables with `$NAME` values taken from our own environment."""
+    """Return the variables with `$NAME` values resolved from this process's environment."""
     resolved: dict[str, str] = {}
     for name, value in environment.items():
         if value.startswith("$"):

@@ -1,7 +1,8 @@
-"""Keeps a thread's folders here and in a container alike, where they are not one and the same.
+"""Synchronizes a thread's folders with their copy in a container that does not mount them.
 
-What changed here goes over before a command, what changed there comes back after it. The file tools then
-work on this host in every case, and uploads, artifacts and search need not know where commands run.
+Changes on this host are copied to the container before a command, changes in the container back after it.
+So the file tools always work on this host, and uploads, artifacts and search do not depend on where commands
+run.
 """
 
 import asyncio
@@ -26,7 +27,7 @@ MAX_TRIP_BYTES = 128 * 1024 * 1024
 MAX_FILES = 20_000
 TRIP_SECONDS = 120.0
 LATEST = 4e9
-"""No file is younger than this, in seconds; a container may claim anything."""
+"""Upper bound of modification times, in seconds; the container's values are untrusted."""
 FOLDERS = ("workspace", "uploads", "outputs")
 NAMES_FILE, OUTGOING, INCOMING = "/tmp/.deerflow-names", "/tmp/.deerflow-out", "/tmp/.deerflow-in"
 
@@ -46,31 +47,31 @@ rm -f {NAMES_FILE}
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """By what a changed file is told."""
+    """Size and modification time, by which a changed file is detected."""
 
     size: int
     changed_at: float
 
     def is_like(self, other: "Stamp | None") -> bool:
-        """Tell whether the other side's file is the same, as far as an archive keeps the time."""
+        """Return whether the other side's file is unchanged, within the time resolution of an archive."""
         return (
             other is not None and self.size == other.size and abs(self.changed_at - other.changed_at) < 1e-4
         )
 
 
 class Mirror:
-    """The folders of one thread and their copy in one container."""
+    """Synchronizes the folders of one thread with one container."""
 
     def __init__(self, folders: ThreadFolders, files: ThreadFiles, api: AioApi) -> None:
         self._root = folders.user_data
         self._files = files
         self._api = api
         self._here: dict[str, Stamp] | None = None
-        """This side after the last trip; None before the first."""
+        """This host's files after the last synchronization; None before the first."""
         self._there: dict[str, Stamp] = {}
 
     async def push(self) -> None:
-        """Bring the container up to date with this host."""
+        """Copy changes on this host to the container."""
         here = await asyncio.to_thread(_stamps, self._root)
         if self._here is None:
             await self._run(PREPARE)
@@ -90,7 +91,7 @@ class Mirror:
         self._here = here
 
     async def pull(self) -> str:
-        """Bring this host up to date with the container; return what could not be brought, as a note."""
+        """Copy changes in the container to this host; return a note on files that were not copied."""
         there = await self._listed()
         changed = [name for name, stamp in there.items() if self._there.get(name) != stamp]
         brought = _within(changed, there)
@@ -98,7 +99,7 @@ class Mirror:
         if brought:
             await self._put(NAMES_FILE, _name_list(brought))
             await self._run(PACK)
-            most = MAX_TRIP_BYTES + 10_240 * (len(brought) + 2)  # an archive's own words
+            most = MAX_TRIP_BYTES + 10_240 * (len(brought) + 2)  # plus the archive's headers
             left += await self._unpacked(await self._api.download(OUTGOING, max_bytes=most))
         gone = [name for name in self._there if name not in there]
         known = self._here or {}
@@ -107,7 +108,7 @@ class Mirror:
         return f"\n[not copied to the thread's folders: {', '.join(left[:10])}]" if left else ""
 
     async def _unpacked(self, archive: bytes) -> list[str]:
-        """Write the archive's files; return the names of those that may not be here."""
+        """Write the archive's files; return the names of those that were refused."""
         refused: list[str] = []
         for name, data, changed_at in await asyncio.to_thread(_members, archive):
             path = f"{USER_DATA}/{name}"
@@ -124,7 +125,7 @@ class Mirror:
         return refused
 
     async def _listed(self) -> dict[str, Stamp]:
-        """Return the container's files; its words are not trusted."""
+        """Return the container's files; its response is untrusted."""
         stamps: dict[str, Stamp] = {}
         try:
             listing = os.fsdecode(base64.b64decode(await self._run(LIST)))
@@ -145,7 +146,7 @@ class Mirror:
         await self._api.call("/v1/file/write", body, seconds=TRIP_SECONDS)
 
     async def _run(self, command: str) -> str:
-        """Run a command of our own and return its output."""
+        """Run an internal command and return its output."""
         answer = await self._api.aside(command, seconds=TRIP_SECONDS)
         if answer.get("status") != "completed" or answer.get("exit_code"):
             raise SandboxError("the thread's files could not be copied to or from the container; try again")
@@ -153,7 +154,7 @@ class Mirror:
 
 
 def _stamps(root: Path) -> dict[str, Stamp]:
-    """Return the regular files below the thread's folders; links are not followed and stay here."""
+    """Return the regular files below the thread's folders; links are neither followed nor copied."""
     found: dict[str, Stamp] = {}
     for folder in FOLDERS:
         for place, _, names in os.walk(root / folder):
@@ -161,7 +162,7 @@ def _stamps(root: Path) -> dict[str, Stamp]:
                 path = Path(place) / name
                 try:
                     about = path.lstat()
-                except FileNotFoundError:  # gone meanwhile
+                except FileNotFoundError:  # removed meanwhile
                     continue
                 if stat.S_ISREG(about.st_mode) and about.st_nlink == 1:
                     found[str(path.relative_to(root))] = Stamp(about.st_size, about.st_mtime)
@@ -177,7 +178,7 @@ def _packed(root: Path, names: list[str]) -> bytes:
 
 
 def _members(archive: bytes) -> list[tuple[str, bytes, float]]:
-    """Return the plain files of an archive, which may say anything about itself."""
+    """Return the regular files of an untrusted archive."""
     found: list[tuple[str, bytes, float]] = []
     left = MAX_TRIP_BYTES
     try:
@@ -201,7 +202,7 @@ def _is_ours(name: str) -> bool:
 
 
 def _dated(file: Path, changed_at: float) -> Stamp:
-    """Give a file its time in the container, by which a later run knows it to be the same."""
+    """Set a file's time to that in the container, so that a later run recognizes it as unchanged."""
     os.utime(file, (changed_at, changed_at), follow_symlinks=False)
     about = file.lstat()
     return Stamp(about.st_size, about.st_mtime)
@@ -221,7 +222,7 @@ def _name_list(names: list[str]) -> bytes:
 
 
 def _within(names: list[str], stamps: dict[str, Stamp]) -> list[str]:
-    """Return as many files as one trip may carry, the small ones first."""
+    """Return the files that fit into one transfer, smallest first."""
     left = MAX_TRIP_BYTES
     fits: list[str] = []
     for name in sorted(names, key=lambda name: stamps[name].size):
@@ -233,7 +234,7 @@ def _within(names: list[str], stamps: dict[str, Stamp]) -> list[str]:
 
 
 def _remove(root: Path, gone: dict[str, Stamp]) -> None:
-    """Remove files that went from the container, unless they changed here meanwhile."""
+    """Remove files that were deleted in the container, unless they changed on this host meanwhile."""
     for name, stamp in gone.items():
         path = root / name
         try:

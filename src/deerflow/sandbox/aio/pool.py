@@ -1,4 +1,4 @@
-"""The containers of one process: lent, warm, or on their way."""
+"""Pool of the containers of one process: in use, warm (idle), or starting."""
 
 import asyncio
 import itertools
@@ -20,30 +20,30 @@ from deerflow.sandbox.locks import FileLocks
 logger = logging.getLogger(__name__)
 
 READY_SECONDS = 120.0
-"""How long a container may take from its start to its first answer."""
+"""Maximum time from a container's start to its first response."""
 FOUND_SECONDS = 20.0
-"""How long one that runs already may take."""
+"""Maximum time until a container that already runs responds."""
 HEALTH_SKIP_SECONDS = 5.0
 
 
 @dataclass(slots=True)
 class Slot:
-    """A container that this process knows."""
+    """A container in the pool."""
 
     id: str
     api: AioApi
     shell: AioShell
     users: int = 0
-    """How many lendings hold it; 0 is warm."""
+    """Number of current users; 0 means warm."""
     claim: int | None = None
     last_use: int = 0
-    """A number that grows with each use: the smallest goes first."""
+    """Sequence number of the last use: the smallest is evicted first."""
     checked_at: float = 0.0
     retiring: asyncio.Task[None] | None = None
 
 
 class Pool:
-    """Takes a thread's container from the warm ones, else finds it, else starts it."""
+    """Returns a thread's container: from the pool, else discovered as running, else started."""
 
     def __init__(self, backend: ContainerBackend, claims: Claims, settings: SandboxSettings) -> None:
         self._backend = backend
@@ -52,17 +52,17 @@ class Pool:
         self._slots: dict[str, Slot] = {}
         self._locks = FileLocks()
         self._starting = 0
-        """Containers on their way, which count as taken."""
+        """Number of containers that are starting; they count as taken."""
         self._freed = asyncio.Condition()
         self._uses = itertools.count(1)
         self._tasks: set[asyncio.Task[None]] = set()
         self._ending: set[str] = set()
-        """Containers that somebody waits to end."""
+        """Ids of containers for which `_end_when_idle` is running."""
         self._http: aiohttp.ClientSession | None = None
         self._has_adopted = False
 
     async def take(self, wish: ContainerWish) -> Slot:
-        """Return the thread's container, in use from now on."""
+        """Acquire the thread's container; release it with `give_back`."""
         async with self._locks.hold(wish.id):
             slot = self._slots.get(wish.id)
             if slot is not None:
@@ -70,13 +70,13 @@ class Pool:
                     if self._occupied(slot) and await self._is_well(slot):
                         return slot
                 except asyncio.CancelledError:
-                    self.give_back(slot)  # nobody is there any more to do it
+                    self.give_back(slot)  # the cancelled caller cannot release it
                     raise
                 await self.drop(slot)
             return await self._fresh(wish)
 
     def give_back(self, slot: Slot) -> None:
-        """End one use; the container stays warm for a while."""
+        """Release the container; without users it stays warm until the idle timeout."""
         slot.users = max(0, slot.users - 1)
         if slot.users:
             return
@@ -88,7 +88,7 @@ class Pool:
             self._spawn(self._tell_waiters())
 
     async def drop(self, slot: Slot) -> None:
-        """Forget a container that does not answer; it is stopped unless it was only slow."""
+        """Remove an unresponsive container from the pool; stop it unless it responds again."""
         self._forget(slot)
         self.give_back(slot)
         if not await slot.api.is_ready():
@@ -96,7 +96,7 @@ class Pool:
         await self._tell_waiters()
 
     async def discard(self, container_id: str) -> None:
-        """Stop a container that was made for an earlier thread of this name, unless somebody uses it."""
+        """Stop a container left by an earlier thread with the same id, unless it is in use."""
         async with self._locks.hold(container_id):
             slot = self._slots.get(container_id)
             if slot is None or not slot.users:
@@ -127,7 +127,7 @@ class Pool:
             api, claim = await self._started(wish)
         except BaseException:
             self._spawn(self._tell_waiters())
-            if self._settings.idle_timeout:  # the engine may have started it all the same
+            if self._settings.idle_timeout:  # the engine may have started it nevertheless
                 self._spawn(self._end_when_idle(wish.id))
             raise
         finally:
@@ -138,7 +138,7 @@ class Pool:
         return slot
 
     async def _started(self, wish: ContainerWish) -> tuple[AioApi, int | None]:
-        """Return a container that answers, with this process's claim on it."""
+        """Find or start the container, claim it for this process and wait until it responds."""
         async with self._claims.starting(wish.id):
             api = await self._found(wish) or self._api(await self._backend.create(wish))
             claim = self._claims.use(wish.id)
@@ -151,7 +151,7 @@ class Pool:
         return api, claim
 
     async def _found(self, wish: ContainerWish) -> AioApi | None:
-        """Return the container that already runs; one that is stuck is stopped, unless others use it."""
+        """Return the container that already runs; stop an unresponsive one unless another process uses it."""
         url = await self._backend.discover(wish)
         if url is None:
             return None
@@ -166,7 +166,7 @@ class Pool:
         return api
 
     def _occupied(self, slot: Slot) -> bool:
-        """Take a warm container into use; False while another process stops it."""
+        """Mark a container as used; return False while another process is stopping it."""
         if slot.retiring is not None:
             slot.retiring.cancel()
             slot.retiring = None
@@ -184,7 +184,7 @@ class Pool:
         return await slot.api.is_ready()
 
     async def _reserve(self) -> None:
-        """Make sure that one more container may run, putting the longest unused out for it."""
+        """Reserve capacity for one more container, evicting the least recently used warm one when needed."""
         settings = self._settings
         most = settings.replicas
         if settings.overflow_policy == "burst":
@@ -221,7 +221,7 @@ class Pool:
         )
 
     async def _adopt(self) -> None:
-        """Take in containers that an earlier process left behind, so that they end when nobody comes."""
+        """Schedule the idle stop of containers that an earlier process left running."""
         if self._has_adopted:
             return
         self._has_adopted = True
@@ -242,12 +242,12 @@ class Pool:
         await asyncio.sleep(self._settings.idle_timeout)
         if self._slots.get(slot.id) is not slot or slot.users:
             return
-        slot.retiring = None  # from here on it is not to be cancelled by a new use: that one starts anew
+        slot.retiring = None  # from here a new use must not cancel this task; it goes through `_fresh`
         del self._slots[slot.id]
         await self._end_when_idle(slot.id)
 
     async def _end_when_idle(self, container_id: str) -> None:
-        """Stop a container once no process has used it for the idle time."""
+        """Stop a container once no process has used it for `idle_timeout`."""
         if container_id in self._ending:
             return
         self._ending.add(container_id)
@@ -261,7 +261,7 @@ class Pool:
             self._ending.discard(container_id)
 
     async def _destroy_unused(self, container_id: str, *, idle_seconds: float) -> bool:
-        """Stop a container that no process uses; True when there is nothing left to do."""
+        """Stop a container that no process uses; return False when the caller should retry later."""
         try:
             async with self._claims.starting(container_id):
                 with self._claims.unused(container_id, for_seconds=idle_seconds) as is_unused:

@@ -1,4 +1,4 @@
-"""Lends container sandboxes: kept warm between runs, found again after a restart, never too many."""
+"""Provides container sandboxes: kept warm between runs, rediscovered after a restart, limited in number."""
 
 import logging
 import os
@@ -27,16 +27,16 @@ from deerflow.sandbox.users import close_to_others
 logger = logging.getLogger(__name__)
 
 MARKER = "container"
-"""A file of a thread for which a container was started; it goes with the thread."""
+"""Marker file of a thread for which a container was started; it is deleted with the thread."""
 
 
 class AioSandboxProvider(SandboxProvider):
-    """Lends each thread its container, by Docker or Podman on this host or by a Kubernetes provisioner.
+    """Provides each thread a container, from Docker or Podman on this host or a Kubernetes provisioner.
 
     Args:
-        skills_root: The skills, shown read-only.
-        state: Folder for the locks by which processes of this host agree; by default one per user.
-        backend: Where containers come from; by default what the settings say.
+        skills_root: Folder of the skills, mounted read-only.
+        state: Folder of the lock files shared by the processes of this host; by default one per user.
+        backend: Starts the containers; by default the one that the settings select.
     """
 
     tier = "aio"
@@ -91,7 +91,7 @@ class AioSandboxProvider(SandboxProvider):
 
         async def enter() -> Entry:
             if self._has_mounts and not marker.exists():
-                # The thread is new, or was made anew: an older container would show folders that are gone.
+                # The thread is new or was recreated: an older container would mount the deleted folders.
                 await self._pool.discard(wish.id)
                 marker.touch()
             slot = await self._pool.take(wish)
@@ -130,7 +130,7 @@ def _backend_of(settings: SandboxSettings) -> ContainerBackend:
 
 
 def _open_to_the_image(folders: ThreadFolders, *, is_root: bool) -> None:
-    """Let the image's user write to the thread's folders."""
+    """Make the thread's folders writable for the image's user."""
     for folder in (folders.workspace, folders.uploads, folders.outputs):
         with suppress(PermissionError):
             if is_root:

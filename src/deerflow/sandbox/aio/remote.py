@@ -1,4 +1,4 @@
-"""Containers of a Kubernetes cluster, by the provisioner's HTTP API."""
+"""Container backend for a Kubernetes cluster, through the provisioner's HTTP API."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -16,7 +16,7 @@ QUICK_SECONDS = 15.0
 
 
 class RemoteSandboxBackend(ContainerBackend):
-    """Asks the provisioner service for sandbox pods."""
+    """Requests sandbox pods from the provisioner service."""
 
     def __init__(self, settings: SandboxSettings) -> None:
         if not settings.provisioner_url:
@@ -70,7 +70,7 @@ class RemoteSandboxBackend(ContainerBackend):
     async def _ask(
         self, method: str, path: str, *, body: Mapping[str, Any] | None = None, seconds: float = QUICK_SECONDS
     ) -> Mapping[str, Any] | None:
-        """Return the provisioner's answer; None when it does not know the sandbox."""
+        """Return the provisioner's response body; None when the sandbox does not exist (404)."""
         if self._http is None:
             self._http = aiohttp.ClientSession(headers={"X-API-Key": self._key} if self._key else None)
         timeout = aiohttp.ClientTimeout(total=seconds)

@@ -1,4 +1,4 @@
-"""A thread's sandbox in a container: files on this host, commands in there."""
+"""A thread's sandbox with files on this host and commands in a container."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
@@ -20,11 +20,11 @@ from deerflow.sandbox.shell import check_command
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """The way into a container."""
+    """A container's shell and its file mirror."""
 
     shell: AioShell
     mirror: Mirror | None
-    """None where the folders are mounted."""
+    """None when the container mounts the thread's folders."""
 
 
 Enter = Callable[[], Awaitable[Entry]]
@@ -32,14 +32,14 @@ Lost = Callable[[], Awaitable[None]]
 
 
 class AioSandbox(HostedSandbox):
-    """Runs commands in a container that starts with the first of them.
+    """Runs commands in a container that starts with the first command.
 
-    The container has the thread's folders as mounts, or as a mirror that is brought up to date around
+    The container mounts the thread's folders, or has a mirror of them that is synchronized before and after
     each command. So file operations stay on this host: they need no container and follow no link out.
 
     Args:
         enter: Finds or starts the container.
-        lost: Told when the container went away, so that the next command gets a new one.
+        lost: Called when the container does not respond, so that the next command gets a new one.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class AioSandbox(HostedSandbox):
 
 
 async def _mirrored(mirror: Mirror, running: Coroutine[Any, Any, CommandResult]) -> CommandResult:
-    """Run a command between two trips; one that timed out has left its files too."""
+    """Run a command between push and pull; also pull after a timeout."""
     try:
         await mirror.push()
     except BaseException:
@@ -111,7 +111,7 @@ async def _mirrored(mirror: Mirror, running: Coroutine[Any, Any, CommandResult])
 
 
 async def _note_of(mirror: Mirror) -> str:
-    """Bring the files; a failure is told beside the command's output, which must not be lost for it."""
+    """Pull the files; return a failure as a note, so that the command's output is not lost."""
     try:
         return await mirror.pull()
     except SandboxError as error:

@@ -1,7 +1,7 @@
-"""One shell of a container: a command at a time, with its output while it runs.
+"""Runs commands in a container's shell session, one at a time, and streams their output.
 
-Each command runs in a bash of its own that takes up the working directory and the exports of the one
-before, so `exit` ends the command and not the session, and nothing depends on what is left on a screen.
+Each command runs in a new bash that restores the working directory and the exports of the previous one. So
+`exit` ends the command and not the session, and nothing depends on the content of a terminal screen.
 """
 
 import asyncio
@@ -24,14 +24,14 @@ from deerflow.sandbox.paths import WORKSPACE
 logger = logging.getLogger(__name__)
 
 POLL_SECONDS = 10.0
-"""How long the container may wait for new output before it answers; output comes at once."""
+"""Long-poll timeout for new output; available output is returned at once."""
 GRACE_SECONDS = 10.0
-"""How much longer the container's own time limit is than ours: it only counts when we are gone."""
+"""Margin of the container's own timeout over the server's: it only takes effect when the server has died."""
 STOP_SECONDS = 5.0
 STATE_FILE = "/tmp/.deerflow-shell"
 TOO_MUCH = "[stopped: it printed too much; send the output to a file and look at parts of it]"
 
-# $1 command, $2 where the state is kept, $3 the mark by which everything it starts is found again.
+# $1 command, $2 state file, $3 marker in the environment by which all its descendants are found.
 SCRIPT = rf"""
 cd {WORKSPACE} 2>/dev/null
 [ -r "$2" ] && . "$2" 2>/dev/null
@@ -75,7 +75,7 @@ class AioShell:
         self._is_old_image = False
 
     async def run(self, command: str, *, timeout: float, output: OutputBuffer) -> CommandResult:
-        """Run `command` to its end; a time-out or cancellation stops all it started."""
+        """Run `command` to its end; on timeout or cancellation kill it and its descendants."""
         async with self._lock:
             mark = secrets.token_hex(8)
             script = _wrapped(command, mark)
@@ -100,14 +100,14 @@ class AioShell:
             is_over = True
             raise SandboxTimeoutError(command, timeout, output.text()) from error
         finally:
-            if not is_over:  # cancelled, broken or too talkative
+            if not is_over:  # cancelled, failed, or too much output
                 await to_the_end(self._stopped(running))
         if exit_code is None:
             return CommandResult(137, f"{output.text()}\n{TOO_MUCH}")
         return CommandResult(exit_code, output.text())
 
     async def _started(self, script: str, mark: str, timeout: float) -> _Running:
-        """Start the script; a session that was lost or broken is replaced by a fresh one, once."""
+        """Start the script; replace a lost or broken session once."""
         body = {"command": script, "async_mode": True, "hard_timeout": timeout + GRACE_SECONDS}
         if self._session is not None:
             try:
@@ -122,7 +122,7 @@ class AioShell:
         return _running(await self._api.call("/v1/bash/exec", {**body, "session_id": self._session}), mark)
 
     async def _followed(self, running: _Running, output: OutputBuffer) -> int | None:
-        """Read the output until the command is over; None when it printed more than anyone can read."""
+        """Read the output until the command ends and return its exit code; None when it printed too much."""
         offsets: dict[str, Any] = {"offset": 0, "stderr_offset": 0}
         wait = True
         while True:
@@ -137,10 +137,10 @@ class AioShell:
             if status not in ("pending", "running"):
                 if not has_news:
                     return _exit_code(answer.get("command") or {})
-                wait = False  # it is over: fetch what is left
+                wait = False  # it has ended: fetch the remaining output
 
     async def _stopped(self, running: _Running) -> None:
-        """Kill the command and whatever it started, and let the session go."""
+        """Kill the command and its descendants, and close the session."""
         await self._api.tidy("/v1/bash/kill", {"session_id": running.session, "signal": "SIGKILL"})
         await self._swept(running.mark)
 
@@ -159,7 +159,7 @@ class AioShell:
     async def _run_at_once(
         self, command: str, script: str, mark: str, *, timeout: float, output: OutputBuffer
     ) -> CommandResult:
-        """Run a command on an image without `/v1/bash`: the output comes when it is over."""
+        """Run a command on an image without `/v1/bash`: its output arrives only at its end."""
         body = {"command": script, "async_mode": False, "timeout": timeout, "truncate": False}
         body |= {"exec_dir": WORKSPACE, "no_change_timeout": int(timeout + GRACE_SECONDS)}
         is_over = False
@@ -175,7 +175,7 @@ class AioShell:
         return CommandResult(_exit_code(answer), output.text())
 
     async def _answered(self, body: Mapping[str, Any], *, seconds: float) -> Mapping[str, Any]:
-        """Execute in the old kind of session; a broken one is replaced by a fresh one, once."""
+        """Execute in a `/v1/shell` session; replace a broken one once."""
         path = "/v1/shell/exec"
         if self._session is not None:
             try:
