@@ -1,4 +1,4 @@
-"""Runs: admitted, driven, logged, followed, stopped, never lost."""
+"""Admits, executes, logs, streams and stops runs, and resumes them after a crash."""
 
 from deerflow.runtime.runs import RunManager
 from deerflow.runtime.serialization import message_json, to_json

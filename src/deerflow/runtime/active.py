@@ -1,4 +1,4 @@
-"""The runs that this process drives, no more at once than it has room for."""
+"""The runs that this process executes, limited by its capacity."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -10,11 +10,11 @@ from deerflow.runtime.stream_bridge import StreamBridge
 from deerflow.runtime.worker import Worker
 
 _LET_GO_SECONDS = 8.0
-"""How long runs that were cut off may take to let go; a database that is away must not keep us."""
+"""How long cancelled runs may take to release; an unreachable database must not block the shutdown."""
 
 
 class ActiveRuns:
-    """Starts runs that were claimed, stops them, and knows how many more there is room for."""
+    """Starts and stops claimed runs, and tracks the free slots."""
 
     def __init__(
         self,
@@ -24,11 +24,11 @@ class ActiveRuns:
         capacity: int | None,
         on_end: Callable[[RunRecord], None],
     ) -> None:
-        """Make an empty hall.
+        """Create the registry of runs executed by this process.
 
         Args:
-            capacity: How many runs may be driven at once; None for any number.
-            on_end: Called when a run is not driven here any more, however it went.
+            capacity: How many runs may be executed at once; None for any number.
+            on_end: Called when this process stops executing a run, for whatever reason.
         """
         self.capacity = capacity
         self._worker = worker
@@ -51,7 +51,7 @@ class ActiveRuns:
 
     @property
     def handles(self) -> dict[str, RunHandle]:
-        """The runs in progress, as of now."""
+        """A copy of the runs in progress, by id."""
         return dict(self._handles)
 
     def get(self, run_id: str) -> RunHandle | None:
@@ -60,7 +60,7 @@ class ActiveRuns:
 
     @contextmanager
     def place(self) -> Iterator[bool]:
-        """Keep a place while a run is being claimed; False when there is none to keep."""
+        """Reserve a slot while a run is being claimed; False when there is none."""
         if self.room == 0:
             yield False
             return
@@ -73,7 +73,7 @@ class ActiveRuns:
 
     @asynccontextmanager
     async def next_place(self) -> AsyncIterator[None]:
-        """Wait for a place and keep it while a run is being claimed; who waits longest gets the first."""
+        """Wait for a slot and reserve it while a run is being claimed; first come, first served."""
         async with self._line:
             while self.room == 0:
                 self._vacancy.clear()
@@ -86,10 +86,10 @@ class ActiveRuns:
             self._tell_vacancy()
 
     def start(self, run: RunRecord) -> RunHandle:
-        """Drive a claimed run."""
+        """Execute a claimed run."""
         before = self._handles.get(run.id)
         if before is not None:
-            before.tell(Stop.LOST)  # the run was lost to somebody who lost it to us
+            before.tell(Stop.LOST)  # another process had taken the run, and this one has reclaimed it
         handle = RunHandle(STOP_OF[run.cancel] if run.cancel is not None else None, attempt=run.attempt)
         log = self._bridge.open(run, on_lost=lambda _: handle.tell(Stop.LOST))
         self._handles[run.id] = handle
@@ -99,24 +99,24 @@ class ActiveRuns:
         return handle
 
     def obey(self, wishes: dict[str, CancelAction]) -> None:
-        """Stop the runs that somebody wants stopped."""
+        """Cancel the runs with a cancel request."""
         for run_id, action in wishes.items():
             handle = self._handles.get(run_id)
             if handle is not None:
                 handle.tell(STOP_OF[action])
 
     def close(self) -> None:
-        """Take no more runs."""
+        """Accept no more runs."""
         self._is_closed = True
 
     async def drain(self, grace_seconds: float, *, hasten: Callable[[], None]) -> int:
-        """Let all runs go at their next step; those that take longer to it are cut off.
+        """Stop all runs at their next step; cancel those that take longer than the grace period.
 
         Args:
-            hasten: Called when the grace is over: from then on nobody waits for a database that is away.
+            hasten: Called after the grace period: from then on, do not wait for an unreachable database.
 
         Returns:
-            How many runs could not be given back.
+            How many runs could not be released.
         """
         driven = list(self._handles.values())
         tasks = {handle.task for handle in driven if handle.task is not None}
@@ -130,7 +130,7 @@ class ActiveRuns:
         return sum(handle.is_left_behind or handle.task in late for handle in driven)
 
     def hurry(self) -> None:
-        """Let go of all runs at once, whatever they are at."""
+        """Cancel and hand over all runs immediately, in whatever step they are."""
         for handle in self._handles.values():
             handle.tell(Stop.HANDOVER)
 

@@ -1,7 +1,7 @@
-"""Brings an answer to the question it is for, and refuses one that fits none.
+"""Matches an answer to the interrupt that it resumes, and rejects an answer that matches none.
 
-LangGraph wants answers by the ids of the interrupts as soon as more than one waits. Clients that were written
-for one question at a time send a list of decisions, or one decision with the hash of its call.
+LangGraph requires answers keyed by interrupt id as soon as more than one waits. Clients written for one
+question at a time send a list of decisions, or one decision with the hash of its call.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,10 +19,10 @@ from deerflow.storage.base import RunStore, ThreadStore
 
 
 async def fit_answer(states: ThreadStates, runs: RunStore, request: RunRequest) -> RunRequest:
-    """Return the request with its answers by interrupt id; a request that answers nothing stays as it is.
+    """Return the request with its answers by interrupt id; a request without an answer is unchanged.
 
-    An answer that chooses nothing about the agent goes to the one that asked: another one may not even have
-    the tool whose call waits.
+    An answer that sets no agent options goes to the agent that asked: another agent may not have the tool
+    whose call waits.
     """
     command = request.command
     if command is None or command.get("resume") is None or request.checkpoint_id is not None:
@@ -31,7 +31,7 @@ async def fit_answer(states: ThreadStates, runs: RunStore, request: RunRequest) 
     waiting = [asked for task in snapshot.tasks for asked in task.interrupts] if snapshot else []
     if not waiting:
         if snapshot is not None and snapshot.next:
-            return request  # it stopped at a breakpoint, which takes any word to go on
+            return request  # stopped at a breakpoint, which any resume value continues
         raise ConflictError(
             f"nothing in thread {request.thread_id} waits for an answer, so command.resume "
             f"{str(command['resume'])[:40]!a} has nowhere to go; it may have been given already"
@@ -41,10 +41,10 @@ async def fit_answer(states: ThreadStates, runs: RunStore, request: RunRequest) 
 
 
 async def heed_message(states: ThreadStates, threads: ThreadStore, request: RunRequest) -> RunRequest:
-    """Return a request whose message answers a call that waits as the answer; another one declines the call.
+    """Turn a message that answers a waiting call into a resume command; any other message declines the call.
 
-    A declined call gets a result that says so: people see what became of it, and the model is told. It comes
-    with the run's input, so that a run which is taken back leaves the call waiting.
+    A declined call gets a result that says so, for the user and the model. The result is part of the run's
+    input, so that rolling the run back leaves the call waiting.
     """
     if DECLINED in (request.command or {}):
         raise InvalidInputError(f"command.{DECLINED} is the server's own; send resume, goto or update")
@@ -54,7 +54,7 @@ async def heed_message(states: ThreadStates, threads: ThreadStore, request: RunR
         return request
     try:
         thread = await threads.get(request.thread_id, request.user_id)
-    except NotFoundError:  # the run makes it, or is refused
+    except NotFoundError:  # the run creates it, or is rejected
         return request
     snapshot = await states.latest(request.thread_id) if thread.interrupts else None
     waiting = waiting_calls(snapshot) if snapshot is not None else []
@@ -76,7 +76,7 @@ async def _as_asked(runs: RunStore, request: RunRequest) -> RunRequest:
 
 
 def by_question(resume: Any, waiting: Sequence[Interrupt]) -> dict[str, Any]:
-    """Return the answers by interrupt id; raises where one is for another question than those that wait."""
+    """Return the answers by interrupt id; `ConflictError` if one is for an interrupt that does not wait."""
     known = {asked.id: asked for asked in waiting}
     answers = _addressed(resume, known)
     if not answers:
@@ -123,7 +123,7 @@ def _check_hash(answer: Any, asked: Interrupt) -> None:
 
 
 def _hashes(answer: Any) -> set[Any]:
-    """Return the hashes of calls that an answer names."""
+    """Return the call hashes that an answer names."""
     decisions = answer.get("decisions") if isinstance(answer, Mapping) else answer
     holders = [answer, *decisions] if isinstance(decisions, list) else [answer]
     return {

@@ -1,8 +1,8 @@
-"""Questions about tool calls for clients that know no interrupts: as a clarification, whose answer counts.
+"""Shows approval interrupts as clarification messages, for clients that do not support interrupts.
 
-A card is a message like the result of `ask_clarification`. It is shown behind the conversation as long as the
-call waits and is no part of the thread's state, so no model reads it. Who answers it, by its choices or with
-the words of one, answers the question.
+A card is a message like the result of `ask_clarification`. It is appended to the conversation while the
+call waits and is not part of the thread's state, so no model reads it. Choosing one of its options, or
+sending an option's label as text, resumes the interrupt.
 """
 
 import re
@@ -19,9 +19,9 @@ from deerflow.domain.language import is_chinese
 from deerflow.domain.visible_text import visible
 
 CARD = "approval_card"
-"""The mark of a card in `additional_kwargs`; who shows interrupts leaves it out."""
+"""Marks a card in `additional_kwargs`; clients that show interrupts skip it."""
 MAX_SHOWN_BYTES = 12 * 1024
-"""A call that takes more can only be refused by a card: nobody approves what is not shown."""
+"""A card can only reject a larger call: what is not shown in full must not be approved."""
 _PREFIX = "approval"
 _DECISIONS: Mapping[str, Mapping[str, Any]] = {
     "approve": {"type": "approve"},
@@ -71,18 +71,18 @@ DECLINED = (
 
 
 def cards_of(interrupts: Sequence[Interrupt], messages: Sequence[AnyMessage]) -> list[ToolMessage]:
-    """Return the cards of all calls that wait, in the language of the conversation."""
+    """Return the cards of all waiting calls, in the language of the conversation."""
     return [_card(asked, _language(messages)) for asked in interrupts if _action_in(asked) is not None]
 
 
 def with_cards(values: Mapping[str, Any], interrupts: Sequence[Interrupt]) -> Mapping[str, Any]:
-    """Return a thread's values with the cards of what waits behind the messages."""
+    """Return a thread's values with the cards of waiting calls after the messages."""
     cards = cards_of(interrupts, values.get("messages", ()))
     return {**values, "messages": [*values.get("messages", ()), *cards]} if cards else values
 
 
 def choice_in(message: Any, waiting: Sequence[Interrupt]) -> dict[str, Any] | None:
-    """Return the answer, by interrupt id, that a client's message gives to a card; None if it is none."""
+    """Return the answer to a card in a client's message, by interrupt id; None if there is none."""
     if not isinstance(message, Mapping):
         return None
     given = (message.get("additional_kwargs") or {}).get("human_input_response")
@@ -95,15 +95,15 @@ def choice_in(message: Any, waiting: Sequence[Interrupt]) -> dict[str, Any] | No
 
 
 def waiting_calls(snapshot: StateSnapshot) -> list[Interrupt]:
-    """Return the questions about calls at which a thread has stopped."""
+    """Return the approval interrupts that wait in a thread."""
     asked = [each for task in snapshot.tasks for each in task.interrupts]
     return [each for each in asked if _action_in(each) is not None]
 
 
 def declined(snapshot: StateSnapshot) -> list[ToolMessage]:
-    """Return results for all calls of a step that waits, for a person who says something new instead.
+    """Return results for all calls of a waiting step, for a user who sends a new message instead.
 
-    What other calls of the step had brought is among them: it is stored only once the whole step is done.
+    Results of the step's finished calls are included: they are stored only when the whole step is done.
     """
     messages = snapshot.values.get("messages", ())
     last = next((each for each in reversed(messages) if isinstance(each, AIMessage)), None)
@@ -118,7 +118,7 @@ def declined(snapshot: StateSnapshot) -> list[ToolMessage]:
 
 
 def as_input(result: ToolMessage) -> dict[str, Any]:
-    """Return a result as a run's input holds it."""
+    """Return a tool result in the form of a run's input."""
     fields = ("type", "content", "tool_call_id", "name", "status", "id", "additional_kwargs", "artifact")
     return {name: value for name in fields if (value := getattr(result, name, None)) is not None}
 
@@ -185,7 +185,7 @@ def _reason(request: Mapping[str, Any], action: Mapping[str, Any], language: str
 
 
 def _shown(action: Mapping[str, Any]) -> str:
-    """Return the arguments; of one that is too long only so much that the whole is too long."""
+    """Return the arguments as text; a long one is cut just above the limit, so the text stays too long."""
     texts = {
         str(key): value if isinstance(value, str) else orjson.dumps(value, default=str).decode()
         for key, value in dict(action.get("args") or {}).items()
@@ -195,7 +195,7 @@ def _shown(action: Mapping[str, Any]) -> str:
 
 
 def _answer(asked: Interrupt, option: str, words: str) -> dict[str, Any]:
-    """Return the decision; words that are none of the choices refuse the call, and are the reason."""
+    """Return the decision; text that matches no option rejects the call, with the text as the reason."""
     chosen = option if option in _DECISIONS else _option_of(words)
     decision = _DECISIONS.get(chosen) or {"type": "reject", "message": words}
     given = asked.value.get("hash")
@@ -203,7 +203,7 @@ def _answer(asked: Interrupt, option: str, words: str) -> dict[str, Any]:
 
 
 def _option_of(words: str) -> str:
-    """Return the choice that these words are; empty when they are none."""
+    """Return the option with this label; empty when there is none."""
     said = words.strip().casefold()
     labels = (pair for language in _LABELS.values() for pair in language.items())
     return next((option for option, label in labels if label.casefold() == said), "")
@@ -215,7 +215,7 @@ def _is_offered(option: str, request: Mapping[str, Any]) -> bool:
 
 
 def _request_id(asked: Interrupt) -> str:
-    """Return what stands for this question about this call; its next question may have the same id."""
+    """Return a request id unique to this call: the next interrupt may have the same id."""
     return f"{_PREFIX}:{asked.id}:{str(asked.value.get('hash') or '')[:16]}"
 
 

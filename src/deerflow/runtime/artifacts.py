@@ -1,4 +1,4 @@
-"""Files that an agent made, opened for people to see: never through a link that leads out."""
+"""Opens and edits files that an agent made; never follows a link out of the thread's folder."""
 
 import hashlib
 import mimetypes
@@ -25,16 +25,16 @@ from deerflow.skills import SKILL_SUFFIX, read_member
 
 VIRTUAL_ROOT = "/mnt/user-data"
 _ACTIVE = re.compile(r"text/html|.*[/+]xml")
-"""What a browser would run: HTML, and everything XML, which may hold HTML or SVG."""
+"""Types that a browser would execute: HTML, and all XML, which may contain HTML or SVG."""
 _BLOCK = 1 << 20
 _MOST_HASHED = 32 * 1024 * 1024
 MOST_EDITED = 2 * 1024 * 1024
-"""Bytes of the largest file that can be edited from outside."""
+"""The size in bytes of the largest file that clients can edit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Artifact:
-    """An open file of a thread; whoever opened it closes it (`contextlib.closing`)."""
+    """An open file of a thread; the caller closes it (`contextlib.closing`)."""
 
     fd: int
     name: str
@@ -44,14 +44,14 @@ class Artifact:
 
     @property
     def is_active(self) -> bool:
-        """Tell whether a browser would run what is in it."""
+        """Return whether a browser would execute its content."""
         return _ACTIVE.fullmatch(self.media_type) is not None
 
     def close(self) -> None:
         os.close(self.fd)
 
     def tag(self) -> str:
-        """Return what tells two versions apart: the SHA-256, or a weak tag for a file too large to hash."""
+        """Return the ETag: the SHA-256, or a weak tag for a file too large to hash."""
         if self.size > _MOST_HASHED:
             return f'W/"{self.size:x}-{self.modified_ns:x}"'
         total = hashlib.sha256()
@@ -92,7 +92,7 @@ def open_artifact(folders: ThreadFolders, path: str) -> Artifact:
 
 
 def open_artifact_or_member(folders: ThreadFolders, path: str) -> Artifact:
-    """Open a file of a thread, or with `…/x.skill/SKILL.md` a file in a skill's archive."""
+    """Open a file of a thread, or with `…/x.skill/SKILL.md` a file in a skill archive."""
     try:
         return open_artifact(folders, path)
     except NotFoundError:
@@ -111,10 +111,10 @@ def open_artifact_or_member(folders: ThreadFolders, path: str) -> Artifact:
 
 
 def replace_artifact(folders: ThreadFolders, path: str, content: str, *, expected: str) -> str:
-    """Put `content` in the place of a text file in one step; return its SHA-256.
+    """Replace a text file atomically with `content`; return its SHA-256.
 
     Args:
-        expected: The SHA-256 of the file as the caller saw it; another one raises `ChangedError`.
+        expected: The SHA-256 of the file as the caller read it; any other raises `ChangedError`.
     """
     data = _encoded(content)
     with closing(open_artifact(folders, path)) as found:
@@ -148,7 +148,7 @@ def _is_text(data: bytes) -> bool:
 
 
 def _put(folders: ThreadFolders, parts: list[str], data: bytes, old: os.stat_result) -> None:
-    """Write beside the file and rename, so that a reader sees the old text or the new one."""
+    """Write a temporary file and rename it, so that readers see the old text or the new one."""
     root = os.open(folders.user_data, os.O_RDONLY | O_DIRECTORY)
     try:
         folder = open_beneath(root, parts[:-1], os.O_RDONLY | O_DIRECTORY)
@@ -158,7 +158,7 @@ def _put(folders: ThreadFolders, parts: list[str], data: bytes, old: os.stat_res
     try:
         fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600, dir_fd=folder)
         with os.fdopen(fd, "wb") as file:
-            if os.geteuid() == 0:  # commands of the thread may run as a user of their own
+            if os.geteuid() == 0:  # the thread's commands may run as another user
                 os.fchown(fd, old.st_uid, old.st_gid)
             os.fchmod(fd, stat.S_IMODE(old.st_mode) & 0o777)
             file.write(data)

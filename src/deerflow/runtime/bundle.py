@@ -1,7 +1,7 @@
-"""All files that an agent made, listed or in one ZIP that is written while it is read.
+"""Lists all output files of an agent, or streams them as one ZIP.
 
-Folders are entered by descriptor and links are left out, so that nothing from outside gets in, however fast
-an agent changes its files meanwhile.
+Folders are opened by descriptor and links are skipped, so that no file from outside gets in, even if the
+agent changes its files meanwhile.
 """
 
 import os
@@ -25,12 +25,12 @@ MAX_DEPTH = 32
 MAX_BYTES = 4 * 1024**3
 _BLOCK = 1 << 18
 _ODD = re.compile(r'[\x00-\x1f\x7f\\:*?"<>|]')
-"""What some system takes for more than a part of a name."""
+"""Characters that are special in file names on some system."""
 
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """One file among the outputs."""
+    """One output file."""
 
     parts: tuple[str, ...]
     size: int
@@ -38,18 +38,18 @@ class Output:
 
     @property
     def path(self) -> str:
-        """Return its path as agents know it."""
+        """Its path in the sandbox."""
         return "/".join([OUTPUTS, *self.parts])
 
 
 def list_outputs(folders: ThreadFolders) -> list[Output]:
-    """Return the regular files below the outputs folder, without hidden ones, in order of their paths."""
+    """Return the regular, non-hidden files below the outputs folder, sorted by path."""
     with _outputs(folders) as root:
         return [] if root is None else list(islice(_walk(root, ()), MAX_FILES))
 
 
 def check_bundle(folders: ThreadFolders) -> None:
-    """Refuse a ZIP that would not hold everything."""
+    """Raise `TooLargeError` if a ZIP could not contain all outputs."""
     found = list_outputs(folders)
     if len(found) == MAX_FILES or sum(each.size for each in found) > MAX_BYTES:
         most = f"{MAX_FILES:,} files and {MAX_BYTES / 1024**3:g} GiB"
@@ -57,7 +57,7 @@ def check_bundle(folders: ThreadFolders) -> None:
 
 
 def zip_outputs(folders: ThreadFolders) -> Iterator[bytes]:
-    """Yield a ZIP of these files piece by piece; one that is gone or changed its kind is left out."""
+    """Yield a ZIP of the outputs in chunks; files that were deleted or changed their type are skipped."""
     sink = _Sink()
     left = MAX_BYTES
     with _outputs(folders) as root, zipfile.ZipFile(sink, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -75,7 +75,7 @@ def zip_outputs(folders: ThreadFolders) -> Iterator[bytes]:
 
 
 class _Sink:
-    """Where the ZIP is written to: what was written waits here until it is taken."""
+    """The file object that the ZIP is written to; buffers written bytes until they are taken."""
 
     def __init__(self) -> None:
         self._waiting: list[bytes] = []
@@ -85,10 +85,10 @@ class _Sink:
         return len(data)
 
     def flush(self) -> None:
-        """Do nothing: there is nothing behind."""
+        """Do nothing: there is no underlying file."""
 
     def close(self) -> None:
-        """Do nothing: what waits can still be taken."""
+        """Do nothing: buffered bytes can still be taken."""
 
     def take(self) -> Iterator[bytes]:
         waiting, self._waiting = self._waiting, []
@@ -98,7 +98,7 @@ class _Sink:
 
 @contextmanager
 def _outputs(folders: ThreadFolders) -> Iterator[int | None]:
-    """Open the outputs folder; None where there is none, or something else in its place."""
+    """Open the outputs folder; None when it is missing or not a folder."""
     try:
         above = os.open(folders.user_data, os.O_RDONLY | O_DIRECTORY)
     except OSError:
@@ -118,7 +118,7 @@ def _outputs(folders: ThreadFolders) -> Iterator[int | None]:
 
 
 def _walk(folder: int, above: tuple[str, ...]) -> Iterator[Output]:
-    """Yield the files below a folder in order of their paths."""
+    """Yield the files below a folder, sorted by path."""
     with os.scandir(folder) as entries:
         names = sorted(entry.name for entry in entries if not entry.name.startswith("."))
     for name in names[:MAX_FILES]:
@@ -133,7 +133,7 @@ def _walk(folder: int, above: tuple[str, ...]) -> Iterator[Output]:
                 finally:
                     os.close(deeper)
         except OSError:
-            continue  # gone, replaced by a link, or not ours to read
+            continue  # deleted, replaced by a link, or not readable
 
 
 def _open(root: int, parts: tuple[str, ...]) -> int | None:
@@ -149,7 +149,7 @@ def _open(root: int, parts: tuple[str, ...]) -> int | None:
 
 
 def _info(found: Output) -> zipfile.ZipInfo:
-    """Return how a file stands in the ZIP: under a name that is harmless wherever it is unpacked."""
+    """Return a file's ZIP entry, under a name that is safe on every system."""
     name = "/".join(_ODD.sub("_", part.encode(errors="replace").decode()) for part in found.parts)
     moment = datetime.fromtimestamp(max(found.modified, _EARLIEST), UTC)
     info = zipfile.ZipInfo(name, moment.timetuple()[:6])
@@ -159,4 +159,4 @@ def _info(found: Output) -> zipfile.ZipInfo:
 
 
 _EARLIEST = 315_619_200.0
-"""ZIP knows no time before 1980."""
+"""ZIP cannot store times before 1980."""

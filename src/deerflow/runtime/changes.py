@@ -1,6 +1,6 @@
-"""What a run did to a thread's files: its snapshot from before, beside what came after.
+"""Compares a thread's files before and after a run.
 
-Texts of a moderate size are compared line by line; of the rest it is only said that it changed.
+Text files of moderate size get a line diff; other files are only reported as changed.
 """
 
 import difflib
@@ -25,14 +25,14 @@ MAX_FILE_BYTES = 256 * 1024
 MAX_DIFF_CHARS = 64 * 1024
 MAX_TOTAL_CHARS = 1024 * 1024
 _MOST_LINES = 5000
-"""Beyond this a comparison takes seconds."""
+"""Diffs of more lines take seconds."""
 _USER_DATA = "/mnt/user-data"
 _NOTHING = "/dev/null"
 _SENSITIVE = re.compile(
     r"\.env(\..*)?|\.netrc|\.npmrc|\.pypirc|id_(rsa|dsa|ecdsa|ed25519)|credentials(\..*)?|.*\.(pem|key|p12|pfx)",
     re.IGNORECASE,
 )
-"""Names of files whose content nobody wants to see in a list of changes."""
+"""Names of files whose content must not appear in a list of changes."""
 _LIMITS = {
     "max_files": MAX_FILES,
     "max_file_bytes": MAX_FILE_BYTES,
@@ -41,16 +41,16 @@ _LIMITS = {
 }
 
 Read = Callable[[Entry], bytes | None]
-"""Returns a file's content; None when it cannot be had."""
+"""Returns a file's content; None when it is not available."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileChange:
-    """One file that is not what it was."""
+    """One changed file."""
 
     path: str
     root: str
-    """The folder of the thread that it is in: `workspace`, `outputs` or `uploads`."""
+    """The folder of the thread that contains it: `workspace`, `outputs` or `uploads`."""
     status: Literal["created", "modified", "deleted"]
     size_before: int | None
     size_after: int | None
@@ -61,12 +61,12 @@ class FileChange:
     deletions: int = 0
     diff: str = ""
     is_cut: bool = False
-    """The comparison is longer than what is shown of it."""
+    """The diff is truncated."""
     reason: Literal["binary", "large", "sensitive", "truncated"] | None = None
-    """Why there is no comparison."""
+    """Why there is no diff."""
 
     def out(self, *, with_diff: bool) -> dict[str, Any]:
-        """Return the change as JSON holds it."""
+        """Return the change as JSON."""
         return {
             "path": self.path,
             "root": self.root,
@@ -87,15 +87,15 @@ class FileChange:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """Everything that a run changed."""
+    """All file changes of a run."""
 
     is_known: bool
-    """False: it changed nothing, or what was before it is not kept."""
+    """False: the run changed nothing, or its snapshot is not kept."""
     files: Sequence[FileChange] = field(default_factory=list)
     left_out: int = 0
 
     def out(self, *, with_files: bool, with_diff: bool) -> dict[str, Any]:
-        """Return the changes as JSON holds them."""
+        """Return the changes as JSON."""
         return {
             "available": self.is_known,
             "version": VERSION,
@@ -121,8 +121,8 @@ def changes_of(store: SnapshotStore, run_id: str, later: Sequence[str]) -> Chang
     """Return what a run changed, up to its end.
 
     Args:
-        later: The runs after it, oldest first: of one whose end was not noted, the first of them that has a
-            snapshot knows what was there.
+        later: The runs after it, oldest first: if the run's end was not recorded, the first later snapshot
+            is used instead.
     """
     before = store.find(run_id)
     if before is None or before.problem is not None:
@@ -143,7 +143,7 @@ def changes_of(store: SnapshotStore, run_id: str, later: Sequence[str]) -> Chang
 
 
 def keep_end(store: SnapshotStore, run_id: str) -> None:
-    """Fix what a run changed as it ends: what people do to the files later is not its own."""
+    """Record the files at a run's end, so that later changes by users are not attributed to it."""
     try:
         store.keep_end(run_id, max_files=MAX_FILES, max_file_bytes=MAX_FILE_BYTES)
     except OSError as error:
@@ -179,7 +179,7 @@ def _may_differ(was: Entry | None, now: Entry | None) -> bool:
 
 
 def _change(was: Entry | None, now: Entry | None, old: Read, new: Read, most: int) -> FileChange | None:
-    """Return the change of one file; None when only its times moved."""
+    """Return the change of one file; None when only its timestamps changed."""
     entry = now or was
     assert entry is not None
     path = os.fsdecode(entry.path).encode("utf-8", "replace").decode()
@@ -211,7 +211,7 @@ def _change(was: Entry | None, now: Entry | None, old: Read, new: Read, most: in
 
 
 def _is_same(was: Entry, now: Entry, new: Read) -> bool:
-    """Tell whether a large file only has other times than before."""
+    """Return whether only the timestamps of a large file changed."""
     if was.size != now.size:
         return False
     if now.content:
@@ -251,14 +251,14 @@ def _reader(store: SnapshotStore) -> Read:
     def read(entry: Entry) -> bytes | None:
         try:
             return object_path(store.objects, entry.content).read_bytes()
-        except OSError:  # tidied away
+        except OSError:  # deleted with old snapshots
             return None
 
     return read
 
 
 def _content(root: int, entry: Entry) -> bytes | None:
-    """Return what is in a file now, as far as its size was when it was seen."""
+    """Return a file's current content, up to the size seen by the scan."""
     try:
         file = open_beneath(root, entry.parts, os.O_RDONLY | os.O_NOFOLLOW)
         with os.fdopen(file, "rb") as reader:

@@ -1,4 +1,4 @@
-"""Takes up runs for this process: those whose turn it is, and those that nobody works on any more."""
+"""Claims runs for this process: those next in their thread's queue, and those without a live owner."""
 
 import logging
 from functools import partial
@@ -16,7 +16,7 @@ logger = logging.getLogger(__name__)
 
 
 class Claims:
-    """Claims runs while there is room; of several processes that want one, one gets it."""
+    """Claims runs while there are free slots; a run is claimed by exactly one process."""
 
     def __init__(
         self,
@@ -36,13 +36,13 @@ class Claims:
         self._max_attempts = max_attempts
 
     async def take_next(self, thread_id: str) -> None:
-        """Start the run whose turn it is in a thread, if there is one and there is room."""
+        """Start the next pending run of a thread, if there is one and a slot is free."""
         with self._active.place() as has_place:
             if has_place:
                 await self._claim_next(thread_id)
 
     async def take_orphans(self) -> list[RunRecord]:
-        """Take up the runs that nobody works on and whose turn it is; return those that go on here."""
+        """Claim runs that have no live owner and are next in their thread; return those started here."""
         taken: list[RunRecord] = []
         room = self._active.room
         if room == 0:
@@ -52,21 +52,21 @@ class Claims:
             if self._active.room == 0:
                 break
             if self._drives(run):
-                continue  # its lease ran out in a busy moment, and the next heartbeat renews it
+                continue  # its lease expired under load; the next heartbeat renews it
             claimed = await self.take(run.id, run.attempt)
             if claimed is not None:
                 taken.append(claimed)
         return taken
 
     async def take(self, run_id: str, attempt: int) -> RunRecord | None:
-        """Take up a run that is still at `attempt`; None when somebody else was quicker or it is given up."""
+        """Claim a run that is still at `attempt`; None when another process claimed it or it is given up."""
         with self._active.place() as has_place:
             return await self._claim(run_id, attempt) if has_place else None
 
     async def serve(self, run_id: str) -> None:
-        """Take up a run that somebody announced, or the one before it in its thread, and see it end.
+        """Claim an announced run, or the run before it in its thread, and wait for its end.
 
-        The announcement may be old: a run that has an owner or an end is left alone.
+        The announcement may be stale: a run that has an owner or has ended is left alone.
         """
         taken: RunRecord | None = None
         async with self._active.next_place():
@@ -95,7 +95,7 @@ class Claims:
     async def _claim(self, run_id: str, attempt: int) -> RunRecord | None:
         try:
             run = await self._storage.runs.claim(run_id, owner=self._owner.id, attempt=attempt)
-            # To stop takes tries of its own: what it did may be too much to be undone here.
+            # A cancel gets attempts of its own: what the run did may be too much to undo in one attempt.
             most = self._max_attempts if run.cancel is None else 2 * self._max_attempts
             if run.attempt - run.spared > most:
                 await self._give_up(run, most)
@@ -117,5 +117,5 @@ class Claims:
             log.publish("error", {"message": end.error, "name": end.stop_reason})
             await self._bridge.publish_end(log, lambda last: settle(last=last))
         except BaseException:
-            await self._bridge.abandon(log)  # somebody else ends the run: its readers go there
+            await self._bridge.abandon(log)  # another process ends the run: its readers switch there
             raise

@@ -1,8 +1,8 @@
-"""Messages in the older form of LangGraph's streams: each event holds the whole message so far.
+"""Converts messages to LangGraph's older stream format: each event holds the whole message so far.
 
-`messages/metadata` introduces a message, `messages/partial` repeats it with every piece that is added,
-and `messages/complete` brings one that came whole. The log keeps pieces; this makes wholes of them for
-the readers that ask for it.
+`messages/metadata` announces a message, `messages/partial` repeats it with every chunk that is added,
+and `messages/complete` holds a message that was not streamed. The log stores chunks; this joins them for
+the readers that request this format.
 """
 
 from collections.abc import Mapping
@@ -17,13 +17,13 @@ from deerflow.runtime.serialization import to_json
 
 
 class ClassicMessages:
-    """Puts the pieces of one run's messages together."""
+    """Joins the message chunks of one run."""
 
     def __init__(self) -> None:
         self._open: dict[str, BaseMessageChunk] = {}
 
     def take(self, event: StreamEvent) -> list[StreamEvent]:
-        """Return what an event is in the older form: itself, unless it is a message."""
+        """Return an event in the older format; events other than messages are unchanged."""
         mode, _, namespace = event.kind.partition("|")
         if mode != "messages":
             return [event]
@@ -39,7 +39,7 @@ class ClassicMessages:
 
     def _whole(self, key: str, message: Mapping[str, Any]) -> tuple[str, Any]:
         if message.get("type") != "AIMessageChunk":
-            self._open.pop(key, None)  # whole now, or withdrawn: nothing is added to it any more
+            self._open.pop(key, None)  # complete or withdrawn: no more chunks follow
             return "complete", message
         piece = AIMessageChunk(**{name: value for name, value in message.items() if value is not None})
         known = self._open.get(key)

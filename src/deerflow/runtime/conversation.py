@@ -1,7 +1,7 @@
-"""What was said in a thread, read from the steps that led to where it stands.
+"""Reads a thread's messages from the checkpoints that led to its current state.
 
-Each step's checkpoint keeps what the next one adds, so nothing is read twice, a message that a summary has
-replaced is still there, and a turn that was taken back (regenerated, rolled back) is not.
+Each checkpoint stores the writes of the next step, so nothing is read twice, a message that a summary has
+replaced is still found, and a turn that was discarded (regenerated, rolled back) is not.
 """
 
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -21,7 +21,7 @@ _SUMMARY = "summary_text"
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step of a thread: the checkpoint that it started from, and the one that it led to."""
+    """One step of a thread: the checkpoint before it and the checkpoint after it."""
 
     before: CheckpointTuple
     after: CheckpointTuple
@@ -32,19 +32,19 @@ class Step:
 
     @property
     def starts_turn(self) -> bool:
-        """Whether the step took in somebody's message, or is the only one that was kept of its run."""
+        """Whether the step took in the input of a run, or is the only step kept of its run."""
         if self._took_input or self.before.parent_config is None:
             return True
         return self.before.metadata.get("run_id") != self.run_id
 
     @property
     def base_id(self) -> str | None:
-        """The state before the turn that this step starts; None when there was none."""
+        """The checkpoint before the turn that this step starts; None when there was none."""
         return parent_of(self.before) if self._took_input else id_of(self.before.config)
 
     @property
     def writes(self) -> Sequence[PendingWrite]:
-        """What the step added: task, channel and value."""
+        """The writes of the step: task, channel and value."""
         return self.before.pending_writes or ()
 
     @property
@@ -54,37 +54,37 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """One message of a thread, and where it came from."""
+    """One message of a thread, and its origin."""
 
     message: BaseMessage
     seq: int
-    """Grows along the thread: microseconds, and the place within its step."""
+    """Increases along the thread: microseconds, plus the index within its step."""
     at: datetime
     run_id: str | None
     checkpoint_id: str
-    """The first state that has the message."""
+    """The first checkpoint that contains the message."""
     step: Step | None
-    """The step that added it; None when only its result was kept."""
+    """The step that added it; None when only the resulting state was kept."""
 
     @property
     def starts_turn(self) -> bool:
-        """Whether a turn begins with it, and the state before that is known."""
+        """Whether a turn begins with it and the state before that is known."""
         return self.message.type == "human" and self.step is not None and self.step.starts_turn
 
 
 async def steps(checkpoints: BaseCheckpointSaver[Any], thread_id: str) -> AsyncIterator[Step]:
-    """Yield the steps that led to a thread's present state, newest first."""
+    """Yield the steps that led to a thread's current state, newest first."""
     after: CheckpointTuple | None = None
     async for found in checkpoints.alist(place(thread_id)):
         if after is None:
             after = found
-        elif id_of(found.config) == parent_of(after):  # others are of turns that were taken back
+        elif id_of(found.config) == parent_of(after):  # others belong to discarded turns
             yield Step(found, after)
             after = found
 
 
 async def said(checkpoints: BaseCheckpointSaver[Any], thread_id: str) -> AsyncIterator[Said]:
-    """Yield what was said in a thread, newest first, each message in its latest wording."""
+    """Yield the messages of a thread, newest first, each in its latest version."""
     hidden: set[str] = set()
     oldest: CheckpointTuple | None = None
     async for turn in _turns(checkpoints, thread_id):
@@ -99,26 +99,26 @@ async def said(checkpoints: BaseCheckpointSaver[Any], thread_id: str) -> AsyncIt
 
 
 def place(thread_id: str, checkpoint_id: str | None = None) -> RunnableConfig:
-    """Return the config that names a thread's state, now or at a checkpoint."""
+    """Return the config of a thread's latest state, or of a checkpoint."""
     names: dict[str, Any] = {"thread_id": thread_id, "checkpoint_ns": ""}
     return {"configurable": {**names, "checkpoint_id": checkpoint_id} if checkpoint_id else names}
 
 
 def id_of(config: RunnableConfig) -> str:
-    """Return the checkpoint that a config names."""
+    """Return the checkpoint id in a config."""
     return str(config["configurable"]["checkpoint_id"])
 
 
 def parent_of(found: CheckpointTuple) -> str | None:
-    """Return the checkpoint before this one; None for the first."""
+    """Return the id of the parent checkpoint; None for the first."""
     return id_of(found.parent_config) if found.parent_config else None
 
 
 async def _turns(checkpoints: BaseCheckpointSaver[Any], thread_id: str) -> AsyncIterator[list[Step]]:
     """Yield the steps of each turn, newest first.
 
-    A question that is sent again after its answer failed is one turn with the tries before it, and so stands
-    before all of them.
+    A message that is sent again after its answer failed forms one turn with the earlier attempts, and so
+    precedes all of them.
     """
     known: list[Step] = []
     turn: list[Step] = []
@@ -128,7 +128,7 @@ async def _turns(checkpoints: BaseCheckpointSaver[Any], thread_id: str) -> Async
         if not step.starts_turn:
             continue
         older = {message.id or "" for each in turn for message in _written(each) if message.type == "human"}
-        if older and known and not older & asked:  # one without a question goes on with the turn before it
+        if older and known and not older & asked:  # without a user message it continues the turn before it
             yield known
             known = []
         known, turn, asked = [*known, *turn], [], older or asked
@@ -137,7 +137,7 @@ async def _turns(checkpoints: BaseCheckpointSaver[Any], thread_id: str) -> Async
 
 
 def _turn(turn: Sequence[Step]) -> list[Said | RemoveMessage]:
-    """Return what a turn added, oldest first: a message that was written again stays where it first was."""
+    """Return what a turn added, oldest first; a rewritten message keeps its first position."""
     added: dict[str, Said | RemoveMessage] = {}
     for step in reversed(turn):
         is_summed_up = any(channel == _SUMMARY for _, channel, _ in step.writes)
@@ -147,14 +147,14 @@ def _turn(turn: Sequence[Step]) -> list[Said | RemoveMessage]:
                 older = added.get(key)
                 new = _said(step, message, index)
                 added[key] = replace(older, message=message) if isinstance(older, Said) else new
-            elif not is_summed_up:  # what a summary replaced was said all the same
+            elif not is_summed_up:  # messages that a summary replaced are kept
                 added.pop(key, None)
                 added[key] = message
     return list(added.values())
 
 
 def _fresh(items: Sequence[Said | RemoveMessage], hidden: set[str]) -> Iterator[Said]:
-    """Yield what nothing newer has taken away or said anew, newest first; `hidden` learns of it."""
+    """Yield the messages that nothing newer has removed or rewritten, newest first; updates `hidden`."""
     for item in reversed(items):
         if isinstance(item, RemoveMessage):
             hidden.add(item.id or "")
@@ -187,7 +187,7 @@ def _said(step: Step, message: BaseMessage, index: int) -> Said:
 
 
 def _kept(oldest: CheckpointTuple | None) -> list[Said]:
-    """Return what stands in the oldest state: all that is known of a thread whose past was pruned."""
+    """Return the messages of the oldest checkpoint: all that is known of a thread with a pruned history."""
     if oldest is None:
         return []
     value = oldest.checkpoint["channel_values"].get(_MESSAGES)

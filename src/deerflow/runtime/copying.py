@@ -15,9 +15,9 @@ _LIMITS = SnapshotLimits(max_bytes=1024**3, max_files=100_000)
 async def copy_thread(
     storage: Storage, thread: Thread, source: ThreadFolders, target: ThreadFolders
 ) -> Thread:
-    """Make `target` a thread like `thread`, which stays as it is; runs and their events are not copied.
+    """Copy `thread` to `target`; runs and their events are not copied.
 
-    It shows in lists only when everything is there.
+    The copy is listed only when it is complete.
     """
     try:
         await asyncio.to_thread(copy_current_files, SnapshotStore(source), SnapshotStore(target))
@@ -26,7 +26,7 @@ async def copy_thread(
         await asyncio.shield(asyncio.to_thread(remove_tree, target.root))
         raise
     await storage.threads.create(target.thread_id, thread.user_id, thread.metadata)
-    # What waits in the one waits in the other: the questions are in the checkpoints.
+    # Interrupts that wait in the original wait in the copy: they are in the checkpoints.
     status = thread.status if thread.interrupts else None
     return await storage.threads.update(
         target.thread_id, title=thread.title, status=status, interrupts=thread.interrupts, asks=thread.asks
@@ -34,9 +34,9 @@ async def copy_thread(
 
 
 def copy_current_files(source: SnapshotStore, target: SnapshotStore) -> None:
-    """Lay a thread's present files out in another thread."""
+    """Copy a thread's current files to another thread."""
     if not source.folders.user_data.exists():
-        return  # nothing ever ran in it
+        return  # no run has executed in it
     name = f"copy-{new_id()}"
     snapshot = source.keep(name, _LIMITS)
     try:

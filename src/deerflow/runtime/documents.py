@@ -1,8 +1,8 @@
-"""Puts Markdown beside uploaded documents, in the background of the upload.
+"""Converts uploaded documents to Markdown in the background.
 
-The reading itself is another program's business (`to_markdown.py`), which this one starts, bounds and ends.
-The upload waits a moment for it, since most documents take less; what takes longer goes on afterwards.
-Whatever happens, the original stays as it is.
+A subprocess (`to_markdown.py`) reads the document; this module starts it, limits it and ends it.
+The upload waits briefly for it, since most documents take less; longer conversions continue afterwards.
+The original is never changed.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ _REASON_BYTES = 500
 
 
 class DocumentConverter:
-    """Converts the documents of all threads, a few at once."""
+    """Converts the documents of all threads, with limited concurrency."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class DocumentConverter:
         wait_seconds: float = WAIT_SECONDS,
         most_seconds: float = MOST_SECONDS,
     ) -> None:
-        """Make the converter of one process.
+        """Create the converter of one process.
 
         Args:
             wait_seconds: How long an upload waits for its documents.
@@ -54,7 +54,7 @@ class DocumentConverter:
         self._working: set[asyncio.Task[str | None]] = set()
 
     async def convert(self, folders: ThreadFolders, uploads: Sequence[Upload]) -> list[Upload]:
-        """Return the uploads with what is known of their Markdown after a moment."""
+        """Return the uploads with the state of their conversion after a short wait."""
         if not self._settings().auto_convert_documents:
             return list(uploads)
         tasks = {
@@ -70,14 +70,14 @@ class DocumentConverter:
         return [_described(upload, tasks.get(upload.filename)) for upload in uploads]
 
     async def aclose(self) -> None:
-        """Give up what is not done."""
+        """Cancel the unfinished conversions."""
         working = list(self._working)
         for task in working:
             task.cancel()
         await asyncio.gather(*working, return_exceptions=True)
 
     async def _convert(self, folders: ThreadFolders, filename: str) -> str | None:
-        """Convert one document; return why that did not work."""
+        """Convert one document; return the reason on failure."""
         try:
             async with self._places:
                 markdown = await self._read(folders, filename)
@@ -104,7 +104,7 @@ class DocumentConverter:
 
 
 async def _start(document: BinaryIO, kind: str, pdf_converter: str) -> asyncio.subprocess.Process:
-    """Start the program with the document as its input and nothing of our environment."""
+    """Start the program with the document on its standard input and without our environment."""
     return await asyncio.create_subprocess_exec(
         *(sys.executable, "-I", "-W", "ignore", str(PROGRAM), kind, pdf_converter, str(MOST_CHARS)),
         stdin=document,
@@ -117,7 +117,7 @@ async def _start(document: BinaryIO, kind: str, pdf_converter: str) -> asyncio.s
 
 
 async def _answer(process: asyncio.subprocess.Process) -> bytes:
-    """Return what the program wrote, reading no more than it may write."""
+    """Return the program's output, up to the allowed size."""
     assert process.stdout is not None
     assert process.stderr is not None
     reason, written = await asyncio.gather(

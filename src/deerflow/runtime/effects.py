@@ -1,4 +1,4 @@
-"""What stands between a run's tools and the world: files are kept first, and no call runs twice unasked."""
+"""Guards a run's tool effects: files are snapshotted first, and no call is repeated without asking."""
 
 import asyncio
 
@@ -10,7 +10,7 @@ from deerflow.storage import EffectLog, EffectState
 
 
 class RunEffects:
-    """The effects of one run, as its tools announce them."""
+    """The effects of one run, as reported by its tools."""
 
     def __init__(
         self, *, log: EffectLog, run: RunRecord, files: SnapshotStore, settings: RunSettings
@@ -22,18 +22,18 @@ class RunEffects:
         self._keeping: asyncio.Task[None] | None = None
 
     async def start(self, call: bytes) -> EffectState | None:
-        """Return once a call may do its work; with what is known of it from an attempt that died."""
+        """Return when a call may execute, with its recorded state from an attempt that died."""
         if self._keeping is None or _has_failed(self._keeping):
             self._keeping = asyncio.create_task(self._keep())
-        await asyncio.shield(self._keeping)  # others wait for the same snapshot
+        await asyncio.shield(self._keeping)  # other calls wait for the same snapshot
         return await self._log.start(self._run.id, attempt=self._run.attempt, call=call)
 
     def finish(self, call: bytes) -> None:
-        """Note that a call is done."""
+        """Record that a call is done."""
         self._log.finish(self._run.id, attempt=self._run.attempt, call=call)
 
     async def aclose(self) -> None:
-        """Wait for a snapshot that is being taken: what comes next may change the files."""
+        """Wait for a snapshot in progress: the next step may change the files."""
         if self._keeping is not None:
             await asyncio.gather(self._keeping, return_exceptions=True)
 
@@ -42,7 +42,7 @@ class RunEffects:
         try:
             await asyncio.to_thread(self._files.keep, self._run.id, limits)
         except OSError as error:
-            # Nothing is changed before: a rollback would not know of it.
+            # Nothing may change before the snapshot: a rollback could not undo it.
             raise StorageError(
                 "the thread's files could not be kept for a rollback, so nothing may change them: "
                 f"{error.strerror}; free some disk space, or make the thread's folder writable"

@@ -1,7 +1,7 @@
-"""Encodes the events of a run: a message of its thread is serialised once and then referred to.
+"""Encodes the events of a run: each message of its thread is serialised once and then referenced.
 
-A thread's messages come by again and again (each `values` event holds them all), so a message is kept as a
-numbered *fragment*, and events only name its number (see `storage.base`).
+A thread's messages recur (each `values` event holds them all), so a message is stored as a numbered
+*fragment*, and events only hold its number (see `storage.base`).
 """
 
 import hashlib
@@ -28,33 +28,33 @@ _NEIGHBOURS = re.compile(rb"\x01\d+\x01(?:,\x01\d+\x01)+")
 _WHOLE = frozenset({AIMessage, HumanMessage, SystemMessage, ToolMessage})
 _ENTRY_BYTES = 128
 _MESSAGE_BYTES = 2048
-"""About what a message takes in memory, with its entry."""
+"""The approximate memory of a message, with its entry."""
 MOST_SPELT_OUT = 256 * 1024
-"""How long a conversation may be, in bytes, of which a run keeps what its state looks like to readers."""
+"""The size in bytes of the longest conversation whose rendered state a run keeps."""
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """The fragments of a thread that need not be stored again."""
+    """The fragments of a thread that are already stored."""
 
     digests: Mapping[bytes, int]
-    """All of them, by the digest of what they hold."""
+    """All fragment numbers, by the digest of their content."""
     messages: Sequence[BaseMessage] = ()
-    """Those of the last state: an object that comes back is as it was, so it need not be read to be known."""
+    """The messages of the last state: the same object is unchanged, so it need not be serialised again."""
     numbers: Sequence[int] = ()
-    """Theirs, in the same order."""
+    """Their fragment numbers, in the same order."""
     bodies: Mapping[int, bytes] = field(default_factory=dict)
-    """What the fragments of these numbers hold."""
+    """The content of these fragments."""
 
     @property
     def size(self) -> int:
-        """About how many bytes of memory this takes."""
+        """The approximate memory use in bytes."""
         words = sum(map(len, self.bodies.values()))
         return _ENTRY_BYTES * len(self.digests) + _MESSAGE_BYTES * len(self.messages) + 2 * words
 
 
 class Encoder:
-    """Encodes the events of one run, keeping each message of its thread as one fragment."""
+    """Encodes the events of one run, with each message of its thread as one fragment."""
 
     def __init__(self, known: Known) -> None:
         self._numbers = dict(known.digests)
@@ -67,18 +67,18 @@ class Encoder:
         self._has_referred = False
         self._tails: dict[tuple[str | None, str | None, int, str], tuple[object, int]] = {}
         self.fragments: dict[int, bytes] = dict(known.bodies)
-        """Every fragment this run has used so far, and what the state before it was made of."""
+        """Every fragment that this run has used so far, and those of the state before it."""
         self.fresh: list[tuple[int, bytes]] = []
-        """Fragments that the log does not have yet; whoever stores them clears the list."""
+        """Fragments that are not stored yet; the code that stores them clears the list."""
 
     @property
     def known(self) -> Known:
-        """What the thread's next run may begin with."""
+        """The fragments with which the thread's next run may begin."""
         bodies = {number: self.fragments[number] for number in self._state.numbers}
         return Known(self._numbers, self._state.messages, self._state.numbers, bodies)
 
     def encode(self, payload: Any) -> bytes:
-        """Return `payload` as JSON in which whole messages are references."""
+        """Return `payload` as JSON with references in place of whole messages."""
         self._has_referred = False
         try:
             body = orjson.dumps(self._marked(payload), default=self._refer, option=OPTIONS)
@@ -87,13 +87,13 @@ class Encoder:
         return _NEIGHBOURS.sub(_merge, body) if self._has_referred else body
 
     def encode_chunk(self, message: BaseMessage, metadata: Mapping[str, Any]) -> bytes:
-        """Return a `messages` event: a piece of text costs little more than the text itself."""
+        """Return a `messages` event: a text chunk takes little more than the text itself."""
         if isinstance(message, AIMessageChunk) and _is_only_text(message):
             return b'[{"content":%b%b' % (to_json(message.content), mark([self._tail(message, metadata)]))
         return b"[%b,%b]" % (self.encode(message), mark([self._number_of_metadata(metadata)]))
 
     def render(self, body: bytes) -> bytes:
-        """Return an encoded event as readers get it."""
+        """Return an encoded event with its references resolved."""
         for state in (self._state, self._state_before):
             if state.spelt_out and state.marks in body:
                 body = body.replace(state.marks, state.spelt_out, 1)
@@ -101,11 +101,11 @@ class Encoder:
         return render(body, self.fragments)
 
     def _marked(self, payload: Any) -> Any:
-        """Return a state with its messages as one piece: in a long thread they are nearly all of it."""
+        """Return a state with pre-encoded messages: in a long thread they are nearly all of it."""
         messages = payload.get("messages") if type(payload) is dict else None
         if not isinstance(messages, list) or not _WHOLE.issuperset(map(type, messages)):
             return payload
-        # A state begins as the one before did; comparing the same objects costs next to nothing.
+        # A state begins with the messages of the one before; comparing identical objects is cheap.
         if messages[: len(self._state.messages)] != self._state.messages:
             self._state = _State()
         known = len(self._state.messages)
@@ -124,7 +124,7 @@ class Encoder:
     def _numbers_of(self, messages: Sequence[BaseMessage]) -> list[int]:
         seen = map(self._objects.get, map(id, messages))
         numbers = [number or self._number_of(message) for number, message in zip(seen, messages, strict=True)]
-        # Only the first state of a run is as the last one left it: from here on they may change.
+        # Only the first state of a run equals the last stored one: from here on, messages may change.
         self._objects = {}
         self._known = Known({})
         return numbers
@@ -136,14 +136,14 @@ class Encoder:
         key = (message.id, message.name, id(metadata), repr(message.response_metadata))
         hit = self._tails.get(key)
         if hit is None:
-            # `content` is a message's first field, so everything behind it can be kept as one piece.
+            # `content` is a message's first field, so all fields after it can be stored as one fragment.
             rest = {name: value for name, value in message.__dict__.items() if name != "content"}
             tail = b"," + to_json(rest)[1:] + b"," + to_json(metadata) + b"]"
             hit = self._tails[key] = (metadata, self._keep(tail))
         return hit[1]
 
     def _number_of_metadata(self, metadata: Mapping[str, Any]) -> int:
-        # Objects keep their identity between steps; holding them keeps their id from being reused.
+        # Objects keep their identity between steps; holding them prevents reuse of their id.
         hit = self._seen.get(id(metadata))
         if hit is None:
             hit = self._seen[id(metadata)] = (metadata, self._keep(to_json(metadata)))
@@ -162,18 +162,18 @@ class Encoder:
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    """The messages of one state, as they are referred to and as readers see them."""
+    """The messages of one state, as references and as readers see them."""
 
     messages: Sequence[BaseMessage] = ()
     numbers: Sequence[int] = ()
     marks: bytes = b""
     spelt_out: bytes = b""
-    """What stands for the marks; empty where the conversation is too long to be kept twice."""
+    """The rendered form of the marks; empty when the conversation is too long to be kept twice."""
 
     def and_then(
         self, messages: list[BaseMessage], added: Sequence[int], fragments: Mapping[int, bytes]
     ) -> "_State":
-        """Return the state that has these messages, of which the last ones are new."""
+        """Return the state with these messages, of which the last ones are new."""
         marks, spelt_out = mark(added), b",".join([fragments[number] for number in added])
         if self.numbers:
             is_known = bool(self.spelt_out)

@@ -1,4 +1,4 @@
-"""What people think of runs: kept in the store, out of the reach of the store's own routes."""
+"""User feedback on runs: kept in the store, in a namespace that the store's routes cannot reach."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -9,12 +9,12 @@ from langgraph.store.base import BaseStore
 _ROOM = "feedback"
 _MOST = 1000
 OWN = "own"
-"""The key of the one word that a person has on a run as a whole."""
+"""The key of a user's single feedback on a run as a whole."""
 
 
 @dataclass(frozen=True, slots=True)
 class Feedback:
-    """One person's word on a run."""
+    """One user's feedback on a run."""
 
     feedback_id: str
     run_id: str
@@ -27,26 +27,26 @@ class Feedback:
 
 
 async def put_feedback(store: BaseStore, word: Feedback, *, key: str | None = None) -> None:
-    """Keep a word under its id, or under a key whose older word it replaces."""
+    """Store feedback under its id, or under `key`, replacing what is stored there."""
     await store.aput((_ROOM, word.thread_id, word.run_id), key or word.feedback_id, asdict(word))
 
 
 async def feedback_of(
     store: BaseStore, thread_id: str, run_id: str | None = None
 ) -> list[tuple[str, Feedback]]:
-    """Return key and word of everything that was said about a run, or a whole thread, oldest first."""
+    """Return key and feedback of a run, or of a whole thread, oldest first."""
     namespace = (_ROOM, thread_id, run_id) if run_id else (_ROOM, thread_id)
     found = [(item.key, _load(item.value)) for item in await store.asearch(namespace, limit=_MOST)]
     return sorted(found, key=lambda pair: pair[1].created_at)
 
 
 async def delete_feedback(store: BaseStore, thread_id: str, run_id: str, key: str) -> None:
-    """Forget one word."""
+    """Delete one feedback entry."""
     await store.adelete((_ROOM, thread_id, run_id), key)
 
 
 async def forget_feedback(store: BaseStore, thread_id: str) -> None:
-    """Forget everything that was said about a thread's runs."""
+    """Delete all feedback on a thread's runs."""
     while items := await store.asearch((_ROOM, thread_id), limit=_MOST):
         for item in items:
             await store.adelete(item.namespace, item.key)

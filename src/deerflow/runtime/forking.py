@@ -1,4 +1,4 @@
-"""Lays the files of a thread's past out in a fork of it."""
+"""Copies a thread's past files to a fork of it."""
 
 import asyncio
 
@@ -11,7 +11,7 @@ from deerflow.runtime.snapshots import SnapshotStore
 
 
 async def fork_files(source: ThreadFolders, target: ThreadFolders, past: PastFiles) -> None:
-    """Lay out a thread's files of then, or of now, in another thread."""
+    """Copy a thread's files, of a snapshot or current, to another thread."""
     await asyncio.to_thread(_fork_files, SnapshotStore(source), SnapshotStore(target), past)
 
 

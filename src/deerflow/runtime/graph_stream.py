@@ -1,4 +1,4 @@
-"""Runs a graph and yields what it streams, in one shape for all stream modes."""
+"""Runs a graph and yields its stream in one form for all stream modes."""
 
 from collections.abc import AsyncIterator
 from typing import Any, cast
@@ -24,7 +24,7 @@ async def graph_parts(
     context: RunContext,
     control: RunControl,
 ) -> AsyncIterator[Part]:
-    """Run the graph on `values` as the request says, until it ends, stops to ask, or is drained."""
+    """Run the graph on `values` with the request's options, until it ends, interrupts or is drained."""
     options: dict[str, Any] = {
         "context": context,
         "stream_mode": graph_modes(request.stream_modes),
@@ -45,7 +45,7 @@ async def graph_parts(
 async def _with_events(
     graph: Graph, values: Any, config: RunnableConfig, options: dict[str, Any]
 ) -> AsyncIterator[Part]:
-    """Yield every callback event too; the graph's own chunks come inside the events of its root."""
+    """Yield every callback event too; the graph's own chunks are inside the events of its root."""
     async for event in graph.astream_events(values, config, version="v2", **options):
         is_root = not event.get("parent_ids")
         if is_root and event["event"] == "on_chain_stream":

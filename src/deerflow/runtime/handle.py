@@ -1,4 +1,4 @@
-"""A run in progress in this process, and how it is told to stop."""
+"""The handle of a run in progress in this process, with which it is stopped."""
 
 import asyncio
 from enum import StrEnum
@@ -9,38 +9,38 @@ from deerflow.domain import CancelAction
 
 
 class Stop(StrEnum):
-    """Why a run in progress is told to stop."""
+    """Why a run in progress is stopped."""
 
     INTERRUPT = "interrupt"
     ROLLBACK = "rollback"
     TIMEOUT = "timeout"
     HANDOVER = "handover"
-    """This process goes away; another one goes on with the run."""
+    """This process shuts down; another one resumes the run."""
     LOST = "lost"
-    """Another process already has the run."""
+    """Another process already owns the run."""
 
 
 STOP_OF = {CancelAction.INTERRUPT: Stop.INTERRUPT, CancelAction.ROLLBACK: Stop.ROLLBACK}
 
 
 class RunHandle:
-    """Stops one run: at once, or at its next step."""
+    """Stops one run: immediately, or at its next step."""
 
     def __init__(self, stop: Stop | None = None, *, attempt: int = 1) -> None:
-        """Args: `stop` is set for a run that was told to stop before it came here."""
+        """Args: `stop` is set for a run that was cancelled before this process claimed it."""
         self.stop = stop
         self.attempt = attempt
         self.control = RunControl()
         self.task: asyncio.Task[None] | None = None
         self.has_started = False
-        """Its log has begun; cancelled before that, the task could not write the run's end."""
+        """Its log has begun; cancelled before that, the task could not store the run's end."""
         self.is_settling = False
-        """The run is over; a cancel would only cut off the writing of its end."""
+        """The run has ended; a cancel would only interrupt the storing of its end."""
         self.is_left_behind = False
-        """It could not be given back: whoever goes on with it has to wait for its lease."""
+        """It could not be released: the process that resumes it has to wait for its lease to expire."""
 
     def tell(self, why: Stop) -> None:
-        """Stop the run at once; of two reasons the first counts, but a rollback adds to an interrupt."""
+        """Stop the run immediately; the first reason counts, but a rollback replaces an interrupt."""
         if self.stop is Stop.INTERRUPT and why is Stop.ROLLBACK and not self.is_settling:
             self.stop = why
         if self.stop is not None or self.is_settling:
@@ -50,7 +50,7 @@ class RunHandle:
             self.task.cancel()
 
     async def done(self) -> None:
-        """Return when the run is not driven here any more; being cancelled leaves the run alone."""
+        """Wait until this process no longer executes the run; cancelling the wait does not stop the run."""
         if self.task is not None:
             await asyncio.wait([self.task])
 

@@ -1,7 +1,7 @@
-"""Notices a process whose threads' files are not those of the others on its database.
+"""Detects a process whose thread files are not shared with the other processes on its database.
 
-A run that goes on in another process needs its files there. The folder of all users carries a mark, and
-the database remembers whose mark was seen last.
+A run that resumes in another process needs its files there. The folder of all users contains a marker file,
+and the database stores the last marker seen.
 """
 
 import asyncio
@@ -20,10 +20,10 @@ _WRITING_SECONDS = 1
 
 
 async def home_problem(store: BaseStore, paths: Paths, *, remember: bool) -> str | None:
-    """Return what is wrong with where files are kept, None when it is where the last process kept them.
+    """Return the problem with the files' location; None when it is that of the last process.
 
     Args:
-        remember: Let this folder be the right one from now on.
+        remember: Store this folder as the right one.
     """
     folder = paths.users
     mark = await asyncio.to_thread(_mark_of, folder)
@@ -42,11 +42,11 @@ async def home_problem(store: BaseStore, paths: Paths, *, remember: bool) -> str
 
 
 def _mark_of(folder: Path) -> str:
-    """Return the folder's mark, made now when it has none."""
+    """Return the folder's marker; create it if it has none."""
     path = folder / _FILE
     folder.mkdir(parents=True, exist_ok=True)
     try:
-        with path.open("x") as file:  # of several that come at once, one makes the mark
+        with path.open("x") as file:  # of several concurrent processes, one creates the marker
             file.write(uuid.uuid4().hex)
     except FileExistsError:
         deadline = time.monotonic() + _WRITING_SECONDS

@@ -1,4 +1,4 @@
-"""Deletes what runs left and nobody wants kept any longer, as the settings of the moment say."""
+"""Deletes expired events and old checkpoints, as the current settings say."""
 
 import asyncio
 import logging
@@ -15,11 +15,11 @@ logger = logging.getLogger(__name__)
 _ROUND_SECONDS = 3600
 _BATCH = 50
 _PAUSE_SECONDS = 0.05
-"""Between batches: those who write for a run come first."""
+"""Between batches: writes of runs take precedence."""
 
 
 class Housekeeping:
-    """Makes its rounds once an hour, and tidies up behind each run."""
+    """Deletes expired data every hour, and old checkpoints after each run."""
 
     def __init__(
         self,
@@ -28,10 +28,10 @@ class Housekeeping:
         settings: Callable[[], RunSettings],
         sweep: Callable[[], Awaitable[object]] | None = None,
     ) -> None:
-        """Make a housekeeper.
+        """Create the housekeeping of one process.
 
         Args:
-            sweep: Done in each round, too.
+            sweep: Also called in each round.
         """
         self._retention = retention
         self._settings = settings
@@ -39,17 +39,17 @@ class Housekeeping:
         self._rounds: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Make a round now, and the next ones by the hour."""
+        """Start a round now, and then every hour."""
         self._rounds = asyncio.create_task(self._make_rounds())
 
     async def aclose(self) -> None:
-        """Stop, wherever it is at."""
+        """Cancel the current round and stop."""
         if self._rounds is not None:
             self._rounds.cancel()
             await asyncio.gather(self._rounds, return_exceptions=True)
 
     async def make_round(self, *, now: datetime | None = None) -> int:
-        """Delete the events of runs that ended too long ago; return how many runs that were."""
+        """Delete the events of runs that ended before the retention period; return how many runs."""
         days = self._settings().retention_days
         if days is None:
             return 0
@@ -65,7 +65,7 @@ class Housekeeping:
         return total
 
     async def tidy_after(self, run: RunRecord) -> None:
-        """Delete the oldest checkpoints of a thread that has more than the settings allow."""
+        """Delete the oldest checkpoints of the run's thread if it has more than the settings allow."""
         keep = self._settings().checkpoints_kept
         if keep is not None:
             await self._retention.drop_checkpoints(run.thread_id, keep=keep)

@@ -1,4 +1,4 @@
-"""Turns what a client sends into what the graph takes, refusing what it cannot use."""
+"""Converts a client's input and command to the graph's, rejecting what the graph cannot use."""
 
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -13,7 +13,7 @@ from deerflow.runtime.state_validation import KNOWN, fitting
 from deerflow.storage.requests import dump_json
 
 DECLINED = "declined"
-"""The key of a stored command with the results of calls that a new message declined; not for clients."""
+"""The key, in a stored command, of the results of declined calls; clients must not send it."""
 
 
 def graph_input(request: RunRequest) -> Any:
@@ -25,7 +25,7 @@ def graph_input(request: RunRequest) -> Any:
         return command
     if request.input is None:
         return None
-    # Clients send more than the state has, such as what they keep for themselves.
+    # Clients may send keys that are not in the state, such as their own.
     known = {key: value for key, value in request.input.items() if key in KNOWN}
     if not known:
         raise InvalidInputError(
@@ -39,9 +39,9 @@ def graph_input(request: RunRequest) -> Any:
 
 
 def with_message_ids(values: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    """Return an input whose messages all have ids, so that every attempt at it adds the same ones.
+    """Return an input whose messages all have ids, so that every attempt adds the same messages.
 
-    Also the place where malformed messages are refused, before a run is admitted.
+    Malformed messages are rejected here, before a run is admitted.
     """
     if values is None or "messages" not in values:
         return values
@@ -52,7 +52,7 @@ def with_message_ids(values: Mapping[str, Any] | None) -> Mapping[str, Any] | No
 
 
 def check_same_input(first: RunRequest, again: RunRequest) -> None:
-    """Refuse a request that says something else than the one its idempotency key was sent with."""
+    """Raise `ConflictError` if the same idempotency key was sent before with another input."""
     if _said(first) != _said(again):
         raise ConflictError(
             "this Idempotency-Key was sent before with another input; nothing was started. "
@@ -61,9 +61,9 @@ def check_same_input(first: RunRequest, again: RunRequest) -> None:
 
 
 def _said(request: RunRequest) -> bytes:
-    """Return an input without the ids of its messages, which are new each time a client sends none.
+    """Return an input without its message ids, which are new each time a client sends none.
 
-    Commands are not compared: what answers a question is written anew once it is known which.
+    Commands are not compared: an answer is rewritten once its interrupt is known.
     """
     values = dict(with_message_ids(request.input) or {})
     messages = [
@@ -76,7 +76,7 @@ def _said(request: RunRequest) -> bytes:
 
 
 def check_thread_id(thread_id: str) -> None:
-    """Refuse what cannot name a thread."""
+    """Raise `InvalidInputError` for an invalid thread id."""
     if not is_thread_id(thread_id):
         raise InvalidInputError(
             f"thread id {thread_id[:80]!a} cannot be used: 1 to 64 letters, digits, '-' and '_'"
@@ -92,7 +92,7 @@ def _with_id(message: Any) -> Any:
 
 
 def check_goto(request: RunRequest, nodes: Collection[str]) -> None:
-    """Refuse a command that goes where an agent has nothing."""
+    """Raise `InvalidInputError` if a command's `goto` names a node that the agent does not have."""
     goto = (request.command or {}).get("goto")
     unknown = [name for each in _each(goto) if (name := _node_of(each)) not in (*nodes, END)]
     if unknown:
@@ -101,7 +101,7 @@ def check_goto(request: RunRequest, nodes: Collection[str]) -> None:
 
 
 def _command(raw: Mapping[str, Any]) -> Command[Any] | None:
-    """Return a command; None for one that says nothing."""
+    """Return a command; None for an empty one."""
     known = {"resume", "goto", "update"}
     unknown = sorted(set(raw) - known)
     if unknown:

@@ -1,4 +1,4 @@
-"""Threads, runs, states and models in the words of the contract: the same over HTTP and embedded."""
+"""JSON views of threads, runs, states and models: the same over HTTP and embedded."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -62,7 +62,7 @@ def run_out(run: RunRecord) -> dict[str, Any]:
 
 
 def storage_out(thread_id: str, sizes: StoredSizes) -> dict[str, Any]:
-    """Return what a thread's states take, as clients see it."""
+    """Return the storage size of a thread's states, as clients see it."""
     values = sum(sizes.channels.values(), Amount())
     by_channel = {
         channel: {"versions": amount.count, "bytes": amount.bytes}
@@ -82,7 +82,7 @@ def _amount_out(amount: Amount) -> dict[str, int]:
 
 
 def selected(shown: dict[str, Any], fields: Sequence[str] | None) -> dict[str, Any]:
-    """Return only the fields that a client asked for; all of them when it named none."""
+    """Return only the requested fields; all of them when none are named."""
     return {key: value for key, value in shown.items() if key in fields} if fields else shown
 
 
@@ -103,10 +103,10 @@ def assistant_out(assistant: Assistant) -> dict[str, Any]:
 
 
 def state_out(snapshot: StateSnapshot, *, shows_cards: bool = False) -> dict[str, Any]:
-    """Return one state of a thread, in the words of both DeerFlow 2 and LangGraph.
+    """Return one state of a thread, with the keys of both DeerFlow 2 and LangGraph.
 
     Args:
-        shows_cards: Show calls that wait as messages too, for clients that know no interrupts.
+        shows_cards: Also show waiting calls as messages, for clients that do not support interrupts.
     """
     values = visible_values(snapshot.values)
     checkpoint = _checkpoint_out(snapshot.config, snapshot.created_at)
@@ -126,14 +126,14 @@ def state_out(snapshot: StateSnapshot, *, shows_cards: bool = False) -> dict[str
 
 
 def changed_state_out(snapshot: StateSnapshot) -> dict[str, Any]:
-    """Return the state that a change has led to; LangGraph's clients look for its place in `configurable`."""
+    """Return the state after an update; LangGraph's clients read its checkpoint from `configurable`."""
     state = state_out(snapshot)
     place = {name: state["checkpoint"][name] for name in ("thread_id", "checkpoint_ns", "checkpoint_id")}
     return {**state, "configurable": place}
 
 
 def empty_state(thread_id: str) -> dict[str, Any]:
-    """Return the state of a thread in which nothing has happened yet."""
+    """Return the state of a thread without checkpoints."""
     return {
         "values": {},
         "next": [],
@@ -149,7 +149,7 @@ def empty_state(thread_id: str) -> dict[str, Any]:
 
 
 def stamp(moment: datetime) -> str:
-    """Return a moment as clients read it."""
+    """Return a time as clients read it (ISO 8601)."""
     return moment.isoformat()
 
 
@@ -167,7 +167,7 @@ def _checkpoint_out(config: Any, created_at: str | None) -> dict[str, Any]:
 
 
 def _asked_in(task: Any) -> list[Any]:
-    """Return a task's questions; those of a sub-agent name its namespace, as the thread protocol does."""
+    """Return a task's interrupts; those of a sub-agent have its namespace, as in the thread protocol."""
     return [
         {"value": asked.value, "id": asked.id, "namespace": [f"{task.name}:{task.id}"]}
         if isinstance(asked.value, Mapping) and asked.value.get("task_id")
@@ -190,7 +190,7 @@ def _task_out(task: Any) -> dict[str, Any]:
 
 
 def model_out(model: ModelSettings) -> dict[str, Any]:
-    """Return a chat model as clients see it: never its key."""
+    """Return a chat model as clients see it, without its key."""
     return {
         "name": model.name,
         "model": model.model,

@@ -1,4 +1,4 @@
-"""Looks after runs in the background: signs of life, wishes to stop, and runs that nobody works on."""
+"""Background loops for runs: heartbeats, cancel requests, and claiming runs without a live owner."""
 
 import asyncio
 import logging
@@ -17,19 +17,19 @@ logger = logging.getLogger(__name__)
 _LISTEN_SECONDS = 3600
 _LET_GO_SECONDS = 5
 _END_SECONDS = 2.0
-"""How long a task may take to its end; one that tidies up in a database that is away is told again."""
+"""How long a task may take to end; one blocked by an unreachable database is cancelled again."""
 
 
 class LeaseKeeper:
-    """Keeps the leases of this process's runs, and takes up those that others left."""
+    """Renews the leases of this process's runs, and runs the periodic searches for more work."""
 
     def __init__(
         self, *, storage: Storage, active: ActiveRuns, claims: Claims, owner: OwnerLock, beat_seconds: float
     ) -> None:
-        """Make a tender that does nothing yet.
+        """Create a lease keeper that is not started yet.
 
         Args:
-            beat_seconds: The time between two signs of life; a good part of a lease.
+            beat_seconds: The time between two heartbeats; a fraction of a lease.
         """
         self._storage = storage
         self._active = active
@@ -41,23 +41,23 @@ class LeaseKeeper:
         self._looking: list[asyncio.Task[None]] = []
 
     def keep(self) -> None:
-        """Begin to look after what runs here: signs of life, and wishes to stop."""
+        """Start the heartbeats and the listener for cancel requests."""
         self._keeping = [
             asyncio.create_task(_repeat(self.beat, self._beat_seconds)),
             asyncio.create_task(_repeat(self._listen, self._beat_seconds)),
         ]
 
     def look(self, look: Callable[[], Awaitable[object]], *, seconds: float) -> None:
-        """Begin to look for more to do, again and again."""
+        """Start to call `look` periodically."""
         self._looking.append(asyncio.create_task(_repeat(look, seconds)))
 
     async def rest(self) -> None:
-        """Look for nothing new any more; what runs here is still looked after."""
+        """Stop the periodic calls; heartbeats and cancel requests go on."""
         looking, self._looking = self._looking, []
         await _end(looking)
 
     async def aclose(self) -> None:
-        """Stop altogether, when nothing runs here any more."""
+        """Stop everything; called when no run is in progress any more."""
         await self.rest()
         was_keeping = bool(self._keeping)
         await _end(self._keeping)
@@ -66,7 +66,7 @@ class LeaseKeeper:
             await self._let_go()
 
     async def _let_go(self) -> None:
-        """Give back what was claimed a moment ago and never started: others need not wait for its lease."""
+        """Release runs that were claimed but never started, so that others need not wait for their leases."""
         try:
             async with asyncio.timeout(_LET_GO_SECONDS):
                 for run_id, attempt in (await self._storage.runs.heartbeat(self._owner.id)).items():
@@ -75,31 +75,31 @@ class LeaseKeeper:
             logger.warning("runs could not be given back, their leases have to run out: %s", error)
 
     async def beat(self) -> None:
-        """Move the leases of this process's runs on, and set right what does not fit."""
-        driven = self._active.handles  # taken before asking: a run that starts meanwhile is not missing
+        """Renew the leases of this process's runs, stop lost ones, and restart those not executed."""
+        driven = self._active.handles  # read before the heartbeat: a run that starts meanwhile is not missing
         owned = await self._storage.runs.heartbeat(self._owner.id)
         for run_id, handle in driven.items():
             if owned.get(run_id) != handle.attempt:
-                handle.tell(Stop.LOST)  # this process was silent for too long, and somebody went on with it
+                handle.tell(Stop.LOST)  # the lease expired, and another process took the run
         await self.obey()
         await self._take_up_strays(owned)
 
     async def obey(self) -> None:
-        """Stop the runs of this process that somebody wants stopped."""
+        """Cancel the runs of this process that have a cancel request."""
         self._active.obey(await self._storage.runs.cancel_requests(self._owner.id))
 
     async def _listen(self) -> None:
-        """Hear of wishes to stop as soon as they are stored, wherever they come from."""
+        """Apply cancel requests as soon as they are stored, by whichever process."""
         with self._storage.signals.watch(owner_topic(self._owner.id)) as wishes:
             while True:
                 if await wishes.wait(_LISTEN_SECONDS):
                     await self.obey()
 
     async def _take_up_strays(self, owned: dict[str, int]) -> None:
-        """Drive what belongs to this process and is not driven, such as a run whose end could not be stored.
+        """Restart runs that this process owns but does not execute, such as after a failure to store the end.
 
-        A run that is being started looks the same for a moment, so only what was there at the last beat too
-        is taken up.
+        A run that is being started looks the same for a moment, so only runs that were in this state at the
+        last heartbeat too are restarted.
         """
         before, self._strays = (
             self._strays,
@@ -114,7 +114,7 @@ async def _repeat(work: Callable[[], Awaitable[object]], seconds: float) -> None
     while True:
         try:
             await work()
-        except Exception:  # this loop owns whatever goes wrong: it has to go on
+        except Exception:  # this loop handles every failure: it must go on
             logger.exception("runs could not be looked after, trying again")
         await asyncio.sleep(seconds)
 

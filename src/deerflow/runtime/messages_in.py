@@ -1,4 +1,4 @@
-"""Messages as clients send them, in any of LangChain's forms."""
+"""Parses messages from clients, in any of LangChain's formats."""
 
 from typing import Any
 
@@ -11,10 +11,10 @@ MAX_BLOCKS = 1000
 
 
 def parse_messages(raw: Any, *, where: str = "input") -> list[BaseMessage]:
-    """Return messages in any of LangChain's dict forms; the error names the one that is wrong.
+    """Parse messages in any of LangChain's dict formats; the error names the invalid one.
 
     Args:
-        where: What holds the messages, for the error.
+        where: The field that holds the messages, for the error.
     """
     items = raw if isinstance(raw, list) else [raw]
     _check_size(items, where)
@@ -31,7 +31,7 @@ def parse_messages(raw: Any, *, where: str = "input") -> list[BaseMessage]:
 
 
 def _check_size(items: list[Any], where: str) -> None:
-    """Refuse more than can be read at once without keeping everybody else waiting."""
+    """Reject more messages or blocks than can be parsed without blocking the event loop too long."""
     if len(items) > MAX_MESSAGES:
         raise InvalidInputError(
             f"{where}.messages has {len(items)} messages; one request may add {MAX_MESSAGES}. "
@@ -47,7 +47,7 @@ def _check_size(items: list[Any], where: str) -> None:
 
 
 def _normalised(item: Any) -> Any:
-    """Return a message dict with one word for its role: `type` and `role` may both be there."""
+    """Return a message dict with one key for its role: `type` and `role` may both be present."""
     if not isinstance(item, dict):
         return item
     if "type" in item and "role" in item:

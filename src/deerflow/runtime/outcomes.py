@@ -1,4 +1,4 @@
-"""How runs end, in words for the people who follow them."""
+"""The outcomes of runs, with error texts for users."""
 
 import logging
 from typing import Any
@@ -16,18 +16,18 @@ from deerflow.storage.base import RunEnd
 logger = logging.getLogger(__name__)
 
 ROLLED_BACK = "rolled_back"
-"""The stop reason of a run whose thread was put back."""
+"""The stop reason of a run that was rolled back."""
 _LONGEST_ERROR = 2000
 
 
 def finished(tally: RunStats) -> RunEnd:
-    """Return the end of a run whose graph came to its end, or stopped to ask somebody."""
+    """Return the end of a run whose graph finished or was interrupted by a question."""
     waiting = ThreadStatus.INTERRUPTED if tally.is_waiting else ThreadStatus.IDLE
     return _end(RunStatus.SUCCESS, waiting, tally, asks=tally.is_asking)
 
 
 def stopped(stop: Stop, tally: RunStats) -> RunEnd:
-    """Return the end of a run that was told to stop."""
+    """Return the end of a run that was stopped."""
     match stop:
         case Stop.TIMEOUT:
             return _end(
@@ -46,10 +46,10 @@ def stopped(stop: Stop, tally: RunStats) -> RunEnd:
 
 
 def failed(run: RunRecord, error: Exception, tally: RunStats, redact: Redactor) -> RunEnd:
-    """Return the end of a run that broke.
+    """Return the end of a run that failed.
 
     Args:
-        redact: A provider may repeat the key that it refuses; everybody who follows the run would read it.
+        redact: Removes secrets: a provider's error may repeat the key, and all readers of the run see it.
     """
     told = error if isinstance(error, ModelError) else explain(error)
     text = str(told) if told is not None else _words(run, error)
@@ -65,14 +65,14 @@ def failed(run: RunRecord, error: Exception, tally: RunStats, redact: Redactor) 
 
 
 def _words(run: RunRecord, error: Exception) -> str:
-    """Return why a run broke, where it was no model's failure."""
+    """Return the error text of a failure that no model caused."""
     match error:
         case GraphRecursionError():
             return (
                 f"The agent used all {run.request.recursion_limit} steps of this run without finishing. "
                 "What it did so far is kept: send another message to go on, or raise config.recursion_limit."
             )
-        case EmptyInputError():  # it waited behind a run that left no state
+        case EmptyInputError():  # it was queued behind a run that left no state
             return "The run has no input, and its thread has no state to go on from. Send a message."
         case DeerFlowError():
             return str(error)
@@ -82,10 +82,10 @@ def _words(run: RunRecord, error: Exception) -> str:
 
 
 def given_up(attempts: int, *, rolls_back: bool = False) -> RunEnd:
-    """Return the end of a run that was taken up too often.
+    """Return the end of a run that reached the maximum number of attempts.
 
     Args:
-        rolls_back: It was to be undone, and nobody lived to put the files back.
+        rolls_back: It was to be rolled back, and every attempt died before its files were restored.
     """
     if rolls_back:
         text = (

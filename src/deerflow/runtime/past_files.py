@@ -1,4 +1,4 @@
-"""Which files a thread had at a moment of its past, as far as the snapshots of its runs tell."""
+"""Finds the snapshot of a thread's files at a point in its history."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,11 +9,11 @@ from deerflow.runtime.snapshots import Snapshot, SnapshotStore
 from deerflow.runtime.turns import Found
 
 MOST_RUNS = 1000
-"""How far back runs are looked through."""
+"""How many past runs are read."""
 TAKES_AGAIN = "regenerate_before_run_id"
-"""Metadata of a run that takes a turn again: the run with which that turn began the first time."""
+"""Metadata of a run that regenerates a turn: the run with which that turn first began."""
 _TAKES_ANSWER_AGAIN = "regenerate_from_run_id"
-"""The same for clients that only send back what DeerFlow 2 knows: the run of the answer."""
+"""The same for clients that only send back DeerFlow 2's metadata: the run of the answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,13 +21,13 @@ class PastFiles:
     """A thread's files as they were after a run."""
 
     snapshot: Snapshot | None
-    """None: as they are now."""
+    """None: the current files."""
     is_exact: bool = True
-    """False: those of then were too large to be kept, or are not kept any more."""
+    """False: the files were too large to be kept, or are no longer kept."""
 
 
 def later_runs(runs: Sequence[RunRecord], item: Said) -> list[str]:
-    """Return the runs that came after a message's own, oldest first.
+    """Return the runs after a message's run, oldest first.
 
     Args:
         runs: The thread's runs, newest first.
@@ -39,9 +39,9 @@ def later_runs(runs: Sequence[RunRecord], item: Said) -> list[str]:
 
 
 def runs_from(runs: Sequence[RunRecord], run_id: str) -> list[str] | None:
-    """Return a run and those after it, oldest first; None when it is not there any more.
+    """Return a run and those after it, oldest first; None when it no longer exists.
 
-    A run that took a turn again began with the files of that turn, not with those it found.
+    A run that regenerated a turn began with the files of that turn, not with those present at its start.
 
     Args:
         runs: The thread's runs, newest first.
@@ -56,7 +56,7 @@ def runs_from(runs: Sequence[RunRecord], run_id: str) -> list[str] | None:
 
 
 def taken_again(request: RunRequest) -> str | None:
-    """Return the run whose turn a request takes again; None for one that takes a turn of its own."""
+    """Return the run whose turn a request regenerates; None when it regenerates none."""
     if request.checkpoint_id is None:
         return None
     metadata: Mapping[str, object] = request.metadata
@@ -68,7 +68,7 @@ def files_after(store: SnapshotStore, later: Sequence[str], *, kept: int) -> Pas
     """Return the files as they were before the first of the `later` runs that changed some.
 
     Args:
-        kept: How many snapshots of a thread are kept at least: with fewer, none was dropped.
+        kept: The minimum number of snapshots kept per thread: with fewer, none was dropped.
     """
     for position, run_id in enumerate(later):
         snapshot = store.find(run_id)
@@ -82,11 +82,11 @@ def files_after(store: SnapshotStore, later: Sequence[str], *, kept: int) -> Pas
 
 
 def files_at(store: SnapshotStore, runs: Sequence[RunRecord], found: Found, *, kept: int) -> PastFiles:
-    """Return the files as they were when a message was said, as well as is known.
+    """Return the files as they were at a message, as exactly as is known.
 
     Args:
         runs: The thread's runs, newest first.
-        kept: How many snapshots of a thread are kept at least.
+        kept: The minimum number of snapshots kept per thread.
     """
     item = found.item
     if found.is_before_tools and item.run_id is not None and not found.ends_run:
@@ -94,7 +94,7 @@ def files_at(store: SnapshotStore, runs: Sequence[RunRecord], found: Found, *, k
     after = files_after(store, later_runs(runs, item), kept=kept)
     if found.ends_run or item.run_id is None or store.find(item.run_id) is None:
         return after
-    return PastFiles(after.snapshot, is_exact=False)  # its run went on to change some
+    return PastFiles(after.snapshot, is_exact=False)  # its run changed files afterwards
 
 
 def files_before(store: SnapshotStore, runs: Sequence[RunRecord], run_id: str, *, kept: int) -> PastFiles:
@@ -102,7 +102,7 @@ def files_before(store: SnapshotStore, runs: Sequence[RunRecord], run_id: str, *
 
     Args:
         runs: The thread's runs, newest first.
-        kept: How many snapshots of a thread are kept at least.
+        kept: The minimum number of snapshots kept per thread.
     """
     later = runs_from(runs, run_id)
     return PastFiles(None, False) if later is None else files_after(store, later, kept=kept)

@@ -1,8 +1,8 @@
-"""Ends the waiting of questions that nobody answered: the run goes on with a rejection.
+"""Times out interrupts without an answer: a new run resumes them with a rejection.
 
-A question says itself until when it waits, and it is in the thread's checkpoint. So every server can look for
-those whose time is over, also after a restart; the key of the answering run makes sure that it is one run,
-however many servers look.
+An interrupt holds its own expiry and is in the thread's checkpoint. So every server can find the expired
+ones, also after a restart; the idempotency key of the answering run ensures that only one run is started,
+however many servers find it.
 """
 
 import asyncio
@@ -31,22 +31,22 @@ Clock = Callable[[], datetime]
 _PAGE = 100
 _LEAST_PAUSE, _MOST_PAUSE = 0.25, 15.0
 _MOST_LOOKS = 20_000
-"""How many threads are remembered; beyond, all are looked at anew."""
+"""How many threads are cached; beyond that, the cache is cleared and all are read again."""
 _AGAIN_SECONDS = 60
-"""After how long an answer that could not be given is tried again."""
+"""The delay before a failed answer is tried again."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """What a thread looked like when it was last read."""
+    """The cached expiry of a thread's interrupts."""
 
     updated_at: datetime
     until: datetime | None
-    """When its first question runs out; None when nothing in it does."""
+    """When its first interrupt expires; None when none does."""
 
 
 class QuestionTimeouts:
-    """Looks after the questions of all threads."""
+    """Times out the interrupts of all threads."""
 
     def __init__(
         self,
@@ -59,10 +59,10 @@ class QuestionTimeouts:
         settings: Callable[[], GuardrailsSettings],
         clock: Clock = lambda: datetime.now(UTC),
     ) -> None:
-        """Make the tender of one process.
+        """Create the timeouts of one process.
 
         Args:
-            start: Starts the run that gives the answer.
+            start: Starts the run that sends the rejection.
         """
         self._threads = threads
         self._runs = runs
@@ -75,23 +75,23 @@ class QuestionTimeouts:
         self._rounds: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Look now, and again as long as this process lives."""
+        """Start polling, until `aclose`."""
         self._rounds = asyncio.create_task(self._make_rounds())
 
     async def aclose(self) -> None:
-        """Stop looking."""
+        """Stop polling."""
         if self._rounds is not None:
             self._rounds.cancel()
             await asyncio.gather(self._rounds, return_exceptions=True)
 
     async def make_round(self) -> int:
-        """Answer every question whose time is over; return how many runs went on with that."""
+        """Reject every expired interrupt; return how many runs were started."""
         await self._look_at_what_changed()
         due = [thread for thread, look in self._looks.items() if look.until and look.until < self._clock()]
         return sum([await self._answer(thread_id) for thread_id in due])
 
     async def _look_at_what_changed(self) -> None:
-        """Read the threads that wait; those that changed last come first, so the known rest is left alone."""
+        """Read the changed interrupted threads, latest change first; stops at a page without changes."""
         if len(self._looks) > _MOST_LOOKS:
             self._looks.clear()
         is_first, offset = not self._looks, 0
@@ -112,9 +112,9 @@ class QuestionTimeouts:
         return look is None or look.updated_at != thread.updated_at
 
     async def _waiting(self, thread_id: str) -> dict[str, datetime]:
-        """Return until when each question of a thread waits, by its id."""
+        """Return the expiry of each interrupt of a thread, by its id."""
         head = await self._checkpoints.aget_tuple({"configurable": {"thread_id": thread_id}})
-        # Most threads of this status were merely stopped: to see that, their messages need not be read.
+        # Most threads of this status were only cancelled: seeing that does not require their messages.
         writes = (head.pending_writes if head is not None else None) or ()
         if not any(channel == INTERRUPT for _, channel, _ in writes):
             return {}
@@ -128,12 +128,12 @@ class QuestionTimeouts:
         look = self._looks.pop(thread_id)
         try:
             request = await self._rejection(thread_id)
-            if request is None:  # answered, or without a run to go on like: not looked at until it changes
+            if request is None:  # answered, or no run to copy: skip it until it changes
                 self._looks[thread_id] = replace(look, until=None)
                 return False
             run = await self._start(request)
         except ConflictError:
-            return False  # somebody answered, or the thread is at work again
+            return False  # it was answered, or the thread is busy again
         except DeerFlowError as error:
             logger.warning("thread %s: its question could not be timed out: %s", thread_id, error)
             later = self._clock() + timedelta(seconds=_AGAIN_SECONDS)
@@ -143,7 +143,7 @@ class QuestionTimeouts:
         return True
 
     async def _rejection(self, thread_id: str) -> RunRequest | None:
-        """Return the request that rejects what ran out, in the manner of the run that asked."""
+        """Return the request that rejects the expired interrupts, with the options of the run that asked."""
         late = [
             each
             for each in await self._asked(thread_id)
@@ -175,12 +175,12 @@ class QuestionTimeouts:
             await asyncio.sleep(self._pause())
 
     def _pause(self) -> float:
-        """Return how long to wait: a short time-out wants to be looked at more often."""
+        """Return the polling interval: a short timeout needs a short interval."""
         return min(max(self._settings().ask_timeout_seconds / 10, _LEAST_PAUSE), _MOST_PAUSE)
 
 
 def expiry(question: Any) -> datetime | None:
-    """Return until when a question waits for an answer; None for one that waits for ever."""
+    """Return when an interrupt expires; None if it never does."""
     text = question.get("expires_at") if isinstance(question, Mapping) else None
     try:
         moment = datetime.fromisoformat(text) if isinstance(text, str) else None
@@ -190,6 +190,6 @@ def expiry(question: Any) -> datetime | None:
 
 
 def key_of(thread_id: str, questions: Sequence[Interrupt]) -> str:
-    """Return what stands for exactly these questions: an id alone may come again for the next one."""
+    """Return the idempotency key of exactly these interrupts: the next interrupt may have the same id."""
     parts = sorted(f"{each.id} {each.value.get('hash')} {each.value['expires_at']}" for each in questions)
     return f"ask-timeout-{hashlib.sha256(' '.join([thread_id, *parts]).encode()).hexdigest()}"

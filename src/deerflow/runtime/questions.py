@@ -1,4 +1,4 @@
-"""The questions that wait in a thread, in the form in which lists of threads show them."""
+"""The waiting interrupts of a thread, as lists of threads show them."""
 
 from dataclasses import replace
 from typing import Any
@@ -10,11 +10,11 @@ from deerflow.runtime.serialization import to_json
 from deerflow.runtime.states import ThreadStates
 
 _MOST_BYTES = 16 * 1024
-"""A list may hold a thousand threads: what a longer question is about stands in the thread's state alone."""
+"""A list may hold a thousand threads: the value of a longer interrupt is only in the thread's state."""
 
 
 async def listed_questions(states: ThreadStates, thread_id: str) -> dict[str, Any]:
-    """Return the questions of a thread by the graph's task, as plain JSON."""
+    """Return the interrupts of a thread by graph task, as plain JSON."""
     waiting = await states.questions(thread_id)
     return {task: [_listed(asked) for asked in questions] for task, questions in waiting.items()}
 

@@ -1,7 +1,7 @@
-"""Puts a thread's files back to what a snapshot knows.
+"""Restores a thread's files from a snapshot.
 
-Every step goes through descriptors below the thread's folder, so no link that a sandbox left leads out
-of it.
+Every path is opened through descriptors below the thread's folder, so no link that a sandbox left leads
+out of it.
 """
 
 import hashlib
@@ -19,16 +19,16 @@ from deerflow.sandbox.openat2 import O_DIRECTORY, O_PATH, open_beneath
 logger = logging.getLogger(__name__)
 
 _ADDED_STAY = b"uploads/"
-"""What people add while a run goes on is meant for the next one."""
+"""Files that users upload during a run are meant for the next one."""
 
 
 def restore(store: SnapshotStore, snapshot: Snapshot) -> list[str]:
-    """Make the thread's files what they were; return the paths that could not be put back."""
+    """Restore the thread's files; return the paths that could not be restored."""
     store.folders.create()
     with opened(store.folders.user_data) as root:
         now = {entry.path: entry for entry in scan(root)}
         wanted = {entry.path: entry for entry in snapshot.entries}
-        # What is in a folder goes before the folder, and comes after it.
+        # The contents of a folder are removed before it, and created after it.
         extra = [entry for path, entry in sorted(now.items(), reverse=True) if path not in wanted]
         gone = [entry for entry in extra if not entry.path.startswith(_ADDED_STAY)]
         missing = [entry for entry in _ordered(snapshot) if not _is_there(entry, now.get(entry.path))]
@@ -39,7 +39,7 @@ def restore(store: SnapshotStore, snapshot: Snapshot) -> list[str]:
 
 
 def copy_files(source: SnapshotStore, snapshot: Snapshot, target: SnapshotStore) -> list[str]:
-    """Lay the files of a snapshot out in another thread; return the paths that could not be copied."""
+    """Copy the files of a snapshot to another thread; return the paths that could not be copied."""
     target.folders.create()
     with opened(target.folders.user_data) as root:
         return _each(_ordered(snapshot), lambda entry: _put(root, source.objects, entry))
@@ -54,7 +54,7 @@ def _each(entries: Sequence[Entry], work: Callable[[Entry], None]) -> list[str]:
     for entry in entries:
         try:
             work(entry)
-        except OSError as error:  # one file that cannot be written must not keep the others away
+        except OSError as error:  # one file that cannot be written must not prevent the others
             logger.warning("file %r could not be put back: %s", entry.path, error)
             failed.append(os.fsdecode(entry.path))
     return failed
@@ -102,7 +102,7 @@ def _put_folder(folder: int, name: str, entry: Entry) -> None:
 
 
 def _put_file(folder: int, name: str, objects: Path, entry: Entry) -> None:
-    """Write beside and move over, so that nobody ever reads half a file."""
+    """Write a temporary file and rename it, so that no reader sees half a file."""
     content = object_path(objects, entry.content).read_bytes()
     if hashlib.blake2b(content, digest_size=32).digest() != entry.content:
         raise OSError(5, "the kept content is damaged")
@@ -124,7 +124,7 @@ def _put_file(folder: int, name: str, objects: Path, entry: Entry) -> None:
 
 
 def _dress(file: int, entry: Entry) -> None:
-    """Give a file or folder the owner, rights and times that it had."""
+    """Restore the owner, mode and modification time of a file or folder."""
     if os.geteuid() == 0:
         os.fchown(file, entry.uid, entry.gid)
     os.fchmod(file, entry.mode)
@@ -132,7 +132,7 @@ def _dress(file: int, entry: Entry) -> None:
 
 
 def _clear(folder: int, name: str) -> None:
-    """Take away what stands in the place of something else; a folder is empty by now."""
+    """Remove what is at a path; a folder is empty by now."""
     with suppress(FileNotFoundError):
         if _is_folder(folder, name):
             os.rmdir(name, dir_fd=folder)

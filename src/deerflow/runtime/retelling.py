@@ -1,21 +1,21 @@
-"""Tells a run's events again in another form, for readers that know no other."""
+"""Converts a run's events to another format, for readers that need it."""
 
 from collections.abc import AsyncIterator, Callable
 
 from deerflow.domain import StreamEvent
 
 Teller = Callable[[StreamEvent], list[StreamEvent]]
-"""Returns what an event is in the other form."""
+"""Returns an event in the other format."""
 
 
 async def retold(
     batches: AsyncIterator[list[StreamEvent]], *tellers: Teller, after_seq: int = -1
 ) -> AsyncIterator[list[StreamEvent]]:
-    """Yield a run's events as the tellers tell them, one after the other.
+    """Yield a run's events converted by each of the `tellers` in turn.
 
     Args:
         batches: The run's events from the first one on.
-        after_seq: Events up to this number are read for what they add, and not passed on.
+        after_seq: Events up to this number update the converters' state, and are not yielded.
     """
     async for batch in batches:
         told = batch

@@ -1,9 +1,9 @@
-"""The log of one run while the run is alive in this process.
+"""The event log of one run while this process executes it.
 
 Readers see an event once it is stored, so nothing that anybody saw is ever taken back, whatever dies.
-The first of some events is stored at once; those that follow it closely are stored, and shown, together
-a moment later: a flood of tokens costs the database, and each reader, almost nothing. What a crash loses
-nobody has seen; the next attempt numbers its events behind a gap.
+The first event is stored at once; those that follow closely are stored, and shown, together a moment
+later: a burst of tokens costs the database, and each reader, almost nothing. No reader has seen what a
+crash loses; the next attempt numbers its events after a gap.
 """
 
 import asyncio
@@ -25,20 +25,20 @@ from deerflow.storage.base import EventLog, LogBatch, LogEntry
 logger = logging.getLogger(__name__)
 
 CRASH_GAP = 10_000
-"""Numbers left free after a crash: more events than one unstored moment can hold."""
+"""Sequence numbers skipped after a crash: more than the events that can be unstored."""
 _RETRY_SECONDS = 1.0
 _SHARE = 5
-"""So much sooner than more text, an event of another kind is stored."""
+"""The flush interval is divided by this for events other than text."""
 _CAN_WAIT = frozenset({"metadata", "values", "updates"})
-"""Kinds that are stored with what follows: a write of their own would keep the first text waiting."""
+"""Kinds that are stored with the next events: a separate write would delay the first text."""
 _LONG_AGO = float("-inf")
 _MOST_PER_READ = 256
 KEPT_BYTES = 4 * 1024 * 1024
-"""How much of what is stored stays in memory; whoever is further behind reads the database."""
+"""How much of the stored log stays in memory; readers further behind read from the database."""
 
 
 class RunLog:
-    """Numbers, keeps and stores the events of one run, and wakes its readers."""
+    """Numbers, buffers and stores the events of one run, and wakes its readers."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class RunLog:
         self._encoder = Encoder(Known({}))
         self._entries: list[LogEntry] = []
         self._first_seq = 0
-        """The number of the first entry in memory."""
+        """The sequence number of the first entry in memory."""
         self._stored = 0
         """How many of the entries in memory are stored."""
         self._stored_bytes = 0
@@ -69,10 +69,10 @@ class RunLog:
         self._waiters: set[asyncio.Future[None]] = set()
         self._flushed_at = _LONG_AGO
         self._text_flushed_at = _LONG_AGO
-        """When text was stored that nothing but text has followed, on the loop's clock."""
+        """Loop time of the last flush of text; reset by any other event."""
         self._ends_in_text = False
         self._due = 0.0
-        """When the flusher stores what there is; changed only by making it sooner."""
+        """When the flusher stores the pending events; only ever moved earlier."""
         self._flusher: asyncio.Task[None] | None = None
         self._hurry = asyncio.Event()
         self._storing = asyncio.Lock()
@@ -80,14 +80,14 @@ class RunLog:
         self.is_closed = False
 
     def begin(self, *, attempt: int, first_seq: int, known: Known) -> None:
-        """Set what only the database knows; nothing may have been published before."""
+        """Set the values read from the database; nothing may have been published before."""
         self._attempt = attempt
         self._first_seq = first_seq
         self._encoder = Encoder(known)
 
     @property
     def known(self) -> Known:
-        """What the thread's next run may begin with."""
+        """The fragments with which the thread's next run may begin."""
         return self._encoder.known
 
     def publish(self, kind: str, payload: Any) -> None:
@@ -101,25 +101,25 @@ class RunLog:
                 self._store_at(self._flushed_at + self._flush_seconds / _SHARE)
 
     def publish_chunk(self, kind: str, message: BaseMessage, metadata: Mapping[str, Any]) -> None:
-        """Append a piece of a message with the metadata of the call it belongs to."""
+        """Append a message chunk with the metadata of its model call."""
         if self._append(kind, self._encoder.encode_chunk(message, metadata)):
             self._ends_in_text = True
             self._store_at(self._text_flushed_at + self._flush_seconds)
 
     async def flush(self, *, is_urgent: bool = False) -> None:
-        """Store everything that was published so far."""
+        """Store all published events."""
         async with self._storing:  # one batch at a time, so that events are stored in order and once
             await self._store(is_urgent)
 
     async def end(self, settle: Callable[[LogBatch], Awaitable[object]]) -> None:
-        """Store the last events together with what `settle` writes, then show the end to the readers."""
+        """Store the last events in one transaction with what `settle` writes, then show readers the end."""
         async with self._storing:
             self._is_ending = True
             last = self._entry(END, to_json(None))
             try:
                 await settle(self._batch([*self._entries[self._stored :], last]))
             except BaseException:
-                self._is_ending = False  # it may end in another way, and there is something to say before
+                self._is_ending = False  # it may end in another way, with more events before
                 raise
             self._entries.append(last)
             self._stored = len(self._entries)
@@ -128,25 +128,25 @@ class RunLog:
         self._wake()
 
     async def abandon(self) -> None:
-        """Stop without an end: somebody else goes on with the run."""
+        """Stop without an end: another process resumes the run."""
         self.is_closed = True
-        with contextlib.suppress(DeerFlowError):  # whoever owns the run by now has the say
+        with contextlib.suppress(DeerFlowError):  # the current owner decides
             await self.flush()
         self._rest()
         self._wake()
 
     @property
     def next_seq(self) -> int:
-        """The number behind all that readers may see."""
+        """The sequence number after the last stored event."""
         return self._first_seq + self._stored
 
     @property
     def count(self) -> int:
-        """How many events were published here."""
+        """How many events were published by this process."""
         return self._dropped + len(self._entries)
 
     def after(self, seq: int) -> list[StreamEvent]:
-        """Return the next events behind number `seq`, ready for the wire, as many as may be sent at once."""
+        """Return the next stored events after `seq`, rendered, as many as may be sent at once."""
         start = max(0, seq + 1 - self._first_seq)
         batch: list[StreamEvent] = []
         size = 0
@@ -159,11 +159,11 @@ class RunLog:
         return batch
 
     def holds_from(self, seq: int) -> bool:
-        """Tell whether everything behind number `seq` is in this process's memory."""
+        """Return whether all events after `seq` are in memory."""
         return seq + 1 >= self._first_seq
 
     async def wait(self, seconds: float) -> None:
-        """Return when there is something new to see, or when the time is up."""
+        """Wait for new events, or until the timeout."""
         loop = asyncio.get_running_loop()
         waiter: asyncio.Future[None] = loop.create_future()
         timer = loop.call_later(seconds, _finish, waiter)
@@ -176,7 +176,7 @@ class RunLog:
 
     def _append(self, kind: str, body: bytes) -> bool:
         if self._is_ending or self.is_closed:
-            return False  # somebody who outlived the run, such as a tool in a thread
+            return False  # from code that outlived the run, such as a tool in a thread
         self._entries.append(self._entry(kind, body))
         return True
 
@@ -244,7 +244,7 @@ class RunLog:
         self._stored += len(entries)
         self._stored_bytes += sum(len(entry.body) for entry in entries)
         self._wake()
-        if self._stored_bytes > 2 * self._kept_bytes:  # in large pieces: each moves all that stays
+        if self._stored_bytes > 2 * self._kept_bytes:  # rarely: each deletion moves the rest of the list
             self._drop_oldest()
 
     def _drop_oldest(self) -> None:
@@ -258,7 +258,7 @@ class RunLog:
         self._dropped += dropped
 
     def _rest(self) -> None:
-        """Stop waiting for more to store; nothing is being stored when this is called."""
+        """Cancel the flusher; nothing is being stored when this is called."""
         if self._flusher is not None:
             self._flusher.cancel()
             self._flusher = None

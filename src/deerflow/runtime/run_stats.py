@@ -1,4 +1,4 @@
-"""Keeps count while a run goes by: tokens, messages, its title, and whether it waits for an answer."""
+"""Collects statistics during a run: tokens, messages, its title, and whether it waits for an answer."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -10,7 +10,7 @@ from deerflow.runtime.spending import Prices, costs_of, plus
 
 
 class RunStats:
-    """Adds up what the updates of one run say."""
+    """Aggregates the `updates` chunks of one run."""
 
     def __init__(self) -> None:
         self._lead = self._subagents = self._beside = self._calls = 0
@@ -20,24 +20,24 @@ class RunStats:
         self.message_count = 0
         self.title: str | None = None
         self.is_waiting = False
-        """The graph stopped to ask somebody."""
+        """The graph was interrupted."""
         self.is_asking = False
-        """The last message is a question to the person."""
+        """The last message is a question to the user."""
         self.first_token_at: float | None = None
-        """When the agent began to speak, on the clock of `time.monotonic`."""
+        """When the first token arrived, by `time.monotonic`."""
 
     def begin(self, *, model_name: str, prices: Prices) -> None:
-        """Say which model the run's own answers come from, and what models cost."""
+        """Set the lead agent's model and the prices of models."""
         self._model_name = model_name
         self._prices = prices
 
     def spend(self, model_name: str | None, usage: Mapping[str, Any]) -> None:
-        """Take in a call beside the conversation."""
+        """Count a model call outside the conversation."""
         self._calls += 1
         self._beside += self._count(model_name or self._model_name, usage)
 
     def add(self, update: Mapping[str, Any]) -> None:
-        """Take in one `updates` chunk of the lead agent."""
+        """Process one `updates` chunk of the lead agent."""
         for node, values in update.items():
             if node == "__interrupt__":
                 self.is_waiting = True
@@ -66,7 +66,7 @@ class RunStats:
             self._calls += 1
             if message.usage_metadata:
                 self._lead += self._count(self._model_name, message.usage_metadata)
-        else:  # a result, or the news of a background task
+        else:  # a tool result, or the news of a background task
             usage = message.additional_kwargs.get("subagent_token_usage")
             if isinstance(usage, Mapping):
                 name = message.additional_kwargs.get("subagent_model_name")
@@ -79,7 +79,7 @@ class RunStats:
 
 
 def is_question(message: BaseMessage) -> bool:
-    """Tell whether a message is a question to the person."""
+    """Return whether a message is a question to the user."""
     artifact = getattr(message, "artifact", None)
     return isinstance(artifact, Mapping) and "human_input" in artifact
 

@@ -1,4 +1,4 @@
-"""Admits runs, starts them, follows them and stops them: the front desk of the runtime."""
+"""Admits, starts, streams and cancels runs."""
 
 import asyncio
 import logging
@@ -21,14 +21,14 @@ logger = logging.getLogger(__name__)
 
 AfterRun = Callable[[RunRecord], Awaitable[None]]
 LOOK_SECONDS = 1.0
-"""The time between two looks for runs that nobody works on."""
+"""The interval between two polls for runs without a live owner."""
 STOP_SECONDS = 10.0
-"""How long a cancel waits for the run's end; one that takes longer still says `running`."""
+"""How long a cancel waits for the run's end; a run that takes longer is returned as `running`."""
 _ANY_NUMBER = 1000
 
 
 class RunManager:
-    """The front desk of the runtime: everything that happens to a run starts here."""
+    """The interface to all runs: creates, reads, waits for, cancels and deletes them."""
 
     def __init__(
         self,
@@ -43,15 +43,15 @@ class RunManager:
         grace_seconds: float = 10,
         after_run: AfterRun | None = None,
     ) -> None:
-        """Make the front desk of one process.
+        """Create the run manager of one process.
 
         Args:
-            capacity: How many runs are driven here at once; None for any number, 0 for none. What is
-                admitted beyond it waits for whoever has room.
-            max_attempts: How often a run is taken up until it counts as the cause of the crashes.
-            lease_seconds: After so much silence others take this process's runs up.
-            grace_seconds: How long a run may take to its next step when this process is to end.
-            after_run: Called with each run that came to its end here.
+            capacity: How many runs are executed here at once; None for any number, 0 for none. Runs admitted
+                beyond it wait for a process with a free slot.
+            max_attempts: How many attempts a run gets until it counts as the cause of the crashes.
+            lease_seconds: After this time without a heartbeat, other processes claim this process's runs.
+            grace_seconds: How long a run may take to its next step on shutdown.
+            after_run: Called with each run that ended in this process.
         """
         self._storage = storage
         self._bridge = bridge
@@ -76,30 +76,30 @@ class RunManager:
         )
         self._takes_over = False
         self._waiting: dict[str, str] = {}
-        """The threads of runs that were admitted here and that only this process will start."""
+        """The threads of runs that were admitted here and that only this process will start, by run id."""
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._errands: set[asyncio.Task[None]] = set()
         self._is_closing = False
         self.left_behind = 0
-        """How many runs this process could not hand over when it was closed; leases have to run out."""
+        """How many runs could not be released on shutdown; their leases have to expire."""
 
     async def create_or_reject(self, request: RunRequest, *, run_id: str | None = None) -> RunRecord:
-        """Admit a run and start it; a busy thread answers as the request's strategy says.
+        """Admit a run and start it; on a busy thread, the request's multitask strategy decides.
 
         Args:
-            run_id: The id of the run; a new one when absent. A request that was sent before brings back
-                its run, whose id is another one.
+            run_id: The id of the run; a new one when absent. A repeated request returns its earlier run,
+                which has another id.
         """
         request = replace(request, input=with_message_ids(request.input))
-        graph_input(request)  # refuses a malformed command before anything is stored
+        graph_input(request)  # rejects a malformed command before anything is stored
         run_id = run_id or new_id()
         with self._active.place() as has_place:
-            # Without room here, or when this process is about to end, others start what is admitted.
+            # Without a free slot, or during shutdown, other processes start the admitted run.
             owner = self._owner.id if has_place else None
             run = await self._storage.runs.create(run_id, request, owner=owner)
             if run.id != run_id:
                 check_same_input(run.request, request)
-                return run  # the same request again: it is under way or done
+                return run  # a repeated request: its run is in progress or has ended
             if run.status is RunStatus.RUNNING:
                 self._active.start(run)
                 return run
@@ -110,14 +110,14 @@ class RunManager:
         return run
 
     async def sent_before(self, request: RunRequest) -> RunRecord | None:
-        """Return the run of a request that was sent before; `ConflictError` when that said something else."""
+        """Return the run of a repeated request; `ConflictError` when its input differs."""
         run = await self._storage.runs.sent_before(request) if request.idempotency_key is not None else None
         if run is not None:
             check_same_input(run.request, request)
         return run
 
     async def get(self, run_id: str, thread_id: str | None = None) -> RunRecord:
-        """Return a run; `NotFoundError` when it is not there or not in that thread."""
+        """Return a run; `NotFoundError` when it does not exist or is not in that thread."""
         return await self._storage.runs.get(run_id, thread_id)
 
     async def of_thread(
@@ -127,22 +127,22 @@ class RunManager:
         return await self._storage.runs.of_thread(thread_id, status=status, limit=limit, offset=offset)
 
     async def active(self) -> list[RunRecord]:
-        """Return all runs that wait or run, oldest first."""
+        """Return all pending and running runs, oldest first."""
         return await self._storage.runs.active()
 
     @property
     def in_progress(self) -> int:
-        """How many runs this process drives at the moment."""
+        """How many runs this process executes now."""
         return len(self._active.handles)
 
     def subscribe(
         self, run_id: str, *, after_seq: int = -1, heartbeat_seconds: float | None = None
     ) -> AsyncIterator[list[StreamEvent]]:
-        """Follow a run from behind event number `after_seq` to its end."""
+        """Stream a run's events after number `after_seq` to its end."""
         return self._bridge.subscribe(run_id, after_seq=after_seq, heartbeat_seconds=heartbeat_seconds)
 
     async def wait(self, run_id: str) -> RunRecord:
-        """Return the run once it has ended, wherever it runs."""
+        """Wait for a run to end, in whichever process it runs, and return it."""
         handle = self._active.get(run_id)
         if handle is not None:
             await handle.done()
@@ -156,12 +156,12 @@ class RunManager:
     async def cancel(
         self, run_id: str, *, action: CancelAction = CancelAction.INTERRUPT, wait: bool = False
     ) -> RunRecord:
-        """Stop a run, here or wherever it runs: keep what it did so far, or put the thread back.
+        """Cancel a run, in whichever process it runs: keep what it did so far, or roll the thread back.
 
         The run has ended when this returns, unless it takes longer than `STOP_SECONDS`.
 
         Args:
-            wait: Wait for its end however long it takes.
+            wait: Wait for its end without a timeout.
         """
         run = await self._ask_to_stop(run_id, action)
         if wait:
@@ -171,17 +171,17 @@ class RunManager:
     async def cancel_many(
         self, runs: Sequence[RunRecord], *, action: CancelAction = CancelAction.INTERRUPT
     ) -> int:
-        """Stop all of these that have not ended, as `cancel` does; return how many were asked to."""
+        """Cancel all of these that have not ended, as `cancel` does; return how many."""
         asked = []
         for run in runs:
-            with suppress(ConflictError):  # it ended by itself
+            with suppress(ConflictError):  # it has ended already
                 asked.append(await self._ask_to_stop(run.id, action))
         await self._stopped(asked)
         return len(asked)
 
     async def _ask_to_stop(self, run_id: str, action: CancelAction) -> RunRecord:
         before = await self.get(run_id)
-        # Stored first: a process that dies now leaves a run that will not go on.
+        # Stored first: if this process dies now, the run is still cancelled.
         run = before if before.status.is_terminal else await self._storage.runs.request_cancel(run_id, action)
         if run.status.is_terminal and before.status is not RunStatus.PENDING:
             raise ConflictError(f"run {run_id} is not cancellable: it has ended with status {run.status}")
@@ -189,7 +189,7 @@ class RunManager:
         return run
 
     async def _stopped(self, runs: Sequence[RunRecord]) -> list[RunRecord]:
-        """Return runs that were asked to stop as they are once all have ended, or `STOP_SECONDS` later."""
+        """Return cancelled runs as they are once all have ended, or after `STOP_SECONDS`."""
         waiting = {run.id: asyncio.create_task(self.wait(run.id)) for run in runs}
         try:
             if waiting:
@@ -198,7 +198,7 @@ class RunManager:
             for task in waiting.values():
                 task.cancel()
             ended = await asyncio.gather(*waiting.values(), return_exceptions=True)
-        # One that went with its thread, or takes longer, is shown as it was when it was asked.
+        # A run deleted with its thread, or still running, is returned as it was when it was cancelled.
         return [now if isinstance(now, RunRecord) else run for run, now in zip(runs, ended, strict=True)]
 
     async def delete(self, run_id: str, thread_id: str) -> None:
@@ -209,13 +209,13 @@ class RunManager:
         await self._storage.runs.delete(run_id)
 
     def tend(self, *, take_over: bool) -> None:
-        """Start looking after runs: wishes to stop, heartbeats and (for servers) runs of dead owners."""
+        """Start the background loops: cancel requests, heartbeats and (for servers) runs of dead owners."""
         self._takes_over = take_over
         if self._active.capacity == 0:
-            return  # nothing runs here, and others take up what nobody works on
+            return  # nothing runs here, and other processes claim runs without an owner
         self._tender.keep()
         if not take_over:
-            self._grace_seconds = 0  # a one-off job that is told to end does not keep its caller waiting
+            self._grace_seconds = 0  # a one-off job must not delay its caller on shutdown
             self._tender.look(self._look_after_own, seconds=LOOK_SECONDS)
             return
         self._tender.look(self._claims.take_orphans, seconds=LOOK_SECONDS)
@@ -226,13 +226,13 @@ class RunManager:
             )
 
     def look(self, work: Callable[[], Awaitable[object]]) -> None:
-        """Do this once a second, for as long as runs are looked after."""
+        """Call `work` once a second, until shutdown begins."""
         self._tender.look(work, seconds=LOOK_SECONDS)
 
     async def aclose(self) -> None:
-        """Let go of everything: runs in progress stop at their next step, and the next process goes on.
+        """Shut down: runs in progress stop at their next step, and another process resumes them.
 
-        A step that takes longer than the grace is cut off and done again there.
+        A step that takes longer than the grace period is cancelled and repeated there.
         """
         self._is_closing = True
         self._active.close()
@@ -248,7 +248,7 @@ class RunManager:
         await self._tender.aclose()
 
     def hurry(self) -> None:
-        """Let go of all runs at once, whatever they are at; for a process that is being closed."""
+        """Cancel and hand over all runs immediately; for a process that is shutting down."""
         self._grace_seconds = 0
         self._active.hurry()
 
@@ -259,7 +259,7 @@ class RunManager:
     async def _follow_up(self, run: RunRecord) -> None:
         if self._active.capacity is None:
             await self._claims.take_next(run.thread_id)
-        elif self._storage.jobs is None:  # a job brings whoever waits longest; without jobs, a look does
+        elif self._storage.jobs is None:  # with jobs, the queue brings the oldest; without, poll
             await self._claims.take_orphans()
         if self._after_run is not None:
             ended = await self.get(run.id)
@@ -267,17 +267,17 @@ class RunManager:
                 await self._after_run(ended)
 
     async def _wait_in_line(self, run: RunRecord) -> None:
-        await self._tender.obey()  # whoever is in the way by now learns it
+        await self._tender.obey()  # stops a run that this one interrupts
         if self._active.capacity == 0:
             return
         if not self._takes_over:
             self._waiting[run.id] = run.thread_id
         if run.request.after_seconds:
             loop = asyncio.get_running_loop()
-            # Not the run itself: until then, what it is to say need not be in memory.
+            # Not the run record: its input need not stay in memory until then.
             timer = loop.call_later(run.request.after_seconds, self._is_due, run.id, run.thread_id)
             self._timers[run.id] = timer
-        await self._claims.take_next(run.thread_id)  # and may have ended in between
+        await self._claims.take_next(run.thread_id)  # the run before it may have ended meanwhile
 
     def _is_due(self, run_id: str, thread_id: str) -> None:
         self._timers.pop(run_id, None)
@@ -295,7 +295,7 @@ class RunManager:
         task.add_done_callback(self._errands.discard)
 
     async def _look_after_own(self) -> None:
-        """Start what was admitted here when its turn has come; its predecessor may have run elsewhere."""
+        """Start runs admitted here when they are next; the run before may have ended in another process."""
         for run_id, thread_id in list(self._waiting.items()):
             if await self._is_waiting(run_id):
                 await self._claims.take_next(thread_id)
@@ -305,5 +305,5 @@ class RunManager:
     async def _is_waiting(self, run_id: str) -> bool:
         try:
             return (await self.get(run_id)).status is RunStatus.PENDING
-        except NotFoundError:  # it went with its thread
+        except NotFoundError:  # deleted with its thread
             return False

@@ -1,4 +1,4 @@
-"""What lies in a thread's folders at a moment, seen without following links."""
+"""Scans a thread's folders without following links."""
 
 import os
 import stat
@@ -12,18 +12,18 @@ from deerflow.errors import TooLargeError
 from deerflow.sandbox.openat2 import O_DIRECTORY, O_PATH, open_beneath
 
 MOST_ENTRIES = 200_000
-"""How many paths of a thread are looked at, at a few hundred bytes of memory each."""
+"""How many paths of a thread are scanned, at a few hundred bytes of memory each."""
 _SCOPES = ("workspace", "outputs", "uploads")
 
 
 class Kind(IntEnum):
-    """What stands at a path."""
+    """The type of a path."""
 
     FOLDER = 0
     FILE = 1
     LINK = 2
     OTHER = 3
-    """A pipe, a socket or a device: no content that could be kept."""
+    """A pipe, a socket or a device: it has no content to keep."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Entry:
         return os.fsdecode(self.path).split("/")
 
     def is_unchanged(self, now: "Entry") -> bool:
-        """Tell whether a file is the very same one with the same content, by what nobody can set."""
+        """Return whether a file and its content are the same, by attributes that programs cannot set."""
         return (self.kind, self.size, self.ctime_ns, self.inode) == (
             now.kind,
             now.size,
@@ -58,7 +58,7 @@ class Entry:
 
 @contextmanager
 def opened(folder: Path) -> Iterator[int]:
-    """Open a folder as the root of everything that is looked at below it."""
+    """Open a folder as the root of a scan."""
     descriptor = os.open(folder, O_PATH | O_DIRECTORY | os.O_NOFOLLOW)
     try:
         yield descriptor
@@ -67,9 +67,9 @@ def opened(folder: Path) -> Iterator[int]:
 
 
 def scan(root: int, *, most: int = MOST_ENTRIES) -> Iterator[Entry]:
-    """Yield everything in the folders of a thread, folders before what is in them; links are not followed.
+    """Yield all entries of a thread's folders, each folder before its contents; links are not followed.
 
-    `TooLargeError` when there is more than `most`: a command may make millions, and callers keep them all.
+    `TooLargeError` beyond `most` entries: a command may create millions, and callers keep all in memory.
     """
     for count, entry in enumerate(_entries(root), 1):
         if count > most:
@@ -99,7 +99,7 @@ def _entries(root: int) -> Iterator[Entry]:
 
 
 def _entry(folder: int, parts: tuple[str, ...], item: os.DirEntry[str]) -> Entry | None:
-    """Return what a name stands for; None for what is gone already."""
+    """Return the entry of a name; None when it was deleted meanwhile."""
     try:
         status = item.stat(follow_symlinks=False)
         kind = _kind(status.st_mode)

@@ -1,4 +1,4 @@
-"""Turns what an agent does into JSON, never raising."""
+"""Serialises graph output to JSON without raising."""
 
 import base64
 from collections.abc import Mapping
@@ -21,10 +21,10 @@ def to_json(value: Any) -> bytes:
 
 
 def message_json(message: BaseMessage) -> bytes:
-    """Return a message as clients see it: without image data that is hidden from people."""
+    """Return a message as clients see it: without the image data of hidden messages."""
     if "hide_from_ui" in message.additional_kwargs:
         return to_json(visible_fields(message))
-    try:  # in a long conversation there are many: most need no more than this one call
+    try:  # fast path: a long conversation has many messages
         return orjson.dumps(message.__dict__, default=plain, option=OPTIONS)
     except (TypeError, ValueError, RecursionError):
         return to_json(message.__dict__)
@@ -39,7 +39,7 @@ def visible_fields(message: BaseMessage) -> Mapping[str, Any]:
 
 
 def plain(value: Any) -> Any:
-    """Return a stand-in that JSON can hold, for a value that it cannot."""
+    """Return a JSON-serialisable replacement for a value."""
     try:
         match value:
             case BaseMessage():
@@ -54,7 +54,7 @@ def plain(value: Any) -> Any:
                 return list(value)
             case Mapping():
                 return dict(value)
-    except Exception:  # what a tool put into its result may do anything when it is read; an event must go out
+    except Exception:  # reading a tool's objects may raise anything; the event must still be sent
         pass
     return _text_of(value)
 
@@ -62,7 +62,7 @@ def plain(value: Any) -> Any:
 def _text_of(value: object) -> str:
     try:
         return str(value)
-    except Exception:  # it may have any `__str__`, too
+    except Exception:  # any `__str__` may raise, too
         return f"<{type(value).__name__}>"
 
 
@@ -75,9 +75,9 @@ def _is_inline_image(block: Any) -> bool:
 
 
 def _cleaned(value: Any, above: tuple[int, ...]) -> Any:
-    """Return a copy that orjson takes: for numbers too big, broken text and endless nesting.
+    """Return a copy that orjson accepts: it fixes large integers, broken text and recursive nesting.
 
-    Args: `above` are the identities of the values that this one is inside of.
+    Args: `above` are the ids of the enclosing values.
     """
     if len(above) > _MOST_DEPTH or id(value) in above:
         return "…"
@@ -88,7 +88,7 @@ def _cleaned(value: Any, above: tuple[int, ...]) -> Any:
         case bool() | None:
             return value
         case float():
-            return float(value)  # orjson knows no others, such as NumPy's
+            return float(value)  # orjson accepts no subclasses, such as NumPy's
         case int():
             return value if -(2**63) <= value < 2**64 else str(value)
         case BaseMessage():

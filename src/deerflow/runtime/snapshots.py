@@ -1,8 +1,8 @@
-"""A thread's files as they were when a run began to change them.
+"""Snapshots of a thread's files, taken before a run changes them.
 
-A snapshot is taken before the first tool call of a run that may change something, so a run that only
-talks costs nothing. Contents are kept once, by digest, beside the thread's files and out of the reach of
-its sandbox. A file whose times did not move since the last snapshot is not read again.
+A snapshot is taken before the first tool call of a run that may change something, so a run without such
+calls costs nothing. Contents are stored once, by digest, beside the thread's files and out of its sandbox's
+reach. A file whose times did not change since the last snapshot is not read again.
 """
 
 import hashlib
@@ -25,27 +25,27 @@ logger = logging.getLogger(__name__)
 
 _PIECE = 1024 * 1024
 _RACY_NS = 20_000_000
-"""A file that changed this shortly before a snapshot may change again without its times showing it."""
+"""A file changed this shortly before a snapshot may change again with the same timestamps."""
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What was there, or why it is not known."""
+    """The files at one time, or why they could not be kept."""
 
     taken_ns: int
     entries: Sequence[Entry] = ()
     problem: str | None = None
-    """Why the files could not be kept, in words for people."""
+    """Why the files could not be kept, as text for users."""
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotLimits:
-    """What one snapshot may hold."""
+    """The limits of one snapshot."""
 
     max_bytes: int
     max_files: int = 10_000
     kept: int | None = None
-    """How many snapshots of a thread are kept at least; None: all that are there."""
+    """The minimum number of snapshots kept per thread; None: all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class SnapshotStore:
 
     @property
     def objects(self) -> Path:
-        """Where contents are kept, by digest."""
+        """The folder of contents, by digest."""
         return self._root / "objects"
 
     @property
@@ -64,13 +64,13 @@ class SnapshotStore:
         return self.folders.root / "snapshots"
 
     def find(self, run_id: str) -> Snapshot | None:
-        """Return the snapshot of a run; None when the run changed nothing yet."""
+        """Return the snapshot of a run; None when the run has changed nothing yet."""
         return _load(self._place(run_id))
 
     def keep(self, run_id: str, limits: SnapshotLimits) -> Snapshot:
-        """Take the snapshot of a run unless there is one, and say why when it cannot be taken.
+        """Take the snapshot of a run unless there is one; on failure, record the reason instead.
 
-        `OSError` when not even that can be written down.
+        `OSError` when not even the reason can be written.
         """
         known = self.find(run_id)
         if known is not None:
@@ -94,23 +94,23 @@ class SnapshotStore:
         return snapshot
 
     def forget(self, run_id: str) -> None:
-        """Drop a snapshot; contents that only it held go when the thread is tidied."""
+        """Delete a snapshot; contents that only it used are deleted in the next clean-up."""
         self._place(run_id).unlink(missing_ok=True)
 
     def has(self, run_id: str) -> bool:
-        """Tell whether there is a snapshot of a run."""
+        """Return whether there is a snapshot of a run."""
         return self._place(run_id).exists()
 
     def find_end(self, run_id: str) -> Snapshot | None:
-        """Return what was there when a run ended; None when that was not noted."""
+        """Return the snapshot of a run's end; None when it was not recorded."""
         return _load(self._end_place(run_id))
 
     def keep_end(self, run_id: str, *, max_files: int, max_file_bytes: int) -> None:
-        """Note what is there when a run ends that changed something.
+        """Record the files at the end of a run that may have changed some.
 
         Args:
-            max_files: Of so many files that are not as before, the contents are kept too.
-            max_file_bytes: Up to so many bytes each.
+            max_files: How many changed files are kept with their content.
+            max_file_bytes: The size limit of each of them.
         """
         before = self.find(run_id)
         if before is None or before.problem is not None:
@@ -163,7 +163,7 @@ class SnapshotStore:
         return replace(entry, content=self._store(root, entry))
 
     def _store(self, root: int, entry: Entry) -> bytes:
-        """Copy a file's content under its digest; at most as much as the scan has seen."""
+        """Store a file's content by its digest; at most as many bytes as the scan has seen."""
         draft = self.objects / f"{uuid.uuid4().hex}.new"
         digest = hashlib.blake2b(digest_size=32)
         left = entry.size
@@ -193,9 +193,9 @@ class SnapshotStore:
         return self._root / f"{run_id}.end"
 
     def _tidy(self, kept: int, run_id: str) -> None:
-        # The newest first, whatever the clock was set to since the others.
+        # This run's snapshot first, even if the clock was set back since the others.
         manifests = sorted(self._manifests(), key=lambda path: path.stem != run_id)
-        if len(manifests) <= 2 * kept:  # rarely: to know what nobody needs means reading all of them
+        if len(manifests) <= 2 * kept:  # rarely: finding unused contents means reading all manifests
             return
         for path in manifests[kept:]:
             path.unlink(missing_ok=True)
@@ -209,12 +209,12 @@ class SnapshotStore:
 
 
 def object_path(objects: Path, digest: bytes) -> Path:
-    """Return where a content is kept."""
+    """Return the path of a content."""
     return objects / digest.hex()
 
 
 def _digest(root: int, entry: Entry) -> bytes:
-    """Return the digest of a file's content without keeping it."""
+    """Return the digest of a file's content without storing it."""
     digest = hashlib.blake2b(digest_size=32)
     source = open_beneath(root, entry.parts, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     with os.fdopen(source, "rb", buffering=0) as file:
@@ -224,7 +224,7 @@ def _digest(root: int, entry: Entry) -> bytes:
 
 
 def check_size(entries: Sequence[Entry], limits: SnapshotLimits) -> None:
-    """Raise `TooLargeError` when a snapshot would be above the limits."""
+    """Raise `TooLargeError` when a snapshot would exceed the limits."""
     size = sum(entry.size for entry in entries)
     if size > limits.max_bytes:
         raise TooLargeError(
@@ -245,7 +245,7 @@ def _load(path: Path) -> Snapshot | None:
         return Snapshot(taken_ns, [Entry(Kind(row[0]), *row[1:]) for row in rows], problem)
     except FileNotFoundError:
         return None
-    except (ValueError, TypeError):  # no msgpack, or not what we wrote
+    except (ValueError, TypeError):  # not msgpack, or not our format
         return Snapshot(0, problem="the record of the files is damaged")
 
 

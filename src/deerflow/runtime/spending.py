@@ -1,4 +1,4 @@
-"""What was spent: tokens by model and by who spent them, what they cost, and calls beside the runs."""
+"""Token usage and cost: by model and by caller, including model calls outside runs."""
 
 import asyncio
 from collections import Counter
@@ -16,12 +16,12 @@ Prices = Mapping[str, PricingSettings]
 
 
 def prices_of(models: Iterable[ModelSettings]) -> dict[str, PricingSettings]:
-    """Return the prices of those models that have some, by name."""
+    """Return the prices of the models that have some, by name."""
     return {model.name: model.pricing for model in models if model.pricing is not None}
 
 
 def costs_of(models: Mapping[str, ModelUse], prices: Prices) -> dict[str, float]:
-    """Return what the use of models costs, by currency; models without prices cost nothing that we know."""
+    """Return the cost of model usage, by currency; models without prices are left out."""
     costs: dict[str, float] = {}
     for name, use in models.items():
         if (price := prices.get(name)) is not None:
@@ -30,7 +30,7 @@ def costs_of(models: Mapping[str, ModelUse], prices: Prices) -> dict[str, float]
 
 
 def plus(use: ModelUse, usage: Mapping[str, Any], *, calls: int = 1) -> ModelUse:
-    """Return `use` with one more count of a provider added."""
+    """Return `use` plus the usage reported by a provider."""
     details = usage.get("input_token_details")
     cached = details.get("cache_read") if isinstance(details, Mapping) else 0
     return ModelUse(
@@ -42,14 +42,14 @@ def plus(use: ModelUse, usage: Mapping[str, Any], *, calls: int = 1) -> ModelUse
 
 
 def cost_out(costs: Mapping[str, float]) -> dict[str, Any]:
-    """Return costs as clients see them: one amount where there is one currency, and each of several."""
+    """Return costs as clients see them: `cost` only for a single currency, `costs` for all."""
     rounded = {currency: round(amount, 8) for currency, amount in costs.items()}
     (currency, cost) = next(iter(rounded.items())) if len(rounded) == 1 else (None, None)
     return {"cost": cost, "currency": currency, "costs": rounded}
 
 
 def thread_usage(runs: Iterable[RunRecord], beside: TokenUse) -> dict[str, Any]:
-    """Return what a thread has spent in all."""
+    """Return the total usage of a thread."""
     uses = [run.usage for run in runs]
     by_model: dict[str, dict[str, Any]] = {}
     for use in (*uses, beside):
@@ -80,9 +80,9 @@ def thread_usage(runs: Iterable[RunRecord], beside: TokenUse) -> dict[str, Any]:
 
 
 class SideSpending:
-    """Counts what calls beside the runs of a thread spend, such as suggestions.
+    """Counts the usage of model calls outside a thread's runs, such as suggestions.
 
-    Each process adds to an item of its own, so that no two ever write the same one.
+    Each process has its own store item, so that no two processes write the same one.
     """
 
     def __init__(self, store: BaseStore) -> None:
@@ -115,14 +115,14 @@ class SideSpending:
             await self._store.aput(_namespace(thread_id), self._key, asdict(after), index=False)
 
     async def of_thread(self, thread_id: str) -> TokenUse:
-        """Return what was spent beside a thread's runs, by all processes."""
+        """Return the usage outside a thread's runs, summed over all processes."""
         total = TokenUse()
         for item in await self._store.asearch(_namespace(thread_id), limit=1000):
             total = _sum(total, _use_of(item.value))
         return total
 
     async def forget(self, thread_id: str) -> None:
-        """Forget a thread that is deleted."""
+        """Delete the usage of a deleted thread."""
         for item in await self._store.asearch(_namespace(thread_id), limit=1000):
             await self._store.adelete(_namespace(thread_id), item.key)
 

@@ -1,4 +1,4 @@
-"""What each part of a thread's state looks like, for values that come from outside."""
+"""Validates external values against the channels of a thread's state."""
 
 from collections.abc import Mapping
 from typing import Any, get_type_hints
@@ -14,15 +14,15 @@ _SHAPES = {
     for key, shape in get_type_hints(ThreadState).items()
     if key not in ("messages", "jump_to", "structured_response")
 }
-"""The rest is LangChain's own."""
+"""The excluded keys are LangChain's own."""
 KNOWN = frozenset({*_SHAPES, "messages"})
 
 
 def fitting(values: Mapping[str, Any], *, where: str) -> dict[str, Any]:
-    """Return values that fit the state, with messages as such; `InvalidInputError` names what does not.
+    """Return validated values, with messages parsed; `InvalidInputError` names the invalid one.
 
     Args:
-        where: What holds the values, for the error.
+        where: The field that holds the values, for the error.
     """
     unknown = sorted(set(values) - KNOWN)
     if unknown:

@@ -1,4 +1,4 @@
-"""A thread's state: read and changed without the agent that wrote it."""
+"""Reads and updates a thread's state without the agent that wrote it."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -29,36 +29,36 @@ class ThreadStates:
         self._reader = reader
 
     def graph(self, *, xray: bool | int = False) -> dict[str, Any]:
-        """Return the nodes and edges of the agents that write these states."""
+        """Return the nodes and edges of the agent graph."""
         return self._reader.graph(xray=xray)
 
     def schemas(self) -> dict[str, Any]:
-        """Return the shapes of what agents take, give, remember and may be told, as JSON schemas."""
+        """Return the JSON schemas of the graph's input, output, state, config and context."""
         shapes = self._reader.schemas()
         options = TypeAdapter(RunOptions).json_schema()
         state = {"state_schema": shapes["output_schema"]}
         return {**shapes, **state, "config_schema": options, "context_schema": options}
 
     async def latest(self, thread_id: str, *, checkpoint_id: str | None = None) -> StateSnapshot | None:
-        """Return the state now, or at a checkpoint; None where there is none."""
+        """Return the latest state, or that of a checkpoint; None when there is none."""
         snapshot = await self._reader.state(_config(thread_id, checkpoint_id))
         return snapshot if _checkpoint_of(snapshot) and snapshot.created_at else None
 
     async def questions(self, thread_id: str) -> dict[str, tuple[Interrupt, ...]]:
-        """Return the questions that wait for an answer, by the graph's task."""
+        """Return the waiting interrupts, by graph task."""
         snapshot = await self.latest(thread_id)
         return _waiting(snapshot) if snapshot is not None else {}
 
     async def add_unfinished(
         self, run: RunRecord, answer: AIMessage | None, note: Callable[[str], AIMessage | None]
     ) -> Mapping[str, Any] | None:
-        """Add what a step had done when it was broken off, and a note on why; return the new values.
+        """Store the partial results of an aborted step and a note with the reason; return the new values.
 
-        That is: results of tools that were quicker than others, or the beginning of an answer. None when
-        there is nothing to add, or the run never got to its question.
+        Partial results are those of finished tools, or the beginning of an answer. None when there is nothing
+        to add, or the run's input was never stored.
 
         Args:
-            note: Returns the note for the question of the turn; None when there is nothing to say.
+            note: Returns the note for the turn's user message; None for no note.
         """
         config = _config(run.thread_id)
         config["configurable"].update(fence(run.id, run.attempt))
@@ -66,14 +66,14 @@ class ThreadStates:
         asked = _asked(run)
         before = await self.latest(run.thread_id)
         if not _is_of(before, run) and answer is not None and asked:
-            # Its process died when people had seen the answer, and before any checkpoint was stored.
+            # Its process died after readers had seen the answer, before any checkpoint was stored.
             await self._reader.add_input(_from(config, run.request.checkpoint_id), asked)
             before = await self.latest(run.thread_id)
         if before is None or not _is_of(before, run):
             return None
         broken_off, before = before, await self._with_results(config, before)
         known = before.values.get("messages", ())
-        # Where the input is all that was stored, a step of ours takes the place of the one that takes it in.
+        # If only the input was stored, this update replaces the step that would apply it.
         is_first = (before.metadata or {}).get("source") == "input"
         known = [*known, *asked] if is_first else known
         question = next((each.text for each in reversed(known) if is_question(each)), "")
@@ -86,7 +86,7 @@ class ThreadStates:
         return None if after is None else after.values
 
     async def _with_results(self, config: RunnableConfig, state: StateSnapshot) -> StateSnapshot:
-        """Store the step of the nodes and tools that had returned when it was broken off."""
+        """Store the results of the nodes and tools that had finished in an aborted step."""
         started = [task.result for task in state.tasks if task.name == START_NODE and task.result is not None]
         finished = [task.result for task in state.tasks if task.name in _ACTING and task.result]
         if started:
@@ -106,7 +106,7 @@ class ThreadStates:
         checkpoint_id: str | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> list[StateSnapshot]:
-        """Return the states, newest first; of one checkpoint there is one."""
+        """Return the states, newest first; with `checkpoint_id`, only that one."""
         states = self._reader.history(
             _config(thread_id, checkpoint_id),
             filter=metadata,
@@ -125,7 +125,7 @@ class ThreadStates:
     ) -> None:
         """Set values: messages are added (or replaced by id), everything else is replaced.
 
-        Questions that wait stay, unless the conversation itself or its order of steps is changed.
+        Waiting interrupts stay, unless the messages or the order of steps change.
         """
         merged: dict[str, Any] = {}
         for part in values if isinstance(values, Sequence) else [values or {}]:
@@ -141,14 +141,14 @@ class ThreadStates:
             return
         writes = _writes(fitted, present=snapshot.values if snapshot else {})
         try:
-            # Without any values, `__end__` clears what was still to be done.
+            # Without values, `__end__` clears the pending tasks.
             await self._reader.update(config, None if values is None else writes, as_node=as_node)
         except InvalidUpdateError as error:
             raise InvalidInputError(f"the state cannot be updated like this: {error}") from error
 
 
 def _asked(run: RunRecord) -> list[AnyMessage]:
-    """Return what a run's input adds to the conversation."""
+    """Return the messages that a run's input adds."""
     values = graph_input(run.request)
     return list(values.get("messages", ())) if isinstance(values, dict) else []
 
@@ -160,7 +160,7 @@ def _is_of(state: StateSnapshot | None, run: RunRecord) -> bool:
 
 def _writes(values: Mapping[str, Any], *, present: Mapping[str, Any]) -> dict[str, Any]:
     return {
-        # A channel without a value would take the wrapper itself for its first one.
+        # A channel without a value would store the wrapper itself as its first value.
         key: Overwrite(value) if key in present and key != "messages" else value
         for key, value in values.items()
     }
@@ -174,7 +174,7 @@ def _config(thread_id: str, checkpoint_id: str | None = None) -> RunnableConfig:
 
 
 def _from(config: RunnableConfig, checkpoint_id: str | None) -> RunnableConfig:
-    """Return a config that goes on from a checkpoint, if there is one to go on from."""
+    """Return a config that continues from a checkpoint, if one is given."""
     if checkpoint_id is None:
         return config
     return {**config, "configurable": {**config["configurable"], "checkpoint_id": checkpoint_id}}

@@ -1,4 +1,4 @@
-"""Reads a run's log from the database, waiting for more while somebody else writes it."""
+"""Reads a run's log from the database, waiting for more while another process writes it."""
 
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
@@ -11,18 +11,18 @@ from deerflow.storage.fragments import references, render
 from deerflow.storage.signals import Signals, run_topic
 
 _POLL_SECONDS = (0.05, 0.1, 0.2, 0.4)
-"""How long to wait between looks when nobody would tell of something new."""
+"""The polling intervals without a connection for signals."""
 _CALM_SECONDS = (0.5, 1.0, 2.0, 5.0)
-"""How long to wait when a signal would tell."""
+"""The polling intervals when signals announce new events."""
 MOST_BYTES_PER_READ = 256 * 1024
-"""How much of a log is put together for a reader at once."""
+"""How many bytes of a log are rendered for a reader at once."""
 _MOST_ENTRIES = 1000
 _SMALL_BYTES = 4096
 _MOST_SMALL = 256
 
 
 class StoredLog:
-    """The stored logs of all runs, for readers of runs that other processes drive or that have ended."""
+    """The stored logs of all runs, for readers of runs that other processes execute or that have ended."""
 
     def __init__(self, *, events: EventLog, runs: RunStore, signals: Signals) -> None:
         self._events = events
@@ -37,10 +37,9 @@ class StoredLog:
         heartbeat_seconds: float,
         is_live: Callable[[str, int], bool],
     ) -> AsyncGenerator[list[StreamEvent] | None, None]:
-        """Yield what is stored behind number `seq`, and what is stored next, until there is nothing more.
+        """Yield the stored events after number `seq`, and those stored later, until the run ends.
 
-        Ends with None when the run has ended, and without it when `is_live` says that the rest can be had
-        from memory.
+        Yields None last when the run has ended; just returns when `is_live` says that the rest is in memory.
         """
         with self._signals.watch(run_topic(run_id)) as watch:
             thread_id = (await self._runs.get(run_id)).thread_id
@@ -60,15 +59,15 @@ class StoredLog:
                         continue
                 if is_live(run_id, seq):
                     return
-                # Where there was something, a signal tells of more: only silence is worth another question.
+                # After new events a signal announces more: check for the end only when there were none.
                 if not entries and (run := await self._ended(run_id)) is not None:
                     last = await self._events.last_seq(run_id)
                     if seq == last or last < 0:
                         yield None if last >= 0 else made_up_end(run)
                         return
                     if seq > last:
-                        seq = -1  # a number that the run never reached: its reader gets everything
-                    continue  # else the end was stored since the look above
+                        seq = -1  # a number that the run never reached: the reader gets everything
+                    continue  # else the end was stored since the read above
                 began = time.monotonic()
                 await watch.wait(min(self._pause(looks), heartbeat_seconds))
                 looks, silent = looks + 1, silent + time.monotonic() - began
@@ -77,7 +76,7 @@ class StoredLog:
                     yield []
 
     async def _check_gone(self, run_id: str) -> None:
-        """See that a log was deleted while it was read, events first; if they are there it is damaged."""
+        """Return if the log was deleted while it was read, events first; with events left, it is damaged."""
         if await self._events.last_seq(run_id) >= 0:
             raise StorageError(f"events of run {run_id} refer to something that is not stored")
 
@@ -92,7 +91,7 @@ class StoredLog:
     async def _fragments(
         self, thread_id: str, entries: list[LogEntry], small: dict[int, bytes]
     ) -> Mapping[int, bytes] | None:
-        """Return what entries refer to, the small ones come by again and again; None when some are gone."""
+        """Return the fragments of entries, caching small ones, which recur; None when some are deleted."""
         needed = {number for entry in entries for number in references(entry.body)}
         missing = sorted(needed - small.keys())
         fragments = {**small, **(await self._events.fragments(thread_id, missing) if missing else {})}
@@ -105,10 +104,10 @@ class StoredLog:
 
 
 def _batches(entries: Iterable[LogEntry], fragments: Mapping[int, bytes]) -> Iterator[list[StreamEvent]]:
-    """Yield entries with their fragments in place, no more at once than a reader's connection should hold.
+    """Yield rendered entries in batches no larger than a reader's connection should hold.
 
-    The state of a long thread is repeated by each of its `values` events: together they are many times
-    what is stored, and a reader that does not read would keep them all in memory.
+    Each `values` event repeats the state of a long thread: together they are many times what is stored, and
+    a reader that stalls would keep them all in memory.
     """
     batch: list[StreamEvent] = []
     size = 0
@@ -124,7 +123,7 @@ def _batches(entries: Iterable[LogEntry], fragments: Mapping[int, bytes]) -> Ite
 
 
 def made_up_end(run: RunRecord) -> list[StreamEvent]:
-    """Return the end of a run whose log is gone: what went wrong, if something did, and that it is over."""
+    """Return the final events of a run whose log is deleted: its error, if any, and its end."""
     when = int(run.updated_at.timestamp() * 1000)
     events = []
     if run.error is not None:

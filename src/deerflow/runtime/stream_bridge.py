@@ -1,4 +1,4 @@
-"""Where events go and come from: one log per run, read live or from the database alike."""
+"""Publishes and streams events: one log per run, read from memory or from the database alike."""
 
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
@@ -13,14 +13,14 @@ from deerflow.storage.signals import Signals
 
 _MOST_THREADS = 512
 KNOWN_BYTES = 32 * 1024 * 1024
-"""How much of what their last states hold is remembered of all threads together."""
+"""The memory limit of the fragments cached for all threads."""
 
 Batches = AsyncGenerator[list[StreamEvent] | None, None]
-"""Events as they come, an empty batch as a sign of life, None when nothing more will come."""
+"""Batches of events; an empty batch is a heartbeat, None is the end."""
 
 
 class StreamBridge:
-    """Publishes the events of runs and lets any number of readers follow them."""
+    """Publishes the events of runs to any number of readers."""
 
     def __init__(
         self,
@@ -33,11 +33,11 @@ class StreamBridge:
         kept_bytes: int = KEPT_BYTES,
         known_bytes: int = KNOWN_BYTES,
     ) -> None:
-        """Make the bridge of one process.
+        """Create the bridge of one process.
 
         Args:
             kept_bytes: How much of a run's log stays in memory once it is stored.
-            known_bytes: How much is remembered of all threads together, from one run to the next.
+            known_bytes: The memory limit of the fragments cached between runs, for all threads.
         """
         self._events = events
         self._stored = StoredLog(events=events, runs=runs, signals=signals)
@@ -46,12 +46,12 @@ class StreamBridge:
         self._kept_bytes = kept_bytes
         self._live: dict[str, RunLog] = {}
         self._known: OrderedDict[str, tuple[Known, int]] = OrderedDict()
-        """What the last runs of threads knew, and how many bytes that takes."""
+        """The cached fragments by thread, with their size in bytes."""
         self._known_bytes = 0
         self._most_known_bytes = known_bytes
 
     def open(self, run: RunRecord, *, on_lost: Callable[[str], object]) -> RunLog:
-        """Open the log of a run that this process is about to drive."""
+        """Open the log of a run that this process is about to execute."""
         log = RunLog(
             run_id=run.id,
             thread_id=run.thread_id,
@@ -61,26 +61,26 @@ class StreamBridge:
             on_lost=on_lost,
             kept_bytes=self._kept_bytes,
         )
-        if run.attempt == 1:  # a later attempt cannot be followed before its first number is known
+        if run.attempt == 1:  # a later attempt has no readers before its first number is known
             self._live[run.id] = log
         return log
 
     async def begin(self, log: RunLog, run: RunRecord) -> None:
-        """Fetch what the log of a claimed run builds on: its last number, the thread's fragments."""
+        """Load what the log of a claimed run continues from: its last number and the thread's fragments."""
         first_seq = 0
         if run.attempt > 1:
             last = await self._events.last_seq(run.id)
-            # By the attempt, since several in a row may die before they store anything.
+            # Multiplied by the attempt, since several in a row may die before they store anything.
             first_seq = last + 1 + CRASH_GAP * (run.attempt - 1)
         log.begin(attempt=run.attempt, first_seq=first_seq, known=await self._known_of(run.thread_id))
         self._live[run.id] = log
 
     async def _known_of(self, thread_id: str) -> Known:
-        """Return the thread's fragments: those of its last run here, unless others added or deleted some."""
+        """Return the thread's fragments: from the cache, unless other processes added or deleted some."""
         known = self._recall(thread_id)
         if known is not None:
             number, digest = await self._events.newest_fragment(thread_id)
-            # By its content too: numbers begin anew in a thread whose fragments were deleted elsewhere.
+            # Compare the content too: numbers restart in a thread whose fragments another process deleted.
             is_same = known.digests.get(digest) == number if digest else not known.digests
             if is_same and number == max(known.digests.values(), default=-1):
                 return known
@@ -95,19 +95,19 @@ class StreamBridge:
             self._recall(next(iter(self._known)))
 
     def _recall(self, thread_id: str) -> Known | None:
-        """Return what is remembered of a thread, and remember it no more."""
+        """Remove and return a thread's cached fragments."""
         known, size = self._known.pop(thread_id, (None, 0))
         self._known_bytes -= size
         return known
 
     async def publish_end(self, log: RunLog, settle: Callable[[LogBatch], Awaitable[object]]) -> None:
-        """End a run's log together with the run; from here on it is read from the database."""
+        """End a run's log together with the run; from then on it is read from the database."""
         await log.end(settle)
         self._close(log)
         self._remember(log.thread_id, log.known)
 
     async def abandon(self, log: RunLog) -> None:
-        """Close a log whose run somebody else goes on with."""
+        """Close a log whose run another process resumes."""
         self._close(log)
         await log.abandon()
 
@@ -116,15 +116,15 @@ class StreamBridge:
             del self._live[log.run_id]
 
     def forget(self, thread_id: str) -> None:
-        """Drop what is remembered of a deleted thread."""
+        """Drop the cached fragments of a deleted thread."""
         self._recall(thread_id)
 
     async def subscribe(
         self, run_id: str, *, after_seq: int = -1, heartbeat_seconds: float | None = None
     ) -> AsyncIterator[list[StreamEvent]]:
-        """Yield a run's events in batches until its end; an empty batch is a sign of life.
+        """Yield a run's events in batches until its end; an empty batch is a heartbeat.
 
-        A number that the run never reached means a reader that knows another log: it gets everything.
+        An `after_seq` that the run never reached belongs to another log: the reader gets everything.
         """
         heartbeat = heartbeat_seconds or self._heartbeat_seconds
         seq, is_over = after_seq, False
@@ -148,7 +148,7 @@ class StreamBridge:
                         seq, is_over = batch[-1].seq, batch[-1].kind == END
 
     async def _follow(self, log: RunLog, seq: int, heartbeat: float) -> Batches:
-        while log.holds_from(seq):  # one that fell behind goes on in the database
+        while log.holds_from(seq):  # a reader that fell behind continues from the database
             batch = log.after(seq)
             if batch:
                 yield batch

@@ -1,8 +1,8 @@
-"""Keeps broken-off tries of one model call from piling up in the stream.
+"""Withdraws the partial output of failed attempts at a model call from the stream.
 
-A try that breaks off in the middle has shown its beginning. When the next try begins to stream, that
-beginning is withdrawn with a `remove` message, as LangGraph's clients know it; until then, and when no try
-comes any further, it stays.
+An attempt that fails midway has streamed its beginning. When the next attempt begins to stream, that
+beginning is withdrawn with a `remove` message, which LangGraph's clients support; until then, and when no
+attempt gets further, it stays.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ _MODEL_NODE = "model"
 
 
 class StreamedAnswer:
-    """The answer of the lead agent that is being streamed."""
+    """The lead agent's answer that is being streamed."""
 
     def __init__(self) -> None:
         self._id: str | None = None
@@ -22,15 +22,15 @@ class StreamedAnswer:
         self._was_retried = False
 
     def retry(self) -> None:
-        """Take note that the model is asked again because a try has failed."""
+        """Record that a failed model call is retried."""
         self._was_retried = True
 
     def settle(self) -> None:
-        """Take note that the step is over: what was streamed is in the thread."""
+        """Record that the step is done: the streamed answer is in the thread."""
         self._id, self._is_whole, self._was_retried = None, False, False
 
     def take(self, message: BaseMessage, metadata: Mapping[str, Any]) -> RemoveMessage | None:
-        """Return what has to be said before this message or piece: that an earlier try is withdrawn."""
+        """Return the withdrawal of an earlier attempt to send before this message or chunk, if any."""
         if not isinstance(message, AIMessage) or metadata.get("langgraph_node") != _MODEL_NODE:
             return None
         if message.id == self._id or not message.id:
@@ -40,7 +40,7 @@ class StreamedAnswer:
         self._id, self._is_whole = message.id, _is_last(message)
         if earlier is None or was_whole:
             return None
-        # A fallback answers the same call: its id is that of the call with something behind it.
+        # A fallback answers the same call: its id is the call's id with a suffix.
         if not self._was_retried and not message.id.startswith(earlier):
             return None
         self._was_retried = False

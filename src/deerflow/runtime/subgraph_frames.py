@@ -1,7 +1,7 @@
-"""Sub-agents as frames of graphs below the root, for readers of runs with `stream_subgraphs`.
+"""Converts sub-agent events to subgraph events, for readers of runs with `stream_subgraphs`.
 
-A sub-agent is a graph of its own, and its steps are in the log as `task_…` events. Each becomes, beside
-itself, what LangGraph's streams call a graph inside a tool: `updates|tools:<task>` and the like.
+A sub-agent is a separate graph, and its steps are in the log as `task_…` events. For each, this adds the
+events that LangGraph streams for a subgraph inside a tool: `updates|tools:<task>` and the like.
 """
 
 from collections.abc import Mapping
@@ -24,13 +24,13 @@ class _Task:
 
 
 class SubgraphFrames:
-    """Tells the steps of one run's sub-agents again, each below the call that began it."""
+    """Converts the events of one run's sub-agents, namespaced below the tool call that started them."""
 
     def __init__(self) -> None:
         self._tasks: dict[str, _Task] = {}
 
     def take(self, event: StreamEvent) -> list[StreamEvent]:
-        """Return the frames that an event stands for; the event itself is the last of them."""
+        """Return the subgraph events for an event, followed by the event itself."""
         if event.kind != "custom" or _MARK not in event.data:
             return [event]
         told = orjson.loads(event.data)

@@ -1,6 +1,6 @@
-"""Wishes to stop one task of a run that another process drives.
+"""Requests to cancel one task of a run that another process executes.
 
-They wait in the database for that process, which looks for them once a second while it drives runs.
+They are stored in the database; the process that executes runs polls for them once a second.
 """
 
 from collections.abc import Callable
@@ -13,7 +13,7 @@ _MOST = 100
 
 
 class TaskCancelRequests:
-    """Leaves wishes for other processes, and fulfils those that were left for this one."""
+    """Stores cancel requests for other processes, and applies those for this one."""
 
     def __init__(
         self,
@@ -23,12 +23,12 @@ class TaskCancelRequests:
         is_busy: Callable[[], bool],
         life: timedelta = timedelta(minutes=10),
     ) -> None:
-        """Make the box of one process.
+        """Create the cancel requests of one process.
 
         Args:
-            cancel: Stops a task of this process by its run and id; False when there is none.
-            is_busy: Tells whether this process drives any run.
-            life: A wish that nobody took up for so long was for a run that has ended.
+            cancel: Cancels a task of this process by its run and id; False when there is none.
+            is_busy: Returns whether this process executes any run.
+            life: A request not applied for this long is deleted: its run has ended.
         """
         self._store = store
         self._cancel = cancel
@@ -36,12 +36,12 @@ class TaskCancelRequests:
         self._life = life
 
     async def leave(self, run_id: str, task_id: str) -> None:
-        """Leave the wish that a task be stopped, wherever it is."""
+        """Store a request to cancel a task, in whichever process it runs."""
         wish = {"run_id": run_id, "task_id": task_id}
         await self._store.aput(_NAMESPACE, f"{run_id}/{task_id}", wish, index=False)
 
     async def obey(self) -> None:
-        """Stop the tasks of this process that somebody wants stopped."""
+        """Cancel the tasks of this process that have a request."""
         if not self._is_busy():
             return
         for wish in await self._store.asearch(_NAMESPACE, limit=_MOST):

@@ -1,4 +1,4 @@
-"""Titles of threads: known as soon as a run is admitted, and kept when a turn is taken again."""
+"""Titles of threads: set when a run is admitted, and kept when a turn is regenerated."""
 
 from dataclasses import replace
 from typing import Any
@@ -15,7 +15,7 @@ from deerflow.storage.base import Storage
 
 
 def with_title(request: RunRequest, settings: TitleSettings) -> RunRequest:
-    """Return a request with the title for a thread that has none, cut from its question."""
+    """Return a request with a title cut from its question, for a thread that has none."""
     raw = (request.input or {}).get("messages")
     if not settings.enabled or not raw:
         return request
@@ -26,9 +26,9 @@ def with_title(request: RunRequest, settings: TitleSettings) -> RunRequest:
 async def given_title(
     storage: Storage, states: ThreadStates, thread_id: str, checkpoint_id: str, settings: TitleSettings
 ) -> str | None:
-    """Return a thread's title if it was not just cut from its question, and a past state has another.
+    """Return a thread's title if it was not cut from its question and a past state has another.
 
-    Whatever goes on from that state would have the other one.
+    A run that continues from that state would otherwise bring the other title back.
     """
     title = (await storage.threads.get(thread_id)).title
     state = await states.latest(thread_id)
@@ -42,9 +42,9 @@ async def given_title(
 
 
 def titled(values: Any, title: str) -> Any:
-    """Return a graph's input that sets the title too, unless it sets one itself."""
+    """Return a graph input that also sets the title, unless it sets one itself."""
     match values:
-        case None:  # to go on from where the graph stands is a command without words
+        case None:  # no input: continue, with a command that only updates
             return Command(update={"title": title})
         case Command(update=None):
             return replace(values, update={"title": title})

@@ -1,14 +1,14 @@
-"""Names what happened: one chunk of the graph's stream becomes one event (a pure function)."""
+"""Converts one chunk of the graph's stream to one event (a pure function)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 LOGGED_MODES = ("values", "messages", "updates", "custom")
-"""Every run logs these, whatever its first reader asked for, so that later readers find them."""
+"""Every run logs these, whatever its first reader requested, so that later readers find them."""
 
 EXTRA_MODES = ("tasks", "checkpoints", "debug")
-"""Modes that are logged only for runs that ask for them."""
+"""Modes that are logged only for runs that request them."""
 
 CLIENT_MODES = frozenset({*LOGGED_MODES, "messages-tuple", *EXTRA_MODES, "events"})
 
@@ -19,7 +19,7 @@ ALWAYS_SENT = frozenset({"metadata", "error", "end"})
 
 @dataclass(frozen=True, slots=True)
 class GraphEvent:
-    """One event before it has a number: its name on the wire and what it carries."""
+    """One event before it has a number: its name on the wire and its payload."""
 
     kind: str
     payload: Any
@@ -31,7 +31,7 @@ def graph_modes(client_modes: tuple[str, ...]) -> list[str]:
 
 
 def translate(namespace: tuple[str, ...], mode: str, chunk: Any) -> GraphEvent | None:
-    """Return the event for one chunk; None for what no reader needs to see (twice)."""
+    """Return the event for one chunk; None for a chunk that no reader needs (again)."""
     kind = "|".join((mode, *namespace))
     match mode:
         case "values":
@@ -50,12 +50,12 @@ def translate(namespace: tuple[str, ...], mode: str, chunk: Any) -> GraphEvent |
 
 
 def visible_values(values: Any) -> Any:
-    """Return a state without the graph's own bookkeeping."""
+    """Return a state without the graph's internal keys."""
     return _visible(values)
 
 
 def is_wanted(kind: str, client_modes: frozenset[str]) -> bool:
-    """Tell whether a reader of these modes gets events of this kind."""
+    """Return whether a reader of these modes gets events of this kind."""
     mode = kind.partition("|")[0].partition("/")[0]  # `messages/partial` is a form of `messages`
     if mode in ALWAYS_SENT or mode in client_modes:
         return True
@@ -63,7 +63,7 @@ def is_wanted(kind: str, client_modes: frozenset[str]) -> bool:
 
 
 def _without_inside(chunk: Any) -> Any:
-    """Return a chunk whose configs hold only what a client may send back."""
+    """Return a chunk whose configs hold only keys that a client may send back."""
     if not isinstance(chunk, Mapping):
         return chunk
     return {
@@ -91,6 +91,6 @@ def _visible(state: Any) -> Any:
 
 
 def _is_repeated(update: Any) -> bool:
-    """After a crash the graph reports finished tasks again, marked as cached."""
+    """Return whether an update is repeated: after a crash, finished tasks come again, marked as cached."""
     marks = update.get("__metadata__") if isinstance(update, Mapping) else None
     return isinstance(marks, Mapping) and bool(marks.get("cached"))

@@ -1,7 +1,7 @@
-"""Puts a thread's files back: to where a run began that is undone, or a turn that is taken again.
+"""Restores a thread's files: to the start of a run that is rolled back, or of a turn that is regenerated.
 
-Before a turn is taken again, what is there is kept as the run's own snapshot: undoing that run brings it
-back.
+Before a turn is regenerated, the current files are kept as the new run's snapshot: rolling that run back
+restores them.
 """
 
 import asyncio
@@ -16,20 +16,20 @@ from deerflow.runtime.snapshots import SnapshotLimits, SnapshotStore
 from deerflow.storage import Storage
 
 FILES_TURNED_BACK = "files_turned_back"
-"""The type of the event that says what became of the files."""
+"""The type of the event that reports the result."""
 
 
 async def put_files_back(files: SnapshotStore, run_id: str) -> str | None:
-    """Undo what a run did to the thread's files; return why not, when that is not possible."""
+    """Undo a run's changes to the thread's files; return the reason if that is not possible."""
     return await asyncio.to_thread(_put_back, files, run_id)
 
 
 async def turn_files_back(
     storage: Storage, run: RunRecord, files: SnapshotStore, settings: RunSettings
 ) -> str | None:
-    """Undo what happened to the files since the turn that this run takes again; return why not, if not."""
+    """Undo all file changes since the turn that this run regenerates; return the reason on failure."""
     first = taken_again(run.request) or ""
-    # Files have no fence of their own: an attempt that slept must not undo what others did since.
+    # Files have no fence: a stale attempt must not undo what later attempts did.
     await storage.effects.start(run.id, attempt=run.attempt, call=FILES_TURNED_BACK.encode())
     found = await storage.runs.of_thread(run.thread_id, limit=MOST_RUNS)
     earlier = [other for other in found if other.id != run.id]
@@ -44,7 +44,7 @@ def _put_back(files: SnapshotStore, run_id: str) -> str | None:
         if snapshot.problem is not None:
             return f"The conversation was put back, but the files stay as they are: {snapshot.problem}."
         failed = restore(files, snapshot)
-        keep_end(files, run_id)  # of what was undone nothing is left
+        keep_end(files, run_id)  # the run's changes are undone
     except OSError as error:
         return f"The conversation was put back, but not the files: {error.strerror}."
     except TooLargeError as error:
@@ -57,12 +57,12 @@ def _put_back(files: SnapshotStore, run_id: str) -> str | None:
 def turn_back(
     files: SnapshotStore, earlier: list[RunRecord], first: str, run_id: str, settings: RunSettings
 ) -> str | None:
-    """Put the files back to where the turn of a run began; return why not, if not.
+    """Restore the files to the start of a run's turn; return the reason on failure.
 
     Args:
         earlier: The thread's other runs, newest first.
-        first: The run whose turn is taken again.
-        run_id: The run that takes it again.
+        first: The run whose turn is regenerated.
+        run_id: The run that regenerates it.
     """
     kept = settings.snapshots_kept
     past = files_before(files, earlier, first, kept=kept)
@@ -72,7 +72,7 @@ def turn_back(
         present = files.keep(run_id, SnapshotLimits(settings.snapshot_max_bytes, kept=kept))
         if present.problem is not None:
             return f"The files stay as they are, since they could not be kept first: {present.problem}."
-        past = files_before(files, earlier, first, kept=kept)  # again: to keep one may drop the oldest
+        past = files_before(files, earlier, first, kept=kept)  # again: keeping a snapshot may drop the oldest
     if past.snapshot is None:
         return "The files stay as they are: those from before this turn are not kept any more."
     try:

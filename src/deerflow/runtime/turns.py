@@ -1,4 +1,4 @@
-"""Turns of a conversation that are to be taken again: where they begin, and what they began with."""
+"""Finds the turn to regenerate in a conversation: its start, and the state before it."""
 
 import uuid
 from collections.abc import Sequence
@@ -12,23 +12,23 @@ from deerflow.errors import ConflictError, NotFoundError
 from deerflow.runtime.conversation import Said, Step, id_of, place, said
 
 _A_WHILE = 1 << 96
-"""Half a minute in the time that leads a checkpoint's id."""
+"""About half a minute in the timestamp of a checkpoint id."""
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """A turn, as far as it can be taken again."""
+    """A turn that can be regenerated."""
 
     target: Said
     """The message by which it was found."""
     question: Sequence[Said]
-    """What people said to begin it, oldest first."""
+    """The user's messages that begin it, oldest first."""
     since: Sequence[Said]
-    """Everything from its first message on, oldest first."""
+    """All messages from its first one on, oldest first."""
 
     @property
     def step(self) -> Step:
-        """The step that took the question in."""
+        """The step that applied the user's messages."""
         step = self.question[0].step
         assert step is not None, "only a message with its step starts a turn"
         return step
@@ -36,17 +36,17 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A message, and where in its run it stands."""
+    """A message, and its position in its run."""
 
     item: Said
     ends_run: bool
-    """Nothing of its run came after it."""
+    """It is the last message of its run."""
     is_before_tools: bool
-    """No tool of its run had answered before it, so the run had changed nothing."""
+    """No tool of its run had returned before it, so the run had changed nothing."""
 
 
 async def find_turn(checkpoints: BaseCheckpointSaver[Any], thread_id: str, message_id: str) -> Turn:
-    """Return the turn that a message belongs to; `NotFoundError` when it is not in the conversation."""
+    """Return the turn of a message; `NotFoundError` when the message is not in the conversation."""
     since: list[Said] = []
     target: Said | None = None
     question: list[Said] = []
@@ -94,9 +94,9 @@ def _ends_run(item: Said, newer: Said | None) -> bool:
 
 
 async def base_of(checkpoints: BaseCheckpointSaver[Any], thread_id: str, turn: Turn) -> str:
-    """Return the checkpoint from which a turn can be taken again.
+    """Return the checkpoint from which a turn can be regenerated.
 
-    A thread's first turn has none before it, so an empty one is put there, older than all others.
+    A thread's first turn has none before it, so an empty one is stored, older than all others.
     """
     if turn.step.base_id is not None:
         return turn.step.base_id
@@ -110,7 +110,7 @@ async def base_of(checkpoints: BaseCheckpointSaver[Any], thread_id: str, turn: T
 
 
 def as_input(message: BaseMessage) -> dict[str, Any]:
-    """Return a message as a client sends it again, under the same id."""
+    """Return a message as a client sends it again, with the same id."""
     fields = {"type": message.type, "content": message.content, "id": message.id, "name": message.name}
     kept = {key: value for key, value in fields.items() if value is not None}
     return {**kept, "additional_kwargs": dict(message.additional_kwargs)}

@@ -1,7 +1,7 @@
-"""Keeps what a run had streamed of an answer when it was stopped or failed.
+"""Stores the partial answer of a run that was stopped or failed.
 
-The text is taken from the run's log, where everything is that people saw, whichever process streamed it.
-It joins the conversation under the id that it was streamed with, marked with how it ended.
+The text is read from the run's log, which has everything that readers saw, whichever process streamed it.
+It is added to the conversation under the id that it was streamed with, marked with how it ended.
 """
 
 import asyncio
@@ -39,13 +39,13 @@ STOPPED = "stopped"
 FAILED = "failed"
 _MOST_ENTRIES = 1000
 _CALLS = frozenset({"tool_use", "input_json_delta", "tool_call", "tool_call_chunk", "function_call"})
-"""Types of content that are (parts of) tool calls: half a call is none."""
+"""Content types of (partial) tool calls, which are dropped: half a call is useless."""
 
 
 async def keep_unfinished(
     run: RunRecord, end: RunEnd, *, log: RunLog, events: EventLog, states: ThreadStates
 ) -> None:
-    """Store the answer that a run broke off, and show the conversation with it to the run's readers."""
+    """Store a run's partial answer, and send the resulting conversation to the run's readers."""
     if end.status is RunStatus.SUCCESS or end.rolls_back:
         return
     try:
@@ -54,7 +54,7 @@ async def keep_unfinished(
         values = await states.add_unfinished(run, answer, partial(failure_message, run, end))
     except (StaleAttemptError, StorageAwayError):
         raise
-    except Exception:  # whatever it was: a run has to end, with its last words or without
+    except Exception:  # the run must end, with its partial answer or without
         logger.exception("run %s: the answer that it broke off could not be kept", run.id)
         return
     if values is not None:
@@ -62,19 +62,19 @@ async def keep_unfinished(
 
 
 async def unfinished_answer(events: EventLog, run: RunRecord, end: RunEnd) -> AIMessage | None:
-    """Return the last answer in a run's log as far as it was streamed; None when it said nothing."""
+    """Return the last answer in a run's log as far as it was streamed; None when it is empty."""
     entries = await _last_streamed(events, run.id)
     numbers = sorted({number for entry in entries for number in references(entry.body)})
     fragments = await events.fragments(run.thread_id, numbers) if numbers else {}
-    # In a thread: a long answer has thousands of pieces.
+    # In a thread: a long answer has thousands of chunks.
     return await asyncio.to_thread(_joined, entries, fragments, _marks(end))
 
 
 def failure_message(run: RunRecord, end: RunEnd, question: str) -> AIMessage | None:
-    """Return what tells a person in the thread why an answer failed, and how to try again.
+    """Return the message that tells the user why an answer failed, and how to try again.
 
-    None for a run that did not fail. It is in the language of the client's `locale`, or else of the question.
-    DeerFlow 2's clients know it by `deerflow_error_fallback`; no model sees it.
+    None for a run that did not fail. The language is that of the client's `locale`, or else of the question.
+    DeerFlow 2's clients recognise it by `deerflow_error_fallback`; no model sees it.
     """
     if end.status is RunStatus.INTERRUPTED or not end.error:
         return None
@@ -91,18 +91,18 @@ def failure_message(run: RunRecord, end: RunEnd, question: str) -> AIMessage | N
         "error_detail": end.error,
     }
     text = (FAILED_IN_CHINESE if chinese else FAILED_IN_ENGLISH).format(error=said)
-    # Named after the run, so that one that is settled twice leaves one.
+    # The id is derived from the run, so that settling it twice adds one message.
     return AIMessage(text, id=f"failure-{run.id}", additional_kwargs=marks)
 
 
 async def _last_streamed(events: EventLog, run_id: str) -> list[LogEntry]:
-    """Return the pieces of messages that came last, without a whole state between them."""
+    """Return the last message chunks, those not yet contained in a whole state."""
     found: list[LogEntry] = []
     seq, is_over = -1, False
     while entries := await events.read(run_id, after_seq=seq, limit=_MOST_ENTRIES):
         for entry in entries:
             if entry.kind == "values":
-                is_over = True  # what came before is in it, unless nothing more comes
+                is_over = True  # earlier chunks are in it; they count only if none follow
             elif entry.kind == "messages":
                 if is_over:
                     found = []
@@ -122,7 +122,7 @@ def _joined(
     ]
     if not pieces:
         return None
-    message_id = pieces[-1]["id"]  # of several tries of a call, the last one stays
+    message_id = pieces[-1]["id"]  # of several attempts at a call, the last one counts
     first, *others = [_chunk(piece) for piece in pieces if piece["id"] == message_id]
     whole = add_ai_message_chunks(first, *others)
     thoughts = whole.additional_kwargs
@@ -132,7 +132,7 @@ def _joined(
 
 
 def _chunk(piece: Mapping[str, Any]) -> AIMessageChunk:
-    """Return a piece without its parts of tool calls."""
+    """Return a chunk without its parts of tool calls."""
     content = piece["content"]
     if isinstance(content, list):
         content = [part for part in content if not isinstance(part, dict) or part.get("type") not in _CALLS]

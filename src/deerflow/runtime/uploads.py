@@ -1,4 +1,4 @@
-"""Files that people add to a thread: stored whole or not at all, never through a link."""
+"""Stores files that users upload to a thread: whole or not at all, never through a link."""
 
 import contextlib
 import errno
@@ -27,7 +27,7 @@ VIRTUAL_UPLOADS = "/mnt/user-data/uploads"
 _STAGING = ".staging-"
 _NAME_BYTES = 255
 _SUFFIX_BYTES = 32
-"""What is longer behind a dot is no file type."""
+"""A longer suffix is not a file type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +39,9 @@ class Upload:
     size: int
     modified: float
     markdown: str | None = None
-    """The name of the file beside it that has its text as Markdown."""
+    """The name of the Markdown file with its text."""
     markdown_note: str | None = None
-    """Why there is none, or not yet."""
+    """Why there is no Markdown file, or not yet."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the upload as clients see it."""
@@ -70,7 +70,7 @@ class Upload:
 
 
 def artifact_url(thread_id: str, path: str) -> str:
-    """Return where a file of a thread is read."""
+    """Return the URL path of a thread's file."""
     return f"/api/threads/{thread_id}/artifacts{quote(path, errors='surrogateescape')}"
 
 
@@ -91,7 +91,7 @@ async def save_upload(
 
 
 def list_uploads(folders: ThreadFolders) -> list[Upload]:
-    """Return the thread's uploads by name."""
+    """Return the thread's uploads, sorted by name."""
     with _uploads(folders) as root, os.scandir(root) as entries:
         found = filter(None, [_listed(entry, folders.thread_id) for entry in entries])
         by_name = {upload.filename: upload for upload in found}
@@ -104,7 +104,7 @@ def list_uploads(folders: ThreadFolders) -> list[Upload]:
 
 
 def delete_upload(folders: ThreadFolders, filename: str) -> None:
-    """Delete one upload, and the Markdown beside it."""
+    """Delete one upload and its Markdown file."""
     name = checked_name(filename)
     with _uploads(folders) as root:
         try:
@@ -132,7 +132,7 @@ def open_upload(folders: ThreadFolders, filename: str) -> Iterator[BinaryIO]:
 
 
 def add_companion(folders: ThreadFolders, filename: str, markdown: bytes) -> None:
-    """Put Markdown beside a document; a file that has its name already is left alone."""
+    """Store a document's Markdown file; an existing file of that name is not overwritten."""
     name = companion_of(checked_name(filename))
     if name is None or len(name.encode()) > _NAME_BYTES:
         raise InvalidInputError("its name is too long for a file beside it")
@@ -142,9 +142,7 @@ def add_companion(folders: ThreadFolders, filename: str, markdown: bytes) -> Non
             fd = open_beneath(root, [staging], os.O_WRONLY | os.O_CREAT | os.O_EXCL)
             with os.fdopen(fd, "wb") as file:
                 file.write(markdown)
-            os.stat(
-                filename, dir_fd=root, follow_symlinks=False
-            )  # deleted meanwhile: nothing to stand beside
+            os.stat(filename, dir_fd=root, follow_symlinks=False)  # raises if it was deleted meanwhile
             os.link(staging, name, src_dir_fd=root, dst_dir_fd=root)
         except FileExistsError as error:
             raise ConflictError(f"there is a file '{name}' already") from error
@@ -156,7 +154,7 @@ def add_companion(folders: ThreadFolders, filename: str, markdown: bytes) -> Non
 
 
 def checked_name(filename: str) -> str:
-    """Return a plain file name, or say what is wrong with it."""
+    """Return a valid file name; the error says what is wrong with it."""
     name = filename.strip()
     problem = None
     if not name or name in (".", ".."):
@@ -175,7 +173,7 @@ def checked_name(filename: str) -> str:
 
 
 def check_size(name: str, size: int, limits: UploadSettings) -> None:
-    """Refuse a file that is larger than one may be."""
+    """Raise `TooLargeError` for a file above the size limit."""
     if size > limits.max_file_size:
         most = f"{limits.max_file_size:,} bytes (uploads.max_file_size)"
         raise TooLargeError(f"{name[:80]!a} is larger than {most}")
@@ -183,7 +181,7 @@ def check_size(name: str, size: int, limits: UploadSettings) -> None:
 
 @contextlib.contextmanager
 def _uploads(folders: ThreadFolders) -> Iterator[int]:
-    """Open the uploads folder itself: a link that an agent put in its place is refused."""
+    """Open the uploads folder; a link that an agent put in its place is rejected."""
     folders.user_data.mkdir(parents=True, exist_ok=True)
     name = folders.uploads.name
     above = os.open(folders.user_data, os.O_RDONLY | O_DIRECTORY)
@@ -213,7 +211,7 @@ def _listed(entry: "os.DirEntry[str]", thread_id: str) -> Upload | None:
         return None
     try:
         about = entry.stat(follow_symlinks=False)
-    except FileNotFoundError:  # deleted while we looked
+    except FileNotFoundError:  # deleted meanwhile
         return None
     return (
         Upload(thread_id, entry.name, about.st_size, about.st_mtime) if stat.S_ISREG(about.st_mode) else None
@@ -234,7 +232,7 @@ async def _write(
 
 
 def _put_in_place(root: int, staging: str, name: str) -> str:
-    """Give the finished file its name; a hard link refuses a name that is taken, a rename would not."""
+    """Give the finished file its name; a hard link fails if the name is taken, a rename would not."""
     for number in range(1000):
         candidate = name if number == 0 else _numbered(name, number)
         try:

@@ -1,7 +1,7 @@
-"""Tells an address of a run's end: with retries, also when the server that took the run in is gone by then.
+"""Calls a webhook when a run ends: with retries, even if the server that admitted the run is gone by then.
 
-A server that calls any address somebody names is a way into its own network. So only addresses of the
-public internet are called, as resolved at that moment, and redirects are not followed.
+A server that calls arbitrary URLs gives access to its own network (SSRF). So only addresses of the public
+internet are called, as resolved at that moment, and redirects are not followed.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ _LOOK_SECONDS = 0.5
 _REST_SECONDS = 5.0
 _PAUSES_SECONDS = (1.0, 5.0, 20.0)
 _ORPHANED_SECONDS = 60.0
-"""When a server that took a run in has not told of its end by then, another one does."""
+"""If the server that admitted a run has not called its webhook after this time, another one does."""
 _TIMEOUT = aiohttp.ClientTimeout(total=15)
 _TRY_AGAIN = frozenset({408, 425, 429})
 _LOOK_UP_SECONDS = 5.0
@@ -47,17 +47,17 @@ _PAGE = 1000
 
 
 def check_webhook(url: str) -> None:
-    """Refuse what is no web address."""
+    """Raise `InvalidInputError` unless `url` is an HTTP URL."""
     check_web_address(url, what="webhook")
 
 
 def check_web_address(url: str, *, what: str) -> None:
-    """Refuse what is no web address; `what` names its purpose in the message."""
+    """Raise `InvalidInputError` unless `url` is an HTTP URL; `what` names its purpose in the message."""
     try:
         parts = urlsplit(url)
         is_address = parts.scheme in ("http", "https") and bool(parts.hostname)
         is_address = is_address and parts.port != 0
-        (parts.hostname or "").encode("idna")  # as the look-up will: it refuses parts that are too long
+        (parts.hostname or "").encode("idna")  # as the resolver does: rejects labels that are too long
     except ValueError:
         is_address = False
     if not is_address:
@@ -66,7 +66,7 @@ def check_web_address(url: str, *, what: str) -> None:
 
 
 class Webhooks:
-    """The addresses that wait for a run's end."""
+    """The webhooks that wait for a run's end."""
 
     def __init__(
         self, storage: Storage, states: ThreadStates, allow_cidrs: Callable[[], Sequence[str]]
@@ -81,27 +81,27 @@ class Webhooks:
         self._telling: dict[str, asyncio.Task[None]] = {}
 
     async def check(self, url: str) -> None:
-        """Refuse an address that would not be called; what is only known at the run's end counts then."""
+        """Raise on a URL that would not be called; what is unknown now is checked again at the run's end."""
         check_webhook(url)
         try:
             async with asyncio.timeout(_LOOK_UP_SECONDS):
                 await check_destination(url, _networks(self._allow_cidrs()))
         except AddressRefusedError as error:
             raise InvalidInputError(f"webhook '{url[:80]}' is refused: {error}") from error
-        except (OSError, TimeoutError):  # a name that nobody knows now may be known then
+        except (OSError, TimeoutError):  # the name may be resolvable then
             logger.info("webhook %s cannot be looked up yet", url[:80])
 
     async def expect(self, run_id: str, url: str) -> None:
-        """Remember that somebody wants to hear of the end of a run that is about to be admitted.
+        """Store the webhook of a run that is about to be admitted.
 
-        Before it is: a server that dies right after the admission must not have forgotten.
+        Before the admission: a server that dies right after it must not have lost the webhook.
         """
         since = datetime.now(UTC).timestamp()
         await self._store.aput(_WAITING, run_id, {"url": url, "server": self._me, "since": since})
         self._news.set()
 
     async def run(self) -> None:
-        """Tell of ends until cancelled."""
+        """Call the webhooks of ended runs, until cancelled."""
         try:
             while True:
                 self._news.clear()
@@ -132,7 +132,7 @@ class Webhooks:
     async def _consider(self, run_id: str, value: Mapping[str, Any]) -> None:
         try:
             run = await self._runs.get(run_id)
-        except NotFoundError:  # refused or deleted, unless it is being admitted at this moment
+        except NotFoundError:  # rejected or deleted, unless it is just being admitted
             if datetime.now(UTC).timestamp() > value.get("since", 0) + _ORPHANED_SECONDS:
                 await self._store.adelete(_WAITING, run_id)
             return
@@ -151,7 +151,7 @@ class Webhooks:
             await asyncio.sleep(pause)
             try:
                 problem = await post(url, body, run_id=run.id, allow_cidrs=self._allow_cidrs())
-            except (AddressRefusedError, ConfigError, ValueError) as error:  # one that is no address any more
+            except (AddressRefusedError, ConfigError, ValueError) as error:  # no longer valid
                 problem = f"it is refused: {error}"
                 break
             except (aiohttp.ClientError, OSError, TimeoutError) as error:
@@ -165,7 +165,7 @@ class Webhooks:
         await self._store.adelete(_WAITING, run.id)
 
     async def _report(self, run: RunRecord) -> bytes:
-        """Return a run with the values of its thread, as long as these have a size to be sent."""
+        """Return a run with its thread's values, or without them if they are too large."""
         snapshot = await self._states.latest(run.thread_id)
         values = visible_values(snapshot.values) if snapshot else {}
         shown = {**run_out(run), "webhook_sent_at": stamp(datetime.now(UTC))}
@@ -174,12 +174,12 @@ class Webhooks:
 
 
 async def post(url: str, body: bytes, *, run_id: str, allow_cidrs: Sequence[str] = ()) -> str | None:
-    """Send JSON to an address; return why it is to be sent again, None when it need not be.
+    """Post JSON to a URL; return the reason to retry, None when no retry is needed.
 
     `AddressRefusedError` when the address is private and not in `allow_cidrs`.
     """
     allowed = _networks(allow_cidrs)
-    # Here for addresses in any spelling, which no resolver is asked about; names are looked up again there.
+    # For IP literals in any spelling, which aiohttp does not resolve; names are resolved again below.
     await check_destination(url, allowed)
     connector = aiohttp.TCPConnector(resolver=_GuardedResolver(allowed), use_dns_cache=False)
     headers = {"Content-Type": "application/json", "X-DeerFlow-Run-Id": run_id}
@@ -207,7 +207,7 @@ async def check_destination(url: str, allowed: Sequence[Network] = ()) -> None:
 
 
 class _GuardedResolver(AbstractResolver):
-    """Resolves names to addresses that may be called; what it returns is what is connected to."""
+    """Resolves names to allowed addresses only; the connection uses exactly these."""
 
     def __init__(self, allowed: Sequence[Network]) -> None:
         self._allowed = allowed

@@ -1,4 +1,4 @@
-"""Drives one run to its end: borrows a sandbox, runs the agent, logs every step, settles."""
+"""Executes one run to its end: acquires a sandbox, runs the agent, logs every step, stores the outcome."""
 
 import asyncio
 import logging
@@ -50,19 +50,19 @@ Graph = CompiledStateGraph[Any, Any, Any, Any]
 
 @dataclass(frozen=True, slots=True)
 class RunSetup:
-    """What a run needs, chosen for its request from the settings of the moment."""
+    """What a run needs, chosen for its request from the current settings."""
 
     settings: Settings
     agent: Graph
     sandboxes: SandboxProvider
     finish: Callable[[str], Awaitable[None]]
-    """Ends what the run may have left at work, given its id; called before the sandbox goes back."""
+    """Ends tasks that the run left running, given its id; called before the sandbox is released."""
     model_name: str = ""
-    """The model that the lead agent answers with, as the settings name it."""
+    """The lead agent's model, by its name in the settings."""
 
 
 class Worker:
-    """Executes runs, one call each; holds nothing of a run between calls."""
+    """Executes runs, one call each; keeps no state of a run between calls."""
 
     def __init__(
         self,
@@ -75,11 +75,11 @@ class Worker:
         questions: Callable[[str], Awaitable[Mapping[str, Any]]] | None = None,
         states: ThreadStates | None = None,
     ) -> None:
-        """Make a worker.
+        """Create a worker.
 
         Args:
-            questions: Returns the questions that wait in a thread, for lists of threads.
-            states: Where an answer is kept that a run broke off; None: nowhere.
+            questions: Returns the waiting interrupts of a thread, for lists of threads.
+            states: Stores the partial answer of an aborted run; None: it is not stored.
         """
         self._storage = storage
         self._bridge = bridge
@@ -90,7 +90,7 @@ class Worker:
         self._states = states
 
     async def execute(self, run: RunRecord, log: RunLog, handle: RunHandle) -> None:
-        """Drive a claimed `run` to its end; whatever happens, it is settled and its log ends."""
+        """Execute a claimed `run` to its end; whatever happens, it is settled and its log ends."""
         tally = RunStats()
         with self._watch.run(run) as seen:
             end = await self._execute(run, log, tally, handle, seen.callbacks)
@@ -99,7 +99,7 @@ class Worker:
     async def _execute(
         self, run: RunRecord, log: RunLog, tally: RunStats, handle: RunHandle, callbacks: Sequence[Callback]
     ) -> RunEnd | None:
-        """Return how the run ended; None where somebody else goes on with it."""
+        """Return how the run ended; None when another process resumes it."""
         try:
             await self._bridge.begin(log, run)
             handle.has_started = True
@@ -125,7 +125,7 @@ class Worker:
         return end
 
     async def keep_traces(self, run: RunRecord, log: RunLog, end: RunEnd) -> None:
-        """Note what a run leaves: the files that it changed, and the answer that it broke off."""
+        """Record the files that a run changed and its partial answer."""
         files = self._files(run)
         if files.has(run.id) and not end.rolls_back:
             await asyncio.to_thread(keep_end, files, run.id)
@@ -138,7 +138,7 @@ class Worker:
     ) -> RunEnd:
         log.publish("metadata", {"run_id": run.id, "thread_id": run.thread_id, "attempt": run.attempt})
         if handle.stop is not None:
-            raise asyncio.CancelledError  # it was told before there was anything to cancel
+            raise asyncio.CancelledError  # it was cancelled before its task could be
         setup = await self._prepare_run(run)
         check_goto(run.request, setup.agent.nodes)
         tally.begin(model_name=setup.model_name, prices=prices_of(setup.settings.models))
@@ -167,7 +167,7 @@ class Worker:
     async def _borrowed(
         self, run: RunRecord, log: RunLog, setup: RunSetup, tally: RunStats, streamed: StreamedAnswer
     ) -> AsyncIterator[RunContext]:
-        """Lend a run everything that it gives back at its end."""
+        """Yield the run's context; release its resources when the block exits."""
         request = run.request
         folders = self._paths.thread(run.user_id, run.thread_id)
         files = SnapshotStore(folders)
@@ -194,11 +194,11 @@ class Worker:
             )
 
     async def _first_input(self, run: RunRecord, config: RunnableConfig, settings: Settings) -> Any:
-        """Return the run's input, or None when an earlier attempt already gave it to the graph."""
+        """Return the run's input, or None when an earlier attempt already passed it to the graph."""
         if run.attempt > 1 and await _has_begun(self._storage.checkpoints, run):
             return None
         values = graph_input(run.request)
-        has_waited = run.updated_at > run.created_at  # the run before it may have stopped to ask meanwhile
+        has_waited = run.updated_at > run.created_at  # the run before it may have been interrupted meanwhile
         if has_waited and self._states is not None and isinstance(values, dict) and "messages" in values:
             values = await _without_waiting(values, run, self._states)
         if run.request.checkpoint_id:
@@ -211,7 +211,7 @@ class Worker:
         return values
 
     async def _turn_files_back(self, run: RunRecord, log: RunLog, setup: RunSetup) -> None:
-        """Let a run that takes a turn again find the files as they were before that turn."""
+        """Restore the files from before the turn that this run regenerates."""
         problem = await turn_files_back(self._storage, run, self._files(run), setup.settings.runs)
         log.publish("custom", {"type": FILES_TURNED_BACK, "files_kept": problem})
 
@@ -219,19 +219,19 @@ class Worker:
         return SnapshotStore(self._paths.thread(run.user_id, run.thread_id))
 
     async def _hand_over(self, run: RunRecord, log: RunLog, handle: RunHandle) -> None:
-        """Let go of a run that goes on elsewhere, without a trace of an end."""
+        """Release a run that another process resumes, without storing an end."""
         await self._bridge.abandon(log)
         try:
             await self._storage.runs.release(run.id, attempt=run.attempt)
         except DeerFlowError as error:
-            # It is taken up all the same, once this process is gone.
+            # Another process claims it anyway, once this one is gone.
             handle.is_left_behind = True
             logger.warning("run %s could not be released: %s", run.id, error)
 
     async def _leave(self, run: RunRecord, log: RunLog, handle: RunHandle, why: str) -> None:
-        """Leave a run that was broken off here to whoever sees it first, with one attempt less.
+        """Leave an aborted run to the process that finds it first, at the cost of an attempt.
 
-        It is not released: what only this run meets would have it taken up again without end.
+        It is not released: a failure specific to this run would otherwise have it retried without end.
         """
         logger.warning("run %s is left to be taken up again: %s", run.id, why)
         handle.is_left_behind = True
@@ -246,14 +246,14 @@ class Worker:
         except StaleAttemptError:
             logger.warning("run %s was taken over while it ended here", run.id)
             await self._bridge.abandon(log)
-        except Exception:  # whatever it was: the run stays active in the database, and is taken up again
+        except Exception:  # the run stays active in the database, and is claimed again
             logger.exception("run %s could not be settled", run.id)
             await self._bridge.abandon(log)
 
     async def _finish(self, run: RunRecord, log: RunLog, end: RunEnd, tally: RunStats) -> None:
         await self.keep_traces(run, log, end)
         if end.rolls_back:
-            # Files have no fence of their own: an attempt that slept must not undo what others did since.
+            # Files have no fence: a stale attempt must not undo what later attempts did.
             await self._storage.effects.start(run.id, attempt=run.attempt, call=outcomes.ROLLED_BACK.encode())
             end = replace(end, error=await put_files_back(self._files(run), run.id))
             log.publish("custom", {"type": outcomes.ROLLED_BACK, "files_kept": end.error})
@@ -309,7 +309,7 @@ def _take_in(log: RunLog, tally: RunStats, streamed: StreamedAnswer, run: RunRec
 
 
 def _tell(seen: RunSeen, end: RunEnd | None, tally: RunStats, *, events: int) -> None:
-    """Say to those who watch how a run went here."""
+    """Report the outcome of a run to telemetry."""
     if end is not None:
         seen.status = str(end.status)
     seen.events = events
@@ -333,7 +333,7 @@ def _config(run: RunRecord) -> RunnableConfig:
         "configurable": {"thread_id": run.thread_id, **fence(run.id, run.attempt)},
         "recursion_limit": request.recursion_limit,
         "tags": list(request.tags),
-        # Checkpoints carry this mark: a later attempt sees by it whether the input went in.
+        # Stored in the checkpoints: a later attempt sees by it whether the input was applied.
         "metadata": {**noted, "run_id": run.id},
     }
 
@@ -345,7 +345,7 @@ async def _has_begun(checkpoints: BaseCheckpointSaver[Any], run: RunRecord) -> b
 
 
 async def _show_cards(run: RunRecord, log: RunLog, states: ThreadStates) -> None:
-    """Show calls that wait as messages too, to readers that know no interrupts."""
+    """Show waiting calls as messages too, for readers that do not support interrupts."""
     snapshot = await states.latest(run.thread_id)
     waiting = waiting_calls(snapshot) if snapshot is not None else []
     if snapshot is not None and waiting:
@@ -354,7 +354,7 @@ async def _show_cards(run: RunRecord, log: RunLog, states: ThreadStates) -> None
 
 
 async def _without_waiting(values: dict[str, Any], run: RunRecord, states: ThreadStates) -> dict[str, Any]:
-    """Return an input that declines the calls which wait in its thread, as a new message does."""
+    """Return an input that declines the waiting calls of its thread, as a new message does."""
     snapshot = await states.latest(run.thread_id) if run.request.checkpoint_id is None else None
     if snapshot is None or not waiting_calls(snapshot):
         return values
