@@ -1,4 +1,4 @@
-"""What is kept: threads, runs, events, checkpoints and the store."""
+"""Storage of threads, runs, events, checkpoints and store items."""
 
 from deerflow.storage.base import (
     FENCE,

@@ -1,7 +1,7 @@
-"""What a database is to the stores: statements inside a transaction, and an engine that runs them.
+"""The database interface of the stores: statements inside a transaction, and the engine that runs them.
 
-A store is plain functions of a `Database`. There is one set of them; what the databases say
-differently is in their `Dialect`.
+The stores are functions of a `Database`. One implementation serves all databases; the SQL that differs
+is in each `Dialect`.
 """
 
 from abc import ABC, abstractmethod
@@ -16,32 +16,32 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """What databases say differently."""
+    """SQL fragments and properties that differ between databases."""
 
     clock: str
-    """The database's clock in seconds: leases of several processes are compared with each other."""
+    """SQL expression for the database's clock in seconds; leases of several processes are compared by it."""
     by_flight: str
-    """Behind the table `runs`: walk the index of runs in flight."""
+    """Follows the table `runs`: use the index of runs in flight."""
     shared: str
-    """Behind a SELECT: nobody may claim, end or delete these rows before this transaction is over."""
+    """Ends a SELECT: no other transaction may claim, end or delete these rows until this one ends."""
     locked: str
-    """Behind a SELECT: wait for those who share these rows, and keep all others out."""
+    """Ends a SELECT: wait for transactions that share these rows, then lock them exclusively."""
     trusts_locks: bool
-    """Owners of this machine live as long as they have their locks, whatever their leases say."""
+    """An owner on this machine is alive while it holds its lock, even if its lease has expired."""
     is_near: bool
-    """A statement costs no trip to somewhere else."""
+    """A statement needs no network round trip."""
     is_text_of: str
-    """Behind a column: is one of the texts of a JSON list."""
+    """Follows a column: its value is one of the strings of a JSON list."""
     is_number_of: str
-    """Behind a column: is one of the numbers of a JSON list."""
+    """Follows a column: its value is one of the numbers of a JSON list."""
     position: str
-    """The function that finds a part of a text, 0 when it is not there."""
+    """Name of the function that finds a substring; it returns 0 when there is none."""
     has_metadata: Callable[[Sequence[str], Any], tuple[str, list[Any]]]
-    """Returns the condition, with its values, that a row's metadata has this value under these keys."""
+    """Return the SQL condition and its parameters for metadata with this value under these keys."""
 
 
 class Rows(Protocol):
-    """What a statement found or did."""
+    """Result of a statement."""
 
     @property
     def rowcount(self) -> int: ...
@@ -62,16 +62,16 @@ class Database(Protocol):
     def execute(self, sql: str, values: Sequence[Any] = (), /) -> Rows: ...
 
     def hold(self, thread_id: str, /) -> None:
-        """Keep everybody else from changing the runs of a thread until this transaction is over."""
+        """Lock the runs of a thread against changes by other transactions until this one ends."""
 
     def notify(self, topic: str, /) -> None:
-        """Tell those who watch the topic, once this transaction is committed."""
+        """Signal the topic once this transaction is committed."""
 
     def enqueue(self, run_id: str, start_at: int | None = None, /) -> None:
-        """Call for somebody who takes up this run, now or at a time in microseconds."""
+        """Queue this run for a worker, now or at a time in microseconds."""
 
     def dequeue(self, run_id: str, /) -> None:
-        """Take the call back: the run has somebody, or needs nobody any more."""
+        """Remove the run from the queue: it has an owner or has ended."""
 
 
 class Engine(ABC):
@@ -86,11 +86,11 @@ class Engine(ABC):
     ) -> T:
         """Run `work` in a transaction and return its result once it is committed.
 
-        `work` may be run twice when the first transaction is lost, so it touches only the database.
+        `work` may run twice when the first transaction is lost, so it must touch only the database.
 
         Args:
-            may_wait: Nobody waits for this one: it is committed a moment later, with others.
-            weight: About how many bytes it writes, if known: few of them may not need another thread.
+            may_wait: The caller does not need the commit at once: delay it briefly and commit it with others.
+            weight: Approximate bytes written, if known: a small write may be done without a thread switch.
         """
 
     @abstractmethod
@@ -99,24 +99,24 @@ class Engine(ABC):
 
     @abstractmethod
     def post(self, work: Callable[[Database], object]) -> None:
-        """Queue a write that nobody waits for; it is stored before every write that comes after it."""
+        """Queue a write without waiting for it; it is stored before every write that is queued later."""
 
     @abstractmethod
     async def read(self, work: Callable[[Database], T]) -> T:
-        """Run a read that may take long; its statements see one state."""
+        """Run a read that may take long; all its statements see one snapshot."""
 
     @abstractmethod
     async def peek(self, work: Callable[[Database], T]) -> T:
-        """Run a read of a few rows by index, as quickly as the database can."""
+        """Run a read of a few rows by index, as fast as the database allows."""
 
     @abstractmethod
     def read_blocking(self, work: Callable[[Database], T]) -> T:
         """Like `read`, for callers without an event loop."""
 
     def hasten(self) -> None:
-        """Wait no longer for a database that is away: this process is about to end."""
-        return  # a file is never away
+        """Stop waiting for an unreachable database: this process is about to exit."""
+        return  # a local file is always reachable
 
     @abstractmethod
     async def aclose(self) -> None:
-        """Finish all writes and let go of the database."""
+        """Finish all writes and close the database."""

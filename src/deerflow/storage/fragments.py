@@ -1,4 +1,4 @@
-"""References to fragments inside event bodies: written, found, replaced.
+"""Write, find and replace references to fragments inside event bodies.
 
 A reference is the byte 0x01, a number or a range `a-b`, and 0x01 again. JSON cannot hold a raw
 control character, so a reference is never mistaken for text.
@@ -11,7 +11,7 @@ _REFERENCE = re.compile(rb"\x01(\d+)(?:-(\d+))?\x01")
 
 
 def mark(numbers: Iterable[int]) -> bytes:
-    """Return references to these fragments in this order, neighbours as one range, joined by commas."""
+    """Return references to these fragments in this order, consecutive ones as a range, joined by commas."""
     ranges: list[list[int]] = []
     for number in numbers:
         if ranges and number == ranges[-1][1] + 1:
@@ -34,11 +34,12 @@ def references(body: bytes) -> list[int]:
 
 
 def render(body: bytes, lookup: Mapping[int, bytes]) -> bytes:
-    """Return the body with every reference replaced; a fragment that `lookup` lacks is a `KeyError`."""
+    """Return the body with every reference replaced; raise `KeyError` for a fragment that `lookup` lacks."""
     if b"\x01" not in body:
         return body
 
-    # One piece of text, then first, last and text again: a long conversation refers to each of its messages.
+    # `split` yields text, then (first, last, text) repeatedly; a long conversation has one reference per
+    # message.
     text, *parts = _REFERENCE.split(body)
     pieces = [text]
     for first, last, text in zip(parts[::3], parts[1::3], parts[2::3], strict=True):

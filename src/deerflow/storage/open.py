@@ -1,4 +1,4 @@
-"""Opens the database that the settings name."""
+"""Open the database that the settings select."""
 
 import importlib
 from collections.abc import AsyncIterator
@@ -29,7 +29,7 @@ async def open_storage(
     """Open all stores of one database; leaving the block finishes every write.
 
     Args:
-        lease_seconds: How long a run stays its owner's without a heartbeat.
+        lease_seconds: How long a run keeps its owner without a heartbeat.
     """
     engine = await _open_engine(settings, paths)
     checkpoints = SqlSaver(engine)
@@ -52,7 +52,7 @@ async def open_storage(
 
 
 def data_folder(settings: DatabaseSettings, paths: Paths) -> Path:
-    """Return the folder of the database; a relative one starts where the home stands."""
+    """Return the folder of the database; a relative one is resolved against the parent of the home folder."""
     if settings.sqlite_dir is None:
         return paths.data
     return paths.home.parent / Path(settings.sqlite_dir).expanduser()
@@ -71,7 +71,7 @@ async def _open_engine(settings: DatabaseSettings, paths: Paths) -> Engine:
 
 def _jobs_of(engine: Any) -> Jobs | None:
     if isinstance(engine, SqliteEngine):
-        return None  # every process on the file looks for runs itself
+        return None  # every process that opened the file polls for runs itself
     jobs: Jobs = _postgres("jobs").PostgresJobs(engine, engine.target.conninfo)
     return jobs
 

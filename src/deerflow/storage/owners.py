@@ -1,7 +1,7 @@
-"""Who owns a run: a process, known by a lock that the system lets go when the process dies.
+"""Identify the process that owns a run by a file lock, which the kernel releases when the process dies.
 
-Beside it every run has a lease. The lock answers at once and cannot be wrong, but only on the machine
-that the process runs on and for those who have the same folder of locks; for all others the lease decides.
+Every run also has a lease. The lock is immediate and always correct, but only for processes on the same
+machine that share the lock folder; for all others the lease decides.
 """
 
 import functools
@@ -14,23 +14,23 @@ from typing import IO
 
 try:
     import fcntl
-except ImportError:  # not on Windows: there the lease decides alone
+except ImportError:  # Windows has no fcntl: only the lease decides there
     fcntl = None  # type: ignore[assignment]
 
 LEASE_SECONDS = 30
-"""How long a run stays its owner's without a heartbeat."""
+"""How long a run keeps its owner without a heartbeat."""
 
 
 class OwnerLock:
-    """This process as an owner; `id` goes into the runs it takes up."""
+    """This process as an owner; `id` is stored in the runs that it claims."""
 
     def __init__(self, folder: Path) -> None:
-        """Take a fresh id and its lock in `folder`, which all owners of one home share."""
+        """Create a new id and lock its file in `folder`, which all owners of one home share."""
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._folder = folder
         self._mark = _mark(folder)
         self.id = f"{self._mark}-{os.getpid()}-{uuid.uuid4().hex[:12]}"
-        # Locked before it has its name: nobody ever sees the file of a living owner unlocked.
+        # Lock before renaming: the file of a living owner is never visible unlocked.
         draft = folder / f"{self.id}.new"
         self._file: IO[bytes] | None = draft.open("wb")
         if fcntl is not None:
@@ -38,11 +38,11 @@ class OwnerLock:
         draft.rename(self._path(self.id))
 
     def is_local(self, owner: str) -> bool:
-        """Tell whether `owner` has its lock on this machine and in this folder, where it tells the truth."""
+        """Return whether `owner` has its lock on this machine and in this folder, where it is reliable."""
         return fcntl is not None and owner.startswith(f"{self._mark}-")
 
     def is_alive(self, owner: str | None) -> bool:
-        """Tell whether the owner's process lives; True for one that only its lease can tell of."""
+        """Return whether the owner's process is alive; True when only its lease can decide that."""
         if owner is None:
             return False
         if owner == self.id:
@@ -50,22 +50,22 @@ class OwnerLock:
         return not self.is_local(owner) or _is_locked(self._path(owner))
 
     def clean_up(self) -> int:
-        """Delete the lock files of dead owners and return how many there were."""
+        """Delete the lock files of dead owners and return their number."""
         dead = [path for path in self._folder.glob(f"{self._mark}-*.lock") if not self.is_alive(path.stem)]
         for path in dead:
             path.unlink(missing_ok=True)
         return len(dead)
 
     def close(self) -> None:
-        """Give the lock back: from now on others may take up what this owner left."""
+        """Release the lock: other owners may now claim the runs that this one left."""
         if self._file is not None:
-            # First the name, then the lock: a lock file that nobody holds is a dead owner's.
+            # Delete the file before releasing the lock: an unlocked lock file means a dead owner.
             self._path(self.id).unlink(missing_ok=True)
             self._file.close()
             self._file = None
 
     def _path(self, owner: str) -> Path:
-        # An id that somebody made up must not lead out of the folder.
+        # A forged id must not lead out of the folder.
         name = owner if all(letter.isalnum() or letter in "-_" for letter in owner) else "unknown"
         return self._folder / f"{name}.lock"
 
@@ -85,7 +85,7 @@ def _is_locked(path: Path) -> bool:
 
 
 def _mark(folder: Path) -> str:
-    """Return a short name of a folder on this machine that a restart does not change."""
+    """Return a short id of a folder on this machine that is stable across restarts."""
     place = f"{_machine()} {folder.resolve()} {folder.stat().st_ino}"
     return hashlib.blake2b(os.fsencode(place), digest_size=5).hexdigest()
 

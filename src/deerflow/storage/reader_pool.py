@@ -1,4 +1,4 @@
-"""What engines have in common: one writer with its queue, and a few threads that read."""
+"""Base of both engines: one writer with its queue, and a pool of reader threads."""
 
 import asyncio
 import threading
@@ -17,15 +17,15 @@ T = TypeVar("T")
 
 
 class PooledEngine(Engine):
-    """An engine whose reads go to threads with connections of their own; a subclass brings the writer."""
+    """An engine whose reads run in threads with their own connections; a subclass provides the writer."""
 
     _writer: UnitQueue
 
     def __init__(self, name: str, *, readers: int) -> None:
-        """Make the threads that read.
+        """Create the reader threads.
 
         Args:
-            name: The database, for the error of a late read.
+            name: The database, for the error of a read after closing.
         """
         self._name = name
         self._is_closed = False
@@ -34,11 +34,11 @@ class PooledEngine(Engine):
 
     @abstractmethod
     def _read_here(self, work: Callable[[Database], T]) -> T:
-        """Do a read in one of the threads, on its own connection."""
+        """Run a read in a reader thread, on that thread's connection."""
 
     @abstractmethod
     def _close(self) -> None:
-        """Finish all writes and let go of the database."""
+        """Finish all writes and close the database."""
 
     @override
     def write_blocking(self, work: Callable[[Database], T]) -> T:

@@ -1,4 +1,4 @@
-"""Run requests, token use and questions as JSON, readable by older and newer versions alike."""
+"""Encode run requests, token usage and interrupts as JSON that older and newer versions can read."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -17,12 +17,12 @@ _TUPLES = ("tags", "stream_modes", "interrupt_before", "interrupt_after")
 
 
 def dump_request(request: RunRequest) -> bytes:
-    """Return the request as JSON; `InvalidInputError` names what JSON cannot hold."""
+    """Return the request as JSON; `InvalidInputError` names the value that is not JSON-serializable."""
     return dump_json(request, what="the run request")
 
 
 def load_request(data: bytes) -> RunRequest:
-    """Return the request behind `dump_request`; fields of a newer version are left out."""
+    """Return the request that `dump_request` encoded; fields of newer versions are ignored."""
     fields = _known(RunRequest, orjson.loads(data))
     for name in _TUPLES:
         if isinstance(fields.get(name), list):
@@ -37,12 +37,12 @@ def load_request(data: bytes) -> RunRequest:
 
 
 def dump_usage(usage: TokenUse) -> str:
-    """Return token use as JSON."""
+    """Return token usage as JSON."""
     return orjson.dumps(usage).decode()
 
 
 def load_usage(text: str | None) -> TokenUse:
-    """Return the token use behind `dump_usage`."""
+    """Return the token usage that `dump_usage` encoded."""
     if not text:
         return TokenUse()
     fields = _known(TokenUse, orjson.loads(text))
@@ -51,12 +51,12 @@ def load_usage(text: str | None) -> TokenUse:
 
 
 def dump_questions(questions: Mapping[str, Any]) -> str | None:
-    """Return the questions of a thread as JSON; None when there are none."""
+    """Return the interrupts of a thread as JSON; None when there are none."""
     return dump_json(questions, what="a question").decode() if questions else None
 
 
 def dump_json(value: Any, *, what: str, is_sorted: bool = False) -> bytes:
-    """Return `value` as JSON; with sorted keys, equal values are equal bytes."""
+    """Return `value` as JSON; with sorted keys, equal values give equal bytes."""
     try:
         return orjson.dumps(value, default=_plain, option=orjson.OPT_SORT_KEYS if is_sorted else None)
     except orjson.JSONEncodeError as error:

@@ -1,7 +1,7 @@
-"""Signals: who waits for something in the database learns at once that it has changed.
+"""Signals wake waiting coroutines as soon as something in the database has changed.
 
-A signal carries nothing but its topic, and one may be missed or come without need: who is woken, or
-has waited long enough, looks into the database.
+A signal carries only its topic. Signals may be lost or spurious: after a wake-up or a timeout the waiter
+reads the database.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 
 QUEUE = "queue"
-"""A run waits that nobody has."""
+"""Topic: a run without an owner is waiting."""
 _MAX_NAME = 200
 
 
@@ -21,7 +21,7 @@ def run_topic(run_id: str) -> str:
 
 
 def owner_topic(owner: str) -> str:
-    """Return the topic of an owner: one of its runs is wished to stop."""
+    """Return the topic of an owner: cancellation of one of its runs was requested."""
     return _topic("owner", owner)
 
 
@@ -31,21 +31,21 @@ def thread_topic(thread_id: str) -> str:
 
 
 def _topic(kind: str, name: str) -> str:
-    # A notification of PostgreSQL holds 8000 bytes of text; nobody needs names that long.
+    # A PostgreSQL notification holds at most 8000 bytes; longer names are hashed.
     if len(name) > _MAX_NAME or not name.isprintable():
         name = hashlib.blake2b(name.encode(errors="replace"), digest_size=16).hexdigest()
     return f"{kind}:{name}"
 
 
 class Watch:
-    """Waits for one topic; what was signalled since the last wait counts."""
+    """Waits for one topic; a signal since the last wait counts."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._event = asyncio.Event()
 
     async def wait(self, timeout: float) -> bool:
-        """Return True when the topic was signalled since the last wait, False when the time is up."""
+        """Return True when the topic was signalled since the last wait, False on timeout."""
         try:
             async with asyncio.timeout(timeout):
                 await self._event.wait()
@@ -56,10 +56,10 @@ class Watch:
 
 
 class Signals:
-    """Those who wait in this process, by topic; safe to use from every thread."""
+    """The watches of this process by topic; thread-safe."""
 
     is_connected = False
-    """Signals of other processes come through: who waits may look rarely by itself."""
+    """Signals of other processes arrive, so waiters may poll rarely."""
 
     def __init__(self) -> None:
         self._watches: dict[str, set[Watch]] = {}
@@ -67,7 +67,7 @@ class Signals:
 
     @contextmanager
     def watch(self, topic: str) -> Iterator[Watch]:
-        """Watch a topic from now on: nothing that is signalled before the first `wait` is lost."""
+        """Watch a topic from now on: no signal before the first `wait` is lost."""
         watch = Watch()
         with self._lock:
             self._watches.setdefault(topic, set()).add(watch)
@@ -81,14 +81,14 @@ class Signals:
                     del self._watches[topic]
 
     def tell(self, topics: Iterable[str]) -> None:
-        """Wake those who watch one of these topics."""
+        """Wake all watches of these topics."""
         if not self._watches:
             return
         with self._lock:
             self._wake([watch for topic in topics for watch in self._watches.get(topic, ())])
 
     def tell_all(self) -> None:
-        """Wake everybody: signals may have been lost."""
+        """Wake all watches: signals may have been lost."""
         with self._lock:
             self._wake([watch for watches in self._watches.values() for watch in watches])
 
@@ -98,7 +98,7 @@ class Signals:
         for watch in watches:
             loops.setdefault(watch._loop, []).append(watch._event)
         for loop, events in loops.items():
-            with suppress(RuntimeError):  # the loop was closed: nobody waits on it any more
+            with suppress(RuntimeError):  # the loop is closed: nothing waits on it
                 loop.call_soon_threadsafe(_set_all, events)
 
 

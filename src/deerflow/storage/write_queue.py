@@ -1,4 +1,4 @@
-"""Units of work that wait for a writer, and how those who asked for them learn what became of them."""
+"""Queue of writes for the writer thread, and delivery of their results to the callers."""
 
 import asyncio
 import logging
@@ -14,48 +14,48 @@ from typing import Any
 from deerflow.errors import StorageError
 
 MOMENT_SECONDS = 0.002
-"""How long a write that nobody waits for waits for company."""
+"""How long a write with `may_wait` is delayed to be committed with others."""
 GROUP = 500
-"""How many units one transaction holds at most."""
+"""Maximum number of writes per transaction."""
 NEAR_UNITS = 8
 NEAR_BYTES = 32 * 1024
-"""How much may be written without the thread that writes."""
+"""Limits up to which the calling thread writes itself, without the writer thread."""
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
 class Unit:
-    """One piece of work and the one who waits for it."""
+    """One write and the future of its caller."""
 
     work: Callable[[Any], Any]
     loop: asyncio.AbstractEventLoop | None
-    """The loop that the future belongs to; None for a future of threads."""
+    """The loop of an asyncio future; None for a `concurrent.futures` future."""
     future: "asyncio.Future[Any] | Future[Any]"
     result: Any = None
     error: Exception | None = None
     asked_at: float = 0.0
-    """When it was asked for, by a clock that only goes forward."""
+    """Monotonic time at which it was queued."""
     weight: int | None = None
-    """About how many bytes it writes; None when nobody knows."""
+    """Approximate number of bytes written; None when unknown."""
     is_told: bool = False
-    """What became of it is on the way to the one who waits."""
+    """The result is being delivered to the caller."""
 
 
 class UnitQueue(ABC):
-    """Units on their way to the one thread that writes; their order is the order of the database."""
+    """Writes queued for the one writer thread; they reach the database in queue order."""
 
     def __init__(self, name: str) -> None:
-        """Start the thread; a subclass is complete by then.
+        """Start the thread; a subclass must be fully initialized before.
 
         Args:
-            name: The database, for the error of a late unit.
+            name: The database, for the error of a write after closing.
         """
         self._name = name
         self._queue: deque[Unit] = deque()
         self._gate = threading.Lock()
         self._writing = threading.Lock()
-        """Held from taking units to writing them, which keeps their order."""
+        """Held from taking units until they are written, which keeps their order."""
         self._has_work = threading.Event()
         self._is_closed = False
         self._waking: asyncio.AbstractEventLoop | None = None
@@ -65,21 +65,21 @@ class UnitQueue(ABC):
 
     @abstractmethod
     def _write(self, units: list[Unit]) -> None:
-        """Commit these units and tell those who wait for them."""
+        """Commit these units and deliver their results."""
 
     def _write_near(self, units: list[Unit]) -> bool:
-        """Do the same on the calling thread if that takes no time; else do nothing and return False."""
+        """Write on the calling thread if that is fast; otherwise do nothing and return False."""
         return False
 
     def ask(
         self, work: Callable[[Any], Any], *, may_wait: bool = False, weight: int | None = None
     ) -> "asyncio.Future[Any]":
-        """Queue work of the running loop and return its future result.
+        """Queue a write from the running loop and return its future.
 
         Args:
-            may_wait: Let the thread begin a moment later. Waking it makes the caller share the
-                interpreter at the worst moment, and what comes meanwhile is committed together.
-            weight: About how many bytes it writes; with few of them the thread may not be needed.
+            may_wait: Let the thread begin a moment later. Waking it at once makes the caller compete for the
+                GIL, and writes that arrive meanwhile are committed together.
+            weight: Approximate number of bytes written; a small write may not need the thread.
         """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Any] = loop.create_future()
@@ -87,13 +87,13 @@ class UnitQueue(ABC):
         if not may_wait:
             if weight is None or not self._has_written_near():
                 self._has_work.set()
-        elif self._waking is not loop:  # one timer is enough for all that wait
+        elif self._waking is not loop:  # one timer serves all delayed writes
             self._waking = loop
             loop.call_later(MOMENT_SECONDS, self._wake)
         return future
 
     def ask_blocking(self, work: Callable[[Any], Any]) -> "Future[Any]":
-        """Queue work of a thread without a loop."""
+        """Queue a write from a thread without an event loop."""
         future: Future[Any] = Future()
         self._put(Unit(work, None, future, asked_at=time.monotonic()))
         self._has_work.set()
@@ -106,7 +106,7 @@ class UnitQueue(ABC):
             self._queue.append(unit)
 
     def _has_written_near(self) -> bool:
-        """Write what waits without the thread: two changes of thread cost more than a small commit."""
+        """Write the queue on the calling thread: two thread switches cost more than a small commit."""
         if len(self._queue) > NEAR_UNITS or not self._writing.acquire(blocking=False):
             return False
         try:
@@ -124,7 +124,7 @@ class UnitQueue(ABC):
             self._has_work.set()
 
     def close(self) -> None:
-        """Finish everything that was queued and end the thread."""
+        """Finish all queued writes and end the thread."""
         with self._gate:
             self._is_closed = True
         self._has_work.set()
@@ -140,9 +140,9 @@ class UnitQueue(ABC):
                         self._survived(self._write, units)
 
     def _survived(self, write: Callable[[list[Unit]], object], units: list[Unit]) -> bool:
-        """Write, and answer for whatever goes wrong: without a writer everybody would wait for ever.
+        """Call `write` and fail the units on any exception: without the writer thread all callers would hang.
 
-        False when `write` says that it did nothing.
+        Return False when `write` reports that it did nothing.
         """
         try:
             return write(units) is not False
@@ -155,7 +155,7 @@ class UnitQueue(ABC):
             return True
 
     def _is_finished(self) -> bool:
-        with self._writing:  # who has taken units may still put them back
+        with self._writing:  # `_has_written_near` may still put units back
             return self._is_closed and not self._queue
 
     def _next(self) -> list[Unit]:
@@ -168,10 +168,10 @@ def _are_light(units: Iterable[Unit]) -> bool:
 
 
 def deliver(units: Iterable[Unit], *, here: asyncio.AbstractEventLoop | None = None) -> None:
-    """Wake those who wait, with one call per event loop.
+    """Deliver results to the callers, with one call per event loop.
 
     Args:
-        here: The loop that runs on this thread, if one does.
+        here: The loop that runs on this thread, if any.
     """
     loops: dict[asyncio.AbstractEventLoop, list[Unit]] = {}
     for unit in units:
@@ -189,7 +189,7 @@ def deliver(units: Iterable[Unit], *, here: asyncio.AbstractEventLoop | None = N
 
 def _settle(units: Iterable[Unit]) -> None:
     for unit in units:
-        if unit.future.done():  # the one who waited was cancelled; the work is done all the same
+        if unit.future.done():  # the caller was cancelled; the work is done anyway
             continue
         if unit.error is not None:
             unit.future.set_exception(unit.error)

@@ -1,4 +1,4 @@
-"""What is kept, whichever database keeps it: one file per store."""
+"""Interfaces of the stores, independent of the database: one file per store."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -52,6 +52,6 @@ class Storage:
     signals: Signals
     retention: Retention
     jobs: Jobs | None = None
-    """None where one process has the database for itself."""
+    """None for SQLite, where every process polls for runs itself."""
     hasten: Callable[[], None] = lambda: None
-    """From now on nobody waits long for a database that is away; for a process that ends."""
+    """Shorten all waits for an unreachable database; called when the process exits."""

@@ -1,4 +1,4 @@
-"""Assistants in all their versions, and how they are searched."""
+"""Store of assistants with all their versions, and their search query."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -10,12 +10,12 @@ from deerflow.domain import Assistant
 
 @dataclass(frozen=True, slots=True)
 class AssistantQuery:
-    """Which assistants a search returns."""
+    """Filter, order and page of an assistant search."""
 
     user_id: str
     graph_id: str | None = None
     name: str | None = None
-    """A part of the name, in any case."""
+    """A substring of the name, case-insensitive."""
     metadata: Mapping[str, Any] | None = None
     limit: int = 10
     offset: int = 0
@@ -24,19 +24,19 @@ class AssistantQuery:
 
 
 class AssistantStore(ABC):
-    """Assistants in all their versions."""
+    """Assistants with all their versions."""
 
     @abstractmethod
     async def create(self, assistant: Assistant) -> Assistant:
-        """Keep a new assistant; `ConflictError` when its id is taken."""
+        """Store a new assistant; raise `ConflictError` when its id is taken."""
 
     @abstractmethod
     async def get(self, assistant_id: str, user_id: str) -> Assistant:
-        """Return an assistant of this user in its latest version."""
+        """Return the latest version of an assistant of this user."""
 
     @abstractmethod
     async def add_version(self, assistant: Assistant) -> Assistant:
-        """Keep a changed assistant as its next version, which becomes the latest."""
+        """Store a changed assistant as its next version, which becomes the latest."""
 
     @abstractmethod
     async def versions(self, assistant_id: str, user_id: str, *, limit: int, offset: int) -> list[Assistant]:
@@ -44,7 +44,7 @@ class AssistantStore(ABC):
 
     @abstractmethod
     async def set_latest(self, assistant_id: str, user_id: str, version: int) -> Assistant:
-        """Make an older version the latest."""
+        """Make an existing version the latest."""
 
     @abstractmethod
     async def search(self, query: AssistantQuery) -> list[Assistant]: ...

@@ -1,4 +1,4 @@
-"""The states of threads, step by step: LangGraph's interface, and what DeerFlow adds to it."""
+"""Checkpoints of threads: LangGraph's interface and DeerFlow's additions."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -10,7 +10,7 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """So many of something, with so many bytes together."""
+    """A number of items and their total bytes."""
 
     count: int = 0
     bytes: int = 0
@@ -21,13 +21,13 @@ class Amount:
 
 @dataclass(frozen=True, slots=True)
 class StoredSizes:
-    """What the states of a thread and its sub-threads take in the database."""
+    """Storage used by the checkpoints of a thread and its sub-threads."""
 
     checkpoints: Amount
-    """With the values that are small enough to stand in them."""
+    """Including the values that are small enough to be stored inline."""
     writes: Amount
     channels: Mapping[str, Amount]
-    """The other values, each different one once, by channel."""
+    """The large values by channel, each distinct value counted once."""
 
 
 class CheckpointStore(BaseCheckpointSaver[int], ABC):
@@ -35,23 +35,23 @@ class CheckpointStore(BaseCheckpointSaver[int], ABC):
 
     @abstractmethod
     async def afork_thread(self, source_thread_id: str, target_thread_id: str, checkpoint_id: str) -> None:
-        """Give a new thread the states of another one up to a checkpoint; sub-agents' are left behind.
+        """Copy a thread's checkpoints up to one of them into a new thread, without those of sub-agents.
 
-        `NotFoundError` when the other one has no such checkpoint.
+        `NotFoundError` when the source has no such checkpoint.
         """
 
     @abstractmethod
     async def ahas_run(self, thread_id: str, run_id: str) -> bool:
-        """Tell whether a run led to one of the thread's states, also one copied from another thread."""
+        """Return whether a run created a checkpoint of the thread, including copies from another thread."""
 
     @abstractmethod
     async def aplaces(self, thread_id: str) -> Sequence[RunnableConfig]:
-        """Return where the newest states of a thread and its sub-threads are: one config per namespace."""
+        """Return the newest checkpoints of a thread and its sub-threads: one config per namespace."""
 
     @abstractmethod
     async def akeep_latest(self, thread_id: str) -> int:
-        """Delete what the newest state of each namespace does not need; return how many states went."""
+        """Delete checkpoints that the newest one of each namespace does not need; return their number."""
 
     @abstractmethod
     async def asizes(self, thread_id: str) -> StoredSizes:
-        """Return what the states of a thread take; nothing for one that is not there."""
+        """Return the storage used by a thread's checkpoints; zero for an unknown thread."""

@@ -1,27 +1,27 @@
-"""Which tool calls were begun and done, so that none is made twice after a crash."""
+"""Log of started and finished tool calls. Keeps a crash from doing things twice."""
 
 from abc import ABC, abstractmethod
 from enum import StrEnum
 
 
 class EffectState(StrEnum):
-    """What is known of a tool call of an earlier attempt."""
+    """State of a tool call from an earlier attempt."""
 
     STARTED = "started"
     FINISHED = "finished"
 
 
 class EffectLog(ABC):
-    """Which tool calls of runs in flight were begun and done."""
+    """Which tool calls of runs in flight were started and finished."""
 
     @abstractmethod
     async def start(self, run_id: str, *, attempt: int, call: bytes) -> EffectState | None:
-        """Note that a call begins; return what an earlier attempt left of the same call.
+        """Record the start of a call; return the state that an earlier attempt left for the same call.
 
-        `StaleAttemptError` when another attempt owns the run. A second start in the same attempt knows
-        nothing of an earlier one: what is asked for again after an answer is meant.
+        `StaleAttemptError` when another attempt owns the run. A second start in the same attempt ignores the
+        first one: a call that is repeated after its result is intentional.
         """
 
     @abstractmethod
     def finish(self, run_id: str, *, attempt: int, call: bytes) -> None:
-        """Note that a call is done, without waiting for it to be stored."""
+        """Record the end of a call, without waiting for it to be stored."""

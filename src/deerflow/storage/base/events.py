@@ -1,4 +1,4 @@
-"""The durable log of every run.
+"""The durable event log of runs.
 
 An event body is JSON in which repeated pieces are replaced by references to *fragments*: the byte
 0x01, a number or a range `a-b`, and 0x01 again (raw control characters cannot occur in JSON). A
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class LogEntry:
-    """One event as the log keeps it."""
+    """One stored event."""
 
     seq: int
     unix_ms: int
@@ -33,16 +33,16 @@ class LogBatch:
 
 
 class EventLog(ABC):
-    """The durable log of every run."""
+    """The durable event log of all runs."""
 
     @abstractmethod
     async def append(self, batch: LogBatch, *, is_urgent: bool = False) -> None:
-        """Store a batch; `StaleAttemptError` when another attempt owns the run.
+        """Store a batch; raise `StaleAttemptError` when another attempt owns the run.
 
-        One that is not urgent may wait for others to be stored with, for a moment that nobody notices.
+        A batch that is not urgent may be delayed briefly to be stored with others.
 
-        A batch that was stored before, wholly or in part, is stored once; a number that is taken by
-        something else is a `ConflictError`.
+        A batch that was stored before, wholly or in part, is stored once; a sequence number that is taken by
+        a different event is a `ConflictError`.
         """
 
     @abstractmethod
@@ -51,11 +51,11 @@ class EventLog(ABC):
 
     @abstractmethod
     async def last_seq(self, run_id: str) -> int:
-        """Return the highest stored number, -1 when there is none."""
+        """Return the highest stored sequence number, -1 when there is none."""
 
     @abstractmethod
     async def newest_fragment(self, thread_id: str) -> tuple[int, bytes]:
-        """Return number and digest of the thread's newest fragment, -1 and nothing when there is none."""
+        """Return number and digest of the thread's newest fragment, -1 and empty bytes when there is none."""
 
     @abstractmethod
     async def digests(self, thread_id: str) -> dict[bytes, int]:

@@ -1,9 +1,9 @@
-"""How checkpoints learn whose attempt writes them."""
+"""Fencing of checkpoints: the run and attempt on whose behalf they are written."""
 
 FENCE = "__deerflow_fence__"
-"""The key of a graph's `configurable` under which its checkpoints learn whose attempt writes them."""
+"""Key in a graph's `configurable` that holds the run id and attempt for its checkpoint writes."""
 
 
 def fence(run_id: str, attempt: int) -> dict[str, tuple[str, int]]:
-    """Return what to add to `configurable` so that checkpoints of a stale attempt are refused."""
+    """Return the `configurable` entry that makes checkpoints of a stale attempt be refused."""
     return {FENCE: (run_id, attempt)}

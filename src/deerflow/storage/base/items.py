@@ -1,4 +1,4 @@
-"""Small things that outlive threads: LangGraph's key-value store, and a little more."""
+"""Key-value items that outlive threads: LangGraph's store plus compare-and-swap."""
 
 from abc import abstractmethod
 from collections.abc import Mapping
@@ -9,13 +9,13 @@ from langgraph.store.base import BaseStore
 
 
 class ItemStore(BaseStore):
-    """LangGraph's key-value store, in which an item can also be changed without losing others' changes."""
+    """LangGraph's key-value store with a compare-and-swap, so that concurrent changes are not lost."""
 
     @abstractmethod
     async def areplace(
         self, namespace: tuple[str, ...], key: str, value: Mapping[str, Any], *, seen: datetime | None
     ) -> bool:
-        """Put an item only where it is still the one that was seen; tell whether that was so.
+        """Put an item only if it has not changed since it was read; return whether it was put.
 
         Args:
             seen: The item's `updated_at` when it was read; None when there was none.

@@ -1,4 +1,4 @@
-"""Runs, who owns them, and how they end."""
+"""Store of runs, their owners and their outcomes."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -12,53 +12,53 @@ from deerflow.storage.owners import OwnerLock
 
 @dataclass(frozen=True, slots=True)
 class RunEnd:
-    """How a run ended."""
+    """Final state of a run."""
 
     status: RunStatus
     thread_status: ThreadStatus = ThreadStatus.IDLE
-    """What the thread is after it; a run that waits for an answer leaves it interrupted."""
+    """Status of the thread afterwards; a run that waits for an answer leaves it interrupted."""
     error: str | None = None
     error_in_chinese: str | None = None
-    """The error for people who write Chinese, where there are words for it."""
+    """The error message in Chinese, where there is a translation."""
     error_reason: str | None = None
-    """The kind of a model's failure in a word, such as `rate_limited`."""
+    """Category of a model failure, such as `rate_limited`."""
     stop_reason: str | None = None
     usage: TokenUse = TokenUse()
     message_count: int = 0
     title: str | None = None
     """The title that the run gave its thread."""
     interrupts: Mapping[str, Any] = field(default_factory=dict)
-    """The questions that the thread waits with, by the graph's task."""
+    """The thread's pending interrupts, by graph task."""
     asks: bool = False
-    """The run's answer is a question to the person."""
+    """The run ended with a question to the user."""
     rolls_back: bool = False
-    """The thread's checkpoints, title, status and questions become what they were before the run."""
+    """Restore the thread's checkpoints, title, status and interrupts from before the run."""
 
 
 class RunStore(ABC):
-    """Runs and who owns them. Every write of a worker carries its attempt and fails when it is stale."""
+    """Runs and their owners. Every write of a worker carries its attempt and fails when it is stale."""
 
     @abstractmethod
     async def create(self, run_id: str, request: RunRequest, *, owner: str | None = None) -> RunRecord:
-        """Admit a run in one transaction: make the thread if needed, mark it busy, store the row.
+        """Admit a run in one transaction: create the thread if needed, mark it busy, store the row.
 
-        A thread without a title gets the request's, which a rollback takes away again.
-        With an `owner` a run whose thread is free is claimed at once: it comes back `running` with
-        attempt 1. Otherwise it comes back `pending` and waits for its turn. A thread with runs in flight
-        answers by strategy:
+        A thread without a title gets the request's, which a rollback removes again.
+        With an `owner`, a run whose thread is free is claimed at once and returned as `running` with
+        attempt 1. Otherwise it is returned as `pending` and queued. If the thread has runs in flight, the
+        multitask strategy decides:
 
         - `reject` raises `ThreadBusyError`;
-        - `enqueue` puts the run behind them;
-        - `interrupt` and `rollback` leave the running one that wish, end those that only wait, and put
-          the run behind.
+        - `enqueue` queues the run behind them;
+        - `interrupt` and `rollback` request that cancellation of the running one, end the pending ones, and
+          queue the run.
 
-        A run with `after_seconds` is in nobody's way before its time. An `idempotency_key` that the user
-        sent before brings back the run of that time, whose id is then another one than `run_id`.
+        A run with `after_seconds` blocks no other run before its start time. An `idempotency_key` that the
+        user sent before returns the run of that request, whose id then differs from `run_id`.
         """
 
     @abstractmethod
     async def sent_before(self, request: RunRequest) -> RunRecord | None:
-        """Return the run that the user's request with this `idempotency_key` started, if there is one."""
+        """Return the run that an earlier request with the same user and `idempotency_key` started, if any."""
 
     @abstractmethod
     async def get(self, run_id: str, thread_id: str | None = None) -> RunRecord: ...
@@ -75,51 +75,51 @@ class RunStore(ABC):
 
     @abstractmethod
     async def claim(self, run_id: str, *, owner: str, attempt: int) -> RunRecord:
-        """Take up a run that is still at `attempt`: sets owner, `running` and `attempt + 1`.
+        """Claim a run that is still at `attempt`: set owner, `running` and `attempt + 1`.
 
-        `StaleAttemptError` when somebody else was quicker, another run of the thread is running, or the
-        run has ended. The first claim remembers what a rollback puts back.
+        `StaleAttemptError` when another owner claimed it first, another run of the thread is running, or the
+        run has ended. The first claim saves the state that a rollback restores.
         """
 
     @abstractmethod
     async def claim_next(self, thread_id: str, *, owner: str) -> RunRecord | None:
-        """Take up the run whose turn it is in a thread; None when there is none or one is running."""
+        """Claim the next run of a thread; None when there is none or one is running."""
 
     @abstractmethod
     async def release(self, run_id: str, *, attempt: int) -> None:
-        """Give a running run back, so that anybody may take it up; a stale attempt changes nothing."""
+        """Release a running run so that any owner may claim it; a stale attempt changes nothing."""
 
     @abstractmethod
     async def settle(
         self, run_id: str, *, attempt: int, end: RunEnd, last: LogBatch | None = None
     ) -> RunRecord:
-        """Write the final state and free the thread; `StaleAttemptError` when not the owner any more.
+        """Store the final state and free the thread; raise `StaleAttemptError` when not the owner any more.
 
-        `last` are the run's last events, stored in the same transaction, so that a log ends if and
-        only if its run has ended. A run that is to be rolled back ends in no other way:
+        `last` holds the run's last events, stored in the same transaction, so that a log ends if and
+        only if its run has ended. If a rollback was requested, any other end raises
         `RollbackWantedError`.
         """
 
     @abstractmethod
     async def heartbeat(self, owner: str) -> dict[str, int]:
-        """Move the leases of the owner's runs on, by the database's clock; return the attempts by run."""
+        """Extend the leases of the owner's runs by the database's clock; return the attempts by run."""
 
     @abstractmethod
     async def orphans(self, lock: OwnerLock, *, limit: int | None = None) -> list[RunRecord]:
-        """Return the runs in flight that nobody works on, oldest first, up to `limit`.
+        """Return the runs in flight that have no live owner, oldest first, up to `limit`.
 
-        That is: a waiting run whose turn it is, or a running one without owner, with an owner of this
-        machine whose lock can be taken, or with one whose lease ran out. On SQLite, where all owners
-        are on this machine as a rule, the lease of one that has its lock does not count.
+        These are: a pending run that is next in its thread, or a running one without an owner, with an owner
+        on this machine whose lock is free, or with an expired lease. On SQLite, where owners are normally on
+        this machine, the lease of an owner that holds its lock is ignored.
         """
 
     @abstractmethod
     async def request_cancel(self, run_id: str, action: CancelAction) -> RunRecord:
-        """Leave a wish to stop for the owner, wherever it is; a run that only waits ends at once."""
+        """Store a cancel request for the owner, on whichever machine it is; a pending run ends at once."""
 
     @abstractmethod
     async def cancel_requests(self, owner: str) -> dict[str, CancelAction]:
-        """Return the wishes to stop for the running runs of `owner`."""
+        """Return the cancel requests for the running runs of `owner`."""
 
     @abstractmethod
     async def delete(self, run_id: str) -> None:

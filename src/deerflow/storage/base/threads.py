@@ -1,4 +1,4 @@
-"""Threads as lists show them, and how they are searched."""
+"""Store of thread rows, and their search query."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -12,12 +12,12 @@ SortKey = Literal["created_at", "updated_at", "thread_id", "status"]
 
 @dataclass(frozen=True, slots=True)
 class ThreadQuery:
-    """Which threads a search returns."""
+    """Filter, order and page of a thread search."""
 
     user_id: str | None
-    """Whose threads; None: everybody's."""
+    """The owner of the threads; None: all users."""
     metadata: Mapping[str, Any] | None = None
-    """Only threads whose metadata has all of these keys with equal values, also inside of objects."""
+    """Only threads whose metadata has all of these keys with equal values, including nested objects."""
     status: ThreadStatus | None = None
     ids: Sequence[str] | None = None
     limit: int = 100
@@ -27,21 +27,21 @@ class ThreadQuery:
 
 
 class ThreadStore(ABC):
-    """Threads as lists show them."""
+    """Thread rows, as lists show them."""
 
     @abstractmethod
     async def create(
         self, thread_id: str, user_id: str, metadata: Mapping[str, Any], *, is_new: bool = False
     ) -> Thread:
-        """Return the thread, made now or before; another user's id raises `ConflictError`.
+        """Return the thread, created now or earlier; raise `ConflictError` for another user's id.
 
         Args:
-            is_new: A thread that was made before raises `ConflictError` too.
+            is_new: Raise `ConflictError` for an existing thread too.
         """
 
     @abstractmethod
     async def get(self, thread_id: str, user_id: str | None = None) -> Thread:
-        """Return a thread; `NotFoundError` when it is not there or belongs to another user."""
+        """Return a thread; raise `NotFoundError` when it does not exist or belongs to another user."""
 
     @abstractmethod
     async def search(self, query: ThreadQuery) -> list[Thread]: ...
@@ -61,12 +61,12 @@ class ThreadStore(ABC):
         asks: bool | None = None,
         touch: bool = True,
     ) -> Thread:
-        """Merge metadata, set title, status, questions and `asks`; `touch` moves `updated_at`."""
+        """Merge metadata, set title, status, interrupts and `asks`; `touch` updates `updated_at`."""
 
     @abstractmethod
     async def delete(self, thread_id: str, *, unless_busy: bool = False) -> None:
         """Delete the thread with its runs, events, fragments and checkpoints (sub-threads too).
 
         Args:
-            unless_busy: `ConflictError` when one of its runs waits or runs.
+            unless_busy: Raise `ConflictError` when one of its runs is pending or running.
         """

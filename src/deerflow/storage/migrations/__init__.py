@@ -1,14 +1,14 @@
-"""The schema of both databases, as the ordered revisions that lead to it.
+"""The schema of both databases, as ordered revisions.
 
-A released revision is never edited. Each has its number as its name, in `versions/` (for alembic), and
-in `sqlite/` and `postgres/` (what it does there, in plain SQL). A database of any age walks the rest.
+A released revision is never edited. Each is named by its number, in `versions/` (for alembic) and in
+`sqlite/` and `postgres/` (its plain SQL). A database of any age runs the revisions that it lacks.
 """
 
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
 VERSION_TABLE = "deerflow_version"
-"""Where a database keeps its revision; another program in it may have the table that alembic makes."""
+"""Table with the database's revision; another program may use alembic's default table."""
 
 
 def known_revisions(folder: Path = FOLDER) -> list[str]:
@@ -17,5 +17,5 @@ def known_revisions(folder: Path = FOLDER) -> list[str]:
 
 
 def statements(database: str, revision: str, folder: Path = FOLDER) -> str:
-    """Return what a revision does in `sqlite` or `postgres`."""
+    """Return the SQL of a revision for `sqlite` or `postgres`."""
     return (folder / database / f"{revision}.sql").read_text()

@@ -1,4 +1,4 @@
-"""What alembic runs to learn which database it is about: the one that `run.upgrade` hands over."""
+"""Alembic environment: uses the connection that `run.upgrade` passes."""
 
 from alembic import context
 

@@ -1,4 +1,4 @@
-"""Walks a database to the newest revision, with alembic; loaded only when there is something to do."""
+"""Upgrade a database to the newest revision with alembic; imported only when an upgrade is needed."""
 
 from pathlib import Path
 from typing import Any
@@ -12,11 +12,11 @@ from deerflow.storage.migrations import FOLDER
 
 
 def upgrade(dialect: str, connection: Any, *, folder: Path = FOLDER) -> None:
-    """Bring the database behind a connection of its driver to the newest revision, in one transaction.
+    """Upgrade the database of a driver connection to the newest revision, in one transaction.
 
     Args:
         dialect: SQLAlchemy's name of database and driver, such as `postgresql+psycopg`.
-        folder: Where the revisions are.
+        folder: Location of the revisions.
     """
     config = Config()
     config.set_main_option("script_location", str(folder).replace("%", "%%"))
@@ -24,7 +24,7 @@ def upgrade(dialect: str, connection: Any, *, folder: Path = FOLDER) -> None:
     engine = create_engine(f"{dialect}://", creator=lambda: connection, poolclass=StaticPool)
     with engine.connect() as bound, bound.begin():
         if dialect == "sqlite":
-            # Its driver does not begin by itself here; from now on other processes wait.
+            # The driver does not begin transactions here; from now on other processes wait.
             bound.exec_driver_sql("BEGIN IMMEDIATE")
         config.attributes["connection"] = bound
         command.upgrade(config, "head")

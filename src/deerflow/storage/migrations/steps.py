@@ -1,4 +1,4 @@
-"""What revisions are made of; for alembic's scripts."""
+"""Helpers for alembic's revision scripts."""
 
 from importlib import resources
 from pathlib import Path
@@ -9,13 +9,13 @@ from deerflow.storage.migrations import statements
 
 
 def apply(revision: str) -> None:
-    """Run the plain SQL of a revision for the database at hand."""
+    """Run the plain SQL of a revision for the current database."""
     folder, bind = Path(context.script.dir), op.get_bind()
     if bind.dialect.name == "sqlite":
         for statement in statements("sqlite", revision, folder).split(";"):
             if statement.strip():
                 _run(statement)
-        # Counted there too: a start looks at this number alone.
+        # Also counted in `user_version`: startup checks only this number.
         version = bind.exec_driver_sql("PRAGMA user_version").scalar_one()
         _run(f"PRAGMA user_version = {version + 1}")
     else:
@@ -23,7 +23,7 @@ def apply(revision: str) -> None:
 
 
 def apply_procrastinate() -> None:
-    """Make the tables of the job queue in PostgreSQL, unless they are there."""
+    """Create the tables of the job queue in PostgreSQL, unless they exist."""
     bind = op.get_bind()
     if bind.dialect.name == "sqlite":
         return
@@ -32,7 +32,7 @@ def apply_procrastinate() -> None:
 
 
 def _run(sql: str) -> None:
-    # The driver itself, without values: the text is taken as it is, with its colons and percent signs.
+    # Use the driver without parameters: it takes colons and percent signs literally.
     driver = op.get_bind().connection.driver_connection
     assert driver is not None
     driver.execute(sql)

@@ -1,1 +1,1 @@
-"""PostgreSQL: many gateways and workers on one database."""
+"""PostgreSQL storage: many gateways and workers share one database."""

@@ -1,4 +1,4 @@
-"""Connections to one PostgreSQL database, and its failures in words that an operator can act on."""
+"""Connect to one PostgreSQL database, and turn driver errors into messages that an operator can act on."""
 
 import hashlib
 import logging
@@ -20,15 +20,15 @@ logger = logging.getLogger(__name__)
 Connection = psycopg.Connection[tuple[Any, ...]]
 
 PATIENCE_SECONDS = 30.0
-"""How long callers wait for a database that is away, when statements have no limit."""
+"""How long callers wait for an unreachable database when statements have no timeout."""
 HASTY_SECONDS = 2
-"""How long a process that ends waits for a database that is away."""
+"""How long an exiting process waits for an unreachable database."""
 _IDLE_SECONDS = 5
-"""A transaction in which nothing happens for so long is ended by the server: its process was stopped."""
+"""The server ends a transaction that is idle for this long: its process was stopped."""
 _DEFAULTS: dict[str, str | int] = {
     "application_name": "deerflow",
     "connect_timeout": 10,
-    # A server that vanishes without a word is noticed, however long the answer may take.
+    # TCP keepalives detect a server that vanished silently, however long a statement may take.
     "keepalives_idle": 10,
     "keepalives_interval": 5,
     "keepalives_count": 3,
@@ -40,28 +40,28 @@ _EXAMPLE = "postgresql://user:password@host:5432/database"
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Which database of which server, and how it is spoken to."""
+    """Connection parameters of one database."""
 
     conninfo: str = field(repr=False)
     name: str
-    """For people: without the password."""
+    """For messages: without the password."""
     schema: str
     command_timeout: float | None
     echo_sql: bool
 
     @property
     def channel(self) -> str:
-        """The channel of signals; a database may hold several schemas."""
+        """Notification channel for signals, one per schema: a database may hold several."""
         return f"deerflow_{hashlib.blake2b(self.schema.encode(), digest_size=6).hexdigest()}"
 
     @property
     def patience_seconds(self) -> float:
-        """How long callers wait for a database that is away."""
+        """How long callers wait for an unreachable database."""
         return self.command_timeout or PATIENCE_SECONDS
 
 
 def target_of(settings: DatabaseSettings) -> Target:
-    """Return the target that the settings name; `ConfigError` when they make no sense."""
+    """Return the target that the settings name; raise `ConfigError` when they are invalid."""
     url = settings.postgres_url.strip()
     if not url:
         raise ConfigError(f"database.backend 'postgres' needs database.postgres_url, such as {_EXAMPLE}")
@@ -70,7 +70,7 @@ def target_of(settings: DatabaseSettings) -> Target:
     parts = _parts(re.sub(r"^postgres(ql)?(\+\w+)?://", "postgresql://", url))
     where = {key: value for key, value in _DEFAULTS.items() if key not in parts}
     if settings.postgres_schema:
-        # With the connection, not after it: whoever opens one with these words is in the same schema.
+        # Set in the connection string: every connection opened with it uses the same schema.
         where["options"] = f'{parts.pop("options", "")} -c search_path="{settings.postgres_schema}"'.strip()
     host, port = parts.get("host", "localhost"), parts.get("port", "5432")
     return Target(
@@ -83,14 +83,14 @@ def target_of(settings: DatabaseSettings) -> Target:
 
 
 def connect(target: Target, *, hasty: bool = False) -> Connection:
-    """Open a connection whose transactions are begun by hand.
+    """Open a connection in autocommit mode; the caller begins transactions.
 
     Args:
-        hasty: Give up soon, since this process is about to end.
+        hasty: Use a short timeout, since this process is about to exit.
     """
     where = make_conninfo(target.conninfo, connect_timeout=HASTY_SECONDS) if hasty else target.conninfo
     connection: Connection = psycopg.connect(where, autocommit=True)
-    # One type for all numbers, so that a statement is one prepared statement.
+    # One type for all integers, so that each statement is prepared once.
     connection.adapters.register_dumper(int, Int8BinaryDumper)
     limit = int((target.command_timeout or 0) * 1000)
     connection.execute(
@@ -102,7 +102,7 @@ def connect(target: Target, *, hasty: bool = False) -> Connection:
 
 
 def first_connection(target: Target) -> Connection:
-    """Open a connection at the start: what is wrong is the operator's to mend, so it is a `ConfigError`."""
+    """Open a connection at startup; failures are the operator's to fix, so they raise `ConfigError`."""
     deadline = time.monotonic() + target.patience_seconds
     while True:
         try:
@@ -119,12 +119,12 @@ def first_connection(target: Target) -> Connection:
 
 
 def may_pass(error: BaseException) -> bool:
-    """Tell whether the same work may go well when it is done again at once."""
+    """Return whether an immediate retry of the same work may succeed."""
     return isinstance(error, errors.DeadlockDetected | errors.SerializationFailure)
 
 
 def explain(error: Exception, target: Target) -> Exception:
-    """Return the exception that callers of the storage get for one of the driver's; others as they are."""
+    """Return the storage exception for a driver exception; any other is returned unchanged."""
     match error:
         case UnicodeEncodeError():
             return InvalidInputError("the text holds characters that are not valid Unicode (lone surrogates)")
@@ -154,7 +154,7 @@ def _parts(url: str) -> dict[str, Any]:
     except psycopg.ProgrammingError as error:
         odd = re.match(r'invalid (?:URI query parameter|connection option)[: ]+"(\w+)"', str(error))
         hint = f": it has no option '{odd[1]}'" if odd else ""
-        # Not the driver's own words: they repeat the URL with its password.
+        # The driver's message repeats the URL with its password.
         raise ConfigError(f"database.postgres_url is no PostgreSQL URL{hint}; use {_EXAMPLE}") from None
 
 

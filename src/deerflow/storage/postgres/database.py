@@ -1,4 +1,4 @@
-"""A PostgreSQL connection inside a transaction, as stores know it."""
+"""A PostgreSQL connection inside a transaction, as a `Database` for the stores."""
 
 import hashlib
 import logging
@@ -15,7 +15,7 @@ logger = logging.getLogger(__name__)
 
 
 class ContendedError(Exception):
-    """Another process has what this unit needs, and this transaction has too much to wait with."""
+    """Another process holds a lock that this unit needs, and this transaction already holds locks itself."""
 
 
 class PostgresDatabase:
@@ -27,7 +27,7 @@ class PostgresDatabase:
         self._line = line
         self._echo = echo
         self.may_block = may_block
-        """This transaction has nothing that others wait for, so it may wait for them."""
+        """This transaction holds no locks that others wait for, so it may block."""
         self.has_written = False
         self.told: dict[str, None] = {}
         """The topics to signal with the commit, in order."""
@@ -41,7 +41,7 @@ class PostgresDatabase:
         return self._line.execute(translated(sql), values, binary=True)
 
     def hold(self, thread_id: str, /) -> None:
-        """Lock a thread until the transaction is over; a transaction with other work does not wait."""
+        """Lock a thread until the transaction ends; do not block if the transaction has other work."""
         number = int.from_bytes(hashlib.blake2b(thread_id.encode(), digest_size=8).digest(), signed=True)
         if self.may_block:
             self.execute("SELECT pg_advisory_xact_lock(?)", (number,))
@@ -55,11 +55,11 @@ class PostgresDatabase:
         self.told[topic] = None
 
     def enqueue(self, run_id: str, start_at: int | None = None, /) -> None:
-        """Add a job that is seen once the transaction is committed."""
+        """Add a job that becomes visible when the transaction commits."""
         dispatch.enqueue(self, run_id, start_at)
         if start_at is None:
             self.notify(QUEUE)
 
     def dequeue(self, run_id: str, /) -> None:
-        """Delete the job again, if nobody has fetched it."""
+        """Delete the job unless a worker has fetched it."""
         dispatch.dequeue(self, run_id)

@@ -1,4 +1,4 @@
-"""Calls for somebody who takes up a run: a job for procrastinate, in the transaction that makes it due."""
+"""Queue a procrastinate job for a run, in the same transaction that makes the run due."""
 
 import orjson
 
@@ -7,7 +7,7 @@ from deerflow.storage.database import Database
 QUEUE_NAME = "deerflow"
 TASK_NAME = "deerflow.run"
 
-# A run has one waiting job at most; its thread is held, so nobody adds one between look and insert.
+# A run has at most one waiting job; its thread is locked, so no job can be added between check and insert.
 _DEFER = """
 SELECT procrastinate_defer_jobs_v1(ARRAY[
     ROW(?, ?, 0, NULL, ?, CAST(? AS JSONB), to_timestamp(CAST(? AS DOUBLE PRECISION)))
@@ -25,7 +25,7 @@ def enqueue(db: Database, run_id: str, start_at: int | None = None) -> None:
 
 
 def dequeue(db: Database, run_id: str) -> None:
-    """Delete the job of a run that nobody has fetched yet."""
+    """Delete the job of a run unless it was fetched."""
     db.execute("DELETE FROM procrastinate_jobs WHERE queueing_lock = ? AND status = 'todo'", (_lock(run_id),))
 
 

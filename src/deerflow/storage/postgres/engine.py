@@ -1,4 +1,4 @@
-"""One PostgreSQL database for any number of event loops: one connection writes, others read, one listens."""
+"""PostgreSQL engine for any number of event loops: one connection writes, others read, one listens."""
 
 import asyncio
 import math
@@ -30,7 +30,7 @@ class PostgresEngine(PooledEngine):
     dialect = POSTGRES
 
     def __init__(self, settings: DatabaseSettings) -> None:
-        """Connect, blocking; `PostgresEngine.open` does it beside the loop."""
+        """Connect, blocking; `PostgresEngine.open` does it in a thread."""
         self.target = target_of(settings)
         super().__init__(self.target.name, readers=max(settings.pool_size - 1, 1))
         self.signals = Signals()
@@ -51,7 +51,7 @@ class PostgresEngine(PooledEngine):
 
     @classmethod
     async def open(cls, settings: DatabaseSettings) -> "PostgresEngine":
-        """Connect to a database, made or upgraded when needed."""
+        """Connect to a database; create or upgrade its tables if needed."""
         return await asyncio.to_thread(cls, settings)
 
     @override
@@ -62,7 +62,7 @@ class PostgresEngine(PooledEngine):
 
     @override
     async def peek(self, work: Callable[[Database], T]) -> T:
-        # Never on the calling thread: the database may be far away, or away altogether.
+        # Never on the calling thread: the database may be slow to reach or unreachable.
         return await asyncio.wrap_future(self._far(work))
 
     @override
@@ -93,11 +93,11 @@ class PostgresEngine(PooledEngine):
 
 
 class _SecondStatementError(Exception):
-    """The read has more than one statement after all."""
+    """The read has more than one statement."""
 
 
 class _OneStatement(PostgresDatabase):
-    """A connection for reads of one statement."""
+    """A connection for reads of a single statement."""
 
     _is_used = False
 
@@ -110,10 +110,10 @@ class _OneStatement(PostgresDatabase):
 
 
 class _Reader:
-    """Reads on one line, in one thread."""
+    """Runs reads on one connection, in one thread."""
 
     def __init__(self, target: Target, line: Line, needs_snapshot: set[object]) -> None:
-        """Make a reader.
+        """Create a reader.
 
         Args:
             needs_snapshot: The kinds of reads that are known to have more than one statement.
@@ -123,10 +123,10 @@ class _Reader:
         self._needs_snapshot = needs_snapshot
 
     def run(self, work: Callable[[Database], T], *, patience: Callable[[], float]) -> T:
-        """Do a read, again and again while the database is away and there is time.
+        """Run a read; retry while the database is unreachable and time remains.
 
         Args:
-            patience: How long it may take at most, as of now.
+            patience: Returns the current time limit in seconds.
         """
         began_at = time.monotonic()
         for pause in pauses():
@@ -143,7 +143,7 @@ class _Reader:
         raise AssertionError("pauses never end")
 
     def _read(self, work: Callable[[Database], T]) -> T:
-        """Do a read; one of a single statement needs no transaction, and two trips are spared."""
+        """Run a read; a single statement needs no transaction, which saves two round trips."""
         kind = getattr(work, "__code__", work)
         if kind not in self._needs_snapshot:
             try:
@@ -153,7 +153,7 @@ class _Reader:
         return self._in_snapshot(work)
 
     def _in_snapshot(self, work: Callable[[Database], T]) -> T:
-        # One transaction, so that the statements of one read see one state.
+        # One transaction, so that all statements of a read see one snapshot.
         self._line.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", prepare=False)
         try:
             return work(PostgresDatabase(self._line, echo=self._target.echo_sql))

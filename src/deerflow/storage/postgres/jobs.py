@@ -1,7 +1,7 @@
-"""Hears of runs that wait, by the jobs of procrastinate.
+"""Receive waiting runs as procrastinate jobs.
 
-A job only wakes somebody up. The row of its run is the truth: a job that comes twice, late or never
-changes nothing but the moment at which the run is taken up.
+A job only wakes a worker. The run's row is the source of truth: a duplicate, late or lost job changes
+only the time at which the run is claimed.
 """
 
 import asyncio
@@ -24,23 +24,23 @@ logger = logging.getLogger(__name__)
 Take = Callable[[str], Awaitable[None]]
 
 _POLL_SECONDS = 2.0
-"""The time between two looks for jobs; a notification mostly comes first."""
+"""Polling interval for jobs; a notification usually comes first."""
 _RETRY_SECONDS = 2.0
 _TIDY_SECONDS = 30.0
 _BEAT_SECONDS = 10.0
 _STALLED_SECONDS = 60.0
-"""After so much silence a process that fetches jobs counts as dead."""
+"""A job worker without a heartbeat for this long counts as dead."""
 _ABORT_POLL_SECONDS = 3600.0
-"""Nobody aborts jobs: wishes to stop go to the owner of a run."""
+"""Jobs are never aborted: cancel requests go to the owner of a run."""
 
 
 class PostgresJobs(Jobs):
-    """Fetches jobs for this process, and clears away what dead processes left of them."""
+    """Fetches jobs for this process, and deletes the jobs that dead processes left."""
 
     def __init__(self, engine: Engine, conninfo: str) -> None:
         self._engine = engine
         self._conninfo = conninfo
-        # Every job would be two lines in the log, and runs have lines of their own.
+        # Every job would log two lines, and runs log their own.
         logging.getLogger("procrastinate").setLevel(logging.WARNING)
         logging.getLogger("psycopg.pool").setLevel(logging.ERROR)
 
@@ -76,7 +76,7 @@ class PostgresJobs(Jobs):
                 concurrency=concurrency,
                 fetch_job_polling_interval=_POLL_SECONDS,
                 abort_job_polling_interval=_ABORT_POLL_SECONDS,
-                # Runs do not live in jobs: those end at once, whatever their runs are at.
+                # Jobs end at once on shutdown: a run does not live in its job.
                 shutdown_graceful_timeout=0,
                 delete_jobs="always",
                 install_signal_handlers=False,
@@ -94,7 +94,7 @@ class PostgresJobs(Jobs):
 
 
 class _Job:
-    """What a job does: have its run taken up."""
+    """The job's function: have its run claimed."""
 
     def __init__(self, take: Take) -> None:
         self._take = take
@@ -103,14 +103,14 @@ class _Job:
         try:
             await self._take(run_id)
         except asyncio.CancelledError:
-            # A job that ends in order is cleared away; what comes of the run is said in its row.
+            # A job that returns normally is deleted; the run's state is in its row.
             return
         except DeerFlowError as error:
             logger.warning("run %s could not be taken up, the next look does it: %s", run_id, error)
 
 
 def _tidy(db: Database) -> None:
-    """Delete jobs that are done, or whose process died: their runs are found by their rows."""
+    """Delete jobs that are done or whose process died: their runs are found by their rows."""
     db.execute(
         "DELETE FROM procrastinate_jobs WHERE queue_name = ? AND (status NOT IN ('todo', 'doing') "
         "OR status = 'doing' AND (worker_id IS NULL OR worker_id IN "

@@ -1,7 +1,7 @@
-"""A connection that somebody watches: a statement that gets no answer for too long is given up.
+"""A supervised connection: a statement without a response for too long is aborted.
 
-The server ends statements that take longer than `database.command_timeout`. One that says nothing at all
-(stopped, or behind a network that swallows everything) would keep its caller waiting for ever.
+The server ends statements that take longer than `database.command_timeout`. A server that does not respond
+at all (stopped, or behind a network that drops packets) would block its caller for ever.
 """
 
 import math
@@ -18,12 +18,12 @@ from psycopg import sql
 from deerflow.storage.postgres.connect import HASTY_SECONDS, Connection, Target, connect
 
 _GRACE_SECONDS = 2.0
-"""How much longer than the server we wait."""
+"""How much longer than the server's timeout we wait."""
 _LOOK_SECONDS = 1.0
 
 
 class Line:
-    """One connection, opened when it is needed and renewed when it is old or lost."""
+    """One connection, opened on demand and reopened when it is too old or lost."""
 
     def __init__(
         self, target: Target, connection: Connection | None = None, *, recycle_seconds: float
@@ -35,15 +35,15 @@ class Line:
         self._socket = None if connection is None else _socket_of(connection)
         self._busy_since: float | None = None
         self.is_hasty = False
-        """This process is about to end: a server that does not answer is not waited for."""
+        """This process is about to exit: do not wait for a server that does not respond."""
 
     @property
     def is_lost(self) -> bool:
-        """The connection is of no more use."""
+        """The connection is closed or broken."""
         return self._connection is None or self._connection.closed or self._connection.broken
 
     def open(self) -> None:
-        """See to it that there is a connection; between transactions."""
+        """Ensure that there is a connection; call it between transactions."""
         is_old = time.monotonic() - self._opened_at > self._recycle_seconds
         if self.is_lost or is_old:
             self.close()
@@ -68,7 +68,7 @@ class Line:
             self._busy_since = None
 
     def close(self) -> None:
-        """Let go of the connection; it can be opened again."""
+        """Close the connection; it can be opened again."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
@@ -77,17 +77,17 @@ class Line:
             self._socket = None
 
     def cut_if_hung(self, limit_seconds: float) -> None:
-        """End a statement that gets no answer; called in another thread."""
+        """Abort a statement that gets no response; called from another thread."""
         since, line = self._busy_since, self._socket
         if since is not None and line is not None and time.monotonic() - since > limit_seconds:
             try:
                 line.shutdown(socket.SHUT_RDWR)
             except OSError:
-                return  # it ended by itself
+                return  # it was closed meanwhile
 
 
 class Watchdog:
-    """Looks after lines now and then, in a thread of its own."""
+    """Periodically checks connections for hung statements, in its own thread."""
 
     def __init__(self, target: Target) -> None:
         self._limit_seconds = (target.command_timeout or math.inf) + _GRACE_SECONDS
@@ -98,19 +98,19 @@ class Watchdog:
         self._thread.start()
 
     def watch(self, line: Line) -> None:
-        """Look after one line more."""
+        """Supervise one more connection."""
         line.is_hasty = self._is_hasty
         self._lines.append(line)
 
     def hasten(self) -> None:
-        """Give up soon from now on what gets no answer."""
+        """From now on abort unanswered statements after a short time."""
         self._is_hasty = True
         self._limit_seconds = min(self._limit_seconds, HASTY_SECONDS)
         for line in tuple(self._lines):
             line.is_hasty = True
 
     def close(self) -> None:
-        """End the thread and close all lines."""
+        """End the thread and close all connections."""
         self._closing.set()
         self._thread.join()
         for line in self._lines:
@@ -123,5 +123,5 @@ class Watchdog:
 
 
 def _socket_of(connection: Connection) -> socket.socket:
-    # A copy of our own: the number of the original may be given to something else at any time.
+    # A duplicate: the original descriptor number may be reused at any time.
     return socket.socket(fileno=os.dup(connection.fileno()))

@@ -1,6 +1,6 @@
-"""Hears the signals of other processes, on one connection that does nothing else.
+"""Receive the signals of other processes with LISTEN, on a dedicated connection.
 
-When it is lost, those who wait look for themselves at the end of their patience until it is back.
+While the connection is lost, waiters poll the database when their wait times out.
 """
 
 import logging
@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 
 class Listener:
-    """Listens in a thread of its own, and connects again whenever the connection is lost."""
+    """Listens in its own thread, and reconnects whenever the connection is lost."""
 
     def __init__(self, target: Target, signals: Signals) -> None:
         self._target = target
@@ -34,7 +34,7 @@ class Listener:
         self._closing.set()
         os.write(self._wake, b"x")
         self._thread.join(HASTY_SECONDS)
-        if not self._thread.is_alive():  # else it still knocks at a server that does not answer
+        if not self._thread.is_alive():  # otherwise it is still connecting to a server that does not respond
             os.close(self._wake)
             os.close(self._wakes)
 
@@ -45,7 +45,7 @@ class Listener:
                 with connect(self._target) as connection:
                     connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(self._target.channel)))
                     tries = pauses()
-                    self._signals.tell_all()  # whatever was signalled while nobody listened
+                    self._signals.tell_all()  # signals sent while disconnected were lost
                     self._signals.is_connected = True
                     self._listen(connection)
             except psycopg.Error:

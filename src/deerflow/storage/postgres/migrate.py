@@ -1,4 +1,4 @@
-"""Brings a PostgreSQL database to the newest schema; of several processes one does it, the others wait."""
+"""Upgrade a PostgreSQL database to the newest schema; one process migrates while others wait."""
 
 import importlib
 from pathlib import Path
@@ -11,11 +11,11 @@ from deerflow.storage.migrations import FOLDER, VERSION_TABLE, known_revisions
 from deerflow.storage.postgres.connect import Connection, Target, explain
 
 _LOCK = 0x44454552
-"""The number of the lock that whoever migrates has (`DEER`)."""
+"""Advisory lock number of the process that migrates (`DEER`)."""
 
 
 def migrate(target: Target, connection: Connection, *, folder: Path = FOLDER) -> None:
-    """Make or upgrade the tables; refuse a database that is newer."""
+    """Create or upgrade the tables; refuse a database that is newer."""
     try:
         if _revision(connection) == known_revisions(folder)[-1]:
             return
@@ -42,7 +42,7 @@ def migrate(target: Target, connection: Connection, *, folder: Path = FOLDER) ->
 
 
 def _upgrade(target: Target, connection: Connection, folder: Path) -> None:
-    # Asked for first: making one that exists takes the right to make one.
+    # Check first: CREATE SCHEMA IF NOT EXISTS needs the CREATE privilege even if the schema exists.
     known = connection.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", (target.schema,))
     if target.schema and known.fetchone() is None:
         connection.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(target.schema)))
@@ -54,7 +54,7 @@ def _upgrade(target: Target, connection: Connection, folder: Path) -> None:
             f"the database {target.name} was written by a newer DeerFlow (schema {revision}, this one knows "
             f"{revisions[-1]}): update DeerFlow, or set database.postgres_schema to another schema"
         )
-    # Heavy to load, and mostly there is nothing to do for it.
+    # Imported late: alembic is slow to load and usually not needed.
     alembic = importlib.import_module("deerflow.storage.migrations.run")
     connection.autocommit = False
     try:

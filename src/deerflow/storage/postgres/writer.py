@@ -1,9 +1,9 @@
-"""The one thread that writes to PostgreSQL, with group commit: what waits together is committed together.
+"""The thread that writes to PostgreSQL, with group commit: queued units are committed together.
 
-A unit that fails is taken out of its group, and the others are done again without it. Every transaction
-leaves its number in a row of this process. When a commit gets no answer, that row tells whether it was
-done, so that nothing happens twice and nothing that was acknowledged is lost. (The database's own
-numbers do not tell: after a crash they may be given to others.)
+A unit that fails is removed from its group, and the others run again without it. Every transaction
+stores its number in a row of this process. When a commit gets no response, that row tells whether it was
+applied, so that nothing happens twice and nothing that was acknowledged is lost. (PostgreSQL's own
+transaction ids cannot be used: after a crash they may be reused.)
 """
 
 import logging
@@ -37,19 +37,19 @@ COMMIT
 """
 _LOOK_UP = "SELECT commits FROM writers WHERE id = %s FOR UPDATE"
 _LEAST_SECONDS = 5.0
-"""How long a commit without an answer is looked up at least, however long the caller has waited."""
+"""Minimum time to look up an unanswered commit, however long the caller has waited."""
 _TRIES = 10
-"""How often a unit is done again after it was in the way of another process."""
+"""Maximum number of tries of a unit after deadlocks or serialization failures."""
 
 
 class Writer(UnitQueue):
-    """Runs units one after another in one thread, many to a transaction."""
+    """Runs units one after another in one thread, many per transaction."""
 
     def __init__(self, target: Target, line: Line) -> None:
         """Start the thread.
 
         Args:
-            line: A connection that is open.
+            line: An open connection.
         """
         self._target = target
         self._line = line
@@ -60,7 +60,7 @@ class Writer(UnitQueue):
         super().__init__(target.name)
 
     def hasten(self) -> None:
-        """Wait no longer for a database that is away: it may never come back."""
+        """Stop waiting for an unreachable database: it may never come back."""
         self._patience_seconds = min(self._patience_seconds, HASTY_SECONDS)
 
     @override
@@ -68,7 +68,7 @@ class Writer(UnitQueue):
         self.hasten()
         super().close()
         if not self._line.is_lost:
-            with suppress(psycopg.Error):  # the row is only forgotten later then
+            with suppress(psycopg.Error):  # otherwise the row is deleted later, by age
                 self._line.execute("DELETE FROM writers WHERE id = %s", (self._id,))
 
     @override
@@ -86,10 +86,11 @@ class Writer(UnitQueue):
             except StorageError as error:
                 done = _fail(group, error)
             except Exception:
-                self._line.close()  # with what the transaction did: the next one must not commit it
+                self._line.close()  # discards the transaction: the next one must not commit its changes
                 raise
             else:
-                # A unit that spoils its group: those before it go alone, then it is the first of the rest.
+                # A unit that breaks its group: commit those before it first, then it is the first of the
+                # rest.
                 done = len(group) if spoilt is None else int(spoilt == 0)
                 size = spoilt or len(units)
             if done:
@@ -98,11 +99,11 @@ class Writer(UnitQueue):
                 size, tries = len(units), 0
 
     def _try(self, group: Sequence[Unit]) -> int | None:
-        """Do these units in one transaction; return which one spoilt it, None when it was committed."""
+        """Run these units in one transaction; return the index of the one that broke it, else None."""
         self._begin()
         db = PostgresDatabase(self._line, echo=self._target.echo_sql)
         for index, unit in enumerate(group):
-            # What holds nothing yet may wait for others; else two could wait for each other.
+            # Only the first unit may block: it holds no locks yet; otherwise two processes could deadlock.
             db.may_block, db.has_written = index == 0, False
             if not self._one(db, unit):
                 self._roll_back()
@@ -111,7 +112,7 @@ class Writer(UnitQueue):
         return None
 
     def _one(self, db: PostgresDatabase, unit: Unit) -> bool:
-        """Do one unit; return False when the transaction is spoilt by it."""
+        """Run one unit; return False when it broke the transaction."""
         try:
             unit.result, unit.error = unit.work(db), None
         except ContendedError:
@@ -124,9 +125,9 @@ class Writer(UnitQueue):
                 raise _AgainError(error) from error
             unit.error = explain(error, self._target)
             return False
-        except Exception as error:  # whatever it is belongs to the one who asked
+        except Exception as error:  # any exception belongs to the caller
             unit.error = explain(error, self._target)
-            # What only looked around left nothing to undo.
+            # A unit that has only read left nothing to undo.
             return isinstance(error, DeerFlowError) and not db.has_written
         return True
 
@@ -139,7 +140,7 @@ class Writer(UnitQueue):
 
     def _commit(self, topics: Collection[str], asked_at: float) -> None:
         number = self._commits + 1
-        # Written as one text: number, signals and commit are one trip.
+        # One statement text: number, signals and commit take one round trip.
         statement = sql.SQL(_COMMIT).format(
             id=self._id, number=number, channel=self._target.channel, topics=list(topics)
         )
@@ -153,13 +154,13 @@ class Writer(UnitQueue):
         self._commits = number
 
     def _find_out(self, number: int, asked_at: float, error: psycopg.Error) -> None:
-        """Return when the transaction was committed after all; `_LostError` when it was not."""
+        """Return if the transaction was committed after all; raise `_LostError` if it was not."""
         logger.warning("database %s: no answer to a commit", self._target.name)
         began_at = time.monotonic()
         for pause in pauses():
             try:
                 self._line.open()
-                # Locked: waits for the transaction, should it still be under way over there.
+                # FOR UPDATE waits for the transaction if the server is still executing it.
                 row = self._line.execute(_LOOK_UP, (self._id,)).fetchone()
             except psycopg.Error:
                 row = None
@@ -177,7 +178,7 @@ class Writer(UnitQueue):
         ) from error
 
     def _wait(self, units: list[Unit], error: Exception) -> list[Unit]:
-        """Return once the database is there again, with the units whose time is not up."""
+        """Return once the database is reachable again, with the units that have not timed out."""
         cause = error.__cause__ if isinstance(error.__cause__, psycopg.Error) else error
         logger.warning("database %s: the connection was lost", self._target.name)
         for pause in pauses():
@@ -193,7 +194,7 @@ class Writer(UnitQueue):
         return units
 
     def _expire(self, units: list[Unit], error: Exception) -> list[Unit]:
-        """Fail what has waited too long, here and in the queue; return what is left of `units`."""
+        """Fail units that have waited too long, here and in the queue; return the rest of `units`."""
         oldest = time.monotonic() - self._patience_seconds
         with self._gate:
             late = []
@@ -212,11 +213,11 @@ class Writer(UnitQueue):
 
 
 class _LostError(Exception):
-    """The connection is gone, and nothing of the transaction was committed."""
+    """The connection is lost, and nothing of the transaction was committed."""
 
 
 class _AgainError(Exception):
-    """The work was in the way of another process and may go well the next time."""
+    """The work conflicted with another process and may succeed when retried."""
 
     def __init__(self, cause: psycopg.Error) -> None:
         super().__init__(str(cause))
@@ -224,7 +225,7 @@ class _AgainError(Exception):
 
 
 def pauses() -> Iterator[float]:
-    """Yield the seconds between tries to reach a database that is away."""
+    """Yield the seconds between attempts to reach an unreachable database."""
     return chain((0.02, 0.05, 0.1, 0.2, 0.5), repeat(1.0))
 
 

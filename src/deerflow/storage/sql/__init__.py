@@ -1,1 +1,1 @@
-"""The stores, in SQL that every database understands."""
+"""The stores, in SQL that runs on every supported database."""

@@ -1,4 +1,4 @@
-"""Assistants: a row for each, and one for each version."""
+"""Assistants in SQL: one row per assistant and one per version."""
 
 from typing import Any
 

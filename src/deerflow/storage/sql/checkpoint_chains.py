@@ -1,4 +1,4 @@
-"""Chains: one namespace of one thread each, with the checkpoints, writes and large values in it."""
+"""Chains: a chain is one namespace of one thread, with its checkpoints, writes and large values."""
 
 from deerflow.storage.database import Database
 from deerflow.storage.sql.checkpoint_shapes import Place, split_digests
@@ -13,7 +13,7 @@ def chain_key(db: Database, place: Place) -> int | None:
 
 
 def ensure_chain(db: Database, place: Place) -> int:
-    """Return the key of a chain, made now when there was none."""
+    """Return the key of a chain, created if needed."""
     key = chain_key(db, place)
     if key is not None:
         return key
@@ -22,13 +22,13 @@ def ensure_chain(db: Database, place: Place) -> int:
         "RETURNING key",
         (place.thread_id, place.ns),
     ).fetchone()
-    # Without a key another process made it in between.
+    # No key: another process created the chain in between.
     return ensure_chain(db, place) if made is None else int(made[0])
 
 
 def chains_of(db: Database, thread_id: str) -> list[tuple[int, str, str]]:
     """Return key, thread and namespace of all chains of a thread and its sub-threads."""
-    # `0` follows `/` in the alphabet: one range of the index holds every `thread/…`.
+    # `0` follows `/` in ASCII: one index range holds every `thread/…`.
     return db.execute(
         "SELECT key, thread_id, ns FROM chains WHERE thread_id = ? OR (thread_id > ? AND thread_id < ?)",
         (thread_id, f"{thread_id}/", f"{thread_id}0"),
@@ -42,14 +42,14 @@ def delete_chains(db: Database, thread_id: str) -> None:
 
 
 def delete_chain(db: Database, chain: int) -> None:
-    """Delete one chain with all it holds."""
+    """Delete one chain with its checkpoints, writes and large values."""
     for table in ("checkpoints", "writes", "blobs"):
         db.execute(f"DELETE FROM {table} WHERE chain = ?", (chain,))
     db.execute("DELETE FROM chains WHERE key = ?", (chain,))
 
 
 def delete_unused_blobs(db: Database, chain: int) -> None:
-    """Delete the large values that no checkpoint of the chain holds any more."""
+    """Delete the large values that no checkpoint of the chain refers to."""
     rows = db.execute("SELECT blobs FROM checkpoints WHERE chain = ? AND blobs IS NOT NULL", (chain,))
     used = {digest for (joined,) in rows for digest in split_digests(joined)}
     for key, digest in db.execute("SELECT key, digest FROM blobs WHERE chain = ?", (chain,)).fetchall():

@@ -1,6 +1,6 @@
-"""Checkpoints and writes as bytes, and back.
+"""Encode checkpoints and writes as bytes, and decode them.
 
-A checkpoint is one msgpack list by position: names would be repeated in every row.
+A checkpoint is one positional msgpack list: keys would be repeated in every row.
 """
 
 import hashlib
@@ -46,7 +46,7 @@ def encode_checkpoint(
 
 
 def decode_row(serde: SerializerProtocol, row: CheckpointRow) -> CheckpointTuple:
-    """Return a stored checkpoint as LangGraph knows it."""
+    """Return a stored checkpoint as LangGraph's `CheckpointTuple`."""
     metadata, checkpoint = _decode(serde, row.body, row.blobs)
     assert row.place.id is not None
     checkpoint["id"] = row.place.id
@@ -58,7 +58,7 @@ def decode_row(serde: SerializerProtocol, row: CheckpointRow) -> CheckpointTuple
 
 
 def encode_writes(serde: SerializerProtocol, writes: Sequence[tuple[str, Any]]) -> tuple[list[Write], bool]:
-    """Return the writes of a task for its row, and whether they replace older ones."""
+    """Return the encoded writes of a task, and whether they replace older ones."""
     encoded = [
         (WRITES_IDX_MAP.get(channel, index), channel, _dump(serde, value))
         for index, (channel, value) in enumerate(writes)
@@ -72,7 +72,7 @@ def decode_histories(
     """Return what channels are rebuilt from: a seed, if there is one, and the writes after it.
 
     Args:
-        recall: Loads a large seed, given its channel, its bytes as stored and what loads them otherwise.
+        recall: Loads a large seed; gets its channel, its stored bytes and the function that decodes them.
     """
 
     def load(stored: bytes) -> Any:
@@ -93,19 +93,19 @@ def decode_histories(
 
 
 def unheld_deltas(serde: SerializerProtocol, body: bytes) -> set[str]:
-    """Return the delta channels of a stored checkpoint whose values only its ancestors have."""
+    """Return the delta channels of a stored checkpoint whose values only its ancestors hold."""
     metadata, *_, values, large = _load(serde, unpack(body))
     return set(metadata.get(_COUNTERS) or ()) - set(values) - set(large)
 
 
 def large_channels(serde: SerializerProtocol, body: bytes) -> list[str]:
-    """Return the channels of a stored checkpoint whose values stand beside it, in their order."""
+    """Return the channels of a stored checkpoint whose values are stored separately, in their order."""
     large: list[str] = _load(serde, unpack(body))[-1]
     return large
 
 
 def config_of(place: Place) -> RunnableConfig:
-    """Return the config that names a place."""
+    """Return the config that identifies a checkpoint."""
     return {
         "configurable": {
             "thread_id": place.thread_id,
@@ -149,7 +149,7 @@ def _decode(
 
 
 def _dump(serde: SerializerProtocol, value: Any) -> bytes:
-    # In a list everything is msgpack: the serializer's other kinds need no column of their own.
+    # In a list everything is msgpack, so the serializer's type needs no column.
     return serde.dumps_typed([value])[1]
 
 

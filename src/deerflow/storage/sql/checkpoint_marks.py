@@ -1,7 +1,7 @@
-"""Marks: what it takes to put a thread's checkpoints back to exactly where they were.
+"""Marks: the state needed to restore a thread's checkpoints exactly.
 
-Rows are only ever added, but for one exception: writes that wait on a newest checkpoint may be replaced
-by those of the next run. So a mark holds how far each chain was, and those writes as they were.
+Rows are only ever added, with one exception: pending writes of a newest checkpoint may be replaced
+by those of the next run. So a mark holds the last keys of each chain and a copy of those writes.
 """
 
 from typing import Any
@@ -13,12 +13,12 @@ from deerflow.storage.sql import checkpoint_chains as chains
 
 
 def make_mark(db: Database, thread_id: str) -> bytes:
-    """Return where all chains of a thread and its sub-threads are now."""
+    """Return the current position of all chains of a thread and its sub-threads."""
     return ormsgpack.packb([_mark_chain(db, chain) for chain, _, _ in chains.chains_of(db, thread_id)])
 
 
 def roll_back(db: Database, thread_id: str, mark: bytes) -> None:
-    """Delete everything that came after the mark and put replaced writes back."""
+    """Delete everything that was added after the mark and restore replaced writes."""
     marked: dict[int, list[Any]] = {chain[0]: chain for chain in ormsgpack.unpackb(mark)}
     for chain, _, _ in chains.chains_of(db, thread_id):
         if chain in marked:

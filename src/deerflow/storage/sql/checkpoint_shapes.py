@@ -1,4 +1,4 @@
-"""What the rows of checkpoints hold, apart from any database: places, ids, writes, digests."""
+"""Types and encodings of checkpoint rows, independent of the database: places, ids, writes, digests."""
 
 import re
 from collections.abc import Collection, Iterable, Sequence
@@ -9,7 +9,7 @@ import ormsgpack
 from deerflow.storage.sql.codec import unpack
 
 Id = bytes
-"""A UUID as its 16 bytes; any other id as its text, filled up to more than that."""
+"""A UUID as its 16 bytes; any other id as its text, padded to more than 16 bytes."""
 Write = tuple[int, str, bytes]
 """Index, channel and serialized value of one write."""
 
@@ -21,7 +21,7 @@ DIGEST_BYTES = 16
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """One checkpoint of one chain; without an id, the newest."""
+    """Identifies one checkpoint of one chain; without an id, the newest."""
 
     thread_id: str
     ns: str
@@ -30,7 +30,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class NewCheckpoint:
-    """A checkpoint that is to be stored."""
+    """A checkpoint to be stored."""
 
     place: Place
     parent: str | None
@@ -44,7 +44,7 @@ class NewCheckpoint:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointRow:
-    """A checkpoint as stored, with its large values and the writes that wait on it."""
+    """A stored checkpoint with its large values and pending writes."""
 
     key: int
     place: Place
@@ -63,7 +63,7 @@ def compact(text: str) -> Id:
 
 
 def spread(stored: Id) -> str:
-    """Return the id behind `compact`."""
+    """Return the id that `compact` encoded."""
     if len(stored) != _UUID_BYTES:
         return stored.rstrip(b"\x00").decode()
     text = stored.hex()
@@ -78,7 +78,7 @@ def unpack_writes(stored: bytes) -> list[Write]:
 def ordered_writes(
     rows: Iterable[tuple[str, Id, bytes]], channels: Collection[str] | None = None
 ) -> list[tuple[str, str, list[Write]]]:
-    """Return the writes of rows, of some channels or all, in the order they apply."""
+    """Return the writes of rows, of all or some channels, in the order in which they apply."""
     found = []
     for path, task, body in rows:
         writes = [write for write in unpack_writes(body) if channels is None or write[1] in channels]
@@ -94,12 +94,12 @@ def split_digests(joined: bytes | None) -> list[bytes]:
 
 
 def join_names(channels: Iterable[str]) -> str:
-    """Return the channels of a shape as its row has them."""
+    """Return a set of channels as stored in the table `shapes`."""
     return _NAMES_END.join(sorted(channels))
 
 
 def split_names(names: str) -> frozenset[str]:
-    """Return the channels of a shape."""
+    """Return the set of channels that `join_names` encoded."""
     return frozenset(names.split(_NAMES_END))
 
 

@@ -1,4 +1,4 @@
-"""How many bytes the checkpoints of a thread take."""
+"""Compute the storage used by the checkpoints of a thread."""
 
 from collections.abc import Callable, Sequence
 
@@ -9,10 +9,10 @@ from deerflow.storage.sql.checkpoint_shapes import split_digests
 
 
 def sizes(db: Database, thread_id: str, large: Callable[[bytes], Sequence[str]]) -> StoredSizes:
-    """Add up what a thread and its sub-threads take.
+    """Return the storage used by a thread and its sub-threads.
 
     Args:
-        large: Tells from a stored body which channels have values of their own, in their order.
+        large: Returns the channels of a stored body whose values are stored separately, in their order.
     """
     checkpoints, writes = Amount(), Amount()
     channels: dict[str, Amount] = {}
@@ -31,7 +31,7 @@ def _amount(db: Database, table: str, chain: int) -> Amount:
 
 
 def _channels(db: Database, chain: int, large: Callable[[bytes], Sequence[str]]) -> dict[str, Amount]:
-    """Return how many different values of each channel are stored by themselves, and their bytes."""
+    """Return the number of distinct large values of each channel, and their bytes."""
     found = db.execute("SELECT digest, length(body) FROM blobs WHERE chain = ?", (chain,)).fetchall()
     size = {bytes(digest): int(length) for digest, length in found}
     values: dict[str, set[bytes]] = {}

@@ -1,4 +1,4 @@
-"""The ancestors of a checkpoint, step by step where a statement costs nothing, else many at a time."""
+"""Iterate over the ancestors of a checkpoint: one per statement on a local database, else in pages."""
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from deerflow.storage.database import Database
 from deerflow.storage.sql.checkpoint_shapes import Id, Write, ordered_writes, split_names
 
 _PAGES = (8, 32, 128)
-"""How many steps are read at once: most walks are short, and nobody knows before."""
+"""Page sizes: most walks are short, and the length is not known in advance."""
 _PARENT = "SELECT parent, shape FROM checkpoints WHERE chain = ? AND id = ?"
 _NAMES = "SELECT names FROM shapes WHERE key = ?"
 _WRITES = "SELECT path, task, body FROM writes WHERE chain = ? AND checkpoint = ?"
@@ -33,13 +33,13 @@ ORDER BY depth
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A checkpoint on the way up."""
+    """One checkpoint of a walk."""
 
     id: Id
     held: frozenset[str]
-    """The channels that it holds values of."""
+    """The channels it holds values of."""
     rows: list[tuple[str, Id, bytes]]
-    """Path, task and body of the writes that wait on it, when they were asked for."""
+    """Path, task and body of its pending writes, if requested."""
 
     def writes(self, channels: Collection[str]) -> list[tuple[str, str, list[Write]]]:
         """Return path, task and writes of some channels, in the order in which they apply."""
@@ -47,10 +47,10 @@ class Step:
 
 
 def walk(db: Database, chain: int, start: Id, *, with_writes: bool = False) -> Iterator[Step]:
-    """Yield a checkpoint and its ancestors, the nearest first; reads no bodies of checkpoints.
+    """Yield a checkpoint and its ancestors, nearest first; reads no checkpoint bodies.
 
     Args:
-        with_writes: Read the writes that wait on the ancestors too.
+        with_writes: Also read the pending writes of the ancestors.
     """
     return (
         _walk_near(db, chain, start, with_writes)
@@ -89,7 +89,7 @@ def _walk_far(db: Database, chain: int, start: Id, with_writes: bool) -> Iterato
             yield Step(step, names[text], writes)
             count, following = count + 1, parent
         if count < size:
-            return  # the last one's parent is not there any more
+            return  # the parent of the last one was deleted
         page += 1
 
 

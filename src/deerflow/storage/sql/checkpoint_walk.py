@@ -1,4 +1,4 @@
-"""Walks over the rows of checkpoints: histories of delta channels, lists, copies, pruning."""
+"""Queries over many checkpoint rows: histories of delta channels, lists, copies, pruning."""
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
@@ -25,7 +25,7 @@ _COPY_CHECKPOINTS = f"""INSERT INTO checkpoints (chain, id, parent, shape, run, 
 SELECT ?, id, parent, shape, run, blobs, body FROM checkpoints
 WHERE chain = ? AND id IN (SELECT id FROM branch) ORDER BY key
 """
-# What waits on the last one led to what came after it, which belongs to the other thread.
+# Pending writes of the last checkpoint produced its successor, which stays in the source thread.
 _COPY_WRITES = f"""INSERT INTO writes (chain, checkpoint, task, path, body) {_BRANCH}
 SELECT ?, checkpoint, task, path, body FROM writes
 WHERE chain = ? AND checkpoint != ? AND checkpoint IN (SELECT id FROM branch) ORDER BY key
@@ -44,17 +44,17 @@ class RawHistory:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """Which checkpoints a list returns, newest first."""
+    """Filter and position of a checkpoint list, newest first."""
 
     thread_id: str | None = None
     ns: str | None = None
     id: str | None = None
     before: str | None = None
     after_row: tuple[Id, int] | None = None
-    """The last row of the page before."""
+    """The last row of the previous page."""
 
     def after(self, row: CheckpointRow) -> "Listing":
-        """Return the listing that goes on behind `row`."""
+        """Return the listing that continues after `row`."""
         assert row.place.id is not None
         return replace(self, after_row=(compact(row.place.id), row.key))
 
@@ -68,7 +68,7 @@ def history(db: Database, place: Place, channels: Sequence[str]) -> dict[str, Ra
         return found
     open_channels = set(channels)
     for step in walk(db, chain, start, with_writes=True):
-        if step.id == start:  # its own writes wait for the next step
+        if step.id == start:  # its own writes belong to the next step
             continue
         for _, task, writes in reversed(step.writes(open_channels)):
             for _, channel, value in reversed(writes):
@@ -109,7 +109,7 @@ def next_page(db: Database, listing: Listing, size: int) -> list[CheckpointRow]:
 
 
 def copy_branch(db: Database, source: Place, target_id: str) -> bool:
-    """Give a new thread a checkpoint and its ancestors; return False when the checkpoint is not there."""
+    """Copy a checkpoint and its ancestors to a new thread; return False when there is no such checkpoint."""
     assert source.id is not None
     chain, tip = chains.chain_key(db, source), compact(source.id)
     found = "SELECT 1 FROM checkpoints WHERE chain = ? AND id = ?"
@@ -128,7 +128,7 @@ def copy_branch(db: Database, source: Place, target_id: str) -> bool:
 
 
 def copy_chains(db: Database, source: str, target: str) -> None:
-    """Copy a thread's chains with all ancestors, and those of its sub-threads."""
+    """Copy all chains of a thread and of its sub-threads."""
     for old, thread_id, ns in chains.chains_of(db, source):
         new = chains.ensure_chain(db, Place(target + thread_id.removeprefix(source), ns))
         for table, columns in (
@@ -144,7 +144,7 @@ def copy_chains(db: Database, source: str, target: str) -> None:
 
 
 def delete_runs(db: Database, run_ids: Sequence[str]) -> None:
-    """Delete the checkpoints that these runs made."""
+    """Delete the checkpoints that these runs created."""
     touched: set[int] = set()
     for run_id in run_ids:
         made = db.execute("SELECT chain, id FROM checkpoints WHERE run = ?", (compact(run_id),)).fetchall()
@@ -160,7 +160,8 @@ def keep_latest(
 ) -> int:
     """Delete all checkpoints of a thread but the newest `count` of each chain and what they are rebuilt from.
 
-    `deltas` tells from a stored body which delta channels only the ancestors hold. Returns how many went.
+    `deltas` returns the delta channels of a stored body that only its ancestors hold. Returns how many
+    checkpoints were deleted.
     """
     dropped = 0
     for chain, _, _ in chains.chains_of(db, thread_id):
@@ -181,7 +182,7 @@ def keep_latest(
 
 
 def _needed(db: Database, chain: int, start: Id, open_channels: set[str]) -> set[Id]:
-    """Return a checkpoint and the ancestors that hold what it does not hold itself."""
+    """Return a checkpoint and the ancestors that hold the channels it lacks."""
     needed: set[Id] = set()
     for step in walk(db, chain, start):
         needed.add(step.id)

@@ -1,6 +1,6 @@
-"""The rows of checkpoints: where they are put and found.
+"""Read and write checkpoint rows.
 
-Everything here runs inside a transaction of the engine and knows no serializer.
+Everything here runs inside a transaction of the engine and is independent of the serializer.
 """
 
 from collections.abc import Iterable, Sequence
@@ -27,7 +27,7 @@ from deerflow.storage.sql.codec import pack
 
 
 def check_fence(db: Database, fence: tuple[str, int] | None) -> None:
-    """Refuse the writes of an attempt that is over."""
+    """Raise `StaleAttemptError` if the attempt has ended."""
     if fence is None:
         return
     sql = (
@@ -66,7 +66,7 @@ def put(db: Database, new: NewCheckpoint) -> None:
 
 
 def has_run(db: Database, place: Place, run_id: str) -> bool:
-    """Tell whether a checkpoint of a chain is of a run."""
+    """Return whether a run created a checkpoint of a chain."""
     sql = "SELECT 1 FROM checkpoints WHERE chain = ? AND run = ? LIMIT 1"
     return db.execute(sql, (chain_key(db, place), compact(run_id))).fetchone() is not None
 
@@ -74,7 +74,7 @@ def has_run(db: Database, place: Place, run_id: str) -> bool:
 def put_writes(
     db: Database, place: Place, task_id: str, path: str, writes: Sequence[Write], *, replace: bool
 ) -> None:
-    """Store the writes of one task in one row; of two with one index the older stays, unless `replace`."""
+    """Store the writes of one task in one row; for equal indexes the older write stays, unless `replace`."""
     assert place.id is not None
     chain, checkpoint, task = ensure_chain(db, place), compact(place.id), compact(task_id)
     old = db.execute(
@@ -119,7 +119,7 @@ def newest_id(db: Database, place: Place) -> str | None:
 def complete(
     db: Database, row: tuple[int, int, Id, Id | None, bytes | None, bytes], place: Place
 ) -> CheckpointRow:
-    """Return a row of the table with its large values and its writes."""
+    """Return a table row with its large values and its writes."""
     key, chain, stored_id, parent, digests, body = row
     return CheckpointRow(
         key=key,
@@ -138,7 +138,7 @@ def blob(db: Database, chain: int, digest: bytes) -> bytes:
 
 
 def writes_of(db: Database, chain: int, checkpoint: Id) -> list[tuple[str, str, list[Write]]]:
-    """Return the writes that wait on a checkpoint, in the order they apply."""
+    """Return the pending writes of a checkpoint, in the order in which they apply."""
     rows = db.execute(
         "SELECT path, task, body FROM writes WHERE chain = ? AND checkpoint = ?", (chain, checkpoint)
     ).fetchall()

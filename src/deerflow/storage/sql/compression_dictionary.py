@@ -1,13 +1,13 @@
-"""What rows have in common, so that each of them need not say it again.
+"""Preset zlib dictionary of the text that most rows share.
 
-Most rows are a few hundred bytes of which two thirds are the same names. zlib takes such names as a
-preset dictionary and writes only where they are; a compressed row carries the dictionary's checksum.
-A list that was released is never edited: rows refer to it. A better one is added beside it.
+Most rows are a few hundred bytes of which two thirds are the same names. zlib replaces text of a
+preset dictionary by references; a compressed row carries the dictionary's checksum.
+A released dictionary is never edited: rows refer to it. A better one is added beside it.
 """
 
 import zlib
 
-# Later words are cheaper to refer to, so the most frequent ones stand at the end.
+# Later entries are cheaper to refer to, so the most frequent ones stand at the end.
 _FIRST = b"".join(
     (
         # run requests
@@ -54,5 +54,5 @@ _FIRST = b"".join(
 )
 
 DICTIONARIES: dict[int, bytes] = {zlib.adler32(words): words for words in (_FIRST,)}
-"""All lists by the checksum that compressed rows carry."""
+"""All dictionaries by the checksum that compressed rows carry."""
 NEWEST = _FIRST

@@ -1,4 +1,4 @@
-"""The tool calls of runs in flight, as rows."""
+"""The tool calls of runs in flight, in SQL."""
 
 from typing_extensions import override
 
@@ -8,7 +8,7 @@ from deerflow.storage.database import Database, Engine
 
 
 class SqlEffectLog(EffectLog):
-    """A row per call, gone with the end of its run."""
+    """One row per call, deleted when its run ends."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine

@@ -1,4 +1,4 @@
-"""The event log: one compressed row per batch, so a burst of tokens is one row."""
+"""The event log in SQL: one compressed row per batch, so a burst of tokens is one row."""
 
 import hashlib
 from collections.abc import Sequence
@@ -16,18 +16,18 @@ from deerflow.storage.sql.codec import pack, unpack
 MAX_SEQ = (1 << 32) - 1
 DIGEST_BYTES = 16
 _LAST_PLACE = "SELECT max(place) FROM events WHERE place >= runs.key << 32 AND place < (runs.key + 1) << 32"
-# A batch's place holds its last number, so the first row past a number holds the next event.
+# A row's place ends in the batch's last sequence number, so the first row past a number has the next event.
 _PAGE = (
     "SELECT body FROM events WHERE place >= (SELECT key << 32 FROM runs WHERE id = ?) + ? "
     "AND place < (SELECT (key + 1) << 32 FROM runs WHERE id = ?) ORDER BY place LIMIT ?"
 )
 PAGE_ROWS = 128
 FEW_FRAGMENTS = 256
-"""Up to here they are read at once on the calling thread; more are worth the trip to another one."""
+"""Up to this many are read on the calling thread; more are worth the hop to a reader thread."""
 
 
 def weight_of(batch: LogBatch) -> int:
-    """Return how many bytes a batch holds."""
+    """Return the number of bytes in a batch."""
     return sum(len(entry.body) for entry in batch.entries) + sum(len(body) for _, body in batch.fragments)
 
 
@@ -81,7 +81,7 @@ class SqlEventLog(EventLog):
 
 
 def check_numbers(batch: LogBatch) -> None:
-    """Raise `InvalidInputError` when the entries are not numbered upwards."""
+    """Raise `InvalidInputError` when the sequence numbers of the entries do not increase."""
     previous = -1
     for entry in batch.entries:
         if not previous < entry.seq <= MAX_SEQ:
@@ -90,7 +90,7 @@ def check_numbers(batch: LogBatch) -> None:
 
 
 def append_batch(db: Database, batch: LogBatch) -> None:
-    """Store a batch with its fragments, inside the transaction that is open."""
+    """Store a batch with its fragments, inside the open transaction."""
     row = db.execute(
         f"SELECT runs.key, runs.thread, ({_LAST_PLACE}), runs.attempt, threads.id FROM runs "
         f"JOIN threads ON threads.key = runs.thread WHERE runs.id = ? {db.dialect.shared}",
@@ -111,10 +111,10 @@ def append_batch(db: Database, batch: LogBatch) -> None:
 
 
 def _not_yet_stored(db: Database, stored: int, batch: LogBatch) -> Sequence[LogEntry]:
-    """Return what is new in a batch: a writer that was cancelled may send the same events again.
+    """Return the new entries of a batch: a writer that was cancelled may send the same events again.
 
     Args:
-        stored: The number of the last event that is stored.
+        stored: The sequence number of the last stored event.
     """
     if not batch.entries or batch.entries[0].seq > stored:
         return batch.entries
@@ -173,4 +173,4 @@ def _digests(db: Database, thread_id: str, limit: int) -> dict[bytes, int]:
 
 def _key_of_thread(db: Database, thread_id: str) -> int:
     row = db.execute("SELECT key FROM threads WHERE id = ?", (thread_id,)).fetchone()
-    return 0 if row is None else int(row[0])  # keys start at 1: nothing is found under 0
+    return 0 if row is None else int(row[0])  # keys start at 1: nothing is stored under 0

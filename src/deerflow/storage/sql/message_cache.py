@@ -1,7 +1,7 @@
-"""Keeps the messages that were last read of each thread, so that its next turn need not build them again.
+"""Cache the messages last read from each thread, so that its next turn need not decode them again.
 
-A conversation is stored whole now and then; until that is done again, every turn reads the same bytes. What
-was built from them is handed out once more, as long as nobody changed it: a run is free to.
+A conversation is stored whole only now and then; until the next time, every turn reads the same bytes. The
+decoded messages are reused unless they were mutated, which a run is free to do.
 """
 
 from collections import OrderedDict
@@ -15,17 +15,17 @@ from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
 MOST_BYTES = 32 * 1024 * 1024
 _MESSAGE_BYTES = 2048
-"""About what a message takes in memory beside its words."""
+"""Approximate memory of a message in addition to its text."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """A conversation as it was read."""
+    """A decoded conversation."""
 
     stored: bytes
     messages: list[BaseMessage]
     content: bytes
-    """What all of its messages held."""
+    """Serialized content of all messages, to detect mutations."""
 
     @property
     def size(self) -> int:
@@ -33,7 +33,7 @@ class _Read:
 
 
 class Recollection:
-    """Remembers the last conversation that was read of each thread, the latest ones of all."""
+    """Caches the last conversation read of each thread, least recently used ones dropped first."""
 
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:
         self._most_bytes = most_bytes
@@ -41,10 +41,10 @@ class Recollection:
         self._reads: OrderedDict[Hashable, _Read] = OrderedDict()
 
     def value(self, key: Hashable, stored: bytes, build: Callable[[bytes], Any]) -> Any:
-        """Return what `build` makes of stored bytes, or made of the same bytes before.
+        """Return what `build` makes of stored bytes, or the cached result for the same bytes.
 
         Args:
-            key: Whose bytes they are: others who have the same get something of their own.
+            key: Owner of the bytes: other owners of equal bytes get their own objects.
         """
         known = self._reads.pop(key, None)
         if known is not None:
@@ -69,7 +69,7 @@ class Recollection:
 
 
 def _read(stored: bytes, value: Any) -> _Read | None:
-    """Return what can be remembered of a value: a conversation of which every change would be seen."""
+    """Return the cache entry for a value; None unless it is a conversation with detectable mutations."""
     if not isinstance(value, _DeltaSnapshot) or not isinstance(value.value, list):
         return None
     content = _content(value.value)
@@ -77,7 +77,7 @@ def _read(stored: bytes, value: Any) -> _Read | None:
 
 
 def _content(messages: list[Any]) -> bytes | None:
-    """Return all that messages hold, to compare; None where it is more than plain data."""
+    """Return the serialized content of messages, to compare; None if it is not plain data."""
     try:
         return ormsgpack.packb([message.__dict__ for message in messages])
     except (AttributeError, TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""What is deleted when it has been kept long enough: events of old runs, checkpoints of long threads."""
+"""Delete expired data: events of old runs, checkpoints of long threads."""
 
 from collections.abc import Callable, Collection
 from datetime import datetime
@@ -20,7 +20,7 @@ _HAS_EVENTS = (
 
 
 class SqlRetention(Retention):
-    """Deletes in small transactions, so that nobody waits long for one."""
+    """Deletes in small transactions, so that other writes do not wait long."""
 
     def __init__(self, engine: Engine, serde: SerializerProtocol) -> None:
         self._engine = engine
@@ -59,7 +59,7 @@ def _drop_events(db: Database, run: int) -> None:
 
 
 def _drop_fragments(db: Database, thread: int) -> None:
-    """Delete the fragments of a thread when no event refers to them and no run is about to."""
+    """Delete the fragments of a thread when no event refers to them and no run in flight will."""
     row = db.execute("SELECT id FROM threads WHERE key = ?", (thread,)).fetchone()
     if row is None:
         return
@@ -73,7 +73,7 @@ def _drop_checkpoints(
     db: Database, thread_id: str, deltas: Callable[[bytes], Collection[str]], keep: int
 ) -> int:
     db.hold(thread_id)
-    # A run in flight may be rolled back to what was the newest checkpoint before it.
+    # A run in flight may be rolled back to the checkpoint that was the newest before it.
     in_flight = (
         "SELECT 1 FROM runs JOIN threads ON threads.key = runs.thread "
         f"WHERE threads.id = ? AND runs.{IN_FLIGHT} LIMIT 1"

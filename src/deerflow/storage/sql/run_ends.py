@@ -1,4 +1,4 @@
-"""How runs end: kept as they are, or with the thread put back to where it was before them."""
+"""End runs: keep their results, or restore the thread to its state before them."""
 
 import ormsgpack
 
@@ -13,17 +13,17 @@ from deerflow.storage.sql.codec import now_us, printable
 from deerflow.storage.sql.run_rows import IN_FLIGHT, find, free_status, mark_thread, next_waiting, stale
 
 NEVER_STARTED = "cancelled_before_start"
-"""The stop reason of a run that was cancelled while it waited."""
+"""Stop reason of a run that was cancelled while it was pending."""
 
 
 def before_image(db: Database, thread: int, thread_id: str) -> bytes:
-    """Return what a rollback of a run that starts now will put back."""
+    """Return what a rollback of a run that starts now will restore."""
     title, status = db.execute("SELECT title, status FROM threads WHERE key = ?", (thread,)).fetchone()
     return ormsgpack.packb([marks.make_mark(db, thread_id), title, status])
 
 
 def settle(db: Database, run_id: str, attempt: int, end: RunEnd) -> RunRecord:
-    """Write the final state of a run and free its thread."""
+    """Store the final state of a run and free its thread."""
     row = db.execute(
         f"SELECT key, thread, before, cancel FROM runs WHERE id = ? AND attempt = ? AND {IN_FLIGHT} "
         f"{db.dialect.locked}",
@@ -78,5 +78,5 @@ def _put_back(db: Database, thread: int, thread_id: str, before: bytes) -> Threa
     mark, title, status = ormsgpack.unpackb(before)
     marks.roll_back(db, thread_id, mark)
     db.execute("UPDATE threads SET title = ? WHERE key = ?", (title, thread))
-    # A run that waited for another found the thread busy; it was not that by itself.
+    # A queued run found the thread busy because of another run; that status is not restored.
     return free_status(db, thread) if status == ThreadStatus.BUSY else ThreadStatus(status)

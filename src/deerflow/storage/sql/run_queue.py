@@ -1,7 +1,7 @@
-"""The order of a thread's runs: who is admitted, who waits, whose turn it is.
+"""The queue of a thread's runs: admission, order, claims and cancellation.
 
-One run of a thread is running at a time. The others wait in the order in which they were admitted, or,
-when they are to start later, in the order of their times.
+One run of a thread is running at a time. The others wait in the order of admission or, if they have a
+start time, of that time.
 """
 
 from deerflow.domain import CancelAction, MultitaskStrategy, RunRecord, RunRequest, RunStatus, ThreadStatus
@@ -29,7 +29,7 @@ from deerflow.storage.sql.threads import ensure_thread, note_assistant
 def create(
     db: Database, run_id: str, request: RunRequest, body: bytes, owner: str | None, lease_seconds: float
 ) -> RunRecord:
-    """Admit a run as its strategy says."""
+    """Admit a run according to its multitask strategy."""
     db.hold(request.thread_id)
     if known := sent_before(db, request):
         return known
@@ -39,7 +39,7 @@ def create(
     is_free = _make_room(db, thread, request)
     note_assistant(db, thread, request.assistant_id)
     now = now_us()
-    if not is_free and not request.after_seconds:  # a run with a time of its own comes at that time
+    if not is_free and not request.after_seconds:  # a run with a start time is ordered by that time
         now = _behind_others(db, thread, now)
     start_at = now + int(request.after_seconds * 1_000_000) if request.after_seconds else None
     starts_now = owner is not None and is_free and start_at is None
@@ -56,7 +56,7 @@ def create(
         ),
     )
     if not made.rowcount:
-        # The same request on another thread may have been quicker by a moment.
+        # The same request on another thread may have been admitted a moment earlier.
         if known := sent_before(db, request):
             return known
         raise ConflictError(f"run id '{run_id}' is taken")
@@ -69,7 +69,7 @@ def create(
 
 
 def sent_before(db: Database, request: RunRequest) -> RunRecord | None:
-    """Return the run that a request with the same key of the same user started."""
+    """Return the run that an earlier request with the same user and idempotency key started."""
     if (token := _token(request)) is None:
         return None
     row = db.execute(f"SELECT {COLUMNS} FROM runs WHERE idempotency = ?", (token,)).fetchone()
@@ -77,9 +77,9 @@ def sent_before(db: Database, request: RunRequest) -> RunRecord | None:
 
 
 def claim(db: Database, run_id: str, owner: str, attempt: int, lease_seconds: float) -> RunRecord:
-    """Take up a run that is still at `attempt`, unless another one of its thread is running."""
+    """Claim a run that is still at `attempt`, unless another one of its thread is running."""
     _, thread = hold_run(db, run_id)
-    # Locked before it is changed: whoever is writing for the attempt before finishes first.
+    # Lock the row before the update: pending writes of the previous attempt finish first.
     changed = db.execute(
         f"UPDATE runs SET owner = ?, status = 'running', attempt = attempt + 1, "
         f"lease_until = {db.dialect.clock} + ?, updated_at = ? "
@@ -100,7 +100,7 @@ def claim(db: Database, run_id: str, owner: str, attempt: int, lease_seconds: fl
 
 
 def next_of(db: Database, thread_id: str) -> tuple[str, int] | None:
-    """Return id and attempt of the run whose turn it is in a thread."""
+    """Return id and attempt of the next run of a thread."""
     row = db.execute("SELECT key FROM threads WHERE id = ?", (thread_id,)).fetchone()
     if row is None:
         return None
@@ -118,14 +118,14 @@ def next_of(db: Database, thread_id: str) -> tuple[str, int] | None:
 
 
 def claim_next(db: Database, thread_id: str, owner: str, lease_seconds: float) -> RunRecord | None:
-    """Take up the run whose turn it is, looking and taking in one transaction."""
+    """Claim the next run of a thread; find and claim it in one transaction."""
     db.hold(thread_id)
     found = next_of(db, thread_id)
     return None if found is None else claim(db, found[0], owner, found[1], lease_seconds)
 
 
 def release(db: Database, run_id: str, attempt: int) -> None:
-    """Give a running run back; nothing happens when the attempt is over."""
+    """Release a running run; do nothing when the attempt has ended."""
     try:
         hold_run(db, run_id)
     except NotFoundError:
@@ -140,7 +140,7 @@ def release(db: Database, run_id: str, attempt: int) -> None:
 
 
 def orphans(db: Database, lock: OwnerLock, limit: int | None) -> list[RunRecord]:
-    """Return the runs that somebody should take up, oldest first."""
+    """Return the runs that should be claimed, oldest first."""
     rows = db.execute(
         f"SELECT {COLUMNS}, thread, coalesce(lease_until, 0) < {db.dialect.clock} FROM runs "
         f"WHERE {IN_FLIGHT} AND (status = 'running' OR coalesce(start_at, 0) <= ?) ORDER BY {ORDER}",
@@ -164,7 +164,7 @@ def orphans(db: Database, lock: OwnerLock, limit: int | None) -> list[RunRecord]
 
 
 def request_cancel(db: Database, run_id: str, action: CancelAction) -> RunRecord:
-    """Leave a wish to stop; end a run that only waits."""
+    """Store a cancel request; end a pending run at once."""
     key, thread = hold_run(db, run_id)
     run = find(db, run_id)
     if run.status.is_terminal:
@@ -181,9 +181,9 @@ def request_cancel(db: Database, run_id: str, action: CancelAction) -> RunRecord
 
 
 def _make_room(db: Database, thread: int, request: RunRequest) -> bool:
-    """Apply the request's strategy to the runs in flight; tell whether there are none."""
+    """Apply the request's strategy to the runs in flight; return whether the thread is free."""
     if request.after_seconds:
-        return False  # it joins the queue when its time has come
+        return False  # it joins the queue at its start time
     blocking = _blocking(db, thread)
     if blocking is None:
         return True
@@ -199,7 +199,7 @@ def _make_room(db: Database, thread: int, request: RunRequest) -> bool:
 
 
 def _stop_all(db: Database, thread: int, action: CancelAction) -> bool:
-    """End what waits and ask what runs to stop; tell whether nothing is left to wait for."""
+    """End pending runs and request cancellation of the running one; return whether the thread is free."""
     is_free = True
     for key, run_id, status, owner in db.execute(
         f"SELECT key, id, status, owner FROM runs {db.dialect.by_flight} WHERE {IN_FLIGHT} AND thread = ? "
@@ -215,7 +215,7 @@ def _stop_all(db: Database, thread: int, action: CancelAction) -> bool:
 
 
 def _wish(db: Database, key: int, owner: str | None, action: CancelAction) -> None:
-    # Who asked for a rollback keeps it, whatever others ask for afterwards.
+    # A rollback request is kept, whatever is requested afterwards.
     db.execute(
         "UPDATE runs SET cancel = CASE WHEN cancel = 'rollback' THEN cancel ELSE ? END WHERE key = ?",
         (action, key),
@@ -225,7 +225,7 @@ def _wish(db: Database, key: int, owner: str | None, action: CancelAction) -> No
 
 
 def _blocking(db: Database, thread: int) -> str | None:
-    """Return the run that a new one has to wait for, if there is one."""
+    """Return the run that a new one has to wait for, if any."""
     row = db.execute(
         f"SELECT id FROM runs {db.dialect.by_flight} WHERE {IN_FLIGHT} AND thread = ? "
         "AND coalesce(start_at, 0) <= ? ORDER BY key LIMIT 1",
@@ -235,7 +235,7 @@ def _blocking(db: Database, thread: int) -> str | None:
 
 
 def _behind_others(db: Database, thread: int, now: int) -> int:
-    """Return a time of admission behind those who wait: a clock that was set back lets nobody past them."""
+    """Return an admission time after all waiting runs, even if the clock was set back."""
     (last,) = db.execute(
         f"SELECT max(created_at) FROM runs {db.dialect.by_flight} "
         f"WHERE {IN_FLIGHT} AND thread = ? AND start_at IS NULL",

@@ -1,4 +1,4 @@
-"""The rows of runs: read, found, and what their columns mean."""
+"""Read rows of runs, and helpers for their columns."""
 
 import functools
 import logging
@@ -21,11 +21,11 @@ COLUMNS = (
 )
 IN_FLIGHT = "status IN ('pending', 'running')"
 ORDER = "coalesce(start_at, created_at), key"
-"""Whose turn it is among the runs that wait in a thread."""
+"""Order in which the pending runs of a thread start."""
 
 
 def find(db: Database, run_id: str) -> RunRecord:
-    """Return a run; `NotFoundError` when it is not there."""
+    """Return a run; raise `NotFoundError` when it does not exist."""
     row = db.execute(f"SELECT {COLUMNS} FROM runs WHERE id = ?", (run_id,)).fetchone()
     if row is None:
         raise NotFoundError("run", run_id)
@@ -33,7 +33,7 @@ def find(db: Database, run_id: str) -> RunRecord:
 
 
 def hold_run(db: Database, run_id: str) -> tuple[int, int]:
-    """Keep everybody else from the runs of this run's thread; return the keys of run and thread."""
+    """Lock the runs of this run's thread; return the keys of run and thread."""
     row = db.execute(
         "SELECT runs.key, runs.thread, threads.id FROM runs JOIN threads ON threads.key = runs.thread "
         "WHERE runs.id = ?",
@@ -46,7 +46,7 @@ def hold_run(db: Database, run_id: str) -> tuple[int, int]:
 
 
 def next_waiting(db: Database, thread: int) -> str | None:
-    """Return the run that is to start next in a thread in which none is running."""
+    """Return the next run of a thread in which none is running."""
     row = db.execute(
         f"SELECT id FROM runs {db.dialect.by_flight} WHERE {IN_FLIGHT} AND thread = ? "
         f"AND coalesce(start_at, 0) <= ? ORDER BY {ORDER} LIMIT 1",
@@ -56,12 +56,12 @@ def next_waiting(db: Database, thread: int) -> str | None:
 
 
 def records(rows: Iterable[tuple[Any, ...]]) -> list[RunRecord]:
-    """Return the runs behind rows of `COLUMNS`, without those that cannot be read."""
+    """Return the runs of rows of `COLUMNS`, without unreadable ones."""
     return [run for row in rows if (run := readable(row)) is not None]
 
 
 def readable(row: tuple[Any, ...]) -> RunRecord | None:
-    """Return the run behind a row of `COLUMNS`; None for one that must not keep the others away."""
+    """Return the run of a row of `COLUMNS`; None for an unreadable one, which must not block the others."""
     try:
         return record(row)
     except StorageError as error:
@@ -69,13 +69,13 @@ def readable(row: tuple[Any, ...]) -> RunRecord | None:
         return None
 
 
-@functools.lru_cache(maxsize=1000)  # once each: all runs are looked at every second
+@functools.lru_cache(maxsize=1000)  # warn once per run: all runs are polled every second
 def _warn_of(problem: str) -> None:
     logger.warning("%s; it is left alone", problem)
 
 
 def record(row: tuple[Any, ...]) -> RunRecord:
-    """Return the run behind a row of `COLUMNS`; `StorageError` when it cannot be read."""
+    """Return the run of a row of `COLUMNS`; raise `StorageError` when it is unreadable."""
     try:
         return _record(row)
     except (ValueError, TypeError, KeyError, AttributeError, zlib.error) as error:
@@ -107,15 +107,15 @@ def _record(row: tuple[Any, ...]) -> RunRecord:
 def mark_thread(
     db: Database, thread: int, status: ThreadStatus, *, end: RunEnd | None = None, title: str | None = None
 ) -> None:
-    """Set a thread's status, later than whatever was set before.
+    """Set a thread's status, with a later `updated_at` than before.
 
     Args:
-        end: With its questions the thread waits from now on; None leaves those that it has.
-        title: What a thread is called that has no title.
+        end: Its interrupts become the thread's; None keeps the current ones.
+        title: Title for a thread that has none.
     """
     asked = () if end is None else (dump_questions(end.interrupts), end.asks)
     named = () if title is None else (printable(title),)
-    # So that two changes within one tick of the clock keep their order.
+    # `LATER` keeps the order of two changes within one clock tick.
     db.execute(
         f"UPDATE threads SET status = ?, updated_at = {LATER}"
         f"{', interrupts = ?, asks = ?' if asked else ''}"
@@ -125,7 +125,7 @@ def mark_thread(
 
 
 def free_status(db: Database, thread: int) -> ThreadStatus:
-    """Return what a thread is once no run is busy with it: one that asked something still waits."""
+    """Return the status of a thread without a busy run: interrupted while an interrupt is pending."""
     status, asked = db.execute("SELECT status, interrupts FROM threads WHERE key = ?", (thread,)).fetchone()
     if status != ThreadStatus.BUSY:
         return ThreadStatus(status)
@@ -133,7 +133,7 @@ def free_status(db: Database, thread: int) -> ThreadStatus:
 
 
 def stale(run: RunRecord, attempt: int) -> StaleAttemptError:
-    """Return the error of a worker whose attempt is over."""
+    """Return the error for a worker whose attempt has ended."""
     return StaleAttemptError(
         f"attempt {attempt} of run {run.id} is over: it is {run.status} at attempt {run.attempt}"
     )

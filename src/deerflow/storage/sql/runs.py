@@ -1,4 +1,4 @@
-"""Runs, with their owners, leases and attempts."""
+"""Runs in SQL, with their owners, leases and attempts."""
 
 from typing_extensions import override
 
@@ -15,13 +15,13 @@ from deerflow.storage.sql.run_rows import COLUMNS, IN_FLIGHT, find, hold_run, re
 
 
 class SqlRunStore(RunStore):
-    """Runs as rows; every write of a worker names its attempt."""
+    """Runs as rows; every write of a worker carries its attempt."""
 
     def __init__(self, engine: Engine, *, lease_seconds: float = LEASE_SECONDS) -> None:
-        """Keep runs in this database.
+        """Store runs in this database.
 
         Args:
-            lease_seconds: How long a run stays its owner's without a heartbeat.
+            lease_seconds: How long a run keeps its owner without a heartbeat.
         """
         self._engine = engine
         self._lease_seconds = float(lease_seconds)
@@ -70,7 +70,7 @@ class SqlRunStore(RunStore):
 
     @override
     async def claim_next(self, thread_id: str, *, owner: str) -> RunRecord | None:
-        # A look costs next to nothing, and mostly there is nobody waiting.
+        # A read is cheap, and usually no run is waiting.
         if await self._engine.peek(lambda db: queue.next_of(db, thread_id)) is None:
             return None
         lease = self._lease_seconds
@@ -115,7 +115,7 @@ class SqlRunStore(RunStore):
 
     @override
     async def orphans(self, lock: OwnerLock, *, limit: int | None = None) -> list[RunRecord]:
-        # In a reader's thread: locks are files.
+        # In a reader thread: checking locks opens files.
         return await self._engine.read(lambda db: queue.orphans(db, lock, limit))
 
     @override

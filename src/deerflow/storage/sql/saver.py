@@ -1,8 +1,8 @@
-"""Our checkpoint saver: small rows, one per step, and nothing of a long conversation twice.
+"""Checkpoint saver with small rows, one per step, that stores no part of a long conversation twice.
 
 Integer versions, 16-byte ids, an integer per chain, one row for all writes of a task, large values by
-their digest. A `DeltaChannel` is rebuilt by a walk that reads no checkpoint on its way. Values are
-strict msgpack: types that nobody allowed come back as plain data, and there is no pickle.
+their digest. A `DeltaChannel` is rebuilt by a walk that reads no checkpoint bodies on its way. Values are
+strict msgpack: types that are not on the allow-list are decoded as plain data, and there is no pickle.
 """
 
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
@@ -36,7 +36,7 @@ from deerflow.storage.sql.message_cache import Recollection
 from deerflow.storage.sql.serializer import StrictSerializer
 
 _OWN_KEYS = ("__", "langgraph_", "lc_", "ls_")
-"""How the keys begin that LangChain and LangGraph put into a run's metadata themselves."""
+"""Prefixes of the metadata keys that LangChain and LangGraph add themselves."""
 
 
 class SqlSaver(CheckpointStore):
@@ -222,15 +222,15 @@ class SqlSaver(CheckpointStore):
         return codec.decode_histories(self.serde, found)
 
     async def make_mark(self, thread_id: str) -> bytes:
-        """Return what `roll_back` needs to put the thread and its sub-threads back to now."""
+        """Return what `roll_back` needs to restore the thread and its sub-threads to their current state."""
         return await self._engine.read(lambda db: marks.make_mark(db, thread_id))
 
     async def roll_back(self, thread_id: str, mark: bytes) -> None:
-        """Put the checkpoints of a thread and its sub-threads back to exactly where the mark was made."""
+        """Restore the checkpoints of a thread and its sub-threads to exactly their state at the mark."""
         await self._engine.write(lambda db: marks.roll_back(db, thread_id, mark))
 
     def _taken(self, row: CheckpointRow | None, newest: str | None) -> CheckpointTuple | None:
-        """Return a checkpoint that somebody may go on from."""
+        """Return the decoded checkpoint and advance the id clock, since a run may continue from it."""
         if newest is not None:
             count_on_from(newest)
         return None if row is None else codec.decode_row(self.serde, row)
@@ -261,9 +261,9 @@ class SqlSaver(CheckpointStore):
     def _writing(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
     ) -> tuple[Callable[[Database], None], int]:
-        """Return the work and how many bytes it writes."""
+        """Return the write and its number of bytes."""
         place = _place(config)
-        # Now, not in the writer's thread: the caller may change the values while they wait.
+        # Encode now, not in the writer thread: the caller may mutate the values meanwhile.
         encoded, is_special = codec.encode_writes(self.serde, writes)
         work = _fenced(
             config, lambda db: rows.put_writes(db, place, task_id, task_path, encoded, replace=is_special)
@@ -272,9 +272,9 @@ class SqlSaver(CheckpointStore):
 
 
 def _found(db: Database, place: Place) -> tuple[CheckpointRow | None, str | None]:
-    """Return a checkpoint, and the id of the newest one there."""
+    """Return a checkpoint and the id of the newest one in its chain."""
     row = rows.get(db, place)
-    if place.id is not None:  # what goes on from an older one is newer than all nevertheless
+    if place.id is not None:  # a successor of an older checkpoint must still get the largest id
         return row, rows.newest_id(db, place)
     return row, None if row is None else row.place.id
 
@@ -287,7 +287,7 @@ def _place(config: RunnableConfig) -> Place:
 
 
 def _noted(config: RunnableConfig) -> dict[str, Any]:
-    """Return the lists and objects in a run's metadata, which LangGraph's own function leaves out."""
+    """Return the lists and dicts in a run's metadata, which `get_checkpoint_metadata` omits."""
     return {
         key: value
         for key, value in (config.get("metadata") or {}).items()
@@ -306,7 +306,7 @@ def _listing(config: RunnableConfig | None, before: RunnableConfig | None) -> Li
 
 
 def _page(listing: Listing, size: int) -> Callable[[Database], tuple[list[CheckpointRow], Listing | None]]:
-    """Return the read of one page, which also tells where the next one starts, if there is one."""
+    """Return a function that reads one page and returns the listing of the next one, if any."""
 
     def work(db: Database) -> tuple[list[CheckpointRow], Listing | None]:
         page = walks.next_page(db, listing, size)
@@ -316,7 +316,7 @@ def _page(listing: Listing, size: int) -> Callable[[Database], tuple[list[Checkp
 
 
 def _fenced(config: RunnableConfig, work: Callable[[Database], None]) -> Callable[[Database], None]:
-    """Return `work` behind a check that the attempt named in the config is not over."""
+    """Return `work` preceded by a check that the attempt in the config has not ended."""
     fence: tuple[str, int] | None = config["configurable"].get(FENCE)
 
     def checked(db: Database) -> None:

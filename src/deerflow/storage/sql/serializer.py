@@ -1,11 +1,11 @@
-"""The serializer of checkpoints: strict msgpack, quick with messages.
+"""Checkpoint serializer: strict msgpack, fast for messages.
 
-Only types on LangGraph's own list, and those that are added here, come back as objects; anything else
-comes back as plain data, and nothing is ever pickled. Messages were validated when they entered a
+Only types on LangGraph's allow-list, and those that are added here, are decoded as objects; anything else
+is decoded as plain data, and nothing is ever pickled. Messages were validated when they entered a
 thread, so reading a long thread does not validate them again.
 
-It uses parts of LangGraph without a promise: the numbers of its msgpack extensions and `_DeltaSnapshot`.
-Its tests compare the result with LangGraph's own reader.
+It uses private names of LangGraph: the codes of its msgpack extensions and `_DeltaSnapshot`.
+Its tests compare the result with LangGraph's own decoder.
 """
 
 from collections.abc import Iterable
@@ -49,7 +49,7 @@ class StrictSerializer(JsonPlusSerializer):
 
 
 def _message(kind: type[BaseMessage], names: set[str], fields: dict[str, Any]) -> BaseMessage:
-    """Return a message with all its fields as they were, as pydantic's `model_construct` makes one."""
+    """Return a message with all its fields unchanged, like pydantic's `model_construct`."""
     message = kind.__new__(kind)
     _set(message, "__dict__", fields)
     _set(message, "__pydantic_fields_set__", names)  # shared: it holds every name, so nothing is added

@@ -1,4 +1,4 @@
-"""LangGraph's key-value store: items by namespace and key, with filters and times to live."""
+"""LangGraph's key-value store in SQL: items by namespace and key, with filters and TTLs."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
@@ -25,8 +25,8 @@ from deerflow.storage.database import Database, Engine
 from deerflow.storage.requests import dump_json
 from deerflow.storage.sql.codec import LATER, later, now_us, pack, time_of, unpack
 
-# Labels never hold a dot (`validate_op_namespace`), and `/` follows it in the alphabet: the
-# namespaces under `a.b` are exactly the range from `a.b.` to `a.b/`.
+# Labels never contain a dot (`validate_op_namespace`), and `/` follows it in ASCII: the namespaces under
+# `a.b` are exactly the range from `a.b.` to `a.b/`.
 _DOT = "."
 _AFTER_DOT = "/"
 _COLUMNS = "namespace, name, value, created_at, updated_at"
@@ -39,7 +39,7 @@ _EPOCH = datetime.fromtimestamp(0, UTC)
 
 
 class SqlStore(ItemStore):
-    """Items that outlive threads; search filters by value, there are no vectors."""
+    """Items that outlive threads; search filters by value, without vectors."""
 
     supports_ttl = True
 
@@ -53,7 +53,7 @@ class SqlStore(ItemStore):
             return await self._engine.write(lambda db: _run(db, checked))
         look = self._engine.peek if all(isinstance(op, GetOp) for op in checked) else self._engine.read
         results, used = await look(lambda db: _look(db, checked))
-        if used:  # only what has a time to live is written when it is read
+        if used:  # reading an item writes only if it has a TTL
             await self._engine.write(lambda db: _refresh(db, used))
         return results
 
@@ -81,7 +81,7 @@ def _checked(ops: Iterable[Op]) -> list[Op]:
 
 
 def _run(db: Database, ops: list[Op]) -> list[Result]:
-    """Answer all reads from the state before, then do the puts; the last put of a key counts."""
+    """Run all reads on the previous state, then the puts; the last put of a key counts."""
     results, used = _look(db, ops)
     _refresh(db, used)
     puts = {(op.namespace, op.key): op for op in ops if isinstance(op, PutOp)}
@@ -91,7 +91,7 @@ def _run(db: Database, ops: list[Op]) -> list[Result]:
 
 
 def _look(db: Database, ops: list[Op]) -> tuple[list[Result], list[_Name]]:
-    """Answer all reads; return with the answers which items live on because they were read."""
+    """Run all reads; return their results and the items whose TTL is to be refreshed."""
     results: list[Result] = []
     used: list[_Name] = []
     for op in ops:
@@ -127,7 +127,7 @@ def _put(db: Database, op: PutOp) -> None:
     if op.value is None:
         db.execute("DELETE FROM items WHERE namespace = ? AND name = ?", (namespace, op.key))
         return
-    seconds = None if op.ttl is None else op.ttl * 60  # the base counts in minutes
+    seconds = None if op.ttl is None else op.ttl * 60  # LangGraph's TTL is in minutes
     expires_at = None if seconds is None else now + int(seconds * 1_000_000)
     db.execute(
         f"INSERT INTO items ({_COLUMNS}, ttl_seconds, expires_at) VALUES (?, ?, ?, ?, ?, ?, ?) "
@@ -174,7 +174,7 @@ def _search(db: Database, op: SearchOp, used: list[_Name]) -> list[SearchItem]:
 
 
 def _under(db: Database, prefix: str) -> Iterator[tuple[Any, ...]]:
-    """Yield the rows of a namespace and those below it, latest first, read page by page."""
+    """Yield the rows of a namespace and of those below it, latest first, read page by page."""
     now, last = now_us(), (_MAX_INT, _MAX_INT)
     while True:
         rows = db.execute(
@@ -227,7 +227,7 @@ def _fits(condition: MatchCondition, name: tuple[str, ...]) -> bool:
 
 
 def _matches(value: Any, wanted: Any) -> bool:
-    """Tell whether a value equals the wanted one, has the wanted parts, or passes its `$` operators."""
+    """Return whether a value equals the wanted one, contains its parts, or satisfies its `$` operators."""
     if isinstance(wanted, dict) and any(str(key).startswith("$") for key in wanted):
         return all(_passes(value, operator, limit) for operator, limit in wanted.items())
     if isinstance(wanted, dict):

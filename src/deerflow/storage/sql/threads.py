@@ -1,4 +1,4 @@
-"""Threads."""
+"""Threads in SQL."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -21,11 +21,11 @@ READ = (
     f"{COLUMNS}, CASE WHEN status = 'error' THEN (SELECT error FROM runs WHERE runs.thread = threads.key "
     "AND runs.error IS NOT NULL ORDER BY runs.key DESC LIMIT 1) END"
 )
-"""The columns of a thread, and why its last run failed where one did."""
+"""The columns of a thread, plus the error of its last failed run if its status is `error`."""
 MAX_FILTERS = 50
 MAX_KEY_CHARS = 256
 _DEEPEST = 4
-"""How far objects inside objects are looked into; one further down has to be equal."""
+"""Maximum depth at which nested objects are compared by key; deeper ones must be equal."""
 _BUSY = f"SELECT 1 FROM runs WHERE {IN_FLIGHT} AND thread = ? LIMIT 1"
 _ORDER = {"created_at": "created_at", "updated_at": "updated_at", "thread_id": "id", "status": "status"}
 
@@ -44,7 +44,7 @@ class SqlThreadStore(ThreadStore):
 
         def work(db: Database) -> Thread:
             if is_new:
-                db.hold(thread_id)  # of two who want a new one, the second finds it
+                db.hold(thread_id)  # of two concurrent creations the second one finds the thread
                 if db.execute("SELECT 1 FROM threads WHERE id = ?", (thread_id,)).fetchone() is not None:
                     raise ConflictError(f"thread '{thread_id}' exists already")
             key, owner = ensure_thread(db, thread_id, user_id, text)
@@ -120,7 +120,7 @@ class SqlThreadStore(ThreadStore):
 
 
 def search_statement(query: ThreadQuery, dialect: Dialect) -> tuple[str, list[Any]]:
-    """Return the statement of a search with its values; `InvalidInputError` when it makes no sense."""
+    """Return a search statement with its parameters; raise `InvalidInputError` for an invalid query."""
     where, values = _conditions(query, dialect)
     if query.sort_by not in _ORDER:
         raise InvalidInputError(f"sort_by '{query.sort_by}' is unknown: use one of {', '.join(_ORDER)}")
@@ -135,7 +135,7 @@ def search_statement(query: ThreadQuery, dialect: Dialect) -> tuple[str, list[An
 
 
 def ensure_thread(db: Database, thread_id: str, user_id: str, metadata: str) -> tuple[int, str]:
-    """Return the key and the user of a thread, made now when it was not there."""
+    """Return the key and the user of a thread, created if needed."""
     row = db.execute("SELECT key, user_id FROM threads WHERE id = ?", (thread_id,)).fetchone()
     if row is not None:
         return row[0], row[1]
@@ -149,13 +149,13 @@ def ensure_thread(db: Database, thread_id: str, user_id: str, metadata: str) -> 
         "ON CONFLICT (id) DO NOTHING RETURNING key",
         (thread_id, user_id, ThreadStatus.IDLE, metadata, now, now),
     ).fetchone()
-    if made is None:  # another process made it in between
+    if made is None:  # another process created it in between
         return ensure_thread(db, thread_id, user_id, metadata)
     return made[0], user_id
 
 
 def note_assistant(db: Database, key: int, assistant_id: str) -> None:
-    """Note in a thread's metadata whose runs it has, as LangGraph's clients look for it."""
+    """Store graph and assistant ids in a thread's metadata, where LangGraph's clients look for them."""
     noted = {"graph_id": LEAD_AGENT, "assistant_id": assistant_id}
     (text,) = db.execute("SELECT metadata FROM threads WHERE key = ?", (key,)).fetchone()
     metadata = orjson.loads(text)
@@ -200,7 +200,7 @@ def _thread(row: tuple[Any, ...]) -> Thread:
         updated_at=time_of(updated_at),
         metadata=orjson.loads(metadata),
         title=title,
-        # Whoever answers makes it busy: what was asked is kept until it is known what comes of that.
+        # A resumed thread is busy: its interrupts stay stored until that run ends.
         interrupts=orjson.loads(interrupts) if interrupts and status == ThreadStatus.INTERRUPTED else {},
         asks=bool(asks) and status == ThreadStatus.IDLE,
         error=error,
@@ -221,7 +221,7 @@ def _conditions(query: ThreadQuery, dialect: Dialect) -> tuple[str, list[Any]]:
         where.append("status = ?")
         values.append(query.status)
     if query.ids is not None:
-        # One JSON value instead of a mark per id: any number of ids is one and the same statement.
+        # One JSON parameter instead of one placeholder per id: the statement is the same for any number.
         where.append(f"id {dialect.is_text_of}")
         values.append(dump_json(list(query.ids), what="ids").decode())
     conditions, bound = metadata_conditions(query.metadata, dialect)
@@ -231,7 +231,7 @@ def _conditions(query: ThreadQuery, dialect: Dialect) -> tuple[str, list[Any]]:
 def metadata_conditions(metadata: Mapping[str, Any] | None, dialect: Dialect) -> tuple[list[str], list[Any]]:
     """Return the conditions under which a row's metadata has all of these keys with equal values.
 
-    An object is there when its keys are, beside whatever others; a list is there when it is equal.
+    An object matches when it has the wanted keys, among others; a list matches only when it is equal.
     """
     where: list[str] = []
     values: list[Any] = []

@@ -1,1 +1,1 @@
-"""Threads, runs, events, checkpoints and store in one SQLite file."""
+"""SQLite storage: threads, runs, events, checkpoints and store items in one file."""

@@ -1,4 +1,4 @@
-"""Connections to one SQLite file, and its failures in words that an operator can act on."""
+"""Connect to one SQLite file, and turn its errors into messages that an operator can act on."""
 
 import os
 import sqlite3
@@ -12,9 +12,9 @@ from deerflow.storage.signals import QUEUE
 from deerflow.storage.sqlite.dialect import SQLITE
 
 BUSY_SECONDS = 5.0
-"""How long one statement waits for another process before it is tried again."""
+"""How long one statement waits for another process's lock before it is retried."""
 WAL_BYTES = 200_000
-"""Past this size the write-ahead log is copied into the database."""
+"""Above this size the write-ahead log is checkpointed into the database."""
 
 _FULL = 13
 _READONLY = 8
@@ -25,7 +25,7 @@ _BUSY = (5, 6)
 
 
 class SqliteDatabase(sqlite3.Connection):
-    """A connection as stores know it; there is one writer, so nobody has to be kept out."""
+    """A connection as a `Database` for the stores; there is one writer, so no locks are needed."""
 
     dialect = SQLITE
 
@@ -35,14 +35,14 @@ class SqliteDatabase(sqlite3.Connection):
         """The topics to signal after the next commit."""
 
     def hold(self, thread_id: str, /) -> None:
-        """Do nothing: a transaction that writes is alone."""
+        """Do nothing: a write transaction is exclusive."""
 
     def notify(self, topic: str, /) -> None:
         """Remember the topic until the commit."""
         self.told.append(topic)
 
     def enqueue(self, run_id: str, start_at: int | None = None, /) -> None:
-        """Call for somebody: every process on the file looks for runs itself."""
+        """Signal the queue: every process that opened the file polls for runs itself."""
         self.told.append(QUEUE)
 
     def dequeue(self, run_id: str, /) -> None:
@@ -50,7 +50,7 @@ class SqliteDatabase(sqlite3.Connection):
 
 
 def create_file(path: Path) -> None:
-    """Make the database file for this user only, with its folder; an existing folder stays as it is."""
+    """Create the database file for this user only, with its folder; an existing folder stays unchanged."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
@@ -63,7 +63,7 @@ def create_file(path: Path) -> None:
 
 
 def connect(path: Path, *, busy_seconds: float = BUSY_SECONDS, is_reader: bool = False) -> SqliteDatabase:
-    """Open a connection that may be handed between threads; transactions are begun by hand."""
+    """Open a connection that may be passed between threads; the caller begins transactions."""
     connection = sqlite3.connect(
         path,
         timeout=busy_seconds,
@@ -74,7 +74,7 @@ def connect(path: Path, *, busy_seconds: float = BUSY_SECONDS, is_reader: bool =
     )
     connection.execute("PRAGMA synchronous = NORMAL")
     connection.execute(f"PRAGMA journal_size_limit = {WAL_BYTES}")
-    # A background connection copies the log: no commit and no reader ever pays for it.
+    # A background connection checkpoints the log, so that no commit or reader pays for it.
     connection.execute("PRAGMA wal_autocheckpoint = 0")
     if is_reader:
         connection.execute("PRAGMA query_only = ON")
@@ -82,18 +82,18 @@ def connect(path: Path, *, busy_seconds: float = BUSY_SECONDS, is_reader: bool =
 
 
 def is_busy(error: BaseException) -> bool:
-    """Tell whether another connection held the lock for too long."""
+    """Return whether another connection held the lock for too long."""
     return isinstance(error, sqlite3.OperationalError) and _code(error) in _BUSY
 
 
 def is_full(error: BaseException) -> bool:
-    """Tell whether there was no room left on the disk."""
+    """Return whether the disk was full."""
     return isinstance(error, sqlite3.OperationalError) and _code(error) == _FULL
 
 
 @contextmanager
 def plain_words(path: Path) -> Iterator[None]:
-    """Turn SQLite's exceptions into ours."""
+    """Translate SQLite's exceptions into ours."""
     try:
         yield
     except (sqlite3.Error, UnicodeEncodeError, OverflowError) as error:
@@ -101,7 +101,7 @@ def plain_words(path: Path) -> Iterator[None]:
 
 
 def explain(error: Exception, path: Path) -> Exception:
-    """Return the exception that callers of the storage get for one of SQLite's; others as they are."""
+    """Return the storage exception for a SQLite exception; any other is returned unchanged."""
     if isinstance(error, UnicodeEncodeError):
         return InvalidInputError("the text holds characters that are not valid Unicode (lone surrogates)")
     if isinstance(error, OverflowError):
@@ -126,5 +126,5 @@ def explain(error: Exception, path: Path) -> Exception:
 
 
 def _code(error: sqlite3.Error) -> int:
-    # The low byte is the primary code, whatever the extended one says.
+    # The low byte is the primary result code of an extended one.
     return (getattr(error, "sqlite_errorcode", 0) or 0) & 0xFF

@@ -1,4 +1,4 @@
-"""What SQLite says differently."""
+"""SQL dialect of SQLite."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,7 +12,7 @@ def _has_metadata(path: Sequence[str], wanted: Any) -> tuple[str, list[Any]]:
     tables = ["json_each(metadata) AS m0"]
     for depth in range(1, len(path)):
         outer = f"m{depth - 1}"
-        # What is no object is not read as JSON: it may be any text.
+        # Only objects are parsed as JSON: any other value may be arbitrary text.
         inside = f"CASE {outer}.type WHEN 'object' THEN {outer}.value ELSE '{{}}' END"
         tables.append(f"json_each({inside}) AS m{depth}")
     keys = " AND ".join(f"m{depth}.key = ?" for depth in range(len(path)))

@@ -1,8 +1,8 @@
-"""One SQLite file for any number of event loops: one writer, readers beside it.
+"""SQLite engine for any number of event loops: one writer, and readers in parallel.
 
 Point reads run on the calling thread: 15 µs, where the hop to another thread costs 80 µs on an idle
-loop and over a millisecond on a busy one. Everything that scans goes to reader threads. The
-write-ahead log is copied into the database by a connection in the background.
+loop and over a millisecond on a busy one. Reads that scan go to reader threads. A background connection
+checkpoints the write-ahead log into the database.
 """
 
 import asyncio
@@ -46,7 +46,7 @@ class SqliteEngine(PooledEngine):
     dialect = SQLITE
 
     def __init__(self, path: Path, *, is_temporary: bool = False) -> None:
-        """Open the file, blocking; `SqliteEngine.open` does it beside the loop."""
+        """Open the file, blocking; `SqliteEngine.open` does it in a thread."""
         super().__init__(str(path), readers=READERS)
         self.path = path
         self.signals = Signals()
@@ -67,12 +67,12 @@ class SqliteEngine(PooledEngine):
 
     @classmethod
     async def open(cls, path: Path) -> "SqliteEngine":
-        """Open a database file, made or upgraded when needed."""
+        """Open a database file; create or upgrade it if needed."""
         return await asyncio.to_thread(cls, path)
 
     @classmethod
     async def open_temporary(cls) -> "SqliteEngine":
-        """Open a database that vanishes when it is closed."""
+        """Open a database that is deleted when it is closed."""
 
         def made() -> SqliteEngine:
             return cls(Path(tempfile.mkdtemp(prefix="deerflow-")) / "deerflow.db", is_temporary=True)
@@ -141,11 +141,11 @@ class SqliteEngine(PooledEngine):
 
 
 class _NearIsTaken(Exception):  # noqa: N818 - a signal between two methods, not an error
-    """The connection of the calling thread is in use or would have to wait."""
+    """The connection for point reads is in use or would have to wait."""
 
 
 class _Copier:
-    """Copies the write-ahead log into the database, in a thread of its own."""
+    """Checkpoints the write-ahead log into the database, in its own thread."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -158,22 +158,22 @@ class _Copier:
         self._thread.start()
 
     def may_restart(self) -> bool:
-        """Tell whether the next commit may be the first of a new log, which waits for the disk."""
+        """Return whether the next commit may restart the log, which waits for an fsync."""
         return self._has_copied_all
 
     def nudge(self, writer: SqliteDatabase | None) -> None:
-        """Look at the size of the log; called after each commit, with the connection if it has time."""
+        """Check the size of the log after a commit; `writer` is passed if it may checkpoint itself."""
         if writer is not None:
             self._has_copied_all = False
         try:
             size = self._wal.stat().st_size
         except FileNotFoundError:
-            self._has_copied_all = True  # no log on this file system: every commit waits for the disk
+            self._has_copied_all = True  # no WAL on this file system: every commit waits for an fsync
             return
         if size > WAL_BYTES:
             self._wake.set()
         if size > WAL_BYTES * 3 // 2 and writer is not None:
-            # Writes without a pause keep the log from starting again: now they wait for the copy.
+            # Continuous writes keep the log from restarting: make them wait for the checkpoint.
             self._copy(writer)
 
     def close(self) -> None:
@@ -194,7 +194,7 @@ class _Copier:
             if logged == copied:
                 self._has_copied_all = True
         except sqlite3.Error as error:
-            # Nothing is lost: the log only stays longer, and the next commit asks again.
+            # Nothing is lost: the log only stays longer, and the next commit tries again.
             logger.warning("database %s: its log could not be copied: %s", self._path, error)
 
 
@@ -210,18 +210,18 @@ def _prepare(path: Path, *, is_temporary: bool) -> SqliteDatabase:
                 connection.execute("PRAGMA synchronous = OFF")
             migrate(connection, path)
             if mode == "wal":
-                # The writer waits for other processes itself, where no event loop has to wait with it.
+                # The writer thread retries locked writes itself, so that no event loop blocks on them.
                 connection.execute("PRAGMA busy_timeout = 0")
             return connection
         except BaseException as error:
             connection.close()
-            # Two processes that open a new file at once can be in each other's way for a moment.
+            # Two processes that open a new file at the same time can briefly block each other.
             if not is_busy(error) or time.monotonic() > deadline:
                 raise
 
 
 def _in_snapshot(connection: SqliteDatabase, work: Callable[[Database], T]) -> T:
-    # One transaction, so that the statements of one read see one state.
+    # One transaction, so that all statements of a read see one snapshot.
     connection.execute("BEGIN")
     try:
         return work(connection)

@@ -1,8 +1,8 @@
-"""Brings a SQLite file to the newest schema.
+"""Upgrade a SQLite file to the newest schema.
 
 The steps here lead to the revision at which alembic took over (`storage/migrations`); a released step is
-never edited. `PRAGMA user_version` counts steps and revisions, so that one look tells whether there is
-something to do.
+never edited. `PRAGMA user_version` counts steps and revisions, so one read tells whether an upgrade is
+needed.
 """
 
 import importlib
@@ -14,7 +14,7 @@ from deerflow.storage.migrations import FOLDER, VERSION_TABLE, known_revisions, 
 from deerflow.storage.sql.checkpoint_shapes import compact
 
 APPLICATION_ID = 0x44454552
-"""Marks the file as ours (`DEER`)."""
+"""Application id of our files (`DEER`)."""
 
 _V1 = """
 CREATE TABLE threads (
@@ -161,7 +161,7 @@ CREATE TABLE assistant_versions (
 ) WITHOUT ROWID;
 """
 
-# Ids are bytes, whatever they look like: in PostgreSQL a column has one type.
+# Ids are always bytes: in PostgreSQL a column has one type.
 _V4 = """
 UPDATE checkpoints SET id = compact(id) WHERE typeof(id) = 'text';
 UPDATE checkpoints SET parent = compact(parent) WHERE typeof(parent) = 'text';
@@ -176,7 +176,7 @@ INSERT INTO deerflow_version VALUES ('0001');
 """
 
 MIGRATIONS: tuple[str, ...] = (_V1, _V2, _V3, _V4)
-"""What leads from version n to n + 1, in order; the last one to alembic's first revision."""
+"""Scripts from version n to n + 1, in order; the last one leads to alembic's first revision."""
 
 
 def migrate(
@@ -186,13 +186,13 @@ def migrate(
     steps: tuple[str, ...] = MIGRATIONS,
     folder: Path = FOLDER,
 ) -> None:
-    """Bring the database to the newest version; refuse one that is newer or not ours."""
+    """Upgrade the database to the newest version; refuse one that is newer or not ours."""
     later = known_revisions(folder)[1:]
     newest = len(steps) + len(later)
     version = _check_ours(connection, path, newest)
     if version == newest:
         return
-    # A new file takes the plain SQL of all revisions: alembic is heavy to load.
+    # A new file runs the plain SQL of all revisions: alembic is slow to load.
     is_new = version == 0
     more = tuple(_with_stamp(statements("sqlite", name, folder), name) for name in later) if is_new else ()
     _walk(connection, (*steps, *more))
@@ -206,7 +206,7 @@ def _walk(connection: sqlite3.Connection, steps: tuple[str, ...]) -> None:
     while _version(connection) < len(steps):
         connection.execute("BEGIN IMMEDIATE")
         try:
-            # Another process may have been quicker between the look and the lock.
+            # Another process may have migrated between the check and the lock.
             version = _version(connection)
             if version < len(steps):
                 _apply(connection, steps[version], version + 1)
@@ -221,7 +221,7 @@ def _with_stamp(script: str, revision: str) -> str:
 
 
 def _check_ours(connection: sqlite3.Connection, path: Path, newest: int) -> int:
-    connection.execute("BEGIN")  # one look, not three: another process may be migrating right now
+    connection.execute("BEGIN")  # one snapshot for all reads: another process may be migrating right now
     version = _version(connection)
     mark = connection.execute("PRAGMA application_id").fetchone()[0]
     has_tables = connection.execute("SELECT EXISTS (SELECT 1 FROM sqlite_master)").fetchone()[0]
@@ -241,7 +241,7 @@ def _check_ours(connection: sqlite3.Connection, path: Path, newest: int) -> int:
 
 def _apply(connection: sqlite3.Connection, script: str, version: int) -> None:
     connection.create_function("compact", 1, compact, deterministic=True)
-    # Not `executescript`: it commits the transaction that is open.
+    # Not `executescript`: it commits the open transaction.
     for statement in script.split(";"):
         if statement.strip():
             connection.execute(statement)

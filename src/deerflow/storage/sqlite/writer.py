@@ -1,6 +1,6 @@
-"""The one thread that writes, with group commit: what waits together is committed together.
+"""The thread that writes to SQLite, with group commit: queued units are committed together.
 
-Every unit of work runs in a savepoint of its own, so one that fails does not fail its neighbours.
+Every unit runs in its own savepoint, so one that fails does not fail the others.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ BUSY_PAUSE_SECONDS = 0.002
 
 
 class Writer(UnitQueue):
-    """Runs units one after another in one thread, many to a transaction."""
+    """Runs units one after another in one thread, many per transaction."""
 
     def __init__(
         self,
@@ -34,9 +34,9 @@ class Writer(UnitQueue):
         """Start the thread.
 
         Args:
-            connection: One that never waits for a lock by itself.
-            committed: Called after each commit, and told whether there is time for more.
-            may_sync: Tells whether the next commit may have to wait for the disk.
+            connection: A connection without a busy timeout.
+            committed: Called after each commit, with True when there is time for a checkpoint.
+            may_sync: Returns whether the next commit may wait for an fsync.
         """
         self._path = path
         self._connection = connection
@@ -57,7 +57,7 @@ class Writer(UnitQueue):
         try:
             self._connection.execute("BEGIN IMMEDIATE")
         except sqlite3.OperationalError:
-            return False  # another process writes, or the disk is bad: the thread finds out
+            return False  # another process writes, or the disk fails: the thread handles it
         if not self._try_begun(units):
             return False
         deliver(units, here=asyncio.get_running_loop())
@@ -67,12 +67,12 @@ class Writer(UnitQueue):
     def _commit(self, units: list[Unit]) -> None:
         if self._try_together(units):
             return
-        # The transaction as a whole was lost (no space, a bad disk): each one alone learns its fate.
+        # The whole transaction was lost (disk full, I/O error): run each unit alone to find its own result.
         for unit in units:
             self._try_together([unit])
 
     def _try_together(self, units: list[Unit]) -> bool:
-        """Return False when units that could have gone well were lost because of others."""
+        """Return False when units that might have succeeded were lost because of others."""
         try:
             self._begin()
         except sqlite3.Error as error:
@@ -94,7 +94,7 @@ class Writer(UnitQueue):
 
     def _roll_back(self) -> None:
         if self._connection.in_transaction:
-            with suppress(sqlite3.Error):  # on a bad disk not even that may go well: the next one tries again
+            with suppress(sqlite3.Error):  # a failing disk may refuse it: the next transaction tries again
                 self._connection.execute("ROLLBACK")
 
     def _begin(self) -> None:
@@ -114,7 +114,7 @@ class Writer(UnitQueue):
         connection.execute("SAVEPOINT unit")
         try:
             unit.result, unit.error = unit.work(connection), None
-        except Exception as error:  # whatever it is belongs to the one who asked
+        except Exception as error:  # any exception belongs to the caller
             unit.error = explain(error, self._path)
             if not connection.in_transaction or is_full(error):
                 raise sqlite3.OperationalError("the transaction was lost") from error

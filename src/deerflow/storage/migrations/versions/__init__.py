@@ -1,1 +1,1 @@
-"""The revisions, as alembic finds them."""
+"""Alembic revision scripts."""

@@ -1,4 +1,4 @@
-"""Everything as it was when revisions began; a SQLite file is brought here by the steps of its early days."""
+"""Baseline: the schema when revisions began; older SQLite files reach it by `sqlite/migrations.py`."""
 
 from deerflow.storage.migrations.steps import apply, apply_procrastinate
 
@@ -7,6 +7,6 @@ down_revision = None
 
 
 def upgrade() -> None:
-    """Make all tables."""
+    """Create all tables."""
     apply(revision)
     apply_procrastinate()

@@ -1,4 +1,4 @@
-"""Threads say which questions wait in them."""
+"""Store the pending interrupts of threads."""
 
 from deerflow.storage.migrations.steps import apply
 
