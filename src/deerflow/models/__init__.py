@@ -1,4 +1,4 @@
-"""Named chat models: how they are found, built, reached and replaced when they fail."""
+"""Named chat models: discovery, construction, transport and fallbacks."""
 
 from deerflow.models.discovery import Discovery, discover
 from deerflow.models.explain import explain, reason_of

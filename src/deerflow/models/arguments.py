@@ -1,4 +1,4 @@
-"""From one entry of `models:` to the arguments of its class."""
+"""Converts one entry of `models:` to the constructor arguments of its class."""
 
 from collections.abc import Mapping
 from difflib import get_close_matches
@@ -26,7 +26,7 @@ KEY_VARIABLES: Mapping[str, tuple[str, ...]] = {
     "langchain_google_genai": ("GOOGLE_API_KEY", "GEMINI_API_KEY"),
     "langchain_openai:AzureChatOpenAI": ("AZURE_OPENAI_API_KEY",),
 }
-"""Where the key of a provider is looked for when the entry has none."""
+"""Environment variables with a provider's key, read if the entry has none."""
 DEFAULTS: Mapping[str, Arguments] = {
     "deerflow.models.patched_minimax": {
         "reasoning_key": "reasoning_details",
@@ -34,7 +34,7 @@ DEFAULTS: Mapping[str, Arguments] = {
     },
     "deerflow.models.patched_stepfun": {"reasoning_key": "reasoning"},
 }
-"""What classes of DeerFlow 2 did by themselves, for entries that still name them."""
+"""Built-in behaviour of DeerFlow 2 classes, for entries that still name them."""
 NO_KEY = "not-needed"
 
 
@@ -46,11 +46,11 @@ def arguments_for(
     reasoning_effort: str | None,
     env: Mapping[str, str],
 ) -> Arguments:
-    """Return what to call `cls` with; raise ConfigError for keys that it does not know."""
+    """Return the constructor arguments of `cls`; raise ConfigError for keys that it does not accept."""
     package = settings.use.partition(":")[0]
     known = known_keys(cls)
     entry = f"models[{settings.name}]"
-    # Counting tokens is on wherever a class can: what a run spends is recorded from it.
+    # Token counts are enabled wherever a class supports them: a run's usage is recorded from them.
     counting = {"stream_usage": True} if "stream_usage" in known else {}
     given = merged(DEFAULTS.get(package, {}), counting)
     extra = with_one_name(settings.model_extra or {}, known, entry=entry)
@@ -68,7 +68,7 @@ def arguments_for(
 
 
 def known_keys(cls: type[BaseChatModel]) -> frozenset[str]:
-    """Return every name that the constructor of `cls` takes."""
+    """Return all argument names that the constructor of `cls` accepts."""
     names: set[str] = set()
     for name, field in cls.model_fields.items():
         names.add(name)
@@ -81,7 +81,7 @@ def known_keys(cls: type[BaseChatModel]) -> frozenset[str]:
 
 
 def _listed(settings: ModelSettings, known: frozenset[str]) -> Arguments:
-    """Return those keys of ours that the class wants too."""
+    """Return the keys of `ModelSettings` that the class accepts too."""
     wanted: dict[str, Any] = {
         "stream_chunk_timeout": getattr(settings, "stream_chunk_timeout", None),
         "transport": settings.transport,
@@ -111,7 +111,7 @@ def _find_address(
     settings: ModelSettings,
     env: Mapping[str, str],
 ) -> None:
-    """Say where the server is when the entry does not."""
+    """Set the server address if the entry does not."""
     if has_address(given):
         return
     address = default_address(settings.use, is_openai=_is_openai(cls), env=env)
@@ -125,7 +125,7 @@ def _find_address(
 
 
 def _is_openai(cls: type[BaseChatModel]) -> bool:
-    """Tell whether a class takes OpenAI's own variables; others are only built like OpenAI's."""
+    """Return whether a class reads OpenAI's variables; others only share OpenAI's base classes."""
     return any(one.__name__ == "ChatOpenAI" for one in cls.__mro__)
 
 
@@ -139,13 +139,13 @@ def _find_key(
     variables = KEY_VARIABLES.get(use, KEY_VARIABLES.get(use.partition(":")[0], usual))
     key = next((env[variable] for variable in variables if env.get(variable)), None)
     if key is None and _is_openai(cls) and given.get("base_url"):
-        key = NO_KEY  # servers on one's own machine want none, but the SDK insists on something
+        key = NO_KEY  # self-hosted servers need no key, but the SDK requires one
     if key is not None:
         given[name] = key
 
 
 def _tidy_keys(given: Arguments, settings: ModelSettings) -> None:
-    """Take the blanks around keys away; what no header can carry would fail with every call."""
+    """Strip whitespace from keys; reject characters that are invalid in a header: every call would fail."""
     for name, value in given.items():
         if name.endswith("api_key") and isinstance(value, str):
             given[name] = value.strip()

@@ -1,4 +1,4 @@
-"""One request to a chat-completions server, ready to be sent as often as it takes."""
+"""One encoded request to a chat-completions server, which can be sent again on a retry."""
 
 import json
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ import orjson
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """The body of a request, without what the SDK takes as options rather than as part of the body."""
+    """An encoded request body, and the SDK's request options that are not part of the body."""
 
     body: bytes
     is_stream: bool
@@ -20,7 +20,7 @@ class Call:
 
     @classmethod
     def of(cls, payload: Mapping[str, Any]) -> Self:
-        """Take apart what LangChain's adapter hands to the SDK."""
+        """Split the arguments that LangChain's adapter passes to the SDK into body and options."""
         body = dict(payload)
         headers = body.pop("extra_headers", None) or {}
         query = body.pop("extra_query", None) or {}
@@ -38,5 +38,5 @@ class Call:
 def _encoded(body: Mapping[str, Any]) -> bytes:
     try:
         return orjson.dumps(body, option=orjson.OPT_NON_STR_KEYS)
-    except orjson.JSONEncodeError:  # half a surrogate pair in the text, or integers beyond 64 bits
+    except orjson.JSONEncodeError:  # a lone surrogate in the text, or an integer beyond 64 bits
         return json.dumps(body, ensure_ascii=False).encode(errors="replace")

@@ -1,7 +1,7 @@
-"""Keeps the pieces of streamed tool calls apart, however a server numbers them.
+"""Assigns the fragments of streamed tool calls to their calls, whatever indices and ids the server sends.
 
-The adapter puts pieces together by their number. Some servers give none, or the same one to every call, or
-no id, or a new id with every piece, or say a call's name again each time.
+LangChain's adapter joins fragments by their index. Some servers send no index, or the same index for every
+call, or no id, or a new id with every fragment, or repeat the tool name in every fragment.
 """
 
 import json
@@ -13,14 +13,14 @@ from deerflow.domain import new_id
 
 Json = dict[str, Any]
 MENDED_CHARS = 1000
-"""Up to this length broken arguments are left to LangChain, which saves what it can of them."""
+"""Malformed arguments up to this length are left to LangChain, which recovers what it can."""
 _WHOLE_TEXT = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 _OPEN_TEXT = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+(\\)?\Z', re.DOTALL)
 
 
 @dataclass(slots=True)
 class _Call:
-    """What has come of one tool call."""
+    """The fragments received so far of one tool call."""
 
     id: str
     name: str = ""
@@ -28,29 +28,29 @@ class _Call:
 
     @property
     def is_whole(self) -> bool:
-        """Its arguments are complete, so that whatever comes next is another call's."""
+        """Whether the arguments are complete, so that the next fragment belongs to another call."""
         last = next((piece.rstrip() for piece in reversed(self.arguments) if piece.strip()), "")
-        # Reading all of a long call again with each of its pieces would take for ever.
+        # Check the last character first: parsing a long call again for every fragment is quadratic.
         return last.endswith("}") and is_json("".join(self.arguments))
 
 
 class CallPieces:
-    """The tool calls of one answer, as far as they have come."""
+    """The tool calls received so far in one answer."""
 
     def __init__(self) -> None:
         self._calls: list[_Call] = []
         self._numbers: dict[object, int] = {}
-        """By the index that the server gives: our number of its latest call."""
+        """Maps the server's index to our index of the latest call with it."""
 
     def take(self, piece: Json) -> None:
-        """Put a piece to its call, and write into it what the adapter relies on: number, id, function."""
+        """Assign a fragment to its call and set the fields that the adapter requires: index, id, function."""
         function = _tidied(piece)
         name = function.get("name") or ""
         number = self._number(piece, function)
         piece["index"] = number
         call = self._calls[number]
         if piece.get("id") or not call.arguments:
-            piece["id"] = call.id  # the first one counts, and without any nobody could answer the call
+            piece["id"] = call.id  # the first id is kept; a missing one is generated for the tool result
         if name and name == call.name:
             del function["name"]
         else:
@@ -58,11 +58,11 @@ class CallPieces:
         call.arguments.append(function.get("arguments") or "")
 
     def broken(self) -> list[str]:
-        """Return the ids of the calls whose arguments are no JSON."""
+        """Return the ids of the calls whose arguments are not valid JSON."""
         return [call.id for call in self._calls if not is_json("".join(call.arguments))]
 
     def endings(self) -> list[Json]:
-        """Return a last piece for each broken call that is long, see `hopeless_ending`."""
+        """Return a final fragment for each long malformed call, see `hopeless_ending`."""
         whole = {number: "".join(call.arguments) for number, call in enumerate(self._calls)}
         return [
             {"index": number, "function": {"arguments": hopeless_ending(arguments)}}
@@ -84,7 +84,7 @@ class CallPieces:
         return number
 
     def _by_id(self, given: str, name: str, index: object) -> int | None:
-        """Return the number of the call that a piece with an id of its own belongs to; None for a new one."""
+        """Return our index of the call to which a fragment with a new id belongs; None for a new call."""
         latest = self._numbers.get(index)
         if given and (index is None or latest is not None):
             known = next((at for at, call in enumerate(self._calls) if call.id == given), None)
@@ -94,27 +94,27 @@ class CallPieces:
 
     @staticmethod
     def _begins_another(call: _Call, function: Json, index: object) -> bool:
-        """Tell whether a piece without an id begins a call, though the last one with its index is `call`."""
+        """Return whether a fragment without an id starts a new call after `call` of the same index."""
         name = function.get("name")
         if not (name and call.name) or (name == call.name and not function.get("arguments")):
-            return False  # who says the name with every piece says it with an empty last one too
+            return False  # servers that repeat the name also send it with an empty last fragment
         return call.is_whole or (index is None and name != call.name)
 
 
 def is_json(arguments: str) -> bool:
-    """Tell whether the arguments of a tool call are complete; a call without any has none."""
+    """Return whether the arguments of a tool call are complete JSON; empty arguments are complete."""
     try:
-        json.loads(arguments or "{}", strict=False)  # as LangChain reads whole ones: line breaks may be bare
-    except (ValueError, RecursionError):  # as deep as nobody means it
+        json.loads(arguments or "{}", strict=False)  # like LangChain's parser: allows raw line breaks
+    except (ValueError, RecursionError):  # RecursionError: nested too deeply
         return False
     return True
 
 
 def hopeless_ending(arguments: str) -> str:
-    """Return what makes broken arguments so wrong that LangChain gives up on them at once.
+    """Return a suffix that makes LangChain's partial JSON parser reject malformed arguments at once.
 
-    To mend them it takes one character after another off their end and reads all of the rest again, which
-    takes minutes for a long text. A bracket that closes nothing ends that.
+    The parser removes one character after another from the end and parses the rest again, which takes
+    minutes for a long text. An unmatched closing bracket stops it.
     """
     open_text = _OPEN_TEXT.search(_WHOLE_TEXT.sub("", arguments))
     quote = "" if open_text is None else '"'
@@ -123,7 +123,7 @@ def hopeless_ending(arguments: str) -> str:
 
 
 def _tidied(piece: Json) -> Json:
-    """Return the name and arguments in a piece, all of it in the types that the adapter takes."""
+    """Convert a fragment's fields to the types that the adapter accepts; return its name and arguments."""
     if not isinstance(piece.get("index"), int | str):
         piece["index"] = None
     if piece.get("id") is not None:
@@ -140,7 +140,7 @@ def _tidied(piece: Json) -> Json:
 
 
 def _written(arguments: Json) -> str:
-    """Return arguments that came as an object as others send them; a broken text for what is too deep."""
+    """Serialize arguments that came as an object; return invalid JSON if they are nested too deeply."""
     try:
         return json.dumps(arguments, ensure_ascii=False, separators=(",", ":"))
     except RecursionError:

@@ -1,8 +1,8 @@
-"""`ChatOpenAI` for everyone who speaks its language: DeepSeek, Moonshot, Qwen, vLLM and the rest.
+"""`ChatOpenAI` for all OpenAI-compatible servers: DeepSeek, Moonshot, Qwen, vLLM and others.
 
-It adds two things: the lean transport, and what these servers say beside the text. Their reasoning is
-kept in `additional_kwargs["reasoning_content"]`, streamed, and sent back with the tool calls it led to,
-since several of them refuse a conversation without it.
+It adds the lean transport, and the fields that these servers send in addition to the text. Their reasoning
+is kept in `additional_kwargs["reasoning_content"]`, streamed, and sent back with the tool calls that followed
+it, since several servers reject a conversation without it.
 """
 
 import inspect
@@ -40,13 +40,13 @@ CONNECT_SECONDS = 10.0
 READ_SECONDS = 600.0
 CLIENT_ARGUMENTS = ("http_async_client", "http_client", "openai_proxy")
 OTHER_SYSTEM_ROLE = re.compile(r"o\d")
-"""Models for which LangChain gives system messages another role."""
+"""Models for which LangChain changes the role of system messages."""
 CALL_EXTRAS = "tool_call_extras"
-"""Where what a server attaches to its tool calls is kept, by the call's id (Gemini signs its calls)."""
+"""Key for the extra content of tool calls, by call id (Gemini signs its calls)."""
 _TEXT_KEYS, _IMAGE_KEYS = frozenset({"type", "text"}), frozenset({"type", "image_url"})
 READ_CHARS = 200
 MORE = frozenset({"name", "tool_calls", "function_call", "audio", "__openai_role__"})
-"""What LangChain sends beside a message's words when it is among its additional arguments."""
+"""Keys of `additional_kwargs` that LangChain sends in addition to a message's content."""
 ROLES: Mapping[type[BaseMessage], str] = {
     HumanMessage: "user",
     AIMessage: "assistant",
@@ -55,22 +55,22 @@ ROLES: Mapping[type[BaseMessage], str] = {
 
 
 class CompatibleChatOpenAI(ChatOpenAI):
-    """A chat model behind an OpenAI-compatible server."""
+    """A chat model on an OpenAI-compatible server."""
 
     transport: Literal["lean", "sdk"] = "lean"
-    """How chat completions are reached: our own streaming, or the SDK."""
+    """Transport of chat completions: our own or the SDK's."""
     reasoning_key: Literal["reasoning_content", "reasoning", "reasoning_details"] = "reasoning_content"
-    """The field in which this server wants its reasoning back."""
+    """The field in which this server expects its reasoning in later requests."""
     cumulative_stream_usage: bool = False
-    """Accepted for vLLM's sake: the lean transport always takes the last token counts of a stream."""
+    """Accepted for vLLM entries; no effect: the lean transport always uses a stream's last token counts."""
     pool: SessionPool | None = Field(default=None, exclude=True)
-    """The connections to use; a pool of its own when absent."""
+    """The connection pool; None creates a pool for this model."""
     _own_pool: SessionPool | None = PrivateAttr(default=None)
 
     @model_validator(mode="before")
     @classmethod
     def _bound_and_owned(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """Give the SDK a time-out, which it lacks by default, and a client that closes with the pool."""
+        """Give the SDK a timeout, which it lacks by default, and a client that is closed with the pool."""
         values = dict(values)
         pool = values.get("pool")
         if values.get("timeout") is None and values.get("request_timeout") is None:
@@ -98,7 +98,7 @@ class CompatibleChatOpenAI(ChatOpenAI):
             )
         else:
             return self
-        # Both watch the silence themselves; the adapter's way costs a task per chunk.
+        # Both transports enforce the chunk timeout themselves; the adapter's costs a task per chunk.
         self.stream_chunk_timeout = None
         return self
 
@@ -108,10 +108,10 @@ class CompatibleChatOpenAI(ChatOpenAI):
         return False
 
     async def aclose(self) -> None:
-        """Close the connections that belong to this model alone."""
+        """Close the connections that only this model uses."""
         if self._own_pool is not None:
             await self._own_pool.aclose()
-        # With a proxy LangChain builds clients for this model alone; else they are shared.
+        # With a proxy LangChain creates clients for this model only; otherwise they are shared.
         if self.openai_proxy and self.http_async_client is not None:
             await self.http_async_client.aclose()
         if self.openai_proxy and self.http_client is not None:
@@ -155,7 +155,7 @@ class CompatibleChatOpenAI(ChatOpenAI):
             said = [None if plain and plain["role"] == "system" else plain for plain in said]
         rest = [message for message, plain in zip(messages, said, strict=True) if plain is None]
         payload: dict[str, Any] = super()._get_request_payload(rest, stop=stop, **kwargs)
-        if "messages" not in payload:  # the Responses API, which has a form of its own
+        if "messages" not in payload:  # the Responses API has a different payload
             return super()._get_request_payload(messages, stop=stop, **kwargs)
         for message, sent in zip(rest, payload["messages"], strict=True):
             if isinstance(message, AIMessage) and sent.get("tool_calls"):
@@ -202,12 +202,12 @@ class CompatibleChatOpenAI(ChatOpenAI):
 
 
 def _plain(message: BaseMessage) -> dict[str, Any] | None:
-    """Return a message of nothing but words and images as it is sent; None for all others.
+    """Return the payload of a message that has only text and images; None for all other messages.
 
-    In a long conversation most are of this kind, and LangChain looks at every letter of each.
+    Most messages of a long conversation are of this kind, and LangChain's conversion scans their whole text.
     """
     role = ROLES.get(type(message))
-    fields = message.__dict__  # quicker than the attributes of a pydantic object
+    fields = message.__dict__  # faster than attribute access on a pydantic object
     content = fields["content"]
     if (
         role is None
@@ -222,7 +222,7 @@ def _plain(message: BaseMessage) -> dict[str, Any] | None:
 
 
 def _is_sent_as_it_is(content: Sequence[Any]) -> bool:
-    """Tell whether all blocks of a content are in OpenAI's own form; LangChain looks at each for 0.6 ms."""
+    """Return whether all content blocks have OpenAI's format; LangChain's conversion takes 0.6 ms each."""
     return all(
         isinstance(block, dict)
         and (
@@ -234,9 +234,9 @@ def _is_sent_as_it_is(content: Sequence[Any]) -> bool:
 
 
 def _later_pieces(delta: Mapping[str, Any]) -> list[ToolCallChunk]:
-    """Return the tool calls of a chunk that only go on with earlier ones; none when calls begin in it.
+    """Return the tool call fragments of a chunk that only continues earlier calls; else an empty list.
 
-    LangChain would read each piece as JSON, and mend it in a time that grows with the square of its length.
+    LangChain would parse each fragment as partial JSON, in time quadratic in its length.
     """
     calls = delta.get("tool_calls") or []
     if all(map(_begins, calls)) or not all("index" in call for call in calls):
@@ -253,13 +253,13 @@ def _later_pieces(delta: Mapping[str, Any]) -> list[ToolCallChunk]:
 
 
 def _begins(call: Mapping[str, Any]) -> bool:
-    """Tell whether a call begins with a piece that LangChain reads in no time."""
+    """Return whether a fragment starts a call and is cheap for LangChain to parse."""
     arguments = call["function"].get("arguments") or ""
     return bool(call["function"].get("name")) and (len(arguments) <= READ_CHARS or is_json(arguments))
 
 
 def _keep_beside(message: BaseMessage | BaseMessageChunk, said: Mapping[str, Any]) -> None:
-    """Keep what the server said beside the text: reasoning, and what it attached to tool calls."""
+    """Keep what the server sent in addition to the text: reasoning, and extra content of tool calls."""
     reasoning = _reasoning_in(said)
     if reasoning:
         message.additional_kwargs["reasoning_content"] = reasoning
@@ -286,7 +286,7 @@ def _reasoning_in(said: Mapping[str, Any]) -> str:
 
 
 def _send_beside(message: AIMessage, sent: dict[str, Any], reasoning_key: str) -> None:
-    """Put what was kept back where the server expects it."""
+    """Write the kept fields into a request message where the server expects them."""
     reasoning = message.additional_kwargs.get("reasoning_content")
     if reasoning and reasoning_key == "reasoning_details":
         sent[reasoning_key] = [{"type": "reasoning.text", "text": reasoning}]
@@ -299,7 +299,7 @@ def _send_beside(message: AIMessage, sent: dict[str, Any], reasoning_key: str) -
 
 
 def _timeouts(timeout: object) -> tuple[float, float | None]:
-    """Return the seconds to connect and to wait for data, from any form that the SDK takes."""
+    """Return the connect and read timeouts in seconds from any form that the SDK accepts."""
     if isinstance(timeout, int | float):
         return min(CONNECT_SECONDS, float(timeout)), float(timeout)
     if isinstance(timeout, httpx2.Timeout):

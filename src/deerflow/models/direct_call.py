@@ -1,7 +1,7 @@
-"""Asks a model without what LangChain does around a call for those who listen, when nobody does.
+"""Calls a model without LangChain's callback and tracing machinery when no callback is registered.
 
-Callbacks, traces and their metadata cost more CPU than a short answer itself. Where many agents ask at once
-that decides how many of them a core can serve.
+Callbacks, traces and their metadata cost more CPU than a short answer itself. With many concurrent agents
+this overhead limits how many agents a core can serve.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,7 +15,7 @@ from langchain_core.runnables import Runnable, RunnableBinding, RunnableConfig
 from deerflow.domain import new_id
 
 Hear = Callable[[str], None]
-"""Takes the words of an answer while it is given."""
+"""Receives the text of an answer while it streams."""
 
 
 async def ask_quickly(
@@ -25,10 +25,10 @@ async def ask_quickly(
     config: RunnableConfig,
     hear: Hear,
 ) -> BaseMessage:
-    """Return the model's answer; its words are heard as they come.
+    """Return the model's answer; `hear` receives its text while it streams.
 
-    Never by `ainvoke`, which asks in a task of its own: of many agents that start together, none would have
-    put its question before the last one was ready to.
+    Does not use `ainvoke`, which calls the model in a separate task: of many agents that start together,
+    none would send its request before the last one was ready.
     """
     bare, settings = _taken_apart(model)
     if bare is None or config.get("callbacks") or _has_listeners(bare):
@@ -62,14 +62,14 @@ async def _whole(
 def _taken_apart(
     model: Runnable[LanguageModelInput, AIMessage],
 ) -> tuple[BaseChatModel | None, dict[str, Any]]:
-    """Return the model itself and what was bound to it; None where something else is around it."""
+    """Return the model and its bound arguments; None for the model if another runnable wraps it."""
     if isinstance(model, RunnableBinding) and not model.config and not model.config_factories:
         return (model.bound if isinstance(model.bound, BaseChatModel) else None), dict(model.kwargs)
     return (model, {}) if isinstance(model, BaseChatModel) else (None, {})
 
 
 def _has_listeners(model: BaseChatModel) -> bool:
-    """Tell whether a call needs LangChain's way: somebody listens, or the model does not stream."""
+    """Return whether a call must go through LangChain: callbacks, a rate limit, or no streaming."""
     return bool(
         model.callbacks
         or model.rate_limiter

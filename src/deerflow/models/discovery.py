@@ -1,7 +1,7 @@
-"""Finds models when the settings name none: by keys in the environment, else on this computer.
+"""Finds models when the settings have none: by API keys in the environment, else on local servers.
 
-A person with one key exported, or with Ollama running, needs no settings at all. With neither there is
-the offline model, which needs nothing.
+One exported key or a running Ollama is enough; no settings are needed. Without either, the offline model is
+used, which has no requirements.
 """
 
 import asyncio
@@ -31,22 +31,22 @@ IsInstalled = Callable[[str], bool]
 
 @dataclass(frozen=True, slots=True)
 class UnusableKey:
-    """A key that is set, of a provider whose package is missing."""
+    """An API key that is set for a provider whose package is not installed."""
 
     variable: str
     provider: str
     command: str
-    """What installs the package."""
+    """The command that installs the package."""
 
     @property
     def note(self) -> str:
-        """The same as a sentence."""
+        """A sentence for the user that names the key and the command."""
         return f"{self.variable} is set, but {self.provider} needs a package: {self.command}"
 
 
 @dataclass(frozen=True, slots=True)
 class Discovery:
-    """The models that were found, the default one first, and what else is worth knowing."""
+    """The discovered models, the default first, notes for the user, and the keys that cannot be used."""
 
     models: tuple[ModelSettings, ...]
     notes: tuple[str, ...] = ()
@@ -54,22 +54,22 @@ class Discovery:
 
     @property
     def is_offline(self) -> bool:
-        """Nothing was found but what is built in."""
+        """Whether only the built-in offline model was found."""
         return self.models[0].use == OFFLINE.use
 
 
 def is_installed(package: str) -> bool:
-    """Tell whether a package can be imported, without importing it."""
+    """Return whether a package can be imported, without importing it."""
     return find_spec(package) is not None
 
 
 async def discover(
     env: Mapping[str, str], *, probe: Probe | None = None, is_installed: IsInstalled = is_installed
 ) -> Discovery:
-    """Return the models that can be used right now, best first; never empty.
+    """Return the models that are available now, best first; never empty.
 
     Args:
-        probe: Asks the usual local servers which models they serve; replaced in tests.
+        probe: Queries the known local servers for the models they serve; replaced in tests.
     """
     found, unusable = _by_keys(env, is_installed)
     notes = [key.note for key in unusable]
@@ -83,7 +83,7 @@ async def discover(
 
 
 def _offline(unusable: Sequence[UnusableKey]) -> ModelSettings:
-    """Return the offline model, told of the keys that it would otherwise ask for."""
+    """Return the settings of the offline model, including the unusable keys."""
     keys = [(key.variable, key.provider, key.command) for key in unusable]
     return OFFLINE.model_copy(update={"unusable_keys": keys}) if keys else OFFLINE
 
@@ -117,7 +117,7 @@ def _entry(provider: Provider, key: str, env: Mapping[str, str]) -> ModelSetting
 
 
 async def probe_local(servers: Sequence[LocalServer]) -> list[ModelSettings]:
-    """Ask the usual local servers which models they serve, all at once; only on this computer."""
+    """Query the known local servers concurrently for the models they serve; only on this host."""
     timeout = aiohttp.ClientTimeout(total=3 * PROBE_SECONDS, sock_connect=PROBE_SECONDS)
     async with aiohttp.ClientSession(timeout=timeout) as http:
         answers = await asyncio.gather(*(_ask(http, server) for server in servers))
@@ -129,7 +129,7 @@ async def probe_local(servers: Sequence[LocalServer]) -> list[ModelSettings]:
 
 
 async def _ask(http: aiohttp.ClientSession, server: LocalServer) -> list[str]:
-    """Return the chat models of one server; none when there is no such server."""
+    """Return the chat models of one server; empty when the server is not running."""
     try:
         async with http.get(server.url + server.list_path, allow_redirects=False) as response:
             if response.status != 200 or (response.content_length or 0) > LARGEST_LIST_BYTES:
@@ -158,7 +158,7 @@ def _local_entry(server: LocalServer, model: str) -> ModelSettings:
 
 
 def _with_different_names(models: Sequence[ModelSettings]) -> list[ModelSettings]:
-    """Keep the first of those that have the same name: two may serve one model."""
+    """Keep the first model of each name: two servers may serve the same model."""
     first: dict[str, ModelSettings] = {}
     for model in models:
         first.setdefault(model.name, model)

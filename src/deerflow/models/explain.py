@@ -1,4 +1,4 @@
-"""Says in plain words, English or Chinese, why a model did not answer, and what to do about it."""
+"""Explains in English and Chinese why a model call failed and what to do about it."""
 
 from dataclasses import dataclass
 
@@ -24,7 +24,7 @@ RATE_LIMITED = "rate_limited"
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """A kind of failure: its name for programs, and what people are told."""
+    """A kind of failure: `reason` for programs, and the message for users in two languages."""
 
     reason: str
     english: str
@@ -101,9 +101,9 @@ ADVICE: tuple[tuple[type[Exception], Advice], ...] = (
         ),
     ),
 )
-"""From the particular to the general: the first class that fits decides."""
+"""From the most specific class to the most general: the first match applies."""
 BROKEN_ANSWER = "The model's answer is broken: "
-"""How the error begins for an answer that broke off, or was none; providers' classes wrap it in their own."""
+"""Message prefix of the error for a truncated or malformed answer; providers' classes wrap that error."""
 BROKEN = Advice(
     "connection",
     "The model's answer broke off or cannot be read; try again, and if it stays so check `base_url`.",
@@ -114,7 +114,7 @@ PROVIDERS = ("openai", "anthropic", "google", "langchain_openai", "httpx", "http
 
 
 def explain(error: BaseException) -> ModelError | None:
-    """Return what to tell the person when a model failed with `error`; None when it was no model's error."""
+    """Return the error to show to the user when a model raised `error`; None if it is not a model's error."""
     advice = next((advice for cls, advice in ADVICE if isinstance(error, cls)), None)
     if advice is None and type(error).__module__.partition(".")[0] in PROVIDERS:
         advice = NO_ANSWER
@@ -130,12 +130,12 @@ def explain(error: BaseException) -> ModelError | None:
 
 
 def reason_of(error: BaseException) -> str:
-    """Return in a word why a call failed."""
+    """Return the reason code of a failed call."""
     return next((advice.reason for cls, advice in ADVICE if isinstance(error, cls)), PROVIDER_ERROR)
 
 
 def _detail(error: BaseException) -> str:
-    """Return what the provider said: its own sentence, without the JSON that it came in."""
+    """Return the provider's error message without the JSON around it."""
     body = getattr(error, "body", None)
     inner = body.get("error", body) if isinstance(body, dict) else None
     said = inner.get("message") if isinstance(inner, dict) else inner
@@ -144,5 +144,5 @@ def _detail(error: BaseException) -> str:
         return f"{status}: {' '.join(said.split())}"
     words = " ".join(without_objects(str(error)).split()).removeprefix(BROKEN_ANSWER)
     cause = known_reason(error)
-    # SDKs say "Connection error." and keep the reason to themselves.
+    # SDKs raise "Connection error." without the reason.
     return words if cause is None or cause in words else f"{words.rstrip('.:')}: {cause}".lstrip(": ")

@@ -1,4 +1,4 @@
-"""Builds the chat models that the settings name, once per set of options."""
+"""Builds the configured chat models, once per combination of options."""
 
 import asyncio
 import logging
@@ -26,21 +26,21 @@ REPLACED = {
     "langchain_openai.chat_models:ChatOpenAI": COMPATIBLE,
     "langchain_openai.chat_models.base:ChatOpenAI": COMPATIBLE,
 }
-"""Our subclass does all that the class does, and keeps what compatible servers say beside the text."""
+"""Our subclass behaves like the class and also keeps what compatible servers send in addition to the text."""
 
 Options = tuple[str, bool, str | None]
 
 
 @runtime_checkable
 class ClosableModel(Protocol):
-    """A model that holds connections of its own."""
+    """A model that holds its own connections."""
 
     async def aclose(self) -> None:
-        """Close them."""
+        """Close the connections."""
 
 
 class ModelFactory:
-    """The named chat models; the first one is the default."""
+    """Creates the configured chat models by name; the first one is the default."""
 
     def __init__(self, models: Sequence[ModelSettings], *, env: Mapping[str, str]) -> None:
         self._settings = {model.name: model for model in models}
@@ -56,12 +56,12 @@ class ModelFactory:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of all models, in the order of the settings."""
+        """The names of all models, in settings order."""
         return tuple(self._settings)
 
     @property
     def default_name(self) -> str:
-        """The name of the model that is used when none is named."""
+        """The name of the model that is used when a caller names none."""
         if not self._settings:
             raise ConfigError(
                 "models: there is no model; add an entry, or remove `models:` to let DeerFlow look"
@@ -69,7 +69,7 @@ class ModelFactory:
         return next(iter(self._settings))
 
     def get(self, name: str) -> ModelSettings:
-        """Return the settings of a model; raise NotFoundError when there is none of that name."""
+        """Return the settings of a model; raise NotFoundError if the name is unknown."""
         try:
             return self._settings[name]
         except KeyError:
@@ -78,11 +78,11 @@ class ModelFactory:
     def create(
         self, name: str | None = None, *, thinking_enabled: bool = True, reasoning_effort: str | None = None
     ) -> BaseChatModel:
-        """Return the model called `name`, or the default one, with its fallbacks around it.
+        """Return the model called `name`, or the default one, wrapped with its fallbacks.
 
         Args:
-            thinking_enabled: Let it think before it answers, if it can.
-            reasoning_effort: How hard it should think; models that take no such wish ignore it.
+            thinking_enabled: Enable thinking if the model supports it.
+            reasoning_effort: The reasoning effort; ignored by models that do not support it.
         """
         options = (name or self.default_name, thinking_enabled, reasoning_effort)
         model = self._with_fallbacks.get(options)
@@ -91,10 +91,10 @@ class ModelFactory:
         return model
 
     async def load(self, *names: str) -> None:
-        """Import the packages of models and their fallbacks, of all models when none is named.
+        """Import the packages of the named models and their fallbacks; of all models if no name is given.
 
-        It is done in a thread: a provider's package takes a second, for which `create` would hold the event
-        loop. What cannot be imported is told by `create`.
+        Runs in a thread: importing a provider's package takes a second and would block the event loop in
+        `create`. Import errors are raised by `create`.
         """
         known = [name for name in names or self.names if name in self._settings]
         wanted = {each for name in known for each in self._chain(name, ())} - self._loaded
@@ -115,12 +115,12 @@ class ModelFactory:
         members = tuple(self._member(one, thinking_enabled, reasoning_effort) for one in names)
         if len(members) == 1:
             return members[0]
-        # Whether an answer can be forced into a schema differs between members, so none is promised.
+        # Support for structured output differs between members, so the profile does not promise it.
         profile: Any = {k: v for k, v in (members[0].profile or {}).items() if k != "structured_output"}
         return FallbackChatModel(members=members, names=names, profile=profile)
 
     def _chain(self, name: str, above: tuple[str, ...]) -> Iterator[str]:
-        """Yield `name` and its fallbacks, theirs included, in the order in which they are asked."""
+        """Yield `name` and its fallbacks, recursively, in the order in which they are called."""
         if name in above:
             raise ConfigError(f"models: the fallbacks {' -> '.join((*above, name))} go round in a circle")
         if name not in self._settings:
@@ -152,7 +152,7 @@ class ModelFactory:
             proxy = self._pool.proxy_for(arguments.get("base_url") or OPENAI_URL)
             _go_through(proxy, arguments, settings)
         is_lean = "pool" in cls.model_fields and arguments.get("transport") != "sdk"
-        if not is_lean or arguments.get("use_responses_api"):  # the lean transport looks by itself
+        if not is_lean or arguments.get("use_responses_api"):  # the lean transport checks calls itself
             cls = watched(cls)
         if settings.repair_tool_calls != "never":
             cls = repairing(cls, settings.repair_tool_calls)
@@ -166,7 +166,7 @@ def _import_classes(models: Iterable[ModelSettings]) -> None:
     for settings in models:
         try:
             _class_of(settings)
-        except Exception as error:  # foreign code: `create` raises it again where somebody hears of it
+        except Exception as error:  # third-party code; `create` raises it again to its caller
             logger.debug("model %s cannot be imported: %s", settings.name, error)
 
 
@@ -182,7 +182,7 @@ def _class_of(settings: ModelSettings) -> type[BaseChatModel]:
 
 
 def _go_through(proxy: str | None, arguments: dict[str, Any], settings: ModelSettings) -> None:
-    """Tell the SDK of the proxy too, which does not see what only `.env` names."""
+    """Pass the proxy to the SDK too, which does not see variables that are only set in `.env`."""
     proxy = arguments.get("openai_proxy") or proxy
     if not proxy:
         return
@@ -193,7 +193,7 @@ def _go_through(proxy: str | None, arguments: dict[str, Any], settings: ModelSet
                 f"models[{settings.name}]: a SOCKS proxy needs one more package: {install_hint('socksio')}; "
                 "or name an HTTP proxy in HTTPS_PROXY"
             )
-        arguments["transport"] = "sdk"  # the lean transport speaks HTTP to its proxy
+        arguments["transport"] = "sdk"  # the lean transport supports only HTTP proxies
 
 
 def _constructed(
@@ -201,13 +201,13 @@ def _constructed(
 ) -> BaseChatModel:
     try:
         return cls(**arguments)
-    except ValidationError as error:  # its own text shows the values, and one of them may be the key
+    except ValidationError as error:  # its message contains the values, and one may be the key
         found = (f"{_named(one['loc'], one['input'])}: {one['msg']}" for one in error.errors())
         raise ConfigError(f"models[{settings.name}]: {'; '.join(found)}") from None
-    except Exception as error:  # a provider's SDK refuses in its own ways, mostly because there is no key
+    except Exception as error:  # SDKs raise their own errors, mostly for a missing key
         raise ConfigError(f"models[{settings.name}]: {settings.use} cannot be set up: {error}") from error
 
 
 def _named(place: tuple[int | str, ...], value: object) -> str:
-    """Return a wrong argument and its value, unless that may be a secret."""
+    """Return an invalid argument and its value, which is masked if it may be a secret."""
     return f"{'.'.join(map(str, place))} is {shown(value, place)}" if place else "entry"

@@ -1,7 +1,7 @@
-"""The errors of the lean transport, as the OpenAI SDK's own classes, and which of them are worth a retry.
+"""Errors of the lean transport as the OpenAI SDK's exception classes, and their retry policy.
 
-LangChain's adapter turns these classes into its provider-neutral ones, so an agent cannot tell the lean
-transport from the SDK.
+LangChain's adapter maps these classes to its provider-neutral ones, so agents see the same errors from the
+lean transport and from the SDK.
 """
 
 import random
@@ -38,17 +38,17 @@ STATUS_OF_WORDS: tuple[tuple[tuple[str, ...], int], ...] = (
     (("permission", "access_denied"), 403),
     (("invalid_request", "context_length", "invalidparameter"), 400),
 )
-"""What errors inside a stream are called that had a status of their own anywhere else."""
+"""Maps error codes and types inside a stream to the HTTP status that a normal response would have."""
 CREDENTIALS = re.compile(r"(?<=://)[^/@\s]+@")
-"""Name and password in an address, such as a proxy's."""
+"""User name and password in a URL, such as a proxy's."""
 
 
 class BrokenAnswerError(openai.APIConnectionError):
-    """The answer broke off, or was no answer: cut, malformed or not what was asked for."""
+    """The answer is truncated, malformed or not a chat completion."""
 
 
 def status_error(url: str, status: int, headers: Mapping[str, str], raw: bytes) -> openai.APIStatusError:
-    """Return the error for an answer with this HTTP status."""
+    """Return the error for a response with this HTTP status."""
     try:
         body: object = orjson.loads(raw)
     except orjson.JSONDecodeError:
@@ -65,7 +65,7 @@ def error_of_body(url: str, status: int, headers: Mapping[str, str], body: objec
 
 
 def stream_error(url: str, detail: object) -> openai.APIError:
-    """Return the error for an error object inside a stream that began well."""
+    """Return the error for an error object inside a stream with a successful status."""
     code = detail.get("code") if isinstance(detail, dict) else None
     if isinstance(code, str) and code.isdigit():
         code = int(code)
@@ -78,7 +78,7 @@ def stream_error(url: str, detail: object) -> openai.APIError:
 
 
 def _status_in(detail: object) -> int | None:
-    """Return the status that the words of an error stand for; None where they stand for none."""
+    """Return the HTTP status that an error's code or type corresponds to; None if there is none."""
     if not isinstance(detail, dict):
         return None
     words = f"{detail.get('code')} {detail.get('type')}".lower()
@@ -86,7 +86,7 @@ def _status_in(detail: object) -> int | None:
 
 
 def connection_error(url: str, cause: BaseException) -> openai.APIConnectionError:
-    """Return the error for a server that could not be reached or hung up."""
+    """Return the error for a server that is unreachable or closed the connection."""
     parts = urlsplit(url)
     where = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
     why = CREDENTIALS.sub("", connection_reason(cause))
@@ -99,17 +99,17 @@ def broken_answer(url: str, reason: str) -> BrokenAnswerError:
 
 
 def request_to(url: str) -> httpx2.Request:
-    """Return the request that the SDK's errors carry; without headers, so that no key gets into a log."""
+    """Return the request for an SDK error; without headers, so that no key is logged."""
     return httpx2.Request("POST", url)
 
 
 def retry_delay(error: openai.APIError, attempt: int) -> float | None:
-    """Return the seconds to wait before trying again, or None when that is pointless.
+    """Return the seconds to wait before a retry; None if the error is not retryable.
 
     Args:
-        attempt: How many attempts were made before the failed one.
+        attempt: The number of attempts before the failed one.
     """
-    if isinstance(error, openai.APIConnectionError):  # includes time-outs
+    if isinstance(error, openai.APIConnectionError):  # includes timeouts
         return _backoff(attempt)
     if not isinstance(error, openai.APIStatusError) or error.code == "insufficient_quota":
         return None
@@ -118,12 +118,12 @@ def retry_delay(error: openai.APIError, attempt: int) -> float | None:
     asked = retry_after(error.response.headers)
     if asked is None:
         return _backoff(attempt)
-    # Nobody sees this wait: a longer one is left to the fallback, or to whoever can tell the person.
+    # The user does not see this wait: a longer one is left to the fallback or to a caller that reports it.
     return asked if asked <= LONGEST_RETRY_AFTER_SECONDS else None
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Return the seconds that `Retry-After` (or `retry-after-ms`) asks for."""
+    """Return the delay in seconds that `Retry-After` (or `retry-after-ms`) requests."""
     value = headers.get("retry-after", "")
     try:
         if "retry-after-ms" in headers:
@@ -138,6 +138,6 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
 
 
 def _backoff(attempt: int) -> float:
-    # Half of it is chance, so that many callers refused at once do not come back at once.
+    # Half of the delay is jitter, so that callers rejected together do not retry together.
     longest = min(LONGEST_DELAY_SECONDS, FIRST_DELAY_SECONDS * 2.0**attempt)
     return longest * random.uniform(0.5, 1.0)

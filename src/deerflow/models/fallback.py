@@ -1,4 +1,4 @@
-"""A chat model with stand-ins: when the first fails, the next one answers the same call."""
+"""A chat model with fallbacks: when one model fails, the next one answers the same call."""
 
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
@@ -23,12 +23,11 @@ Tool = dict[str, Any] | type | Callable[..., Any] | BaseTool
 
 
 class FallbackChatModel(BaseChatModel):
-    """Asks its members in order until one answers.
+    """Calls its members in order until one answers.
 
-    An `ainvoke`, also one whose tokens are streamed through callbacks as agents do it, is redone on the
-    next member even when the failure comes after some tokens: its result is the answer of one member,
-    whole. Those who iterate `astream` themselves have already seen the first tokens, so there a late
-    failure is theirs to handle.
+    An `ainvoke`, including one that streams tokens through callbacks as agents do, is repeated on the next
+    member even if the failure comes after some tokens: its result is the complete answer of one member. A
+    caller that iterates `astream` has already received the first tokens, so it must handle a late failure.
     """
 
     members: tuple[BaseChatModel, ...]
@@ -47,14 +46,14 @@ class FallbackChatModel(BaseChatModel):
     def bind_tools(
         self, tools: Sequence[Tool], *, tool_choice: str | None = None, **kwargs: Any
     ) -> Runnable[LanguageModelInput, AIMessage]:
-        """Bind tools in a form that every provider reads; each member binds them its own way when asked."""
+        """Bind tools in a provider-neutral form; each member converts them when it is called."""
         if tool_choice is not None:
             kwargs["tool_choice"] = tool_choice
         formatted = [tool if isinstance(tool, dict) else convert_to_openai_tool(tool) for tool in tools]
         return self.bind(tools=formatted, **kwargs)
 
-    # These two are where LangChain decides whether a call streams. Going through them, and not through
-    # `_agenerate`, keeps each member's own streaming, cache and rate limit.
+    # LangChain decides in these two methods whether a call streams. Overriding them instead of `_agenerate`
+    # keeps each member's own streaming, cache and rate limit.
     @override
     async def _agenerate_with_cache(
         self,
@@ -146,19 +145,19 @@ class FallbackChatModel(BaseChatModel):
 
 
 class _Failures:
-    """What went wrong so far in one call: a member's failure inside the block is noted, and ends there."""
+    """Context manager that records and suppresses the failures of the members during one call."""
 
     def __init__(self, names: tuple[str, ...]) -> None:
         self._names = names
         self._errors: list[Exception] = []
         self.are_final = False
-        """From now on a failure is the caller's: what was shown cannot be taken back."""
+        """Set once tokens were emitted, which cannot be retracted: later failures reach the caller."""
 
     def __enter__(self) -> None:
         pass
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
-        # Whatever a provider's SDK raises, the next member may do better.
+        # Any exception of a provider's SDK counts: the next member may succeed.
         if self.are_final or not isinstance(error, Exception):
             return False
         self._add(error)
@@ -176,7 +175,7 @@ class _Failures:
             )
 
     def first(self) -> Exception:
-        """Return the first model's error, which is the one to act on, noting what the others said."""
+        """Return the first model's error, the one to act on, with the other errors as notes."""
         first, *others = self._errors
         for name, error in zip(self._names[1:], others, strict=True):
             first.add_note(f"its fallback {name} failed too: {error}")
@@ -184,9 +183,9 @@ class _Failures:
 
 
 def _renaming(manager: AsyncCallbackManagerForLLMRun, number: int) -> AsyncCallbackManagerForLLMRun:
-    """Return a copy of a manager that gives a fallback's streamed answer an id of its own.
+    """Return a copy of a callback manager that gives a fallback's streamed answer a separate message id.
 
-    Under the id of the call its pieces would be joined to what the member before had shown of its answer.
+    With the id of the call, its chunks would be appended to those of the failed member.
     """
 
     async def on_llm_new_token(token: Any, *, chunk: Any = None, **kwargs: Any) -> None:
@@ -200,7 +199,7 @@ def _renaming(manager: AsyncCallbackManagerForLLMRun, number: int) -> AsyncCallb
 
 
 def _arguments(member: BaseChatModel, kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the call's arguments as this member wants them: tools look different to each provider."""
+    """Return the call's arguments in this member's format: each provider has its own tool format."""
     if "tools" not in kwargs:
         return dict(kwargs)
     rest = {key: value for key, value in kwargs.items() if key != "tools"}

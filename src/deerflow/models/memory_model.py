@@ -1,4 +1,4 @@
-"""A model that one room has for itself, described in a few words instead of as an entry of `models:`."""
+"""Builds the entry of a memory model that is configured outside `models:`, in short form."""
 
 from pydantic import ValidationError
 
@@ -10,11 +10,11 @@ from deerflow.models.server_address import has_address
 
 
 def own_model(settings: MemoryModelSettings, *, name: str, key: str) -> ModelSettings:
-    """Return the entry that `models:` would have for it.
+    """Return the equivalent entry of `models:`.
 
     Args:
-        name: What the model is called in the numbers.
-        key: Where in the settings it stands, for messages.
+        name: The model's name in the metrics.
+        key: The path of `settings` in the settings, for messages.
     """
     provider = _provider(settings.provider, key)
     default = None if has_address(settings.handed_on) else provider.base_url
@@ -39,7 +39,7 @@ def own_model(settings: MemoryModelSettings, *, name: str, key: str) -> ModelSet
 
 
 def _provider(name: str | None, key: str) -> Provider:
-    """Return a provider by its name; without one, whoever speaks as OpenAI does."""
+    """Return a provider by its name; OpenAI, and so any compatible server, if there is no name."""
     if name is None:
         return PROVIDERS[0]
     for provider in PROVIDERS:

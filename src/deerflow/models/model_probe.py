@@ -1,4 +1,4 @@
-"""Tells whether a model's server can be reached and takes the key, without asking the model anything."""
+"""Checks whether a model's server is reachable and accepts the API key, without calling the model."""
 
 import asyncio
 
@@ -12,10 +12,10 @@ PATIENCE_SECONDS = 5.0
 
 
 async def reaching_problem(model: BaseChatModel, *, patience_seconds: float = PATIENCE_SECONDS) -> str | None:
-    """Return what is wrong with the way to a model; None when nothing is, or when it cannot be told.
+    """Return why a model's server cannot be used; None if it can, or if that cannot be determined.
 
-    The list of models costs nothing and every OpenAI-compatible server has to check the key for it. A server
-    without such a list answers too, and that is all that has to be known.
+    Listing the models is free, and every OpenAI-compatible server checks the key for it. A server without a
+    model list still responds, which proves that it is reachable.
     """
     first = model.members[0] if isinstance(model, FallbackChatModel) else model
     if not isinstance(first, ChatOpenAI) or first.root_async_client is None:

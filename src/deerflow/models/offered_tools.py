@@ -1,4 +1,4 @@
-"""The tools that a model is offered in one call, to tell whether something is a call of one of them."""
+"""The tools offered in one model call, to decide whether a JSON value is a call of one of them."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -32,14 +32,14 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class TextCall:
-    """A call of a tool on offer, with arguments that fit its schema."""
+    """A call of an offered tool, with arguments that match its schema."""
 
     name: str
     arguments: Json
 
 
 class OfferedTools:
-    """Names and schemas of the tools, from the forms in which providers are sent them."""
+    """Names and schemas of the tools, from the formats in which they are sent to providers."""
 
     def __init__(self, tools: Sequence[Any]) -> None:
         self._schemas: dict[str, Json] = {}
@@ -55,11 +55,11 @@ class OfferedTools:
         return bool(self._schemas)
 
     def has(self, name: str) -> bool:
-        """Tell whether a tool of this name is on offer."""
+        """Return whether a tool of this name is offered."""
         return name in self._schemas
 
     def calls_in(self, value: object) -> Sequence[TextCall] | None:
-        """Return the calls that a JSON value stands for; None when any of it is none."""
+        """Return the calls that a JSON value represents; None if any part of it is not a call."""
         if isinstance(value, Mapping) and isinstance(value.get("tool_calls"), list):
             value = value["tool_calls"]
         items = value if isinstance(value, list) else [value]
@@ -86,9 +86,9 @@ class OfferedTools:
 
 
 def fitted(given: Json, schema: Json) -> Json | None:
-    """Return arguments that fit a schema; None where they do not.
+    """Return the arguments converted to match a schema; None if they do not match.
 
-    A name that is nearly right is put right, and a `description`, which only people read, may be missing.
+    A nearly correct name is corrected, and a `description`, which is only for users, may be missing.
     """
     properties: Json = schema.get("properties") or {}
     required = [name for name in schema.get("required") or () if name in properties]
@@ -111,11 +111,11 @@ def fitted(given: Json, schema: Json) -> Json | None:
 
 
 class _Misfit:
-    """Stands for a value that does not fit."""
+    """Marks a value that does not match its schema."""
 
 
 def _typed(value: Any, about: Json, schema: Json) -> Any:
-    """Return a value in the type that its schema wants; a `_Misfit` where it is of another."""
+    """Return a value converted to the type in its schema; a `_Misfit` if that is not possible."""
     kinds = _kinds(about, schema)
     if "enum" in about and value not in about["enum"]:
         return _Misfit()

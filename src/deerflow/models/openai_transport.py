@@ -1,8 +1,8 @@
-"""A lean way to OpenAI-compatible servers: plain dicts instead of the SDK's objects.
+"""A lean transport to OpenAI-compatible servers: plain dicts instead of the SDK's objects.
 
-`LeanCompletions` takes the place of the SDK's `chat.completions` inside LangChain's `ChatOpenAI`, which
-accepts dicts as well. That saves most of the CPU of a streamed answer. Retries, time-outs, proxies and
-error classes are therefore ours; `response_format` and the Responses API stay with the SDK.
+`LeanCompletions` replaces the SDK's `chat.completions` inside LangChain's `ChatOpenAI`, which also accepts
+dicts. This saves most of the CPU of a streamed answer. Retries, timeouts, proxies and error classes are
+therefore implemented here; `response_format` and the Responses API still use the SDK.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ LARGEST_ERROR_BYTES = 64 * 1024
 
 @dataclass(frozen=True, slots=True)
 class RawAnswer:
-    """What `with_raw_response.create` returns: the answer and the headers it came with."""
+    """Result of `with_raw_response.create`: the answer and the response headers."""
 
     body: Json | LeanStream
     headers: Mapping[str, str]
@@ -49,7 +49,7 @@ class RawAnswer:
 
 
 class LeanCompletions:
-    """Does for `ChatOpenAI` what the SDK's `chat.completions` does."""
+    """Replacement of the SDK's `chat.completions` for `ChatOpenAI`."""
 
     def __init__(self, endpoint: Endpoint, pool: SessionPool) -> None:
         self._endpoint = endpoint
@@ -57,15 +57,15 @@ class LeanCompletions:
 
     @property
     def with_raw_response(self) -> "RawCompletions":
-        """The same calls, returning headers too."""
+        """The same methods, returning the headers too."""
         return RawCompletions(self)
 
     async def create(self, **payload: Any) -> Json | LeanStream:
-        """Ask the model; with `stream=True` the answer is an iterator of chunks."""
+        """Call the model; with `stream=True` the answer is an iterator of chunks."""
         return (await self.answer(payload)).body
 
     async def answer(self, payload: Json) -> RawAnswer:
-        """Ask until there is an answer, its first piece included, or no sense in asking again."""
+        """Call the model, retrying until the first chunk has arrived or the error is not retryable."""
         call = Call.of(payload)
         attempt = 0
         while True:
@@ -87,7 +87,7 @@ class LeanCompletions:
                 body = await self._whole(response)
                 tidy_whole(body)
                 return RawAnswer(body, response.headers)
-            if response.content_type == "application/json":  # asked to stream, answered in one piece
+            if response.content_type == "application/json":  # a stream was requested, the answer is not one
                 whole = await self._whole(response)
                 return RawAnswer(LeanStream.of_whole(response, self._endpoint, whole), response.headers)
         except MalformedStreamError as error:
@@ -105,7 +105,7 @@ class LeanCompletions:
         timeout = aiohttp.ClientTimeout(
             total=None,
             sock_connect=endpoint.connect_seconds,
-            # A stream is watched as a whole: aiohttp's own limit sets a timer for every read.
+            # `SilenceWatch` limits streams with one timer: aiohttp's limit sets a timer for every read.
             sock_read=None if call.is_stream else seconds,
         )
         try:
@@ -123,7 +123,7 @@ class LeanCompletions:
             raise openai.APITimeoutError(request_to(endpoint.url)) from error
         except (aiohttp.ClientError, OSError) as error:
             raise connection_error(endpoint.url, error) from error
-        if response.method != "POST":  # of some redirects a plain look is what becomes of a question
+        if response.method != "POST":  # 301/302 redirects turn a POST into a GET
             response.close()
             where = response.url.origin()
             raise broken_answer(endpoint.url, f"the server sends us on to {where}; put that into `base_url`")
@@ -134,7 +134,7 @@ class LeanCompletions:
         return response
 
     async def _whole(self, response: aiohttp.ClientResponse) -> Json:
-        """Return the whole answer, decoded."""
+        """Return the decoded body of a non-streamed answer."""
         async with response:
             raw = await self._read(response, LARGEST_ANSWER_BYTES)
         try:
@@ -163,17 +163,17 @@ class LeanCompletions:
         except aiohttp.ClientError as error:
             reason = f"the connection was cut: {connection_reason(error)}"
             raise broken_answer(self._endpoint.url, reason) from error
-        if len(raw) > limit and response.status < 400:  # of an error page the beginning is enough
+        if len(raw) > limit and response.status < 400:  # the start of an error body is enough
             raise broken_answer(self._endpoint.url, f"longer than {limit} bytes")
         return bytes(raw)
 
 
 class RawCompletions:
-    """The calls of `LeanCompletions`, returning headers too."""
+    """The methods of `LeanCompletions`, returning the headers too."""
 
     def __init__(self, completions: LeanCompletions) -> None:
         self._completions = completions
 
     async def create(self, **payload: Any) -> RawAnswer:
-        """Ask the model."""
+        """Call the model."""
         return await self._completions.answer(payload)

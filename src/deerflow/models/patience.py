@@ -1,7 +1,7 @@
-"""The SDK's chat completions with a cheap limit on silence.
+"""The SDK's chat completions with a cheap chunk timeout.
 
-LangChain's own limit starts a task for every chunk (Python's `wait_for` did so before 3.12), which costs
-as much as the SDK's work on the chunk. This one sets a timer.
+LangChain's chunk timeout starts a task for every chunk (Python's `wait_for` did so before 3.12), which costs
+as much as the SDK's work on the chunk. This one only sets a timer.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
 
 class PatientCompletions:
-    """Does what the SDK's `chat.completions` does for `ChatOpenAI`; its streams are not silent for long."""
+    """Wrapper of the SDK's `chat.completions` for `ChatOpenAI` whose streams have a chunk timeout."""
 
     def __init__(self, completions: AsyncCompletions, *, model: str, chunk_seconds: float) -> None:
         self._completions = completions
@@ -24,11 +24,11 @@ class PatientCompletions:
 
     @property
     def with_raw_response(self) -> Any:
-        """The same calls, returning headers too."""
+        """The same methods, returning the headers too."""
         return self._completions.with_raw_response
 
     async def create(self, **payload: Any) -> "ChatCompletion | PatientStream":
-        """Ask the model; with `stream=True` the answer is an iterator of chunks."""
+        """Call the model; with `stream=True` the answer is an iterator of chunks."""
         answer: ChatCompletion | AsyncStream[ChatCompletionChunk] = await self._completions.create(**payload)
         if isinstance(answer, AsyncStream):
             return PatientStream(answer, model=self._model, chunk_seconds=self._chunk_seconds)
@@ -36,7 +36,7 @@ class PatientCompletions:
 
 
 class PatientStream:
-    """An asynchronous iterator of the SDK's chunks that fails when none comes for too long."""
+    """An asynchronous iterator of the SDK's chunks that raises if the next chunk takes too long."""
 
     def __init__(self, stream: AsyncStream[ChatCompletionChunk], *, model: str, chunk_seconds: float) -> None:
         self._stream = stream

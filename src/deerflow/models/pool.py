@@ -1,4 +1,4 @@
-"""Connections to model servers, kept open and shared by all models of one factory."""
+"""Pool of keep-alive connections to model servers, shared by all models of one factory."""
 
 import asyncio
 import ssl
@@ -18,17 +18,17 @@ NO_ENVIRONMENT: Mapping[str, str] = MappingProxyType({})
 
 
 class Closable(Protocol):
-    """Something that holds connections."""
+    """An object that holds connections."""
 
     async def aclose(self) -> None:
-        """Close them."""
+        """Close the connections."""
 
 
 class SessionPool:
     """One HTTP session per event loop, opened on first use.
 
-    Embedders may run DeerFlow on several loops one after the other; a connection belongs to the loop that
-    opened it, so sessions are never handed from one loop to the next.
+    Embedders may run DeerFlow on several loops in sequence. A connection belongs to the loop that opened
+    it, so a session is never reused on another loop.
     """
 
     def __init__(self, *, env: Mapping[str, str] = NO_ENVIRONMENT) -> None:
@@ -42,28 +42,28 @@ class SessionPool:
         loop = asyncio.get_running_loop()
         session = self._sessions.get(loop)
         if session is None or session.closed:
-            # No limit: how many calls may run at once is decided by those who start them.
+            # No limit: the callers bound the number of concurrent calls.
             connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE_SECONDS)
             session = aiohttp.ClientSession(
                 connector=connector, cookie_jar=aiohttp.DummyCookieJar(), read_bufsize=1 << 18
             )
             self._sessions[loop] = session
-            await self._forget_dead_loops()  # after that: whoever asks meanwhile finds the same session
+            await self._forget_dead_loops()  # after the assignment: concurrent callers get the same session
         return session
 
     def proxy_for(self, url: str) -> str | None:
-        """Return the proxy that the environment names for `url`."""
+        """Return the proxy that the environment variables configure for `url`."""
         if url not in self._proxies:
             self._proxies[url] = proxy_for(url, self._env)
         return self._proxies[url]
 
     @cached_property
     def tls(self) -> ssl.SSLContext:
-        """The certificates to trust: `SSL_CERT_FILE` where it is set, else certifi's."""
+        """TLS context that trusts `SSL_CERT_FILE` if it is set, else certifi's certificates."""
         return ssl.create_default_context(cafile=self._env.get("SSL_CERT_FILE") or certifi.where())
 
     def shared(self, name: str, make: Callable[[], T]) -> T:
-        """Return what `make` made when `name` was first asked for; it is closed with the pool."""
+        """Return the object called `name`, created by `make` on first use and closed with the pool."""
         if name not in self._shared:
             self._shared[name] = make()
         return cast(T, self._shared[name])

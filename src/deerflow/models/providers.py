@@ -1,4 +1,4 @@
-"""The providers that are known by the name of their key, and the servers that people run locally."""
+"""The providers recognized by their API key variables, and the local model servers that are probed."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,25 +17,25 @@ SEES: Mapping[str, Any] = {"supports_vision": True}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provider:
-    """One provider: how its key is called, where it is, and the model to begin with.
+    """One provider: its key variables, base URL and default model.
 
-    `{PREFIX}_MODEL` and `{PREFIX}_BASE_URL` in the environment say otherwise.
+    `{PREFIX}_MODEL` and `{PREFIX}_BASE_URL` in the environment override model and base URL.
     """
 
     label: str
     prefix: str
     model: str
     key_variables: tuple[str, ...] = ()
-    """Names of the key's variable beside `{PREFIX}_API_KEY`."""
+    """Variables that may hold the key in addition to `{PREFIX}_API_KEY`."""
     base_url: str | None = None
     use: str = "langchain_openai:ChatOpenAI"
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """Further keys of its entry in `models:`."""
+    """Further keys of the provider's entry in `models:`."""
 
 
 @dataclass(frozen=True, slots=True)
 class LocalServer:
-    """A model server on this computer that listens where it usually does."""
+    """A model server on this host at its default port."""
 
     label: str
     url: str
@@ -124,7 +124,7 @@ PROVIDERS: tuple[Provider, ...] = (
         base_url="https://api.novita.ai/openai/v1",
     ),
 )
-"""In the order in which they are preferred: the first whose key is found gives the default model."""
+"""In order of preference: the first provider whose key is found supplies the default model."""
 
 LOCAL_SERVERS: tuple[LocalServer, ...] = (
     LocalServer("Ollama", "http://127.0.0.1:11434", "/api/tags"),

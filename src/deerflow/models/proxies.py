@@ -1,4 +1,4 @@
-"""Which proxy a request to a model goes through, by the usual environment variables."""
+"""Selects the proxy of a request to a model server from the standard environment variables."""
 
 from collections.abc import Mapping
 from ipaddress import ip_address, ip_network
@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 
 def proxy_for(url: str, env: Mapping[str, str]) -> str | None:
-    """Return the proxy that `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY` name for `url`."""
+    """Return the proxy that `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY` select for `url`."""
     parts = urlsplit(url)
     proxy = _variable(env, f"{parts.scheme}_proxy") or _variable(env, "all_proxy")
     host = parts.hostname or ""
@@ -37,5 +37,5 @@ def _is_within(host: str, name: str) -> bool:
         return True
     try:
         return ip_address(host) in ip_network(name.strip("[]"), strict=False)
-    except ValueError:  # one of them is a name, not an address
+    except ValueError:  # one of them is a host name, not an IP address
         return False

@@ -1,7 +1,7 @@
-"""Makes real tool calls of those that a small model writes as JSON into its text.
+"""Converts tool calls that a small model writes as JSON into its text to real tool calls.
 
-It wraps a model's class, so that what may be a call is held back before anybody sees it. What the model
-wrote stays with the message, under `REPAIRED`, and so in the event log.
+It subclasses the model's class, so that a possible call is buffered before any reader receives it. The
+original text is kept in the message, under `REPAIRED`, and so in the event log.
 """
 
 import json
@@ -24,21 +24,21 @@ Stream = Callable[..., AsyncIterator[ChatGenerationChunk]]
 Generate = Callable[..., Any]
 
 REPAIRED = "repaired_tool_calls"
-"""Where a message keeps the text that its calls were made of."""
+"""Key under which a message keeps the original text of its calls."""
 ASKS_FOR_JSON = re.compile(
     r"(?<![.\w/])(?:json|example|sample|snippet|tool[ _-]?calls?|function[ _-]?calls?)(?![.\w/])"
     r"|示例|例子|样例|举例|范例|工具调用|函数调用",
     re.IGNORECASE,
 )
-"""Words of a person who wants to see such JSON; names of files have a dot before or behind them."""
+"""Words of a user who asks for such JSON; file names, with a dot before or after the word, do not match."""
 ADDED = re.compile(r"<(uploaded_files|current_uploads|system-reminder)>.*?</\1>", re.DOTALL)
-"""What the server adds to a person's message before the model sees it."""
+"""What DeerFlow adds to a user's message before the model receives it."""
 CUT_REASONS = frozenset({"length", "max_tokens"})
 
 
 @cache
 def repairing(cls: type[BaseChatModel], mode: Mode) -> type[BaseChatModel]:
-    """Return the class of a chat model whose answers hold real tool calls instead of written ones."""
+    """Return a subclass of a chat model whose answers have real tool calls instead of JSON text."""
     body: dict[str, Any] = {"__module__": cls.__module__, "__doc__": cls.__doc__}
     if cls._astream is not BaseChatModel._astream:
         body["_astream"] = _repairing_stream(cls._astream, mode)
@@ -81,7 +81,7 @@ def _repairing_whole(generate: Generate, mode: Mode) -> Generate:
 
 
 def _finder(messages: Sequence[BaseMessage], kwargs: dict[str, Any], mode: Mode) -> CallFinder | None:
-    """Return what looks for calls in one answer; None where no tool is on offer."""
+    """Return the parser for calls in one answer; None if no tools are offered."""
     tools = OfferedTools(kwargs.get("tools") or ())
     if not tools or kwargs.get("response_format"):
         return None
@@ -89,9 +89,9 @@ def _finder(messages: Sequence[BaseMessage], kwargs: dict[str, Any], mode: Mode)
 
 
 def _shows_on_purpose(messages: Sequence[BaseMessage]) -> bool:
-    """Tell whether JSON in the answer is likely meant to be read.
+    """Return whether JSON in the answer is probably intended for the user.
 
-    A model that has made a real call knows how to; and a person who asks for JSON is to get it.
+    That is so if the model has already made a real tool call, or if the user asks for JSON.
     """
     calling = (each for each in messages if isinstance(each, AIMessage) and each.tool_calls)
     if any(REPAIRED not in message.additional_kwargs for message in calling):
@@ -102,14 +102,14 @@ def _shows_on_purpose(messages: Sequence[BaseMessage]) -> bool:
 
 
 class _StreamReader:
-    """Passes the chunks of one answer on, without what may be a call."""
+    """Forwards the chunks of one answer, without text that may be a call."""
 
     def __init__(self, finder: CallFinder) -> None:
         self._finder: CallFinder | None = finder
         self._is_cut = False
 
     def take(self, chunk: ChatGenerationChunk) -> list[ChatGenerationChunk]:
-        """Return what is shown of a chunk, and what was held back before it."""
+        """Return the part of a chunk to emit, preceded by buffered text if it is released."""
         message = chunk.message
         if self._finder is None or not isinstance(message, AIMessageChunk):
             return [chunk]
@@ -126,7 +126,7 @@ class _StreamReader:
         return [*self.finish(), chunk]
 
     def finish(self) -> list[ChatGenerationChunk]:
-        """Return what is left at the end of the answer: held-back text, and the calls."""
+        """Return the chunks at the end of the answer: buffered text, and the calls."""
         if self._finder is None:
             return []
         found, self._finder = self._finder.finish(is_cut=self._is_cut), None
@@ -134,7 +134,7 @@ class _StreamReader:
         return [*chunks, _call_chunk(found)] if found.calls else chunks
 
     def _given_up(self) -> list[ChatGenerationChunk]:
-        """Return what was held back of an answer with real calls, or one that is more than text, as text."""
+        """Return the buffered text unchanged, for an answer with real calls or non-text content."""
         if self._finder is None:
             return []
         found, self._finder = self._finder.finish(), None

@@ -1,8 +1,8 @@
-"""Where a model's server is: an address in an entry wins, whichever of its names it stands under.
+"""Resolves the server address of a model: an address in an entry takes precedence, under any of its names.
 
 Provider classes call it `base_url`, `openai_api_base`, `anthropic_api_url`, `azure_endpoint` and so on.
-Before an entry is merged with any default, its address gets the one name that its class takes, so that no
-default and no variable of the environment can stand beside it.
+Before an entry is merged with defaults, its address is renamed to the one name that its class accepts, so
+that no default and no environment variable can set a second address.
 """
 
 import re
@@ -13,16 +13,16 @@ from deerflow.errors import ConfigError
 from deerflow.models.thinking import Arguments
 
 ADDRESS = re.compile(r"(?!validate_)(\w+_)?(base_url|api_base|api_url|api_endpoint|endpoint|endpoint_url)")
-"""Every name under which an entry may give the address."""
+"""All keys under which an entry may give the address."""
 NAMES_OF_CLASSES = ("base_url", "api_base", "endpoint", "endpoint_url", "api_endpoint", "api_url")
-"""What classes call their address, the usual name first."""
+"""Argument names for the address in provider classes, the most common first."""
 DEFAULT_ADDRESSES: Mapping[str, str] = {
     "deerflow.models.patched_deepseek": "https://api.deepseek.com",
     "deerflow.models.patched_minimax": "https://api.minimax.io/v1",
     "deerflow.models.patched_mimo": "https://api.xiaomimimo.com/v1",
     "deerflow.models.patched_stepfun": "https://api.stepfun.com/v1",
 }
-"""The provider's own address, for classes of DeerFlow 2 that belong to one provider."""
+"""The provider's address, for DeerFlow 2 classes that belong to one provider."""
 ADDRESS_VARIABLES: Mapping[str, tuple[str, ...]] = {
     "langchain_anthropic": ("ANTHROPIC_API_URL", "ANTHROPIC_BASE_URL"),
     "deerflow.models.claude_provider": ("ANTHROPIC_API_URL", "ANTHROPIC_BASE_URL"),
@@ -30,23 +30,23 @@ ADDRESS_VARIABLES: Mapping[str, tuple[str, ...]] = {
     "langchain_google_genai": ("GOOGLE_GEMINI_BASE_URL",),
     "langchain_openai:AzureChatOpenAI": ("AZURE_OPENAI_ENDPOINT",),
 }
-"""Where the address of a provider is looked for when the entry has none; OpenAI's are `OPENAI_VARIABLES`."""
+"""Environment variables with a provider's address, read if the entry has none; OpenAI: `OPENAI_VARIABLES`."""
 OPENAI_VARIABLES = ("OPENAI_API_BASE", "OPENAI_BASE_URL")
 SELF_HOSTED = ("deerflow.models.vllm_provider", "deerflow.models.mindie_provider")
-"""Classes for servers of one's own, which have no usual address."""
+"""Classes for self-hosted servers, which have no default address."""
 
 
 def has_address(given: Mapping[str, Any]) -> bool:
-    """Tell whether an entry names the address of its server."""
+    """Return whether an entry sets the address of its server."""
     return bool(_found(given))
 
 
 def with_one_name(given: Mapping[str, Any], known: frozenset[str], *, entry: str) -> Arguments:
-    """Return arguments whose address stands under the name that their class takes.
+    """Return the arguments with the address under the name that their class accepts.
 
     Args:
-        known: The names that the class takes.
-        entry: Where the arguments stand in the settings, for messages.
+        known: The argument names that the class accepts.
+        entry: The path of the arguments in the settings, for messages.
     """
     found = _found(given)
     result = {key: value for key, value in given.items() if not (_is_address(key) and key not in found)}
@@ -66,7 +66,7 @@ def with_one_name(given: Mapping[str, Any], known: frozenset[str], *, entry: str
 
 
 def default_address(use: str, *, is_openai: bool, env: Mapping[str, str]) -> str | None:
-    """Return where the server is when the entry does not say; None leaves it to the class."""
+    """Return the server address for an entry that sets none; None leaves the choice to the class."""
     package = use.partition(":")[0]
     if package in DEFAULT_ADDRESSES:
         return DEFAULT_ADDRESSES[package]
@@ -77,7 +77,7 @@ def default_address(use: str, *, is_openai: bool, env: Mapping[str, str]) -> str
 
 def _found(given: Mapping[str, Any]) -> dict[str, Any]:
     found = {key: value for key, value in given.items() if _is_address(key) and value is not None}
-    options = given.get("client_options")  # Google's older form
+    options = given.get("client_options")  # Google's legacy form
     if isinstance(options, Mapping) and options.get("api_endpoint"):
         found["client_options"] = options["api_endpoint"]
     return found
@@ -97,7 +97,7 @@ def _checked(address: object, *, place: str) -> str:
 
 
 def _named(address: str, name: str, known: frozenset[str]) -> Arguments:
-    if "azure_endpoint" in known:  # the path tells which of the two Azure wants
+    if "azure_endpoint" in known:  # the path decides which of the two Azure expects
         if "/openai" in address:
             return {"base_url": address, "azure_endpoint": None}
         return {"azure_endpoint": address, "base_url": None}

@@ -1,4 +1,4 @@
-"""The chunks of one streamed answer."""
+"""Iterator over the chunks of one streamed answer."""
 
 import asyncio
 from collections import deque
@@ -23,11 +23,11 @@ from deerflow.models.wire import (
 )
 
 END_GRACE_SECONDS = 0.02
-"""How long the end of the body may lag behind `[DONE]` for the connection to be kept."""
+"""How long to wait after `[DONE]` for the end of the body, so that the connection can be reused."""
 
 
 class LeanStream:
-    """An asynchronous iterator of chunks; leaving it early closes the connection at once."""
+    """An asynchronous iterator of chunks; exiting it early closes the connection at once."""
 
     def __init__(self, response: aiohttp.ClientResponse, endpoint: Endpoint) -> None:
         self._response = response
@@ -42,7 +42,7 @@ class LeanStream:
 
     @classmethod
     async def begun(cls, response: aiohttp.ClientResponse, endpoint: Endpoint) -> Self:
-        """Return the stream once there is something worth showing: until then a failure is retried unseen."""
+        """Return the stream once it has visible content: before that a failure can be retried unnoticed."""
         stream = cls(response, endpoint)
         try:
             while not stream._is_over and not any(has_substance(chunk) for chunk in stream._ready):
@@ -56,7 +56,7 @@ class LeanStream:
 
     @classmethod
     def of_whole(cls, response: aiohttp.ClientResponse, endpoint: Endpoint, body: Json) -> Self:
-        """Return an answer that came in one piece as a stream."""
+        """Return a non-streamed answer as a stream."""
         stream = cls(response, endpoint)
         try:
             stream._ready.extend(stream._decoder.whole(body))
@@ -83,7 +83,7 @@ class LeanStream:
         return self._ready.popleft()
 
     async def aclose(self) -> None:
-        """Give the connection back, or close it when the answer is not complete."""
+        """Release the connection to the pool, or close it if the answer is incomplete."""
         try:
             if self._decoder.is_done and not self._response.content.at_eof():
                 async with asyncio.timeout(END_GRACE_SECONDS):
@@ -101,7 +101,7 @@ class LeanStream:
             self._response.close()
 
     async def _fill(self) -> None:
-        """Read until at least one more chunk is there, or the end."""
+        """Read until at least one more chunk is available or the stream ends."""
         before = len(self._ready)
         self._watch.wait_for_chunk()
         while len(self._ready) == before and not self._is_over:
@@ -112,7 +112,7 @@ class LeanStream:
             return await self._watch.read()
         except (SilenceError, aiohttp.ClientError) as error:
             if self._decoder.is_finished:
-                return b""  # the answer is whole; some servers say so and then neither end nor close
+                return b""  # the answer is complete; some servers then neither end the body nor close
             raise self._failure(error) from error
 
     def _failure(self, error: SilenceError | aiohttp.ClientError) -> Exception:

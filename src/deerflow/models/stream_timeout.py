@@ -1,4 +1,4 @@
-"""Ends a stream that has gone quiet, with one timer for the whole stream instead of one per read."""
+"""Read and chunk timeouts of a stream, with one timer for the whole stream instead of one per read."""
 
 import asyncio
 from math import inf
@@ -7,19 +7,19 @@ import aiohttp
 
 
 class SilenceError(Exception):
-    """The server was silent for too long."""
+    """The server sent nothing, or no chunk, within the timeout."""
 
     def __init__(self, seconds: float, *, is_alive: bool) -> None:
         super().__init__(f"silent for {seconds:g} s")
         self.seconds = seconds
         self.is_alive = is_alive
-        """Bytes still came, but only such that keep a connection open."""
+        """Whether bytes still arrived, but only keep-alive comments."""
 
 
 class SilenceWatch:
-    """Lets a read fail with SilenceError once it has waited too long.
+    """Makes a read fail with SilenceError after the timeout.
 
-    Only waiting counts: a reader that is slow to come back is no fault of the server.
+    Only time spent waiting in a read counts: a slow consumer is not the server's fault.
     """
 
     def __init__(
@@ -37,11 +37,11 @@ class SilenceWatch:
             self._timer = self._loop.call_later(self._period, self._check)
 
     def wait_for_chunk(self) -> None:
-        """Begin to wait for the next chunk, however many reads it takes."""
+        """Start the timeout of the next chunk, which may take several reads."""
         self._chunk_since = self._loop.time()
 
     async def read(self) -> bytes:
-        """Return what comes next on the connection; nothing at its end."""
+        """Return the next bytes from the connection; empty at its end."""
         self._read_since = self._loop.time()
         try:
             return await self._content.readany()
@@ -49,7 +49,7 @@ class SilenceWatch:
             self._read_since = None
 
     def stop(self) -> None:
-        """Watch no longer."""
+        """Cancel the timer."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

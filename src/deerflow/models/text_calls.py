@@ -1,12 +1,12 @@
 """Finds tool calls that a model wrote as JSON into the text of its answer.
 
-Small models know that they should call a tool but not how: they write the call in a fence, in tags of some
-name, or as a bare object. The text is read while it streams. Only what may be a call is held back, as long
-as it may be one, and each character is read once.
+Small models write a tool call into a code fence, between tags, or as a bare object instead of using the API.
+The text is parsed while it streams. Only text that may still become a call is buffered, and each character
+is parsed once.
 
-What counts as a call: an object (or an array of objects) that names a tool on offer with arguments that fit
-its schema, and that begins a line, is all that a fence holds, or follows a tag. What is shown on purpose is
-no call: JSON inside other code, and an untagged call with more than a few sentences behind it.
+A call is an object (or an array of objects) that names an offered tool with arguments that match its schema,
+and that starts a line, is the whole content of a fence, or follows a tag. Intentional JSON is not a call:
+JSON inside other code, and an untagged call that is followed by more than a few sentences.
 """
 
 import json
@@ -17,10 +17,10 @@ from dataclasses import dataclass, field
 from deerflow.models.offered_tools import ARGUMENT_KEYS, BESIDE, NAME_KEYS, WRAPPERS, OfferedTools, TextCall
 
 MOST_PROSE_CHARS = 300
-"""Text behind an untagged call beyond this explains it: then it is shown on purpose."""
+"""More text than this after an untagged call explains the JSON: then it is intentional, not a call."""
 MOST_HELD_CHARS = 400_000
 MOST_HEAD_CHARS = 400
-"""By then an object has named its tool, if it is a call."""
+"""An object that is a call names its tool within this many characters."""
 MOST_GLUE_CHARS = 200
 FIRST_KEYS = frozenset({*NAME_KEYS, *ARGUMENT_KEYS, *WRAPPERS, *BESIDE, "tool_calls"})
 _OPENER = re.compile(r"(?m)^[ \t]*(?=`{1,3}|[{\[])|<(?=[A-Za-z]|\Z)")
@@ -37,13 +37,13 @@ _CALL_FENCES = frozenset({"", "json", "json5", "jsonc", "xml", "text", "plaintex
 _UNREAD_TAGS = frozenset(
     {"pre", "code", "script", "textarea", "example", "examples", "think", "thinking", "thought", "reasoning"}
 )
-"""What stands in these is shown on purpose, or not yet meant."""
+"""JSON inside these tags is an example or part of the reasoning, not a call."""
 _CLOSERS = {"{": "}", "[": "]"}
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What an answer held: text that is still to be shown, the calls, and the words they were made of."""
+    """Result of parsing an answer: remaining text to emit, the calls, and the raw text of the calls."""
 
     text: str = ""
     calls: Sequence[TextCall] = ()
@@ -51,28 +51,28 @@ class Found:
 
 
 class CallFinder:
-    """Reads one answer piece by piece."""
+    """Incremental parser of one answer."""
 
     def __init__(self, tools: OfferedTools, *, finds_untagged: bool = True) -> None:
         self._tools = tools
         self._finds_untagged = finds_untagged
         self._buffer = ""
-        """What was read and neither shown nor withheld."""
+        """Received text that is neither emitted nor withheld yet."""
         self._begins_line = True
         self._candidate: _Candidate | None = None
         self._unread: _Fenced | _Tagged | _Value | None = None
-        """Code or a thought that is passed on as it is, up to its end."""
+        """Code or reasoning that is emitted unparsed up to its end."""
         self._is_in_fence = False
-        """The last call stands in a fence that is still open."""
+        """Whether the last call is inside a fence that is still open."""
         self._calls: list[TextCall] = []
         self._is_tagged = False
         self._withheld: list[str] = []
-        """All since the first call."""
+        """All text since the first call."""
         self._prose_chars = 0
         self._is_off = False
 
     def feed(self, text: str) -> str:
-        """Return what may be shown now."""
+        """Parse more text; return what can be emitted now."""
         if self._is_off:
             return text
         out: list[str] = []
@@ -85,10 +85,10 @@ class CallFinder:
         return "".join(out)
 
     def finish(self, *, is_cut: bool = False) -> Found:
-        """Return the rest, once the answer has ended.
+        """Return the remaining text and the calls at the end of the answer.
 
         Args:
-            is_cut: It ended at the output limit: a call without its last bracket may then lack more.
+            is_cut: The answer ended at the output limit: an unclosed call may then lack more than brackets.
         """
         out: list[str] = []
         candidate, self._candidate = self._candidate, None
@@ -105,7 +105,7 @@ class CallFinder:
         return Found("".join(out), tuple(self._calls), "".join(self._withheld).strip())
 
     def _step(self, out: list[str]) -> bool:
-        """Take the next thing out of the buffer; False when more has to come first."""
+        """Consume the next element of the buffer; return False if more input is needed."""
         if self._candidate is not None:
             return self._read_candidate(self._candidate, out)
         if self._unread is not None:
@@ -119,14 +119,14 @@ class CallFinder:
         return self._scan(out)
 
     def _scan(self, out: list[str]) -> bool:
-        """Show the text before the next thing that may be a call."""
+        """Emit the text before the next possible call."""
         found = self._next_opener()
         if found is not None:
             self._pass_on(found, out)
             self._candidate = _Candidate(self._tools)
             return True
         last = self._buffer.rfind("\n") + 1
-        # An indent may stand before a call: it is shown with what follows it.
+        # A call may be indented: the indent is emitted with the text after it.
         is_indent = (last > 0 or self._begins_line) and self._buffer[last:].isspace()
         self._pass_on(last if is_indent else len(self._buffer), out)
         return False
@@ -171,10 +171,10 @@ class CallFinder:
         self._is_in_fence = self._is_in_fence or candidate.is_in_fence
         self._prose_chars = 0
         self._withheld.append(whole)
-        self._begins_line = True  # the next call may stand right behind this one
+        self._begins_line = True  # the next call may follow on the same line
 
     def _leave_fence(self) -> bool:
-        """Take the end of the fence in which a call stood; more calls may come before it."""
+        """Consume the end of the fence around a call; more calls may come before it."""
         match = _BEHIND_CALL.match(self._buffer)
         end = match.end() if match else 0
         rest = self._buffer[end:]
@@ -207,10 +207,10 @@ class CallFinder:
 
 
 class _Fenced:
-    """The rest of a fence."""
+    """The remaining content of a fence."""
 
     def take(self, text: str, begins_line: bool) -> tuple[int, bool]:
-        """Return how much of the text belongs to it for sure, and whether that is all."""
+        """Return how many characters certainly belong to it, and whether it ends there."""
         match = _FENCE_END.search(text)
         if match is not None and match.start() == 0 and not begins_line:
             match = _FENCE_END.search(text, 1)
@@ -223,12 +223,12 @@ class _Fenced:
 
 @dataclass(frozen=True, slots=True)
 class _Tagged:
-    """The rest of what stands between two tags."""
+    """The remaining content between two tags."""
 
     end: str
 
     def take(self, text: str, begins_line: bool) -> tuple[int, bool]:
-        """Return how much of the text belongs to it for sure, and whether that is all."""
+        """Return how many characters certainly belong to it, and whether it ends there."""
         found = text.find(self.end)
         if found >= 0:
             return found + len(self.end), True
@@ -237,20 +237,20 @@ class _Tagged:
 
 
 class _Value:
-    """The rest of a JSON value."""
+    """The remaining content of a JSON value."""
 
     def __init__(self) -> None:
         self._end = _JsonEnd()
 
     def take(self, text: str, begins_line: bool) -> tuple[int, bool]:
-        """Return how much of the text belongs to it for sure, and whether that is all."""
+        """Return how many characters certainly belong to it, and whether it ends there."""
         end = self._end.feed(text)
         return (len(text), False) if end is None else (end, True)
 
 
 @dataclass(slots=True)
 class _JsonEnd:
-    """Finds where a JSON value ends, however it is cut into pieces."""
+    """Finds the end of a JSON value that arrives in arbitrary chunks."""
 
     stack: list[str] = field(default_factory=list)
     is_in_string: bool = False
@@ -258,7 +258,7 @@ class _JsonEnd:
     _is_escaped: bool = False
 
     def feed(self, text: str) -> int | None:
-        """Return the index behind the value; None when it goes on."""
+        """Return the index after the value; None if it is incomplete."""
         position = 0
         if self._is_escaped:
             self._is_escaped, position = False, 1
@@ -287,7 +287,7 @@ class _JsonEnd:
 
 
 class _Candidate:
-    """Text that may be a call: tags and fences, and a JSON value behind them."""
+    """Text that may be a call: tags and fences, then a JSON value."""
 
     def __init__(self, tools: OfferedTools) -> None:
         self._tools = tools
@@ -303,13 +303,13 @@ class _Candidate:
 
     @property
     def text(self) -> str:
-        """All that was read so far."""
+        """All text received so far."""
         if len(self._pieces) > 1:
             self._pieces = ["".join(self._pieces)]
         return self._pieces[0] if self._pieces else ""
 
     def feed(self, piece: str) -> int | None:
-        """Return the index behind the call, or 0 when it is none; None when more has to come."""
+        """Return the index after the call, 0 if it is not a call, None if more input is needed."""
         self._pieces.append(piece)
         self._length += len(piece)
         if self._length > MOST_HELD_CHARS:
@@ -330,7 +330,7 @@ class _Candidate:
         return before + end if self.calls else 0
 
     def closed(self) -> object:
-        """Return the value with the brackets that the model forgot at its end; None when that is not all."""
+        """Return the value with its missing closing brackets added; None if more than those is missing."""
         if self._value is None or self._value.is_in_string or not self._value.stack:
             return None
         rest = "".join(_CLOSERS[each] for each in reversed(self._value.stack))
@@ -338,7 +338,7 @@ class _Candidate:
         return _parsed(said + rest)
 
     def _read_glue(self, piece: str) -> int | None:
-        """Return where the JSON begins in the piece; None when it has not begun."""
+        """Return where the JSON starts in the chunk; None if it has not started."""
         known = len(self._glue)
         self._glue += piece[: MOST_GLUE_CHARS + 1]
         match = _GLUE.match(self._glue)
@@ -354,7 +354,7 @@ class _Candidate:
         return end - known
 
     def _is_over(self) -> bool:
-        """Tell whether no call can come behind the glue."""
+        """Return whether no call can follow the tags and fences read so far."""
         if len(self._glue) > MOST_GLUE_CHARS or not _GLUE.fullmatch(self._glue):
             return True
         if any(tag.lower() in _UNREAD_TAGS for tag in _TAG.findall(self._glue)):
@@ -362,17 +362,17 @@ class _Candidate:
         return any(
             fence[1].lower() not in _CALL_FENCES and "tool" not in fence[1].lower()
             for fence in _FENCE.finditer(self._glue)
-            if fence.end() < len(self._glue)  # else its language may not be there yet
+            if fence.end() < len(self._glue)  # otherwise its language may be incomplete
         )
 
     def _may_name_a_tool(self, piece: str) -> bool:
-        """Tell whether the value may be a call, from its first key and the name that it gives."""
+        """Return whether the value may be a call, judged by its first key and the tool name."""
         self._head += piece[: MOST_HEAD_CHARS + 1 - len(self._head)]
         match = _FIRST_KEY.match(self._head)
         if match is None or (match[2] is None and match.end() == len(self._head)):
             return len(self._head) <= MOST_HEAD_CHARS
         key, value = match[1], match[2]
-        if value is None and self._head[match.end()] == '"':  # its end has not come yet
+        if value is None and self._head[match.end()] == '"':  # the string is incomplete
             return len(self._head) <= MOST_HEAD_CHARS
         self._is_named = True
         if key in NAME_KEYS and value is not None:
@@ -382,6 +382,6 @@ class _Candidate:
 
 def _parsed(text: str) -> object:
     try:
-        return json.loads(text, strict=False)  # models write line breaks into strings as they are
+        return json.loads(text, strict=False)  # models write raw line breaks into strings
     except (ValueError, RecursionError):
         return None

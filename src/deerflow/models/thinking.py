@@ -1,4 +1,4 @@
-"""How a model is told to think, or not to."""
+"""Arguments that enable or disable a model's thinking."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,7 +12,7 @@ SWITCHES = ("enable_thinking", "thinking")
 
 
 def thinking_arguments(settings: ModelSettings, *, is_on: bool) -> Arguments:
-    """Return the arguments that switch the model's thinking on or off, as its settings say."""
+    """Return the arguments that enable or disable the model's thinking, according to its settings."""
     enabled = dict(settings.when_thinking_enabled or {})
     short_form: Mapping[str, Any] | None = getattr(settings, "thinking", None)
     if short_form:
@@ -25,7 +25,7 @@ def thinking_arguments(settings: ModelSettings, *, is_on: bool) -> Arguments:
 
 
 def switched_off(enabled: Mapping[str, Any]) -> Arguments:
-    """Return the opposite of arguments that switch thinking on, as far as their form is known."""
+    """Return arguments that disable thinking, derived from those that enable it where the form is known."""
     off: Arguments = {}
     for key, value in enabled.items():
         if key in NESTED and isinstance(value, Mapping):
@@ -40,7 +40,7 @@ def switched_off(enabled: Mapping[str, Any]) -> Arguments:
 
 
 def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> Arguments:
-    """Return `base` with `over` laid on top, nested arguments merged."""
+    """Return `base` updated with `over`; nested arguments are merged."""
     result = dict(base)
     for key, value in over.items():
         before = result.get(key)

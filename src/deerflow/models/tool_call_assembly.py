@@ -1,8 +1,8 @@
-"""Evens out the streams of other providers: names broken tool calls, and keeps the end apart from content.
+"""Normalizes other providers' streams: reports malformed tool calls, splits finish reason and content.
 
-LangChain joins the pieces of a call and mends what is missing at the end, so that afterwards nobody can tell
-half of a file from a whole one. The pieces are therefore read while they pass. A chunk that has both content
-and a finish reason is split, because some clients take no content from a chunk with a finish reason.
+LangChain joins the fragments of a call and completes truncated JSON, so a truncated file can no longer be
+distinguished from a complete one. The fragments are therefore inspected while they stream. A chunk that has
+both content and a finish reason is split, because some clients ignore the content of such a chunk.
 """
 
 from collections.abc import AsyncIterator, Callable
@@ -19,16 +19,16 @@ from deerflow.models.call_pieces import MENDED_CHARS, hopeless_ending, is_json
 from deerflow.models.wire import BROKEN_CALLS
 
 END_KEYS = frozenset({"finish_reason", "stop_reason", "done_reason"})
-"""What providers call the reason for which an answer ended."""
+"""The providers' keys for the finish reason of an answer."""
 
 Stream = Callable[..., AsyncIterator[ChatGenerationChunk]]
 
 
 @cache
 def watched(cls: type[BaseChatModel]) -> type[BaseChatModel]:
-    """Return the class of a chat model whose streamed answers name their broken calls."""
+    """Return a subclass of a chat model whose streamed answers list their malformed tool calls."""
     if cls._astream is BaseChatModel._astream and cls._stream is BaseChatModel._stream:
-        return cls  # it does not stream: its calls come whole, and are read strictly
+        return cls  # no streaming: its calls arrive complete and are parsed strictly
     body = {"_astream": _watching(cls._astream), "__module__": cls.__module__, "__doc__": cls.__doc__}
     return type(cls.__name__, (cls,), body)
 
@@ -53,7 +53,7 @@ def _watching(stream: Stream) -> Stream:
 
 
 def _is_end(chunk: ChatGenerationChunk) -> bool:
-    """Tell whether a chunk says why the answer ended."""
+    """Return whether a chunk has a finish reason."""
     return any(
         found.get(key)
         for found in (chunk.generation_info or {}, chunk.message.response_metadata)
@@ -67,13 +67,13 @@ def _has_content(message: BaseMessage) -> bool:
 
 
 def _content_of(chunk: ChatGenerationChunk) -> ChatGenerationChunk:
-    """Return what a last chunk says, without the end."""
+    """Return the content of a last chunk, without its finish reason and token counts."""
     nothing: dict[str, Any] = {"response_metadata": {}, "usage_metadata": None, "chunk_position": None}
     return ChatGenerationChunk(message=chunk.message.model_copy(update=nothing))
 
 
 def _end_of(chunk: ChatGenerationChunk) -> ChatGenerationChunk:
-    """Return the end that a last chunk holds, without what it says."""
+    """Return the finish reason and token counts of a last chunk, without its content."""
     message = chunk.message
     end = AIMessageChunk(
         content="",
@@ -86,14 +86,14 @@ def _end_of(chunk: ChatGenerationChunk) -> ChatGenerationChunk:
 
 
 class _Calls:
-    """The pieces of each call's arguments, as far as they have come."""
+    """The argument fragments received so far, per tool call."""
 
     def __init__(self) -> None:
         self._pieces: dict[object, list[str]] = {}
         self._ids: dict[object, str] = {}
 
     def take(self, message: BaseMessage) -> None:
-        """Read the pieces in one chunk of the answer."""
+        """Add the tool call fragments of one chunk."""
         for piece in message.tool_call_chunks if isinstance(message, AIMessageChunk) else ():
             key = piece["id"] if piece["index"] is None else piece["index"]
             if piece["id"]:
@@ -101,13 +101,13 @@ class _Calls:
             self._pieces.setdefault(key, []).append(piece["args"] or "")
 
     def broken(self) -> list[str]:
-        """Return the ids of the calls whose arguments are no JSON."""
+        """Return the ids of the calls whose arguments are not valid JSON."""
         return [
             self._ids.get(key, "") for key, pieces in self._pieces.items() if not is_json("".join(pieces))
         ]
 
     def endings(self) -> list[ToolCallChunk]:
-        """Return a last piece for each broken call that is long, see `hopeless_ending`."""
+        """Return a final fragment for each long malformed call, see `hopeless_ending`."""
         whole = {key: "".join(pieces) for key, pieces in self._pieces.items() if isinstance(key, int)}
         return [
             tool_call_chunk(index=key, args=hopeless_ending(arguments))

@@ -1,7 +1,7 @@
-"""Keeps tracing from costing anything while it is switched off.
+"""Removes the cost of LangSmith tracing while tracing is disabled.
 
-LangChain wraps every middleware hook with LangSmith's `traceable`, which visits a thread twice per call
-even when nothing is traced. LangSmith's own runtime hook lets those visits run in place.
+LangChain wraps every middleware hook with LangSmith's `traceable`, which switches to a thread twice per call
+even when tracing is disabled. LangSmith's runtime override lets this work run in the event loop.
 """
 
 from collections.abc import Awaitable, Callable
@@ -15,7 +15,7 @@ ToThread = Callable[..., Awaitable[Any]]
 
 
 def quiet_tracing() -> None:
-    """Run LangSmith's bookkeeping in place unless tracing is on; call once when the process starts."""
+    """Run LangSmith's bookkeeping without a thread unless tracing is enabled; call once at process start."""
     set_runtime_overrides(aio_to_thread=_in_place)
 
 

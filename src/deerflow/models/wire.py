@@ -1,7 +1,7 @@
-"""From the bytes of a chat-completions event stream to the chunks that LangChain's adapter takes.
+"""Decodes the bytes of a chat-completions event stream into the chunks that LangChain's adapter accepts.
 
-Text that arrived in the same socket read is joined into one chunk: nothing waits for it, and under load,
-when reads grow, so do the chunks.
+Text from the same socket read is joined into one chunk: this adds no latency, and under load, when reads
+grow, chunks grow with them.
 """
 
 from dataclasses import dataclass
@@ -14,33 +14,33 @@ from deerflow.models.call_pieces import CallPieces
 Json = dict[str, Any]
 TEXT_KEYS = frozenset({"content", "reasoning_content", "reasoning"})
 BROKEN_CALLS = "broken_calls"
-"""Where a chunk, and then a message, names the tool calls whose arguments are no JSON.
+"""Key under which a chunk, and then a message, lists the tool calls whose arguments are not valid JSON.
 
-LangChain mends arguments that broke off, and a tool would run with half of what it was to get.
+LangChain completes truncated arguments, so a tool would run with a part of its input.
 """
 LONGEST_LINE_BYTES = 32 * 1024 * 1024
 _GOOD_CODES = (None, "", 0, "0", 200, "200")
-"""What servers say that give every answer a code."""
+"""Success codes of servers that put a code into every answer."""
 _NO_CHUNK = "the stream holds something that is no chunk: {}"
 
 
 class MalformedStreamError(ValueError):
-    """What the server sent is no chat-completions stream."""
+    """The response is not a valid chat-completions stream."""
 
 
 @dataclass(slots=True)
 class _Slot:
-    """The string of a chunk that later text may be appended to."""
+    """A string in a chunk to which later text may be appended."""
 
     kind: tuple[str, int]
     holder: Json
     key: str
     is_pure: bool
-    """The chunk holds nothing but this string, so it may be appended to the one before."""
+    """Whether the chunk has only this string, so that it may be appended to the previous chunk."""
 
 
 class ChunkDecoder:
-    """Turns the bytes of one answer into chunks; keeps what has to be known at its end."""
+    """Decodes the bytes of one answer into chunks and tracks whether the answer is complete."""
 
     def __init__(self) -> None:
         self._rest = b""
@@ -48,14 +48,14 @@ class ChunkDecoder:
         self._usage: Json | None = None
         self._calls = CallPieces()
         self.has_begun = False
-        """Something of an event stream was read."""
+        """Whether a `data:` line was read."""
         self.is_done = False
-        """`[DONE]` was read."""
+        """Whether `[DONE]` was read."""
         self.is_finished = False
-        """A finish reason was read."""
+        """Whether a finish reason was read."""
 
     def feed(self, data: bytes) -> list[Json]:
-        """Return the chunks that are complete with `data`."""
+        """Return the chunks that `data` completes."""
         self._open = None
         chunks: list[Json] = []
         lines = (self._rest + data).split(b"\n")
@@ -67,7 +67,7 @@ class ChunkDecoder:
         return chunks
 
     def whole(self, body: Json) -> list[Json]:
-        """Return a completion that came in one piece, though a stream was asked for, as chunks."""
+        """Return a non-streamed completion, sent although a stream was requested, as chunks."""
         chunks: list[Json] = []
         for choice in body.get("choices") or ():
             choice["delta"] = _numbered(choice.pop("message", None))
@@ -75,7 +75,7 @@ class ChunkDecoder:
         return joined(chunks + self.finish())
 
     def finish(self) -> list[Json]:
-        """Return what is left when the stream has ended: an unended line, broken calls, the token counts."""
+        """Return the chunks left at the end of the stream: unterminated line, broken calls, token counts."""
         chunks: list[Json] = []
         if self._rest and not self.is_done:
             self._take_line(self._rest, chunks)
@@ -112,7 +112,7 @@ class ChunkDecoder:
             self._append(chunk, choices, chunks)
 
     def _append(self, chunk: Json, choices: list[Json], chunks: list[Json]) -> None:
-        """Add a chunk, or its text to the chunk before when that is still open."""
+        """Add a chunk, or append its text to the previous chunk of the same read."""
         slot = _slot(choices)
         before = self._open
         if slot is not None and before is not None and slot.is_pure and slot.kind == before.kind:
@@ -122,7 +122,7 @@ class ChunkDecoder:
         chunks.append(chunk)
 
     def _has_usage(self, chunk: Json) -> bool:
-        """Take the token counts out: some servers repeat growing counts, and only the last ones count."""
+        """Remove the token counts: some servers repeat cumulative counts, and only the last are valid."""
         usage = chunk.pop("usage", None)
         if not usage or not isinstance(usage, dict):
             return False
@@ -130,11 +130,11 @@ class ChunkDecoder:
         return True
 
     def _tidy(self, chunk: Json) -> list[Json]:
-        """Fill in what some servers leave out and the adapter relies on."""
+        """Fill in fields that some servers omit and the adapter requires."""
         choices = chunk.get("choices") or []
         for choice in choices:
             delta = choice.get("delta")
-            if not delta:  # some write an empty list for it
+            if not delta:  # some servers send an empty list
                 delta = choice["delta"] = {}
             elif not isinstance(delta, dict):
                 raise MalformedStreamError(_NO_CHUNK.format(_shortly(delta)))
@@ -154,11 +154,11 @@ class ChunkDecoder:
 
 
 def joined(chunks: list[Json]) -> list[Json]:
-    """Return chunks that came together with the bare ones among them joined to their neighbours.
+    """Return the chunks of one read with chunks that have no content joined to their neighbours.
 
-    A short answer is an opening without words, the words, an end without words and the token counts; each
-    chunk costs the adapter as much as a page of text. The end is never joined to the words: some clients
-    take no content from a chunk that has a finish reason.
+    A short answer has a first chunk without text, the text, a last chunk without text and the token counts;
+    each chunk costs the adapter as much as a page of text. The last chunk is never joined to the text: some
+    clients ignore the content of a chunk that has a finish reason.
     """
     found: list[Json] = []
     for chunk in chunks:
@@ -168,7 +168,7 @@ def joined(chunks: list[Json]) -> list[Json]:
 
 
 def has_substance(chunk: Json) -> bool:
-    """Tell whether a reader would notice this chunk: text, a tool call, or the end."""
+    """Return whether a chunk has visible content: text, a tool call, or the end."""
     for choice in chunk.get("choices") or ():
         if choice.get("finish_reason") or any(
             value for key, value in choice["delta"].items() if key != "role"
@@ -178,12 +178,12 @@ def has_substance(chunk: Json) -> bool:
 
 
 def error_in(body: Json) -> object:
-    """Return what a server says went wrong, where it gives that instead of an answer; else None."""
+    """Return the error object that a server sent instead of an answer; None if there is none."""
     if body.get("error"):
         return body["error"]
     if body.get("choices"):
         return None
-    refusal = body.get("base_resp")  # MiniMax's way, with a status of 200
+    refusal = body.get("base_resp")  # MiniMax's error format, with status 200
     if isinstance(refusal, dict) and refusal.get("status_code"):
         return {"message": refusal.get("status_msg"), "code": refusal["status_code"]}
     has_code = body.get("code") not in _GOOD_CODES
@@ -192,7 +192,7 @@ def error_in(body: Json) -> object:
 
 
 def tidy_whole(body: Json) -> None:
-    """Fill in what some servers leave out of the tool calls of a whole answer; refuse what is none."""
+    """Fill in fields that some servers omit from a non-streamed answer's tool calls; reject other bodies."""
     for choice in body["choices"]:
         pieces = CallPieces()
         message = _numbered(choice.get("message"))
@@ -207,20 +207,20 @@ def tidy_whole(body: Json) -> None:
 
 
 def _object_or_broken(arguments: str) -> str:
-    """Return the arguments of a call so that the adapter takes what is no object for malformed.
+    """Make arguments that are not a JSON object invalid JSON, so that the adapter marks the call invalid.
 
-    It reads `true` or `[1]` as arguments, and then fails on the whole answer.
+    The adapter parses `true` or `[1]` as arguments and then fails on the whole answer.
     """
     return arguments if arguments.lstrip()[:1] == "{" else f"{arguments}]"
 
 
 def has_choices(body: Json) -> bool:
-    """Tell whether a whole answer has the form of one."""
+    """Return whether a non-streamed answer has valid `choices`."""
     return body.get("choices") is not None and _is_list_of_dicts(body["choices"])
 
 
 def _numbered(message: Any) -> Any:
-    """Return a whole message whose tool calls have numbers: there each is a call of its own."""
+    """Set the indices of a non-streamed message's tool calls: there each entry is a separate call."""
     calls = message.get("tool_calls") if isinstance(message, dict) else None
     if isinstance(calls, list):
         message["tool_calls"] = calls = [call for call in calls if isinstance(call, dict)]
@@ -230,7 +230,7 @@ def _numbered(message: Any) -> Any:
 
 
 def _join(found: list[Json], chunk: Json) -> bool:
-    """Join a chunk to the last one found when one of the two is bare; tells whether it did."""
+    """Join a chunk to the last one if one of the two has no content; return whether it did."""
     before, here = _only_choice(found[-1]), _only_choice(chunk)
     if before is None:
         return False
@@ -249,7 +249,7 @@ def _join(found: list[Json], chunk: Json) -> bool:
 
 
 def _split_end(chunk: Json, choices: list[Json]) -> Json | None:
-    """Take the finish reasons out of a chunk that has content too; return the chunk that holds them."""
+    """Move the finish reasons of a chunk that also has content to a new chunk; return that chunk."""
     ends = []
     for choice in choices:
         if choice.get("finish_reason") and not _is_bare(choice):
