@@ -1,4 +1,4 @@
-"""An agent: its state, its middlewares, and how one is built."""
+"""Agents: their state, their middlewares and the factory that builds them."""
 
 from deerflow.agents.factory import AgentCache, build_agent
 from deerflow.agents.reader import StateReader

@@ -1,8 +1,8 @@
-"""Tool calls that a person allowed once and for all: in one thread, or in all threads of a user.
+"""Stores tool calls that a user allowed permanently: in one thread, or in all of the user's threads.
 
-A permission is for exactly one call, a tool with its arguments: whatever differs is asked about again. It is
-kept in the store, out of the reach of the store's own routes, and read whenever a call would be asked about,
-so that one that was taken back counts no more.
+A permission covers exactly one call, a tool with its arguments; any other call needs approval again. It is
+kept in the store, in a namespace that the store's routes cannot reach. It is read before every approval
+request, so a revocation takes effect at once.
 """
 
 from collections.abc import Mapping
@@ -25,15 +25,15 @@ _PAGE = 500
 
 @dataclass(frozen=True, slots=True)
 class AllowedCall:
-    """One call that runs unasked."""
+    """One call that runs without approval."""
 
     id: str
     tool: str
     args: str
-    """The arguments as JSON, for people to read; what counts is the hash in the id."""
+    """The arguments as JSON, for display; calls are matched by the hash in the id."""
     scope: Scope
     thread_id: str
-    """Where it was allowed; the only thread in which it counts when the scope is `thread`."""
+    """The thread in which it was allowed; with the scope `thread` it is valid only there."""
     created_at: str
 
 
@@ -47,7 +47,7 @@ class AllowedCalls:
     async def allow(
         self, tool: str, args: Mapping[str, Any], *, call_hash: str, scope: Scope, thread_id: str
     ) -> AllowedCall:
-        """Let this very call run unasked from now on."""
+        """Let calls with this hash run without approval from now on."""
         text = orjson.dumps(args, option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS, default=str).decode()
         shown = text if len(text) <= MAX_SHOWN_CHARS else f"{text[:MAX_SHOWN_CHARS]}…"
         allowed = AllowedCall(
@@ -62,7 +62,7 @@ class AllowedCalls:
         return allowed
 
     async def find(self, call_hash: str, thread_id: str) -> AllowedCall | None:
-        """Return the permission that a call has in a thread; None when it has none."""
+        """Return the permission for a call in a thread, or None."""
         for scope in SCOPES:
             item = await self._store.aget(self._namespace, _key(call_hash, scope, thread_id))
             if item is not None:
@@ -77,13 +77,13 @@ class AllowedCalls:
         return sorted(found, key=lambda allowed: allowed.created_at, reverse=True)
 
     async def revoke(self, allowed_id: str) -> None:
-        """Take a permission back: the call is asked about again."""
+        """Delete a permission: the call needs approval again."""
         if await self._store.aget(self._namespace, allowed_id) is None:
             raise NotFoundError("allowed call", allowed_id)
         await self._store.adelete(self._namespace, allowed_id)
 
     async def forget_thread(self, thread_id: str) -> None:
-        """Forget what was allowed in one thread only."""
+        """Delete the permissions whose scope is this thread."""
         wanted = {"thread_id": thread_id, "scope": "thread"}
         while items := await self._store.asearch(self._namespace, filter=wanted, limit=_PAGE):
             for item in items:

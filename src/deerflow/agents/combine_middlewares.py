@@ -1,7 +1,7 @@
-"""Folds neighbouring middlewares into one, so that what the library does around each hook is paid once.
+"""Combines adjacent middlewares into one, so that LangChain's overhead per hook is paid once.
 
-The classes stay separate and so does their order; only the library sees one middleware where there were
-many. Those with a node of their own, or with tools, stay as they are.
+The classes and their order stay the same; LangChain sees one middleware instead of many. Middlewares that
+have a graph node or tools are not combined.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -32,14 +32,14 @@ SYNC_HOOKS = ("wrap_model_call", "wrap_tool_call")
 
 
 def fold(middlewares: Sequence[Middleware]) -> list[Middleware]:
-    """Return a shorter chain that does the same; while tracing is on, each keeps its own span."""
+    """Return a shorter, equivalent chain; while tracing is on, each middleware keeps its own span."""
     if tracing_is_enabled():
         return list(middlewares)
     return list(_folded(middlewares))
 
 
 def fold_whole(middlewares: Sequence[Middleware]) -> Middleware | None:
-    """Return what all of them do around a model call in one; None where one needs more than a call."""
+    """Combine all model call wrappers into one; return None if a middleware does more than wrap calls."""
     if tracing_is_enabled() or not all(_only_wraps(each) for each in middlewares):
         return None
     models = [each for each in middlewares if _overrides(each, "awrap_model_call")]
@@ -56,7 +56,7 @@ def _folded(middlewares: Sequence[Middleware]) -> Iterator[Middleware]:
 
 
 def _fold_of(group: Sequence[Middleware], number: int) -> "FoldedMiddleware":
-    """Return the fold with those hooks that somebody in it has: the library counts hooks by class."""
+    """Return the group as one middleware with only the hooks in use: LangChain detects hooks by class."""
     models = [each for each in group if _overrides(each, "awrap_model_call")]
     tools = [each for each in group if _overrides(each, "awrap_tool_call")]
     bases = [_FoldedModelCalls] * bool(models) + [_FoldedToolCalls] * bool(tools)
@@ -66,7 +66,7 @@ def _fold_of(group: Sequence[Middleware], number: int) -> "FoldedMiddleware":
 
 
 class FoldedMiddleware(AgentMiddleware[Any, Any, Any]):
-    """Several middlewares in one; the first is the outermost."""
+    """Several middlewares combined into one; the first is the outermost."""
 
     def __init__(self, *, models: Sequence[Middleware], tools: Sequence[Middleware], number: int) -> None:
         super().__init__()
@@ -89,7 +89,7 @@ class _FoldedModelCalls(FoldedMiddleware):
         response = await handler(QuickRequest.of(request))
         if not updates:
             return response
-        # The inner ones first, as the library would apply them.
+        # Inner updates first: the order in which LangChain applies them.
         merged = _merged(updates[level] for level in sorted(updates))
         return ExtendedModelResponse(model_response=response, command=Command(update=merged))
 
@@ -109,8 +109,8 @@ async def _ask(
     updates: dict[int, dict[str, Any]],
     request: ModelCall,
 ) -> ModelResponse[Any]:
-    """Let one middleware work; what it writes to the state waits in `updates` under its level."""
-    if updates:  # asked again: what the discarded answer brought does not count
+    """Run one middleware; its state update is collected in `updates` under its level."""
+    if updates:  # a retry: drop the state updates of the discarded response
         for inner in [known for known in updates if known <= level]:
             del updates[inner]
     answer = await middleware.awrap_model_call(request, handler)

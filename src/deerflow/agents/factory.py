@@ -1,4 +1,4 @@
-"""Builds an agent: the one place that calls `create_agent`."""
+"""Builds agents; the only module that calls `create_agent`."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
@@ -29,7 +29,7 @@ def build_agent(
     checkpointer: BaseCheckpointSaver[Any] | None = None,
     store: BaseStore | None = None,
 ) -> Agent:
-    """Return a compiled agent that many runs may share at once."""
+    """Return a compiled agent that concurrent runs may share."""
     quiet_tracing()
     agent: Agent = create_agent(
         model,
@@ -41,13 +41,13 @@ def build_agent(
         checkpointer=checkpointer,
         store=store,
     )
-    # Not through create_agent: it would also write the name into every message that goes to the provider.
+    # Not passed to create_agent, which would also write the name into every message sent to the provider.
     agent.name = name
     return agent
 
 
 class AgentCache:
-    """Keeps the agents that were used last, since building one costs as much as several steps."""
+    """Caches the most recently used agents, since building one costs as much as several steps."""
 
     def __init__(self, *, max_agents: int = 64) -> None:
         self._max_agents = max_agents
@@ -57,11 +57,11 @@ class AgentCache:
         return len(self._agents)
 
     def get(self, key: Hashable, *, of: Sequence[object], build: Callable[[], T]) -> T:
-        """Return the agent for `key`, built now or before.
+        """Return the agent for `key` from the cache, or build it.
 
         Args:
-            of: Objects that must be the very same ones, such as the settings; they are held, so that
-                a new object at the same address is never mistaken for them.
+            of: Objects compared by identity, such as the settings; the cache holds references to them, so
+                that a new object at the same address is never mistaken for one of them.
         """
         whole = (key, *map(id, of))
         found = self._agents.get(whole)

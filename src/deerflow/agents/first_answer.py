@@ -1,8 +1,8 @@
-"""An agent's first answer, given without the graph around it.
+"""Gets an agent's first model response without running its graph.
 
-Most parts of a wide fan-out are one question and one answer. A graph for each of them costs several times
-what the answer itself does, so an agent whose middlewares only wrap calls can be asked directly: through the
-same chain, with the same tools on offer. Where the answer asks for tools, the graph goes on from there.
+Most tasks of a wide fan-out are one question and one answer. Running a graph for each costs several times as
+much as the model call. An agent whose middlewares only wrap calls can therefore be called directly, through
+the same middlewares and with the same tools. If the response has tool calls, the graph continues from there.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,7 +32,7 @@ BoundModel = Runnable[LanguageModelInput, AIMessage]
 
 
 class FirstAnswer:
-    """Asks an agent's model for the first answer of a conversation; many runs may share one."""
+    """Calls an agent's model for the first response of a conversation; concurrent runs may share one."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class FirstAnswer:
         self._chain = chain
         self._store = store
         self._last: tuple[ModelCall, BoundModel] | None = None
-        """A request without what was said, and the model bound for it."""
+        """The last request, without messages and state, and the model bound for it."""
 
     @classmethod
     def of(
@@ -61,7 +61,7 @@ class FirstAnswer:
         middlewares: Sequence[Middleware],
         store: BaseStore | None = None,
     ) -> Self | None:
-        """Return the opening of an agent of these parts; None when it needs its graph from the start."""
+        """Return the first answer of an agent with these parts; None if the agent needs its graph."""
         chain = fold_whole(middlewares)
         if chain is None:
             return None
@@ -70,7 +70,7 @@ class FirstAnswer:
     async def answer(
         self, messages: Sequence[AnyMessage], *, context: RunContext, config: RunnableConfig, hear: Hear
     ) -> dict[str, Any]:
-        """Return what the first step writes to the state: the answer, and what the middlewares noted."""
+        """Return the first step's state update: the response and the middlewares' updates."""
 
         async def ask(request: ModelCall) -> ModelResponse[Any]:
             prompt = [request.system_message] if request.system_message is not None else []
@@ -90,7 +90,7 @@ class FirstAnswer:
         return _written(await self._chain.awrap_model_call(request, ask))
 
     def _bound(self, request: ModelCall) -> BoundModel:
-        """Return the model with what is bound to it; many tasks in a row ask the same one in the same way."""
+        """Return the bound model; cached, since consecutive tasks mostly bind the same tools and settings."""
         last = self._last
         if last is None or not _is_as_before(request, last[0]):
             last = self._last = request.override(messages=[], state=cast("Any", {})), _bind(request)
@@ -98,7 +98,7 @@ class FirstAnswer:
 
 
 def _bind(request: ModelCall) -> BoundModel:
-    """Give the model of a request its tools and settings, as the library's own model node does."""
+    """Bind tools and settings to the model of a request, as LangChain's model node does."""
     settings: Mapping[str, Any] = request.model_settings
     if request.tools:
         return request.model.bind_tools(request.tools, tool_choice=request.tool_choice, **settings)
@@ -106,7 +106,7 @@ def _bind(request: ModelCall) -> BoundModel:
 
 
 def _is_as_before(request: ModelCall, before: ModelCall) -> bool:
-    """Tell whether two requests ask the very same model with the very same tools."""
+    """Return whether two requests have the identical model, tools and settings."""
     return (
         request.model is before.model
         and request.tool_choice == before.tool_choice

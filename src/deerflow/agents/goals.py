@@ -1,4 +1,4 @@
-"""A thread's goal: what is kept of it, how a model judges whether it is met, and what follows from that."""
+"""A thread's goal: its state, the prompt by which a model evaluates it, and the resulting decision."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -47,16 +47,16 @@ it waits for the user; "external_wait" when it waits for something else; "run_fa
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What follows from an evaluation."""
+    """The decision that follows from an evaluation."""
 
     goal: GoalState | None
-    """What is kept of the goal; None once it is met."""
+    """The goal's new state; None once it is met."""
     goes_on: bool = False
-    """The agent is to take another step by itself."""
+    """Whether the agent continues without user input."""
 
 
 def new_goal(objective: str, *, max_continuations: int, now: datetime) -> GoalState:
-    """Return a goal that nobody has worked on yet."""
+    """Return a new, active goal."""
     at = now.isoformat()
     return GoalState(
         objective=objective,
@@ -71,7 +71,7 @@ def new_goal(objective: str, *, max_continuations: int, now: datetime) -> GoalSt
 
 
 def judge_prompt(goal: GoalState, messages: Sequence[AnyMessage]) -> str:
-    """Return what a model is asked at the end of a turn."""
+    """Return the prompt that evaluates a goal at the end of a turn."""
     shown = [line for message in messages[-_SHOWN_MESSAGES:] if (line := _line(message))]
     return JUDGE.format(
         objective=framed(goal["objective"], "objective"),
@@ -81,7 +81,7 @@ def judge_prompt(goal: GoalState, messages: Sequence[AnyMessage]) -> str:
 
 
 def evaluation_in(text: str) -> GoalEvaluation | None:
-    """Return the evaluation that a model wrote; None where it wrote something else."""
+    """Parse the evaluation from a model's answer; None if it contains none."""
     start, end = text.find("{"), text.rfind("}")
     try:
         found: Any = orjson.loads(text[start : end + 1]) if start >= 0 else None
@@ -104,7 +104,7 @@ def evaluation_in(text: str) -> GoalEvaluation | None:
 def verdict(
     goal: GoalState, evaluation: GoalEvaluation | None, messages: Sequence[AnyMessage], *, now: datetime
 ) -> Verdict:
-    """Return what becomes of a goal: met, worked on by itself, or left until the user says more."""
+    """Decide whether a goal is met, continued by the agent, or left until the user's next message."""
     if evaluation is not None and evaluation["satisfied"]:
         return Verdict(None)
     found = evaluation or GoalEvaluation(
@@ -112,7 +112,7 @@ def verdict(
     )
     key = str(sum(isinstance(message, ToolMessage) for message in messages))
     before = goal.get("last_evaluation")
-    # A step that called no tool has only talked; the first evaluation of a goal compares with nothing.
+    # No progress: no tool call since the last evaluation. The first evaluation has nothing to compare with.
     is_stuck = before is not None and before.get("progress_key") == key
     stuck = goal["no_progress_count"] + 1 if is_stuck else 0
     why = _stands_down(goal, found, stuck)

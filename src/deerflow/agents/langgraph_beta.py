@@ -1,7 +1,7 @@
-"""Everything beta or private of LangGraph that we lean on, in one place.
+"""Collects every use of LangGraph's beta and private APIs.
 
-`tests/unit/agents/test_langgraph_beta.py` holds each of these to its contract, so that an upgrade which
-changes one of them shows at once.
+`tests/unit/agents/test_langgraph_beta.py` pins the behaviour of each, so that an upgrade which changes one of
+them fails there.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,28 +15,28 @@ from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 
 SNAPSHOT_FREQUENCY = 16
-"""Every so many updates the whole list is stored, so that a read replays at most this many writes."""
+"""Number of updates between two snapshots of the whole list: a read replays at most this many writes."""
 _MESSAGES = "messages"
 _COUNTERS = "counters_since_delta_snapshot"
 MODEL_NODE = "model"
-"""The node of an agent's graph that asks the model."""
+"""The graph node that calls the model."""
 INPUT_NODE = "__input__"
-"""In whose name an input is stored."""
+"""The node name under which a run's input is stored."""
 TOOLS_NODE = "tools"
-"""The node that makes the calls, each as a task of its own."""
+"""The graph node that runs tool calls, each as its own LangGraph task."""
 
 
 def messages_channel() -> DeltaChannel[list[AnyMessage]]:
-    """Return the channel that stores what was added in a step instead of the whole conversation."""
+    """Return a channel that stores the messages added by a step instead of the whole list."""
     return DeltaChannel(reduce_messages, list, snapshot_frequency=SNAPSHOT_FREQUENCY)
 
 
 def reduce_messages(state: Sequence[Any], writes: Sequence[Any]) -> list[BaseMessage]:
-    """Return `state` after `writes`, each one message or a list of them.
+    """Return `state` after `writes`; each write is one message or a list of messages.
 
-    A known id replaces its message in place, `RemoveMessage` takes one out, and `REMOVE_ALL_MESSAGES`
-    starts anew. The result is the same however the writes are batched, which replaying relies on;
-    that is why removing an unknown id is no error here.
+    A message with a known id replaces the old one in place, `RemoveMessage` removes one, and
+    `REMOVE_ALL_MESSAGES` clears the list. The result does not depend on how writes are batched; replay
+    relies on that. This is why removing an unknown id is not an error.
     """
     added = convert_to_messages([item for write in writes for item in _items(write)])
     for position in range(len(added) - 1, -1, -1):
@@ -47,7 +47,7 @@ def reduce_messages(state: Sequence[Any], writes: Sequence[Any]) -> list[BaseMes
 
 
 def all_messages(items: Sequence[Any]) -> bool:
-    """Tell whether nothing needs converting; the reducer's own results never do."""
+    """Return whether no item needs conversion; the reducer's own results never do."""
     return not items or isinstance(items[0], BaseMessage)
 
 
@@ -76,9 +76,9 @@ def _merge(present: list[BaseMessage], added: Sequence[BaseMessage]) -> list[Bas
 async def set_in_place(
     saver: BaseCheckpointSaver[Any], config: RunnableConfig, values: Mapping[str, Any]
 ) -> None:
-    """Set channels that start no node in a thread's newest checkpoint, without a step.
+    """Set channels that trigger no node in a thread's newest checkpoint, without adding a step.
 
-    A step would have a checkpoint of its own, and the questions that wait at this one would be left behind.
+    A step would create a new checkpoint, and the pending interrupts of this one would be lost.
     """
     head = await saver.aget_tuple(config)
     assert head is not None, "only a thread with a state has something to set"
@@ -93,7 +93,7 @@ async def set_in_place(
 
 
 async def hold_messages(saver: BaseCheckpointSaver[Any], config: RunnableConfig) -> None:
-    """Store the whole conversation in the newest checkpoint of a place, so that it needs no older one."""
+    """Store all messages in the newest checkpoint of a namespace, so that reads need no older checkpoint."""
     head = await saver.aget_tuple(config)
     if head is None or _MESSAGES not in head.checkpoint["channel_versions"]:
         return
@@ -120,7 +120,7 @@ async def hold_messages(saver: BaseCheckpointSaver[Any], config: RunnableConfig)
 async def keep_ended(
     saver: BaseCheckpointSaver[Any], config: RunnableConfig, messages: Sequence[AnyMessage]
 ) -> None:
-    """Store a conversation that ended without a graph; a graph reads it and has nothing left to do."""
+    """Store a finished conversation that ran without a graph; a graph that loads it has nothing to run."""
     version = saver.get_next_version(None, None)
     checkpoint = empty_checkpoint()
     checkpoint["channel_values"] = {"messages": list(messages)}

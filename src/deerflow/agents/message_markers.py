@@ -1,28 +1,28 @@
-"""What messages of DeerFlow carry, so that everybody who reads a conversation knows them."""
+"""Markers that DeerFlow sets on messages, and functions that read them."""
 
 from langchain_core.messages import AnyMessage, HumanMessage, ToolMessage
 
 MAX_CALL_ID_CHARS = 40
-"""OpenAI refuses a conversation with a longer id of a call in it."""
+"""OpenAI rejects a conversation that contains a longer tool call id."""
 NOTE = "deerflow_note"
-"""Marks messages that DeerFlow wrote into a conversation, so that nobody takes them for the user's."""
+"""Marks messages that DeerFlow inserted into a conversation, to distinguish them from the user's."""
 STARTED = "subagent_background"
 """Marks the result of a call that started a background task."""
 TOLD = "told_tasks"
-"""Where a message says which background tasks it tells the results of."""
+"""Key under which a message lists the background tasks whose results it delivers."""
 ENDED = "ended"
-"""Marks an answer that did not come to its end: `stopped` or `failed`."""
+"""Marks an incomplete answer: `stopped` or `failed`."""
 END_REASON = "end_reason"
-"""Why an answer failed, in words for people."""
+"""Why an answer failed, as text for people."""
 
 
 def is_question(message: AnyMessage) -> bool:
-    """Tell what begins a turn from the notes that DeerFlow writes into it."""
+    """Return whether a message starts a turn: a user message that is not a DeerFlow note."""
     return isinstance(message, HumanMessage) and NOTE not in message.additional_kwargs
 
 
 def open_tasks(messages: list[AnyMessage]) -> set[str]:
-    """Return the background tasks that were started in these messages and whose end nobody was told."""
+    """Return the background tasks started in these messages whose results were not delivered yet."""
     started = {
         message.tool_call_id
         for message in messages
@@ -34,5 +34,5 @@ def open_tasks(messages: list[AnyMessage]) -> set[str]:
 
 
 def call_id(kind: str, unique: str) -> str:
-    """Return the id of a call that DeerFlow makes in the agent's place; `unique` is a UUID."""
+    """Return the id of a tool call that DeerFlow makes on the agent's behalf; `unique` is a UUID."""
     return f"{kind}_{unique.replace('-', '')}"[:MAX_CALL_ID_CHARS]

@@ -1,7 +1,8 @@
-"""Tells kinds of messages apart, quickly.
+"""Fast type checks for messages.
 
-Python finds out at once that an object is of a class itself, but slowly that it is not: pydantic's classes
-ask around. In a long conversation a dozen middlewares ask that of every message, before every call.
+`isinstance` is fast when an object's type is the class itself, but slow when the check fails: Python then
+calls `__instancecheck__` of pydantic's metaclass. A dozen middlewares check every message before every model
+call.
 """
 
 from collections.abc import Iterable
@@ -15,20 +16,20 @@ _HUMAN_OR_TOOL = frozenset({HumanMessage, ToolMessage})
 
 
 def is_human(message: BaseMessage) -> TypeIs[HumanMessage]:
-    """Tell whether a user said it."""
+    """Return whether this is a user message."""
     return type(message) not in _AI_OR_TOOL and isinstance(message, HumanMessage)
 
 
 def is_ai(message: BaseMessage) -> TypeIs[AIMessage]:
-    """Tell whether a model said it."""
+    """Return whether this is a model response."""
     return type(message) not in _HUMAN_OR_TOOL and isinstance(message, AIMessage)
 
 
 def may_have_results(messages: Iterable[BaseMessage]) -> bool:
-    """Tell whether tools may have returned something; at once where there was only talk."""
+    """Return whether there may be tool results; fast for conversations that have none."""
     return not _HUMAN_OR_AI.issuperset(map(type, messages))
 
 
 def is_result(message: BaseMessage) -> TypeIs[ToolMessage]:
-    """Tell whether a tool returned it."""
+    """Return whether this is a tool result."""
     return type(message) not in _HUMAN_OR_AI and isinstance(message, ToolMessage)

@@ -1,7 +1,7 @@
 """Reads and edits a thread's state without building the agent that wrote it.
 
-The reader is an agent of its own, compiled once, whose model is never called: it has the nodes and edges
-of the real ones, so that `next` and `tasks` of a thread that stopped halfway come out the same.
+The reader compiles its own agent once, whose model is never called. It has the nodes and edges of the real
+agents, so that `next` and `tasks` of an interrupted thread are the same.
 """
 
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -22,11 +22,11 @@ from deerflow.agents.middlewares import ToolErrorMiddleware, TurnStartMiddleware
 from deerflow.config import TitleSettings
 
 START_NODE = f"{TurnStartMiddleware.__name__}.before_agent"
-"""The node that a turn begins with; its only successor is the model."""
+"""The first node of a turn; its only successor is the model node."""
 
 
 class StateReader:
-    """The states of all threads of one database."""
+    """Reads and writes the states of all threads of one checkpointer."""
 
     def __init__(self, checkpointer: BaseCheckpointSaver[Any]) -> None:
         self._checkpointer = checkpointer
@@ -35,29 +35,29 @@ class StateReader:
             name="reader",
             system_prompt="",
             tools=(),
-            # The first brings the chain's one node, the second the `tools` node.
+            # The first adds the only middleware node, the second the `tools` node.
             middlewares=(TurnStartMiddleware(title=TitleSettings()), ToolErrorMiddleware()),
             checkpointer=checkpointer,
         )
 
     def graph(self, *, xray: bool | int = False) -> dict[str, Any]:
-        """Return the nodes and edges that all agents have."""
+        """Return the nodes and edges that all agents share."""
         return self._graph.get_graph(xray=xray).to_json()
 
     def schemas(self) -> dict[str, Any]:
-        """Return the shapes of input, output and context, as JSON schemas."""
+        """Return the JSON schemas of input and output."""
         shapes = {"input": self._graph.get_input_jsonschema(), "output": self._graph.get_output_jsonschema()}
         return {f"{name}_schema": shape for name, shape in shapes.items()}
 
     async def state(self, config: RunnableConfig, *, subgraphs: bool = False) -> StateSnapshot:
-        """Return the state at `config`: the thread's latest, or that of its `checkpoint_id`."""
+        """Return the state at `config`: the thread's latest, or the one of its `checkpoint_id`."""
         return await self._graph.aget_state(config, subgraphs=subgraphs)
 
     def history(
         self,
         config: RunnableConfig,
         *,
-        filter: Mapping[str, Any] | None = None,  # noqa: A002  # the word of LangGraph
+        filter: Mapping[str, Any] | None = None,  # noqa: A002  # LangGraph's parameter name
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> AsyncIterator[StateSnapshot]:
@@ -68,36 +68,36 @@ class StateReader:
     async def update(
         self, config: RunnableConfig, values: Mapping[str, Any] | None, *, as_node: str | None = None
     ) -> RunnableConfig:
-        """Write `values` as if `as_node` had; returns the config of the new checkpoint."""
+        """Write `values` as if `as_node` had; return the config of the new checkpoint."""
         return await self._graph.aupdate_state(config, None if values is None else dict(values), as_node)
 
     async def add_input(self, config: RunnableConfig, messages: Sequence[AnyMessage]) -> None:
-        """Store what a turn begins with, as a run does first."""
+        """Store a turn's input messages, as the first step of a run does."""
         await self._graph.aupdate_state(config, {"messages": list(messages)}, INPUT_NODE)
 
     async def add_start(self, config: RunnableConfig, result: Mapping[str, Any]) -> None:
-        """Store the step of a turn's first node, of which only what the node returned was stored.
+        """Store the step of a turn's first node, of which only the pending writes were stored.
 
-        Anything else that is written in the node's name there is taken for a second copy, and dropped.
+        Any other write in the name of that node is treated as a duplicate and dropped.
         """
         await self._graph.aupdate_state(config, dict(result), START_NODE)
 
     async def add_before_model(self, config: RunnableConfig, messages: Sequence[AnyMessage]) -> None:
-        """Add messages to a thread that stopped in a model call; that call is still what comes next."""
+        """Add messages to a thread that stopped in a model call; the call remains the next step."""
         await self._graph.aupdate_state(config, {"messages": list(messages)}, START_NODE)
 
     async def add_finished(self, config: RunnableConfig, results: Sequence[Mapping[str, Any]]) -> None:
-        """Add what calls of a step returned that stopped before the others did; those are what comes next."""
+        """Store the results of a step's finished tool calls; its unfinished calls remain the next step."""
         steps = [[StateUpdate(dict(result), MODEL_NODE)] for result in results]
         await self._graph.abulk_update_state(config, steps)
 
     async def set_in_place(self, config: RunnableConfig, values: Mapping[str, Any]) -> None:
-        """Set `values` where the thread stands, leaving alone what waits there."""
+        """Set `values` in the latest checkpoint without affecting its pending tasks."""
         await set_in_place(self._checkpointer, config, values)
 
 
 class _SilentModel(BaseChatModel):
-    """Stands where an agent has its model; nothing ever calls it."""
+    """A placeholder for the agent's model; it is never called."""
 
     @property
     @override

@@ -1,7 +1,7 @@
-"""A request to a model that many middlewares can change cheaply.
+"""A model request that middlewares can copy cheaply.
 
-LangChain's own copies itself through a constructor that reports every attribute it sets; a dozen middlewares
-deep that takes longer than all of their thinking.
+LangChain's `ModelRequest` copies itself through a constructor with a custom `__setattr__`; with a dozen
+middlewares that takes longer than their own work.
 """
 
 from typing import Any, Self
@@ -15,18 +15,18 @@ from deerflow.context import RunContext
 
 
 class QuickRequest(ModelRequest[RunContext]):
-    """The same request, copied in one step."""
+    """A `ModelRequest` that is copied in one step."""
 
     @classmethod
     def made(cls, **parts: Any) -> Self:
-        """Return a request of these parts, and nothing else that could be set."""
+        """Return a request with these fields; all others have their defaults."""
         quick = object.__new__(cls)
         quick.__dict__.update(tool_choice=None, response_format=None, model_settings={}, **parts)
         return quick
 
     @classmethod
     def of(cls, request: ModelCall) -> Self:
-        """Return a request as a quick one."""
+        """Return a copy of `request` as a `QuickRequest`."""
         quick = object.__new__(cls)
         quick.__dict__.update(request.__dict__)
         return quick
@@ -34,7 +34,7 @@ class QuickRequest(ModelRequest[RunContext]):
     @override
     def override(self, **changes: Any) -> Self:
         changed = self.of(self)
-        if "system_prompt" in changes:  # the older spelling
+        if "system_prompt" in changes:  # the deprecated name
             prompt = changes.pop("system_prompt")
             changes["system_message"] = None if prompt is None else SystemMessage(prompt)
         changed.__dict__.update(changes)

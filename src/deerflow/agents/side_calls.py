@@ -1,7 +1,7 @@
-"""Asks a model something beside the conversation: a title, a summary, a suggestion.
+"""Calls a model outside the conversation: for a title, a summary, a suggestion.
 
-Such a call has a context of its own, so its tokens belong to nobody's stream, and its failure to nobody's
-run. What it spent is told to whoever counts.
+Such a call has its own context, so its tokens appear in no run's stream and its failure fails no run. Its
+usage is returned to the caller.
 """
 
 import asyncio
@@ -22,26 +22,26 @@ _THOUGHT = re.compile(r"<think>.*?(?:</think>|\Z)", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class SideAnswer:
-    """What came of such a call; no text where it failed."""
+    """The outcome of a side call; the text is empty if it failed."""
 
     text: str = ""
     usage: Mapping[str, Any] = field(default_factory=dict)
-    """The provider's count of tokens; empty where it gave none."""
+    """The provider's token usage; empty if it reported none."""
 
 
 async def ask_beside(
     prompt: str, model: BaseChatModel, *, what: str, timeout_seconds: float = TIMEOUT_SECONDS
 ) -> SideAnswer:
-    """Return a model's answer to `prompt`; an empty one where it failed or took too long.
+    """Return a model's answer to `prompt`; an empty one if the call failed or timed out.
 
     Args:
-        what: What was to be written, for the log.
+        what: What is being written, for the log.
     """
     asking = asyncio.create_task(_answer(prompt, model), context=contextvars.Context())
     try:
         async with asyncio.timeout(timeout_seconds):
             return await asking
-    except Exception as error:  # whatever the provider did, the work goes on without it
+    except Exception as error:  # whatever the provider raises, the caller continues without the answer
         logger.warning("%s was not written: %s: %s", what, type(error).__name__, error)
         return SideAnswer()
     finally:
@@ -49,12 +49,12 @@ async def ask_beside(
 
 
 def without_thoughts(text: str) -> str:
-    """Return an answer without what some models think aloud before it."""
+    """Return an answer without its leading `<think>` block."""
     return _THOUGHT.sub("", text).strip()
 
 
 def framed(text: str, tag: str) -> str:
-    """Return a text between two tags, with nothing in it that could close them."""
+    """Return a text between two tags, with its own occurrences of the tag escaped."""
     inner = re.sub(rf"<(?=\s*+(?:/\s*+)?{tag}\b)", "&lt;", text, flags=re.IGNORECASE)
     return f"<{tag}>\n{inner}\n</{tag}>"
 

@@ -1,4 +1,4 @@
-"""What a thread remembers between turns, and how to read it without building an agent."""
+"""The state of a thread that is kept between turns, and the reducers of its channels."""
 
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, NotRequired, Required
@@ -11,7 +11,7 @@ from deerflow.agents.langgraph_beta import messages_channel
 
 
 class ThreadData(TypedDict):
-    """Where the thread's files are, as tools and clients see them."""
+    """Paths of the thread's folders, as tools and clients see them."""
 
     workspace_path: str
     uploads_path: str
@@ -19,20 +19,20 @@ class ThreadData(TypedDict):
 
 
 class SandboxState(TypedDict):
-    """Which sandbox the thread works in."""
+    """The sandbox that the thread uses."""
 
     sandbox_id: str
 
 
 class UploadedFile(TypedDict):
-    """A file that the user added, and the message it came with."""
+    """An uploaded file and the message it came with."""
 
     filename: str
     path: str
     size: int
     message_id: str
     markdown_path: NotRequired[str]
-    """Where its text is as Markdown, for documents that were converted."""
+    """Path of the Markdown version, for converted documents."""
 
 
 class ViewedImage(TypedDict):
@@ -50,7 +50,7 @@ class Todo(TypedDict):
 
 
 class Spent(TypedDict):
-    """What one run has spent so far."""
+    """Token usage of one run so far."""
 
     run_id: str
     input_tokens: int
@@ -58,14 +58,14 @@ class Spent(TypedDict):
 
 
 class Delegation(TypedDict):
-    """A task that was given to a sub-agent, and what came of it, in a line each."""
+    """A task delegated to a sub-agent and its result, one line each."""
 
     description: str
     result: str
 
 
 class GoalEvaluation(TypedDict):
-    """What a model found about a goal at the end of a turn."""
+    """A model's evaluation of a goal at the end of a turn."""
 
     satisfied: bool
     blocker: str
@@ -74,20 +74,20 @@ class GoalEvaluation(TypedDict):
     run_id: NotRequired[str]
     evaluated_at: NotRequired[str]
     progress_key: NotRequired[str]
-    """Equal keys of two evaluations: nothing was done between them."""
+    """Equal keys of two evaluations mean no progress between them."""
     stand_down_reason: NotRequired[str]
-    """Why the agent did not go on by itself."""
+    """Why the agent did not continue on its own."""
 
 
 class GoalState(TypedDict):
-    """What the user wants a thread to reach."""
+    """A goal that the user set for a thread."""
 
     objective: str
     status: str
     created_at: str
     updated_at: str
     continuation_count: int
-    """How often the agent went on by itself."""
+    """How often the agent continued on its own."""
     max_continuations: int
     no_progress_count: int
     max_no_progress_continuations: int
@@ -95,14 +95,14 @@ class GoalState(TypedDict):
 
 
 def merge_artifacts(known: Sequence[str] | None, new: Sequence[str] | None) -> list[str]:
-    """Return `known` and then what is new in `new`, each path once."""
+    """Return `known` followed by the new paths, without duplicates."""
     return list(dict.fromkeys([*(known or ()), *(new or ())]))
 
 
 def merge_uploads(
     known: Sequence[UploadedFile] | None, new: Sequence[UploadedFile] | None
 ) -> list[UploadedFile]:
-    """Return all uploads, each file once per message, the latest word on it."""
+    """Return all uploads, one entry per message and path; the latest wins."""
     return list(
         {(file["message_id"], file["path"]): file for file in [*(known or ()), *(new or ())]}.values()
     )
@@ -111,24 +111,24 @@ def merge_uploads(
 def merge_images(
     known: Mapping[str, ViewedImage] | None, new: Mapping[str, ViewedImage] | None
 ) -> dict[str, ViewedImage]:
-    """Return both together; an empty mapping clears, since images are shown for one call only."""
+    """Merge both; an empty mapping clears, since images are part of one request only."""
     if new is None:
         return dict(known or {})
     return {**(known or {}), **new} if new else {}
 
 
 def merge_notes(known: Mapping[str, str] | None, new: Mapping[str, str] | None) -> dict[str, str]:
-    """Return both together, in the order in which they were noted."""
+    """Merge both, in insertion order."""
     return {**(known or {}), **(new or {})}
 
 
 def keep_latest(known: Any, new: Any) -> Any:
-    """Return `new` unless it says nothing."""
+    """Return `new` unless it is None."""
     return known if new is None else new
 
 
 def replace_known(known: Any, new: Any) -> Any:
-    """Return `new`, also when it says that there is nothing any more."""
+    """Return `new`, even if it is None."""
     return new
 
 
@@ -145,15 +145,15 @@ class ThreadState(AgentState[Any]):
     uploaded_files: NotRequired[Annotated[list[UploadedFile], merge_uploads]]
     viewed_images: NotRequired[Annotated[dict[str, ViewedImage], merge_images]]
     reminders: NotRequired[Annotated[dict[str, str], merge_notes]]
-    """What the harness says in front of a message, by the message's id."""
+    """The harness's notes, by the id of the message they precede."""
     tokens_spent: NotRequired[Annotated[Spent | None, keep_latest]]
     summary_text: NotRequired[Annotated[str | None, keep_latest]]
-    """What was said in messages that are no longer there."""
+    """The summary of removed messages."""
     skill_context: NotRequired[Annotated[list[str] | None, keep_latest]]
-    """Skills that were read in such messages."""
+    """Paths of skills that were read in removed messages."""
     delegations: NotRequired[Annotated[list[Delegation] | None, keep_latest]]
-    """Tasks that were given in such messages."""
+    """Tasks that were delegated in removed messages."""
     promoted: NotRequired[Annotated[dict[str, str] | None, merge_notes]]
-    """Deferred tools that were searched for, each with what stood for its description then."""
+    """Deferred tools that were loaded, each with the fingerprint of its description at that time."""
     dropped_results: NotRequired[Annotated[list[str] | None, keep_latest]]
-    """Ids of the tool results of which the model sees only a line any more."""
+    """Ids of the tool results that the model sees only as a line."""

@@ -1,4 +1,4 @@
-"""Names for the shapes that middlewares and agent builders pass around."""
+"""Type aliases for middlewares and agent builders."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias

@@ -1,4 +1,4 @@
-"""The effects on model and tool calls, one file each."""
+"""Middlewares around model and tool calls, one per file."""
 
 from deerflow.agents.middlewares.base import Audience, ChainMiddleware, check_order
 from deerflow.agents.middlewares.clarification import ClarificationMiddleware

@@ -1,4 +1,4 @@
-"""The question whether a tool call may run, in the form of LangChain's human in the loop, and its answer."""
+"""Builds approval requests for tool calls in LangChain's human-in-the-loop format, and parses the answers."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from deerflow.errors import InvalidInputError
 from deerflow.tools.policy import ReasonCode, Verdict
 
 MARK = "approval"
-"""Where a tool's result says what a person decided about its call."""
+"""Key in a tool result's `additional_kwargs` that records the decision about its call."""
 _HELP = (
     'resume with {"decisions": [{"type": "approve"}]}, {"type": "edit", "edited_action": {"name": …, "args": '
     '{…}}} or {"type": "reject", "message": …} in it'
@@ -23,36 +23,36 @@ _GREGORIAN = datetime(1582, 10, 15, tzinfo=UTC)
 
 
 class ApprovalRequest(TypedDict):
-    """What people are asked: LangChain's `HITLRequest` for one call, and what the call is bound to."""
+    """The interrupt's value: LangChain's `HITLRequest` for one call, and the call's identity."""
 
     action_requests: list[ActionRequest]
     review_configs: list[ReviewConfig]
     tool_call_id: str
     hash: str
-    """Stands for exactly this call; an answer that carries another one is refused."""
+    """Identifies exactly this call; an answer with a different hash is rejected."""
     reason: str
-    """Why it is asked, in words."""
+    """Why approval is needed, as text."""
     reason_code: ReasonCode
-    """The same for clients that have words of their own."""
+    """The same as a code, for clients with their own texts."""
     rule: int
-    """The number of the rule that wants it, from 1; 0 when none does."""
+    """The 1-based number of the rule that requires approval; 0 if none does."""
     remember: list[Scope]
-    """How long an approval can be made to last; empty where it counts once only."""
+    """The scopes in which an approval can be stored; empty if it is valid only once."""
     expires_at: str
     problem: str
-    """Why the last answer did not count; empty when there was none."""
+    """Why the last answer was invalid; empty if there was none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What a person decided about a call."""
+    """A person's decision about a call."""
 
     kind: Literal["approve", "edit", "reject"]
     args: Mapping[str, Any] | None = None
-    """The arguments as the person changed them."""
+    """The edited arguments; None if they were not edited."""
     message: str = ""
     remember: Scope | None = None
-    """For how long the same call may run unasked; None: it is asked about again."""
+    """The scope in which the same call may run without approval; None: it needs approval again."""
 
 
 def approval_request(
@@ -65,7 +65,7 @@ def approval_request(
     expires_at: datetime,
     can_be_remembered: bool = False,
 ) -> ApprovalRequest:
-    """Return the question about one call, with all that will run."""
+    """Return the approval request for one call, with its complete arguments."""
     words = f"May `{name}` run? You are asked because {why.reason}."
     return ApprovalRequest(
         action_requests=[ActionRequest(name=name, args=dict(args), description=words)],
@@ -84,7 +84,7 @@ def approval_request(
 
 
 def with_problem(request: ApprovalRequest, problem: str) -> ApprovalRequest:
-    """Return the same question, saying why the last answer to it did not count."""
+    """Return the same request with the reason why the last answer was invalid."""
     action = request["action_requests"][0]
     words = f"The last answer could not be used: {problem}\n{action.get('description', '')}"
     return {
@@ -95,7 +95,7 @@ def with_problem(request: ApprovalRequest, problem: str) -> ApprovalRequest:
 
 
 def read_answer(answer: Any, request: ApprovalRequest) -> Decision:
-    """Return the decision in an answer; raises when there is none, or when it is about another call."""
+    """Parse the decision in an answer; raise if there is none or if its hash is for another call."""
     for holder in (answer, _only_decision(answer)):
         given = holder.get("hash") if isinstance(holder, Mapping) else None
         if given is not None and given != request["hash"]:
@@ -106,7 +106,7 @@ def read_answer(answer: Any, request: ApprovalRequest) -> Decision:
 
 
 def read_decision(answer: Any, name: str) -> Decision:
-    """Return what was decided about the call of a tool, or about another thing that has a name."""
+    """Parse a decision about a tool call, or about something else that has a name."""
     decision = _only_decision(answer)
     match decision.get("type"):
         case "approve":
@@ -119,7 +119,7 @@ def read_decision(answer: Any, name: str) -> Decision:
 
 
 def last_rejection(messages: Sequence[AnyMessage], call_hash: str) -> str | None:
-    """Return why a person rejected this very call since the user last spoke; None when nobody did."""
+    """Return why a person rejected this call since the last user message; None if it was not rejected."""
     for message in reversed(messages):
         if isinstance(message, HumanMessage) and is_users(message):
             return None
@@ -130,10 +130,10 @@ def last_rejection(messages: Sequence[AnyMessage], call_hash: str) -> str | None
 
 
 def deadline(checkpoint_id: str, seconds: float) -> datetime:
-    """Return until when an answer counts.
+    """Return the time until which an answer is accepted.
 
-    The checkpoint in front of the call knows when it was made, and it is the same one whenever the call is
-    taken up again, in whichever process.
+    It is derived from the creation time of the checkpoint before the call. That checkpoint is the same in
+    every process and attempt that resumes the call.
     """
     asked_at = _GREGORIAN + timedelta(microseconds=UUID(checkpoint_id).time / 10)
     return asked_at + timedelta(seconds=seconds)
@@ -166,6 +166,6 @@ def _edited(action: Any, name: str) -> Mapping[str, Any]:
 
 
 def is_users(message: HumanMessage) -> bool:
-    """Tell the user's words from notes of DeerFlow; answers to a form are hidden, but the user's."""
+    """Return whether the user wrote a message, not DeerFlow; form answers are hidden but the user's."""
     kwargs = message.additional_kwargs
     return not kwargs.get("hide_from_ui") or "human_input_response" in kwargs

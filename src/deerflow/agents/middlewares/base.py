@@ -1,4 +1,4 @@
-"""What every middleware of DeerFlow has in common: for whom it is, and where in the chain it stands."""
+"""The base class of all DeerFlow middlewares: which agents they apply to, and their order in the chain."""
 
 from collections.abc import Iterator, Sequence
 from enum import Flag, auto
@@ -11,7 +11,7 @@ from deerflow.context import RunContext
 
 
 class Audience(Flag):
-    """The kinds of agents."""
+    """The kinds of agents a middleware applies to."""
 
     LEAD = auto()
     SUBAGENT = auto()
@@ -19,18 +19,18 @@ class Audience(Flag):
 
 
 class ChainMiddleware(AgentMiddleware[ThreadState, RunContext, Any]):
-    """One effect on an agent; the instance holds settings only, since it serves many runs at once."""
+    """Base class of middlewares; an instance holds only settings, since concurrent runs share it."""
 
     audience: ClassVar[Audience] = Audience.BOTH
-    """Which agents get it."""
+    """The agents that get this middleware."""
     after: ClassVar[tuple[str, ...]] = ()
-    """Classes that stand further out where they are in the chain."""
+    """Names of classes that must be further out, if they are in the chain."""
     before: ClassVar[tuple[str, ...]] = ()
-    """Classes that stand further in where they are in the chain."""
+    """Names of classes that must be further in, if they are in the chain."""
 
 
 def check_order(chain: Sequence[ChainMiddleware]) -> None:
-    """Raise when a chain breaks what one of its middlewares declares: order is behaviour."""
+    """Raise if a chain violates the order that its middlewares declare: order is behaviour."""
     faults = [*_unknown(chain), *_misplaced(chain)]
     if faults:
         raise ValueError(f"the chain is in a wrong order: {'; '.join(faults)}")

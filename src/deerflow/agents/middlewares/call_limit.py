@@ -1,7 +1,7 @@
-"""Keeps agents from calling models more often at once than the provider allows.
+"""Limits concurrent model calls to what the provider allows.
 
-The gate is one for all agents of a process. It stands innermost, so that whoever waits before another attempt
-holds no place, and neither does an agent whose tools run.
+All agents of a process share the limit. The middleware is the innermost one, so that an agent holds no slot
+while it waits before a retry or while its tools run.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from deerflow.agents.types import ModelAnswer, ModelCall, ModelHandler
 
 
 class CallGate:
-    """So many places for model calls, on each event loop."""
+    """A limited number of slots for model calls, per event loop."""
 
     def __init__(self, places: int) -> None:
         self._count = places
@@ -22,7 +22,7 @@ class CallGate:
 
     @property
     def places(self) -> asyncio.Semaphore:
-        """Return the places of the running loop: those who wait belong to one loop."""
+        """Return the semaphore of the running loop: a semaphore's waiters belong to one loop."""
         loop = asyncio.get_running_loop()
         if loop not in self._places:
             self._places[loop] = asyncio.Semaphore(self._count)
@@ -30,7 +30,7 @@ class CallGate:
 
 
 class CallLimitMiddleware(ChainMiddleware):
-    """Lets a model call wait until there is a place for it."""
+    """Makes a model call wait for a free slot."""
 
     after = ("ModelErrorMiddleware",)
 

@@ -1,4 +1,4 @@
-"""Leaves a model that keeps failing alone for a while."""
+"""Suspends calls to a model that keeps failing."""
 
 import hashlib
 import time
@@ -14,7 +14,7 @@ _ADDRESSES = ("openai_api_base", "base_url", "api_base", "anthropic_api_url", "a
 
 
 class CircuitBreaker:
-    """Counts failed calls in a row; open, it lets one call through after each rest to see how things are."""
+    """Counts consecutive failed calls; when open, it lets one trial call through per recovery period."""
 
     def __init__(
         self, *, failure_threshold: int, recovery_seconds: float, clock: Clock = time.monotonic
@@ -25,40 +25,40 @@ class CircuitBreaker:
         self._opened_at = 0.0
         self.failures = 0
         self.last_failure = ""
-        """What the last failed call ended with."""
+        """The error of the last failed call."""
         self.last_failure_in_chinese = ""
 
     def seconds_left(self) -> float:
-        """Return how long callers should stay away; 0 when a call may be made."""
+        """Return how long callers must wait; 0 if a call may be made."""
         if self.failures < self._threshold:
             return 0.0
         left = self._opened_at + self._recovery_seconds - self._clock()
         if left > 0:
             return left
-        self._opened_at = self._clock()  # this caller tries; the others wait for what it finds
+        self._opened_at = self._clock()  # this caller makes the trial call; others wait for its outcome
         return 0.0
 
     def succeeded(self) -> None:
-        """Close the circuit: the provider answered, be it with a refusal."""
+        """Close the circuit: the provider responded, even if with a refusal."""
         self.failures = 0
 
     def failed(self, why: str = "", why_in_chinese: str = "") -> None:
-        """Count a failed call; the last one in a row that is too many opens the circuit."""
+        """Count a failed call; reaching the threshold opens the circuit."""
         self.failures += 1
         self.last_failure, self.last_failure_in_chinese = why, why_in_chinese
         if self.failures >= self._threshold:
             self._opened_at = self._clock()
 
     def abandoned(self) -> None:
-        """Take note that a call ended before it showed anything, so that the next one may try at once."""
+        """Record that a call ended without an outcome, so that the next call may be the trial."""
         self._opened_at = self._clock() - self._recovery_seconds
 
 
 class CircuitBreakers:
-    """One circuit breaker for each model and key.
+    """One circuit breaker per model and API key.
 
-    They are shared by all agents on purpose: what one call learned spares the others the wait. Another key or
-    another server has nothing to do with it.
+    All agents share them on purpose: one call's failure spares the others the wait. Other keys and other
+    servers are unaffected.
     """
 
     def __init__(self, settings: CircuitBreakerSettings, *, clock: Clock = time.monotonic) -> None:
@@ -67,7 +67,7 @@ class CircuitBreakers:
         self._breakers: dict[Hashable, CircuitBreaker] = {}
 
     def of(self, model: BaseChatModel) -> CircuitBreaker:
-        """Return the circuit breaker of a model, or of one with fallbacks as a whole."""
+        """Return the circuit breaker of a model; a model with fallbacks has one for all its members."""
         key = tuple(map(_identity, getattr(model, "members", (model,))))
         found = self._breakers.get(key)
         if found is None:
@@ -80,7 +80,7 @@ class CircuitBreakers:
 
 
 def _identity(model: BaseChatModel) -> Hashable:
-    """Return what tells a provider's model, called with one key, from others; the key only as a digest."""
+    """Return a key of provider, model, address and API key; the API key only as a digest."""
     named = getattr(model, "model_name", None) or getattr(model, "model", None)
     address = next((found for name in _ADDRESSES if (found := getattr(model, name, None))), None)
     secrets = [value for value in model.__dict__.values() if isinstance(value, SecretStr)]

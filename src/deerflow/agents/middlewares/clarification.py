@@ -1,7 +1,7 @@
-"""Lets a question to the user stand alone.
+"""Drops all other tool calls of a response that asks the user a question.
 
-`ask_clarification` ends the turn. Work that the model asked for in the same breath would rest on a guess,
-and the turn would go on with it, so those calls are dropped: the answer decides about them.
+`ask_clarification` ends the turn. Other calls of the same response would be based on a guess and would
+continue the turn, so they are dropped: the user's answer decides about them.
 """
 
 import logging
@@ -21,7 +21,7 @@ ASK_CLARIFICATION = "ask_clarification"
 
 
 class ClarificationMiddleware(ChainMiddleware):
-    """Drops every other call of an answer that asks the user something."""
+    """Drops every other call of a response that calls `ask_clarification`."""
 
     audience: ClassVar[Audience] = Audience.LEAD
 
@@ -36,7 +36,7 @@ class ClarificationMiddleware(ChainMiddleware):
 
 
 def calls_beside_a_question(response: ModelResponse[object]) -> set[str | None]:
-    """Return the ids of all calls but the first question; nothing when nothing is asked."""
+    """Return the ids of all calls except the first question; empty if there is no question."""
     calls = [
         call for message in response.result if isinstance(message, AIMessage) for call in message.tool_calls
     ]

@@ -1,7 +1,7 @@
-"""Decides what of a long conversation stays: plain functions on messages, without a model.
+"""Selects what remains of a long conversation: pure functions on messages, without a model.
 
-The stages, each only when the one before was not enough: old tool results shrink to a line; old messages
-give way to a summary; what is left over is cut.
+Each stage applies only if the one before was not enough: old tool results are shortened to a line; old
+messages are replaced by a summary; the remaining messages are truncated.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -25,17 +25,17 @@ TASK = "task"
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """A conversation, parted into what a summary replaces and what stays."""
+    """A conversation, divided into messages that a summary replaces and messages that stay."""
 
     removed: list[AnyMessage]
     kept: list[AnyMessage]
 
 
 def split(messages: Sequence[AnyMessage], keep: ContextSize, *, window: int | None = None) -> Split:
-    """Part `messages` by the keep policy; calls stay with their results.
+    """Divide `messages` by the keep policy; tool calls stay with their results.
 
-    The question always stays, and so do the starts of background tasks that have not ended: from these they
-    are known, and taken up again after a crash.
+    The user's question always stays, and so do the calls that started background tasks which have not
+    ended: these tasks are identified, and resumed after a crash, by those messages.
     """
     question, step = _last(messages, is_question), _last(messages, lambda each: isinstance(each, AIMessage))
     cut = _whole_steps(messages, min(_first_kept(messages, keep, window), max(question, step, 0)))
@@ -48,7 +48,7 @@ def split(messages: Sequence[AnyMessage], keep: ContextSize, *, window: int | No
 
 
 def smaller(one: Split, other: Split) -> Split:
-    """Return the split that keeps less."""
+    """Return the split that keeps fewer messages."""
     return one if len(one.kept) <= len(other.kept) else other
 
 
@@ -57,7 +57,7 @@ def _last(messages: Sequence[AnyMessage], fits: Callable[[AnyMessage], bool]) ->
 
 
 def _open_starts(messages: Sequence[AnyMessage], question: int) -> set[int]:
-    """Return where the steps are that started tasks which still work, with all their results."""
+    """Return the indexes of responses that started unfinished tasks, and of all their results."""
     turn = list(enumerate(messages))[question + 1 :]
     waiting = open_tasks([message for _, message in turn])
     if not waiting:
@@ -82,7 +82,7 @@ def _first_kept(messages: Sequence[AnyMessage], keep: ContextSize, window: int |
 
 
 def _whole_steps(messages: Sequence[AnyMessage], cut: int) -> int:
-    """Move the cut to the answer whose results it would part from it."""
+    """Move the cut back to the response whose tool results it would separate."""
     while 0 < cut < len(messages) and isinstance(messages[cut], ToolMessage):
         cut -= 1
     return cut
@@ -101,7 +101,7 @@ def stale_results(messages: Sequence[AnyMessage], keep: Collection[str | None]) 
 
 
 def without_results(messages: Sequence[AnyMessage], dropped: Collection[str]) -> list[AnyMessage]:
-    """Return `messages` with a line in place of each dropped result."""
+    """Return `messages` with each dropped result shortened to a line."""
     return [
         _line(message) if isinstance(message, ToolMessage) and message.id in dropped else message
         for message in messages
@@ -118,7 +118,7 @@ def _line(message: ToolMessage) -> ToolMessage:
 
 
 def clipped(messages: Sequence[AnyMessage], tokens: int) -> list[AnyMessage]:
-    """Return `messages` cut down to `tokens`: the longest texts lose their middles, the longest first."""
+    """Return `messages` truncated to `tokens`: the middle of the longest text is cut first."""
     found = list(messages)
     for _ in range(8):
         excess = measure(found) - tokens
@@ -129,7 +129,7 @@ def clipped(messages: Sequence[AnyMessage], tokens: int) -> list[AnyMessage]:
 
 
 def _clip_longest(messages: list[AnyMessage], excess: int) -> list[AnyMessage]:
-    # By its text alone: what a message has beside it, calls and images, cannot be cut.
+    # Ranked by text alone: calls and images cannot be cut.
     place = max(range(len(messages)), key=lambda i: len(messages[i].text))
     message = messages[place]
     text = message.text
@@ -144,7 +144,7 @@ def _clip_longest(messages: list[AnyMessage], excess: int) -> list[AnyMessage]:
 def durable_state(
     removed: Iterable[AnyMessage], state: ThreadState, *, readers: Collection[str]
 ) -> dict[str, Any]:
-    """Return what must outlive the removed messages: skills that were read, tasks that were given."""
+    """Return the state that must outlive the removed messages: skills read and tasks delegated."""
     skills = list(state.get("skill_context") or ())
     delegations = list(state.get("delegations") or ())
     results: dict[str, str] = {}
@@ -171,7 +171,7 @@ def _delegation(arguments: Mapping[str, Any], result: str) -> Delegation:
 
 
 def summary_message(state: Mapping[str, Any], present: Collection[str | None]) -> HumanMessage | None:
-    """Return what is told in place of the removed messages; None when there are none."""
+    """Return the message that replaces the removed ones; None without a summary."""
     summary = state.get("summary_text")
     if not summary:
         return None
@@ -199,7 +199,7 @@ def _section(title: str, lines: Iterable[str] | None) -> str:
 
 
 def transcript(messages: Iterable[AnyMessage], tokens: int | None) -> str:
-    """Return the messages as a summariser reads them, the newest `tokens` of them."""
+    """Return the newest `tokens` of the messages as text for the summarizing model."""
     lines = [_spoken(message) for message in messages]
     found: list[str] = []
     left = tokens if tokens is not None else 1 << 62
@@ -223,7 +223,7 @@ def _spoken(message: AnyMessage) -> str:
 
 
 def extract(previous: str, messages: Iterable[AnyMessage], tokens: int) -> str:
-    """Return a summary made of the conversation's own words, for when no model can write one."""
+    """Return a summary made of excerpts, for when no model can write one."""
     lines = previous.splitlines()
     for message in messages:
         text = " ".join(message.text.split())[: SHOWN_CHARS * 2]

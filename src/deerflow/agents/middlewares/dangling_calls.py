@@ -1,8 +1,8 @@
-"""Lets a thread go on whose last turn was stopped in the middle of a tool or of an answer.
+"""Repairs the history of a thread whose last turn was stopped during a tool call or a response.
 
-Providers refuse a history in which a tool call has no result. The results are added to the request only,
-so that a turn which is taken up again still finds its calls unanswered and runs them. Of an answer that was
-broken off the model sees the text alone: half a thought has no signature, and providers want one.
+Providers reject a history in which a tool call has no result. The missing results are added to the request
+only, so that a resumed turn still finds its calls without results and runs them. Of an incomplete response
+the model sees only the text: an incomplete thinking block has no signature, and providers require one.
 """
 
 from collections import defaultdict, deque
@@ -20,7 +20,7 @@ INTERRUPTED = "This call was interrupted and has no result. Make it again if you
 
 
 class DanglingToolCallMiddleware(ChainMiddleware):
-    """Answers every unanswered tool call in the request, and shows broken-off answers as text."""
+    """Adds a result for every unanswered tool call of the request, and reduces incomplete answers to text."""
 
     after = ("SummarizationMiddleware", "UploadsMiddleware", "ReminderMiddleware")
 
@@ -31,9 +31,9 @@ class DanglingToolCallMiddleware(ChainMiddleware):
 
 
 def without_fragments(messages: list[AnyMessage]) -> list[AnyMessage]:
-    """Return `messages` with the text alone of answers that were broken off; the same list without any.
+    """Return `messages` with incomplete answers reduced to their text; the same list if there are none.
 
-    The last message is left out if it is one: the model is to answer, not to go on in mid-sentence.
+    An incomplete answer at the end is removed: the model must write a new one, not continue mid-sentence.
     """
     if not any(is_ai(each) and ENDED in each.additional_kwargs for each in messages):
         return messages
@@ -51,13 +51,13 @@ def _as_text(message: AnyMessage) -> AnyMessage | None:
 
 
 def with_answers(messages: list[AnyMessage]) -> list[AnyMessage]:
-    """Return `messages` with each call's result right behind it; the same list when nothing is amiss."""
+    """Return `messages` with each call's result directly after it; the same list if nothing is missing."""
     if is_complete(messages):
         return messages
     results: defaultdict[str | None, deque[ToolMessage]] = defaultdict(deque)
     for message in messages:
         if isinstance(message, ToolMessage):
-            results[message.tool_call_id].append(message)  # in order: some models use an id twice
+            results[message.tool_call_id].append(message)  # in order: some models reuse an id
     repaired: list[AnyMessage] = []
     for message in messages:
         if isinstance(message, ToolMessage):
@@ -75,7 +75,7 @@ def with_answers(messages: list[AnyMessage]) -> list[AnyMessage]:
 
 
 def is_complete(messages: Sequence[AnyMessage]) -> bool:
-    """Tell whether every call is answered before anybody else speaks, and every result was asked for."""
+    """Return whether every call's result precedes the next message, and every result has a call."""
     if not may_have_results(messages):
         return not any(
             type(each) is AIMessage and (each.tool_calls or each.invalid_tool_calls) for each in messages

@@ -1,7 +1,8 @@
-"""Shows the model the names of deferred tools instead of their schemas.
+"""Gives the model the names of deferred tools instead of their schemas.
 
-The list of names stays the same for the whole thread, so that it can be cached; `tool_search` puts single
-tools among those on offer. An agent without `tool_search` was given its tools one by one, and has them all.
+The list of names is the same for the whole thread, so that the prompt can be cached; `tool_search` adds
+single tools to the request. An agent without `tool_search` was assigned its tools explicitly and gets all of
+them.
 """
 
 from collections.abc import Iterable
@@ -26,7 +27,7 @@ REFUSAL = (
 
 
 class DeferredToolsMiddleware(ChainMiddleware):
-    """Hides the schemas of deferred tools until they are searched for, and refuses calls before that."""
+    """Hides the schemas of deferred tools until they are searched for, and rejects earlier calls."""
 
     before = ("ReadyToolsMiddleware",)
 

@@ -1,4 +1,4 @@
-"""Ends a turn at a limit with what was done, instead of with a call that nobody may make."""
+"""Ends a turn at a limit with a summary of the work done, instead of a call that may not run."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -12,10 +12,10 @@ MAX_SHOWN_CHARS = 160
 def stopped_answer(
     message: BaseMessage, *, code: str, reason: str, done: Sequence[tuple[str, str]] = ()
 ) -> BaseMessage:
-    """Return an answer without its calls that says why the turn ended and what came of it.
+    """Return a response without its tool calls that says why the turn ended and what was done.
 
     Args:
-        code: The reason for programs, kept beside the text as `stop_reason`.
+        code: The reason for programs, stored as `stop_reason`.
         done: Name and result of each call of the turn, oldest first.
     """
     if not isinstance(message, AIMessage):
@@ -33,7 +33,7 @@ def stopped_answer(
 
 
 def what_was_done(done: Iterable[tuple[str, str]]) -> str:
-    """Return a list of the different calls with the start of their results; empty when there were none."""
+    """Return a list of the distinct calls with the first line of their results; empty if there were none."""
     counted: dict[tuple[str, str], int] = {}
     for name, result in done:
         line = next((line.strip() for line in result.splitlines() if line.strip()), "(nothing)")

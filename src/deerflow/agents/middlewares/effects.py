@@ -1,8 +1,8 @@
 """Keeps a crash from doing things twice.
 
-A call is noted before its tool runs and again when it is done. When a run goes on after its process died,
-a call that had begun is not simply made again: whether a mail went out or a line was appended cannot be
-seen from here, but the model can look. Tools that change nothing say so and are left alone.
+A call is recorded before its tool runs and again when it has finished. When a run resumes after its process
+died, a call that had started is not repeated: whether a mail was sent or a line appended is unknown here, but
+the model can check. Tools without side effects are marked as such and are not recorded.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ from deerflow.storage import EffectState
 from deerflow.tools.define import SAFE_TO_REPEAT
 
 _HINTS = (SAFE_TO_REPEAT, "readOnlyHint", "idempotentHint")
-"""Ours, and what MCP servers say of their tools."""
+"""DeerFlow's own metadata key, and the hints of MCP servers."""
 
 _NEWS = {
     EffectState.STARTED: (
@@ -33,7 +33,7 @@ _NEWS = {
 
 
 class EffectsMiddleware(ChainMiddleware):
-    """Notes tool calls that change something, and asks before one is made a second time."""
+    """Records tool calls with side effects, and does not repeat one that had started."""
 
     @override
     async def awrap_tool_call(self, request: ToolCall, handler: ToolHandler) -> ToolResult:
@@ -51,13 +51,13 @@ class EffectsMiddleware(ChainMiddleware):
 
 
 def is_safe_to_repeat(tool: BaseTool | None) -> bool:
-    """Tell whether a tool says that calling it twice is as good as once."""
+    """Return whether a tool is declared read-only or idempotent."""
     metadata = (tool.metadata if tool is not None else None) or {}
     return any(metadata.get(hint) is True for hint in _HINTS)
 
 
 def identity(request: ToolCall, task_id: str | None) -> bytes:
-    """Return what makes a call the same one in every attempt: whose it is, its id, and its arguments."""
+    """Return a digest that identifies a call across attempts: its task, id, name and arguments."""
     call = request.tool_call
     text = orjson.dumps(
         [task_id, call["id"], call["name"], call["args"]], option=orjson.OPT_SORT_KEYS, default=repr

@@ -1,7 +1,7 @@
-"""Sees to it that every turn ends with words.
+"""Ensures that every turn ends with text.
 
-Models sometimes end on a thought, or on nothing. They are asked once more; if that brings nothing either,
-the user is told so instead of looking at an empty bubble.
+Models sometimes end a turn with only a thought, or with nothing. The model is called once more; if that
+response is empty too, the answer says so instead of being blank.
 """
 
 from dataclasses import replace
@@ -24,7 +24,7 @@ NOTHING = "The model gave no answer, also when asked again. Ask again, or choose
 
 
 class EmptyAnswerMiddleware(ChainMiddleware):
-    """Asks once more after an empty answer."""
+    """Calls the model once more after an empty response."""
 
     before = ("MalformedCallMiddleware",)
 
@@ -41,7 +41,7 @@ class EmptyAnswerMiddleware(ChainMiddleware):
 
 
 def is_empty(response: ModelResponse[Any]) -> bool:
-    """Tell whether nobody would see anything of an answer."""
+    """Return whether a response has nothing that a client would display."""
     answers = [message for message in response.result if isinstance(message, AIMessage)]
     return bool(answers) and not any(_says_something(message) for message in answers)
 

@@ -1,8 +1,8 @@
-"""Keeps the agent at a thread's goal: the answer that would end a turn is judged first.
+"""Keeps the agent working on a thread's goal: a response that would end the turn is evaluated first.
 
-A model beside the conversation says whether the goal is met. If not, and the agent can do something about
-it, it is told to go on; the note stays in the conversation and people do not see it. A goal that is met is
-forgotten, one that needs somebody is left as it is, with the reason.
+A side call to the model says whether the goal is met. If it is not and the agent can continue, a note tells
+it to; the note stays in the conversation and is hidden from people. A goal that is met is removed; one that
+needs user input or an external event is kept with the reason.
 """
 
 from collections.abc import Callable
@@ -29,7 +29,7 @@ Clock = Callable[[], datetime]
 
 
 class GoalMiddleware(ChainMiddleware):
-    """Judges the end of each turn of a thread that has a goal; without one it does nothing."""
+    """Evaluates the end of each turn of a thread that has a goal; without one it does nothing."""
 
     audience: ClassVar[Audience] = Audience.LEAD
 

@@ -1,8 +1,8 @@
-"""Lets a tool call run, refuses it, or stops the run until a person has decided.
+"""Lets a tool call run, denies it, or interrupts the run until a person has decided.
 
-The question is LangGraph's interrupt, raised where the call would run: the run ends there, its checkpoint
-waits, and the answer takes the call up again in whichever process gets it. What runs is what was shown.
-A rejected call leaves a mark on its result, so the same call is not asked about again in that turn.
+The approval request is a LangGraph interrupt, raised where the call would run: the run ends there, and any
+process can resume the call from its checkpoint with the answer. What runs is what was shown. A rejected call
+marks its result, so that the same call is not asked about again in that turn.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ from deerflow.tools.policy_provider import GuardrailRequest, ask_provider, make_
 logger = logging.getLogger(__name__)
 
 MAX_QUESTIONS = 5
-"""How often the same is asked while the answers make no sense."""
+"""How often a request is repeated while its answers are invalid."""
 MAX_SHOWN_CHARS = 2000
 DENIED = "Error: {name} was not run: {reason}. This will not change: do not try again, find another way."
 REJECTED = (
@@ -53,7 +53,7 @@ EDITED = "[A person changed this call before it ran. It ran with: {args}]\n\n"
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """One call that needs a person's word."""
+    """One call that needs approval."""
 
     request: ToolCall
     call: Call
@@ -69,13 +69,13 @@ class _Asked:
 
     @property
     def allowed(self) -> AllowedCalls | None:
-        """What its user allowed for good; None where there is no store to keep that in."""
+        """The user's stored permissions; None without a store."""
         store = self.request.runtime.store
         return None if store is None else AllowedCalls(store, self.context.user_id)
 
 
 class GuardrailMiddleware(ChainMiddleware):
-    """Holds every tool call against the provider and the rules of the settings."""
+    """Checks every tool call against the guardrail provider and the rules in the settings."""
 
     after = ("ToolErrorMiddleware",)
     before = ("ReadBeforeWriteMiddleware", "ToolOutputBudgetMiddleware", "EffectsMiddleware")
@@ -98,7 +98,7 @@ class GuardrailMiddleware(ChainMiddleware):
         return await handler(request)
 
     async def _verdict(self, request: ToolCall, call: Call) -> Verdict:
-        """Return what is to happen; what the provider denies, no rule lets through."""
+        """Return the verdict on a call; no rule overrides a denial by the provider."""
         if self._provider is None:
             return await self._decide(call)
         context = cast("RunContext", request.runtime.context)
@@ -111,7 +111,7 @@ class GuardrailMiddleware(ChainMiddleware):
         )
         try:
             decision = await ask_provider(self._provider, question)
-        except Exception:  # whatever a provider of somebody else does, the settings say what follows
+        except Exception:  # a third-party provider may raise anything; the settings decide what follows
             logger.exception("the guardrail provider failed on %s", call.name)
             if self._settings.fail_closed:
                 return Verdict("deny", "the guardrail provider failed, and without it nothing may run")
@@ -119,7 +119,7 @@ class GuardrailMiddleware(ChainMiddleware):
         return await self._decide(call) if decision.allow else Verdict("deny", words(decision))
 
     async def _decide(self, call: Call) -> Verdict:
-        """Hold a call against the rules, in a thread where they have patterns: those may take long."""
+        """Check a call against the rules; in a thread if they have patterns, because matching may be slow."""
         if not self._policy.has_patterns:
             return self._policy.decide(call)
         return await asyncio.to_thread(self._policy.decide, call)
@@ -161,9 +161,9 @@ class GuardrailMiddleware(ChainMiddleware):
             )
 
     async def _decided(self, asked: _Asked) -> Decision | None:
-        """Return what a person decided; None when the answer came too late.
+        """Return a person's decision; None if the answer came too late.
 
-        When an answer comes, the call is taken up from the start: each question meets its own answer again.
+        A resumed call starts again from its beginning: `interrupt` returns each earlier answer again.
         """
         info = asked.request.runtime.execution_info
         limit = deadline(info.checkpoint_id if info else "", self._settings.ask_timeout_seconds)
@@ -187,7 +187,7 @@ class GuardrailMiddleware(ChainMiddleware):
         return Decision("reject", message=f"{MAX_QUESTIONS} answers in a row could not be used")
 
     async def _usable(self, asked: _Asked, decision: Decision) -> Decision:
-        """Return the decision; an edit may not bring in what is denied."""
+        """Return the decision; raise if an edited call is denied."""
         if decision.args is not None:
             verdict = await self._verdict(asked.request, _call_of(asked.request, decision.args))
             if verdict.action == "deny":
@@ -225,7 +225,7 @@ def _marked(result: ToolResult, call: Call, decision: str, *, scope: Scope | Non
 
 
 def _told(result: ToolResult, call: Call) -> ToolResult:
-    """Return the result of an edited call with what was changed in front, so that the model can tell."""
+    """Return the result of an edited call, preceded by the arguments it ran with, for the model."""
     marked = _marked(result, call, "edit")
     if not isinstance(marked, ToolMessage) or not isinstance(marked.content, str):
         return marked
@@ -234,7 +234,7 @@ def _told(result: ToolResult, call: Call) -> ToolResult:
 
 
 def _log(request: ToolCall, call: Call, decision: str, reason: str) -> None:
-    """Leave a trace of a decision in the server's log and in the run's events; arguments stay out of it."""
+    """Write a decision to the log and to the run's events; the arguments are left out."""
     context = cast("RunContext", request.runtime.context)
     logger.info(
         "guardrail: %s of %s (call %s, hash %s) in run %s for user %s: %s",

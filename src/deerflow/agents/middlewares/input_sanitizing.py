@@ -1,7 +1,7 @@
-"""Keeps users, and texts they paste, from speaking with the harness's voice.
+"""Keeps users, and text they paste, from forging the harness's prompt tags.
 
-Tags that mean something in our prompts become mere words, in the request only: what is stored and shown
-stays what was written.
+Tags with a meaning in DeerFlow's prompts are neutralised in the request only: the stored and displayed
+message is unchanged.
 """
 
 from typing import Any
@@ -18,7 +18,7 @@ from deerflow.domain.tags import neutralise
 class InputSanitizingMiddleware(ChainMiddleware):
     """Neutralises framework tags in user messages."""
 
-    # All of these add tags of our own to the request, which must stay.
+    # All of these add DeerFlow's own tags to the request, which must stay.
     before = ("SummarizationMiddleware", "UploadsMiddleware", "ReminderMiddleware", "LoopDetectionMiddleware")
 
     @override

@@ -1,9 +1,9 @@
 """Stops an agent that repeats itself.
 
-A call counts as repeated when its name, its arguments and its result were all seen before in this turn.
-So polling (the result changes), paging (the arguments change) and batch edits pass. The guard reads the
-messages and keeps nothing of its own: it sees the same after a restart. It warns first; then the model
-must answer without tools, and an answer that still calls some is replaced by what was done.
+A call counts as repeated when its name, its arguments and its result all occurred before in this turn. So
+polling (the result changes), paging (the arguments change) and batch edits pass. The guard reads the messages
+and has no state of its own: it decides the same after a restart. It warns first; then the model must answer
+without tools, and a response that still has tool calls is replaced by a summary of the work done.
 """
 
 from collections import Counter
@@ -23,7 +23,7 @@ from deerflow.agents.types import ModelAnswer, ModelCall, ModelHandler
 from deerflow.config import LoopDetectionSettings
 
 WRITERS = frozenset({"write_file", "str_replace", "edit_files", "present_files", "write_todos", "task"})
-"""Tools whose short confirmations say nothing about whether something new came of them."""
+"""Tools whose short confirmations do not show whether they achieved anything new."""
 WARNING = (
     "You have made the same call {count} times and got the same result each time{what}. Making it again will "
     "not change anything. Use what you have, try something different, or tell the user what is in the way."
@@ -36,7 +36,7 @@ STOP = (
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One finished call: what was asked, what came back."""
+    """One finished call: its arguments and its result."""
 
     name: str
     arguments: bytes
@@ -46,7 +46,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the guard makes of a turn."""
+    """The guard's decision about a turn."""
 
     action: Literal["warn", "stop"]
     count: int
@@ -54,13 +54,13 @@ class Verdict:
 
     @property
     def text(self) -> str:
-        """What the model is told."""
+        """The reminder for the model."""
         words = STOP if self.action == "stop" else WARNING
         return words.format(count=self.count, what=f" with {self.tool}")
 
 
 class LoopDetectionMiddleware(ChainMiddleware):
-    """Warns an agent that repeats itself, then makes it answer."""
+    """Warns an agent that repeats itself, then forces an answer without tools."""
 
     after = ("ToolOfferMiddleware", "TodoMiddleware", "DanglingToolCallMiddleware")
 
@@ -81,14 +81,14 @@ class LoopDetectionMiddleware(ChainMiddleware):
 
 
 def judge(messages: Sequence[AnyMessage], settings: LoopDetectionSettings) -> Verdict | None:
-    """Return what to do about the turn that `messages` end with; None when it makes headway."""
+    """Return what to do about the last turn of `messages`; None if it makes progress."""
     if not messages or not isinstance(messages[-1], ToolMessage):
         return None
     if not _may_repeat(messages, settings):
         return None
     steps = steps_of_turn(messages)
     if not steps:
-        return None  # the calls of these results are gone
+        return None  # the messages with these results' calls were removed
     repeated = _repeated(steps[-settings.window_size :])
     if repeated[0] >= settings.hard_limit:
         return Verdict("stop", *repeated)
@@ -101,7 +101,7 @@ def judge(messages: Sequence[AnyMessage], settings: LoopDetectionSettings) -> Ve
 
 
 def _may_repeat(messages: Sequence[AnyMessage], settings: LoopDetectionSettings) -> bool:
-    """Tell cheaply whether looking closer is worth it: it mostly is not."""
+    """Return whether the full check is needed; a cheap test that is mostly negative."""
     last, same, calls = messages[-1].content, 0, 0
     for message in reversed(messages):
         if isinstance(message, HumanMessage):
@@ -114,7 +114,7 @@ def _may_repeat(messages: Sequence[AnyMessage], settings: LoopDetectionSettings)
 
 
 def steps_of_turn(messages: Sequence[AnyMessage]) -> list[tuple[Call, ...]]:
-    """Return the finished calls since the user last spoke, answer by answer."""
+    """Return the finished calls since the last user message, one tuple per response."""
     steps: list[tuple[Call, ...]] = []
     results: dict[str, ToolMessage] = {}
     for message in reversed(messages):
@@ -133,7 +133,7 @@ def steps_of_turn(messages: Sequence[AnyMessage]) -> list[tuple[Call, ...]]:
 
 
 def _call(name: str, arguments: Mapping[str, Any], result: ToolMessage) -> Call:
-    # The label of a step may be worded anew each time; it changes nothing.
+    # The label may be worded differently each time; it does not change the call.
     meant = {key: value for key, value in arguments.items() if key != "description"}
     content = result.content if isinstance(result.content, str) else result.text
     key = orjson.dumps(meant, option=orjson.OPT_SORT_KEYS, default=repr)
@@ -141,7 +141,7 @@ def _call(name: str, arguments: Mapping[str, Any], result: ToolMessage) -> Call:
 
 
 def _repeated(steps: Sequence[tuple[Call, ...]]) -> tuple[int, str]:
-    """Return how often the last answer's calls were made, all of them, and the tool of the first."""
+    """Return how often all calls of the last response were made, and the tool of the first."""
     if not steps or not steps[-1]:
         return 0, ""
     seen = Counter(call for step in steps for call in set(step))
@@ -149,7 +149,7 @@ def _repeated(steps: Sequence[tuple[Call, ...]]) -> tuple[int, str]:
 
 
 def _fruitless(steps: Sequence[tuple[Call, ...]], settings: LoopDetectionSettings) -> Verdict | None:
-    """Judge a tool that is called again and again, however its arguments vary, with nothing new in return."""
+    """Judge a tool that is called repeatedly, with whatever arguments, without new results."""
     name = steps[-1][0].name if steps[-1] else ""
     limits = settings.tool_freq_overrides.get(name)
     warn = limits.warn if limits else settings.tool_freq_warn
@@ -167,7 +167,7 @@ def _fruitless(steps: Sequence[tuple[Call, ...]], settings: LoopDetectionSetting
 def without_further_calls(
     response: ModelResponse[Any], messages: Sequence[AnyMessage], verdict: Verdict
 ) -> ModelResponse[Any]:
-    """Return the last answer of a stopped turn: the model's words, or ours where it called a tool again."""
+    """Return the last answer of a stopped turn: the model's text, or a summary if it called a tool again."""
     if not any(isinstance(message, AIMessage) and message.tool_calls for message in response.result):
         return response
     reason = f"I stopped because the same work was repeated {verdict.count} times with {verdict.tool}."

@@ -1,7 +1,7 @@
-"""Answers tool calls whose arguments are no JSON, so that the model corrects them in the same turn.
+"""Answers tool calls whose arguments are not valid JSON, so that the model corrects them in the same turn.
 
-The library sets such calls aside, and a turn that has no others would end there with nothing said. They
-are not repaired either: arguments that broke off must not run as if they were whole.
+LangChain moves such calls to `invalid_tool_calls`; a turn with no other calls would end there without an
+answer. They are not repaired: truncated arguments must not run as if they were complete.
 """
 
 from dataclasses import replace
@@ -22,7 +22,7 @@ from deerflow.models.wire import BROKEN_CALLS
 MALFORMED = "malformed_arguments"
 MAX_SHOWN_CHARS = 300
 _LEVELS_AROUND = 20
-"""More than a message and what it is stored in have: they count against the same limit of 254."""
+"""An upper bound for the levels around the arguments, which count against orjson's limit of 254."""
 WHAT_TO_DO = (
     "Error: the arguments were not valid JSON, or broke off; nothing was done. Send the call again with "
     "complete JSON. If the content is long, write it in several smaller calls."
@@ -30,7 +30,7 @@ WHAT_TO_DO = (
 
 
 class MalformedCallMiddleware(ChainMiddleware):
-    """Takes malformed calls up again and answers them with what to do."""
+    """Restores malformed calls and answers them with an error result."""
 
     @override
     async def awrap_model_call(self, request: ModelCall, handler: ModelHandler) -> ModelAnswer:
@@ -46,7 +46,7 @@ class MalformedCallMiddleware(ChainMiddleware):
 
 
 def has_malformed_calls(message: BaseMessage) -> bool:
-    """Tell whether a message has calls whose arguments are no JSON."""
+    """Return whether a message has calls whose arguments are not valid JSON."""
     return isinstance(message, AIMessage) and bool(
         message.invalid_tool_calls
         or BROKEN_CALLS in message.additional_kwargs
@@ -55,7 +55,7 @@ def has_malformed_calls(message: BaseMessage) -> bool:
 
 
 def _can_be_stored(args: object) -> bool:
-    """Tell whether arguments fit into the database: no number beyond 64 bits, no hundreds of levels."""
+    """Return whether the arguments can be stored: no number beyond 64 bits, no excessive nesting."""
     try:
         orjson.dumps(reduce(lambda inner, _: [inner], range(_LEVELS_AROUND), args))
     except TypeError:
@@ -64,7 +64,7 @@ def _can_be_stored(args: object) -> bool:
 
 
 def with_malformed_calls(response: ModelResponse[Any]) -> ModelResponse[Any]:
-    """Return the answer with its malformed calls among the others, marked by their only argument."""
+    """Return the response with its malformed calls among the others, marked by their only argument."""
     return replace(response, result=[_taken_up(message) for message in response.result])
 
 
@@ -93,6 +93,6 @@ def _marked(call: ToolCall | InvalidToolCall) -> ToolCall:
 def _shown(args: object) -> str:
     try:
         raw = str(args or "")
-    except (ValueError, RecursionError):  # more digits or levels than Python writes
+    except (ValueError, RecursionError):  # more digits or levels than Python can format
         raw = ""
     return raw[:MAX_SHOWN_CHARS].encode(errors="replace").decode()

@@ -1,8 +1,8 @@
-"""Points the model at tools of MCP servers when the user says one of their words.
+"""Suggests MCP tools whose routing keywords occur in the user's message.
 
-A server's `routing` names words, such as a product's name. A question with one of them gets a hint behind it,
-where it leaves the cached part of the prompt alone. Of deferred tools the first few are loaded at once, so
-that no search is needed.
+A server's `routing` setting lists keywords, such as a product's name. A message that contains one is followed
+by a hint; at that position it leaves the cached part of the prompt unchanged. The first few matching deferred
+tools are loaded at once, so that no search is needed.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,7 +26,7 @@ MAX_HINTED = 10
 
 
 class McpRoutingMiddleware(ChainMiddleware):
-    """Names the tools whose words were said, and loads those that are deferred."""
+    """Names the tools whose keywords match, and loads the deferred ones."""
 
     after = ("DanglingToolCallMiddleware",)
     before = ("DeferredToolsMiddleware",)
@@ -40,7 +40,7 @@ class McpRoutingMiddleware(ChainMiddleware):
         state = cast("ThreadState", request.state)
         question = state["messages"][-1] if state["messages"] else None
         if not isinstance(question, HumanMessage):
-            return await handler(request)  # said once, when the question is new
+            return await handler(request)  # the hint is given once, directly after the user's message
         wanted = routed(request.tools, str(question.text))
         if not wanted:
             return await handler(request)
@@ -62,7 +62,7 @@ class McpRoutingMiddleware(ChainMiddleware):
 
 
 def routed(tools: Sequence[BaseTool | dict[str, Any]], text: str) -> list[BaseTool]:
-    """Return the tools one of whose words is in `text`, the most important first."""
+    """Return the tools with a keyword in `text`, highest priority first."""
     said = text.casefold()
     found = [
         (route, tool)

@@ -1,8 +1,8 @@
-"""Hands what was said to the memory, and notes what is remembered for the model.
+"""Queues finished turns for the memory, and adds remembered facts to the reminders for the model.
 
-What is handed over are the user's own words and the answer that ended the turn: no results of tools, since
-anybody may have written those, and no answers where such results are in view, since they may repeat them.
-It is learnt from later and elsewhere, so no run waits for it.
+A queued turn has the user's own messages and the answer that ended the turn. It has no tool results, since
+anyone may have written those, and no answer if tool results were in the context, since it may repeat them.
+The memory is updated later in the background, so no run waits for it.
 """
 
 import logging
@@ -37,26 +37,26 @@ OFFLINE = "deerflow.models.offline:"
 TIMEOUT_SECONDS = 120.0
 
 Count = Callable[[str, str, Mapping[str, Any]], Awaitable[None]]
-"""Counts what a call beside a thread's runs spent: the thread, the model's name and its usage."""
+"""Records the usage of a model call outside a thread's runs: thread id, model name, usage."""
 
 
 async def _uncounted(thread_id: str, model_name: str, usage: Mapping[str, Any]) -> None:
-    """Count nothing: for agents outside a deerflow."""
+    """Record nothing: for agents that run outside the app."""
 
 
 @dataclass(frozen=True, eq=False)
 class MemoryDesk:
-    """What agents need to remember, for one value of the settings."""
+    """The memory service and models that agents use, for one version of the settings."""
 
     memories: MemoryService
     settings: MemorySettings
     models: ModelFactory
     own_models: ModelFactory | None = None
-    """Has the one model that only the memory uses, where the settings give it one."""
+    """Has the model that only the memory uses, if the settings define one."""
     count: Count = _uncounted
 
     def __post_init__(self) -> None:
-        """Say so where the settings want a memory that is not here."""
+        """Log a warning if the settings name a memory manager that does not exist."""
         if self.settings.manager_class != BUILT_IN:
             logger.warning(
                 "memory.manager_class: there is no %s; the built-in memory is used",
@@ -65,16 +65,16 @@ class MemoryDesk:
 
     @property
     def learns(self) -> bool:
-        """Whether every conversation is learnt from."""
+        """Whether every conversation updates the memory."""
         return self.settings.mode == "middleware"
 
     @property
     def notes(self) -> "MemoryNotes | None":
-        """How the model is told what is remembered; None where it is not."""
+        """The source of memory notes for the model; None if injection is disabled."""
         return MemoryNotes(self.memories, self.settings) if self.settings.injection_enabled else None
 
     def talk(self, exchange: Exchange, context: RunContext) -> PendingConversation:
-        """Return what was said in a run's turn, with the model that can be asked what it teaches."""
+        """Return a run's turn as a pending conversation, with the model call that extracts memories."""
         models, name = self._model_of(context)
         ask = None if models.get(name).use.startswith(OFFLINE) else partial(self._ask, models, name)
         backend = self.settings.backend_config
@@ -87,7 +87,7 @@ class MemoryDesk:
         return answer.text or None
 
     def _model_of(self, context: RunContext) -> tuple[ModelFactory, str]:
-        """Return the model of the settings, or the run's own where they name none that there is."""
+        """Return the model of the settings, or the run's model if they name none that exists."""
         if self.own_models is not None:
             return self.own_models, self.own_models.default_name
         wanted = self.settings.backend_config.model_name
@@ -100,7 +100,7 @@ class MemoryDesk:
 
 
 class MemoryMiddleware(ChainMiddleware):
-    """Hands each finished turn to the memory."""
+    """Queues each finished turn for the memory."""
 
     audience: ClassVar[Audience] = Audience.LEAD
     before = ("BackgroundMiddleware", "SummarizationMiddleware", "UploadsMiddleware")
@@ -122,7 +122,7 @@ class MemoryMiddleware(ChainMiddleware):
 
 
 class MemoryNotes:
-    """Adds what is remembered to what a turn notes for the model."""
+    """Adds remembered facts to a turn's reminders for the model."""
 
     def __init__(self, memories: MemoryService, settings: MemorySettings) -> None:
         self._memories = memories
@@ -131,7 +131,7 @@ class MemoryNotes:
     async def added(
         self, notes: Mapping[str, str], known: Mapping[str, str], context: RunContext
     ) -> dict[str, str]:
-        """Return a turn's new notes with what is remembered, and older ones anew where they are outdated."""
+        """Return a turn's new notes with the remembered facts, and corrected versions of outdated notes."""
         is_noted = any(OPEN in text for text in known.values())
         if (not notes and not is_noted) or context.options.is_bootstrap:
             return dict(notes)
@@ -144,7 +144,7 @@ class MemoryNotes:
 def with_memory(
     notes: Mapping[str, str], known: Mapping[str, str], memory: Memory, block: str
 ) -> dict[str, str]:
-    """Return new notes with a block, unless an older one has it; and older ones without what is forgotten."""
+    """Add `block` to the new notes unless a known note has it; remove forgotten facts from known notes."""
     outdated = [name for name, text in known.items() if OPEN in text and not is_true_still(text, memory)]
     fixed = {name: _date_of(known[name]) for name in outdated}
     found = {**fixed, **notes}
@@ -156,22 +156,22 @@ def with_memory(
 
 
 def scope_of(context: RunContext) -> Scope:
-    """Return whose memory a run uses: its user's, or that of the user's own agent which it is."""
+    """Return the scope of a run's memory: its user, or the user's custom agent that the run uses."""
     return Scope(context.user_id, context.options.agent_name)
 
 
 def is_worth_learning(context: RunContext | None) -> bool:
-    """Tell whether a person talks in this run, about something else than an agent that is being made."""
+    """Return whether a person takes part in this run and it does not bootstrap an agent."""
     return context is not None and context.is_interactive and not context.options.is_bootstrap
 
 
 def exchange_of(
     messages: Sequence[AnyMessage], answer: Iterable[BaseMessage], *, has_summary: bool = False
 ) -> Exchange | None:
-    """Return what the user said in this turn and the answer; None when the turn goes on, or has no words.
+    """Return the user's messages of this turn and the answer; None if the turn continues or has no text.
 
     Args:
-        has_summary: Something of the conversation was summed up, perhaps results of tools.
+        has_summary: Part of the conversation was summarized, possibly including tool results.
     """
     final = [message for message in answer if isinstance(message, AIMessage)]
     text = "\n".join(message.text for message in final).strip()
@@ -183,7 +183,7 @@ def exchange_of(
 
 
 def _saw_outside(messages: Sequence[AnyMessage]) -> bool:
-    """Tell whether the model saw what a tool returned, except a question that it asked itself."""
+    """Return whether the context has a tool result other than one of `ask_clarification`."""
     return may_have_results(messages) and any(
         is_result(each) and each.name != ASK_CLARIFICATION for each in messages
     )

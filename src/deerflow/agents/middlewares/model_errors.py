@@ -1,9 +1,9 @@
-"""Tries a failed model call again, and says in words why it failed for good.
+"""Retries failed model calls, and raises a readable error when a call fails for good.
 
-The transport has already repeated what it could at once. This waits longer, tells the people watching,
-and leaves a model alone that fails one call after the other. An overflow of the context is not repeated:
-whoever shortens the conversation stands further out. A provider that takes no more calls is alive: it is
-waited for as long as it asks, and does not count as failing.
+The transport has already made its immediate retries. This middleware waits longer, publishes an event for
+clients, and stops calling a model that fails repeatedly. A context overflow is not retried: the middleware
+that compacts the conversation is further out. A rate-limited provider is available: the middleware waits as
+long as it asks, and does not count it as failing.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ OVERFLOW_WORDS = (
 
 
 class ModelErrorMiddleware(ChainMiddleware):
-    """Repeats model calls that may yet succeed."""
+    """Retries model calls that may still succeed."""
 
     before = ("ReadyToolsMiddleware",)
     after = ("EmptyAnswerMiddleware",)
@@ -81,11 +81,11 @@ class ModelErrorMiddleware(ChainMiddleware):
             attempt += 1
             try:
                 return await handler(request)
-            except Exception as error:  # a provider's SDK raises what it likes; `explain` knows them apart
+            except Exception as error:  # provider SDKs raise arbitrary types; `explain` classifies them
                 await self._recover(error, attempt, request)
 
     async def _recover(self, error: Exception, attempt: int, request: ModelCall) -> None:
-        """Wait before another attempt, or raise what is to be said."""
+        """Wait before the next attempt, or raise the final error."""
         if is_overflow(error):
             if isinstance(error, ContextOverflowError):
                 raise error
@@ -94,7 +94,7 @@ class ModelErrorMiddleware(ChainMiddleware):
         if explained is None:
             raise error
         context = request.runtime.context
-        # A provider may repeat the key that it refuses, and everybody who follows the run reads this.
+        # A provider may echo the API key that it rejects, and every client of the run sees this text.
         redact = context.watch.redact
         explained = ModelError(
             redact(str(explained)), reason=explained.reason, in_chinese=redact(explained.in_chinese)
@@ -112,7 +112,7 @@ class ModelErrorMiddleware(ChainMiddleware):
 
 
 def _writes_chinese(request: ModelCall) -> bool:
-    """Tell whether the person is to be told in Chinese: by the client's locale, else by the question."""
+    """Return whether to use Chinese: by the client's locale, else by the language of the question."""
     locale = request.runtime.context.extra.get("locale")
     if isinstance(locale, str) and locale:
         return locale.lower().startswith("zh")
@@ -142,7 +142,7 @@ def _too_long_a_wait(explained: ModelError, error: BaseException, settings: LlmC
 
 
 def is_overflow(error: BaseException) -> bool:
-    """Tell whether the request was too long for the model, in whichever words the provider says so."""
+    """Return whether the request exceeded the context window, however the provider words it."""
     if isinstance(error, ContextOverflowError):
         return True
     status = getattr(error, "status_code", None)
@@ -151,7 +151,7 @@ def is_overflow(error: BaseException) -> bool:
 
 
 def is_retryable(error: BaseException) -> bool:
-    """Tell whether the same request may succeed later."""
+    """Return whether the same request may succeed later."""
     if getattr(error, "code", None) == "insufficient_quota":
         return False
     if isinstance(error, ProviderError):
@@ -161,20 +161,20 @@ def is_retryable(error: BaseException) -> bool:
 
 
 def is_rate_limit(error: BaseException) -> bool:
-    """Tell whether the provider answered that there were too many calls."""
+    """Return whether the provider reported a rate limit."""
     return isinstance(error, ModelRateLimitError) or getattr(error, "status_code", None) == 429
 
 
 def asked_wait(error: BaseException) -> float | None:
-    """Return the seconds that the provider asks to wait; None where it does not say."""
+    """Return the provider's `Retry-After` in seconds; None if it sent none."""
     headers = getattr(getattr(error, "response", None), "headers", None)
     return retry_after(headers) if headers is not None else None
 
 
 def delay_seconds(error: BaseException, attempt: int, settings: LlmCallSettings) -> float | None:
-    """Return how long to wait; None when the provider asks for more than the settings allow.
+    """Return how long to wait; None if the provider asks for more than the settings allow.
 
-    Where it asks for nothing the wait grows, and half of it is chance, so that many do not come back at once.
+    Without `Retry-After` the wait grows exponentially, with jitter so that clients do not retry at once.
     """
     is_burst = is_rate_limit(error)
     asked = asked_wait(error) if is_burst else None
@@ -188,7 +188,7 @@ def delay_seconds(error: BaseException, attempt: int, settings: LlmCallSettings)
 def retry_event(
     explained: ModelError, attempt: int, wait: float, settings: LlmCallSettings, *, chinese: bool = False
 ) -> dict[str, object]:
-    """Return what the people watching are told."""
+    """Return the event that clients receive."""
     most, seconds = settings.retry_max_attempts, math.ceil(wait)
     message = (
         f"第 {attempt} 次尝试（共 {most} 次）失败，{seconds} 秒后重试：{explained.in_chinese}"

@@ -1,4 +1,4 @@
-"""Lets an agent call its model in its own way, such as with a lower temperature."""
+"""Adds an agent's own model settings, such as a lower temperature, to its model calls."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,7 +10,7 @@ from deerflow.agents.types import ModelAnswer, ModelCall, ModelHandler
 
 
 class ModelSettingsMiddleware(ChainMiddleware):
-    """Adds the same settings to every call of the model."""
+    """Adds the same settings to every model call."""
 
     def __init__(self, *, settings: Mapping[str, Any]) -> None:
         super().__init__()

@@ -1,8 +1,8 @@
-"""Bounds how many tool calls of one answer run at the same time.
+"""Limits how many tool calls of one response run concurrently.
 
-A model may ask for a hundred calls at once, and each may take memory, a process or a connection. Those beyond
-the limit wait in line; the results keep their order. Calls that start sub-agents are not counted: they wait
-for others most of the time, and have limits of their own.
+A model may request a hundred calls at once, and each may need memory, a process or a connection. Calls beyond
+the limit wait; the results keep their order. Calls that start sub-agents are not counted: they mostly wait
+for other agents, and have their own limits.
 """
 
 import asyncio
@@ -17,16 +17,16 @@ WAIT_FOR_AGENTS = frozenset({"task", "task_result", "run_team"})
 
 
 class ParallelCallsMiddleware(ChainMiddleware):
-    """Runs at most `limit` tool calls of an agent at the same time."""
+    """Runs at most `limit` tool calls of an agent concurrently."""
 
-    after = ("GuardrailMiddleware",)  # a call that nobody has approved yet takes no slot
-    before = ("ReadBeforeWriteMiddleware",)  # which reads whole files before their tools do
+    after = ("GuardrailMiddleware",)  # a call that waits for approval takes no slot
+    before = ("ReadBeforeWriteMiddleware",)  # it reads whole files before their tools do
 
     def __init__(self, *, limit: int) -> None:
         super().__init__()
         self._limit = limit
         self._slots: WeakValueDictionary[tuple[str, str | None], asyncio.Semaphore] = WeakValueDictionary()
-        """By run and task; each lives as long as a call holds it or waits for it."""
+        """By run and task; each semaphore lives as long as a call holds it or waits for it."""
 
     @override
     async def awrap_tool_call(self, request: ToolCall, handler: ToolHandler) -> ToolResult:

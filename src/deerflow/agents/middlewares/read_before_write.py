@@ -1,9 +1,9 @@
-"""Keeps an agent from overwriting what it has not seen.
+"""Keeps an agent from overwriting content that it has not read.
 
-Reading a file, or writing it, leaves a mark with the file's hash on the tool's result. A later write must
-find the same hash, else somebody (the user, a command, another agent) changed the file in between.
-The marks are part of the messages, so they survive a restart, and a summary that drops the reading makes
-the agent read again. Appending and new files need no mark.
+Reading or writing a file records its hash on the tool result. A later write must find the same hash;
+otherwise the user, a command or another agent changed the file in between. The hashes are part of the
+messages, so they survive a restart; after a summary removes them, the agent must read the file again.
+Appending and creating files need no recorded hash.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ WRITE = "write_file"
 REPLACE = "str_replace"
 MARK = "file_mark"
 LARGE_BYTES = 1024 * 1024
-"""From this size on a hash takes long enough for others to notice, so it is made in a thread."""
+"""From this size on, hashing would block the event loop noticeably, so it runs in a thread."""
 NOT_READ = (
     "Error: {path} exists and you have not read it. Nothing was written. Read it with read_file first, then "
     "write; or choose another name."
@@ -36,7 +36,7 @@ CHANGED = (
 
 
 class ReadBeforeWriteMiddleware(ChainMiddleware):
-    """Refuses to change files whose content the agent does not know."""
+    """Rejects changes to files whose current content the agent has not read."""
 
     after = ("ToolErrorMiddleware",)
 
@@ -60,11 +60,11 @@ class ReadBeforeWriteMiddleware(ChainMiddleware):
         if not isinstance(result, ToolMessage) or result.status == "error":
             return result
         if call["args"].get("append") and not is_new:
-            return result  # it has added to the file without knowing what else is in it
+            return result  # no mark: the agent appended without having read the rest
         return _marked(result, {path: await _hash_after(context, call["name"], call["args"], path)})
 
     async def _edit(self, request: ToolCall, handler: ToolHandler) -> ToolResult:
-        """Hold every file of a call against what the agent knows, before any of them changes."""
+        """Check every file of a call before any of them changes."""
         context = cast("RunContext", request.runtime.context)
         paths = await asyncio.to_thread(edited_paths, request.tool_call["args"])
         for path in paths:
@@ -81,10 +81,10 @@ class ReadBeforeWriteMiddleware(ChainMiddleware):
 def refusal_of(
     tool: str, arguments: Mapping[str, Any], present: str | None, messages: Sequence[AnyMessage]
 ) -> str | None:
-    """Return why a write must not happen; None when it may.
+    """Return why a write is rejected; None if it is allowed.
 
     Args:
-        present: The hash of the file as it is; None when there is no such file.
+        present: The file's current hash; None if it does not exist.
     """
     if present is None or (tool == WRITE and arguments.get("append")):
         return None
@@ -92,14 +92,14 @@ def refusal_of(
     known = last_mark(messages, path)
     if known is None:
         return NOT_READ.format(path=path)
-    # Edits of one file in one answer run side by side: each changes what the others were compared with.
+    # Parallel edits of one file in one response each change the hash that the others are compared with.
     if known != present and not (tool == REPLACE and _is_edited_beside(messages, path)):
         return CHANGED.format(path=path)
     return None
 
 
 def last_mark(messages: Sequence[AnyMessage], path: str) -> str | None:
-    """Return the hash with which the agent last saw the file."""
+    """Return the hash of the file when the agent last read or wrote it."""
     for message in reversed(messages):
         if isinstance(message, ToolMessage):
             for mark in _marks(message):
@@ -110,7 +110,7 @@ def last_mark(messages: Sequence[AnyMessage], path: str) -> str | None:
 
 
 def _marks(message: ToolMessage) -> Iterator[Mapping[str, Any]]:
-    """Yield what a result says of files: one mark, or a list of them."""
+    """Yield the file marks of a result: one mark, or a list of them."""
     found = message.additional_kwargs.get(MARK)
     for mark in found if isinstance(found, list) else [found]:
         if isinstance(mark, Mapping):
@@ -140,6 +140,6 @@ async def _hash_after(context: RunContext, tool: str, arguments: Mapping[str, An
     content = arguments.get("content")
     if tool == WRITE and isinstance(content, str) and not arguments.get("append"):
         written = content.encode()
-        if len(written) <= LARGE_BYTES:  # nobody else's change between the write and now may slip in
+        if len(written) <= LARGE_BYTES:  # hash what was written: the file may have been changed since
             return content_version(written)
     return await context.sandbox.file_version(path)

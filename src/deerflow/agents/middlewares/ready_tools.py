@@ -1,8 +1,8 @@
-"""Describes each tool to the model once instead of before every call.
+"""Converts each tool to its schema once instead of before every model call.
 
-Turning a dozen tools into schemas takes longer than everything else in front of a model call. All providers
-read the form used here. Tools with settings for one provider stay as they are, since only its own
-class can read those.
+Converting a dozen tools takes longer than everything else before a model call. All providers accept the
+OpenAI format used here. Tools with provider-specific `extras` are not converted, since only the provider's
+own class can read those.
 """
 
 from typing import Any
@@ -16,7 +16,7 @@ from deerflow.agents.types import ModelAnswer, ModelCall, ModelHandler
 
 
 class ReadyToolsMiddleware(ChainMiddleware):
-    """Hands the model the tools' schemas; the agent's tools never change, so neither do these."""
+    """Replaces tools by cached schemas; an agent's tools never change, so neither do these."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -30,6 +30,6 @@ class ReadyToolsMiddleware(ChainMiddleware):
         if isinstance(tool, dict) or tool.extras:
             return tool
         known = self._schemas.get(id(tool))
-        if known is None:  # the tool is kept beside its schema, so that its address stays its own
+        if known is None:  # the cache holds the tool, so that its id is not reused
             known = self._schemas[id(tool)] = (tool, convert_to_openai_tool(tool))
         return known[1]

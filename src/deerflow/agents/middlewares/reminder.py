@@ -1,8 +1,8 @@
-"""Tells the model what day it is, and what is remembered of the user, without touching the prompt.
+"""Adds the date and remembered facts to requests without changing the system prompt.
 
-The system prompt has neither in it, so that providers can cache it. Both stand in front of the message with
-which they were first true, noted in the state at the start of that turn: every later call finds them at
-the same place, and a thread that goes on past midnight gets a second note instead of another first one.
+The system prompt contains neither, so that providers can cache it. Both are placed before the message with
+which they first applied, and are stored in the state at the start of that turn. Every later request has them
+at the same position, and a thread that continues past midnight gets a second note instead of a changed one.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -22,12 +22,12 @@ Clock = Callable[[], datetime]
 
 
 def local_time() -> datetime:
-    """Return the time on this host."""
+    """Return the local time of this host."""
     return datetime.now().astimezone()
 
 
 class ReminderMiddleware(ChainMiddleware):
-    """Puts the noted dates in front of the messages they belong to."""
+    """Inserts the stored notes before the messages they belong to."""
 
     after = ("UploadsMiddleware",)
 
@@ -43,7 +43,7 @@ class ReminderMiddleware(ChainMiddleware):
 
 
 def new_note(question: HumanMessage | None, known: Mapping[str, str] | None, today: date) -> dict[str, str]:
-    """Return what a turn has to note: today's date, unless the last note says it already."""
+    """Return a turn's new note, today's date; nothing if the last note has it already."""
     text = f"Today is {today:%A}, {today.isoformat()}."
     last = [note.partition("\n")[0] for note in list((known or {}).values())[-1:]]
     if question is None or question.id is None or text in last:
@@ -52,12 +52,12 @@ def new_note(question: HumanMessage | None, known: Mapping[str, str] | None, tod
 
 
 def first_note(messages: Sequence[AnyMessage], today: date) -> dict[str, str]:
-    """Return the note of agents whose turn nobody prepared, such as sub-agents."""
+    """Return the note for agents without `TurnStartMiddleware`, such as sub-agents."""
     return new_note(next((m for m in messages if isinstance(m, HumanMessage)), None), None, today)
 
 
 def with_reminders(messages: Sequence[AnyMessage], notes: Mapping[str, str]) -> list[AnyMessage]:
-    """Return `messages` with each note in front of its own; of those whose message is gone, the last."""
+    """Return `messages` with each note before its message; of notes without a message, only the last."""
     noted = [place for place, message in enumerate(messages) if message.id in notes]
     present = {messages[place].id for place in noted}
     gone = [text for message_id, text in notes.items() if message_id not in present]
@@ -70,7 +70,7 @@ def with_reminders(messages: Sequence[AnyMessage], notes: Mapping[str, str]) -> 
 
 
 def _last_of(gone: Sequence[str]) -> str:
-    """Return the last of some notes, with what an earlier one says beside its date where it says nothing."""
+    """Return the last note; if it has only a date, with the most recent text of an earlier note."""
     date_of_last, _, rest = gone[-1].partition("\n")
     if rest:
         return gone[-1]

@@ -1,7 +1,7 @@
-"""Keeps one answer from starting more sub-agents than the run allows.
+"""Limits how many sub-agents one response may start.
 
-Only `task` calls beyond the limit go; all other calls stay. It happens inside the model call, so that
-the stored answer never has a call that was not run.
+Only `task` calls beyond the limit are dropped. This happens inside the model call, so that the stored
+response never has a call that was not run.
 """
 
 import logging
@@ -20,7 +20,7 @@ TASK = "task"
 
 
 class SubagentLimitMiddleware(ChainMiddleware):
-    """Drops the `task` calls of one answer beyond `limit`; for every agent that may delegate."""
+    """Drops the `task` calls of one response beyond `limit`; for every agent that may delegate."""
 
     def __init__(self, *, limit: int) -> None:
         super().__init__()

@@ -1,9 +1,9 @@
-"""Keeps a conversation of any length within what the model can read.
+"""Keeps a conversation of any length within the model's context window.
 
-Before each call the request is measured: by length, and exactly once that comes near the limit. Above it,
-old tool results shrink to a line, then old messages give way to a summary in the state. Both are written
-once, at the limit, and not anew before each call, so that the provider's cache holds in between. When
-a provider finds a request too long all the same, it is made shorter and sent again.
+Before each call the request is estimated by length, and counted exactly near the limit. Above the limit, old
+tool results are shortened to a line, then old messages are replaced by a summary in the state. Both happen
+once, at the limit, and not before each call, so that the provider's prompt cache stays valid in between. If
+a provider still rejects a request as too long, it is shortened and sent again.
 """
 
 import logging
@@ -43,11 +43,11 @@ from deerflow.models import explain
 logger = logging.getLogger(__name__)
 
 UPDATE_KEY = "SummarizationMiddleware.before_model"
-"""The node that DeerFlow 2's page watches; ours is no node, so the update is published by hand."""
+"""The node whose updates DeerFlow 2's web client reads; there is no such node here, so it is published."""
 WINDOW_SHARE = 0.9
-"""How much of a model's window a request may fill: the answer needs room too, and counts differ a little."""
+"""The share of a model's window that a request may fill: the answer needs space, and counts vary a little."""
 ENOUGH_SHARE = 0.7
-"""Dropping results alone is enough when it frees this much; else the next call would be at it again."""
+"""Dropping results must reduce the request to this share of the limit, or the next call compacts again."""
 LEAST_TOKENS = 500
 TOOL_TOKENS = 150
 MAX_RETRIES = 3
@@ -55,7 +55,7 @@ MAX_RETRIES = 3
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    """A conversation after compaction: what the model sees, and what the state learns."""
+    """A conversation after compaction: the request's messages and the state update."""
 
     messages: list[AnyMessage]
     removed: list[AnyMessage] = field(default_factory=list)
@@ -63,7 +63,7 @@ class Compacted:
 
 
 class SummarizationMiddleware(ChainMiddleware):
-    """Compacts the conversation when it comes near its limit."""
+    """Compacts the conversation when it reaches its limit."""
 
     before = ("UploadsMiddleware", "ReminderMiddleware", "DanglingToolCallMiddleware", "ModelErrorMiddleware")
 
@@ -111,11 +111,11 @@ class SummarizationMiddleware(ChainMiddleware):
         is_forced: bool = False,
         spend: Spend = lambda name, usage: None,
     ) -> Compacted:
-        """Return the conversation made to fit into `limit` tokens.
+        """Return the conversation reduced to `limit` tokens.
 
         Args:
-            is_forced: Summarise even where dropping old results would do.
-            spend: Told which model wrote the summary, None for `model`, and what it counted.
+            is_forced: Summarize even if dropping old results would suffice.
+            spend: Callback with the name of the summary's model, None for `model`, and its usage.
         """
         parted = split(messages, keep or self._settings.keep, window=window_of(model))
         dropped = stale_results(messages, {message.id for message in parted.kept})
@@ -124,7 +124,7 @@ class SummarizationMiddleware(ChainMiddleware):
             return Compacted(lighter, update={"dropped_results": _joined(state, dropped)})
         dropped = []
         if not await self._fits(parted.kept, int(limit * ENOUGH_SHARE)):
-            # What should stay is itself too much: its results go too, and then its older half.
+            # The kept messages are too long themselves: drop their results, then summarize their older half.
             dropped = stale_results(messages, {message.id for message in messages[-2:]})
             lighter = without_results(messages, set(dropped))
             parted = smaller(parted, split(lighter, ContextSize(type="tokens", value=max(limit // 2, 1))))
@@ -151,7 +151,7 @@ class SummarizationMiddleware(ChainMiddleware):
     async def _shorter(
         self, state: ThreadState, before: Compacted, request: ModelCall, limit: int
     ) -> Compacted:
-        if before.removed:  # there is a summary already; only cutting is left
+        if before.removed:  # already summarized; only truncation is left
             return replace(before, messages=clipped(before.messages, limit))
         compacted = await self.compact(
             state,
@@ -178,10 +178,10 @@ class SummarizationMiddleware(ChainMiddleware):
 
 
 def token_limit(settings: SummarizationSettings, model: BaseChatModel, *, overhead: int) -> int:
-    """Return how many tokens the messages of a request may have before they are compacted.
+    """Return the number of message tokens at which a request is compacted.
 
     Args:
-        overhead: What else is in the request; it fills a part of the model's window.
+        overhead: Tokens of the rest of the request, which also count against the model's window.
     """
     window = window_of(model)
     limits = [size.value for size in settings.trigger if size.type == "tokens"]
@@ -192,14 +192,14 @@ def token_limit(settings: SummarizationSettings, model: BaseChatModel, *, overhe
 
 
 def window_of(model: BaseChatModel) -> int | None:
-    """Return how many tokens the model can read, where that is known."""
+    """Return the model's context window in tokens, if known."""
     profile: Any = model.profile or {}
     found = profile.get("max_input_tokens")
     return found if isinstance(found, int) and found > 0 else None
 
 
 def _overhead(request: ModelCall) -> int:
-    """Return about what prompt and tools take."""
+    """Estimate the tokens of system prompt and tools."""
     tools = sum(
         TOOL_TOKENS + len(tool.description) // 4 for tool in request.tools if isinstance(tool, BaseTool)
     )
@@ -209,7 +209,7 @@ def _overhead(request: ModelCall) -> int:
 
 
 def _joined(state: ThreadState, dropped: list[str]) -> list[str]:
-    """Return all dropped results that may still be there; those that are gone do not matter."""
+    """Return all dropped results whose messages still exist."""
     present = {message.id for message in state["messages"]}
     return [one for one in dict.fromkeys([*(state.get("dropped_results") or ()), *dropped]) if one in present]
 
@@ -228,20 +228,20 @@ def _told(compacted: Compacted, state: ThreadState) -> list[AnyMessage]:
 def _answer(response: Any, compacted: Compacted) -> ModelAnswer:
     if not compacted.update:
         return cast("ModelAnswer", response)
-    # In the same list as the answer: two writes to one channel would reach clients as two updates.
+    # In the same list as the response: two writes to one channel would reach clients as two updates.
     gone = [RemoveMessage(id=message.id) for message in compacted.removed if message.id]
     with_removals = replace(response, result=[*gone, *response.result])
     return ExtendedModelResponse(model_response=with_removals, command=Command(update=compacted.update))
 
 
 def _tell(context: RunContext, compacted: Compacted, state: ThreadState) -> None:
-    """Tell the people watching which messages stay, before the others vanish from the state."""
+    """Publish to clients which messages stay, before the others are removed from the state."""
     if compacted.removed and context.task_id is None:
         context.publish_update({UPDATE_KEY: {"messages": shown_update(compacted, state["messages"])}})
 
 
 def shown_update(compacted: Compacted, messages: Iterable[AnyMessage]) -> list[AnyMessage]:
-    """Return the update as a node would have reported it: all removed, the summary, what stays."""
+    """Return the update as a node would have reported it: remove all, the summary, the kept messages."""
     gone = {message.id for message in compacted.removed}
     summary = HumanMessage(
         compacted.update["summary_text"],

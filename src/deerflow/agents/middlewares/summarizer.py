@@ -1,4 +1,4 @@
-"""Writes the summary that takes the place of old messages."""
+"""Writes the summary that replaces old messages."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -38,10 +38,10 @@ async def summarise(
     spend: Callable[[Mapping[str, Any]], None] = lambda usage: None,
     timeout_seconds: float = TIMEOUT_SECONDS,
 ) -> str:
-    """Return a summary of `previous` and `messages`; without a model's help where it fails.
+    """Return a summary of `previous` and `messages`; made of excerpts if the model fails.
 
     Args:
-        spend: Told what the model counted.
+        spend: Callback with the model's usage.
     """
     written = ""
     if model._llm_type != OFFLINE:
@@ -56,7 +56,7 @@ async def summarise(
 
 
 def summary_prompt(previous: str, shown: str, settings: SummarizationSettings) -> str:
-    """Return what the model is asked: the settings' words, else our own."""
+    """Return the prompt: the settings' template, else the default."""
     template = settings.summary_prompt
     if not template:
         values = {
@@ -67,5 +67,5 @@ def summary_prompt(previous: str, shown: str, settings: SummarizationSettings) -
         values = {"previous": previous or "(none)", "messages": shown}
         if "{messages}" not in template:
             template = f"{template}\n\n{{previous}}\n\n{{messages}}"
-    # A template may have other braces, and so may what was said: only our two names are filled in, once.
+    # The template and the messages may contain other braces: only the two names are replaced, in one pass.
     return _NAMES.sub(lambda name: values[name[1]], template or PROMPT)

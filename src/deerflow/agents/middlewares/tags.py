@@ -1,4 +1,4 @@
-"""Messages in which the harness speaks to the model."""
+"""Builds the harness's own texts in requests: reminders and system prompt sections."""
 
 from functools import lru_cache
 
@@ -9,14 +9,14 @@ MAX_REMEMBERED = 128
 
 @lru_cache(maxsize=MAX_REMEMBERED)
 def reminder(text: str) -> HumanMessage:
-    """Return a message in which the harness speaks; it is part of requests and never stored."""
+    """Return a reminder from the harness to the model; it is part of requests and never stored."""
     return HumanMessage(
         f"<system-reminder>\n{text}\n</system-reminder>", additional_kwargs={"hide_from_ui": True}
     )
 
 
 def extended(prompt: SystemMessage | None, text: str) -> SystemMessage:
-    """Return the system prompt with `text` at its end."""
+    """Return the system prompt with `text` appended."""
     if prompt is None:
         return SystemMessage(text)
     if isinstance(prompt.content, str):
@@ -26,5 +26,5 @@ def extended(prompt: SystemMessage | None, text: str) -> SystemMessage:
 
 @lru_cache(maxsize=MAX_REMEMBERED)
 def _joined(prompt: str, text: str) -> SystemMessage:
-    """Make the message once per prompt: it is the same before every call."""
+    """Build the message once per prompt: it is the same before every call."""
     return SystemMessage(f"{prompt}\n\n{text}")

@@ -1,6 +1,6 @@
-"""Shows operators each call of a model and of a tool: how often, how long, how it ended.
+"""Records count, duration and outcome of each model call and tool call in metrics and spans.
 
-Nothing that was said leaves through here, unless the settings want it in spans (`telemetry.capture_content`).
+Message contents are left out, unless the settings include them in spans (`telemetry.capture_content`).
 """
 
 import json
@@ -22,7 +22,7 @@ from deerflow.observability.watch import Attributes
 
 
 class ModelWatchMiddleware(ChainMiddleware):
-    """Watches each call of the model."""
+    """Records each model call."""
 
     after = ("ModelErrorMiddleware",)
 
@@ -43,7 +43,7 @@ class ModelWatchMiddleware(ChainMiddleware):
 
 
 class ToolWatchMiddleware(ChainMiddleware):
-    """Watches each call of a tool, refusals and questions included."""
+    """Records each tool call, including denied calls and approval requests."""
 
     before = ("ToolErrorMiddleware", "GuardrailMiddleware")
 
@@ -51,11 +51,11 @@ class ToolWatchMiddleware(ChainMiddleware):
     async def awrap_tool_call(self, request: ToolCall, handler: ToolHandler) -> ToolResult:
         context = cast("RunContext", request.runtime.context)
         call = request.tool_call
-        name = call["name"] if request.tool is not None else OTHER  # a model may make names up
+        name = call["name"] if request.tool is not None else OTHER  # a model may invent names
         with context.watch.tool_call(name, call_id=call["id"] or "", task_id=context.task_id) as seen:
             try:
                 result = await handler(request)
-            except GraphBubbleUp:  # a person is asked; the call is made again with the answer
+            except GraphBubbleUp:  # interrupted for a person's answer; the call is made again with it
                 seen.outcome = "asked"
                 raise
             if isinstance(result, ToolMessage) and result.status == "error":
@@ -66,7 +66,7 @@ class ToolWatchMiddleware(ChainMiddleware):
 
 
 def model_id(model: BaseChatModel) -> str:
-    """Return what the provider calls the model; of one with stand-ins, what the first is called."""
+    """Return the provider's name for the model; for one with fallbacks, the name of the first."""
     first = next(iter(getattr(model, "members", ())), model)
     named = getattr(first, "model_name", None) or getattr(first, "model", None)
     return named if isinstance(named, str) and named else first._llm_type
@@ -82,12 +82,12 @@ def tokens_of(usage: UsageMetadata | None) -> Mapping[str, int]:
 
 
 def said(asked: Iterable[BaseMessage], answered: Iterable[BaseMessage]) -> Attributes:
-    """Return what went to a model and what came back, for spans."""
+    """Return a model's input and output messages as span attributes."""
     return {"gen_ai.input.messages": _as_json(asked), "gen_ai.output.messages": _as_json(answered)}
 
 
 def done(arguments: Any, result: ToolResult) -> Attributes:
-    """Return what a tool was given and what it answered, for spans."""
+    """Return a tool's arguments and result as span attributes."""
     answer = result.text if isinstance(result, ToolMessage) else ""
     return {
         "gen_ai.tool.call.arguments": json.dumps(arguments, default=repr),

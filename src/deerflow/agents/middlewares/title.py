@@ -1,7 +1,7 @@
-"""Gives a thread its title.
+"""Sets a thread's title.
 
-Without a model the title is cut from the first question. With one, it writes the title beside the first
-answer, in a context of its own: its tokens belong to nobody's stream, and its failure to nobody's run.
+Without a model the title is cut from the first question. With one, the model writes it concurrently with the
+first answer, in a separate context: its tokens appear in no run's stream, and its failure fails no run.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ LINE_STARTS = re.compile(r"^[ \t]*(?:#+|>+|[-+*])(?=\s)", re.MULTILINE)
 PAIRS = re.compile(
     r"(`{1,3}|~~)(.{1,200}?)\1|(?<![\w*])(\*{1,3})(?=[^\s*])(.{1,200}?)(?<=[^\s*])\3(?![\w*])", re.DOTALL
 )
-"""Code, struck out and emphasised words; a lone `*` is a sign of its own, as in 17*23."""
+"""Code, struck-out and emphasised text; a lone `*` is kept, as in 17*23."""
 ONLY_MARKUP = re.compile(r"[\s*_`~#>+-]*")
 QUOTES = (('"', '"'), ("'", "'"), ("“", "”"), ("‘", "’"), ("「", "」"), ("《", "》"))
 PARAGRAPHS = re.compile(r"\n\s*\n")
@@ -40,7 +40,7 @@ WIDE = re.compile(r"[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef]")
 
 
 class TitleMiddleware(ChainMiddleware):
-    """Has a model write the title while the first answer is on its way."""
+    """Has a model write the title while the first answer is generated."""
 
     audience: ClassVar[Audience] = Audience.LEAD
 
@@ -78,34 +78,34 @@ class TitleMiddleware(ChainMiddleware):
         return ExtendedModelResponse(model_response=response, command=Command(update={"title": title}))
 
     def _is_named(self, request: ModelCall) -> bool:
-        """Tell whether the thread has another title than the one cut from its question."""
+        """Return whether the thread has a title other than the one cut from its question."""
         title = cast("ThreadState", request.state).get("title")
         return bool(title) and title != title_from_question(request.messages, self._settings)
 
 
 def first_question(messages: Sequence[AnyMessage]) -> str | None:
-    """Return the question's text when this is a thread's first model call."""
+    """Return the question's text if this is a thread's first model call."""
     if any(isinstance(message, AIMessage) for message in messages):
         return None
     return next((message.text for message in messages if isinstance(message, HumanMessage)), None)
 
 
 def title_from_question(messages: Sequence[AnyMessage], settings: TitleSettings) -> str:
-    """Return a title cut from the first thing the user said; empty when there were no words."""
+    """Return a title cut from the first user message with text; empty if there is none."""
     texts = (message.text for message in messages if isinstance(message, HumanMessage))
     return next((title for text in texts if (title := clean_title(text, settings))), "")
 
 
 def clean_title(text: str, settings: TitleSettings) -> str:
-    """Return `text` as a title: its first paragraph in one line, no markup, within the settings' limits.
+    """Return `text` as a title: its first paragraph in one line, without markup, within the settings' limits.
 
-    What follows the first paragraph is material: pasted text, or our own list of files.
+    Later paragraphs are left out: they are pasted text or DeerFlow's list of files.
     """
     paragraphs = PARAGRAPHS.split(TAGS.sub(" ", text[:MAX_QUESTION_CHARS]))
     plain = next((found for each in paragraphs if (found := _without_markup(each))), "")
     words = plain.split()
     line = " ".join(words[: settings.max_words])
-    # A wide character says about as much as two narrow ones, and takes their room.
+    # A wide character carries about as much meaning and width as two narrow ones.
     limit = settings.max_chars
     cut = _fit(line, limit)
     is_cut = len(cut) < len(line) or len(words) > settings.max_words
@@ -113,7 +113,7 @@ def clean_title(text: str, settings: TitleSettings) -> str:
 
 
 def _without_markup(paragraph: str) -> str:
-    """Return the words of a paragraph; empty when there is nothing but markup."""
+    """Return a paragraph without markup; empty if there is nothing but markup."""
     text = LINE_STARTS.sub("", LINKS.sub(r"\1", paragraph))
     text = PAIRS.sub(lambda pair: pair[2] or pair[4], text)
     line = "".join(character if character.isprintable() else " " for character in text).strip()
@@ -133,7 +133,7 @@ def _fit(line: str, limit: int) -> str:
 
 
 def title_prompt(question: str, settings: TitleSettings) -> str:
-    """Return what the model is asked: the settings' words, else our own."""
+    """Return the prompt: the settings' template, else the default."""
     shown = question[:MAX_QUESTION_CHARS]
     if settings.prompt_template:
         return _filled(settings.prompt_template, shown, settings)
@@ -145,9 +145,9 @@ def title_prompt(question: str, settings: TitleSettings) -> str:
 
 
 def _filled(template: str, question: str, settings: TitleSettings) -> str:
-    """Fill in the names that DeerFlow 2's templates have; other braces mean nothing to us."""
+    """Fill in the placeholders of DeerFlow 2's templates; other braces are left as they are."""
     values = {"max_words": str(settings.max_words), "max_chars": str(settings.max_chars)}
-    # The answer is still being written while the title is.
+    # Title and answer are generated concurrently, so there is no answer yet.
     values |= {"user_msg": question, "question": question, "assistant_msg": ""}
     filled = NAMES.sub(lambda name: values[name[1]], template)
     return filled if question in filled else f"{filled}\n\n{question}"

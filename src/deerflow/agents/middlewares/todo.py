@@ -1,6 +1,6 @@
-"""Lets an agent keep a plan that people can follow, in plan mode.
+"""Lets an agent keep a visible plan in plan mode.
 
-The tool is part of every agent and shown only to runs in plan mode, so that the mode costs no second agent.
+Every agent has the tool, but only requests in plan mode offer it, so that the mode needs no second agent.
 """
 
 from typing import Annotated, Any, ClassVar, Literal
@@ -62,7 +62,7 @@ async def write_todos_tool(*, todos: list[TodoItem], runtime: Runtime) -> Comman
 
 
 class TodoMiddleware(ChainMiddleware):
-    """Offers `write_todos`, with the rules for it, to runs in plan mode."""
+    """Offers `write_todos` and its rules to runs in plan mode."""
 
     audience: ClassVar[Audience] = Audience.LEAD
     before = ("ReadyToolsMiddleware",)

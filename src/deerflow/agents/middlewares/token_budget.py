@@ -1,7 +1,7 @@
-"""Keeps a run within its budget of tokens.
+"""Keeps a run within its token budget.
 
-At the first threshold the agent is told to finish. At the second the answer that reached it is the last:
-calls in it are not made, and the turn ends with what was done. What sub-agents spent counts too.
+At the first threshold the agent is told to finish. The response that reaches the second is the last: its tool
+calls are not made, and the turn ends with a summary of the work done. Sub-agents' tokens count too.
 """
 
 from collections.abc import Iterable, Sequence
@@ -29,7 +29,7 @@ REASON = "I stopped because this run's token budget is used up ({used} of {limit
 
 
 class TokenBudgetMiddleware(ChainMiddleware):
-    """Counts the tokens of a run, warns, and stops it."""
+    """Counts the tokens of a run, warns the agent, and stops the run."""
 
     audience: ClassVar[Audience] = Audience.LEAD
     after = ("DanglingToolCallMiddleware",)
@@ -54,7 +54,7 @@ class TokenBudgetMiddleware(ChainMiddleware):
         return ExtendedModelResponse(model_response=response, command=Command(update={"tokens_spent": spent}))
 
     def _share(self, spent: Spent) -> tuple[float, int, int]:
-        """Return the largest share of any limit that is used, with its numbers."""
+        """Return the largest used share of any limit, with the tokens used and the limit."""
         limits = (
             (spent["input_tokens"] + spent["output_tokens"], self._settings.max_tokens),
             (spent["input_tokens"], self._settings.max_input_tokens),
@@ -77,11 +77,11 @@ class TokenBudgetMiddleware(ChainMiddleware):
 
 
 def spent_so_far(state: ThreadState, run_id: str, asked: Iterable[AnyMessage] = ()) -> Spent:
-    """Return what the run has spent, with what its sub-agents did since its last answer.
+    """Return the run's usage, including its sub-agents' since its last response.
 
     Args:
-        asked: The request, which may have more than the state: news of background tasks, and answers that
-            did not end this step.
+        asked: The request's messages. They may include messages that are not in the state: news of
+            background tasks, and responses that did not end this step.
     """
     known = state.get("tokens_spent")
     spent = known if known and known["run_id"] == run_id else nothing_spent(run_id)
@@ -98,12 +98,12 @@ def spent_so_far(state: ThreadState, run_id: str, asked: Iterable[AnyMessage] = 
 
 
 def nothing_spent(run_id: str) -> Spent:
-    """Return the count that a run begins with."""
+    """Return the initial count of a run."""
     return Spent(run_id=run_id, input_tokens=0, output_tokens=0)
 
 
 def with_answer(spent: Spent, response: ModelResponse[Any]) -> Spent:
-    """Return `spent` with the tokens of an answer."""
+    """Return `spent` plus the tokens of a response."""
     for message in response.result:
         if isinstance(message, AIMessage):
             spent = _plus(spent, message.usage_metadata)

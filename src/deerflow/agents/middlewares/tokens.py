@@ -1,8 +1,8 @@
-"""Counts tokens: by length first, exactly only where it matters.
+"""Counts tokens: estimated by length first, exactly only where it matters.
 
-The exact counter is real byte-pair encoding without a network. It is loaded on another thread, by the first
-conversation that comes near its limit. Where it is not installed the estimate counts; it errs on the
-safe side.
+The exact counter is real byte-pair encoding and needs no network. It is loaded in a thread, by the first
+conversation that comes near its limit. If it is not installed, the estimate is used, which errs on the high
+side.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from deerflow.config import install_hint
 logger = logging.getLogger(__name__)
 
 BYTES_PER_TOKEN = 1.9
-"""Fewer than real texts need (English 4, dense code 2), so that an estimate is rarely too low."""
+"""Lower than in real texts (English 4, dense code 2), so that an estimate is rarely too low."""
 MESSAGE_TOKENS = 6
 IMAGE_TOKENS = 1200
 MAX_REMEMBERED = 20_000
@@ -29,9 +29,9 @@ Encode = Callable[[str], int]
 
 
 def estimate(messages: Iterable[BaseMessage]) -> int:
-    """Return about how many tokens `messages` take, rather too many than too few."""
+    """Estimate the tokens of `messages`, too high rather than too low."""
     tokens = 0
-    for message in messages:  # all of a long conversation, before every call: plain words take no detour
+    for message in messages:  # the whole conversation, before every call: plain text has a fast path
         content = message.content
         is_plain = type(message) is HumanMessage or not (is_ai(message) and message.tool_calls)
         is_ascii = is_plain and type(content) is str and content.isascii()
@@ -40,28 +40,28 @@ def estimate(messages: Iterable[BaseMessage]) -> int:
 
 
 def measure(messages: Iterable[BaseMessage]) -> int:
-    """Return how many tokens `messages` take, exactly where that is possible."""
+    """Return the tokens of `messages`, exactly if the counter is installed."""
     return TokenCounter().count_now(messages)
 
 
 def measure_text(text: str) -> int:
-    """Return the same for a text."""
+    """Return the tokens of a text, exactly if the counter is installed."""
     encode = encoder()
     return int(_utf8(text) / BYTES_PER_TOKEN) if encode is None else encode(_whole(text))
 
 
 class TokenCounter:
-    """Counts exactly, each text once."""
+    """Counts tokens exactly and caches the count of each text."""
 
     def __init__(self) -> None:
         self._known: dict[int, int] = {}
 
     async def count(self, messages: Iterable[BaseMessage]) -> int:
-        """Return how many tokens `messages` take; on another thread, since long ones take a while."""
+        """Return the tokens of `messages`; counted in a thread, since long texts take a while."""
         return await asyncio.to_thread(self.count_now, list(messages))
 
     def count_now(self, messages: Iterable[BaseMessage]) -> int:
-        """Return the same at once."""
+        """Return the tokens of `messages`, counted in the calling thread."""
         encode = encoder()
         if encode is None:
             return estimate(messages)
@@ -73,7 +73,7 @@ class TokenCounter:
         )
 
     def _tokens(self, text: str, encode: Encode) -> int:
-        key = hash(text)  # a string remembers its hash, so knowing it again costs nothing
+        key = hash(text)  # strings cache their hash, so a lookup costs nothing
         found = self._known.get(key)
         if found is None:
             if len(self._known) >= MAX_REMEMBERED:
@@ -84,9 +84,9 @@ class TokenCounter:
 
 @cache
 def encoder() -> Encode | None:
-    """Return the exact counter, loaded once; None where it is not installed."""
+    """Return the exact counter, loaded once; None if it is not installed."""
     package = find_spec("bpe_openai")
-    # Only the compiled part: the package around it reads all of its tables in Python, for a second.
+    # Only the compiled module: importing the package loads all its tables in Python, which takes a second.
     spec = package and PathFinder.find_spec("_bindings", package.submodule_search_locations)
     if not spec or spec.loader is None:
         logger.info("tokens are estimated; to count them exactly: %s", install_hint("bpe_openai"))
@@ -106,7 +106,7 @@ def _bytes(message: BaseMessage) -> int:
 
 
 def _whole(text: str) -> str:
-    """Return `text` without halves of surrogate pairs, which no encoding takes."""
+    """Return `text` without lone surrogates, which cannot be encoded."""
     return text if text.isascii() else text.encode(errors="replace").decode()
 
 

@@ -1,4 +1,4 @@
-"""Takes tool calls out of a model's answer before any of them runs."""
+"""Removes tool calls from a model response before they run."""
 
 from collections.abc import Collection
 from dataclasses import replace
@@ -11,7 +11,7 @@ CALL_BLOCKS = ("tool_use", "tool_call", "function_call")
 
 
 def without_calls(response: ModelResponse[Any], dropped: Collection[str | None]) -> ModelResponse[Any]:
-    """Return the answer without the calls that have these ids."""
+    """Return the response without the calls that have these ids."""
     result = [
         _trim(message, dropped) if isinstance(message, AIMessage) else message for message in response.result
     ]
@@ -19,7 +19,7 @@ def without_calls(response: ModelResponse[Any], dropped: Collection[str | None])
 
 
 def _trim(message: AIMessage, dropped: Collection[str | None]) -> AIMessage:
-    """Drop the calls wherever providers look for them: a call without a result is refused later."""
+    """Remove the calls from every field that providers read: they later reject a call without a result."""
     changes: dict[str, Any] = {
         "tool_calls": [call for call in message.tool_calls if call["id"] not in dropped]
     }

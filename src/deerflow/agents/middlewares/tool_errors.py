@@ -1,7 +1,7 @@
 """Turns a tool's exception into a result the model can act on.
 
-A tool that fails is news for the model, not the end of the run. Interrupts and cancellation are no
-failures and go on up.
+A failed tool is a result for the model, not the end of the run. Interrupts and cancellation are not failures
+and propagate.
 """
 
 import logging
@@ -21,7 +21,7 @@ MAX_DETAIL_CHARS = 500
 
 
 class ToolErrorMiddleware(ChainMiddleware):
-    """Answers a call whose tool raised with an error result."""
+    """Returns an error result for a call whose tool raised."""
 
     @override
     async def awrap_tool_call(self, request: ToolCall, handler: ToolHandler) -> ToolResult:
@@ -29,7 +29,7 @@ class ToolErrorMiddleware(ChainMiddleware):
             return await handler(request)
         except GraphBubbleUp:
             raise
-        except Exception as error:  # the model is told, whatever the tool did
+        except Exception as error:  # a tool may raise anything; the model gets an error result
             name = request.tool_call["name"]
             if not isinstance(error, DeerFlowError):
                 logger.exception("tool %s failed", name)

@@ -1,7 +1,7 @@
 """Offers only the tools that this run can use.
 
-Every agent has them all, so that one built agent serves all threads; whether the sandbox takes commands and
-whether anybody can answer a question is known to the run's context alone.
+Every agent has all tools, so that one compiled agent serves all threads. Only the run's context says whether
+the sandbox runs commands and whether a person can answer questions.
 """
 
 from langchain_core.tools import BaseTool
@@ -16,7 +16,7 @@ SHELLS = frozenset({"bash", "python"})
 
 
 class ToolOfferMiddleware(ChainMiddleware):
-    """Hides what runs commands where none can run, and `ask_clarification` where nobody can answer."""
+    """Hides shell tools if the sandbox runs no commands, and `ask_clarification` if no person can answer."""
 
     def __init__(self, *, has_questions: bool = True) -> None:
         super().__init__()
@@ -32,7 +32,7 @@ class ToolOfferMiddleware(ChainMiddleware):
 
 
 def hidden_tools(context: RunContext) -> set[str]:
-    """Return the names of the tools that are of no use in this run."""
+    """Return the names of the tools that this run cannot use."""
     hidden: set[str] = set()
     if context.sandbox.refusal is not None:
         hidden |= SHELLS

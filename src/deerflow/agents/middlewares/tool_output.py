@@ -1,8 +1,8 @@
-"""Keeps one huge tool result from filling the model's context.
+"""Keeps one large tool result from filling the model's context.
 
-The whole result goes to a file of the thread, where the agent can read on or search; the conversation
-gets its start and end. Results of `read_file` stay: they are pages already, and reading the file that
-replaced a page would go round in circles.
+The whole result is written to a file of the thread, which the agent can read or search; the conversation gets
+its start and end. Results of `read_file` are exempt: they are already paged, and reading the file that
+replaced a page would cause a loop.
 """
 
 import re
@@ -25,7 +25,7 @@ MAX_NAME_CHARS = 60
 
 
 class ToolOutputBudgetMiddleware(ChainMiddleware):
-    """Puts long results into files and a synopsis in their place."""
+    """Writes long results to files and replaces them by a synopsis."""
 
     after = ("ToolErrorMiddleware", "ReadBeforeWriteMiddleware")
 
@@ -48,7 +48,7 @@ class ToolOutputBudgetMiddleware(ChainMiddleware):
     async def _shortened_command(
         self, command: Command[Any], limit: int, context: RunContext
     ) -> Command[Any]:
-        """Treat the results inside a command, as tools return that also write state."""
+        """Shorten the results inside a command, which tools return that also update the state."""
         update = command.update
         if not isinstance(update, dict) or not isinstance(update.get("messages"), list):
             return command
@@ -78,14 +78,14 @@ class ToolOutputBudgetMiddleware(ChainMiddleware):
 
 
 def file_name(message: ToolMessage) -> str:
-    """Return a name that no other result of the thread has."""
+    """Return a file name that is unique in the thread."""
     tool = _UNFIT.sub("_", message.name or "tool")[:MAX_NAME_CHARS].strip(".") or "tool"
     call = _UNFIT.sub("_", message.tool_call_id)[:MAX_NAME_CHARS]
     return f"{tool}-{call or 'call'}-{new_id()[:6]}.txt"
 
 
 def synopsis(text: str, path: str, settings: ToolOutputSettings) -> str:
-    """Return the start and end of `text`, how much there is, and how to get at the rest."""
+    """Return the start and end of `text`, its size, and how to read the rest."""
     head, tail = settings.preview_head_chars, settings.preview_tail_chars
     lines = text.count("\n") + 1
     end = f"\n[…]\n{text[-tail:]}" if tail else ""
@@ -97,7 +97,7 @@ def synopsis(text: str, path: str, settings: ToolOutputSettings) -> str:
 
 
 def fallback(text: str, settings: ToolOutputSettings) -> str:
-    """Return what stays of `text` where no file could be written."""
+    """Return `text` shortened without a file, for when none could be written."""
     if len(text) <= settings.fallback_max_chars:
         return text
     head, tail = settings.fallback_head_chars, settings.fallback_tail_chars

@@ -1,8 +1,8 @@
-"""Tells an agent that a tool brings it nothing new, however it is called.
+"""Warns an agent whose calls of a tool return nothing new, whatever the arguments.
 
-The loop guard looks for equal results; this one for similar ones: searches in other words that find the same
-pages, logs that differ by a time stamp. Results are compared by their words. It only speaks, and the last
-warning says to stop; whoever goes on meets the loop guard. Like that one it keeps nothing of its own.
+The loop guard detects equal results; this middleware detects similar ones: reworded searches that find the
+same pages, logs that differ by a timestamp. Results are compared by their sets of words. It only warns, and
+the last warning says to stop; after that the loop guard applies. Like the loop guard it has no state.
 """
 
 from collections.abc import Collection, Sequence
@@ -31,7 +31,7 @@ LAST_WARNING = (
 
 @dataclass(frozen=True, slots=True)
 class Stagnation:
-    """A tool whose results resemble each other."""
+    """A tool whose recent results are similar to each other."""
 
     tool: str
     count: int
@@ -39,12 +39,12 @@ class Stagnation:
 
     @property
     def text(self) -> str:
-        """What the model is told."""
+        """The reminder for the model."""
         return (LAST_WARNING if self.is_last_warning else WARNING).format(tool=self.tool, count=self.count)
 
 
 class ToolProgressMiddleware(ChainMiddleware):
-    """Speaks up when the results of a tool stop being new."""
+    """Warns the agent when a tool's results are no longer new."""
 
     after = ("DanglingToolCallMiddleware",)
 
@@ -65,7 +65,7 @@ class ToolProgressMiddleware(ChainMiddleware):
 
 
 def assess(messages: Sequence[AnyMessage], settings: ToolProgressSettings) -> Stagnation | None:
-    """Return what stagnates in the turn that `messages` end with; None when the last result was news."""
+    """Return what stagnates in the last turn of `messages`; None if the last result was new."""
     results = _last_results(messages)
     if not results or len(results) < settings.stagnation_threshold:
         return None
@@ -87,7 +87,7 @@ def assess(messages: Sequence[AnyMessage], settings: ToolProgressSettings) -> St
 
 
 def _last_results(messages: Sequence[AnyMessage]) -> list[ToolMessage]:
-    """Return the results of the tool that was last used in this turn, newest first."""
+    """Return this turn's results of the tool that was used last, newest first."""
     if not messages or not isinstance(messages[-1], ToolMessage):
         return []
     found: list[ToolMessage] = []
@@ -106,7 +106,7 @@ def _words(message: ToolMessage) -> frozenset[str]:
 
 
 def _similarity(one: Collection[str], other: Collection[str]) -> float:
-    """Return how much of both sets of words is in both: 1 for equal ones, 0 for strangers."""
+    """Return the Jaccard similarity of two sets of words: 1 if equal, 0 if disjoint."""
     first, second = frozenset(one), frozenset(other)
     together = len(first | second)
     return len(first & second) / together if together else 1.0

@@ -1,8 +1,8 @@
-"""Handles answers that a provider ended early: for length, or for safety.
+"""Handles answers that a provider ended early: at the length limit, or for safety.
 
-A cut answer is kept and says that it is cut. A tool call in it may be cut too, and a library that mends
-broken JSON would run it as if it were whole, so the last one goes back to the model instead. A
-safety stop ends the turn: calls in such an answer are nobody's wish.
+A truncated answer is kept and marked as truncated. A tool call in it may be truncated too, and a library that
+repairs broken JSON would run it as if it were complete, so the last call is returned to the model as
+malformed. A safety stop ends the turn: the calls of such an answer are dropped.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -19,7 +19,7 @@ from deerflow.agents.middlewares.malformed_calls import MALFORMED
 from deerflow.agents.types import ModelAnswer, ModelCall, ModelHandler
 
 Detector = Callable[[AIMessage], str | None]
-"""Returns why a provider stopped an answer for safety; None when it did not."""
+"""Returns why a provider stopped an answer for safety; None if it did not."""
 
 LENGTH_REASONS = frozenset({"length", "max_tokens", "max_output_tokens", "model_length"})
 SAFETY_REASONS = frozenset(
@@ -41,7 +41,7 @@ SAFETY_NOTE = "The model's provider stopped this answer for safety ({reason})."
 
 
 class CutOffMiddleware(ChainMiddleware):
-    """Marks answers that hit the output limit and never runs a call that broke off."""
+    """Marks answers that reached the output limit and never runs a truncated call."""
 
     before = ("MalformedCallMiddleware",)
 
@@ -54,7 +54,7 @@ class CutOffMiddleware(ChainMiddleware):
 
 
 class SafetyStopMiddleware(ChainMiddleware):
-    """Says when a provider stopped an answer for safety, and drops its calls."""
+    """Adds a note when a provider stopped an answer for safety, and drops its calls."""
 
     before = ("MalformedCallMiddleware",)
     after = ("EmptyAnswerMiddleware",)
@@ -70,7 +70,7 @@ class SafetyStopMiddleware(ChainMiddleware):
 
 
 def finish_reason(message: BaseMessage) -> str:
-    """Return why the provider says the answer ended, in lower case; empty when it does not say."""
+    """Return the provider's finish reason in lower case; empty if there is none."""
     metadata = message.response_metadata
     for key in ("finish_reason", "stop_reason", "done_reason"):
         value = metadata.get(key)
@@ -80,18 +80,18 @@ def finish_reason(message: BaseMessage) -> str:
 
 
 def is_cut(message: BaseMessage) -> bool:
-    """Tell whether an answer broke off at the output limit."""
+    """Return whether an answer was truncated at the output limit."""
     return isinstance(message, AIMessage) and finish_reason(message) in LENGTH_REASONS
 
 
 def detect_safety_stop(message: AIMessage) -> str | None:
-    """Return the provider's reason when it stopped the answer for safety."""
+    """Return the provider's finish reason if it stopped the answer for safety."""
     reason = finish_reason(message)
     return reason if reason in SAFETY_REASONS else None
 
 
 def stopped_for_safety(response: ModelResponse[Any], detectors: Iterable[Detector]) -> ModelResponse[Any]:
-    """Return the answer with a note where a detector found a safety stop; as it is otherwise."""
+    """Return the response with a note if a detector found a safety stop; otherwise unchanged."""
     for message in response.result:
         if isinstance(message, AIMessage):
             reason = next((found for detect in detectors if (found := detect(message))), None)

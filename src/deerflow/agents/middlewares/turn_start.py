@@ -1,8 +1,8 @@
-"""Prepares a turn: folders exist, uploads, a new date and memories are noted, a new thread has a title.
+"""Prepares a turn: creates folders, records uploads, date and memories, and sets a new thread's title.
 
 This is the only hook of the chain that is a graph node, and so the only one that costs a checkpoint: it
-writes what several hooks would. The title is cut from the question here, before the first token, so
-that a run which is stopped early has one too.
+writes the state updates of several features at once. The title is cut from the question here, before the
+first token, so that a run that is stopped early has one too.
 """
 
 import re
@@ -33,7 +33,7 @@ UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 class TurnStartMiddleware(ChainMiddleware):
-    """Writes what a turn starts with into the state."""
+    """Writes the state with which a turn starts."""
 
     audience: ClassVar[Audience] = Audience.LEAD
 
@@ -48,7 +48,7 @@ class TurnStartMiddleware(ChainMiddleware):
     @override
     async def abefore_agent(self, state: ThreadState, runtime: Runtime[RunContext]) -> dict[str, Any] | None:
         context = runtime.context
-        context.folders.create()  # a few calls of the system: quicker than a trip to another thread
+        context.folders.create()  # a few system calls: faster than a switch to another thread
         sizes = upload_sizes(context.folders)
         update: dict[str, Any] = {}
         if state.get("thread_data") != THREAD_DATA:
@@ -79,7 +79,7 @@ def last_question(messages: Sequence[AnyMessage]) -> HumanMessage | None:
 def new_uploads(
     question: HumanMessage, sizes: Mapping[str, int], known: Iterable[UploadedFile]
 ) -> list[UploadedFile]:
-    """Return the files that came with `question`: those it names, and those nobody has mentioned yet."""
+    """Return the uploads of `question`: files it names, and files that no earlier message mentioned."""
     mentioned: set[str] = set()
     for file in known:
         if file["message_id"] != question.id:
@@ -105,7 +105,7 @@ def _upload(name: str, size: int, companion: str | None, question: HumanMessage)
 
 
 def _named_files(question: HumanMessage) -> set[str]:
-    """Return the names in the message's `files`; what is not there, or not a file, is no name."""
+    """Return the file names in the message's `files`; malformed entries are ignored."""
     files = question.additional_kwargs.get("files")
     entries = files if isinstance(files, list) else []
     names = (entry.get("filename") for entry in entries if isinstance(entry, dict))
@@ -116,14 +116,14 @@ def upload_sizes(folders: ThreadFolders) -> dict[str, int]:
     """Return the sizes of a thread's uploads by name."""
     sizes: dict[str, int] = {}
     for path in folders.uploads.iterdir():
-        with suppress(FileNotFoundError):  # somebody deletes it at this moment
+        with suppress(FileNotFoundError):  # deleted concurrently
             if _is_upload(path):
                 sizes[path.name] = path.stat().st_size
     return sizes
 
 
 def _is_upload(path: Path) -> bool:
-    """Tell whether the model may hear of it: no hidden file, no link out, no name that forges lines."""
+    """Return whether to list the file: not hidden, no symlink, no control characters in its name."""
     return (
         not path.name.startswith(".")
         and UNPRINTABLE.search(path.name) is None

@@ -1,11 +1,11 @@
-"""Tells the model which files came with a message.
+"""Lists a message's uploaded files for the model.
 
-The list goes into the request only: what is stored stays what the user wrote. It is made from the state,
-where each upload is tied to one message, so a message reads the same in every later call and the
-provider's prompt cache holds.
+The list is added to the request only: the stored message stays what the user wrote. It is built from the
+state, where each upload belongs to one message, so a message is identical in every later request and the
+provider's prompt cache stays valid.
 
-Small models tend to make the content of files up instead of reading it. So a model that was asked about its
-uploads and answers without a single tool call is asked once more, and told to read them.
+Small models tend to invent the content of files instead of reading them. So a model that was asked about its
+uploads and responds without a tool call is called once more, with a reminder to read them.
 """
 
 import re
@@ -36,11 +36,11 @@ MAX_NAMED = 10
 ABOUT_FILES = re.compile(
     r"\b(?:read|files?|uploads?|uploaded|attach\w*|documents?|summar\w+|compar\w+)\b|文件|附件|上传|文档|阅读|总结|比较|对比"
 )
-"""Words of a question that is about the files that came with it."""
+"""Words that show that a question is about its uploads."""
 
 
 class UploadsMiddleware(ChainMiddleware):
-    """Puts the list of new uploads in front of the message they came with."""
+    """Prepends the list of new uploads to the message they came with."""
 
     audience: ClassVar[Audience] = Audience.LEAD
 
@@ -61,7 +61,7 @@ class UploadsMiddleware(ChainMiddleware):
 
 
 def unread_uploads(messages: Sequence[AnyMessage], files: Iterable[UploadedFile]) -> list[UploadedFile]:
-    """Return the files of the last question when it is about them and nothing was done yet to answer it."""
+    """Return the last message's uploads if it is a question about them; empty once it was responded to."""
     question = messages[-1] if messages else None
     if not isinstance(question, HumanMessage):
         return []
@@ -81,7 +81,7 @@ def _name_of(tool: BaseTool | dict[str, Any]) -> str:
 
 
 def with_uploads(messages: Sequence[AnyMessage], files: Iterable[UploadedFile]) -> list[AnyMessage]:
-    """Return `messages` with each upload listed in front of its own."""
+    """Return `messages` with each message's uploads listed at its start."""
     by_message: dict[str, list[UploadedFile]] = {}
     for file in files:
         by_message.setdefault(file["message_id"], []).append(file)
@@ -94,8 +94,8 @@ def with_uploads(messages: Sequence[AnyMessage], files: Iterable[UploadedFile]) 
 
 
 def uploads_block(files: Iterable[UploadedFile]) -> str:
-    """Return the list as the model reads it."""
-    lines = (neutralise(_line(file)) for file in files)  # a name may look like one of our tags
+    """Return the list of files for the model."""
+    lines = (neutralise(_line(file)) for file in files)  # a file name may contain a prompt tag
     return "\n".join(["<uploaded_files>", *lines, ONLY_NAMES, "</uploaded_files>"])
 
 
@@ -105,7 +105,7 @@ def _line(file: UploadedFile) -> str:
 
 
 def readable_size(size: int) -> str:
-    """Return a byte count as people write it."""
+    """Return a byte count in B, KB or MB."""
     if size < BYTES_PER_UNIT:
         return f"{size} B"
     if size < BYTES_PER_UNIT**2:

@@ -1,7 +1,7 @@
-"""Shows the model the images it asked to see.
+"""Adds the images that the model asked to see to its next request.
 
-They join one request only and leave the state with the answer: an image in every later call, and in every
-checkpoint, would cost far more than looking at it again.
+They are part of one request only and are then removed from the state: an image in every later request and
+checkpoint would cost far more than viewing it again.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from deerflow.agents.types import ModelAnswer, ModelCall, ModelHandler
 
 
 class ViewImageMiddleware(ChainMiddleware):
-    """Adds the images that `view_image` left in the state to the next request."""
+    """Adds the images that `view_image` stored in the state to the next request."""
 
     @override
     async def awrap_model_call(self, request: ModelCall, handler: ModelHandler) -> ModelAnswer:
@@ -31,7 +31,7 @@ class ViewImageMiddleware(ChainMiddleware):
 
 
 def images_message(images: Mapping[str, ViewedImage]) -> HumanMessage:
-    """Return a message with each image behind its path."""
+    """Return a message with each image after its path."""
     blocks: list[str | dict[str, Any]] = []
     for path, image in images.items():
         url = f"data:{image['mime_type']};base64,{image['base64']}"

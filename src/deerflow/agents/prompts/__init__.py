@@ -1,4 +1,4 @@
-"""Pieces of system prompts."""
+"""Sections of system prompts."""
 
 from deerflow.agents.prompts.parts import (
     CITATIONS,

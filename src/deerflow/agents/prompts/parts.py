@@ -1,4 +1,4 @@
-"""Pieces of the system prompt that the lead agent and its sub-agents share."""
+"""Sections of the system prompt that the lead agent and its sub-agents share."""
 
 from collections.abc import Iterable
 
@@ -22,7 +22,7 @@ line: [citation:notes.md:12](/mnt/user-data/uploads/notes.md#L12). A report ends
 
 
 def skills_section(skills: Iterable[Skill]) -> str:
-    """Return the list of skills, or nothing when there are none."""
+    """Return the list of skills; empty if there are none."""
     lines = [f"- {skill.name}: {skill.description} ({skill.path})" for skill in skills]
     if not lines:
         return ""
@@ -38,7 +38,7 @@ def skills_section(skills: Iterable[Skill]) -> str:
 
 
 def deferred_section(names: Iterable[str]) -> str:
-    """Return the list of tools that are offered by name only."""
+    """Return the list of deferred tools, by name only."""
     return "\n".join(
         [
             "<deferred_tools>",
@@ -51,5 +51,5 @@ def deferred_section(names: Iterable[str]) -> str:
 
 
 def join_parts(parts: Iterable[str]) -> str:
-    """Return the parts that say something, a blank line between them."""
+    """Join the non-empty parts with blank lines."""
     return "\n\n".join(part for part in parts if part)
