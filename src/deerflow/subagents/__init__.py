@@ -1,4 +1,4 @@
-"""Sub-agents: parts of a task, done in parallel by agents with a context of their own."""
+"""Sub-agents: agents with their own context that execute parts of a run's work in parallel."""
 
 from deerflow.subagents.background import Background
 from deerflow.subagents.background_tools import make_background_tools

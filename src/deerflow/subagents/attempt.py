@@ -1,4 +1,4 @@
-"""One execution of a task, from its place at the gate to its result, with every event on the way."""
+"""Execute one task, from waiting for a slot to its result, and publish its events."""
 
 import asyncio
 import contextlib
@@ -29,16 +29,16 @@ SUMMARY_SECONDS = 120
 
 
 class Attempt:
-    """A task at work: its progress, its result so far and its events."""
+    """One execution of a task: its progress, its current result and its events."""
 
     def __init__(self, task: SubagentTask, remember: Callable[[SubagentResult], None]) -> None:
         self.task = task
         self.place: Place | None = None
-        """Its place at the gate, or its wish for one."""
+        """Its slot, held or requested; None before `run`."""
         self._counted = ExitStack()
-        """Holds it in the gauge of those who wait, then of those at work."""
+        """Counts the task in the gauge of queued tasks, then in that of running tasks."""
         self._limit = asyncio.timeout(None)
-        """Its time, which runs while it has a place."""
+        """Its time limit, which runs only while it holds a slot."""
         self._seconds_left = task.config.timeout_seconds
         self._remember = remember
         self.result = SubagentResult(
@@ -51,7 +51,7 @@ class Attempt:
             parent_task_id=task.context.task_id,
             is_background=task.is_background,
         )
-        # Here, since the task runs in a context of its own, which knows nothing of who started it.
+        # Captured here: the task runs in its own contextvars context, which does not have the caller's span.
         self._started_at = task.context.watch.here()
         self._drive = Drive(
             task,
@@ -68,11 +68,11 @@ class Attempt:
 
     @property
     def inbox(self) -> list[str]:
-        """What the sub-agent is to be told before its next step."""
+        """Messages that the sub-agent gets before its next step."""
         return self._drive.inbox
 
     async def run(self, gate: FairGate, company: Company) -> None:
-        """Stand in line, then drive the agent until it is done, asks, or a limit is reached."""
+        """Queue for a slot, then run the agent until it ends, asks a question or reaches a limit."""
         if self.task.is_background:
             await self._watched(gate)
             return
@@ -80,7 +80,7 @@ class Attempt:
             await self._watched(gate)
 
     async def _told(self) -> None:
-        with contextlib.suppress(DeerFlowError):  # the run's log says so, and tries again
+        with contextlib.suppress(DeerFlowError):  # the run's event log reports it and retries
             await self.task.context.told()
 
     async def _watched(self, gate: FairGate) -> None:
@@ -100,7 +100,7 @@ class Attempt:
                 await self.place.get_ready()
                 end = await self._driven()
                 if self.result.status is SubagentStatus.PENDING:
-                    self._begin()  # whoever hears of an end has heard of a start
+                    self._begin()  # every end event follows a start event
                 if end.question is not None:
                     self.result = replace(self.result, question=end.question)
                     self._remember(self.result)
@@ -109,7 +109,7 @@ class Attempt:
                     await self._settle_fitting(end, gate)
 
     async def enter(self) -> None:
-        """Go on once there is a place; the first time, the task begins with it."""
+        """Wait for the slot; the first time, start the task."""
         if self.place is not None:
             await self.place.take()
         if self._limit.when() is None:
@@ -118,7 +118,7 @@ class Attempt:
             self._begin()
 
     async def leave(self, gate: FairGate) -> None:
-        """Give the place back and let those in line begin; without a place no time runs."""
+        """Release the slot and let queued tasks start; the time limit pauses without a slot."""
         until = self._limit.when()
         if self.place is None or not self.place.is_held or until is None:
             return
@@ -137,7 +137,7 @@ class Attempt:
             description=self.task.description,
             subagent_type=self.task.config.name,
             background=self.task.is_background,
-            # In another run than the one that it asked in, nobody has heard of them.
+            # A task that was resumed in another run: that run's readers have not received these messages.
             **({"messages": said} if (said := self._drive.progress.messages) else {}),
         )
 
@@ -149,17 +149,17 @@ class Attempt:
         except TimeoutError as error:
             if self._limit.expired():
                 return End(SubagentStatus.TIMED_OUT, f"still working after {seconds:g} seconds")
-            return End(SubagentStatus.FAILED, str(error) or "a step took too long")  # a limit inside
+            return End(SubagentStatus.FAILED, str(error) or "a step took too long")  # raised inside the agent
         except GraphRecursionError:
             return self._drive.ended("turn_capped")
         except DeerFlowError as error:
             return End(SubagentStatus.FAILED, str(error))
-        except Exception as error:  # the task's root: the lead agent is told, whatever went wrong
+        except Exception as error:  # top level of the task: every error is reported to the lead agent
             logger.exception("task %s failed", self.result.task_id, extra=self._trace)
             return End(SubagentStatus.FAILED, f"{type(error).__name__}: {error}")
 
     async def _settle_fitting(self, end: End, gate: FairGate) -> None:
-        """End the task; a result that is too long is summed up, and kept whole in a file."""
+        """End the task; a result that is too long is summarized, and written in full to a file."""
         progress = self._drive.progress
         text = progress.final_text() if end.is_whole else progress.findings()
         max_tokens = self.task.context.settings.subagents.max_result_tokens
@@ -178,7 +178,7 @@ class Attempt:
         self._settle(end, text, file=file)
 
     async def _keep(self) -> None:
-        """Store the end before anybody is told of it: whoever saw a task end never sees it run again."""
+        """Store the end before it is published: a task whose end was published never runs again."""
         try:
             await self._drive.keep()
         except DeerFlowError as error:
@@ -197,7 +197,7 @@ class Attempt:
         try:
             async with asyncio.timeout(SUMMARY_SECONDS):
                 return await condense(text, max_tokens=max_tokens, ask=ask)
-        except Exception as error:  # whatever the provider did, the beginning and the end are there
+        except Exception as error:  # any provider error: fall back to the beginning and the end
             logger.warning(
                 "task %s: result not summed up, trace %s: %s",
                 self.result.task_id,
@@ -207,7 +207,7 @@ class Attempt:
             return clip_to(text, max_tokens)
 
     def cancel(self, error: str) -> None:
-        """End the task that was stopped from outside, with what it had found."""
+        """End a task that was cancelled from outside, with its findings so far."""
         limit = self.task.context.settings.subagents.max_result_tokens
         self._settle(End(SubagentStatus.CANCELLED, error), clip_to(self._drive.progress.findings(), limit))
 
@@ -227,7 +227,7 @@ class Attempt:
             answered=self._drive.answered,
             question=None,
         )
-        # What went well is in the run's log; a line for each of hundreds of tasks would bury the others.
+        # Success is in the run's event log; at INFO, hundreds of tasks would hide the other log lines.
         level = logging.DEBUG if end.status is SubagentStatus.COMPLETED else logging.INFO
         logger.log(level, "task %s %s", self.result.task_id, end.status, extra=self._trace)
         outcome = {"result": text} if end.status is SubagentStatus.COMPLETED else {"error": end.error}

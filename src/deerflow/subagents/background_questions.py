@@ -1,9 +1,9 @@
-"""Brings what a background task asks to a person, and the answer back to the task.
+"""Put the question of a background task to a person, and pass the answer to the task.
 
-The question must be the run's own, so that it is stored, shown and answered like every other. So DeerFlow
-makes a call for it in the lead agent's conversation, between two of its steps or when it would end, and the
-call asks. It names the task and the number of the question: when the answer comes, in whichever process, the
-call is made again from its start and finds both.
+The question must be the run's own interrupt, so that it is stored, shown and answered like every other. So
+DeerFlow adds a tool call for it to the lead agent's conversation, between two steps or before the turn ends,
+and that call interrupts. Its arguments name the task and the number of the question: when the answer comes,
+in any process, the call is executed again from its start and finds both.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,21 +22,21 @@ from deerflow.subagents.executor import SubagentExecutor
 from deerflow.subagents.task_tool import as_asked, result_text
 
 TASK_QUESTION = "task_question"
-"""The name of the call; no model is offered it."""
+"""The name of the tool call; models are not offered it."""
 
 
 class QuestionCall(BaseModel):
-    """Which question of which task a call puts to a person."""
+    """Arguments of the call: which question of which task to ask."""
 
     task_id: str
     number: int
-    """How many questions of the task were answered before."""
+    """Number of the task's questions answered before this one."""
     wait: bool = False
-    """The lead agent has nothing else to do: it goes on when the task has ended."""
+    """Return only when the task has ended: the lead agent has nothing else to do."""
 
 
 def question_message(asking: Sequence[SubagentResult], *, wait: bool) -> AIMessage:
-    """Return the answer of the lead agent in which DeerFlow asks for its tasks."""
+    """Return the AI message with which DeerFlow calls for the questions of background tasks."""
     wanted = [
         QuestionCall(task_id=each.task_id, number=each.question.number, wait=wait)
         for each in asking
@@ -51,10 +51,10 @@ def question_message(asking: Sequence[SubagentResult], *, wait: bool) -> AIMessa
 async def ask_for_task(
     background: Background, call: ToolCall, *, context: RunContext, messages: Sequence[AnyMessage]
 ) -> ToolMessage:
-    """Put a task's question to a person, and let the task go on with the answer.
+    """Put a task's question to a person, and resume the task with the answer.
 
     Args:
-        messages: The lead agent's conversation, with the task's start in it.
+        messages: The lead agent's conversation, including the call that started the task.
     """
     try:
         wanted = QuestionCall.model_validate(call["args"])
@@ -64,14 +64,15 @@ async def ask_for_task(
         return _message(call, f"Error: {error}").model_copy(update={"status": "error"})
     if not result.status.is_terminal:
         return _message(call, f"A person has answered what task {result.task_id} asked; it goes on.")
-    background.executor.take_news(context.run_id, result.task_id)  # the lead agent knows by this answer
+    background.executor.take_news(context.run_id, result.task_id)  # this message reports the result
     return _message(call, result_text(result), told_fields([result]))
 
 
 async def _answered(executor: SubagentExecutor, wanted: QuestionCall, run_id: str) -> SubagentResult:
-    """Return the task after its question was answered; with `wait`, after all of them were and it has ended.
+    """Return the task after its question was answered; with `wait`, after it has ended.
 
-    What was answered before this call was made again is asked again first, and gets the same answers.
+    When the call is repeated, `interrupt` is called again for the questions answered before and returns the
+    same answers.
     """
     result = await executor.wait(run_id, wanted.task_id)
     asked = wanted.number

@@ -1,4 +1,4 @@
-"""What the lead agent can do about its background tasks: see, read, steer and stop them."""
+"""Tools with which the lead agent lists, reads, steers and cancels its background tasks."""
 
 from langchain_core.messages import ToolMessage
 from langchain_core.tools import BaseTool
@@ -38,7 +38,7 @@ class MessageArguments(TaskId):
 
 
 def make_background_tools(background: Background) -> list[BaseTool]:
-    """Return the four tools; an agent is offered them once it has a background task."""
+    """Return the four tools; the lead agent is offered them once it has a background task."""
     executor = background.executor
 
     def known(runtime: Runtime, task_id: str) -> SubagentResult:
@@ -50,7 +50,7 @@ def make_background_tools(background: Background) -> list[BaseTool]:
         return found
 
     def told(runtime: Runtime, result: SubagentResult, tool: str) -> ToolMessage:
-        executor.take_news(runtime.context.run_id, result.task_id)  # the lead agent knows by this answer
+        executor.take_news(runtime.context.run_id, result.task_id)  # this message reports the result
         call_id, fields = runtime.tool_call_id or "", told_fields([result])
         return ToolMessage(result_text(result), tool_call_id=call_id, name=tool, additional_kwargs=fields)
 

@@ -1,4 +1,4 @@
-"""Builds the agent behind a type of sub-agent, once per set of options."""
+"""Build the agent of a sub-agent type, once per set of options."""
 
 import logging
 from collections.abc import Sequence
@@ -24,10 +24,10 @@ logger = logging.getLogger(__name__)
 
 
 class Outfit(Protocol):
-    """What a deerflow gives its sub-agents, before their types narrow it."""
+    """Tools and middlewares that sub-agents get, before their type narrows them."""
 
     def tools(self, model_name: str, *, may_delegate: bool) -> Sequence[BaseTool]:
-        """Return the tools of a lead agent with this model; a sub-agent gets those its type allows."""
+        """Return the tools of a lead agent with this model; a sub-agent gets those that its type allows."""
 
     def middlewares(self, options: RunOptions, *, may_delegate: bool) -> Sequence[Middleware]:
         """Return the middlewares of a sub-agent."""
@@ -35,7 +35,7 @@ class Outfit(Protocol):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class SubagentBuilder:
-    """Everything a sub-agent is made of, for one value of the settings."""
+    """Builds sub-agents from one value of the settings."""
 
     models: ModelFactory
     outfit: Outfit
@@ -47,7 +47,7 @@ class SubagentBuilder:
     def agent(self, config: SubagentConfig, options: RunOptions, *, may_delegate: bool = False) -> TaskAgent:
         """Return the agent of a type for a run with these options."""
         skills = self._skills(config)
-        # Limits on turns and time are the executor's business and need no agent of their own.
+        # Without limits on turns and time: the executor applies them, so the agent does not depend on them.
         look = (config.name, config.system_prompt, config.tools, config.disallowed_tools)
         nesting = options.max_concurrent_subagents if may_delegate else None
         key = ("subagent", look, self._model_key(config, options), skills, nesting)
@@ -68,7 +68,7 @@ class SubagentBuilder:
         self, config: SubagentConfig, options: RunOptions, skills: tuple[Skill, ...], *, may_delegate: bool
     ) -> TaskAgent:
         if config.model != INHERIT and not self._has_own_model(config):
-            # Files written for other programs name models that are not there; the work counts more.
+            # Files written for other programs name models that are not configured: use the run's model.
             logger.warning(
                 "sub-agent %s wants model %s, which is not configured; it gets the run's",
                 config.name,
@@ -113,9 +113,9 @@ class SubagentBuilder:
 def allowed_tools(
     config: SubagentConfig, tools: Sequence[BaseTool], *, may_delegate: bool = False
 ) -> list[BaseTool]:
-    """Return the tools a type may use: first its allow-list, then its deny-list, which wins."""
+    """Return the tools that a type may use: those on its allow-list and not on its deny-list."""
     denied = NEVER_FOR_SUBAGENTS | set(config.disallowed_tools) | (set() if may_delegate else {TASK})
-    if "bash" in denied:  # a program could run any command for it
+    if "bash" in denied:  # Python code could run any command
         denied |= {"python"}
     return [
         tool

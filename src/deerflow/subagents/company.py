@@ -1,7 +1,7 @@
-"""Keeps the tasks of one caller together at their end: whoever asked for many goes on when all have ended.
+"""Delay the end of a caller's tasks briefly, so that tasks ending at almost the same time return together.
 
-What the lead agent does with one result costs more than taking up the answer of another task. When many
-answers come in at once, that work can wait a moment until all of them are heard and told.
+What the lead agent does with a result costs more event loop time than processing another task's model
+answer. When many answers arrive at once, that work waits until all of them are processed and published.
 """
 
 from collections import Counter
@@ -15,7 +15,7 @@ MOMENT_SECONDS = 0.06
 
 
 class Company:
-    """The tasks that callers wait for."""
+    """Running tasks, grouped by the caller that waits for them."""
 
     def __init__(self) -> None:
         self._at_work: Counter[Hashable] = Counter()
@@ -23,10 +23,10 @@ class Company:
 
     @asynccontextmanager
     async def of(self, caller: Hashable, *, told: Told) -> AsyncIterator[None]:
-        """Be a task of a caller for the length of a block; then wait a moment for its other tasks.
+        """Count a task of a caller for the length of a block, then wait briefly for its other tasks.
 
         Args:
-            told: Waits until readers know of the end; the last one does so before all go on.
+            told: Flushes the events to readers; the last task calls it before all of them return.
         """
         self._at_work[caller] += 1
         try:

@@ -1,7 +1,7 @@
-"""Brings a long result down to a size that the lead agent can work with; the whole text goes to a file.
+"""Summarize a result that is too long for the lead agent's context, and write the full text to a file.
 
-Long texts are cut into pieces, each piece is summed up, and what comes out is treated the same way again
-until it fits.
+The text is split into pieces, each piece is summarized, and the joined summaries are processed the same way
+until they fit.
 """
 
 import asyncio
@@ -23,17 +23,17 @@ LEAST_SHARE = 100
 WIDE = re.compile("[\u2e80-\U0010ffff]")
 
 Ask = Callable[[str], Awaitable[str]]
-"""Puts a question to a model and returns its words."""
+"""Sends a prompt to a model and returns the answer's text."""
 
 
 def estimate_tokens(text: str) -> int:
-    """Return about how many tokens a text has: four narrow characters make one, a wide one is one."""
+    """Estimate the tokens of a text: one per four narrow characters, one per wide character."""
     wide = len(WIDE.findall(text))
     return (len(text) - wide) // CHARS_PER_TOKEN + wide
 
 
 def is_too_long(text: str, max_tokens: int) -> bool:
-    """Tell whether a text needs to be summed up."""
+    """Return whether a text must be summarized."""
     return len(text) > max_tokens and estimate_tokens(text) > max_tokens
 
 
@@ -44,20 +44,20 @@ async def condense(text: str, *, max_tokens: int, ask: Ask) -> str:
             return text
         shorter = await _summed_up(text, max_tokens, ask)
         if estimate_tokens(shorter) >= estimate_tokens(text):
-            break  # a model that does not shorten will not do so the next time either
+            break  # a model that did not shorten the text will not do so in the next round
         text = shorter
     return clip_to(text, max_tokens)
 
 
 def clip_to(text: str, max_tokens: int) -> str:
-    """Return the beginning and the end of a text that is too long."""
+    """Return a text, without its middle when it is too long."""
     if not is_too_long(text, max_tokens):
         return text
     return clip_middle(text, max(1, len(text) * max_tokens // max(1, estimate_tokens(text))))
 
 
 async def keep_whole(sandbox: Sandbox, name: str, text: str) -> str | None:
-    """Write a text to its file and return the path; None when there is no place for it."""
+    """Write a text to its file and return the path; None when it cannot be written."""
     path = f"{RESULTS_FOLDER}/{re.sub(r'[^A-Za-z0-9_-]', '-', name)[-80:] or 'task'}.md"
     try:
         await sandbox.write_file(path, text)
@@ -68,7 +68,7 @@ async def keep_whole(sandbox: Sandbox, name: str, text: str) -> str | None:
 
 
 def pieces(text: str, max_tokens: int) -> Iterator[str]:
-    """Yield the text in parts of at most about `max_tokens`, cut between paragraphs where there are some."""
+    """Yield the text in parts of at most about `max_tokens`, split between paragraphs, lines or words."""
     size = max(1, len(text) * max_tokens // max(1, estimate_tokens(text)))
     start = 0
     while start < len(text):

@@ -1,4 +1,4 @@
-"""What a sub-agent is, and how its work stands."""
+"""Types of sub-agents, and the status and result of tasks."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -14,40 +14,40 @@ from deerflow.errors import ConflictError
 INHERIT = "inherit"
 TASK = "task"
 NEVER_FOR_SUBAGENTS = frozenset({"ask_clarification", "present_files"})
-"""Tools that belong to the lead agent: asking the user, handing over."""
+"""Tools of the lead agent only: asking the user and presenting files."""
 
 StopReason = Literal["turn_capped", "token_capped", "loop_capped"]
 
 
 @dataclass(frozen=True, slots=True)
 class SubagentConfig:
-    """A type of sub-agent that tasks may name."""
+    """A type of sub-agent, which a `task` call names."""
 
     name: str
     description: str
-    """When to use it; the lead agent reads this."""
+    """When to use it; part of the lead agent's prompt."""
     system_prompt: str
     tools: tuple[str, ...] | None = None
-    """The only tools it may have; None allows all."""
+    """Allow-list of tools; None allows all."""
     disallowed_tools: tuple[str, ...] = ("task",)
-    """Tools it may not have, whatever `tools` says."""
+    """Deny-list of tools; takes precedence over `tools`."""
     skills: tuple[str, ...] | None = None
-    """The only skills it hears of; None means all that are enabled."""
+    """Skills listed in its prompt; None: all enabled skills."""
     model: str = INHERIT
-    """A model's name, or `inherit` for the model of the run."""
+    """Name of a model, or `inherit` for the run's model."""
     thinking: bool | None = None
-    """Whether its model thinks before it answers; None: as the run does."""
+    """Whether thinking is enabled for its model; None: as for the run."""
     max_turns: int = 50
-    """How often its model may answer."""
+    """Maximum number of model answers."""
     timeout_seconds: float = 900
     token_budget: TokenBudgetSettings | None = None
-    """What its models may read and write; None or a disabled budget: no limit."""
+    """Limits on input and output tokens; None or a disabled budget: no limit."""
     needs_shell: bool = False
-    """It is of no use where commands cannot run."""
+    """Available only where the sandbox can execute commands."""
 
 
 class SubagentStatus(StrEnum):
-    """Where a task stands."""
+    """The status of a task."""
 
     PENDING = "pending"
     RUNNING = "running"
@@ -61,10 +61,10 @@ class SubagentStatus(StrEnum):
         return self not in (SubagentStatus.PENDING, SubagentStatus.RUNNING)
 
     def can_become(self, other: "SubagentStatus") -> bool:
-        """Tell whether a task in this status may go to `other`."""
+        """Return whether a task in this status may change to `other`."""
         match self:
             case SubagentStatus.PENDING:
-                # A task that waits for a place can be cancelled or fail, but neither complete nor time out.
+                # A task that waits for a slot can be cancelled or fail, but neither complete nor time out.
                 return other in (SubagentStatus.RUNNING, SubagentStatus.CANCELLED, SubagentStatus.FAILED)
             case SubagentStatus.RUNNING:
                 return other.is_terminal
@@ -74,17 +74,17 @@ class SubagentStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Something a sub-agent's tool asked and that only a person can answer."""
+    """An interrupt of a sub-agent's tool, which a person must answer."""
 
     value: Any
-    """What was asked, in the tool's own words."""
+    """The value that the tool passed to `interrupt`."""
     number: int
-    """How many questions of this task were answered before."""
+    """Number of the task's questions answered before this one."""
 
 
 @dataclass(frozen=True, slots=True)
 class SubagentResult:
-    """What is known of one task."""
+    """The current status and result of one task."""
 
     task_id: str
     trace_id: str
@@ -94,28 +94,28 @@ class SubagentResult:
     model_name: str | None = None
     status: SubagentStatus = SubagentStatus.PENDING
     result: str | None = None
-    """The answer; with `stop_reason`, `error` or a time-out it is what was found so far."""
+    """The answer; with `stop_reason`, `error` or a time-out: the findings so far."""
     error: str | None = None
     stop_reason: StopReason | None = None
-    """Which limit cut the work short, though its result stands."""
+    """The limit that stopped the task; its result is still used."""
     started_at: datetime | None = None
     completed_at: datetime | None = None
     ai_messages: tuple[BaseMessage, ...] = ()
-    """What its model said, each answer once."""
+    """The model's answers, each once."""
     token_usage: Mapping[str, int] = field(default_factory=dict)
     result_file: str | None = None
-    """Where the whole text is when `result` is a summary of it."""
+    """Path of the full text when `result` is a summary of it."""
     parent_task_id: str | None = None
     """The task that started this one; None for tasks of the lead agent."""
     is_background: bool = False
-    """The lead agent goes on while it works."""
+    """The lead agent continues while the task runs."""
     question: Question | None = None
-    """It stopped to ask; the answer lets it go on."""
+    """Set while the task is interrupted by a question; the answer resumes it."""
     answered: int = 0
-    """How many of its questions people have answered."""
+    """Number of its questions that were answered."""
 
     def becoming(self, status: SubagentStatus, **changes: Any) -> Self:
-        """Return the result in its next status; a step that cannot be is refused."""
+        """Return the result in its next status; raise `ConflictError` for an invalid transition."""
         if not self.status.can_become(status):
             raise ConflictError(f"task {self.task_id} is {self.status} and cannot become {status}")
         return replace(self, status=status, **changes)

@@ -1,4 +1,4 @@
-"""Turns what a model asks for into a task: the right type, the right limits, the right agent."""
+"""Turn the arguments of a `task` call into a task: resolve its type, limits and agent."""
 
 import hashlib
 import itertools
@@ -46,7 +46,7 @@ class TaskArguments(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _read_other_spellings(cls, values: Any) -> Any:
-        """Accept `agent` and `task` for what we call `subagent_type` and `prompt`."""
+        """Accept alternative names, such as `agent` for `subagent_type` and `task` for `prompt`."""
         if not isinstance(values, dict):
             return values
         read = {OTHER_SPELLINGS.get(key, key): value for key, value in values.items()}
@@ -59,7 +59,7 @@ class TaskArguments(BaseModel):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Delegation:
-    """Everything that delegating takes, for one value of the settings."""
+    """Creates tasks from `task` calls, for one value of the settings."""
 
     executor: SubagentExecutor
     builder: SubagentBuilder
@@ -68,11 +68,11 @@ class Delegation:
     def prepare(
         self, wanted: TaskArguments, *, task_id: str, context: RunContext, messages: Sequence[AnyMessage]
     ) -> SubagentTask:
-        """Return the task that a call asks for; what cannot be is refused with what to do instead.
+        """Return the task that a call asks for; errors say what to do instead.
 
         Args:
-            context: That of the agent which delegates.
-            messages: Its conversation, with the call in it.
+            context: The context of the delegating agent.
+            messages: Its conversation, including the call.
         """
         self._refuse_beyond_total(context, messages, task_id)
         config = self.registry.get(wanted.subagent_type, has_shell=context.sandbox.refusal is None)
@@ -90,14 +90,15 @@ class Delegation:
             context=context,
             model=lambda: self.builder.model(config, context.options),
             let_go=self.builder.models.aclose,
-            # A sub-agent waits for its own tasks: nobody would hear of one that outlives it.
+            # A sub-agent waits for its own tasks: the end of one that outlives it would not be reported.
             is_background=wanted.background and context.depth == 0,
         )
 
     def _refuse_beyond_total(self, run: RunContext, messages: Sequence[AnyMessage], task_id: str) -> None:
-        """Refuse a task beyond the number that one run may start, those of sub-agents included.
+        """Refuse a task beyond the number that one run may start, including tasks of sub-agents.
 
-        The conversation counts, since it outlives the process; what it cannot know, the executor does.
+        Calls are counted in the conversation, which outlives the process; the executor counts the tasks that
+        are not in it.
         """
         total = total_limit(run.options, run.settings.subagents)
         if total is None:
@@ -112,14 +113,14 @@ class Delegation:
 
 
 def this_turn(messages: Sequence[AnyMessage]) -> list[AnyMessage]:
-    """Return what was said since the user last spoke, oldest first."""
+    """Return the messages since the user's last one, oldest first."""
     return list(itertools.takewhile(lambda message: not is_question(message), reversed(messages)))[::-1]
 
 
 def task_thread(thread_id: str, task_id: str, messages: Sequence[AnyMessage]) -> str:
-    """Return the checkpoint thread of a task: the same after a restart, another one for every call.
+    """Return the checkpoint thread of a task: the same after a restart, different for every call.
 
-    The message with the call is part of the name, since some models count their calls anew each turn.
+    The id of the message with the call is part of the name: some models reuse their call ids in every turn.
     """
     asked_in = next((message.id or "" for message in reversed(messages) if task_id in task_ids(message)), "")
     return f"{thread_id}/{task_id}-{hashlib.sha256(asked_in.encode()).hexdigest()[:8]}"
@@ -132,5 +133,5 @@ def task_ids(message: AnyMessage) -> list[str | None]:
 
 
 def with_context(prompt: str, context: str | None) -> str:
-    """Return the prompt with what is already known behind it."""
+    """Return the prompt with the given context appended."""
     return f"{prompt}\n\n<context>\n{context.strip()}\n</context>" if context and context.strip() else prompt

@@ -1,4 +1,4 @@
-"""Runs tasks: at once, within limits, cancellable, and with everything they found kept."""
+"""Execute tasks concurrently within limits; tasks can be cancelled and keep their findings."""
 
 import asyncio
 import contextvars
@@ -15,13 +15,13 @@ from deerflow.subagents.gate import FairGate, Place
 from deerflow.subagents.task import Resume, SubagentTask
 
 TaskKey = tuple[str, str]
-"""Run and task: some models count their calls anew in every conversation."""
+"""Run id and task id: some models reuse their call ids in every conversation."""
 
 MAX_KEPT_RESULTS = 1024
 
 
 class SubagentExecutor:
-    """All tasks of this process."""
+    """Executes all tasks of this process."""
 
     def __init__(self, *, max_running: int) -> None:
         self._gate = FairGate(max_running)
@@ -38,7 +38,7 @@ class SubagentExecutor:
         self._alone = threading.Lock()
 
     async def execute(self, task: SubagentTask) -> SubagentResult:
-        """Run a task to its end, whatever the end is; only cancelling the caller raises."""
+        """Run a task until it ends or asks; failures are results, and only cancelling the caller raises."""
         self._loop = asyncio.get_running_loop()
         parent = self._place_of(task)
         if parent is None:
@@ -47,24 +47,24 @@ class SubagentExecutor:
             return await self._see_through(self._begin(task))
 
     def execute_sync(self, task: SubagentTask) -> SubagentResult:
-        """Run a task to its end and wait for it, from code that cannot await.
+        """Run a task from synchronous code and return its result.
 
-        Works without a running loop, and in a thread beside the one whose loop runs the other tasks. On that
-        loop itself it would wait for ever, so there it is refused.
+        Works without a running loop, and in a thread other than that of the loop that runs the tasks. On that
+        loop's thread it would deadlock, so it raises `ConflictError`.
         """
         loop, here = self._loop, _running_loop()
         if loop is not None and loop.is_running():
             if here is loop:
                 raise ConflictError("this thread runs the tasks' loop; use 'await executor.execute(task)'")
             return asyncio.run_coroutine_threadsafe(self.execute(task), loop).result()
-        with self._alone:  # one loop at a time: those who wait for a place belong to one
+        with self._alone:  # one loop at a time: the futures of queued tasks belong to one loop
             if here is None:
                 return asyncio.run(self._execute_alone(task))
             with ThreadPoolExecutor(1) as beside:
                 return beside.submit(lambda: asyncio.run(self._execute_alone(task))).result()
 
     def execute_async(self, task: SubagentTask) -> str:
-        """Start a task in the background and return its id at once; `wait` returns its result."""
+        """Start a task in the background and return its id; `wait` returns its result."""
         self._loop = asyncio.get_running_loop()
         attempt = self._begin(task)
         job = asyncio.create_task(self._see_through(attempt), context=contextvars.Context())
@@ -73,20 +73,20 @@ class SubagentExecutor:
         return task.task_id
 
     def answer(self, run_id: str, task_id: str, given: object) -> None:
-        """Let a background task go on with what a person answered; only the first answer counts."""
+        """Resume a background task with a person's answer; later answers are ignored."""
         attempt = self._asking.get((run_id, task_id))
         if attempt is not None:
             self.execute_async(replace(attempt.task, resume=Resume(given)))
 
     async def wait(self, run_id: str, task_id: str) -> SubagentResult:
-        """Return a background task once it has ended or asks; who stops waiting does not stop it."""
+        """Return a background task once it has ended or asks; cancelling the wait does not cancel it."""
         job = self._background.get((run_id, task_id))
         if job is not None:
             await asyncio.wait([job])
         return self._known(run_id, task_id)
 
     async def wait_for_background(self, run_id: str) -> None:
-        """Return when each background task of a run has ended, so that `take_news` tells of it, or asks."""
+        """Wait until each background task of a run asks or has ended, so that `take_news` returns it."""
         jobs = [job for key, job in self._background.items() if key[0] == run_id]
         if jobs:
             await asyncio.wait(jobs)
@@ -96,7 +96,7 @@ class SubagentExecutor:
         return [each for each in self.list(run_id) if each.is_background and not each.status.is_terminal]
 
     def take_news(self, run_id: str, task_id: str | None = None) -> list[SubagentResult]:
-        """Return the background tasks that ended and that nobody was told about yet; each comes once."""
+        """Return the background tasks that ended and were not reported yet; each is returned once."""
         ended = [each for each in self._news.get(run_id, ()) if task_id in (None, each)]
         left = [each for each in self._news.pop(run_id, ()) if each not in ended]
         if left:
@@ -104,19 +104,19 @@ class SubagentExecutor:
         return [self._known(run_id, each) for each in ended]
 
     async def enter(self, run_id: str, task_id: str) -> None:
-        """Let a task go on once it has a place; one that has it is not held up."""
+        """Wait until a task has its slot; return at once when it has."""
         attempt = self._attempts.get((run_id, task_id))
         if attempt is not None:
             await attempt.enter()
 
     async def leave(self, run_id: str, task_id: str) -> None:
-        """Let others have the place of a task that has got what may be its last answer."""
+        """Release the slot of a task that has received what may be its last model answer."""
         attempt = self._attempts.get((run_id, task_id))
         if attempt is not None:
             await attempt.leave(self._gate)
 
     def send(self, run_id: str, task_id: str, text: str) -> bool:
-        """Tell a running task something before its next step; tells whether there was one to tell."""
+        """Add a message to a running task's inbox, read before its next step; False without such a task."""
         attempt = self._attempts.get((run_id, task_id))
         if attempt is None or attempt.result.status.is_terminal:
             return False
@@ -124,7 +124,7 @@ class SubagentExecutor:
         return True
 
     def take_messages(self, run_id: str, task_id: str) -> list[str]:
-        """Return what a task is to be told; each message comes once."""
+        """Return and remove the messages in a task's inbox."""
         attempt = self._attempts.get((run_id, task_id))
         if attempt is None or not attempt.inbox:
             return []
@@ -133,7 +133,7 @@ class SubagentExecutor:
         return taken
 
     def request_cancel(self, run_id: str, task_id: str) -> bool:
-        """Stop a task at once, with the tool it is in; tells whether there was one to stop."""
+        """Cancel a task, including its running tool; False when there is no such task to cancel."""
         job = self._jobs.get((run_id, task_id))
         if job is None or job.done():
             return self._cancel_asking((run_id, task_id))
@@ -142,7 +142,7 @@ class SubagentExecutor:
         return True
 
     def get(self, run_id: str, task_id: str) -> SubagentResult | None:
-        """Return what is known of a task."""
+        """Return the current result of a task."""
         return self._results.get((run_id, task_id))
 
     def list(self, run_id: str | None = None) -> list[SubagentResult]:
@@ -150,11 +150,11 @@ class SubagentExecutor:
         return [each for each in self._results.values() if run_id is None or each.run_id == run_id]
 
     def started(self, run_id: str) -> frozenset[str]:
-        """Return the ids of all tasks that a run has started here."""
+        """Return the ids of all tasks that a run has started in this process."""
         return frozenset(self._started.get(run_id, ()))
 
     def cleanup(self, run_id: str) -> None:
-        """Forget the tasks of a run that have ended."""
+        """Forget the tasks of a run that have ended or wait for an answer."""
         for result in self.list(run_id):
             if result.status.is_terminal or result.question is not None:
                 del self._results[run_id, result.task_id]
@@ -164,7 +164,7 @@ class SubagentExecutor:
             self._news.pop(run_id, None)
 
     async def finish(self, run_id: str) -> None:
-        """Stop what a run left in the background and forget its tasks; called when the run ends."""
+        """Cancel a run's background tasks and forget its tasks; called when the run ends."""
         left = [job for key, job in self._background.items() if key[0] == run_id]
         for job in left:
             job.cancel()
@@ -172,7 +172,7 @@ class SubagentExecutor:
         self.cleanup(run_id)
 
     async def _execute_alone(self, task: SubagentTask) -> SubagentResult:
-        """Run a task on a loop that ends with it."""
+        """Run a task on an event loop of its own, and close the connections opened on it."""
         try:
             return await self.execute(task)
         finally:
@@ -209,7 +209,7 @@ class SubagentExecutor:
         return attempt.result
 
     def _place_of(self, task: SubagentTask) -> Place | None:
-        """Return the place of the task that delegates, which it does not need while it waits."""
+        """Return the slot of the parent task, which does not need it while it waits."""
         attempt = self._attempts.get(task.parent_key) if task.parent_key else None
         return attempt.place if attempt is not None else None
 
@@ -219,7 +219,7 @@ class SubagentExecutor:
             self._news[key[0]].append(key[1])
 
     def _cancel_asking(self, key: TaskKey) -> bool:
-        """End a background task that waits for a person; tells whether it did."""
+        """Cancel a background task that waits for an answer; False when it does not."""
         attempt = self._asking.pop(key, None)
         if attempt is None:
             return False
@@ -234,9 +234,9 @@ class SubagentExecutor:
         return result
 
     def _remember(self, result: SubagentResult) -> None:
-        """Keep the latest word on a task; the oldest ended ones go first when there are too many.
+        """Store the current result of a task; above the limit, drop the oldest task that has ended.
 
-        Those in the background stay until their run ends: somebody may not have been told of them yet.
+        Background tasks stay until their run ends: their end may not have been reported yet.
         """
         self._results[result.run_id, result.task_id] = result
         if len(self._results) > MAX_KEPT_RESULTS:

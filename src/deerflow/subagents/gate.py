@@ -1,4 +1,4 @@
-"""Limits how many tasks run at once, by process, user and run, and shares the places out fairly."""
+"""Limit how many tasks run at once, by process, user and run, and assign the slots fairly."""
 
 import asyncio
 from collections import Counter, OrderedDict, deque
@@ -14,7 +14,7 @@ MOMENT_SECONDS = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Who asks for a place, and how many places its run and its user may have at once."""
+    """The run and user that request a slot, and how many slots each may hold at once."""
 
     run: str
     user: str = ""
@@ -23,7 +23,7 @@ class Holder:
 
 
 class Place:
-    """A place at the gate, or the wish for one; whoever holds it may lend it to tasks of its own."""
+    """A slot, held or requested; a parent task releases it while its own tasks run."""
 
     def __init__(self, gate: "FairGate", holder: Holder) -> None:
         self._gate = gate
@@ -32,12 +32,13 @@ class Place:
         self.is_held = False
         self.was_held = False
         self.came: asyncio.Future[None] | None = None
-        """While it is waited for: done when it is there."""
+        """Resolved when a queued slot is assigned."""
 
     async def get_ready(self) -> None:
-        """Wait until it is time to prepare: at once for a holder, in a quiet moment for one in line.
+        """Wait for this task's turn to prepare its start.
 
-        Those in line prepare while nobody else begins, so that little is left to do when their place comes.
+        Tasks with a slot prepare in order of arrival. Queued ones prepare while none of those starts, so that
+        little is left to do when they get a slot.
         """
         if not self.is_held:
             await self._gate.preparing.turn(after=self._gate.beginning, unless=self.came)
@@ -45,7 +46,7 @@ class Place:
             await self._gate.beginning.turn()
 
     async def take(self) -> None:
-        """Wait for the place, unless it is held already."""
+        """Wait for the slot; return at once when it is held."""
         if self.is_held:
             return
         self._gate.line_up(self)
@@ -54,62 +55,62 @@ class Place:
 
     @asynccontextmanager
     async def lent(self) -> AsyncIterator[None]:
-        """Give the place up while tasks of the holder work: it waits for them, and they may need it."""
+        """Release the slot for the length of a block: the holder waits for its tasks, which need slots."""
         self._borrowers += 1
         if self._borrowers == 1:
             self.give_back()
         try:
             yield
         except BaseException:
-            self._borrowers -= 1  # a holder that is being stopped does not queue again first
+            self._borrowers -= 1  # a holder that is being cancelled does not queue again
             raise
         self._borrowers -= 1
         if self._borrowers == 0:
             await self.take()
 
     def give_back(self) -> None:
-        """Let others have the place, or leave the line."""
+        """Release the slot, or leave the queue."""
         if self.is_held:
             self.is_held = False
             self._gate.give_back(self.holder)
         else:
             self._gate.leave(self)
             if self.came is not None and not self.came.done():
-                self.came.set_result(None)  # who waits for it goes on: it is lent again, and taken after that
+                self.came.set_result(None)  # wake the waiter: the slot is lent again and taken afterwards
 
 
 class FairGate:
-    """`limit` places; those who wait get them in turn by user and by run, so that none starves another."""
+    """`limit` slots, assigned to waiting tasks round robin over users and over runs, so that none starves."""
 
     def __init__(self, limit: int) -> None:
         self._free = limit
         self._runs: Counter[str] = Counter()
         self._users: Counter[str] = Counter()
         self._begun = Moments()
-        """By run: none of its tasks is in line any more."""
+        """By run: signalled when none of its tasks is queued any more."""
         self._waiting: OrderedDict[str, OrderedDict[str, deque[Place]]] = OrderedDict()
         self.beginning = Procession()
         self.preparing = Procession()
 
     @property
     def waiting(self) -> int:
-        """How many tasks wait for a place."""
+        """Number of tasks that wait for a slot."""
         return sum(len(line) for runs in self._waiting.values() for line in runs.values())
 
     async def let_others_begin(self, holder: Holder) -> None:
-        """Wait a moment while tasks of the holder's run are in line.
+        """Wait briefly while tasks of the holder's run are queued.
 
-        Who asked for many tasks goes on when all have ended: what follows the end of one can wait, while a
-        model could be at work for those in line.
+        The caller of many tasks continues when all of them have ended. So the work after the end of one can
+        wait, while the queued ones could already wait for their models.
         """
         if holder.run in self._waiting.get(holder.user, ()):
             await self._begun.wait(holder.run, seconds=MOMENT_SECONDS)
         else:
-            await asyncio.sleep(0)  # whoever was given a place a moment ago is on its way in now
+            await asyncio.sleep(0)  # let the task that was just given the slot start first
 
     @asynccontextmanager
     async def line(self, holder: Holder) -> AsyncIterator[Place]:
-        """Stand in line for a place, or have it, for the length of a block."""
+        """Queue for a slot, or hold it, for the length of a block."""
         place = Place(self, holder)
         self.line_up(place)
         try:
@@ -118,23 +119,23 @@ class FairGate:
             place.give_back()
 
     def line_up(self, place: Place) -> None:
-        """Give a place that is free, or let it be waited for."""
+        """Assign a free slot, or queue the request."""
         if place.came is not None and not place.came.done():
             return
-        # Whoever waits while places are free is held back by a limit of its own.
+        # No queued request is overtaken: those that wait while slots are free are at a limit of their own.
         if self._admits(place.holder):
             self._hold(place)
             return
         place.came = asyncio.get_running_loop().create_future()
         user, run = place.holder.user, place.holder.run
         line = self._waiting.setdefault(user, OrderedDict()).setdefault(run, deque())
-        if place.was_held:  # its work is begun: it goes before those of its run that have not
+        if place.was_held:  # already started: goes before tasks of its run that have not
             line.appendleft(place)
         else:
             line.append(place)
 
     def give_back(self, holder: Holder) -> None:
-        """Free a place and hand out what is free to those whose turn it is."""
+        """Release a slot and assign the free slots to the next requests."""
         self._free += 1
         _count_down(self._runs, holder.run)
         _count_down(self._users, holder.user)
@@ -150,7 +151,7 @@ class FairGate:
                 place.came.set_result(None)
 
     def leave(self, place: Place) -> None:
-        """Wait for the place no longer."""
+        """Remove a request from the queue."""
         runs = self._waiting.get(place.holder.user, OrderedDict())
         line = runs.get(place.holder.run)
         if line is None or place not in line:
@@ -163,7 +164,7 @@ class FairGate:
             del self._waiting[place.holder.user]
 
     def _admissible(self) -> Iterator[Place]:
-        """Yield the first in each line that may go, in the order of turns."""
+        """Yield the first request of each run that is within its limits, in round-robin order."""
         if self._free > 0:
             for runs in self._waiting.values():
                 for line in runs.values():

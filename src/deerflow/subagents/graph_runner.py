@@ -1,7 +1,7 @@
-"""Drives the agent of one task from its input, or from where an earlier attempt stopped, to an end.
+"""Run the graph of one task from its input, or from the checkpoint of an earlier attempt, to an end.
 
-A task is an agent on a checkpoint thread of its own, `{thread}/{task}`. When the process dies, the lead
-agent's call is made again and the task goes on from its last checkpoint; a finished one answers at once.
+A task is an agent on its own checkpoint thread, `{thread}/{task}`. When the process dies, the lead agent's
+call is executed again and the task continues from its last checkpoint; a finished task returns at once.
 """
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
@@ -25,12 +25,12 @@ from deerflow.subagents.progress import Progress
 from deerflow.subagents.task import SubagentTask
 
 RESUMED = "__resume__"
-"""The channel in which LangGraph keeps the answers that a step was given."""
+"""The channel in which LangGraph stores the resume values of a step."""
 
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """How a task stopped."""
+    """How the execution of a task stopped."""
 
     status: SubagentStatus
     error: str | None = None
@@ -39,12 +39,12 @@ class End:
 
     @property
     def is_whole(self) -> bool:
-        """The work was done, so that the last answer is the result."""
+        """Whether the task completed without reaching a limit: its last answer is the result."""
         return self.status is SubagentStatus.COMPLETED and self.error is None
 
 
 class Drive:
-    """One trip of a task's agent."""
+    """One execution of a task's graph."""
 
     def __init__(
         self,
@@ -55,11 +55,11 @@ class Drive:
         enter: Callable[[], Awaitable[None]],
         started_at: Where | None = None,
     ) -> None:
-        """Make ready.
+        """Prepare the execution.
 
         Args:
-            enter: Waits for the task's place; called before anything is done that needs one.
-            started_at: The point in all traces below which the trip belongs.
+            enter: Waits for the task's slot; called before anything that needs one.
+            started_at: The parent of the execution's spans and traces.
         """
         self._task = task
         self._started_at = started_at
@@ -72,22 +72,22 @@ class Drive:
         self._unstored: Sequence[AnyMessage] = ()
         self.progress = Progress()
         self.inbox: list[str] = []
-        """What the sub-agent is to be told before its next step."""
+        """Messages that the sub-agent gets before its next step."""
 
     @property
     def answered(self) -> int:
-        """How many questions of the task people have answered."""
+        """Number of the task's questions that were answered."""
         return self._answers
 
     async def keep(self) -> None:
-        """Store an end that came without the graph: a task whose result gets lost answers from here."""
+        """Store an end reached without the graph: if the result is lost, the task returns it from here."""
         saver = self._task.agent.graph.checkpointer
         if self._unstored and isinstance(saver, BaseCheckpointSaver):
             await keep_ended(saver, self._config(), self._unstored)
         self._unstored = ()
 
     async def run(self) -> End:
-        """Go to the end of the work, or to a limit, or to a question."""
+        """Run until the agent ends, reaches a limit or asks a question."""
         saved = await self._saved()
         if saved is not None:
             return await self._go_on(saved)
@@ -97,9 +97,9 @@ class Drive:
         return await self._open(self._task.agent.opening, question)
 
     async def _open(self, opening: FirstAnswer, question: HumanMessage) -> End:
-        """Get the first answer without the graph; only one that asks for tools needs it.
+        """Get the first answer without the graph; only an answer that calls tools needs the graph.
 
-        Until then nothing is stored: what the task was asked is in the conversation of its parent.
+        Until then nothing is stored: the task's prompt is in the conversation of its parent.
         """
         config = self._config()
         if not self._task.agent.waits_inside:
@@ -119,22 +119,22 @@ class Drive:
     async def _go_on(self, saved: CheckpointTuple) -> End:
         head = await self._task.agent.graph.aget_state(self._config())
         self.progress = Progress(head.values.get("messages", ()))
-        await self._enter()  # now: with its start, the task tells what it has said so far
+        await self._enter()  # after `progress` is set: the start event has the messages so far
         self._answers = _answers(saved)
         self._asked = head.interrupts
         if self._asked and self._task.resume is None:
             return self._question()
-        # Not `next`: a step whose results are stored, but which the next step had not taken up, has none.
+        # Not `next`: it is empty for a step whose writes are stored but not yet applied by the next step.
         return await self._stream(self._resumed()) if head.tasks else self.ended(None)
 
     def ended(self, capped: StopReason | None) -> End:
-        """Return how a trip ended that was stopped by a limit, or by nothing."""
+        """Return how an execution ended: at a limit, or when `capped` is None by itself."""
         if capped is None and not self.progress.wants_tools:
             return End(SubagentStatus.COMPLETED)
         if capped is None:
             return End(SubagentStatus.FAILED, "stopped before its work was done")
         limit = f"{self._task.config.max_turns} turns" if capped == "turn_capped" else "tokens"
-        # What a capped task found still counts as a result; one that found nothing has failed.
+        # The findings of a task stopped at a limit count as its result; without findings it has failed.
         found = self.progress.final_text()
         status = SubagentStatus.COMPLETED if found else SubagentStatus.FAILED
         return End(status, f"stopped at its limit of {limit}", capped)
@@ -145,7 +145,7 @@ class Drive:
             values,
             self._config(),
             context=self._inside,
-            stream_mode=["updates", "messages"],  # with tokens, a cut answer is kept as far as it went
+            stream_mode=["updates", "messages"],  # `messages`: keeps the tokens of an unfinished answer
         )
         capped: StopReason | None = None
         self._asked = ()
@@ -157,12 +157,12 @@ class Drive:
                     break
         if not self._asked:
             return self.ended(capped)
-        # They were heard in the order in which they came up; the state has them in that of the calls.
+        # The stream yields interrupts in the order they occur, the state in the order of the tool calls.
         self._asked = (await self._task.agent.graph.aget_state(self._config())).interrupts
         return self._question()
 
     def _take(self, mode: str, chunk: Any) -> None:
-        """Pass on each new message; what a restart repeats from the checkpoint is known already."""
+        """Record a chunk and report each new message; those repeated from the checkpoint are known."""
         if mode == "messages":
             message, _ = chunk
             if isinstance(message, AIMessageChunk):
@@ -178,7 +178,7 @@ class Drive:
 
     @property
     def _inside(self) -> RunContext:
-        """What the sub-agent and its tools carry."""
+        """The context of the sub-agent and its tools."""
         outside = self._task.context
         return replace(outside, task_id=self._task.task_id, depth=outside.depth + 1, trace_id=self._trace_id)
 
@@ -199,18 +199,18 @@ class Drive:
         return None
 
     def _question(self) -> End:
-        """Return the first question: one at a time, so that no answer is taken for another's."""
+        """Return the first question: one at a time, so that answers cannot be mixed up."""
         return End(SubagentStatus.RUNNING, question=Question(self._asked[0].value, self._answers))
 
     def _resumed(self) -> Command[Any] | None:
-        """Return the answer for the one who asked first; the others ask again."""
+        """Return the command that answers the first interrupt; the others are raised again."""
         if self._task.resume is None or not self._asked:
             return None
         self._answers += 1
         return Command(resume={self._asked[0].id: self._task.resume.answer})
 
     async def _saved(self) -> CheckpointTuple | None:
-        """Return where an earlier attempt at the task stopped; None when there was none."""
+        """Return the last checkpoint of an earlier attempt; None when there was none."""
         saver = self._task.agent.graph.checkpointer
         return await saver.aget_tuple(self._config()) if isinstance(saver, BaseCheckpointSaver) else None
 
@@ -222,7 +222,7 @@ class Drive:
 
 
 def spent_share(usage: dict[str, int] | None, budget: TokenBudgetSettings) -> float:
-    """Return how much of a budget is spent: the part of it that is nearest to its end."""
+    """Return the used share of a budget: the largest of its total, input and output shares."""
     if not usage:
         return 0.0
     parts = (
@@ -234,7 +234,7 @@ def spent_share(usage: dict[str, int] | None, budget: TokenBudgetSettings) -> fl
 
 
 def _answers(saved: CheckpointTuple) -> int:
-    """Return how many questions were answered: before this checkpoint, and in the step behind it."""
+    """Return how many questions were answered: before this checkpoint, and in its pending writes."""
     given = {task: len(value) for task, channel, value in saved.pending_writes or () if channel == RESUMED}
     metadata = cast("dict[str, Any]", saved.metadata)
     return int(metadata.get("answers") or 0) + sum(given.values())

@@ -1,8 +1,7 @@
-"""Reads sub-agents from Markdown files: front matter says what they are, the body is their prompt.
+"""Read sub-agents from Markdown files: the front matter configures them, the body is the system prompt.
 
-The form is that of Claude Code, so that files written for it work here: their names of tools are
-understood, and keys that we have no use for are passed over. A file that cannot be read is left out with a
-line in the log.
+The format is that of Claude Code, so that files written for it work here: its tool names are mapped, and
+unknown keys are ignored. A file that cannot be read is skipped with a warning in the log.
 """
 
 import logging
@@ -41,7 +40,7 @@ OTHER_NAMES = {
 
 
 def _names(value: Any) -> Any:
-    """Read names however they are listed: a list, or separated by commas."""
+    """Parse names given as a list or separated by commas."""
     if isinstance(value, str):
         value = re.split(r",(?![^(]*\))", value)
     if not isinstance(value, list):
@@ -68,7 +67,7 @@ Tools = Annotated[tuple[str, ...] | None, BeforeValidator(_tool_names)]
 
 
 class MarkdownSubagent(BaseModel):
-    """A sub-agent as a file describes it."""
+    """A sub-agent as described in a file."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True)
 
@@ -89,7 +88,7 @@ class MarkdownSubagent(BaseModel):
 
 
 class MarkdownSubagents:
-    """The sub-agents in some folders; of two with one name the later folder's counts. Changes are seen."""
+    """The sub-agents in some folders, read again on changes; for equal names the later folder wins."""
 
     def __init__(self, folders: Sequence[Path], *, clock: Callable[[], float] = time.monotonic) -> None:
         self._folders = tuple(folders)
@@ -99,7 +98,7 @@ class MarkdownSubagents:
         self._found: tuple[MarkdownSubagent, ...] = ()
 
     def all(self) -> tuple[MarkdownSubagent, ...]:
-        """Return them, read again when a file has changed; the same value as before when none has."""
+        """Return all of them; without changes to the files, the same tuple as before."""
         now = self._clock()
         if self._folders and now - self._looked_at >= RESCAN_SECONDS:
             self._looked_at = now
@@ -111,7 +110,7 @@ class MarkdownSubagents:
 
 
 def read_subagent(file: Path) -> MarkdownSubagent:
-    """Return the sub-agent that a file describes; `ValueError` says what is wrong with it."""
+    """Return the sub-agent described in a file; raise `ValueError` when it is invalid."""
     text = read_regular_text(file, max_bytes=MAX_FILE_BYTES)
     matter = front_matter(text)
     found = FRONT_MATTER.match(text)
@@ -136,11 +135,11 @@ def _read_all(files: Mapping[Path, object]) -> tuple[MarkdownSubagent, ...]:
 
 
 def _files(folder: Path) -> list[tuple[Path, tuple[int, int]]]:
-    """Return the Markdown files of a folder with their stamps; links are not followed."""
+    """Return the Markdown files of a folder with modification time and size; symlinks are skipped."""
     found: list[tuple[Path, tuple[int, int]]] = []
     with suppress(OSError):  # no such folder
         for file in sorted(folder.glob("*.md")):
-            with suppress(FileNotFoundError):  # gone since it was listed, as when an editor saves
+            with suppress(FileNotFoundError):  # removed since it was listed, as when an editor saves
                 about = file.lstat()
                 if stat.S_ISREG(about.st_mode) and file.stem.lower() != "readme":
                     found.append((file, (about.st_mtime_ns, about.st_size)))

@@ -1,17 +1,17 @@
-"""Waits for what others do, for a moment at most."""
+"""One-shot events by key, awaited with a timeout."""
 
 import asyncio
 from collections.abc import Hashable
 
 
 class Moments:
-    """Things that are about to happen, by name, each with those who wait for it."""
+    """Pending events by key, each with the future that its waiters share."""
 
     def __init__(self) -> None:
         self._coming: dict[Hashable, asyncio.Future[None]] = {}
 
     async def wait(self, name: Hashable, *, seconds: float) -> None:
-        """Wait until it has happened, or as long as that."""
+        """Wait until the event is set, at most `seconds`."""
         loop = asyncio.get_running_loop()
         coming = self._coming.get(name)
         if coming is None or coming.get_loop() is not loop:
@@ -19,11 +19,11 @@ class Moments:
         await asyncio.wait([coming], timeout=seconds)
 
     def is_awaited(self, name: Hashable) -> bool:
-        """Tell whether somebody waits for it, or has waited in vain."""
+        """Return whether a task waits for the event, or has waited until its timeout."""
         return name in self._coming
 
     def happened(self, name: Hashable) -> None:
-        """Let go whoever waits for it."""
+        """Set the event and release its waiters."""
         coming = self._coming.pop(name, None)
         if coming is not None and not coming.done():
             coming.set_result(None)

@@ -1,7 +1,7 @@
-"""Lets DeerFlow speak to an agent between its steps, in messages that stay in the conversation.
+"""Middlewares that add messages from DeerFlow to an agent's conversation between its steps.
 
-The lead agent hears of background tasks that have ended; a sub-agent hears what it is told while it works.
-An answer that would end the work is not the last one when there is news.
+The lead agent gets the results of ended background tasks; a sub-agent gets the messages sent to it while it
+runs. An answer that would end the turn is followed by another model call when there are new messages.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -24,11 +24,11 @@ from deerflow.subagents.background_tools import TASK_TOOLS
 from deerflow.subagents.executor import SubagentExecutor
 
 News = Callable[[], Awaitable[list[AnyMessage]]]
-"""Returns what there is to say now."""
+"""Returns the messages to add now."""
 
 
 class BackgroundMiddleware(ChainMiddleware):
-    """Tells the lead agent what its background tasks found, and ends no turn before they have ended."""
+    """Reports ended background tasks to the lead agent, and keeps its turn open until all have ended."""
 
     audience: ClassVar[Audience] = Audience.LEAD
 
@@ -52,7 +52,7 @@ class BackgroundMiddleware(ChainMiddleware):
 
     @override
     async def awrap_tool_call(self, request: ToolCall, handler: ToolHandler) -> ToolResult:
-        """Ask for tasks, and let no question of the lead agent's tools stop tasks in the middle of a step."""
+        """Ask the questions of tasks; before any interrupt, wait until no background task is running."""
         context = cast("RunContext", request.runtime.context)
         try:
             if request.tool_call["name"] != TASK_QUESTION:
@@ -60,7 +60,7 @@ class BackgroundMiddleware(ChainMiddleware):
             messages = request.state["messages"]
             return await ask_for_task(self._background, request.tool_call, context=context, messages=messages)
         except GraphInterrupt:
-            await self._background.at_rest(context)  # the run ends here, and what works ends with it
+            await self._background.at_rest(context)  # the run stops here and would cancel running tasks
             raise
 
     async def _news(self, context: RunContext, messages: Sequence[AnyMessage]) -> list[AnyMessage]:
@@ -73,12 +73,12 @@ class BackgroundMiddleware(ChainMiddleware):
         told, asking = self._background.news(context, messages), self._background.asking(context)
         if not asking:
             return [] if told is None else [told]
-        # Some providers want somebody to speak between two answers.
+        # Some providers require a message of another role between two AI messages.
         return [told or note("Background tasks need a person's word."), question_message(asking, wait=True)]
 
 
 class InboxMiddleware(ChainMiddleware):
-    """Hands a sub-agent what it is told while it works."""
+    """Adds the messages in a sub-agent's inbox to its conversation."""
 
     audience: ClassVar[Audience] = Audience.SUBAGENT
 
@@ -100,12 +100,12 @@ class InboxMiddleware(ChainMiddleware):
 async def with_news(
     request: ModelCall, handler: ModelHandler, *, before: News, after: News
 ) -> ModelResponse[Any]:
-    """Ask the model with the news in front of the answer, and again while an ending meets more news.
+    """Call the model with the new messages appended, and again while a final answer meets more of them.
 
-    News that itself calls for tools is the answer: the model is asked when they have run.
+    New messages that contain tool calls are the answer: the model is called after the tools have run.
 
     Args:
-        after: Called when the answer asks for no tools, so that it would be the last one.
+        after: Called when the answer has no tool calls, so that it would be the last one.
     """
     said: list[BaseMessage] = list(await before())
     response: ModelResponse[Any] = ModelResponse(result=[])

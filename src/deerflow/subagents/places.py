@@ -1,4 +1,4 @@
-"""Lets a sub-agent ask its model only with a place at the gate, and give it back with its last answer."""
+"""Middleware that takes a task's slot before a model call and releases it after the last answer."""
 
 from typing import ClassVar
 
@@ -11,14 +11,14 @@ from deerflow.subagents.executor import SubagentExecutor
 
 
 class PlaceMiddleware(ChainMiddleware):
-    """Has a task wait for its place here, so that all above is done while it stands in line.
+    """Waits for the task's slot here, so that the outer middlewares run while the task is queued.
 
-    What is done with an answer that ends the work can wait as well, until those in line have asked.
+    The processing of a final answer waits as well, until queued tasks have sent their requests.
     """
 
     audience: ClassVar[Audience] = Audience.SUBAGENT
-    # A provider that has just failed is judged when the call is made, and a call's own place, of which there
-    # are fewer, is not kept by one who stands in line.
+    # The circuit breaker is checked when the call is made, and the slot of a model call, of which there are
+    # fewer, is not held by a queued task.
     before = ("ModelErrorMiddleware", "CallLimitMiddleware")
 
     def __init__(self, executor: SubagentExecutor) -> None:

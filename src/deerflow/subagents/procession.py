@@ -1,13 +1,13 @@
-"""Lets many go through one after the other, each with a turn of the event loop to itself."""
+"""Start many tasks one after the other, each in an iteration of the event loop of its own."""
 
 import asyncio
 
 
 class Procession:
-    """Those who begin at nearly the same time, in the order in which they came.
+    """Tasks that start at nearly the same time, in order of arrival.
 
-    Many that begin at once would each do a step of their start in turn, and all requests would leave at the
-    end; one after the other, the first model thinks while the last task still gets ready.
+    Tasks that start concurrently interleave the steps of their start, so that all requests are sent at the
+    end. One after the other, the first model call is in flight while the last task is still being prepared.
     """
 
     def __init__(self) -> None:
@@ -15,18 +15,18 @@ class Procession:
 
     @property
     def is_calm(self) -> bool:
-        """Nobody is on the way; those of a loop that has ended never come."""
+        """Whether no task is starting; tasks of a closed event loop do not count."""
         last = self._last
         return last is None or last.done() or last.get_loop() is not asyncio.get_running_loop()
 
     async def turn(
         self, *, after: "Procession | None" = None, unless: "asyncio.Future[None] | None" = None
     ) -> None:
-        """Wait for those who came before.
+        """Wait for the tasks that arrived before.
 
         Args:
-            after: Wait for all of another procession too.
-            unless: Wait no longer once this is done.
+            after: Another sequence, whose tasks go first.
+            unless: Stop waiting once this future is done.
         """
         loop = asyncio.get_running_loop()
         before, mine = self._last, loop.create_future()
@@ -36,7 +36,7 @@ class Procession:
             while after is not None and not after.is_calm and not (unless and unless.done()):
                 await _passed(after._last, unless)
         finally:
-            # The one behind goes on when this one has come to its first pause.
+            # The next task continues when this one has reached its first await.
             loop.call_soon(_let_by, mine)
 
 
@@ -44,7 +44,7 @@ async def _passed(turn: "asyncio.Future[None] | None", unless: "asyncio.Future[N
     if turn is None or turn.done() or turn.get_loop() is not asyncio.get_running_loop():
         return
     if unless is None:
-        await turn  # who is cancelled here cancels it: those who wait for it too take that for its end
+        await turn  # cancelling this wait cancels the future: other waiters treat that as its end
     else:
         await asyncio.wait([turn, unless], return_when=asyncio.FIRST_COMPLETED)
 

@@ -1,4 +1,4 @@
-"""Gathers what a sub-agent says while it works, so that nothing is lost when it stops early."""
+"""Collect the messages of a sub-agent while it runs, so that its findings survive an early stop."""
 
 import hashlib
 from collections.abc import Iterable, Mapping
@@ -12,7 +12,7 @@ COUNTED = ("input_tokens", "output_tokens", "total_tokens")
 
 
 class Progress:
-    """The messages of one task, in order and each once."""
+    """The messages of one task, in order and without duplicates."""
 
     def __init__(self, messages: Iterable[AnyMessage] = ()) -> None:
         self._messages: dict[str, AIMessage | ToolMessage] = {}
@@ -23,7 +23,7 @@ class Progress:
             self.add(message)
 
     def add(self, message: AnyMessage) -> bool:
-        """Take a message up; tells whether it was a new one of the sub-agent or its tools."""
+        """Add a message; return whether it is a new one of the sub-agent or its tools."""
         if not isinstance(message, AIMessage | ToolMessage):
             return False
         key = _key(message)
@@ -35,41 +35,41 @@ class Progress:
         return is_new
 
     def hear(self, words: str) -> None:
-        """Take up words of an answer that is not complete yet."""
+        """Add streamed text of an answer that is not complete yet."""
         self._draft.append(words)
 
     def spend(self, usage: Mapping[str, Any]) -> None:
-        """Count tokens that were spent beside the conversation, such as on a summary."""
+        """Count tokens used outside of the conversation, such as for a summary."""
         self._beside.append(usage)
 
     @property
     def messages(self) -> tuple[AIMessage | ToolMessage, ...]:
-        """What the sub-agent and its tools said."""
+        """The messages of the sub-agent and its tools."""
         return tuple(self._messages.values())
 
     @property
     def count(self) -> int:
-        """How many messages there are."""
+        """Number of messages."""
         return len(self._messages)
 
     @property
     def answers(self) -> tuple[AIMessage, ...]:
-        """What the model said."""
+        """The model's answers."""
         return tuple(self._answers.values())
 
     @property
     def turns(self) -> int:
-        """How often the model has answered."""
+        """Number of model answers."""
         return len(self._answers)
 
     @property
     def wants_tools(self) -> bool:
-        """Whether the last answer asks for tools, so that the work is not done."""
+        """Whether the last answer has tool calls, so that the task is not done."""
         return bool(self._answers and next(reversed(self._answers.values())).tool_calls)
 
     @property
     def usage(self) -> dict[str, int] | None:
-        """The tokens spent so far; None when the provider does not say."""
+        """Tokens used so far; None when the provider reports none."""
         counted = [answer.usage_metadata for answer in self._answers.values() if answer.usage_metadata]
         spent: list[Mapping[str, Any]] = [*counted, *self._beside]
         if not spent:
@@ -77,12 +77,12 @@ class Progress:
         return {name: sum(usage.get(name) or 0 for usage in spent) for name in COUNTED}
 
     def final_text(self) -> str:
-        """Return the last answer, or all there is when it has no words."""
+        """Return the text of the last answer, or all findings when it has none."""
         answers = self.answers
         return (answers[-1].text.strip() if answers else "") or self.findings()
 
     def findings(self) -> str:
-        """Return what was found so far: the model's words, or the last tool results when it said none."""
+        """Return the findings so far: the text of all answers, or without any the last tool results."""
         texts = [*(answer.text for answer in self.answers), "".join(self._draft)]
         said = [text.strip() for text in texts if text.strip()]
         if said:
@@ -96,7 +96,7 @@ class Progress:
 
 
 def _key(message: AIMessage | ToolMessage) -> str:
-    """Return what makes a message the same one when it comes by again."""
+    """Return the key by which a repeated message is recognized."""
     if message.id:
         return message.id
     if isinstance(message, ToolMessage):

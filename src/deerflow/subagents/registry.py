@@ -1,4 +1,4 @@
-"""Which sub-agents there are: the built-in ones, your own, and what the settings change about them."""
+"""Registry of sub-agent types: built-in, from files and from the settings, with the settings' overrides."""
 
 import logging
 from collections.abc import Iterator, Mapping
@@ -15,9 +15,9 @@ logger = logging.getLogger(__name__)
 
 
 class SubagentRegistry:
-    """The types that tasks may name.
+    """The sub-agent types that tasks may name.
 
-    Of two with one name the one that is nearer to you counts: settings before files, files before built-ins.
+    For equal names, settings take precedence over files, and files over built-ins.
     """
 
     def __init__(self, settings: SubagentsSettings, files: MarkdownSubagents | None = None) -> None:
@@ -30,10 +30,10 @@ class SubagentRegistry:
         return iter(tuple(self._known().values()))
 
     def get(self, name: str, *, has_shell: bool = True) -> SubagentConfig:
-        """Return the type called `name`; where no commands can run, those that need a shell are unknown."""
+        """Return the type called `name`; without a shell, types that need one are not found."""
         configs = self._known()
         known = [config.name for config in configs.values() if has_shell or not config.needs_shell]
-        # Models write the same name in several ways.
+        # Models vary the spelling of a name.
         wanted = name.strip().lower().replace("_", "-").replace(" ", "-")
         found = next((each for each in known if each.lower().replace("_", "-") == wanted), None)
         if found is None:
@@ -91,7 +91,7 @@ def _from_file(file: MarkdownSubagent, settings: SubagentsSettings) -> SubagentC
 
 
 def _custom(name: str, custom: CustomSubagent, settings: SubagentsSettings) -> SubagentConfig:
-    """Return one of the user's own; what it says itself stands before what is said for all."""
+    """Return a type from `custom_agents`; its own values take precedence over those for all types."""
     said = custom.model_fields_set
     denied = custom.disallowed_tools or ()
     return SubagentConfig(
@@ -111,7 +111,7 @@ def _custom(name: str, custom: CustomSubagent, settings: SubagentsSettings) -> S
 
 
 def _by_default(denied: tuple[str, ...], settings: SubagentsSettings) -> tuple[str, ...]:
-    """Return what is denied when nobody said so: delegating further is, unless the settings allow it."""
+    """Return the default deny-list; it includes `task` unless `max_depth` allows nested tasks."""
     if settings.max_depth == 1:
         return denied
     return tuple(name for name in denied if name != TASK)

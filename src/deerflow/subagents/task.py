@@ -1,4 +1,4 @@
-"""One piece of delegated work, as it is handed to the executor."""
+"""The value types that describe one task to the executor."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -18,68 +18,68 @@ STEPS_PER_TURN = 2
 
 @dataclass(frozen=True, slots=True)
 class Resume:
-    """What a person answered to a task's question."""
+    """A person's answer to a task's question."""
 
     answer: object
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class TaskAgent:
-    """The agent behind a type of sub-agent, ready for any number of tasks."""
+    """The agent of a sub-agent type; any number of tasks share one."""
 
     graph: Agent
     opening: FirstAnswer | None = None
-    """Gives the first answer without the graph; None where the graph is needed from the start."""
+    """Produces the first answer without the graph; None where the graph is needed from the start."""
     waits_inside: bool = False
-    """It waits for its place itself, just before it asks its model."""
+    """A middleware waits for the slot, just before the model call."""
 
 
 @dataclass(frozen=True, slots=True)
 class SubagentTask:
-    """One piece of delegated work, with the agent that does it."""
+    """One task, with the agent that executes it."""
 
     task_id: str
     """The id of the `task` call."""
     thread_id: str
-    """The task's own checkpoint thread."""
+    """The task's checkpoint thread."""
     config: SubagentConfig
     description: str
     prompt: str
     model_name: str | None
     agent: TaskAgent
     context: RunContext
-    """That of the agent which delegates."""
+    """The context of the delegating agent."""
     model: Callable[[], BaseChatModel] | None = None
-    """Returns a model for summaries; without one a long result loses its middle."""
+    """Returns a model for summaries; without one the middle of a long result is cut."""
     let_go: Callable[[], Awaitable[None]] | None = None
-    """Closes the connections that a loop of its own has opened, when that loop ends."""
+    """Closes the model connections when the task ran on an event loop of its own."""
     is_background: bool = False
     resume: Resume | None = None
 
     @property
     def key(self) -> tuple[str, str]:
-        """Run and task: some models count their calls anew in every conversation."""
+        """Run id and task id: some models reuse their call ids in every conversation."""
         return self.context.run_id, self.task_id
 
     @property
     def name(self) -> str:
-        """What no other task of the conversation is called, also where models use an id again."""
+        """A name that is unique in the conversation, even where models reuse call ids."""
         return self.thread_id.rpartition("/")[2]
 
     @property
     def caller(self) -> tuple[str, str | None]:
-        """Who waits for its result: a run's lead agent, or one of its tasks."""
+        """The waiting caller: a run's lead agent (None), or one of its tasks."""
         return self.context.run_id, self.context.task_id
 
     @property
     def parent_key(self) -> tuple[str, str] | None:
-        """The task that delegates; None when the lead agent does."""
+        """The key of the parent task; None for tasks of the lead agent."""
         parent = self.context.task_id
         return None if parent is None else (self.context.run_id, parent)
 
     @property
     def holder(self) -> Holder:
-        """Who takes the task's place at the gate, within which limits."""
+        """The run and user that the task's slot counts for, with their limits."""
         settings = self.context.settings.subagents
         return Holder(
             run=self.context.run_id,
@@ -89,10 +89,10 @@ class SubagentTask:
         )
 
     def run_config(self, *, trace_id: str, answers: int) -> RunnableConfig:
-        """Return what the graph is run with; `answers` counts the questions that people answered."""
+        """Return the config of the graph; `answers` is the number of answered questions."""
         return {
             "configurable": {"thread_id": self.thread_id},
-            # A net below the count of turns, which also knows of turns before a restart.
+            # A backstop: `max_turns` is checked elsewhere, including turns before a restart.
             "recursion_limit": STEPS_PER_TURN * self.config.max_turns + STEPS_PER_TURN,
             "metadata": {"task_id": self.task_id, "trace_id": trace_id, "answers": answers},
         }

@@ -1,4 +1,4 @@
-"""`task`: hands one part of the work to a sub-agent and returns what it found."""
+"""The `task` tool: delegates part of the work to a sub-agent and returns its result."""
 
 import hashlib
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ MAX_BRIEF_CHARS = 2000
 
 
 def make_task_tool(delegation: Delegation) -> BaseTool:
-    """Return the `task` tool of the agents with these settings."""
+    """Return the `task` tool for agents with these settings."""
 
     async def delegate(*, runtime: Runtime, **values: Any) -> ToolMessage:
         """Hand one part of the work to a sub-agent that works on its own and reports back.
@@ -40,15 +40,15 @@ def make_task_tool(delegation: Delegation) -> BaseTool:
             return started_message(task)
         return answer(await _execute(delegation.executor, task))
 
-    # A sub-agent goes on from its own checkpoint, and its own tools are asked about their effects.
+    # A sub-agent continues from its own checkpoint, and repeated effects are checked for its own tools.
     return tool_of(TASK, TaskArguments, is_safe_to_repeat=True)(delegate)
 
 
 async def _execute(executor: SubagentExecutor, task: SubagentTask) -> SubagentResult:
-    """Run a task to its end; what it asks goes up to the person, and the answer down to it.
+    """Run a task to its end; put its questions to a person and resume it with the answers.
 
-    When the answer comes, the call is made again from the start: questions that were answered before are
-    asked again first, and get the same answers, so that each question meets its own.
+    When an answer comes, the call is executed again from the start. `interrupt` is called again for the
+    questions answered before and returns the same answers, so that each question gets its own.
     """
     result = await executor.execute(task)
     asked = 0
@@ -62,7 +62,7 @@ async def _execute(executor: SubagentExecutor, task: SubagentTask) -> SubagentRe
 
 
 def as_asked(asking: SubagentResult, question: Question) -> Any:
-    """Return a question as people get it: in the tool's own words, with the task and the sub-agent's name."""
+    """Return a question as clients get it: the tool's own value, with the task's id and description."""
     if not isinstance(question.value, Mapping):
         return question.value
     asked = {**question.value, "task_id": asking.task_id, "subagent": asking.description}
@@ -77,7 +77,7 @@ def as_asked(asking: SubagentResult, question: Question) -> Any:
 
 
 def started_message(task: SubagentTask) -> ToolMessage:
-    """Return what the lead agent reads when a task goes on in the background."""
+    """Return the tool message for a task started in the background."""
     fields = {
         "subagent_status": "running",
         STARTED: True,
@@ -93,7 +93,7 @@ def started_message(task: SubagentTask) -> ToolMessage:
 
 
 def answer(result: SubagentResult) -> ToolMessage:
-    """Return the result as the lead agent reads it, with the fields that clients read beside it."""
+    """Return the tool message with the result: text for the lead agent, fields for clients."""
     return ToolMessage(
         result_text(result),
         tool_call_id=result.task_id,
@@ -104,7 +104,7 @@ def answer(result: SubagentResult) -> ToolMessage:
 
 
 def result_fields(result: SubagentResult) -> dict[str, Any]:
-    """Return what clients read of a result beside its text."""
+    """Return the fields of a result that clients read."""
     fields = {
         "subagent_status": str(result.status),
         "subagent_result_brief": (result.result or "")[:MAX_BRIEF_CHARS] or None,
@@ -119,7 +119,7 @@ def result_fields(result: SubagentResult) -> dict[str, Any]:
 
 
 def result_text(result: SubagentResult) -> str:
-    """Return the words; clients of DeerFlow 2 read the status from how they begin."""
+    """Return the text of a result; DeerFlow 2 clients parse the status from its first words."""
     found = f"\n\nFound so far:\n{result.result}" if result.result else ""
     match result.status:
         case SubagentStatus.COMPLETED if result.stop_reason is None:

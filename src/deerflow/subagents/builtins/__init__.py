@@ -1,4 +1,4 @@
-"""The sub-agents that are always there."""
+"""The built-in sub-agents."""
 
 from deerflow.subagents.builtins.bash import BASH
 from deerflow.subagents.builtins.general_purpose import GENERAL_PURPOSE

@@ -1,4 +1,4 @@
-"""`bash`: a series of commands whose output would only crowd the lead agent's context."""
+"""The `bash` sub-agent: runs series of commands whose output would fill the lead agent's context."""
 
 from deerflow.agents.prompts import WORKING_DIRECTORY, join_parts
 from deerflow.subagents.config import SubagentConfig

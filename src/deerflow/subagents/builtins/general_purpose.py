@@ -1,4 +1,4 @@
-"""`general-purpose`: any part of a task, with all tools but those of the lead agent."""
+"""The `general-purpose` sub-agent: any part of the work, with all tools but those of the lead agent."""
 
 from deerflow.agents.prompts import CITATIONS, WORKING_DIRECTORY, join_parts
 from deerflow.subagents.config import SubagentConfig

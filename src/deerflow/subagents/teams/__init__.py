@@ -1,4 +1,4 @@
-"""Teams: several roles that plan, work, check and answer together."""
+"""Teams: several roles that work on one goal by a plan, check the results and give one answer."""
 
 from deerflow.subagents.teams.middleware import TEAM_REQUEST, TeamRequestMiddleware
 from deerflow.subagents.teams.plan import TeamPlan, TeamStep

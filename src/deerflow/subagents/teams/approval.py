@@ -1,4 +1,4 @@
-"""A person's decision in a team's work, in the form of LangChain's human in the loop."""
+"""Approvals by a person in a team's work, in the format of LangChain's human-in-the-loop middleware."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -17,22 +17,22 @@ Ask = Callable[[Any], Any]
 
 NOBODY = "nobody can answer in this run"
 MAX_QUESTIONS = 5
-"""How often the same is asked while the answers make no sense."""
+"""How often a question is asked while the answers are invalid."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What a person decided."""
+    """A person's decision."""
 
     is_approved: bool
     args: Mapping[str, Any]
-    """What the decision is about, as the person left it."""
+    """The arguments in question, with the person's edits."""
     message: str = ""
     is_edited: bool = False
 
     @classmethod
     def of(cls, answer: Any, name: str, args: Mapping[str, Any]) -> Self:
-        """Return the decision in an answer, about `args` as they were shown."""
+        """Return the decision in an answer about `args`."""
         given = read_decision(answer, name)
         if given.kind == "reject":
             return cls(False, args, given.message or "no reason given")
@@ -40,7 +40,7 @@ class Decision:
 
 
 def ask_person(request: Any) -> Any:
-    """Stop the run until somebody answers."""
+    """Interrupt the run until a person answers."""
     return interrupt(request)
 
 
@@ -53,11 +53,11 @@ def decide(
     check: Callable[[Mapping[str, Any]], object] = lambda args: None,
     expires_at: datetime | None = None,
 ) -> Decision:
-    """Ask whether `args` are right; who answers in the wrong form is asked again with what was wrong.
+    """Ask a person to approve `args`; an invalid answer is asked for again, with the reason.
 
     Args:
-        check: refuses edited arguments that cannot be used.
-        expires_at: until when the question waits; None for ever.
+        check: Raises `InvalidInputError` for edited arguments that cannot be used.
+        expires_at: When the question expires; None: never.
     """
     problem = ""
     waits = {} if expires_at is None else {"expires_at": expires_at.isoformat()}
@@ -76,6 +76,6 @@ def decide(
 
 
 def question_of(result: SubagentResult) -> Any:
-    """Return what a member's tool asks, in its own words, marked with the member's task."""
+    """Return the question of a member's tool, with the id of the member's task."""
     value = result.question.value if result.question is not None else None
     return {**value, "task_id": result.task_id} if isinstance(value, Mapping) else value

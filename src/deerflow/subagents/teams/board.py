@@ -1,4 +1,4 @@
-"""The findings of teams at work, and the tools through which members share them."""
+"""The shared findings of running teams, and the tools with which members share and read them."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,18 +13,18 @@ from deerflow.tools.define import Runtime, tool_of
 
 TEAM_FINDINGS = "team_findings"
 BETWEEN = "."
-"""Stands between a team's id and a step's in the id of a member's task; step ids have none."""
+"""Separates team id and step id in the id of a member's task; step ids cannot contain it."""
 
 
 class Boards:
-    """The graphs of all teams at work in this process, by run and team."""
+    """The findings of all teams running in this process, by run and team."""
 
     def __init__(self) -> None:
         self._graphs: dict[tuple[str, str], FindingsGraph] = {}
 
     @contextmanager
     def open(self, run_id: str, team_id: str) -> Iterator[FindingsGraph]:
-        """Keep a graph for the length of a block."""
+        """Register a findings graph for the length of a block."""
         graph = self._graphs[run_id, team_id] = FindingsGraph()
         try:
             yield graph
@@ -32,7 +32,7 @@ class Boards:
             self._graphs.pop((run_id, team_id), None)
 
     def of_member(self, context: RunContext) -> tuple[FindingsGraph, str]:
-        """Return the graph of the member's team, and the step it works on."""
+        """Return the findings of the member's team, and the id of the member's step."""
         team_id, _, step = (context.task_id or "").rpartition(BETWEEN)
         graph = self._graphs.get((context.run_id, team_id))
         if graph is None:
@@ -56,7 +56,7 @@ class FindingsArguments(BaseModel):
 
 
 def make_board_tools(boards: Boards) -> list[BaseTool]:
-    """Return the tools of team members."""
+    """Return the tools for team members."""
 
     async def share(*, subject: str, predicate: str, object: str, source: str, runtime: Runtime) -> str:  # noqa: A002
         """Tell the whole team one finding as subject, predicate and object."""

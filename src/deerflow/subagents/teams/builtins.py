@@ -1,4 +1,4 @@
-"""The roles that every team can have, and the rules that all members follow."""
+"""The built-in roles of teams, and the rules in every member's system prompt."""
 
 from dataclasses import dataclass
 
@@ -31,7 +31,7 @@ wrote, then what is open or uncertain. Write in the language of the brief.
 
 @dataclass(frozen=True, slots=True)
 class BuiltinRole:
-    """A role as it is written down here."""
+    """The definition of a built-in role."""
 
     name: str
     description: str
@@ -46,7 +46,7 @@ _READING = ("ls", "read_file", "glob", "grep", "web_search", "web_fetch", "share
 
 
 def _topics(*languages: str) -> tuple[str, ...]:
-    """Return the words of several languages that call for a role."""
+    """Return the keywords of a role, from one string of words per language."""
     return tuple(word for words in languages for word in words.split())
 
 

@@ -1,4 +1,4 @@
-"""Makes one answer of several reports, by a task of its own."""
+"""Join the reports of a team into one answer, in a task of the editor."""
 
 from deerflow.subagents.config import SubagentConfig, SubagentStatus
 from deerflow.subagents.teams.result import ended_early
@@ -20,7 +20,7 @@ You make one answer of the reports of a team. It reads as if one person had writ
 
 
 async def edit(office: TeamServices, call: TeamCall, prompt: str) -> tuple[str, str]:
-    """Return the joined answer, or an empty one and a note on why there is none."""
+    """Return the joined answer and a note on its problems; the answer is empty when there is none."""
     if office.works_by_rules(call):
         return "", ""
     config = SubagentConfig(

@@ -1,4 +1,4 @@
-"""What earlier teams of a user learned, recalled for the next one with a similar goal."""
+"""Store the outcomes of a user's teams, and retrieve them for later teams with a similar goal."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,12 +21,12 @@ SHORT_WORD_CHARS = 2
 
 @dataclass(frozen=True, slots=True)
 class Experience:
-    """Remembers teams in DeerFlow's store; without a store there is nothing to remember."""
+    """Outcomes of teams in the LangGraph store; without a store nothing is kept."""
 
     store: BaseStore | None
 
     async def recall(self, *, user_id: str, project_id: str, goal: str) -> list[str]:
-        """Return what fits `goal` best, of this project before others of the user."""
+        """Return the outcomes most similar to `goal`; those of this project rank higher."""
         if self.store is None:
             return []
         items = await self.store.asearch((ROOT, folder_name(user_id)), limit=MAX_LOOKED_AT)
@@ -46,7 +46,7 @@ class Experience:
     async def save(
         self, key: str, *, user_id: str, project_id: str, goal: str, outcome: str, findings: FindingsGraph
     ) -> None:
-        """Keep what a team came to; the same team saved twice is kept once."""
+        """Store the outcome of a team; saving under the same key replaces it."""
         if self.store is None:
             return
         value: dict[str, Any] = {
@@ -58,13 +58,13 @@ class Experience:
 
 
 def _likeness(goal: str, other: str) -> float:
-    """Return how many of the words of two goals are the same, between 0 and 1."""
+    """Return the share of common words of two goals (Jaccard index), between 0 and 1."""
     one, two = (set(_telling(text)) for text in (goal, other))
     return len(one & two) / len(one | two) if one and two else 0.0
 
 
 def _telling(text: str) -> Iterator[str]:
-    """Yield the words of a text; short ones say little, but of Chinese they are pairs of characters."""
+    """Yield the words of a text without short ones, except Chinese, whose words are character pairs."""
     return (word for word in words_of(text) if len(word) > SHORT_WORD_CHARS or not word.isascii())
 
 

@@ -1,4 +1,4 @@
-"""What a team has found, as a graph of subject, predicate and object that all members share."""
+"""A team's shared findings, as a graph of subject, predicate and object."""
 
 import re
 from collections import defaultdict
@@ -15,7 +15,7 @@ MAX_SHOWN = 100
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One statement, and the step that made it."""
+    """One statement, with the step that made it."""
 
     subject: str
     predicate: str
@@ -30,7 +30,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Contradiction:
-    """Several objects for the same subject and predicate."""
+    """Findings with the same subject and predicate but different objects."""
 
     subject: str
     predicate: str
@@ -42,7 +42,7 @@ class Contradiction:
 
 
 class FindingsGraph:
-    """All findings of one team; the same one twice is one."""
+    """All findings of one team, without duplicates."""
 
     def __init__(self) -> None:
         self._findings: dict[tuple[str, str, str, str], Finding] = {}
@@ -51,7 +51,7 @@ class FindingsGraph:
         return len(self._findings)
 
     def add(self, finding: Finding) -> bool:
-        """Take a finding up; tells whether it is new and there was room for it."""
+        """Add a finding; return False for duplicates and above `MAX_FINDINGS`."""
         key = (*_key(finding), _value(finding), finding.step)
         if key in self._findings or len(self) >= MAX_FINDINGS:
             return False
@@ -59,14 +59,14 @@ class FindingsGraph:
         return True
 
     def learn(self, step: str, messages: Iterable[BaseMessage]) -> None:
-        """Take up what a member shared, from its messages: after a restart they are what is left."""
+        """Add the findings in a member's tool calls: after a restart only its messages are left."""
         for message in messages:
             for call in message.tool_calls if isinstance(message, AIMessage) else ():
                 if call["name"] == SHARE_FINDING and (finding := finding_of(call["args"], step)):
                     self.add(finding)
 
     def about(self, words: str = "") -> list[Finding]:
-        """Return the findings that have one of these words, or all."""
+        """Return the findings that contain one of these words; without words, all."""
         wanted = plain(words).split()
         return [
             finding
@@ -75,19 +75,19 @@ class FindingsGraph:
         ]
 
     def contradictions(self) -> list[Contradiction]:
-        """Return where different members say different things about the same."""
+        """Return the statements on which members disagree."""
         groups: defaultdict[tuple[str, str], list[Finding]] = defaultdict(list)
         for finding in self._findings.values():
             groups[_key(finding)].append(finding)
         return [
             Contradiction(group[0].subject, group[0].predicate, tuple(group))
             for group in groups.values()
-            # One member may list several objects; two members who do so disagree.
+            # One member may list several objects; different objects from two members are a contradiction.
             if len(set(map(_value, group))) > 1 and len({each.step for each in group}) > 1
         ]
 
     def terms(self) -> dict[str, list[str]]:
-        """Return the names that are written in several ways: the one to use, and the others."""
+        """Return names with several spellings: the most frequent one, and the others."""
         spellings: defaultdict[str, dict[str, int]] = defaultdict(dict)
         for finding in self._findings.values():
             for name in (finding.subject, finding.predicate):
@@ -101,14 +101,14 @@ class FindingsGraph:
         return chosen
 
     def render(self, words: str = "") -> str:
-        """Return the findings as lines, the newest ones when there are many."""
+        """Return the findings as lines, only the newest `MAX_SHOWN`."""
         found = self.about(words)
         left_out = f"({len(found) - MAX_SHOWN} older ones left out)\n" if len(found) > MAX_SHOWN else ""
         return left_out + "\n".join(f"- {finding}" for finding in found[-MAX_SHOWN:])
 
 
 def finding_of(arguments: Mapping[str, object], step: str) -> Finding | None:
-    """Return the finding that the arguments of a call state; None when they state none."""
+    """Return the finding in the arguments of a call; None when a part is empty."""
     parts = [str(arguments.get(name) or "").strip() for name in ("subject", "predicate", "object", "source")]
     if not all(parts[:3]):
         return None
@@ -117,7 +117,7 @@ def finding_of(arguments: Mapping[str, object], step: str) -> Finding | None:
 
 
 def plain(text: str) -> str:
-    """Return a name without what differs only in writing."""
+    """Return a name normalized: without case, punctuation and repeated spaces."""
     return " ".join(re.sub(r"[\s_\-–—.,:;'\"]+", " ", text.casefold()).split())
 
 
@@ -126,4 +126,4 @@ def _key(finding: Finding) -> tuple[str, str]:
 
 
 def _value(finding: Finding) -> str:
-    return " ".join(finding.object.casefold().split())  # signs and points count in numbers
+    return " ".join(finding.object.casefold().split())  # keep punctuation: it matters in numbers

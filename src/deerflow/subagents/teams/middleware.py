@@ -1,8 +1,8 @@
-"""Hands a run that was asked for a team to it at once.
+"""Start a team at once in runs that were created for one.
 
-Such a run carries the request in its context. The first answer is then the call of `run_team`, written here
-instead of by a model: the request is a fact, not something to interpret. All else is a run like any other,
-with the same durability, and the lead agent's model speaks when the team is done.
+Such a run has the team request in its context. Its first answer is the `run_team` call, created here instead
+of by a model: the request needs no interpretation. Otherwise it is a normal run with the same durability, and
+the lead agent's model is called when the team is done.
 """
 
 from typing import ClassVar
@@ -17,11 +17,11 @@ from deerflow.domain import new_id
 from deerflow.subagents.teams.tool import RUN_TEAM
 
 TEAM_REQUEST = "team_request"
-"""The key of a run's context with what the team is asked for."""
+"""The key of the team request in a run's context."""
 
 
 class TeamRequestMiddleware(ChainMiddleware):
-    """Answers the user's message with the call of the team that the run was started for."""
+    """Answers the user's message with the `run_team` call when the run's context has a team request."""
 
     audience: ClassVar[Audience] = Audience.LEAD
 

@@ -1,4 +1,4 @@
-"""A team's plan: who does what, in which order, and how the results become one."""
+"""A team's plan: steps with their roles and dependencies, and how the results are joined."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -56,12 +56,12 @@ class TeamPlan(BaseModel):
 
 
 def tidy_id(name: str | float) -> str:
-    """Return an id in the one form that we use; letters of every language are fine."""
+    """Return an id in normalized form; letters of every language are allowed."""
     return re.sub(r"[^\w-]+", "-", str(name).strip().lower()).strip("-_")[:MAX_ID_CHARS]
 
 
 def read_plan(text: str, roles: RoleRegistry, *, members: Sequence[str], max_steps: int) -> TeamPlan:
-    """Return the plan in a model's answer; one that cannot be used is an `InvalidInputError`."""
+    """Return the plan in a model's answer; raise `InvalidInputError` when it is invalid."""
     start, end = text.find("{"), text.rfind("}")
     if start < 0 or end < start:
         raise InvalidInputError("the answer has no JSON object")
@@ -75,7 +75,7 @@ def read_plan(text: str, roles: RoleRegistry, *, members: Sequence[str], max_ste
 def checked_plan(
     plan: TeamPlan, roles: RoleRegistry, *, members: Sequence[str] = (), max_steps: int
 ) -> TeamPlan:
-    """Return a plan that can be carried out, with roles by their own names; else say what is wrong."""
+    """Return a valid plan with normalized role names; raise `InvalidInputError` otherwise."""
     if len(plan.steps) > max_steps:
         raise InvalidInputError(f"the plan has {len(plan.steps)} steps; teams.max_steps allows {max_steps}")
     allowed = [role.name for role in roles.among(members)]
@@ -95,7 +95,7 @@ def checked_plan(
 
 
 def in_levels(steps: Sequence[TeamStep]) -> list[TeamStep]:
-    """Return the steps with each behind all it needs, level by level; circles are left out."""
+    """Return the steps in topological order, level by level; steps in cycles are left out."""
     ordered: list[TeamStep] = []
     done: set[str] = set()
     while ready := [step for step in steps if step.id not in done and done.issuperset(step.needs)]:
@@ -111,11 +111,11 @@ def _refuse_circles(steps: Sequence[TeamStep]) -> None:
 
 
 def fallback_plan(goal: str, roles: Sequence[TeamRole], *, named: bool, has_documents: bool) -> TeamPlan:
-    """Return a plan by fixed rules: who fits works side by side, then who checks, then who approves.
+    """Return a plan by fixed rules: matching roles work in parallel, then checkers, then approvers.
 
     Args:
-        roles: who may be in the team.
-        named: the caller chose them, so that all of them take part.
+        roles: The roles that may be used.
+        named: The caller chose the roles, so all of them are used.
     """
     chosen = list(roles) if named else _fitting(goal, roles, has_documents=has_documents)
     steps: list[TeamStep] = []
@@ -148,7 +148,7 @@ def _fitting(goal: str, roles: Sequence[TeamRole], *, has_documents: bool) -> li
 
 
 def _speaks_of(goal: str, topic: str) -> bool:
-    """Tell whether a word of a goal begins so; Chinese has no spaces, so there it may stand anywhere."""
+    """Return whether a word of the goal starts with the topic; Chinese has no spaces: it may be anywhere."""
     if not topic.isascii():
         return topic in goal
     return any(word.startswith(topic) for word in _WORDS.findall(goal))

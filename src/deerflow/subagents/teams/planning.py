@@ -1,4 +1,4 @@
-"""Makes a team's plan: the caller's, a model's, or one by fixed rules when the model's is of no use."""
+"""Make a team's plan: the caller's, a model's, or one by fixed rules when the model's is invalid."""
 
 import logging
 from typing import Any
@@ -21,7 +21,7 @@ must know.
 
 
 async def make_plan(office: TeamServices, call: TeamCall, briefing: Briefing) -> tuple[TeamPlan, PlanSource]:
-    """Return who does what, and where the plan comes from; only the caller's own can be refused."""
+    """Return the plan and its source; only an invalid plan of the caller raises."""
     request, roles, most = briefing.request, office.roles, office.settings.max_steps
     limits: dict[str, Any] = {"members": request.members, "max_steps": most}
     if request.steps:

@@ -1,4 +1,4 @@
-"""What a team is asked for, at every door: the lead agent's tool, HTTP and Python."""
+"""The request for a team, shared by the lead agent's tool, the HTTP API and Python."""
 
 from typing import Annotated, Literal
 

@@ -1,4 +1,4 @@
-"""How a team's work stands in the end."""
+"""The outcome of each step, and the result of a team."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -14,24 +14,24 @@ TeamStatus = Literal["completed", "partial", "rejected", "failed"]
 
 @dataclass(frozen=True, slots=True)
 class StepOutcome:
-    """What came out of one step."""
+    """The outcome of one step."""
 
     step: TeamStep
     text: str
     error: str | None = None
-    """Why the step is not done; `text` is then what was found so far."""
+    """Why the step is not done; `text` then has the findings so far."""
     answered: int = 0
-    """How many of the member's questions people answered."""
+    """Number of the member's questions that were answered."""
 
     @property
     def report(self) -> str:
-        """What later steps and the editor read of it."""
+        """The text for later steps and the editor."""
         return self.text if self.error is None else f"(not done: {self.error})\n{self.text}".strip()
 
 
 @dataclass(frozen=True, slots=True)
 class TeamResult:
-    """The answer of a team, with everything that led to it."""
+    """The answer of a team, with step outcomes and findings."""
 
     team_id: str
     status: TeamStatus
@@ -39,11 +39,11 @@ class TeamResult:
     outcomes: Sequence[StepOutcome] = ()
     findings: FindingsGraph = field(default_factory=FindingsGraph)
     notes: Sequence[str] = ()
-    """What a reader has to know beside the answer."""
+    """Remarks for the reader of the answer, such as failed steps."""
 
 
 def outcome_of(step: TeamStep, result: SubagentResult) -> StepOutcome:
-    """Return what came out of a member's task."""
+    """Return the outcome of a member's task."""
     error = result.error
     if result.status is not SubagentStatus.COMPLETED:
         error = error or str(result.status)
@@ -55,19 +55,19 @@ def outcome_of(step: TeamStep, result: SubagentResult) -> StepOutcome:
 
 
 def ended_early(result: SubagentResult) -> str | None:
-    """Return what cut the last answer of a task short; None when nothing did."""
+    """Return why the last answer of a task ended early; None when it did not."""
     last = result.ai_messages[-1] if result.ai_messages else None
     reason = last.additional_kwargs.get("stop_reason") if last is not None else None
     return str(reason) if reason else None
 
 
 def reports_of(outcomes: Sequence[StepOutcome]) -> dict[str, str]:
-    """Return what each step reported, by its id."""
+    """Return the reports by step id."""
     return {outcome.step.id: outcome.report for outcome in outcomes if outcome.report}
 
 
 def joined_reports(outcomes: Sequence[StepOutcome], findings: FindingsGraph) -> str:
-    """Return the reports one after the other, with what is in dispute: the answer without an editor."""
+    """Return the concatenated reports and open contradictions: the answer without an editor."""
     authors: dict[str, list[str]] = {}
     for outcome in outcomes:
         authors.setdefault(outcome.report, []).append(f"{outcome.step.id} ({outcome.step.role})")

@@ -1,4 +1,4 @@
-"""Builds what each member is told: task, constraints, project, documents, experience, findings, tools."""
+"""Build the prompts of planner, members and editor: task, constraints, files, reports, findings, tools."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -27,14 +27,14 @@ steps as the goal allows, at most %d. A checker needs the steps that it checks."
 
 @dataclass(frozen=True, slots=True)
 class Briefing:
-    """What all members of one team are told."""
+    """The parts that the prompts of one team share."""
 
     request: TeamRequest
     files: Sequence[str] = ()
     experience: Sequence[str] = ()
 
     def for_planner(self, roles: Sequence[TeamRole], max_steps: int) -> str:
-        """Return the words that ask for a plan."""
+        """Return the prompt that asks for a plan."""
         known = "\n".join(f"- {role.name}: {role.description}" for role in roles)
         return _joined(
             ("goal", self.request.goal),
@@ -46,7 +46,7 @@ class Briefing:
     def for_member(
         self, step: TeamStep, config: SubagentConfig, reports: Mapping[str, str], findings: FindingsGraph
     ) -> str:
-        """Return the brief of one step, with the reports of the steps it needs."""
+        """Return the prompt of one step, with the reports of the steps that it needs."""
         needed = {name: reports[name] for name in step.needs if name in reports}
         tools = ", ".join(config.tools) if config.tools is not None else "all that you have"
         parts = _joined(
@@ -61,7 +61,7 @@ class Briefing:
         return f"{self._question(step)}\n\n{parts}"
 
     def for_editor(self, plan: TeamPlan, reports: Mapping[str, str], findings: FindingsGraph) -> str:
-        """Return the words that ask for one answer from all reports."""
+        """Return the prompt that asks for one answer from all reports."""
         disputes = "\n".join(f"- {each}" for each in findings.contradictions())
         terms = "\n".join(f"- {term} (not: {', '.join(others)})" for term, others in findings.terms().items())
         return _joined(
@@ -75,7 +75,7 @@ class Briefing:
         )
 
     def _question(self, step: TeamStep) -> str:
-        """Return what it is about in the form that the offline model reads too."""
+        """Return goal, task and files in the format that the offline model can parse."""
         files = self.request.documents or self.files
         lines = [f"Question: {_one_line(self.request.goal)}", f"Aspects: {_one_line(step.task)}"]
         return "\n".join([*lines, *(["Files:", *(f"- {path}" for path in files)] if files else [])])
@@ -91,7 +91,7 @@ class Briefing:
 
 
 async def files_of(sandbox: Sandbox) -> list[str]:
-    """Return the thread's files, as far as they fit a brief."""
+    """Return the paths of the thread's files, at most `MAX_FILES`."""
     found: list[str] = []
     for folder in FOLDERS:
         try:

@@ -1,4 +1,4 @@
-"""Which roles a team can have: the built-in ones and your own."""
+"""Registry of team roles: built-in and from the settings."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,7 +14,7 @@ NEVER_FOR_MEMBERS = ("task", "ask_clarification", "present_files", "run_team")
 
 @dataclass(frozen=True, slots=True)
 class TeamRole:
-    """A part that somebody plays in a team; one who approves is a person and has no agent."""
+    """A role in a team; a role without `config` is a person, who approves."""
 
     name: str
     description: str
@@ -45,7 +45,7 @@ class RoleRegistry:
         return iter(self._roles.values())
 
     def get(self, name: str) -> TeamRole:
-        """Return the role called `name`, however it is written."""
+        """Return the role called `name`; case, hyphens and spaces do not matter."""
         wanted = _plain(name)
         found = next((role for role in self if _plain(role.name) == wanted), None)
         if found is None:

@@ -1,9 +1,9 @@
-"""A team: plans, lets its members work side by side where it can, and makes one answer of what they found.
+"""Run a team: plan, execute the steps in parallel where possible, and join the results into one answer.
 
-Planner, members and editor are tasks of the executor. So limits, time-outs and cancelling are the same as
-everywhere, and when the call is made again (after a crash, or with a person's answer) what is done answers at
-once. LangGraph tells people's answers apart by the order of the questions. So they are asked only when no
-member is at work, level by level of the plan, and what was answered before is asked again first.
+Planner, members and editor are tasks of the executor. So limits, time-outs and cancelling are those of every
+task, and when the call is executed again (after a crash, or with a person's answer) finished tasks return at
+once. LangGraph assigns resume values by the order of the `interrupt` calls. So questions are asked only when
+no member is running, level by level of the plan, and those answered before are asked again first.
 """
 
 import asyncio
@@ -34,13 +34,13 @@ from deerflow.subagents.teams.team_services import TeamCall, TeamServices
 
 
 class RejectedError(DeerFlowError):
-    """A person said no; the team stops with what it has."""
+    """A person refused an approval, or none can be asked; the team stops with its results so far."""
 
     code = "rejected"
 
 
 class ProjectAgentTeam:
-    """One goal and the members who work on it: `plan`, `execute`, `aggregate`, or all of it with `run`."""
+    """Runs a team for one goal: `plan`, `execute`, `aggregate`, or all of them with `run`."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class ProjectAgentTeam:
         findings: FindingsGraph,
         ask: Ask = ask_person,
     ) -> None:
-        """Args: `findings` is what the members share; `ask` puts a question to a person."""
+        """Args: `findings` is shared by the members; `ask` puts a question to a person."""
         self._office = office
         self._request = request
         self._call = call
@@ -66,11 +66,11 @@ class ProjectAgentTeam:
 
     @property
     def project_id(self) -> str:
-        """Teams with the same one learn from each other."""
+        """Teams prefer the stored outcomes of teams with the same project id."""
         return self._request.project_id or self._call.context.thread_id
 
     async def run(self) -> TeamResult:
-        """Plan, work, join; every end is a result, and only cancelling and questions to people raise."""
+        """Plan, execute and join; failures are results: only cancellation and interrupts are raised."""
         self._publish("team_started", goal=self._request.goal)
         outcomes: Sequence[StepOutcome] = ()
         try:
@@ -87,7 +87,7 @@ class ProjectAgentTeam:
         return result
 
     async def plan(self) -> TeamPlan:
-        """Return who does what; with `approve: ["plan"]` after a person has said yes to it."""
+        """Return the plan; with `approve: ["plan"]`, after a person has approved it."""
         context = self._call.context
         experience = await self._office.experience.recall(
             user_id=context.user_id, project_id=self.project_id, goal=self._request.goal
@@ -103,14 +103,14 @@ class ProjectAgentTeam:
         return self._plan_in(decision.args) if decision.is_edited else plan
 
     async def execute(self, plan: TeamPlan) -> Sequence[StepOutcome]:
-        """Carry out every step, as soon as what it needs is there."""
+        """Execute every step, each as soon as the steps that it needs are done."""
         while len(self._outcomes) < len(plan.steps):
             await self._work(plan)
             self._ask_next(plan)
         return [self._outcomes[step.id] for step in plan.steps]
 
     async def aggregate(self, plan: TeamPlan, outcomes: Sequence[StepOutcome]) -> tuple[str, TeamStatus]:
-        """Return one answer from all reports, free of contradictions and with the same terms throughout."""
+        """Return one answer joined from all reports, and the status of the team."""
         failed = [each for each in outcomes if each.error is not None]
         self._notes += [f"Step {each.step.id} is not done: {each.error}" for each in failed]
         reports = [each for each in outcomes if each.text and not self._is_for_person(each.step)]
@@ -132,7 +132,7 @@ class ProjectAgentTeam:
         return answer, "partial" if failed else "completed"
 
     async def _work(self, plan: TeamPlan) -> None:
-        """Let members work until only people can go on; each end may let others begin."""
+        """Run members until the remaining steps need a person; the end of a step may start others."""
         started: set[str] = set()
         async with asyncio.TaskGroup() as group:
 
@@ -168,7 +168,7 @@ class ProjectAgentTeam:
         return result
 
     def _ask_next(self, plan: TeamPlan) -> None:
-        """Put the next question to a person: a member's, or whether a step is approved."""
+        """Put the next question to a person: a member's, or the approval of a step."""
         ready = [step.id for step in self._ready(plan)]
         for step in in_levels(plan.steps):
             if step.id in self._asking:
@@ -183,7 +183,7 @@ class ProjectAgentTeam:
                 self._asked_again(step, None, self._outcomes[step.id].answered)
 
     def _asked_again(self, step: TeamStep, result: SubagentResult | None, times: int) -> object:
-        """Ask a member's question, after those that were answered before this call was made again."""
+        """Ask a member's question, after repeating those that were answered before this call was repeated."""
         answer: object = None
         question = question_of(result) if result is not None else {"answered_before": step.id}
         while self._asked[step.id] < times:

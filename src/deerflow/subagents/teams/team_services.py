@@ -1,4 +1,4 @@
-"""What every team of one deerflow shares: roles, findings, experience, and how its tasks are run."""
+"""What all teams share: roles, findings, experience, and the execution of their tasks."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -24,17 +24,17 @@ from deerflow.subagents.teams.roles import RoleRegistry
 
 @dataclass(frozen=True, slots=True)
 class TeamCall:
-    """Which team this is, the same after a restart, and the run that it works in."""
+    """The identity of a team, the same after a restart, and the context of its run."""
 
     team_id: str
     thread_id: str
-    """The checkpoint thread that those of its tasks are named after."""
+    """Prefix of the checkpoint threads of its tasks."""
     context: RunContext
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class TeamServices:
-    """Everything that teams are made of, for one value of the settings."""
+    """The dependencies of teams, for one value of the settings."""
 
     settings: TeamsSettings
     roles: RoleRegistry
@@ -45,7 +45,7 @@ class TeamServices:
 
     @classmethod
     def open(cls, settings: TeamsSettings, roles: RoleRegistry, delegation: Delegation) -> "TeamServices":
-        """Return an office whose members have the tools of sub-agents and those of the board."""
+        """Create the services; members get the tools of sub-agents and those for shared findings."""
         boards = Boards()
         outfit = _TeamOutfit(delegation.builder.outfit, make_board_tools(boards))
         builder = replace(delegation.builder, outfit=outfit)
@@ -53,7 +53,7 @@ class TeamServices:
         return cls(settings, roles, delegation.executor, builder, boards, experience)
 
     def works_by_rules(self, call: TeamCall) -> bool:
-        """Tell whether the run's model can neither plan nor write, so that fixed rules do both."""
+        """Return whether the run's model is the offline model, so that fixed rules plan and join."""
         name = call.context.options.model_name
         return isinstance(self.builder.models.create(name), OfflineChatModel)
 
@@ -67,7 +67,7 @@ class TeamServices:
         prompt: str,
         resume: Resume | None = None,
     ) -> SubagentResult:
-        """Run one task of a team to its end or to a question; what cannot be started has failed."""
+        """Run one task of a team until it ends or asks; a task that cannot be started is a failed result."""
         task_id = f"{call.team_id}{BETWEEN}{name}"
         failed = SubagentResult(task_id, call.context.trace_id, status=SubagentStatus.FAILED)
         context = call.context
@@ -95,7 +95,7 @@ class TeamServices:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _TeamOutfit:
-    """The outfit of sub-agents, with the tools of the board beside it."""
+    """Adds the tools for shared findings to those of sub-agents."""
 
     inner: Outfit
     board_tools: Sequence[BaseTool]

@@ -1,4 +1,4 @@
-"""`run_team`: lets several roles work on one goal and returns one answer."""
+"""The `run_team` tool: runs a team for one goal and returns its answer."""
 
 import hashlib
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ class TeamArguments(TeamRequest):
 
 
 def make_team_tool(office: TeamServices) -> BaseTool:
-    """Return the `run_team` tool of the lead agents with these settings."""
+    """Return the `run_team` tool for lead agents with these settings."""
 
     async def run_team(*, runtime: Runtime, **values: Any) -> ToolMessage:
         call_id = runtime.tool_call_id or ""
@@ -46,12 +46,12 @@ def make_team_tool(office: TeamServices) -> BaseTool:
         return answer(result, usage=usage_of(office, call))
 
     run_team.__doc__ = DESCRIPTION.format(roles=", ".join(role.name for role in office.roles))
-    # Its members go on from their own checkpoints, and their tools are asked about their effects.
+    # Members continue from their own checkpoints, and repeated effects are checked for their own tools.
     return tool_of(RUN_TEAM, TeamArguments, is_safe_to_repeat=True)(run_team)
 
 
 def answer(result: TeamResult, *, usage: dict[str, int]) -> ToolMessage:
-    """Return the result as the lead agent reads it, with the fields that clients read beside it."""
+    """Return the tool message with the result: text for the lead agent, fields for clients."""
     head = {
         "completed": "The team is done.",
         "partial": "The team is done, but not with everything.",
@@ -79,7 +79,7 @@ def answer(result: TeamResult, *, usage: dict[str, int]) -> ToolMessage:
 
 
 def usage_of(office: TeamServices, call: TeamCall) -> dict[str, int]:
-    """Return the tokens that all tasks of a team spent."""
+    """Return the tokens used by all tasks of a team."""
     prefix = f"{call.team_id}{BETWEEN}"
     parts = [
         task.token_usage
@@ -90,7 +90,7 @@ def usage_of(office: TeamServices, call: TeamCall) -> dict[str, int]:
 
 
 def team_thread(thread_id: str, call_id: str, messages: Sequence[AnyMessage]) -> str:
-    """Return the name of a team's checkpoint threads: the same after a restart, another for every call."""
+    """Return the prefix of a team's checkpoint threads: the same after a restart, different per call."""
     asked_in = next((message.id or "" for message in reversed(messages) if _has_call(message, call_id)), "")
     return f"{thread_id}/{call_id}-{hashlib.sha256(asked_in.encode()).hexdigest()[:8]}"
 
