@@ -1,4 +1,4 @@
-"""Settings as values: read once, validated, handed out by section."""
+"""Settings as frozen values: read from files, validated, passed on by section."""
 
 from deerflow.config.agents import (
     ContextSize,

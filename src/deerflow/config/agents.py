@@ -1,4 +1,4 @@
-"""Settings of what an agent does beside answering: titles, summaries, loops, suggestions."""
+"""Settings of an agent's titles, summarization, loop detection, middlewares and suggestions."""
 
 from typing import Any, Literal
 
@@ -88,7 +88,7 @@ Switchable = Literal[
     "uploads",
     "view_image",
 ]
-"""The middlewares without a section of their own."""
+"""The middlewares that have no section in the settings."""
 
 
 class MiddlewaresSettings(Section):

@@ -1,4 +1,4 @@
-"""Finds the object behind a `use:` string; strings of DeerFlow 2 lead to our own objects."""
+"""Resolves `use:` strings to objects; DeerFlow 2's strings are mapped to the current names."""
 
 import importlib
 import re
@@ -24,20 +24,20 @@ ALIASES: dict[str, str] = {
     "deerflow.models.mindie_provider:MindIEChatModel": _COMPATIBLE,
     "deerflow.models.claude_provider:ClaudeChatModel": "langchain_anthropic:ChatAnthropic",
 }
-"""DeerFlow 2's `use:` strings and ours; a value without a colon is a sandbox tier."""
+"""Maps DeerFlow 2's `use:` strings to ours; a value without a colon is a sandbox tier."""
 
 _USE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 
 
 def canonical_use(use: str) -> str:
-    """Return our own name for what `use` means; most strings mean themselves."""
+    """Return the current name for `use`; most strings are returned unchanged."""
     return ALIASES.get(use.strip(), use.strip())
 
 
 def resolve_use(use: str) -> object:
-    """Import the object that `use` names as `module:name`."""
+    """Import and return the object that `use` names as `module:name`."""
     alias = canonical_use(use)
-    name = alias if ":" in alias else use.strip()  # a tier's class still goes by its own name
+    name = alias if ":" in alias else use.strip()  # a sandbox tier is not an import path
     if not _USE.fullmatch(name):
         raise ConfigError(
             f"use: {use!r} is not of the form `module:name`, such as `langchain_openai:ChatOpenAI`"

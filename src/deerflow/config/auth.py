@@ -1,4 +1,4 @@
-"""Settings of signing in."""
+"""Authentication settings."""
 
 from typing import Literal
 

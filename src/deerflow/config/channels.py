@@ -1,4 +1,4 @@
-"""Settings of the chat services that DeerFlow listens to."""
+"""Settings of channels: the chat services from which DeerFlow receives messages."""
 
 from typing import Any
 

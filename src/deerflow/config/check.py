@@ -1,4 +1,4 @@
-"""Turns what a file says into settings; every wrong value is named with what is allowed there."""
+"""Validates file contents as settings; the error names every invalid value and what is allowed there."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -25,10 +25,10 @@ def check(
     *,
     place_in_file: Callable[[KeyPath], KeyPath] = lambda path: path,
 ) -> SectionType:
-    """Return `data` as a `section`.
+    """Return `data` as a `section`; raise ConfigError for invalid values.
 
     Args:
-        place_in_file: Maps a path in `data` to the path in `document`, where entries were left out.
+        place_in_file: Maps a path in `data`, which may lack entries, to the path in `document`.
 
     """
     try:
@@ -46,7 +46,7 @@ def check(
 
 
 def dotted(path: KeyPath) -> str:
-    """Return a path as people write it: `models[1].timeout`."""
+    """Return a path in dotted notation: `models[1].timeout`."""
     text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
     return text.removeprefix(".")
 
@@ -58,7 +58,7 @@ def _path(detail: ErrorDetails) -> KeyPath:
 def _explain(
     section: type[Section], detail: ErrorDetails, path: KeyPath, document: Document
 ) -> tuple[int, str]:
-    """Return the line of a wrong value and a sentence about it."""
+    """Return the line of an invalid value and a message about it."""
     line = document.line_of(path)
     at = f" (line {line})" if line else ""
     slot = slot_at(section, _path(detail))
@@ -80,7 +80,7 @@ def _allowed(slot: Slot | None, detail: ErrorDetails) -> str:
 
 
 def _raw_at(data: Any, path: KeyPath, fallback: object) -> object:
-    """Return what the file has at `path`: a variable's name there may be shown, its value may not."""
+    """Return the raw value at `path` in the file: a variable's name may be shown, its value may not."""
     for part in path:
         match data:
             case dict() if part in data:

@@ -1,4 +1,4 @@
-"""Says in plain words what a setting takes; error messages and the reference share these words."""
+"""Describes the allowed values of a setting for error messages and the reference."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ _BOUNDS = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less tha
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A place for a value: what may stand there."""
+    """The type, constraints and description of one setting."""
 
     annotation: Any
     metadata: Sequence[Any] = ()
@@ -24,12 +24,12 @@ class Slot:
 
     @property
     def allowed(self) -> str:
-        """What may stand here, in plain words."""
+        """A description of the allowed values."""
         return ", ".join([_words(self.annotation), *_bounds(self.metadata)])
 
 
 def slot_at(section: type[Section], path: KeyPath) -> Slot | None:
-    """Return the place below `section` that `path` leads to, or None where anything goes."""
+    """Return the slot at `path` below `section`; None if any value is allowed there."""
     slot: Slot | None = Slot(section)
     for part in path:
         slot = _below(_plain(slot.annotation), part) if slot else None
@@ -37,19 +37,19 @@ def slot_at(section: type[Section], path: KeyPath) -> Slot | None:
 
 
 def section_at(section: type[Section], path: KeyPath) -> type[Section] | None:
-    """Return the section at `path` below `section`; None where none has its place."""
+    """Return the section at `path` below `section`; None if there is no section."""
     slot = slot_at(section, path)
     found: Any = _plain(slot.annotation) if slot else None
     return found if _is_section(found) else None
 
 
 def slot_of(field: FieldInfo) -> Slot:
-    """Return the place that a field of a section describes."""
+    """Return the slot of a section's field."""
     return Slot(field.annotation, field.metadata, field.description or "")
 
 
 def sections_in(annotation: Any) -> Iterator[type[Section]]:
-    """Yield the sections that a value of this type may hold."""
+    """Yield the section classes that a value of this type may contain."""
     if _is_section(annotation):
         yield annotation
     for inner in get_args(annotation):
@@ -72,7 +72,7 @@ def _below(annotation: Any, part: str | int) -> Slot | None:
 
 
 def _plain(annotation: Any) -> Any:
-    """Take `| None` and `Annotated` off a type."""
+    """Return a type without `| None` and `Annotated`."""
     if get_origin(annotation) is Annotated:
         return _plain(get_args(annotation)[0])
     if get_origin(annotation) in (Union, UnionType):

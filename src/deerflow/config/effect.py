@@ -1,4 +1,4 @@
-"""When settings take effect: at once, at the next start, or not yet."""
+"""Lists the settings that take effect at the next start, and those without effect in this version."""
 
 RESTART_ONLY = frozenset(
     {
@@ -20,7 +20,7 @@ RESTART_ONLY = frozenset(
         "mcp_tasks",
     }
 )
-"""Sections whose changes count from the next start; all others count from the next run."""
+"""Sections whose changes apply from the next start; changes of all others apply from the next run."""
 
 WAITING = frozenset(
     {
@@ -43,4 +43,4 @@ WAITING = frozenset(
         "tool_progress.max_tracked_threads",
     }
 )
-"""What is read and checked but has no effect yet; the room that reads one takes its name out of here."""
+"""Settings that are validated but have no effect yet; remove a name when code starts to read it."""

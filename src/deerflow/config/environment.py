@@ -1,4 +1,4 @@
-"""Finds the settings' files and merges `.env` into the environment, without touching the process."""
+"""Locates the settings files and merges `.env` with the environment, without changing `os.environ`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -45,41 +45,41 @@ VARIABLES = {
     "HOST": "With `make run`: the address to listen on. Absent: 127.0.0.1.",
     "PORT": "With `make run`: the port to listen on. Absent: 2026.",
 }
-"""The variables that DeerFlow itself reads, for the reference; `$VAR` in a file reads any other."""
+"""The variables that DeerFlow itself reads, for the reference; `$VAR` in a file can read any variable."""
 
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where one DeerFlow's files are, and the environment it sees."""
+    """Locations of the settings files and folders, and the merged environment."""
 
     project_root: Path
     home: Path
     config: Path | None
     extensions: Path | None
     watched: tuple[Path, ...]
-    """Every file whose change or appearance would change the settings."""
+    """Every file whose change or creation would change the settings."""
     env: Mapping[str, str] = field(repr=False)
 
     @property
     def new_extensions(self) -> Path:
-        """The extensions file, or where one would be made."""
+        """The path of the extensions file; it may not exist."""
         return self.extensions or self.project_root / EXTENSIONS_NAMES[0]
 
     def skills(self, configured: str | None) -> Path:
-        """Return the folder of skills; `configured` is what `skills.path` says."""
+        """Return the folder of skills; `configured` is the value of `skills.path`."""
         named = configured or self.env.get("DEER_FLOW_SKILLS_PATH") or "skills"
         return self.project_root / Path(named).expanduser()
 
     def data(self, configured: str | None) -> Path:
-        """Return the folder of the database; `configured` is what `database.sqlite_dir` says."""
-        # DeerFlow 2's files spell the default out; it means the home, wherever that is.
+        """Return the folder of the database; `configured` is the value of `database.sqlite_dir`."""
+        # DeerFlow 2's files state the default explicitly; it is relative to the actual home directory.
         if not configured or Path(configured) == Path(HOME_NAME, "data"):
             return self.home / "data"
         return self.project_root / Path(configured).expanduser()
 
 
 def find_places(path: Path | None, *, env: Mapping[str, str], cwd: Path) -> Places:
-    """Find the files: an explicit path, else the environment, else this folder, else the one above."""
+    """Locate the files: an explicit path, else the environment, else `cwd`, else its parent folder."""
     configs = _config_candidates(path, env, cwd)
     config = _first_file(configs)
     root = _project_root(config, env, cwd)
@@ -135,12 +135,12 @@ def _named(env: Mapping[str, str], variable: str, base: Path) -> Path | None:
 
 
 def _first_file(candidates: list[Path]) -> Path | None:
-    # A link that leads nowhere counts: reading it says what is wrong, defaults would not.
+    # A dangling link counts: reading it raises a clear error, defaults would hide the problem.
     return next((path for path in candidates if path.exists() or path.is_symlink()), None)
 
 
 def _read_dotenv(path: Path, env: Mapping[str, str]) -> dict[str, str]:
-    """Return what `.env` sets; `${NAME}` in it sees the environment and the lines before."""
+    """Return the variables in `.env`; `${NAME}` in it refers to the environment and to earlier lines."""
     if not path.is_file():
         return {}
     values: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""Settings of `extensions_config.json`: MCP servers, switched skills, own middlewares."""
+"""Settings in `extensions_config.json`: MCP servers, enabled skills, custom middlewares."""
 
 from collections.abc import Mapping
 from typing import Any, Literal

@@ -1,4 +1,4 @@
-"""Reads and writes `extensions_config.json`, keeping what it does not understand."""
+"""Reads and writes `extensions_config.json`, preserving unknown keys."""
 
 import json
 import os
@@ -20,7 +20,7 @@ from deerflow.errors import ConfigError
 
 try:
     import fcntl
-except ImportError:  # not on Windows: there only the writers of one process take turns
+except ImportError:  # not on Windows: there writers are serialized only within one process
     fcntl = None  # type: ignore[assignment]
 
 
@@ -28,21 +28,21 @@ _JSON_HINT = "in JSON names and texts stand in double quotes, commas only betwee
 
 
 def read_extensions(path: Path | None, env: Mapping[str, str]) -> tuple[ExtensionsSettings, list[Unset]]:
-    """Return what the file says, with variables replaced, and the places whose variable is not set."""
+    """Return the contents of the file with variables replaced, and the unset variables."""
     document = read_document(path)
     data, unset = substitute(document.data, env)
     return check(ExtensionsSettings, data, document), unset
 
 
 def read_document(path: Path | None) -> Document:
-    """Return the file as it is written, `$VAR` included; an absent file says nothing."""
+    """Return the raw contents of the file, with `$VAR` not replaced; empty for a missing file."""
     if path is None or not (path.exists() or path.is_symlink()):
         return Document(path, {})
     return parse_json(read_text(path), path)
 
 
 def parse_json(text: str, path: Path | None) -> Document:
-    """Return what `text` says; `path` is for messages."""
+    """Return the contents of a JSON text; `path` is for messages."""
     where = str(path or "extensions_config.json")
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -61,7 +61,7 @@ def parse_json(text: str, path: Path | None) -> Document:
     except json.JSONDecodeError as error:
         at = f"{where} line {error.lineno} column {error.colno}"
         raise ConfigError(f"{at}: {error.msg}; {_JSON_HINT}") from error
-    except (RecursionError, ValueError) as error:  # thousands of brackets, or a number of thousands of digits
+    except (RecursionError, ValueError) as error:  # thousands of brackets, or thousands of digits
         raise ConfigError(f"{where}: nested too deeply or a number too long") from error
     if not isinstance(data, dict):
         raise ConfigError(f'{where}: the top level must be an object, such as {{"mcpServers": {{}}}}')
@@ -71,7 +71,7 @@ def parse_json(text: str, path: Path | None) -> Document:
 
 
 def _nodes(text: str) -> Node | None:
-    """Return where things stand in `text`: nearly all JSON is YAML, the rest goes without line numbers."""
+    """Return YAML nodes for line numbers: nearly all JSON is YAML; None for the rest."""
     try:
         return compose(text)
     except YAMLError:
@@ -80,19 +80,19 @@ def _nodes(text: str) -> Node | None:
 
 @contextmanager
 def alone_at(path: Path) -> Iterator[None]:
-    """Keep other processes from editing the file for the length of a block."""
+    """Hold a lock that keeps other processes from editing the file."""
     if fcntl is None:
         yield
         return
     folder = path.resolve().parent
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        # The folder is locked: the file itself is replaced by every writer.
+        # Lock the folder: every writer replaces the file itself.
         descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:
         raise ConfigError(f"{path} cannot be written: {error.strerror or error}") from error
     try:
-        with suppress(OSError):  # some network file systems have no such locks
+        with suppress(OSError):  # some network file systems do not support flock
             fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
     finally:
@@ -102,12 +102,12 @@ def alone_at(path: Path) -> Iterator[None]:
 def save_extensions(
     path: Path, update: Mapping[str, Any], *, env: Mapping[str, str] = os.environ
 ) -> ExtensionsSettings:
-    """Write the top-level keys of `update` into the file, whole or not at all; return what it says now.
+    """Write the top-level keys of `update` into the file atomically; return the new settings.
 
-    Keys that `update` does not name stay, also inside a server or skill that it names. A value that equals
-    what `$VAR` stands for in the file is written as that `$VAR` again.
+    Keys that `update` does not name are kept, also inside a server or skill that it names. A value that
+    equals the value of a `$VAR` in the file is written as that `$VAR` again.
     """
-    path = path.resolve()  # a link stays a link: the file behind it is replaced
+    path = path.resolve()  # replace the target of a link, not the link
     raw = read_document(path).data
     document = {**raw, **{key: _merged(key, value, raw.get(key), env) for key, value in update.items()}}
     settings = check(ExtensionsSettings, substitute(document, env)[0], Document(path, document))
@@ -119,7 +119,7 @@ def save_extensions(
 
 
 def _merged(key: str, value: Any, old: Any, env: Mapping[str, str]) -> Any:
-    """Return the new value of a top-level key, with what the old one had beyond our words."""
+    """Return the new value of a top-level key, with the unknown keys of the old value."""
     value = restore(value, old, env)
     if not isinstance(value, dict) or not isinstance(old, dict):
         return value
@@ -137,10 +137,10 @@ def _names(section: type[Section]) -> set[str]:
 
 
 def _replace(path: Path, text: str) -> None:
-    """Put `text` at `path` so that a reader, or a crash, sees the old file or the new one."""
+    """Replace the file atomically, so that a reader sees the old or the new file, also after a crash."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        mode = path.stat().st_mode & 0o777 if path.exists() else 0o600  # it may hold tokens
+        mode = path.stat().st_mode & 0o777 if path.exists() else 0o600  # it may contain tokens
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     except OSError as error:
         raise ConfigError(f"{path} cannot be written: {error.strerror or error}") from error
@@ -159,7 +159,7 @@ def _replace(path: Path, text: str) -> None:
 
 
 def _depth(value: Any) -> int:
-    """Return how deep `value` is, level by level, so that depth costs no stack."""
+    """Return the depth of `value`, computed iteratively so that deep values cannot exhaust the stack."""
     depth, level = 0, [value]
     while level:
         depth += 1

@@ -1,7 +1,7 @@
-"""The optional packages of DeerFlow, and the command that installs them into this installation.
+"""DeerFlow's extras, and the command that installs their packages into this installation.
 
-The package index's `deerflow` is somebody else's, so an extra is installed by the names of the packages that
-it stands for.
+`deerflow` on the package index is an unrelated project, so an extra is installed by the names of its
+packages.
 """
 
 import os
@@ -26,7 +26,7 @@ PURPOSES: Mapping[str, str] = {
     "telemetry": "OpenTelemetry spans",
     "tokens": "exact token counts",
 }
-"""What each extra is for."""
+"""The purpose of each extra."""
 
 EXTRAS: Mapping[str, str] = {
     "acp": "acp",
@@ -42,16 +42,16 @@ EXTRAS: Mapping[str, str] = {
     "psycopg": "postgres",
     "psycopg_pool": "postgres",
 }
-"""Modules that come with an extra."""
+"""Maps modules to the extra that provides them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Installer:
-    """What installs packages into this installation: the words in front of their names."""
+    """The command prefix that installs packages into an environment; package names follow it."""
 
     command: tuple[str, ...]
     is_from_make: bool = False
-    """The environment was made by `make`, which makes it anew when its lock changes."""
+    """Whether `make` created the environment; it recreates it when the lock file changes."""
 
 
 def install_hint(package: str) -> str:
@@ -66,7 +66,7 @@ def install_hint(package: str) -> str:
 
 
 def program() -> str:
-    """Return how the command line of this installation is called from the current folder."""
+    """Return the command that starts this installation's CLI from the current folder."""
     own = Path(sysconfig.get_path("scripts")) / "deerflow"
     found = shutil.which("deerflow")
     if found and (not own.exists() or Path(found).samefile(own)):
@@ -77,12 +77,12 @@ def program() -> str:
 def find_installer(
     *, prefix: Path | None = None, has_pip: bool | None = None, path: str | None = None
 ) -> Installer | None:
-    """Return what can install packages into an environment; None where nothing can.
+    """Return the installer for an environment; None if there is none.
 
     Args:
-        prefix: The environment's folder; this one when absent.
-        has_pip: Whether pip is part of it; looked for when absent.
-        path: The folders to look for programs in; PATH when absent.
+        prefix: The environment's folder; default: this process's environment.
+        has_pip: Whether the environment has pip; default: detected.
+        path: The search path for programs; default: PATH.
     """
     home = prefix or Path(sys.prefix)
     python = str(home / "bin" / "python") if prefix else sys.executable
@@ -97,7 +97,7 @@ def find_installer(
 
 
 def _shown(word: str) -> str:
-    """Return a word of a command as it is typed in the current folder."""
+    """Return a word of a command quoted for the shell; a path below the current folder becomes relative."""
     path = Path(word)
     here = Path.cwd()
     is_below = path.is_absolute() and path.is_relative_to(here)

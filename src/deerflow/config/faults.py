@@ -1,22 +1,22 @@
-"""A configured thing that does not work: what doctor, `/health` and the log at start-up name."""
+"""Configured features that do not work, as reported by `doctor`, `/health` and the start-up log."""
 
 from dataclasses import dataclass
 
 SECURITY = frozenset({"auth", "authorization", "guardrails", "sandbox", "skill_scan"})
-"""Sections that protect somebody: what does not work there is named first."""
+"""Security sections: their faults are reported first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Something that the settings ask for and do not get."""
+    """A configured feature that does not work."""
 
     key: str
-    """Where the settings ask for it: `tools[2]`, `skills.path`."""
+    """The setting that configures it: `tools[2]`, `skills.path`."""
     text: str
     fix: str = ""
     is_security: bool = False
     is_broken: bool = True
-    """False: worth knowing, but nothing that was asked for is missing."""
+    """False for a notice: no configured feature is missing."""
 
     def __str__(self) -> str:
         return "; ".join(filter(None, (f"{self.key}: {self.text}", self.fix)))

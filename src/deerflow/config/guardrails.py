@@ -1,4 +1,4 @@
-"""Settings of what agents may do, and of who may let them."""
+"""Settings of guardrails on tool calls and of authorization."""
 
 from typing import Any, Literal
 

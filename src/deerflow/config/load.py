@@ -1,4 +1,4 @@
-"""Reads everything that settings come from and returns it as one value."""
+"""Reads all settings files and the environment, and returns them as one value."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -21,31 +21,31 @@ from deerflow.config.yaml_file import Document, KeyPath, read_yaml
 
 @dataclass(frozen=True, slots=True)
 class LoadedSettings:
-    """The settings in force, where they came from, and what was wrong with them."""
+    """The loaded settings, their sources, and the problems found in them."""
 
     settings: Settings
     extensions: ExtensionsSettings
-    """What `extensions_config.json` says, with the `extensions:` of `config.yaml` over it."""
+    """The contents of `extensions_config.json`, overridden by `extensions:` in `config.yaml`."""
     paths: Paths
     project_root: Path
     skills_root: Path
-    """The folder with `public/` and `custom/`; it may not exist."""
+    """The folder that contains `public/` and `custom/`; it may not exist."""
     source_path: Path | None
-    """The `config.yaml` in force; None: there is none, all settings are defaults."""
+    """The `config.yaml` that was read; None if there is none and all settings are defaults."""
     extensions_path: Path
-    """The extensions file, or where it would be made."""
+    """The path of the extensions file; it may not exist."""
     env: Mapping[str, str] = field(repr=False)
-    """The environment with `.env` beneath it."""
+    """The environment, with `.env` as defaults."""
     notes: tuple[Fault, ...] = ()
-    """What is odd about the files beside keys without effect."""
+    """Faults in the files other than `problems` and `unused`."""
     problems: tuple[Problem, ...] = ()
-    """Parts that fell away because a variable they need is not set."""
+    """Parts that were dropped because they need an unset variable."""
     unused: tuple[UnusedKey, ...] = ()
-    """Keys of `config.yaml` that change nothing."""
+    """Keys of `config.yaml` without effect."""
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What people should know about the files, one sentence each."""
+        """Warnings about unused keys and faults in the files, one sentence each."""
         keys = ", ".join(map(str, self.unused))
         unused = [f"these keys of config.yaml have no effect here: {keys}"] if keys else []
         return (*unused, *map(str, self.notes))
@@ -54,13 +54,13 @@ class LoadedSettings:
 def load_settings(
     path: Path | None = None, *, env: Mapping[str, str] = os.environ, cwd: Path | None = None
 ) -> LoadedSettings:
-    """Read the settings that hold in `cwd`; raise ConfigError with everything that is wrong."""
+    """Read the settings that apply in `cwd`; raise ConfigError with all errors."""
     places = find_places(path, env=env, cwd=(cwd or Path.cwd()).absolute())
     return load_from(places)
 
 
 def load_from(places: Places) -> LoadedSettings:
-    """Read the settings from files that were found before."""
+    """Read the settings from files that are already located."""
     document = read_yaml(places.config) if places.config else Document(None, {})
     settings, problems, unused = _settings_in(document, places.env)
     from_file, unset = read_extensions(places.extensions, places.env)
@@ -104,7 +104,7 @@ def _settings_in(
 
 
 def _is_flat_memory(path: KeyPath, data: dict[str, Any]) -> bool:
-    """Tell whether a key of `backend_config` stands right under `memory:` in this file."""
+    """Return whether a key of `backend_config` is directly under `memory:` in this file."""
     return path[:2] == ("memory", "backend_config") and path[2:3] != () and path[2] in data["memory"]
 
 
@@ -116,7 +116,7 @@ def _newer_layout(settings: Settings) -> Iterator[Fault]:
 
 
 def _unused_extensions(extensions: ExtensionsSettings) -> Iterator[Fault]:
-    """Name what is asked for in `extensions_config.json` and not built yet."""
+    """Yield a fault for each setting in `extensions_config.json` that has no effect yet."""
     wanted = {
         "middlewares": extensions.middlewares,
         "mcpInterceptors": extensions.mcp_interceptors,
@@ -131,14 +131,14 @@ def _unused_extensions(extensions: ExtensionsSettings) -> Iterator[Fault]:
 
 
 def _unknown_extensions(extensions: ExtensionsSettings) -> Iterator[Fault]:
-    """Name keys of `extensions_config.json` that are not ours."""
+    """Yield a fault for each unknown key in `extensions_config.json`."""
     for unused in unused_keys(extensions, lambda _: None):
         fix = f"did you mean {unused.meant}?" if unused.meant else "take it out"
         yield Fault(f"extensions.{unused.key}", "is not a setting", fix, is_broken=unused.meant is not None)
 
 
 def _inside_of_texts(document: Document, sections: tuple[str, ...], prefix: str) -> Iterator[Fault]:
-    """Name texts such as `https://$HOST/v1`: people mean the variable, and get the text as it stands."""
+    """Yield a fault for texts such as `https://$HOST/v1`, in which the variable is not replaced."""
     for section in sections:
         for path, name in variables_inside(document.data.get(section), (section,)):
             text = f"has ${name} inside of a longer text, where it is not replaced"
@@ -147,7 +147,7 @@ def _inside_of_texts(document: Document, sections: tuple[str, ...], prefix: str)
 
 
 def _empty_variables(unset: list[Unset], extensions: ExtensionsSettings) -> Iterator[Fault]:
-    """Name variables that the extensions file uses and nobody set, where the server is on."""
+    """Yield a fault for each unset variable in the extensions file, unless its server is disabled."""
     for place in unset:
         if place.path[0] != "mcpServers" or extensions.mcp_servers[str(place.path[1])].enabled:
             fix = f"set {place.variable} in the environment or in .env"

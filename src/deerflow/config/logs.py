@@ -1,4 +1,4 @@
-"""Settings of what is logged, and how."""
+"""Logging settings."""
 
 from typing import Annotated, Any, Literal
 
@@ -33,5 +33,5 @@ class LoggingSettings(Section):
 
     @property
     def format(self) -> Literal["text", "json"]:
-        """The form in use."""
+        """The effective log format."""
         return self.enhance.format if self.enhance.enabled else "text"

@@ -1,6 +1,6 @@
-"""Shows the entries of MCP servers without their secrets, and takes them back.
+"""Masks the secrets in MCP server entries for clients, and restores them when a client sends an entry back.
 
-What is a variable in the file is shown as that variable. What comes back as it was shown is kept as it was.
+A variable in the file is shown as that variable. A value that comes back as it was shown stays unchanged.
 """
 
 import re
@@ -26,14 +26,14 @@ Path = tuple[str | int, ...]
 
 
 def masked_server(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the entry of a server as it may be shown; what it is called says nothing about its keys."""
+    """Return a server entry with its secrets masked; the server's name does not affect the masking."""
     return {key: _masked(value, ("mcpServers", key)) for key, value in entry.items()}
 
 
 def unmasked_server(name: str, sent: Mapping[str, Any], known: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return the entry that a client sent, with what it was not shown put back from the known one.
+    """Return the entry that a client sent, with masked values restored from the known entry.
 
-    What was meant for one address is not put back for another: whoever may edit need not know the secrets.
+    Secrets for one address are not restored for another: a client that may edit need not know the secrets.
     """
     kept = {key: value for key, value in (known or {}).items() if not goes_elsewhere(key, sent, known or {})}
     shown = masked_server(kept)
@@ -41,7 +41,7 @@ def unmasked_server(name: str, sent: Mapping[str, Any], known: Mapping[str, Any]
 
 
 def hidden_values(entry: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what `masked_server` hides, for logs and messages to leave out."""
+    """Yield the values that `masked_server` masks, for redaction in logs and messages."""
     found = _hidden(masked_server(entry), entry)
     yield from (text for text in found if len(text) >= SHORTEST_SECRET)
 
@@ -59,7 +59,7 @@ def _hidden(shown: Any, value: Any) -> Iterator[str]:
 
 
 def _hidden_part(text: str) -> Iterator[str]:
-    """Yield the secrets inside a text: what stands behind a flag, or the login and keys of an address."""
+    """Yield the secrets inside a text: the value of a flag, or the credentials and keys in a URL."""
     if flag := _FLAG.fullmatch(text):
         yield flag[2]
     yield from url_secrets(text, with_path=True)
@@ -79,7 +79,7 @@ def _masked(value: Any, path: Path) -> Any:
 
 
 def _masked_arguments(arguments: list[Any]) -> list[Any]:
-    """Hide `--token=x`, and what stands behind `--token`."""
+    """Mask the value in `--token=x` and the argument after `--token`."""
     shown = []
     is_next_secret = False
     for argument in arguments:
@@ -96,7 +96,7 @@ def _masked_arguments(arguments: list[Any]) -> list[Any]:
 
 
 def masked_address(text: str) -> str:
-    """Hide the login, the secret parameters and the tokens in the path of a URL; all else stays as it is."""
+    """Mask the credentials, the secret parameters and the tokens in the path of a URL; keep all else."""
     if "://" not in text:
         return text
     bare = without_login(text).replace(f"{HIDDEN}@", f"{MASK}@")
@@ -137,7 +137,7 @@ def _unmasked(value: Any, shown: Any, known: Any, path: Path) -> Any:
 
 
 def goes_elsewhere(key: str, sent: Mapping[str, Any], known: Mapping[str, Any]) -> bool:
-    """Tell whether the secrets under a key would now go to another host than before."""
+    """Return whether the secrets under a key would be sent to another host than before."""
     if key == "headers":
         return _origin(sent.get("url")) != _origin(known.get("url"))
     if key == "oauth" and isinstance(known.get(key), Mapping) and isinstance(sent.get(key), Mapping):
@@ -155,7 +155,7 @@ def _origin(address: Any) -> tuple[str, str]:
 
 
 def _same_place(sent: list[Any], shown: Any, known: Any, index: int) -> tuple[Any, Any]:
-    """Return what stood at an index, if all before it is as it was: a value belongs to the flag before it."""
+    """Return the old item at an index if all before it is unchanged: a value belongs to the flag before."""
     if not isinstance(shown, list) or not isinstance(known, list | tuple) or index >= len(known):
         return None, None
     return (shown[index], known[index]) if sent[:index] == shown[:index] else (None, None)

@@ -1,4 +1,4 @@
-"""Settings of how MCP servers are used; the servers themselves are in `extensions_config.json`."""
+"""Settings for the use of MCP servers; the servers are defined in `extensions_config.json`."""
 
 from typing import Literal
 

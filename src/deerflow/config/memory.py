@@ -1,4 +1,4 @@
-"""Settings of what is remembered between threads."""
+"""Settings of the memory across threads."""
 
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -90,13 +90,13 @@ class MemorySettings(Section):
 
     @property
     def is_on(self) -> bool:
-        """Whether anything is remembered."""
+        """Whether memory is enabled."""
         return self.enabled and self.manager_class != NOOP
 
     @model_validator(mode="before")
     @classmethod
     def _older_files_have_them_flat(cls, data: Any) -> Any:
-        """Move keys that older files have right under `memory:` to `backend_config`."""
+        """Move keys that older files have directly under `memory:` to `backend_config`."""
         if not isinstance(data, Mapping):
             return data
         flat = {key: value for key, value in data.items() if _is_legacy(key)}

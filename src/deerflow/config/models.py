@@ -1,4 +1,4 @@
-"""Settings of the chat models and of the calls to them."""
+"""Settings of chat models and of model calls."""
 
 from typing import Any, Literal
 

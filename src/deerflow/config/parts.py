@@ -1,4 +1,4 @@
-"""Leaves out the parts of a file that need a variable which is not set, so that the rest still loads."""
+"""Drops the parts of a settings file that need an unset variable, so that the rest still loads."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -24,15 +24,15 @@ _ENTRIES: tuple[KeyPath, ...] = (
     ("extensions", "mcpServers"),
     ("auth", "oidc", "providers"),
 )
-"""Where a part is one entry; anywhere else it is the whole section."""
+"""Sections of which a single entry is dropped; of all others the whole section is dropped."""
 
 _VITAL = frozenset({"auth", "authorization", "checkpointer", "database", "guardrails"})
-"""Sections that never fall back to defaults: that would lose data from sight or open a door."""
+"""Sections that never fall back to defaults: that would hide stored data or weaken access control."""
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A part of the settings that fell away, and what to do about it."""
+    """A dropped part of the settings, and how to fix it."""
 
     key: str
     text: str
@@ -44,15 +44,15 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What is left of a file, and what is not."""
+    """The remaining contents of a file, and the dropped parts."""
 
     data: dict[str, Any]
     problems: list[Problem]
     indices: dict[str, list[int]]
-    """For every section that is a list: where in the file each remaining entry stands."""
+    """For every list section: the index in the file of each remaining entry."""
 
     def place_in_file(self, path: KeyPath) -> KeyPath:
-        """Return the path in the file of a path in what is left."""
+        """Return the path in the file for a path in `data`."""
         match path:
             case (str(section), int(index), *rest) if section in self.indices:
                 return (section, self.indices[section][index], *rest)
@@ -60,7 +60,7 @@ class Kept:
 
 
 def left_out(data: dict[str, Any], unset: list[Unset], document: Document | None = None) -> Kept:
-    """Take the parts with an unset variable out of `data`; those that nobody uses stay."""
+    """Drop the parts of `data` with an unset variable, except disabled parts and keys without effect."""
     needed: dict[KeyPath, list[Unset]] = {}
     for place in unset:
         part = _part_of(place.path)
@@ -91,7 +91,7 @@ def _is_switched_off(data: Any, part: KeyPath) -> bool:
 
 
 def _has_no_effect(path: KeyPath) -> bool:
-    """Tell whether a key is read by nothing, though the section around it is."""
+    """Return whether a key has no effect yet, although its section has."""
     return any(is_listed(path[:length], WAITING) for length in range(2, len(path) + 1))
 
 
@@ -132,7 +132,7 @@ def _without(value: Any, gone: set[KeyPath], path: KeyPath) -> Any:
 
 
 def _drop_fallbacks(data: dict[str, Any], gone: list[Any]) -> None:
-    """Take models that fell away off the lists of those that would have used them."""
+    """Remove dropped models from the `fallbacks` of the remaining ones."""
     for model in data.get("models") or [] if gone else []:
         if isinstance(model, dict) and isinstance(model.get("fallbacks"), list):
             model["fallbacks"] = [name for name in model["fallbacks"] if name not in gone]

@@ -1,4 +1,4 @@
-"""Where DeerFlow keeps its files on this host."""
+"""Paths of DeerFlow's files on this host."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,13 +8,13 @@ from deerflow.domain import ThreadFolders, folder_name
 
 @dataclass(frozen=True, slots=True)
 class Paths:
-    """The folders of one home."""
+    """The folders of one DeerFlow home directory."""
 
     home: Path
     users_root: Path | None = None
-    """Where users' threads live when not under the home (a root server whose home others cannot enter)."""
+    """Folder of users' threads if not under `home` (a server run by root whose home others cannot enter)."""
     data_root: Path | None = None
-    """Where the database is when not under the home (`database.sqlite_dir`)."""
+    """Folder of the database if not under `home` (`database.sqlite_dir`)."""
 
     @property
     def data(self) -> Path:
@@ -29,9 +29,9 @@ class Paths:
         return self.users_root or self.home / "users"
 
     def agents(self, user_id: str) -> Path:
-        """Return where a user's own agents are, created or not."""
+        """Return the folder of a user's custom agents; it may not exist."""
         return self.thread(user_id, "-").root.parents[1] / "agents"
 
     def thread(self, user_id: str, thread_id: str) -> ThreadFolders:
-        """Return the folders of one thread, created or not."""
+        """Return the folders of one thread; they may not exist."""
         return ThreadFolders(thread_id, self.users / folder_name(user_id) / "threads" / thread_id)

@@ -1,4 +1,4 @@
-"""Settings of work that starts by itself, and of plug-ins."""
+"""Settings of schedules, MCP tasks and plug-ins."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Keeps secrets out of messages: which keys hold one, and how a value may be shown."""
+"""Keeps secrets out of messages and logs: detects keys that hold secrets and masks their values."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -37,7 +37,7 @@ SECRET_WORDS = frozenset(
 _SECRET_FOLDERS = frozenset(
     {"env", "environment", "headers", "default_headers", "extra_headers", "extra_token_params"}
 )
-"""Mappings whose values are secrets more often than not."""
+"""Mappings whose values are usually secrets."""
 _PLAIN_HEADERS = frozenset(
     {
         "accept",
@@ -53,7 +53,7 @@ _PLAIN_HEADERS = frozenset(
         "x-title",
     }
 )
-"""Headers that say who asks for what, in words that also stand elsewhere."""
+"""Headers that are not secret: they describe client and content, and their values also occur elsewhere."""
 _SCHEME = re.compile(r"(?i:bearer|basic|token|apikey) +(\S+)")
 _UUID = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}")
 _RUN = re.compile(r"[A-Za-z0-9]{12,}")
@@ -61,26 +61,26 @@ _SHORTEST_TOKEN = 16
 _WORD = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")
 _LOGIN_IN_URL = re.compile(r"(?<=://)[^/@\s]+@")
 SHORTEST_SECRET = 6
-"""Shorter ones are also words: taking them out would take messages apart."""
+"""Shorter secrets may be ordinary words: redacting them would garble messages."""
 
 
 def is_secret_key(name: str) -> bool:
-    """Tell whether a key of this name usually holds a secret: `api_key` does, `max_tokens` does not."""
+    """Return whether a key of this name usually holds a secret: `api_key` does, `max_tokens` does not."""
     words = _WORD.findall(name)
     return bool(words) and words[-1].lower() in SECRET_WORDS
 
 
 def is_secret_path(path: tuple[str | int, ...]) -> bool:
-    """Tell whether the value at `path` is a secret by its own name or by the mapping it stands in."""
+    """Return whether the value at `path` is a secret, judged by its key and by the mappings around it."""
     names = [part for part in path if isinstance(part, str)]
-    telling = names[1:] or names  # a section called `authorization` says nothing about its keys
+    telling = names[1:] or names  # not the section's name: keys of `authorization` need not be secret
     if any(map(is_secret_key, telling)):
         return True
     return any(name in _SECRET_FOLDERS for name in names[:-1]) and names[-1].lower() not in _PLAIN_HEADERS
 
 
 def shown(value: object, path: tuple[str | int, ...]) -> str:
-    """Return `value` as a message may show it: short, and never a secret."""
+    """Return `value` for a message: shortened, and never a secret."""
     match value:
         case None:
             return "empty"
@@ -99,12 +99,12 @@ def shown(value: object, path: tuple[str | int, ...]) -> str:
 
 
 def without_login(text: str) -> str:
-    """Return `text` with user and password taken out of its URLs."""
+    """Return `text` with user name and password removed from its URLs."""
     return _LOGIN_IN_URL.sub(f"{HIDDEN}@", text)
 
 
 def secret_values(document: object, path: tuple[str | int, ...] = ()) -> Iterator[str]:
-    """Yield every text below `document` that stands under a secret's key, for logs to leave out."""
+    """Yield every text in `document` under a secret's key, for redaction in logs."""
     match document:
         case Mapping():
             for key, value in document.items():
@@ -114,14 +114,14 @@ def secret_values(document: object, path: tuple[str | int, ...] = ()) -> Iterato
                 yield from secret_values(value, (*path, index))
         case str() if len(document) >= SHORTEST_SECRET and is_secret_path(path):
             yield document
-            if scheme := _SCHEME.fullmatch(document):  # a service may repeat the token alone
+            if scheme := _SCHEME.fullmatch(document):  # a service may echo the token without its scheme
                 yield scheme[1]
         case str() if "://" in document:
             yield from url_secrets(document)
 
 
 def url_secrets(url: str, *, with_path: bool = False) -> Iterator[str]:
-    """Yield the login and the secret parameters of a URL, `with_path` also tokens in its path."""
+    """Yield the credentials and secret parameters of a URL; `with_path` adds tokens in its path."""
     try:
         parts = urlsplit(url)
         found = [parts.username, parts.password]
@@ -134,7 +134,7 @@ def url_secrets(url: str, *, with_path: bool = False) -> Iterator[str]:
 
 
 def is_token(segment: str) -> bool:
-    """Tell whether a part of a path looks drawn by lot: an id or key, not words somebody chose."""
+    """Return whether a path segment looks random: an id or key, not chosen words."""
     if _UUID.fullmatch(segment):
         return True
     return len(segment) >= _SHORTEST_TOKEN and any(map(_is_mixed, _RUN.findall(segment)))
@@ -146,7 +146,7 @@ def _is_mixed(run: str) -> bool:
 
 
 def masked(key: str, value: Any) -> Any:
-    """Return `value`, or a stand-in when `key` names a secret; for `repr`."""
+    """Return `value`, or a placeholder if `key` names a secret; for `repr`."""
     match value:
         case Mapping():
             hidden = key in _SECRET_FOLDERS or is_secret_key(key)

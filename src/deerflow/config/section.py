@@ -1,4 +1,4 @@
-"""What every section of the settings has in common."""
+"""Base classes of all settings sections."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, ClassVar, get_args
@@ -14,7 +14,7 @@ from deerflow.config.yaml_file import KeyPath
 class Section(BaseModel):
     """A frozen part of the settings; keys it does not know are kept and named in one warning."""
 
-    # Validators are built at the first load: most commands need few. That is also why defaults are written
+    # Validators are built on first use: most commands need few. Defaults are therefore written as
     # `X.model_construct()`, which needs no validator.
     model_config = ConfigDict(
         defer_build=True,
@@ -27,12 +27,12 @@ class Section(BaseModel):
     )
 
     hands_on_extra_keys: ClassVar[bool] = False
-    """True where keys not listed are passed to the class or tool that the section names."""
+    """True if unknown keys are passed to the class or tool that the section names."""
 
     @model_validator(mode="before")
     @classmethod
     def _empty_keys_mean_their_default(cls, data: Any) -> Any:
-        """Drop keys that were left empty, so that `memory:` alone is a section of defaults."""
+        """Drop empty keys, so that `memory:` alone is a section of defaults."""
         if not isinstance(data, Mapping) or None not in data.values():
             return data
         needed = {name for name, field in cls.model_fields.items() if not _takes_none(field)}
@@ -41,7 +41,7 @@ class Section(BaseModel):
 
     @override
     def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
-        """Keep secrets out of logs and tracebacks that show a section."""
+        """Mask secrets in logs and tracebacks that show a section."""
         return [(name, masked(name or "", value)) for name, value in super().__repr_args__()]
 
 
@@ -52,7 +52,7 @@ class OpenSection(Section):
 
     @property
     def handed_on(self) -> dict[str, Any]:
-        """The keys that this section does not read itself."""
+        """The unknown keys, which are passed on to a class, tool or server."""
         return dict(self.model_extra or {})
 
 
@@ -61,10 +61,10 @@ def _takes_none(field: FieldInfo) -> bool:
 
 
 def unused_paths(section: Section, waiting: Collection[str] = (), prefix: KeyPath = ()) -> Iterator[KeyPath]:
-    """Yield the paths of all given keys below `section` that it does not know or does not use.
+    """Yield the paths of all keys set below `section` that are unknown or unused.
 
     Args:
-        waiting: Dotted names of known keys that nothing reads yet, `[]` standing for any entry of a list.
+        waiting: Dotted names of known keys without effect; `[]` matches any entry of a list.
 
     """
     yield from ((*prefix, name) for name in section.model_extra or {})
@@ -89,5 +89,5 @@ def _unused_in(value: object, waiting: Collection[str], path: KeyPath) -> Iterat
 
 
 def is_listed(path: KeyPath, names: Collection[str]) -> bool:
-    """Tell whether `path` is among dotted names, `[]` in them standing for any entry of a list."""
+    """Return whether `path` is among dotted names, in which `[]` matches any entry of a list."""
     return "".join("[]" if isinstance(part, int) else f".{part}" for part in path).removeprefix(".") in names

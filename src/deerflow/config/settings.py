@@ -1,4 +1,4 @@
-"""All settings of one DeerFlow, as one frozen value."""
+"""The root of all settings, as one frozen value."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -54,7 +54,7 @@ from deerflow.config.tools import (
 from deerflow.config.uploads import UploadSettings
 
 CONFIG_VERSION = 34
-"""The newest DeerFlow 2 layout of config.yaml that we know."""
+"""The newest supported layout version of DeerFlow 2's config.yaml."""
 
 
 class Settings(Section):
@@ -202,7 +202,7 @@ class Settings(Section):
     @model_validator(mode="before")
     @classmethod
     def _older_files_have_a_checkpointer(cls, data: Any) -> Any:
-        """Take `checkpointer:` for `database:` where there is no such section."""
+        """Use `checkpointer:` as `database:` if there is no `database:` section."""
         if (
             not isinstance(data, Mapping)
             or data.get("database")

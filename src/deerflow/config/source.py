@@ -1,4 +1,4 @@
-"""Keeps settings up to date with their files; a broken edit keeps the last good ones."""
+"""Reloads the settings when their files change; an invalid edit keeps the last valid settings."""
 
 import hashlib
 import logging
@@ -21,15 +21,15 @@ from deerflow.errors import ConfigError
 logger = logging.getLogger(__name__)
 
 _SETTLED_NS = 1_000_000_000
-"""A file changed this shortly before it was read may change again within one tick of its clock."""
+"""A file modified this recently before a read may change again without a new timestamp."""
 
 Stamp = tuple[tuple[int, int, int, int] | None, ...]
-"""Inode, size, mtime and ctime of every watched file; None for one that is not there."""
+"""Inode, size, mtime and ctime of every watched file; None for a missing file."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """What was seen when the files were last read."""
+    """Stamp and digest of the files at the last read."""
 
     watched: tuple[Path, ...]
     stamp: Stamp
@@ -38,12 +38,12 @@ class _Reading:
 
 
 class SettingsSource:
-    """The settings of one process; safe to ask from any thread, cheap when nothing changed."""
+    """The current settings of one process; thread-safe, and cheap to read when nothing changed."""
 
     def __init__(
         self, path: Path | None = None, *, env: Mapping[str, str] = os.environ, cwd: Path | None = None
     ) -> None:
-        """Read the settings; raise ConfigError when they are wrong from the start."""
+        """Read the settings; raise ConfigError if they are invalid."""
         self._path = path
         self._env = dict(env)
         self._cwd = (cwd or Path.cwd()).absolute()
@@ -56,17 +56,17 @@ class SettingsSource:
 
     @property
     def problem(self) -> str | None:
-        """What is wrong with the files since the last good reading; None when all is well."""
+        """The error of the last reload; None if the files are valid."""
         return self._problem
 
     @property
     def restart_needed(self) -> tuple[str, ...]:
-        """The sections that were changed since the start and count only from the next one."""
+        """The sections that were changed since the start and apply only after a restart."""
         now, then = self._loaded.settings, self._first.settings
         return tuple(sorted(name for name in RESTART_ONLY if getattr(now, name) != getattr(then, name)))
 
     def current(self) -> LoadedSettings:
-        """Return the settings as the files say now, or the last good ones; the same object if unchanged."""
+        """Return the settings in the files, or the last valid ones; the same object if unchanged."""
         reading = self._reading
         if _stamp(reading.watched) != reading.stamp or not reading.is_settled:
             with self._lock:
@@ -74,13 +74,13 @@ class SettingsSource:
         return self._loaded
 
     def save_extensions(self, update: Mapping[str, Any]) -> ExtensionsSettings:
-        """Write to the extensions file, one writer at a time; the next `current` has it."""
+        """Write to the extensions file, one writer at a time; the next `current` returns the new value."""
         path = self._loaded.extensions_path
-        with alone_at(path), self._lock:  # nobody else waits for us while we wait for another process
+        with alone_at(path), self._lock:  # file lock first: do not block threads while waiting for a process
             return save_extensions(path, update, env=self._loaded.env)
 
     def edit_extensions(self, change: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> ExtensionsSettings:
-        """Write the top-level keys that `change` makes of what the file says; one editor at a time."""
+        """Write the top-level keys that `change` returns for the file's contents; one writer at a time."""
         path = self._loaded.extensions_path
         with alone_at(path), self._lock:
             update = change(read_document(path).data)
@@ -97,7 +97,7 @@ class SettingsSource:
         try:
             places = self._places()
             self._refuse_half_written(places)
-            # What was seen is noted before what is loaded: an edit in between shows in the next call.
+            # Stamp the files before loading them: an edit in between is then detected by the next call.
             self._reading = _read(places.watched)
             loaded = load_from(places)
         except ConfigError as error:
@@ -109,7 +109,7 @@ class SettingsSource:
         logger.info("settings were read again from %s", loaded.source_path)
 
     def _refuse_half_written(self, places: Places) -> None:
-        """Take a file that vanished or became empty for an edit in progress, not for a wish for defaults."""
+        """Treat a missing or empty file as an edit in progress, not as a request for the defaults."""
         old = self._loaded.source_path
         if old is None:
             return
@@ -146,7 +146,7 @@ def _digest(watched: tuple[Path, ...]) -> bytes:
 
 
 def _content(path: Path) -> bytes:
-    """Return what a reader of settings would get; never wait for a pipe, never take in a huge file."""
+    """Return the contents of a file up to the size limit; never block on a FIFO."""
     try:
         if not path.is_file():
             return b"no file"

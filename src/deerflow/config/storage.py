@@ -1,4 +1,4 @@
-"""Settings of what is kept, and of the runs whose life it keeps."""
+"""Settings of the database, and of runs and their events."""
 
 from collections.abc import Mapping
 from pathlib import PurePath
@@ -39,7 +39,7 @@ class CheckpointerSettings(Section):
 
 
 def database_from(checkpointer: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the `database:` section that says what an older `checkpointer:` section said."""
+    """Return the `database:` section that is equivalent to an older `checkpointer:` section."""
     kind, where = checkpointer.get("type"), checkpointer.get("connection_string")
     if kind == "postgres":
         return {

@@ -1,4 +1,4 @@
-"""Settings of sub-agents and of agents that live in other programs."""
+"""Settings of sub-agents and of external ACP agents."""
 
 from typing import Literal
 

@@ -1,4 +1,4 @@
-"""Settings of teams: the roles that people give names to, beside the built-in ones."""
+"""Settings of teams: limits, and custom roles in addition to the built-in ones."""
 
 from typing import Literal
 

@@ -1,4 +1,4 @@
-"""Settings of what operators measure and trace: Prometheus, OpenTelemetry, LangSmith, Langfuse."""
+"""Settings of metrics and tracing: Prometheus, OpenTelemetry, LangSmith, Langfuse."""
 
 from pydantic import Field
 

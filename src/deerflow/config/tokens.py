@@ -1,4 +1,4 @@
-"""Settings of counting and limiting tokens."""
+"""Settings of token usage and token budgets."""
 
 from pydantic import Field
 

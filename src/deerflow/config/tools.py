@@ -1,4 +1,4 @@
-"""Settings of tools and of what is done with their results."""
+"""Settings of tools and of tool results."""
 
 from pydantic import Field
 

@@ -1,4 +1,4 @@
-"""Names keys of `config.yaml` that change nothing, where they stand and what was probably meant."""
+"""Finds keys in `config.yaml` that have no effect, with their line and the setting probably meant."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,18 +13,18 @@ from deerflow.config.yaml_file import KeyPath
 
 @dataclass(frozen=True, slots=True)
 class UnusedKey:
-    """A key that changes nothing."""
+    """A key without effect."""
 
     path: KeyPath
     line: int | None
     is_known: bool
-    """It is a setting of ours that nothing reads in this version."""
+    """Whether it is a known setting that has no effect in this version."""
     meant: str | None
     """The full name of the setting that was probably meant."""
 
     @property
     def key(self) -> str:
-        """The key as people write it: `title.max_wrds`."""
+        """The key in dotted notation: `title.max_wrds`."""
         return dotted(self.path)
 
     def __str__(self) -> str:
@@ -34,7 +34,7 @@ class UnusedKey:
 
 
 def unused_keys(section: Section, line_of: Callable[[KeyPath], int | None]) -> list[UnusedKey]:
-    """Return the keys below `section`, which was read from a file, that change nothing."""
+    """Return the keys without effect below `section`, which was read from a file."""
     kind = type(section)
     found = (_unused(kind, path, line_of(path)) for path in unused_paths(section, WAITING))
     return [unused for unused in found if unused is not None]
@@ -50,7 +50,7 @@ def _unused(section: type[Section], path: KeyPath, line: int | None) -> UnusedKe
         for name, field in (around.model_fields if around else {}).items()
         if not is_listed((*above, name), WAITING)
     ]
-    # Keys of others are handed on to whom they are for, unless they look very much like one of ours.
+    # Open sections pass unknown keys on; only a key that closely resembles a known one is reported.
     is_open = around is not None and around.hands_on_extra_keys
     close = get_close_matches(str(path[-1]), names, n=1, cutoff=0.8 if is_open else 0.6)
     if is_open and not close:

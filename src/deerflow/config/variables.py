@@ -1,4 +1,4 @@
-"""Replaces `$VAR` in settings by variables of the environment."""
+"""Substitutes environment variables for `$VAR` in settings."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -13,20 +13,20 @@ _VARIABLE = re.compile(r"\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)\})", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Unset:
-    """A place that asks for a variable which is not set."""
+    """A path in the settings that uses an unset variable."""
 
     path: KeyPath
     variable: str
 
 
 def variable_in(value: object) -> str | None:
-    """Return the variable that `value` stands for: `$NAME` or `${NAME}`, and nothing beside it."""
+    """Return the variable's name if `value` is exactly `$NAME` or `${NAME}`."""
     found = _VARIABLE.fullmatch(value) if isinstance(value, str) else None
     return found and (found[1] or found[2])
 
 
 def substitute(value: Any, env: Mapping[str, str]) -> tuple[Any, list[Unset]]:
-    """Return `value` with every variable replaced, an unset one by an empty text, and the unset places."""
+    """Return `value` with every variable replaced, an unset one by an empty text, and the unset variables."""
     unset: list[Unset] = []
     return _substitute(value, env, (), unset), unset
 
@@ -46,7 +46,7 @@ def _substitute(value: Any, env: Mapping[str, str], path: KeyPath, unset: list[U
 
 
 def variables_inside(value: Any, path: KeyPath) -> Iterator[tuple[KeyPath, str]]:
-    """Yield every place whose text has a variable inside of it, which is not replaced, and its name."""
+    """Yield path and variable name of every text that contains a variable, which is not replaced there."""
     match value:
         case dict():
             for key, inner in value.items():
@@ -59,7 +59,7 @@ def variables_inside(value: Any, path: KeyPath) -> Iterator[tuple[KeyPath, str]]
 
 
 def restore(value: Any, raw: Any, env: Mapping[str, str]) -> Any:
-    """Return `value` with each text that `raw` has as a variable put back as that variable."""
+    """Return `value` with each text that comes from a variable in `raw` replaced by that variable."""
     match value, raw:
         case dict(), dict():
             return {key: restore(inner, raw.get(key), env) for key, inner in value.items()}

@@ -1,4 +1,4 @@
-"""Reads a YAML file without trusting it: bounded, every key once, errors with their line."""
+"""Reads untrusted YAML files: bounded size, no duplicate keys, errors with line numbers."""
 
 import re
 from collections.abc import Iterator
@@ -24,19 +24,19 @@ _MERGE = _TAG + "merge"
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 _PLAIN_TAGS = frozenset(_TAG + name for name in ("bool", "float", "int", "null", "str"))
 _NO_VALUE = (ValueError, OverflowError, LookupError, AttributeError, TypeError)
-"""What the parser raises for a value that is not of the kind that its tag names, or too large a number."""
+"""Exceptions of the parser for a value that does not match its tag, or a number that is too large."""
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """What a file says, and where it says it."""
+    """The contents of a file, and their line numbers."""
 
     path: Path | None
     data: dict[str, Any]
     root: Node | None = None
 
     def line_of(self, path: KeyPath) -> int | None:
-        """Return the line on which the value at `path`, or the nearest thing around it, stands."""
+        """Return the line of the value at `path`, or of its nearest parent."""
         node, line = self.root, None
         for part in path:
             found = _child(node, part)
@@ -46,13 +46,13 @@ class Document:
         return line
 
     def at(self, path: KeyPath) -> str:
-        """Return ` (line 3)` for a message about the value at `path`; nothing where no line is known."""
+        """Return ` (line 3)` for a message about the value at `path`; empty if the line is unknown."""
         line = self.line_of(path)
         return f" (line {line})" if line else ""
 
 
 def read_text(path: Path) -> str:
-    """Return the text of a settings file, or say what is wrong with the file."""
+    """Return the text of a settings file; raise ConfigError if it cannot be read."""
     try:
         if not path.is_file():
             raise ConfigError(_no_file(path))
@@ -80,12 +80,12 @@ def _no_file(path: Path) -> str:
 
 
 def read_yaml(path: Path) -> Document:
-    """Return what the YAML file at `path` says."""
+    """Return the contents of the YAML file at `path`."""
     return parse_yaml(read_text(path), path)
 
 
 def parse_yaml(text: str, path: Path | None = None) -> Document:
-    """Return what `text` says; `path` is for messages."""
+    """Return the contents of a YAML text; `path` is for messages."""
     where = str(path or "config.yaml")
     try:
         _check_nesting(text, where)
@@ -97,7 +97,7 @@ def parse_yaml(text: str, path: Path | None = None) -> Document:
             loader.dispose()
     except yaml.MarkedYAMLError as error:
         raise ConfigError(_explain(error, where, text)) from error
-    except yaml.YAMLError as error:  # a character that no YAML file may have
+    except yaml.YAMLError as error:  # a character that YAML does not allow
         raise ConfigError(_explain_character(error, where, text)) from error
     if data is None:
         data = {}
@@ -108,16 +108,17 @@ def parse_yaml(text: str, path: Path | None = None) -> Document:
 
 
 def load_plain(text: str, where: str) -> Any:
-    """Return what a small text such as a front matter says, in YAML's own types; aliases stay shared.
+    """Return the value of a small text such as a front matter, in YAML's types; aliases stay shared.
 
-    The pure Python parser takes quadratic time for nested brackets, the other one has no stack for them.
+    Checks the nesting first: the pure Python parser takes quadratic time for nested brackets, and the C
+    parser overflows its stack.
     """
     _check_nesting(text, where)
     return yaml.load(text, Loader=_LOADER)
 
 
 def compose(text: str) -> Node | None:
-    """Return the nodes of a text, which know their lines."""
+    """Return the YAML nodes of a text, which have line numbers."""
     loader = _LOADER(text)
     try:
         node: Node | None = loader.get_single_node()
@@ -127,7 +128,7 @@ def compose(text: str) -> Node | None:
 
 
 def _check_nesting(text: str, where: str) -> None:
-    """Refuse what would exhaust the stack, before anything recursive sees it."""
+    """Reject nesting that would exhaust the stack, before any recursive code runs."""
     depth = 0
     for count, event in enumerate(yaml.parse(text, Loader=_LOADER)):
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
@@ -138,17 +139,17 @@ def _check_nesting(text: str, where: str) -> None:
 
 
 _Built = tuple[Any, int, int]
-"""A value, how many values it is made of, and how many levels."""
+"""A value, the number of values in it, and its depth."""
 
 
 class _Builder:
-    """Turns nodes into plain values; counts them as if every alias were written out."""
+    """Converts nodes to plain values; counts them as if every alias were expanded."""
 
     def __init__(self, loader: Any, where: str) -> None:
         self._loader = loader
         self._where = where
         self._done: dict[int, _Built] = {}
-        """What every node became, by the node's identity."""
+        """The result for every converted node, by the node's identity."""
         self._open: set[int] = set()
 
     def build(self, node: Node) -> Any:
@@ -207,14 +208,14 @@ class _Builder:
             yield source
 
     def _key(self, node: Node) -> str:
-        """Return a key as it was written: `on` and `8080` are names here, not values."""
+        """Return a key as it is written: `on` and `8080` are names here, not values."""
         if not isinstance(node, ScalarNode):
             raise self._error(node, "a key must be a single word or text")
         return str(node.value)
 
     def _scalar(self, node: Node) -> Any:
         if node.tag == _TAG + "timestamp":
-            return node.value  # dates name versions of an API, so they stay as they were written
+            return node.value  # dates may be API versions, so they stay text
         if node.tag not in _PLAIN_TAGS:
             raise self._error(node, f"the tag {node.tag} is not allowed; write a plain value")
         try:
@@ -231,7 +232,7 @@ def _extent(parts: list[_Built]) -> tuple[int, int]:
 
 
 def _child(node: Node | None, part: str | int) -> tuple[Node, int] | None:
-    """Return the node below `node` that `part` names, and the line it starts on."""
+    """Return the child of `node` that `part` names, and its first line."""
     match node:
         case MappingNode():
             for key, value in node.value:
@@ -251,7 +252,7 @@ _HINTS = {
     "expected ',' or": "close the bracket that was opened",
     "alias": "name an anchor that stands above",
 }
-"""What to do about a problem that a parser names in these words."""
+"""Remedies, by a part of the parser's error message."""
 _HINT = "let keys of one level start in the same column, and close quotes and brackets"
 
 
@@ -271,7 +272,7 @@ def _explain_character(error: yaml.YAMLError, where: str, text: str) -> str:
 
 
 def _key_on(text: str, number: int) -> str:
-    """Return the key on a line, for a message; never the value, which may be a secret."""
+    """Return the key in a line for a message; never the value, which may be a secret."""
     lines = text.split("\n")
     found = _KEY.match(lines[number]) if number < len(lines) else None
     return f" ({found[1]}:)" if found else ""
