@@ -1,4 +1,4 @@
-"""What the model can call."""
+"""The tools that the model can call."""
 
 from deerflow.tools.catalog import get_available_tools
 from deerflow.tools.clarify import ask_clarification_tool

@@ -1,4 +1,4 @@
-"""`invoke_acp_agent`: hands work to an agent of another program and shows its progress."""
+"""`invoke_acp_agent`: delegates work to an external agent over ACP and publishes its progress."""
 
 import logging
 from collections.abc import Mapping
@@ -47,7 +47,7 @@ def acp_tools(
     env: Mapping[str, str],
     mcp_servers: Mapping[str, McpServerSettings],
 ) -> list[BaseTool]:
-    """Return the tools through which the configured agents are reached; none without agents."""
+    """Return the tool for the configured ACP agents; empty without agents."""
     if not agents:
         return []
     if hint := missing_package():
@@ -57,11 +57,11 @@ def acp_tools(
 
 
 def make_acp_tool(agents: AcpAgents) -> BaseTool:
-    """Return the tool that reaches these agents."""
+    """Return the tool that calls these agents."""
 
     async def invoke(*, agent: str, prompt: str, runtime: Runtime) -> str:
         workspace = runtime.context.folders.acp_workspace.absolute()
-        redact = runtime.context.watch.redact  # what the agent was given to work with, it may repeat
+        redact = runtime.context.watch.redact  # the agent may repeat secrets from its environment
 
         def hide(text: str) -> str:
             return _virtual(redact.known(text), workspace=workspace)
@@ -101,12 +101,12 @@ def _report(name: str, answer: AcpAnswer) -> str:
 
 
 def _virtual(text: str, *, workspace: Path) -> str:
-    """Return a text in which the workspace goes by the name that commands know."""
+    """Replace the workspace's host path by its path in the sandbox."""
     return text.replace(str(workspace), ACP_WORKSPACE)
 
 
 def _publish(runtime: Runtime, agent: str, progress: AcpProgress) -> None:
-    """Show words as the output of the call, and steps as what they are."""
+    """Publish messages as output of the call, and steps as `acp_progress` events."""
     event = {"type": "tool_output", "tool_call_id": runtime.tool_call_id, "text": progress.text}
     if progress.kind != "message":
         about = {"agent": agent, "kind": progress.kind, "status": progress.status}

@@ -1,4 +1,4 @@
-"""Which tools an agent gets: those of the settings or our own, the built-in ones, and what others add."""
+"""Selects an agent's tools: configured or default ones, built-in ones, sub-agents', MCP and ACP tools."""
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -37,7 +37,7 @@ DEFAULT_TOOLS: tuple[tuple[str, BaseTool], ...] = (
     ("bash", bash_tool),
     ("bash", python_tool),
 )
-"""What there is without a `tools:` section, by group."""
+"""The tools without a `tools:` section, with their groups."""
 
 
 def get_available_tools(
@@ -52,17 +52,17 @@ def get_available_tools(
     mcp_tools: Sequence[BaseTool] = (),
     acp_tools: Sequence[BaseTool] = (),
 ) -> list[BaseTool]:
-    """Return the tools of one agent in five classes; of two with one name, the first class's is used.
+    """Return the tools of one agent from five classes; for duplicate names the first class wins.
 
     Args:
-        groups: The groups the agent may use; None for all. Only the settings' tools have groups.
-        include_mcp: Offer the tools of MCP servers.
-        model_name: The agent's model; one that can see gets `view_image`.
-        subagent_enabled: Offer what is needed to delegate.
-        models: The models by name; those of the settings when absent.
-        subagent_tools: How it delegates, `task` first.
-        mcp_tools: Tools of MCP servers; with `tool_search` they are offered by name, and searched for.
-        acp_tools: Tools that reach agents of other programs.
+        groups: The groups the agent may use; None for all. Only configured tools have groups.
+        include_mcp: Include the tools of MCP servers.
+        model_name: The agent's model; one with vision gets `view_image`.
+        subagent_enabled: Include the tools for delegation.
+        models: The models by name; by default those of the settings.
+        subagent_tools: The tools for delegation, `task` first.
+        mcp_tools: Tools of MCP servers; with `tool_search` they are deferred.
+        acp_tools: Tools that call ACP agents.
     """
     known = {model.name: model for model in settings.models} if models is None else models
     model = known.get(model_name) if model_name is not None else None
@@ -84,14 +84,14 @@ def get_available_tools(
 
 
 def tool_groups(settings: Settings) -> list[str]:
-    """Return the groups that agents can be given."""
+    """Return the tool groups that agents can be assigned."""
     named = [group.name for group in settings.tool_groups]
     used = [entry.group for entry in settings.tools] or [group for group, _ in DEFAULT_TOOLS]
     return list(dict.fromkeys([*used, *named]))
 
 
 def tool_problems(settings: Settings) -> Iterator[tuple[str, str]]:
-    """Yield the name of every entry of `tools:` that agents do not get, and why."""
+    """Yield the name of every `tools:` entry that agents do not get, and why."""
     known: set[str] = set()
     for entry in settings.tools:
         try:
@@ -113,20 +113,20 @@ def _grouped(settings: Settings) -> Iterator[tuple[str, BaseTool]]:
 
 
 def _resolve(entry: ToolSettings) -> BaseTool | None:
-    """Return the entry's tool; None when it cannot be had."""
+    """Return the entry's tool; None if it cannot be loaded."""
     try:
         return _load(entry)
     except ConfigError as error:
-        logger.debug("tool %s is left out: %s", entry.name, error)  # it is named once, at start-up
+        logger.debug("tool %s is left out: %s", entry.name, error)  # reported once, at start-up
         return None
 
 
 def _load(entry: ToolSettings) -> BaseTool:
-    """Return the entry's tool under the name it has in the settings."""
+    """Return the entry's tool under its configured name."""
     found = resolve_use(entry.use)
     if not isinstance(found, BaseTool) and callable(found):
         try:
-            found = found(entry)  # a factory, for tools that need their own keys
+            found = found(entry)  # a factory, for tools that need their own settings
         except (TypeError, ValueError) as error:
             raise ConfigError(f"{entry.use} cannot be made: {error}") from error
     if not isinstance(found, BaseTool):

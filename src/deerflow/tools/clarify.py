@@ -1,7 +1,7 @@
 """`ask_clarification`: asks the user and ends the turn; the answer starts the next one.
 
-What is too long or malformed in a question is cut or dropped, never refused: the turn ends after this
-tool, so a refusal would leave the user with an error instead of a question.
+Arguments that are too long or malformed are truncated or dropped, never rejected: the turn ends after this
+tool, so a rejection would leave the user with an error instead of a question.
 """
 
 import json
@@ -36,7 +36,7 @@ class FormField(BaseModel):
 
 
 def _labels(value: Any) -> list[str]:
-    """Read options however a model wrote them: a list, its JSON, one per line, or objects with labels."""
+    """Parse options in any form a model writes: a list, its JSON, one per line, or objects with labels."""
     if isinstance(value, str):
         value = _from_json(value) or value.splitlines()
     if not isinstance(value, list):
@@ -59,7 +59,7 @@ def _from_json(text: str) -> list[Any] | None:
 
 
 def _fields(value: Any) -> list[dict[str, Any]]:
-    """Keep the usable fields of a form, each with a name of its own."""
+    """Return the valid fields of a form, without duplicate names."""
     if isinstance(value, str):
         value = _from_json(value)
     fields: dict[str, dict[str, Any]] = {}
@@ -161,7 +161,7 @@ async def ask_clarification_tool(
 
 
 def _fit(request: dict[str, Any]) -> dict[str, Any]:
-    """Bring a request below the size limit: long texts lose their end, then lists do."""
+    """Reduce a request to the size limit: truncate long texts, then shorten lists."""
     fitted = {**request, "question": _clip_bytes(request["question"], MAX_TEXT_BYTES)}
     if "context" in fitted:
         fitted["context"] = _clip_bytes(fitted["context"], MAX_TEXT_BYTES)
@@ -178,7 +178,7 @@ def _shorter(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _readable(request: dict[str, Any]) -> str:
-    """Write the question as text, for clients without forms and for the model's next turn."""
+    """Return the question as text, for clients without forms and for the model's next turn."""
     parts = [request["context"]] if "context" in request else []
     parts.append(request["question"])
     lines = [
@@ -198,7 +198,7 @@ def _text(value: Any) -> str:
 
 
 def _clip(text: str, limit: int) -> str:
-    clean = text.encode("utf-8", "replace").decode()  # half a surrogate pair would break the log
+    clean = text.encode("utf-8", "replace").decode()  # a lone surrogate would break the event log
     return clean if len(clean) <= limit else f"{clean[: limit - 1]}…"
 
 

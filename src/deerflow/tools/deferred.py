@@ -1,8 +1,8 @@
-"""`tool_search`: finds tools that the model has only heard the names of, and makes them callable.
+"""`tool_search`: finds tools of which the model has only the names, and makes them callable.
 
-A few MCP servers bring more schemas than a prompt should carry. So the model sees their names only, looks for
-what it needs, and gets those schemas from then on. What it got is noted with a fingerprint: when a server
-describes a tool anew, the model has to look at it again before it calls it.
+A few MCP servers have more schemas than a prompt should contain. So the model gets only their names, searches
+for what it needs, and gets those schemas from then on. A loaded tool is stored with its fingerprint: if a
+server changes the description, the model must load the tool again before it calls it.
 """
 
 import json
@@ -21,25 +21,25 @@ from deerflow.tools.mcp import FINGERPRINT
 
 TOOL_SEARCH = "tool_search"
 DEFERRED = "is_deferred"
-"""The key of a tool's metadata that says: offered by name only, until it is searched for."""
+"""Metadata key of a tool that is offered by name only until it is searched for."""
 MAX_RESULTS = 5
 NAME_SCORE = 3
 _SELECT = "select:"
 
 
 class DeferredToolRegistry:
-    """The deferred ones among an agent's tools, by name."""
+    """The deferred tools of an agent, by name."""
 
     def __init__(self, tools: Iterable[BaseTool]) -> None:
         self._tools = {tool.name: tool for tool in tools if is_deferred(tool)}
 
     @property
     def names(self) -> list[str]:
-        """What there is to search for."""
+        """The names of all deferred tools."""
         return list(self._tools)
 
     def search(self, query: str) -> list[BaseTool]:
-        """Return what fits a query, best first: `select:a,b`, `+must have`, or words."""
+        """Return the tools that match a query, best first: `select:a,b`, `+must have`, or words."""
         query = query.strip()
         if query.lower().startswith(_SELECT):
             wanted = [name.strip() for name in query[len(_SELECT) :].split(",")]
@@ -52,22 +52,22 @@ class DeferredToolRegistry:
 
 
 def is_deferred(tool: BaseTool | Mapping[str, Any] | None) -> bool:
-    """Tell whether a tool is offered by name only."""
+    """Return whether a tool is offered by name only."""
     return isinstance(tool, BaseTool) and (tool.metadata or {}).get(DEFERRED) is True
 
 
 def is_promoted(tool: BaseTool, promoted: Mapping[str, str] | None) -> bool:
-    """Tell whether a deferred tool was looked at as it is now."""
+    """Return whether the current version of a deferred tool was loaded."""
     return (promoted or {}).get(tool.name) == fingerprint(tool)
 
 
 def fingerprint(tool: BaseTool) -> str:
-    """Return what stands for a tool as it is described now."""
+    """Return a tool's fingerprint, which identifies its current description."""
     return str((tool.metadata or {}).get(FINGERPRINT, tool.name))
 
 
 def defer(tools: Sequence[BaseTool]) -> list[BaseTool]:
-    """Return the tools as ones that are offered by name only."""
+    """Return copies of the tools that are marked as deferred."""
     return [tool.model_copy(update={"metadata": {**(tool.metadata or {}), DEFERRED: True}}) for tool in tools]
 
 
@@ -108,8 +108,8 @@ def _nothing(names: Sequence[str]) -> str:
 
 
 def _score(tool: BaseTool, needed: Sequence[str], others: Sequence[str]) -> int:
-    """Return how well a tool fits; 0 when it does not."""
-    # Words are looked for as they are: a pattern from outside could keep us busy for hours.
+    """Return how well a tool matches; 0 if it does not."""
+    # Words are matched literally: a regular expression from outside could run for hours.
     name, text = tool.name.lower(), tool.description.lower()
     if not all(word in name for word in needed):
         return 0

@@ -1,4 +1,4 @@
-"""How an async function becomes a tool: one place that turns our errors into the model's sentences."""
+"""Turns async functions into tools, and DeerFlow's errors into error results for the model."""
 
 import functools
 from collections.abc import Awaitable, Callable
@@ -14,11 +14,11 @@ from deerflow.context import RunContext
 from deerflow.errors import DeerFlowError, SandboxError
 
 Runtime = ToolRuntime[RunContext, Any]
-"""What a tool gets beside its arguments: the run's context, the state and the call's id."""
+"""What a tool receives besides its arguments: the run's context, the state and the call's id."""
 
 MAX_PATH_CHARS = 4096
 SAFE_TO_REPEAT = "is_safe_to_repeat"
-"""The key of a tool's metadata that says: calling it twice is as good as once."""
+"""Metadata key of a tool that is idempotent: calling it twice has the same effect as once."""
 
 
 def tool_of(
@@ -29,13 +29,13 @@ def tool_of(
     with_artifact: bool = False,
     is_safe_to_repeat: bool = False,
 ) -> Callable[[Callable[..., Awaitable[Any]]], BaseTool]:
-    """Make a tool of an async function whose docstring is what the model reads about it.
+    """Make a tool of an async function; its docstring is the description for the model.
 
     Args:
-        arguments: What the model may send; the function also takes `runtime`.
+        arguments: The schema of the model's arguments; the function also takes `runtime`.
         return_direct: The agent's turn ends after the tool.
-        with_artifact: The function returns the text and an artifact for the people watching.
-        is_safe_to_repeat: It changes nothing by itself, so a crash in the middle does no harm.
+        with_artifact: The function returns the text and an artifact for clients.
+        is_safe_to_repeat: It is idempotent or read-only, so it may run again after a crash.
     """
 
     def build(function: Callable[..., Awaitable[Any]]) -> BaseTool:
@@ -62,14 +62,14 @@ def tool_of(
 
 
 class PlainTool(StructuredTool):
-    """A tool whose function takes its arguments and `runtime`, and nothing that a library would add.
+    """A tool whose function takes its arguments and `runtime`, and no parameters injected by LangChain.
 
-    LangChain looks for such additions in the types of `_arun` before every call; here there are few to read.
+    LangChain inspects the annotations of `_arun` for such parameters before every call; here there are few.
     """
 
     @override
     async def _arun(self, *args: Any, **values: Any) -> Any:
-        assert self.coroutine is not None  # `tool_of` gave it one
+        assert self.coroutine is not None  # set by `tool_of`
         return await self.coroutine(**values)
 
 
@@ -97,14 +97,14 @@ def _plain(text: str) -> str:
 
 
 PlainText = Annotated[str, AfterValidator(_plain)]
-"""Text that every shell and file system can take."""
+"""Text that every shell and file system accepts."""
 
 VirtualPath = Annotated[str, AfterValidator(_plain), Field(min_length=1, max_length=MAX_PATH_CHARS)]
 """A path as the model sees it, such as `/mnt/user-data/workspace/notes.md`."""
 
 
 def clip_middle(text: str, limit: int) -> str:
-    """Return the start and end of `text`, saying how much went from between; 0 means no limit."""
+    """Return the start and end of `text` and the number of characters omitted; 0 means no limit."""
     if limit <= 0 or len(text) <= limit:
         return text
     head = limit // 2
@@ -113,7 +113,7 @@ def clip_middle(text: str, limit: int) -> str:
 
 
 def refuse(sentence: str) -> SandboxError:
-    """Return the error whose text the model gets as the tool's answer."""
+    """Return an error whose text becomes the tool's result for the model."""
     return SandboxError(sentence)
 
 
@@ -123,7 +123,7 @@ def _dedent(docstring: str) -> str:
 
 
 def _explain(error: ValidationError | ValidationErrorV1) -> str:
-    """Say what is wrong without repeating the arguments: they may be a whole file."""
+    """Describe validation errors without repeating the arguments: they may be a whole file."""
     faults = [
         f"{'.'.join(str(part) for part in fault['loc']) or 'arguments'}: "
         f"{fault['msg'].removeprefix('Value error, ')}"

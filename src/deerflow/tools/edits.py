@@ -1,6 +1,6 @@
 """`edit_files`: several exact changes in one or more files, all of them or none.
 
-Texts are parsed and changed in a thread: they may be long, and other runs go on meanwhile.
+Texts are parsed and changed in a thread: they may be long and would block the event loop.
 """
 
 import asyncio
@@ -53,7 +53,7 @@ class EditFilesArguments(Described):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A file before and after; None before means that it is new."""
+    """A file's content before and after; None before means that the file is new."""
 
     path: str
     before: bytes | None
@@ -73,19 +73,19 @@ async def edit_files_tool(*, description: str, edits: list[Edit], patch: str, ru
     if len(paths) > MAX_FILES:
         raise refuse(f"{len(paths)} files at once are too many; at most {MAX_FILES}. Change them in parts.")
     async with AsyncExitStack() as held:
-        for path in paths:  # in one order for everybody, so that two calls never wait for each other
+        for path in paths:  # sorted: every call takes the locks in the same order, so none deadlocks
             await held.enter_async_context(sandbox.editing(path))
         changes = await (_edited(sandbox, edits) if edits else _patched(sandbox, patches))
-        await to_the_end(_write_all(sandbox, changes))  # half of it would be neither all nor none
+        await to_the_end(_write_all(sandbox, changes))  # a cancellation must not leave half of the changes
     return "\n".join(_told(change) for change in changes)
 
 
 def edited_paths(arguments: Mapping[str, Any]) -> list[str]:
-    """Return the files that a call would change, for those who look at it before it runs."""
+    """Return the files that a call would change, for checks before it runs."""
     try:
         wanted = EditFilesArguments.model_validate(arguments)
         files = parse_patch(wanted.patch) if not wanted.edits else []
-    except (ValidationError, SandboxError):  # the tool itself says what is wrong
+    except (ValidationError, SandboxError):  # the tool itself reports the error
         return []
     return list(dict.fromkeys([*(edit.path for edit in wanted.edits), *(file.path for file in files)]))
 
@@ -118,7 +118,7 @@ async def _patched(sandbox: Sandbox, patches: Sequence[FilePatch]) -> list[Chang
             before, text = await _text(sandbox, patch.path)
             after = await asyncio.to_thread(apply_patch, text, patch)
             changes.append(Change(patch.path, before, after.encode()))
-    # What can be put back is written first; a new file is only written when nothing else can fail.
+    # Changes that can be rolled back are written first; new files last, when nothing else can fail.
     return sorted(changes, key=lambda change: change.before is None)
 
 

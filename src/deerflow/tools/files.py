@@ -1,4 +1,4 @@
-"""`ls`, `glob`, `grep`, `read_file`, `write_file`, `str_replace`: work on the thread's files."""
+"""`ls`, `glob`, `grep`, `read_file`, `write_file`, `str_replace`: tools for the thread's files."""
 
 import asyncio
 import logging
@@ -158,7 +158,7 @@ async def str_replace_tool(
 
 
 def with_max_results(tool: BaseTool, most: Any) -> BaseTool:
-    """Return `glob` or `grep` with another number of results, as default and as bound; others as they are."""
+    """Return `glob` or `grep` with a different default and maximum of results; other tools unchanged."""
     schema = tool.args_schema
     if most is None or not isinstance(schema, type) or not issubclass(schema, GlobArguments | GrepArguments):
         return tool
@@ -185,7 +185,7 @@ def _short(line: str) -> str:
 
 
 def _lines_within(lines: list[str], limit: int) -> str:
-    """Join as many lines as fit and say how many did not; 0 means no limit."""
+    """Join as many lines as fit and add how many were omitted; 0 means no limit."""
     shown, size = 0, 0
     while shown < len(lines) and (limit <= 0 or size + len(lines[shown]) <= limit):
         size += len(lines[shown]) + 1

@@ -1,4 +1,4 @@
-"""Tools of MCP servers as tools of ours: their schemas, what they return, and what they say of themselves."""
+"""Wraps tools of MCP servers as LangChain tools: schemas, results and metadata."""
 
 import mimetypes
 import posixpath
@@ -16,19 +16,19 @@ from deerflow.tools.define import PlainTool, Runtime
 from deerflow.tools.shell import LiveOutput
 
 MCP_SERVER = "mcp_server"
-"""The key of a tool's metadata that says from which server it is."""
+"""Metadata key with the name of the tool's server."""
 FINGERPRINT = "mcp_fingerprint"
-"""The key of a tool's metadata that stands for all that the model is told of it."""
+"""Metadata key with the digest of everything the model sees of the tool."""
 ROUTING = "mcp_routing"
-"""The key of a tool's metadata that has the words which point to it, and how important it is."""
+"""Metadata key with the tool's routing keywords and priority."""
 FOLDER = "/mnt/user-data/workspace/.mcp"
-"""Where images and other files go that come with an answer."""
+"""The folder for images and other files of results."""
 _UNFIT = re.compile(r"[^\w.-]+")
 MAX_NAME_CHARS = 40
 
 
 class McpToolbox:
-    """The tools of all servers at the moment; while nothing changes they are the very same objects."""
+    """The current tools of all servers; while nothing changes they are the same objects."""
 
     def __init__(self, servers: McpServers) -> None:
         self._servers = servers
@@ -36,7 +36,7 @@ class McpToolbox:
         self._tools: tuple[BaseTool, ...] = ()
 
     async def tools(self) -> tuple[BaseTool, ...]:
-        """Return the tools of the servers that can be reached, opening those that are not open yet."""
+        """Return the tools of all reachable servers, connecting those that are not connected yet."""
         offers = await self._servers.offers() if self._servers else []
         if offers != self._offers:
             self._offers = offers
@@ -45,12 +45,12 @@ class McpToolbox:
 
 
 def make_mcp_tool(server: McpServer, offered: McpTool) -> BaseTool:
-    """Return the tool through which a model reaches one tool of a server."""
+    """Return a LangChain tool that calls one tool of a server."""
 
-    # Servers may call an argument of theirs `runtime`: ours has a name that nobody else uses.
+    # A server's tool may have an argument named `runtime`, so this parameter has a name of its own.
     async def call(*, deerflow_runtime: Runtime, **arguments: Any) -> str:
         runtime = deerflow_runtime
-        redact = runtime.context.watch.redact  # servers repeat what they were sent, keys included
+        redact = runtime.context.watch.redact  # servers echo what they receive, including keys
         with LiveOutput(lambda text: _show(runtime, redact.known(text))) as live:
             try:
                 answer = await server.call(offered.name, arguments, progress=lambda text: live(f"{text}\n"))
@@ -77,10 +77,10 @@ def make_mcp_tool(server: McpServer, offered: McpTool) -> BaseTool:
 
 
 def _hints(hints: ToolHints) -> dict[str, bool]:
-    """Return what a server says of a tool's effects, in the protocol's words."""
+    """Return a server's hints about a tool's effects, under the protocol's names."""
     said = {
         "readOnlyHint": hints.read_only,
-        # A tool that only reads destroys nothing, whatever stands beside it.
+        # A read-only tool is not destructive, whatever the other hint says.
         "destructiveHint": None if hints.read_only else hints.destructive,
         "idempotentHint": hints.idempotent,
     }
@@ -88,7 +88,7 @@ def _hints(hints: ToolHints) -> dict[str, bool]:
 
 
 def _routing(settings: McpServerSettings, tool: str) -> dict[str, Any]:
-    """Return which words point to a tool: its own where it has some, else its server's."""
+    """Return a tool's routing keywords and priority: its own if set, else its server's."""
     own = settings.tools.get(tool)
     route = own.routing if own is not None and "routing" in own.model_fields_set else settings.routing
     words = tuple(word.casefold() for word in route.keywords if word.strip())
@@ -98,7 +98,7 @@ def _routing(settings: McpServerSettings, tool: str) -> dict[str, Any]:
 
 
 async def _text_of(answer: McpAnswer, tool: McpTool, sandbox: Sandbox) -> str:
-    """Return the answer's text, with its files put where the agent can open them."""
+    """Return the result's text, with its files saved where the agent can open them."""
     lines = [await _saved(file, tool, sandbox) for file in answer.files]
     return "\n\n".join(part for part in (answer.text, *lines) if part)
 
@@ -114,7 +114,7 @@ async def _saved(file: McpFile, tool: McpTool, sandbox: Sandbox) -> str:
 
 
 def _file_name(file: McpFile, tool: McpTool) -> str:
-    """Return a name that no other file of the thread has."""
+    """Return a file name that is unique in the thread."""
     stem, ending = posixpath.splitext(_UNFIT.sub("_", file.name).strip("."))
     ending = mimetypes.guess_extension(file.mime_type) or ending[:10] or ".bin"
     return f"{(stem or tool.call_name)[:MAX_NAME_CHARS]}-{new_id()[:6]}{ending}"

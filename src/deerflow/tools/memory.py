@@ -1,6 +1,6 @@
-"""`memory_search`, `memory_add`, `memory_update`, `memory_delete`: the model looks after the memory itself.
+"""`memory_search`, `memory_add`, `memory_update`, `memory_delete`: the model manages the memory itself.
 
-Whose memory it is comes from the run and never from the model.
+The scope of the memory comes from the run and never from the model.
 """
 
 from collections.abc import Sequence
@@ -57,7 +57,7 @@ class DeleteArguments(BaseModel):
 
 
 def make_memory_tools(memories: MemoryService, settings: MemoryBackendSettings) -> Sequence[BaseTool]:
-    """Return the four tools."""
+    """Return the four memory tools."""
     return [
         _search_tool(memories),
         _add_tool(memories, settings),

@@ -1,6 +1,6 @@
-"""Files that programs on a host execute or obey without anybody naming them.
+"""Files that programs on a host execute or read as configuration without being named.
 
-Whoever writes one decides what the next harmless command does: a `.git/config` can name a program that
+Writing one of them controls what the next harmless command does: a `.git/config` can name a program that
 `git status` runs.
 """
 
@@ -20,13 +20,13 @@ _FILES = """
 .editorconfig .tool-versions .pre-commit-config.yaml
 """
 FOLDERS = frozenset(_FOLDERS.split())
-"""Folders whose files tools read as their settings, or run."""
+"""Folders whose files programs read as configuration, or run."""
 FILES = frozenset(_FILES.split())
-"""Files that shells, editors and other programs read by themselves."""
+"""Files that shells, editors and other programs read automatically."""
 ENDINGS = (".pth",)
 
 
 def is_obeyed(path: str) -> bool:
-    """Tell whether a file is one of these; letters count alike in both cases, as on some file systems."""
+    """Return whether a path is such a file; case-insensitive, like some file systems."""
     *folders, name = normal_path(path).casefold().split("/")
     return name in FILES or name.endswith(ENDINGS) or not FOLDERS.isdisjoint([*folders, name])

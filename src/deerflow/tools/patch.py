@@ -1,7 +1,7 @@
-"""Unified diffs: read and applied exactly, each refusal naming the hunk it is about.
+"""Parses and applies unified diffs exactly; every error names its hunk.
 
-Models count lines badly and write context well. So the numbers of a hunk are only a hint: its lines must
-be in the file as they stand, at the place it names or at the only other one.
+Models count lines badly and write context well. So a hunk's line numbers are only a hint: its lines must
+match the file exactly, at the line it names or at exactly one other.
 """
 
 import posixpath
@@ -25,7 +25,7 @@ _BESIDE = ("diff ", "index ", "new file mode", "old mode", "new mode", "similari
 
 @dataclass(slots=True)
 class Hunk:
-    """A run of lines and what is to stand in its place."""
+    """A sequence of lines and its replacement."""
 
     number: int
     header: str
@@ -33,11 +33,11 @@ class Hunk:
     old: list[str] = field(default_factory=list)
     new: list[str] = field(default_factory=list)
     open_ends: set[str] = field(default_factory=set)
-    """Of `old` and `new`, whose last line has no newline."""
+    """Those of `old` and `new` whose last line has no newline."""
 
     @property
     def content(self) -> str:
-        """What a new file has in it."""
+        """The content of a new file."""
         return "\n".join(self.new) + ("" if "new" in self.open_ends else "\n")
 
 
@@ -73,7 +73,7 @@ def parse_patch(text: str) -> list[FilePatch]:
 
 
 def apply_patch(text: str, patch: FilePatch) -> str:
-    """Return `text` with all hunks in it; a hunk that does not fit is named and nothing is changed."""
+    """Return `text` with all hunks applied; a hunk that does not match raises an error that names it."""
     ending = "\r\n" if "\r\n" in text else "\n"
     count = text.count(ending) + 1
     if count > MAX_LINES:
@@ -91,12 +91,12 @@ def apply_patch(text: str, patch: FilePatch) -> str:
         kept += hunk.new
         end = start + len(hunk.old)
         if not hunk.old and "new" in hunk.open_ends and lines[end:] == [""]:
-            end += 1  # the text's last newline has nothing behind it, and the new lines have no newline
+            end += 1  # drop the empty string after the last newline: the new lines end without one
     return ending.join(kept + lines[end:])
 
 
 class _LineSearch:
-    """Finds hunks in linear time: each distinct line becomes one character, and `str.find` finds those."""
+    """Finds hunks in linear time: maps each distinct line to one character and uses `str.find`."""
 
     def __init__(self, lines: list[str], patch: FilePatch) -> None:
         self._lines = lines
@@ -105,10 +105,10 @@ class _LineSearch:
         self._text = self._encoded(lines)
 
     def start_of(self, hunk: Hunk, end: int) -> int:
-        """Return where a hunk goes: at the line it names, else at the only other that has its lines.
+        """Return where a hunk applies: at the line it names, else at the only other match.
 
         Args:
-            end: The line behind the hunk before it.
+            end: The line after the previous hunk.
         """
         wanted = hunk.start - 1
         if not hunk.old:
@@ -132,7 +132,7 @@ class _LineSearch:
         return "".join(codes.setdefault(line, chr(len(codes))) for line in lines)
 
     def _all(self, old: str, start: int) -> list[int]:
-        """Return the first places that have these lines, at most `NAMED_PLACES`."""
+        """Return the first positions of these lines, at most `NAMED_PLACES`."""
         found: list[int] = []
         while len(found) < NAMED_PLACES and (at := self._text.find(old, start)) >= 0:
             found.append(at)
@@ -140,9 +140,9 @@ class _LineSearch:
         return found
 
     def _difference(self, hunk: Hunk, old: str, wanted: int) -> str:
-        """Say which line of the hunk is not what the file has, where most of its first lines are."""
+        """Describe the first mismatched line, at the position where most leading lines of the hunk match."""
         matched, too_many = 0, len(old)
-        while too_many - matched > 1:  # what fits up to a line fits up to every line before it
+        while too_many - matched > 1:  # binary search: if a prefix matches, so does every shorter one
             middle = (matched + too_many) // 2
             matched, too_many = (middle, too_many) if old[:middle] in self._text else (matched, middle)
         here = (self._text.find(old[:matched]) if matched else max(wanted, 0)) + matched
@@ -154,12 +154,12 @@ class _LineSearch:
 
 
 def absolute(path: str) -> str:
-    """Return a patch's path as tools know it; a relative one is below the workspace."""
+    """Return a patch's path as an absolute path; a relative one is below the workspace."""
     return normal_path(path if path.startswith("/") else f"{WORKSPACE}/{path}")
 
 
 def normal_path(path: str) -> str:
-    """Return a path as the file system reads it: without empty and dotted parts."""
+    """Return a path without empty and dotted parts, as the file system resolves it."""
     return re.sub("^/+", "/", posixpath.normpath(path))
 
 
@@ -174,7 +174,7 @@ def _file(old: str, new: str) -> FilePatch:
 
 
 def _named(line: str) -> str:
-    """Return the name in a `---` or `+++` line, without the time that diff puts behind a tab."""
+    """Return the name in a `---` or `+++` line, without the timestamp that diff adds after a tab."""
     return line[4:].split("\t", 1)[0].strip()
 
 
@@ -186,7 +186,7 @@ def _plain(name: str, prefix: str) -> str:
 
 
 def patch_paths(text: str) -> list[str]:
-    """Return the names in the headers of a patch as they are written, whatever else is wrong with it."""
+    """Return the unnormalised paths in a patch's headers, even if the patch is otherwise invalid."""
     lines = text.split("\n")
     named = [line for line in lines if line.startswith(("--- ", "+++ "))]
     return [name for line in named if (name := _written(_named(line))) != NOTHING]
@@ -214,7 +214,7 @@ def _read_hunk(files: Sequence[FilePatch], lines: list[str], position: int) -> i
     while position < len(lines) and not _ends(lines, position):
         _take(hunk, lines[position], lines[position - 1])
         position += 1
-    while position > first and not lines[position - 1]:  # an empty line between two files is no context
+    while position > first and not lines[position - 1]:  # an empty line between two files is not context
         position -= 1
         hunk.old.pop()
         hunk.new.pop()
@@ -246,7 +246,7 @@ def _take(hunk: Hunk, line: str, before: str) -> None:
 
 
 def _close(hunk: Hunk) -> None:
-    """Write an end without newline as split text has it: what ends with one has an empty line behind it."""
+    """Represent a missing final newline like `split` does: a text with one has an empty last line."""
     if hunk.open_ends == {"old"}:
         hunk.new.append("")
     elif hunk.open_ends == {"new"} and hunk.old:

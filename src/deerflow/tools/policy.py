@@ -1,10 +1,10 @@
-"""Decides by rule whether a tool call may run, must not, or needs a person's word.
+"""Decides by rule whether a tool call is allowed, denied or needs approval.
 
-Rules see a call in two forms. An `allow` must describe the whole of what it lets through, so that nothing
-can ride along; a `deny` or an `ask` only has to find its part, wherever in the arguments it stands.
+Rules match a call in two ways. An `allow` must match the whole of the arguments, so that nothing else passes
+with them; a `deny` or an `ask` only has to match a part, anywhere in the arguments.
 
-Paths are compared as the file system reads them: `//outputs` and `/x/../outputs` are `/outputs`. A pattern
-that takes too long on what a model wrote decides for caution: it denies or asks, and allows nothing.
+Paths are normalised before matching: `//outputs` and `/x/../outputs` are `/outputs`. A pattern that times out
+on a model's arguments decides for caution: it denies or asks, and allows nothing.
 """
 
 import hashlib
@@ -32,9 +32,9 @@ Action = Literal["allow", "deny", "ask"]
 ReasonCode = Literal["", "rule", "host", "outside", "obeyed_file"]
 
 ACTS_OUTSIDE = "acts_outside"
-"""The key of a tool's metadata that says: it sends, pays or changes something out in the world."""
+"""Metadata key of a tool that sends, pays or changes something outside."""
 _OUTSIDE_HINTS = (ACTS_OUTSIDE, "destructiveHint")
-"""Ours, and what MCP servers say of their tools."""
+"""DeerFlow's own metadata key, and the hint of MCP servers."""
 _LABEL = "description"
 PATTERN_SECONDS = 2.0
 EDIT_FILES = "edit_files"
@@ -50,19 +50,19 @@ class Call:
 
     name: str
     args: Mapping[str, Any]
-    """Without the step's label, which changes nothing about what happens."""
+    """The arguments without the step's label, which has no effect."""
     is_on_host: bool = False
     acts_outside: bool = False
     stands_for: str = ""
-    """Another tool whose rules count as well: what a shell may not do, a program must not do for it."""
+    """Another tool whose rules also apply: what `bash` may not do, a Python program must not do either."""
     paths: tuple[str, ...] = ()
-    """The files that our own tools would touch, as they are written in the call."""
+    """The files that DeerFlow's own tools would access, as written in the call."""
     obeyed_file: str = ""
-    """A file that it would write on the host, and that other programs execute or obey."""
+    """A file that it would write on the host and that other programs execute or read as configuration."""
 
     @classmethod
     def of(cls, name: str, args: Mapping[str, Any], tool: BaseTool | None, sandbox: Sandbox) -> "Call":
-        """Return the call of `tool` in `sandbox`; None stands for a tool that does not exist."""
+        """Return the call of `tool` in `sandbox`; None means that the tool does not exist."""
         paths = _paths_in(name, args) if _has_label(tool) or name in _PATH_TOOLS else ()
         writes = name in _WRITING and _is_bare(sandbox)
         return cls(
@@ -77,40 +77,40 @@ class Call:
 
     @property
     def hash(self) -> str:
-        """What stands for exactly this call: a SHA-256 over its name and arguments."""
+        """Identifies exactly this call: a SHA-256 over its name and arguments."""
         whole = orjson.dumps([self.name, self.args], option=_SORTED, default=str)
         return hashlib.sha256(whole).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What is to happen to a call, and why."""
+    """The decision about a call, and its reason."""
 
     action: Action
     reason: str = ""
-    """In words."""
+    """As text for people."""
     code: ReasonCode = ""
-    """For clients that have words of their own."""
+    """As a code, for clients with their own texts."""
     rule: int = 0
-    """The number of the rule that decided, from 1; 0 when none did."""
+    """The 1-based number of the rule that decided; 0 if none did."""
 
 
 class Policy:
-    """The rules of one value of the settings; the first that fits decides."""
+    """The rules of one version of the settings; the first that matches decides."""
 
     def __init__(self, rules: Sequence[GuardrailRule] = ()) -> None:
         self._rules = [_Rule.of(rule, number) for number, rule in enumerate(rules, 1)]
 
     @property
     def has_patterns(self) -> bool:
-        """Whether deciding may take time."""
+        """Whether a rule has a pattern, so that deciding may be slow."""
         return any(rule.pattern is not None for rule in self._rules)
 
     def decide(self, call: Call, *, seconds: float = PATTERN_SECONDS) -> Verdict:
-        """Return what is to happen to a call.
+        """Return the decision about a call.
 
         Args:
-            seconds: How long patterns may take in all; what is not decided by then is decided for caution.
+            seconds: The timeout for all patterns together; after it, rules decide for caution.
         """
         until = time.monotonic() + seconds
         for rule in self._rules:
@@ -161,10 +161,10 @@ class _Rule:
         def left() -> float:
             return max(until - time.monotonic(), 0.001)
 
-        # `concurrent` lets go of the interpreter, so that a long search holds nobody else up.
+        # `concurrent` releases the GIL, so that a long search does not block other threads.
         if self.action == "allow":
             if any(path != normal_path(path) for path in call.paths):
-                return False  # it says something else than it does
+                return False  # the path as written is not the path that would be accessed
             text = whole_text(call.args)
             return pattern.fullmatch(text, timeout=left(), concurrent=True) is not None
         texts = itertools.chain(all_texts(call.args), map(normal_path, call.paths))
@@ -175,7 +175,7 @@ _SORTED = orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS
 
 
 def whole_text(args: Mapping[str, Any]) -> str:
-    """Return all that a call says: its only argument where that is text, else JSON with sorted keys."""
+    """Return the arguments as text: the only argument if it is text, else JSON with sorted keys."""
     values = list(args.values())
     if len(values) == 1 and isinstance(values[0], str):
         return values[0]
@@ -183,7 +183,7 @@ def whole_text(args: Mapping[str, Any]) -> str:
 
 
 def all_texts(args: Mapping[str, Any]) -> Iterator[str]:
-    """Return everything in a call that a rule may search: the whole, then each text at any depth."""
+    """Yield every text that a rule may search: the whole, then each string at any depth."""
     yield whole_text(args)
     waiting: list[Any] = list(args.values())
     while waiting:
@@ -226,7 +226,7 @@ def _takes(tool: BaseTool | None, *arguments: type) -> bool:
 
 
 def _is_bare(sandbox: Sandbox) -> bool:
-    """Tell whether commands would run on the host; where none can run, the tool itself says why."""
+    """Return whether commands would run on the host; if none can run, the tool itself reports why."""
     return isinstance(sandbox, LocalSandbox) and sandbox.refusal is None
 
 

@@ -1,4 +1,4 @@
-"""Classes that decide about tool calls, named in `guardrails.provider.use`."""
+"""Guardrail providers, which decide about tool calls; configured in `guardrails.provider.use`."""
 
 import asyncio
 import inspect
@@ -15,12 +15,12 @@ from deerflow.tools.policy import PYTHON, SHELL
 
 @dataclass(frozen=True, slots=True)
 class GuardrailRequest:
-    """A tool call about which a provider decides."""
+    """A tool call that a provider decides about."""
 
     tool_name: str
     tool_input: Mapping[str, Any]
     agent_id: str | None = None
-    """The settings' `passport`: who the agent says it is."""
+    """The settings' `passport`: the agent's declared identity."""
     thread_id: str | None = None
     is_subagent: bool = False
     timestamp: str = field(default_factory=lambda: datetime.now(UTC).isoformat())
@@ -36,7 +36,7 @@ class GuardrailReason:
 
 @dataclass(frozen=True, slots=True)
 class GuardrailDecision:
-    """What a provider decided."""
+    """A provider's decision."""
 
     allow: bool
     reasons: Sequence[GuardrailReason] = ()
@@ -45,7 +45,7 @@ class GuardrailDecision:
 
 
 class AllowlistProvider:
-    """Allows tools by name: those on the list, or all without one, except the denied."""
+    """Allows tools by name: those on the list, or all without a list, except the denied ones."""
 
     name = "allowlist"
 
@@ -59,7 +59,7 @@ class AllowlistProvider:
         """Decide about one call."""
         if request.tool_name in self._denied:
             return _no("denied", f"{request.tool_name} is in denied_tools")
-        if request.tool_name == PYTHON and SHELL in self._denied:  # which could run any command
+        if request.tool_name == PYTHON and SHELL in self._denied:  # Python could run any command
             return _no("denied", f"{SHELL} is in denied_tools")
         if self._allowed is not None and request.tool_name not in self._allowed:
             return _no("not_allowed", f"{request.tool_name} is not in allowed_tools")
@@ -67,7 +67,7 @@ class AllowlistProvider:
 
 
 def make_provider(settings: GuardrailsSettings) -> object | None:
-    """Return the provider of the settings; None when there is none or it is switched off."""
+    """Return the configured provider; None if there is none or guardrails are disabled."""
     if not settings.enabled or settings.provider is None:
         return None
     use = settings.provider.use
@@ -84,7 +84,7 @@ def make_provider(settings: GuardrailsSettings) -> object | None:
 
 
 async def ask_provider(provider: object, request: GuardrailRequest) -> GuardrailDecision:
-    """Return what a provider decides; one that only knows the blocking way gets a thread."""
+    """Return a provider's decision; a synchronous provider runs in a thread."""
     asynchronous = getattr(provider, "aevaluate", None)
     if asynchronous is not None:
         found = asynchronous(request)
@@ -98,7 +98,7 @@ async def ask_provider(provider: object, request: GuardrailRequest) -> Guardrail
 
 
 def words(decision: GuardrailDecision) -> str:
-    """Return the reasons of a decision in one sentence."""
+    """Return the reasons of a decision as one sentence."""
     said = [getattr(reason, "message", "") or getattr(reason, "code", "") for reason in decision.reasons]
     return "; ".join(text for text in said if text) or "the guardrail provider gave no reason"
 

@@ -52,7 +52,7 @@ async def present_files_tool(*, filepaths: list[str], runtime: Runtime) -> Comma
 
 
 def _fault(root: Path, path: str) -> str | None:
-    """Say why the file cannot be shown, following no link out of the outputs folder."""
+    """Return why the file cannot be shown, or None; follows no link out of the outputs folder."""
     clean = posixpath.normpath(path)
     if not clean.startswith(f"{OUTPUTS}/"):
         return f"it is not below {OUTPUTS}; copy it there first."
@@ -61,7 +61,7 @@ def _fault(root: Path, path: str) -> str | None:
     except (FileNotFoundError, NotADirectoryError):
         return "there is no such file; write it first."
     except OSError as error:
-        # Nothing is said of what a link leads to: that would tell which files this host has.
+        # The link's target is not reported: that would reveal which files this host has.
         is_link = error.errno in (errno.ELOOP, errno.EXDEV)
         return f"it is a link that leaves {OUTPUTS}; copy the file itself there." if is_link else _UNREADABLE
 

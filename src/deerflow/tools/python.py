@@ -1,7 +1,7 @@
-"""`python`: runs a program of the model in the thread's sandbox, with the same bounds as `bash`.
+"""`python`: runs a model's program in the thread's sandbox, with the same limits as `bash`.
 
-The code travels inside one shell command, so isolation, limits, cancelling, live output and the working
-directory are the shell's own, whichever sandbox there is.
+The code is passed inside one shell command, so isolation, limits, cancellation, live output and the working
+directory are the shell's, in every sandbox.
 """
 
 import secrets
@@ -13,7 +13,7 @@ from deerflow.tools.define import Described, PlainText, Runtime, refuse, tool_of
 from deerflow.tools.shell import run_in_sandbox
 
 MAX_CODE_BYTES = 90_000
-"""A little less than a sandbox takes as one command."""
+"""A little less than a sandbox accepts as one command."""
 COMMAND = """\
 command -v python3 >/dev/null || {{ echo 'There is no python3 in this sandbox; use bash.'; exit 127; }}
 python3 -u -X utf8 -c "$(cat <<'{mark}'
@@ -46,5 +46,5 @@ async def python_tool(*, description: str, code: str, runtime: Runtime) -> str |
 
 def as_command(code: str) -> str:
     """Return the shell command that runs `code` exactly as it is."""
-    # Quoted, the text between the marks means nothing to the shell; no code can guess where it ends.
+    # The here-document is quoted, so the shell interprets nothing in it; its delimiter is unguessable.
     return COMMAND.format(mark=f"END_{secrets.token_hex(16)}", code=code)

@@ -1,4 +1,4 @@
-"""`bash`: runs a command in the thread's sandbox and shows its output while it runs."""
+"""`bash`: runs a command in the thread's sandbox and publishes its output while it runs."""
 
 import asyncio
 from collections.abc import Callable
@@ -15,10 +15,10 @@ from deerflow.tools.define import Described, PlainText, Runtime, clip_middle, to
 COALESCE_SECONDS = 0.1
 COALESCE_CHARS = 4096
 MAX_LIVE_CHARS = 200_000
-"""What one command may send to the people watching; the log keeps every piece of it."""
+"""The maximum of live output per command; the event log stores every piece of it."""
 
 EXIT_CODE = "exit_code"
-"""The key of a result's `additional_kwargs` that holds the exit code of a command that failed."""
+"""Key in a result's `additional_kwargs` with the exit code of a failed command."""
 
 
 class BashArguments(Described):
@@ -40,9 +40,9 @@ async def bash_tool(*, description: str, command: str, runtime: Runtime) -> str 
 
 
 async def run_in_sandbox(command: str, runtime: Runtime, *, tool: str) -> str | ToolMessage:
-    """Run a command within the limits of the settings and return what the model reads of it.
+    """Run a command within the limits of the settings and return the result for the model.
 
-    A command that failed is an error result with its `exit_code`, so that clients need not read its text.
+    A failed command is an error result with its `exit_code`, so that clients need not parse its text.
     """
     context = runtime.context
     if context.sandbox.refusal is not None:
@@ -71,7 +71,7 @@ async def run_in_sandbox(command: str, runtime: Runtime, *, tool: str) -> str | 
 
 
 class LiveOutput:
-    """Gathers output and hands it on in pieces: every 100 ms or 4 KB, whichever comes first."""
+    """Buffers output and publishes it in batches: every 100 ms or 4 KB, whichever comes first."""
 
     def __init__(self, show: Callable[[str], None]) -> None:
         self._show = show
@@ -90,7 +90,7 @@ class LiveOutput:
         self._flush()
 
     def __call__(self, text: str) -> None:
-        """Take the next piece of output."""
+        """Add the next piece of output."""
         if not text or self._left <= 0:
             return
         piece = text[: self._left]

@@ -1,4 +1,4 @@
-"""Reading and changing text by lines: plain functions behind the file tools."""
+"""Reads and edits text by lines: pure functions behind the file tools."""
 
 from dataclasses import dataclass
 
@@ -6,7 +6,7 @@ from deerflow.tools.define import refuse
 
 NAMED_LINES = 20
 SEARCHED_LINES = 2000
-"""How far the search for a similar line goes; comparing is slow."""
+"""Maximum lines searched for a similar one; comparing is slow."""
 SIMILAR = 0.6
 MAX_EDITED_BYTES = 8 * 1024 * 1024
 _STEP_CHARS = 65_536
@@ -15,14 +15,14 @@ SHOWN_LINE_CHARS = 200
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """A text after its replacement."""
+    """A text after a replacement, and the number of occurrences replaced."""
 
     text: str
     count: int
 
 
 def decoded(content: bytes, path: str) -> str:
-    """Return the text of a file that is to be edited."""
+    """Return the text of a file to be edited."""
     try:
         return content.decode()
     except UnicodeDecodeError as error:
@@ -30,10 +30,10 @@ def decoded(content: bytes, path: str) -> str:
 
 
 def page(text: str, *, start: int | None, end: int | None, max_chars: int) -> str:
-    """Return lines `start` to `end` as they are, cut at `max_chars` with a note on how to read on.
+    """Return lines `start` to `end` unchanged, truncated at `max_chars` with a note on how to read on.
 
-    Lines count from 1 and end at a newline only, as grep counts them; a `max_chars` of 0 means no limit.
-    Only what is shown is split into lines: a large file may have millions of them.
+    Lines count from 1 and end only at a newline, as grep counts them; a `max_chars` of 0 means no limit.
+    The text is never split into a list of lines: a large file may have millions of them.
     """
     total = text.count("\n") + (not text.endswith("\n") and bool(text))
     first, last = _range(start, end, total)
@@ -54,7 +54,7 @@ def page(text: str, *, start: int | None, end: int | None, max_chars: int) -> st
 
 
 def _line_start(text: str, line: int, *, after: tuple[int, int] = (1, 0)) -> int:
-    """Return where a line begins, counting in large steps from a line whose beginning is known."""
+    """Return the offset of a line, counting in large steps from a line whose offset is known."""
     number, position = after
     while (there := text.count("\n", position, position + _STEP_CHARS)) < line - number:
         number, position = number + there, position + _STEP_CHARS
@@ -85,12 +85,12 @@ def _long_line_note(line: int, length: int, shown: int, total: int) -> str:
 
 
 def replace_text(text: str, old: str, new: str, *, replace_all: bool) -> Replacement:
-    """Put `new` for `old`, which must be there, and once only unless all are to be replaced."""
+    """Replace `old` by `new`; `old` must occur exactly once, unless `replace_all` is set."""
     if not old:
         raise refuse("old_str is empty. Give the text to replace, or use write_file for a whole file.")
     if old == new:
         raise refuse("old_str and new_str are the same; nothing would change.")
-    if old not in text and "\r\n" in text:  # models write plain newlines, whatever the file has
+    if old not in text and "\r\n" in text:  # models write \n even if the file has \r\n
         old, new = _with_crlf(old), _with_crlf(new)
     count = text.count(old)
     if count == 0:
@@ -121,7 +121,7 @@ def _lines_of(text: str, part: str) -> str:
 
 
 def _hint(text: str, old: str) -> str:
-    """Name the line that was probably meant: the same but for spaces, else the most similar."""
+    """Name the line that was probably meant: equal except for spaces, else the most similar."""
     wanted = next((line.strip() for line in old.splitlines() if line.strip()), "")
     if not wanted:
         return ""
@@ -136,6 +136,6 @@ def _hint(text: str, old: str) -> str:
 
 
 def _similarity(one: str, other: str) -> float:
-    """Return how many of their pairs of characters two lines share, from 0 to 1, in linear time."""
+    """Return the share of common character pairs of two lines, from 0 to 1, in linear time."""
     pairs, others = ({text[at : at + 2] for at in range(len(text) - 1)} for text in (one, other))
     return 2 * len(pairs & others) / max(len(pairs) + len(others), 1)

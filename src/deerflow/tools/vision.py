@@ -1,4 +1,4 @@
-"""`view_image`: lets a model that can see look at an image of the thread."""
+"""`view_image`: shows an image of the thread to a model with vision."""
 
 import asyncio
 import base64
@@ -47,7 +47,7 @@ async def view_image_tool(*, image_path: str, runtime: Runtime) -> Command[Any]:
 
 
 def mime_type(content: bytes) -> str | None:
-    """Tell the kind of an image by its first bytes; None when it is none of ours."""
+    """Return an image's MIME type by its first bytes; None if it is not supported."""
     if content.startswith(b"\xff\xd8\xff"):
         return "image/jpeg"
     if content.startswith(b"\x89PNG\r\n\x1a\n"):
@@ -71,7 +71,7 @@ def _checked_path(path: str) -> str:
 
 
 def _size_on_host(user_data: Path, path: str) -> int:
-    """Return the file's size before anything reads it; 0 when it is not on this host."""
+    """Return the file's size before it is read; 0 if it is not on this host."""
     try:
         return (user_data / path.removeprefix(f"{USER_DATA}/")).lstat().st_size
     except OSError:
