@@ -6,7 +6,7 @@ from deerflow.cli.quiet import quiet_end
 
 
 def main() -> None:
-    """Run the command line; it is loaded here, where Ctrl-C already ends quietly."""
+    """Run the command line; it is imported here, where Ctrl-C already exits without a traceback."""
     with quiet_end():
         import_module("deerflow.cli.commands").app()
 

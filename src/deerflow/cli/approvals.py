@@ -1,4 +1,4 @@
-"""`deerflow approvals`: shows and takes back what was allowed for good, with or without a running server."""
+"""`deerflow approvals`: lists and revokes permanently allowed calls, with or without a running server."""
 
 import asyncio
 from pathlib import Path
@@ -13,7 +13,7 @@ from deerflow.domain.visible_text import visible
 
 
 def execute(*, action: Literal["list", "revoke"], config: Path | None, allowed_id: str = "") -> int:
-    """Do what is asked with the permissions in the settings' database."""
+    """Execute the action on the allowed calls in the configured database."""
     allowed = asyncio.run(_execute(action, config, allowed_id))
     if action == "revoke":
         print("Taken back: it is asked about again.")

@@ -1,4 +1,4 @@
-"""The person at the terminal, who is asked whether a tool call may run."""
+"""Ask the user at the terminal whether a tool call may run."""
 
 import asyncio
 import os
@@ -22,7 +22,7 @@ _SCOPES = {"t": "thread", "a": "always"}
 
 
 class Person:
-    """Somebody at a terminal who decides."""
+    """The user at a terminal, who answers interrupts."""
 
     def __init__(self, console: Console, *, keyboard: int) -> None:
         """Ask on `console` and read answers from the file descriptor `keyboard`."""
@@ -35,7 +35,7 @@ class Person:
         return {str(asked["id"]): await self._answer(asked["value"]) for asked in waiting}
 
     async def _answer(self, question: Any) -> Any:
-        if isinstance(question, list):  # a sub-agent that asks about several calls at once
+        if isinstance(question, list):  # a sub-agent asks about several calls at once
             return [await self._answer(each) for each in question]
         actions = question.get("action_requests") if isinstance(question, Mapping) else None
         if not isinstance(actions, list):
@@ -62,7 +62,7 @@ class Person:
         return {"type": "reject", "message": CLOSED}
 
     async def _edit(self, action: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Return the action as the person changed it; None when it is not clear what they want."""
+        """Return the action as edited by the user; None when the input is empty or invalid."""
         key = only_text(action["args"])
         line = await self.line(f"{key}: " if key else "all arguments, as JSON: ")
         if key and line.strip():
@@ -77,8 +77,8 @@ class Person:
         return None
 
     async def line(self, prompt: str) -> str:
-        """Ask and return the line that is typed; empty when the terminal is gone."""
-        # What was typed before the question was there is no answer to it.
+        """Ask and return the typed line; empty when the terminal is closed."""
+        # Discard input typed before the question was shown: it is no answer to it.
         if os.isatty(self._keyboard):
             termios.tcflush(self._keyboard, termios.TCIFLUSH)
         self._console.print(prompt, end="", markup=False, highlight=False, soft_wrap=True)
@@ -87,12 +87,12 @@ class Person:
         return line.decode(errors="replace").rstrip("\r\n")
 
     def show(self, text: str, *, style: str = "") -> None:
-        """Print a text as it is."""
+        """Print a text without markup and wrapping."""
         self._console.print(Text(text, style=style), highlight=False, soft_wrap=True)
 
 
 def shown(name: str, args: Mapping[str, Any]) -> str:
-    """Return all of a call: text arguments as they are, each under its name."""
+    """Return a tool call in full: its name and all arguments, text arguments unquoted."""
     lines = [
         f"  {key}: " + visible(value if isinstance(value, str) else orjson.dumps(value, default=str).decode())
         for key, value in args.items()
@@ -101,21 +101,21 @@ def shown(name: str, args: Mapping[str, Any]) -> str:
 
 
 def only_text(args: Mapping[str, Any]) -> str | None:
-    """Return the argument that a person can change on one line, where it is the only one but the label."""
+    """Return the only argument besides `description` if it is text, which can be edited on one line."""
     keys = [key for key in args if key != "description"]
     only = keys[0] if len(keys) == 1 else None
     return only if only is not None and isinstance(args[only], str) else None
 
 
 async def _read(keyboard: int) -> bytes:
-    """Return the next line without a thread that would outlive Ctrl-C."""
+    """Read the next line on the event loop: a blocking read in a thread would outlive Ctrl-C."""
     loop = asyncio.get_running_loop()
     ready = asyncio.Event()
     loop.add_reader(keyboard, ready.set)
     try:
         await ready.wait()
         return os.read(keyboard, 1 << 16)
-    except OSError:  # the terminal went away
+    except OSError:  # the terminal was closed
         return b""
     finally:
         loop.remove_reader(keyboard)

@@ -1,4 +1,4 @@
-"""Asks the person at the terminal what the agent wants to know before it goes on."""
+"""Ask the user at the terminal the clarification questions of the agent."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,7 +10,7 @@ Request = Mapping[str, Any]
 
 
 def question_in(values: Mapping[str, Any]) -> Request | None:
-    """Return the question with which a thread's last turn ended, if it ended with one."""
+    """Return the question that ended a thread's last turn; None when it did not end with one."""
     messages = values.get("messages") or [{}]
     artifact = messages[-1].get("artifact")
     request = artifact.get("human_input") if isinstance(artifact, Mapping) else None
@@ -18,7 +18,7 @@ def question_in(values: Mapping[str, Any]) -> Request | None:
 
 
 async def reply_to(request: Request, person: Person) -> str:
-    """Ask the person and return what they said; nothing when they would rather not answer."""
+    """Ask the user and return the answer; empty when they do not answer."""
     if request.get("context"):
         person.show(f"\n{printable(str(request['context']))}")
     person.show(f"\n{printable(str(request.get('question', '')))}", style="bold")
@@ -32,7 +32,7 @@ async def reply_to(request: Request, person: Person) -> str:
 
 
 async def _form(fields: list[Mapping[str, Any]], person: Person) -> str:
-    """Ask for one thing after the other; nothing when one that is required is left out."""
+    """Ask for one field after the other; empty when a required one is left out."""
     answers = []
     for field in fields:
         labels = [str(option) for option in field.get("options") or ()]
@@ -40,7 +40,7 @@ async def _form(fields: list[Mapping[str, Any]], person: Person) -> str:
         name = printable(str(field.get("label") or field["name"]))
         note = "" if field.get("required") else " (optional)"
         given = await person.line(f"{choices}{name}{note}: ")
-        # Several choices may be named, with commas between them.
+        # Several choices may be given, separated by commas.
         is_many = field.get("type") == "multi_select"
         parts = given.split(",") if is_many else [given]
         value = ", ".join(filter(None, (chosen(part, labels) for part in parts)))
@@ -52,7 +52,7 @@ async def _form(fields: list[Mapping[str, Any]], person: Person) -> str:
 
 
 def chosen(line: str, labels: list[str]) -> str:
-    """Return what was meant: the option of that number, else the line itself."""
+    """Return the option with that number, else the line itself."""
     text = line.strip()
     number = int(text) if text.isdecimal() else 0
     return labels[number - 1] if 0 < number <= len(labels) else text

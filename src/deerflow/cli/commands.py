@@ -1,4 +1,4 @@
-"""The commands and their options; what they do is loaded when one is chosen, so that help is quick."""
+"""The Typer commands and their options; each implementation is imported on use, so that help is fast."""
 
 import sys
 from importlib import import_module
@@ -261,7 +261,7 @@ def revoke_allowed_call(
 
 
 def _exit_with(command: str, **options: Any) -> None:
-    """Load a command, run it and leave with its exit code; errors that people can act on are one sentence."""
+    """Import a command, run it and exit with its exit code; a `DeerFlowError` is printed as one message."""
     line = options.get("status") or StatusLine(sys.stderr, is_shown=sys.stderr.isatty())
     with quiet_end():
         line.say("Loading DeerFlow")

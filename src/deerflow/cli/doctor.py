@@ -1,4 +1,4 @@
-"""`deerflow doctor`: what works here, what does not, and how to fix it."""
+"""`deerflow doctor`: checks the installation and its configuration, and says how to fix problems."""
 
 import asyncio
 import os
@@ -38,7 +38,7 @@ _ROOM_BYTES = 500 * 1024 * 1024
 
 
 class Verdict(StrEnum):
-    """How a check ended."""
+    """The outcome of a check."""
 
     GOOD = "✓"
     NOTE = "!"
@@ -47,7 +47,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was checked."""
+    """The result of one check."""
 
     verdict: Verdict
     subject: str
@@ -57,7 +57,7 @@ class Finding:
 
 
 def execute(*, config: Path | None) -> int:
-    """Print all findings; 1 when something that is configured or needed does not work."""
+    """Print all findings; return 1 when something configured or required does not work."""
     findings = asyncio.run(examine(config))
     console = Console()
     for title, group in _groups(findings):
@@ -68,7 +68,7 @@ def execute(*, config: Path | None) -> int:
 
 
 async def examine(config: Path | None) -> list[Finding]:
-    """Return all findings; broken settings end the list, since everything else builds on them."""
+    """Run all checks and return the findings; invalid settings end the list: the other checks need them."""
     findings = [_python()]
     try:
         loaded = SettingsSource(config).current()
@@ -101,7 +101,7 @@ def _settings(loaded: LoadedSettings, faults: list[Fault]) -> Iterator[Finding]:
 
 
 async def _models(loaded: LoadedSettings, known: set[str]) -> list[Finding]:
-    """Make every model and ask its server, except those whose fault is known."""
+    """Create every model and probe its server, except those with a known fault."""
     findings = []
     entries = loaded.settings.models
     if not entries:
@@ -167,7 +167,7 @@ async def _database(loaded: LoadedSettings) -> list[Finding]:
 
 
 async def _sharing(loaded: LoadedSettings, storage: Storage, jobs: Jobs) -> list[Finding]:
-    """Look at what processes on one database have to share."""
+    """Check what processes on one database share: workers and the home folder."""
     workers = await jobs.workers()
     found = Finding(Verdict.GOOD, "workers", f"{workers} process(es) execute runs")
     if not workers:
@@ -199,7 +199,7 @@ def _page() -> Finding:
 
 
 def _telemetry(loaded: LoadedSettings) -> Iterator[Finding]:
-    """Say who sees spans and traces, where somebody does."""
+    """Report where spans and traces are sent."""
     audience = audience_of(loaded)
     for problem in audience.problems:
         what, _, fix = problem.partition("; ")
@@ -215,13 +215,13 @@ def _telemetry(loaded: LoadedSettings) -> Iterator[Finding]:
 
 
 async def _mcp(loaded: LoadedSettings) -> list[Finding]:
-    """Open every MCP server that is on, and say what came of it."""
+    """Connect to every enabled MCP server and report the result."""
     wanted = {name: entry for name, entry in loaded.extensions.mcp_servers.items() if entry.enabled}
-    if missing_package():  # which the settings' faults name
+    if missing_package():  # reported with the settings' faults
         return []
     async with AsyncExitStack() as stack:
         pins = None
-        with suppress(DeerFlowError):  # a database that cannot be opened has a finding of its own
+        with suppress(DeerFlowError):  # an unreachable database has its own finding
             opening = open_storage(loaded.settings.database, loaded.paths)
             pins = ToolPins((await stack.enter_async_context(opening)).store, remembers=False)
         place = Place(env=loaded.env, folder=loaded.project_root)
@@ -246,7 +246,7 @@ def _mcp_server(status: ServerStatus) -> Iterator[Finding]:
 
 
 def _groups(findings: list[Finding]) -> Iterator[tuple[str, list[Finding]]]:
-    """Yield the findings by how much they matter, what concerns security first."""
+    """Yield the findings grouped by severity, security problems first."""
     bad = [finding for finding in findings if finding.verdict is Verdict.BAD]
     yield "Not working, and it concerns security", [finding for finding in bad if finding.is_security]
     yield "Not working", [finding for finding in bad if not finding.is_security]
@@ -255,7 +255,7 @@ def _groups(findings: list[Finding]) -> Iterator[tuple[str, list[Finding]]]:
 
 
 def _print(console: Console, title: str, group: list[Finding]) -> None:
-    """Print a group; a fix that several findings in a row share stands once, below the last of them."""
+    """Print a group; a fix shared by consecutive findings is printed once, after the last of them."""
     if not group:
         return
     console.print(Text(title, style="bold"))
@@ -265,7 +265,7 @@ def _print(console: Console, title: str, group: list[Finding]) -> None:
         line = Text.assemble(
             "  ", (finding.verdict, styles[finding.verdict]), f" {finding.subject}  {finding.text}"
         )
-        # Not wrapped by us: what is copied from here is to be one line.
+        # Wrapped by the terminal only, so that copied text is one line.
         console.print(line, highlight=False, soft_wrap=True)
         if finding.fix and finding.fix != next_fix:
             console.print(Text(f"    → {finding.fix}", style="dim"), highlight=False, soft_wrap=True)

@@ -1,4 +1,4 @@
-"""`deerflow install`: adds optional packages to this installation, with whatever installs packages here."""
+"""`deerflow install`: adds optional packages to this installation with the available installer, uv or pip."""
 
 import subprocess
 import sys
@@ -14,7 +14,7 @@ from deerflow.errors import DeerFlowError, InvalidInputError
 
 
 def execute(*, extras: Sequence[str]) -> int:
-    """Install the extras that are missing; without a name list them all."""
+    """Install the missing extras; without names, list all."""
     if not extras:
         _show_all()
         return 0
@@ -34,7 +34,7 @@ def execute(*, extras: Sequence[str]) -> int:
 
 
 def requirements_of(extra: str | None) -> list[Requirement]:
-    """Return what an extra stands for; with None, what DeerFlow itself needs."""
+    """Return the requirements of an extra; with None, those of DeerFlow itself."""
     if extra is not None:
         return _behind("deerflow", extra)
     found = [Requirement(text) for text in requires("deerflow") or ()]
@@ -42,7 +42,7 @@ def requirements_of(extra: str | None) -> list[Requirement]:
 
 
 def is_met(requirement: Requirement) -> bool:
-    """Tell whether a package is installed in a version that fits, with the extras that are asked for."""
+    """Return whether a package is installed in a matching version, including the requested extras."""
     try:
         has_version = requirement.specifier.contains(version(requirement.name), prereleases=True)
     except PackageNotFoundError:
@@ -54,10 +54,10 @@ def is_met(requirement: Requirement) -> bool:
 def add_packages(
     requirements: Sequence[Requirement], installer: Installer, *, needed: Sequence[Requirement] = ()
 ) -> bool:
-    """Install packages, and tell whether that worked; what the installer says is shown as it comes.
+    """Install packages and return whether that succeeded; the installer's output is shown.
 
     Args:
-        needed: What must still be met afterwards, so that no package is exchanged for one that does not fit.
+        needed: Passed as constraints, so that no package is replaced by an incompatible version.
     """
     wanted = [_plain(one) for one in requirements]
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as constraints:
@@ -68,7 +68,7 @@ def add_packages(
 
 
 def remember(extras: Sequence[str], file: Path) -> None:
-    """Write down which extras were chosen, so that `make` adds them to an environment that it makes anew."""
+    """Record the chosen extras in a file, so that `make` installs them into a new environment."""
     known = file.read_text().split() if file.exists() else []
     file.write_text("\n".join(sorted({*known, *extras})) + "\n")
 
@@ -93,7 +93,7 @@ def _show_all() -> None:
 
 
 def _behind(package: str, extra: str) -> list[Requirement]:
-    """Return what an extra of an installed package stands for on this computer."""
+    """Return the requirements of an installed package's extra on this platform."""
     found = [Requirement(text) for text in requires(package) or ()]
     return [
         one
@@ -103,6 +103,6 @@ def _behind(package: str, extra: str) -> list[Requirement]:
 
 
 def _plain(requirement: Requirement, *, has_extras: bool = True) -> str:
-    """Return a requirement without its marker; constraints may have no extras either."""
+    """Return a requirement without its marker; constraints must not have extras either."""
     extras = f"[{','.join(sorted(requirement.extras))}]" if requirement.extras and has_extras else ""
     return f"{requirement.name}{extras}{requirement.specifier}"

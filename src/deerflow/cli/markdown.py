@@ -1,4 +1,4 @@
-"""Markdown in the terminal: code that can be copied, and lists that keep their levels."""
+"""Render Markdown in the terminal: code stays copyable, and nested lists keep their levels."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,7 +23,7 @@ _FENCE = re.compile(r" *(?P<mark>`{3,}|~{3,})")
 
 
 class TerminalMarkdown(Markdown):
-    """Markdown whose code is never wrapped; print it with `crop=False`."""
+    """Markdown with code that is never wrapped; print it with `crop=False`."""
 
     def __init__(self, text: str) -> None:
         super().__init__(with_formulas(with_nested_lists(text)))
@@ -32,7 +32,7 @@ class TerminalMarkdown(Markdown):
 
 
 def _strip_citations(tokens: Sequence[Token]) -> None:
-    """Take the word that makes a link a citation off its text, as the page does."""
+    """Remove the prefix `citation:` from link texts, as the web page does."""
     for link, label in pairwise(tokens):
         if link.type == "link_open" and label.type == "text":
             mark = _CITATION.match(label.content)
@@ -40,16 +40,16 @@ def _strip_citations(tokens: Sequence[Token]) -> None:
 
 
 def with_nested_lists(text: str) -> str:
-    """Return Markdown in which an indented item belongs to the item above it.
+    """Return Markdown in which an indented item is nested in the item above it.
 
-    Models indent by two spaces; below `1. ` Markdown asks for three and would start a new list otherwise.
+    Models indent by two spaces; below `1. ` Markdown requires three and would start a new list otherwise.
     """
     return "\n".join(_nested(text.split("\n")))
 
 
 def _nested(lines: Iterable[str]) -> Iterator[str]:
     levels: list[tuple[int, int]] = []
-    """The open items: where the mark stands in the text, and where the item's content starts in ours."""
+    """Open items: the column of the marker in the input, and the column of the content in the output."""
     shift, fence = 0, ""
     for line in lines:
         indent = len(line) - len(line.lstrip(" "))
@@ -81,7 +81,7 @@ def with_formulas(text: str) -> str:
         if mark[0] in "`~":
             close = following.find(f"(?<!{mark[0]}){mark}(?!{mark[0]})", at)
             if close is None and len(mark) > 2:
-                break  # a block of code to the end
+                break  # an unclosed code block
             at = close.end() if close is not None else at
         elif mark in _CLOSERS and (close := following.find(_CLOSERS[mark], at)) is not None:
             gap = following.find(_BLANK_LINE, start)
@@ -92,14 +92,14 @@ def with_formulas(text: str) -> str:
 
 
 class _Following:
-    """Finds what comes next in a text, going through the text once for each pattern."""
+    """Finds the next match of patterns in a text, scanning the text once per pattern."""
 
     def __init__(self, text: str) -> None:
         self._text = text
         self._known: dict[str, re.Match[str] | None] = {}
 
     def find(self, pattern: str, at: int) -> re.Match[str] | None:
-        """Return the first match from `at` on, which is never before an earlier one."""
+        """Return the first match from `at` on; `at` must not decrease."""
         known = self._known.get(pattern)
         if pattern in self._known and (known is None or known.start() >= at):
             return known
@@ -108,7 +108,7 @@ class _Following:
 
 
 def fitted(text: str, width: int) -> str:
-    """Return the start of `text` that fits into `width` columns, cut between words where there are any."""
+    """Return `text` cut to `width` columns, between words where possible."""
     if cell_len(text) <= width:
         return text
     head = set_cell_size(text, max(width - 1, 0)).rstrip()
@@ -121,7 +121,7 @@ def fitted(text: str, width: int) -> str:
 def _lines(
     parts: RenderableType, console: Console, options: ConsoleOptions, *, width: int, style: Style
 ) -> list[list[Segment]]:
-    """Render without filling lines up or cutting them, as `Console.render_lines` would."""
+    """Render to lines without padding or cropping them, unlike `Console.render_lines`."""
     rendered = console.render(parts, options.update(width=max(width, 1)))
     return list(Segment.split_lines(Segment.apply_style(rendered, style)))
 

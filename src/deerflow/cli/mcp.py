@@ -1,4 +1,4 @@
-"""`deerflow mcp`: shows the MCP servers of a running server, and approves tools that were withheld."""
+"""`deerflow mcp`: shows the MCP servers of a running server, and approves withheld tools."""
 
 import asyncio
 import difflib
@@ -26,7 +26,7 @@ def execute(
     tools: Sequence[str] = (),
     is_sure: bool = False,
 ) -> int:
-    """Do what is asked of the server at `url`."""
+    """Execute the action on the server at `url`."""
     return asyncio.run(_execute(action, url, server, tools, is_sure))
 
 
@@ -70,7 +70,7 @@ def _lines(server: dict[str, Any]) -> Iterator[str]:
 
 
 def _difference(held: dict[str, Any]) -> Iterator[str]:
-    """Yield what a tool said when it was accepted and says now, line by line."""
+    """Yield a diff of a tool's definition: when it was accepted, and now."""
     yield f"{held['tool']}: {held['reason']}"
     for part in _PARTS:
         before = _text((held["before"] or {}).get(part))

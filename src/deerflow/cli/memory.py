@@ -1,4 +1,4 @@
-"""`deerflow memory`: shows and deletes what is remembered, with or without a running server."""
+"""`deerflow memory`: shows and deletes memory, with or without a running server."""
 
 import asyncio
 from pathlib import Path
@@ -22,7 +22,7 @@ def execute(
     fact_id: str = "",
     as_json: bool = False,
 ) -> int:
-    """Do what is asked with the memory of the settings' database."""
+    """Execute the action on the memory in the configured database."""
     memory = asyncio.run(_execute(action, agent, config, fact_id))
     if as_json:
         print(orjson.dumps(memory, option=orjson.OPT_INDENT_2).decode())

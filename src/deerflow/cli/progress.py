@@ -1,4 +1,4 @@
-"""What a job in the terminal shows while it runs, and when it has ended."""
+"""Terminal output of `deerflow run`: progress while the job runs, and a report at its end."""
 
 import re
 from collections import Counter
@@ -19,27 +19,27 @@ from deerflow.domain.visible_text import printable
 _MARKS = {"completed": "✓", "failed": "✗", "timed_out": "✗", "cancelled": "■"}
 _WIDTH = 160
 _NOTICE_WIDTH = 600
-"""Why a model call failed stands at the end of the line."""
+"""Wider than other lines: the reason of a failed model call is at the end of the line."""
 _SPINNER = 2
-"""Columns that a spinner and the space behind it take."""
+"""Columns of a spinner and the space after it."""
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-"""What a terminal would obey instead of showing it."""
+"""Control characters, which a terminal would interpret."""
 _ABOUT = ("description", "command", "path", "pattern", "query", "url")
-"""The arguments that say what a call is about, the model's own words for it first."""
+"""Arguments that describe a tool call; the model's own description first."""
 
 
 @dataclass(slots=True)
 class _Task:
-    """A sub-agent's work as far as it is known."""
+    """The progress of a sub-agent's task."""
 
     description: str
     step: str = "starting"
     results: int = 0
     failures: int = 0
-    """How many of its tools' results there are, and how many of them say that the tool failed."""
+    """Number of tool results (`results`), and how many of them are errors (`failures`)."""
 
     def take(self, message: Any) -> None:
-        """Take in the sub-agent's next message."""
+        """Process the sub-agent's next message."""
         self.step = _step(message)
         if isinstance(message, Mapping) and message.get("type") == "tool":
             self.results += 1
@@ -47,36 +47,36 @@ class _Task:
 
     @property
     def note(self) -> str:
-        """What to say about its steps when it has ended: nothing when all of them worked."""
+        """Summary of its steps for the final line; empty when none failed."""
         steps = "1 step" if self.results == 1 else f"{self.results} steps"
         return f" ({steps}, {self.failures} failed)" if self.failures else ""
 
 
 @dataclass(slots=True)
 class View:
-    """What the events so far amount to."""
+    """The state to show, built from the events so far."""
 
     answer: str = ""
     message_id: str = ""
     error: str | None = None
     tasks: dict[str, _Task] = field(default_factory=dict)
     calls: dict[str, str] = field(default_factory=dict)
-    """What each tool call is about, by its id."""
+    """Descriptions of tool calls by call id."""
     plan: str = ""
     is_question: bool = False
-    """The turn ended with a question to the person."""
+    """The turn ended with a question to the user."""
     doing: str = "thinking"
 
 
 class Progress:
-    """Follows a run's events: finished steps scroll by, what goes on now stays at the bottom."""
+    """Shows a run's events: finished steps as lines, current activity in a live area at the bottom."""
 
     def __init__(self, console: Console, thread_id: str) -> None:
         self._console = console
         self._thread_id = thread_id
         self._view = View()
         self.run_ids: set[str] = set()
-        """The runs that the job took: one, and one more for each answer of the person."""
+        """The runs of the job: one, and one more for each answer of the user."""
         self._is_on = False
         self._live: Live | None = None
 
@@ -85,20 +85,20 @@ class Progress:
         return self._view.error
 
     def start(self) -> None:
-        """Begin to show progress; without a terminal, as plain lines."""
+        """Start showing progress; without a terminal, as plain lines."""
         self._is_on = True
         if self._console.is_terminal:
             self._live = Live(self._bottom(), console=self._console, refresh_per_second=8, transient=True)
             self._live.start()
 
     def stop(self) -> None:
-        """Show no more progress."""
+        """Stop the live display."""
         if self._live is not None:
             self._live.stop()
             self._live = None
 
     def take(self, event: ClientEvent) -> None:
-        """Take in one event."""
+        """Process one event."""
         match event.event:
             case "metadata":
                 self.run_ids.add(str(event.data["run_id"]))
@@ -116,7 +116,7 @@ class Progress:
             self._live.update(self._bottom())
 
     def say_stopped(self) -> None:
-        """Show how far the answer was, and tell what a stopped job leaves."""
+        """Show the partial answer, and print how to continue the stopped job."""
         if self._console.is_terminal and self._view.answer.strip():
             self._show_answer(self._console)
         self._console.print(
@@ -126,7 +126,7 @@ class Progress:
         )
 
     def report(self, runs: Sequence[Mapping[str, Any]], artifacts: Sequence[Path], out: Console) -> None:
-        """Print the answer on `out` and what there is to know about it beside it."""
+        """Print the answer on `out`, and artifacts, usage and thread id on the progress console."""
         if self._view.error:
             failure = Text.assemble(("The run failed: ", "red"), printable(self._view.error))
             self._console.print(failure, highlight=False, soft_wrap=True)
@@ -193,7 +193,7 @@ class Progress:
     def _line(self, text: str, *, width: int = _WIDTH) -> None:
         if not self._is_on:
             return
-        # The terminal wraps it: what is copied from there has no line breaks that were not said.
+        # The terminal wraps it, so that copied text has no additional line breaks.
         line = Text(fitted(printable(text), width), style="dim")
         self._console.print(line, highlight=False, soft_wrap=True)
 
@@ -213,7 +213,7 @@ class Progress:
 
 
 def _spent(runs: Sequence[Mapping[str, Any]]) -> str:
-    """Return what all runs of the job took together."""
+    """Return the tokens and costs of all runs of the job."""
     keys = ("total_tokens", "total_input_tokens", "total_output_tokens", "subagent_tokens")
     total, given, made, delegated = (sum(run[key] for run in runs) for key in keys)
     said = f"{total:,} tokens ({given:,} in, {made:,} out, {delegated:,} by sub-agents)"
@@ -224,7 +224,7 @@ def _spent(runs: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _calls_in(update: Mapping[str, Any]) -> dict[str, str]:
-    """Return what the tool calls in an update are about."""
+    """Return the descriptions of the tool calls in an update, by call id."""
     parts = (part for part in update.values() if isinstance(part, Mapping))
     messages = (message for part in parts for message in part.get("messages") or ())
     calls = (call for message in messages for call in message.get("tool_calls") or ())
@@ -237,7 +237,7 @@ def _about(args: Mapping[str, Any]) -> str:
 
 
 def _exit(message: Mapping[str, Any]) -> str:
-    """Return the exit code of a command that failed, in words."""
+    """Return the exit code of a failed command as text."""
     code = (message.get("additional_kwargs") or {}).get("exit_code")
     return "" if code is None else f"exit code {code}"
 

@@ -1,4 +1,4 @@
-"""Ctrl-C before a command is at work; nothing here takes time to load itself."""
+"""Handle Ctrl-C while a command is still loading; imports only fast modules itself."""
 
 import signal
 import threading
@@ -8,19 +8,19 @@ from typing import Any
 
 
 def quiet_end() -> AbstractContextManager[None]:
-    """Let Ctrl-C end the process without a traceback while there is nothing to stop or to tidy up."""
+    """Let Ctrl-C end the process without a traceback while there is nothing to stop or clean up."""
     return _exchanged(signal.default_int_handler, signal.SIG_DFL)
 
 
 def heard() -> AbstractContextManager[None]:
-    """Let a command hear of Ctrl-C, inside of `quiet_end` too."""
+    """Raise `KeyboardInterrupt` on Ctrl-C in a command, even inside of `quiet_end`."""
     return _exchanged(signal.SIG_DFL, signal.default_int_handler)
 
 
 @contextmanager
 def _exchanged(before: Any, then: Any) -> Iterator[None]:
-    """Handle Ctrl-C by `then` where it was handled by `before`; in the background it stays ignored."""
-    is_main = threading.current_thread() is threading.main_thread()  # signals are the main thread's
+    """Replace the SIGINT handler `before` by `then`; an ignored SIGINT (background job) stays ignored."""
+    is_main = threading.current_thread() is threading.main_thread()  # only there can handlers be set
     if not is_main or signal.getsignal(signal.SIGINT) is not before:
         yield
         return

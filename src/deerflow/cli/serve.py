@@ -1,4 +1,4 @@
-"""`deerflow serve`: the gateway on a port."""
+"""`deerflow serve`: runs the gateway on a port."""
 
 import asyncio
 import errno
@@ -26,7 +26,7 @@ from deerflow.observability import configure_logging, secrets_of
 logger = logging.getLogger(__name__)
 
 _GRACE_SECONDS = 3
-"""How long open streams may keep a server that is told to stop; their readers can reconnect."""
+"""How long open streams may delay a shutdown; their readers can reconnect."""
 
 
 def execute(*, host: str, port: int, config: Path | None, concurrency: int | None = None) -> int:
@@ -37,7 +37,7 @@ def execute(*, host: str, port: int, config: Path | None, concurrency: int | Non
         check_database(loaded, "--concurrency 0 leaves all runs to workers")
     configure_logging(loaded.settings.log_level, loaded.settings.logging.format, secrets=secrets_of(loaded))
     options = gateway_options(host, loaded.env)
-    logging.getLogger("uvicorn").setLevel(logging.WARNING)  # the line below says what there is to say
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)  # the line below replaces its start-up messages
     with closing(_listen(host, port)) as listener:
         address = f"http://{'[' + host + ']' if ':' in host else host}:{listener.getsockname()[1]}"
         runs = ", leaving all runs to workers" if concurrency == 0 else ""
@@ -65,11 +65,11 @@ def _serve(
             raise
 
     server = _Server(server_config(create_app(opening, options), grace_seconds=_GRACE_SECONDS))
-    # What people can act on is said in one sentence; the server's own account of it is a traceback.
+    # A DeerFlowError is printed as one message; Uvicorn would log its traceback as well.
     logging.getLogger("uvicorn.error").addFilter(lambda _: not failures)
     try:
         server.run(sockets=[listener])
-    except KeyboardInterrupt:  # the server has stopped in order, and passes the signal on
+    except KeyboardInterrupt:  # Uvicorn has shut down gracefully and raises the signal again
         return codes[-1]
     except SystemExit:
         if not failures:
@@ -80,7 +80,7 @@ def _serve(
 
 
 class _Server(uvicorn.Server):
-    """A server whose first signal lets runs get to their next step; the second does not wait for them."""
+    """A server that on the first signal lets runs reach their next step, and on the second does not wait."""
 
     hurry: Callable[[], object] | None = None
 
@@ -94,7 +94,7 @@ class _Server(uvicorn.Server):
 
 
 def gateway_options(host: str, env: Mapping[str, str]) -> GatewayOptions:
-    """Return how the gateway faces the world, refusing to face it unprotected by accident."""
+    """Return the gateway's network options; refuse to listen for other machines without authentication."""
     origins = _origins(env.get("GATEWAY_CORS_ORIGINS", ""))
     options = GatewayOptions(
         checks_host=is_loopback(host),
@@ -146,7 +146,7 @@ def _parts(listed: str) -> list[str]:
 
 
 def auth_disabled(env: Mapping[str, str]) -> bool:
-    """Tell whether the operator switched login off; production does not listen to that."""
+    """Return whether the operator disabled authentication; ignored in production."""
     stage = env.get("DEER_FLOW_ENV") or env.get("ENVIRONMENT") or ""
     return env.get("DEER_FLOW_AUTH_DISABLED") == "1" and stage.lower() not in ("prod", "production")
 

@@ -1,4 +1,4 @@
-"""Asks a running server over HTTP, for commands that act on one."""
+"""HTTP client for commands that act on a running server."""
 
 from typing import Any
 
@@ -11,14 +11,14 @@ SECONDS = 30
 
 
 class ServerApi:
-    """The API of the DeerFlow server at an address."""
+    """The API of the DeerFlow server at a URL."""
 
     def __init__(self, session: aiohttp.ClientSession, url: str) -> None:
         self._session = session
         self._url = url.rstrip("/")
 
     async def ask(self, method: str, path: str, body: Any = None) -> Any:
-        """Return what the server answers; what it refuses, or that nobody answers, is a `DeerFlowError`."""
+        """Send a request and return the response body; errors and failed connections are `DeerFlowError`."""
         try:
             async with self._session.request(method, f"{self._url}/api{path}", json=body) as answer:
                 known = answer.content_type == "application/json"
@@ -39,7 +39,7 @@ class ServerApi:
 
 
 def _reason(error: Exception) -> str:
-    """Return why nobody answers, in plain words."""
+    """Return why the connection failed, for people."""
     if isinstance(error, TimeoutError):
         return f"nothing came within {SECONDS} s"
     return connection_reason(error)

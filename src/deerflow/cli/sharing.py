@@ -1,4 +1,4 @@
-"""What `serve` and `worker` have in common: both execute runs for hours."""
+"""Helpers shared by `serve` and `worker`, the long-lived processes that execute runs."""
 
 import gc
 import logging
@@ -13,7 +13,7 @@ _COLLECTOR_THRESHOLDS = (50_000, 20, 50)
 
 
 def check_database(loaded: LoadedSettings, why: str) -> None:
-    """Raise `ConfigError` when the database is not one that processes can share, though they have to."""
+    """Raise `ConfigError` when the database cannot be shared by several processes; `why` says why it must."""
     backend = loaded.settings.database.backend
     if backend != "postgres":
         raise ConfigError(
@@ -24,7 +24,7 @@ def check_database(loaded: LoadedSettings, why: str) -> None:
 
 
 def exit_code_of(deerflow: DeerFlow) -> int:
-    """Return 0 when a process that was closed handed all of its runs over; else say what it left."""
+    """Return 0 when the closed process handed over all of its runs; else log how many were left, return 1."""
     left = deerflow.runs.left_behind
     if not left:
         return 0
@@ -37,10 +37,10 @@ def exit_code_of(deerflow: DeerFlow) -> int:
 
 
 def calm_collector() -> None:
-    """Look for cyclic garbage less often, and never among what was there at the start.
+    """Run the garbage collector less often, and exclude the objects that exist at the start.
 
-    A step of an agent makes thousands of short-lived objects; looking through all the others each time took a
-    fifth of the processor time of a wide fan-out.
+    A step of an agent creates thousands of short-lived objects. Scanning all others each time took a fifth of
+    the CPU time of a wide fan-out.
     """
     gc.collect()
     gc.freeze()

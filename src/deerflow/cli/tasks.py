@@ -1,4 +1,4 @@
-"""`deerflow tasks`: lists and stops the tasks of a running server."""
+"""`deerflow tasks`: lists and cancels the sub-agent tasks of a running server."""
 
 import asyncio
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ def execute(
     run_id: str | None,
     task_id: str | None = None,
 ) -> int:
-    """Do what is asked of the server at `url`."""
+    """Execute the action on the server at `url`."""
     return asyncio.run(_execute(action, url, thread_id, run_id, task_id))
 
 
@@ -64,7 +64,7 @@ class _Server(ServerApi):
                 yield {**row, "path": path}
 
     async def post(self, path: str) -> None:
-        """Ask for something to happen."""
+        """Send a POST request without a body."""
         await self.ask("POST", path)
 
     async def _runs(self, thread_id: str | None, run_id: str | None) -> Any:
@@ -97,7 +97,7 @@ def _show(rows: list[dict[str, Any]]) -> None:
 
 
 def _console() -> Console:
-    """Return a console that prints a model's words as they are; brackets in them are no markup."""
+    """Return a console that prints model output verbatim, without interpreting brackets as markup."""
     return Console(highlight=False, markup=False)
 
 

@@ -1,4 +1,4 @@
-"""`deerflow worker`: executes runs that gateways admitted, beside other workers on one PostgreSQL."""
+"""`deerflow worker`: executes runs that gateways admitted; several workers share one PostgreSQL."""
 
 import asyncio
 import logging
@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _REPORT_SECONDS = 60
-"""The time between two lines that say what the worker is at."""
+"""Interval of the log line with the number of runs in progress."""
 
 
 def execute(*, concurrency: int, config: Path | None, metrics_port: int | None = None) -> int:
@@ -50,7 +50,7 @@ async def _work(source: SettingsSource, concurrency: int, metrics_port: int | No
 
 
 async def _report_until(stop: asyncio.Event, deerflow: DeerFlow) -> None:
-    """Say once in a while that the worker is alive and what it is at."""
+    """Log the number of runs in progress periodically until `stop` is set."""
     while True:
         try:
             async with asyncio.timeout(_REPORT_SECONDS):
@@ -61,7 +61,7 @@ async def _report_until(stop: asyncio.Event, deerflow: DeerFlow) -> None:
 
 
 class _Signals:
-    """The first signal stops the worker at its runs' next steps, the second at once."""
+    """Handles signals: the first stops the worker at its runs' next steps, the second at once."""
 
     def __init__(self) -> None:
         self.stop = asyncio.Event()
@@ -69,7 +69,7 @@ class _Signals:
 
     @contextmanager
     def heard(self) -> Iterator[None]:
-        """Hear signals for the length of a block."""
+        """Install the signal handlers for the length of a block."""
         loop = asyncio.get_running_loop()
         for which in _SIGNALS:
             loop.add_signal_handler(which, self._hear)
