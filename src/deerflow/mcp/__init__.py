@@ -1,4 +1,4 @@
-"""Tools that live on MCP servers: reached, kept, reopened and ended here."""
+"""Client for MCP servers: connects to them, lists and calls their tools, reconnects, and closes them."""
 
 from deerflow.mcp.base import (
     LeftOutTool,

@@ -1,4 +1,4 @@
-"""What MCP servers offer and answer, in our words."""
+"""DeerFlow's own types for MCP servers, tools and results, independent of the SDK."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -14,7 +14,7 @@ from deerflow.errors import McpError
 
 @dataclass(frozen=True, slots=True)
 class ToolHints:
-    """What a server says about a tool's effects; it may be wrong, and None says nothing."""
+    """A server's hints about a tool's effects; they may be wrong, and None means unspecified."""
 
     read_only: bool | None = None
     destructive: bool | None = None
@@ -23,26 +23,26 @@ class ToolHints:
 
 @dataclass(frozen=True, slots=True)
 class McpTool:
-    """One tool of a server, checked and ready to be offered."""
+    """One tool of a server, validated and ready for a model."""
 
     server: str
     name: str
-    """What the server calls it."""
+    """The server's name for it."""
     call_name: str
-    """What the model calls it."""
+    """The name that the model uses."""
     description: str
     schema: Mapping[str, Any] = field(hash=False)
-    """What it takes, as a JSON schema without references."""
+    """The input as a JSON schema without references."""
     hints: ToolHints = ToolHints()
     fingerprint: str = ""
-    """Stands for everything that the model is told about it: another one is another tool."""
+    """A digest of everything the model sees of the tool: a different one means a different tool."""
     schema_nodes: int = 0
-    """How many parts its schema has."""
+    """Number of nodes in the schema."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeftOutTool:
-    """A tool of a server that agents do not get."""
+    """A server's tool that agents do not get."""
 
     name: str
     reason: str
@@ -50,21 +50,21 @@ class LeftOutTool:
 
 @dataclass(frozen=True, slots=True)
 class WithheldTool:
-    """A tool that agents do not get before a person approves it."""
+    """A tool that agents do not get until a person approves it."""
 
     name: str
     fingerprint: str
-    """Stands for what it says of itself now."""
+    """The digest of its current description."""
     reason: str
     changed: tuple[str, ...]
-    """Which of `description`, `input_schema` and `hints` differ; none for a new tool."""
+    """Which of `description`, `input_schema` and `hints` differ; empty for a new tool."""
     before: Mapping[str, Any] | None = field(hash=False)
     now: Mapping[str, Any] = field(hash=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """What a server offers, and what of it cannot be used."""
+    """A server's tools, and those that cannot be used."""
 
     tools: tuple[McpTool, ...] = ()
     left_out: tuple[LeftOutTool, ...] = ()
@@ -72,7 +72,7 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class McpFile:
-    """Bytes that came with an answer: an image, a sound, a document."""
+    """Binary content of a result: an image, audio, a document."""
 
     data: bytes
     mime_type: str
@@ -81,7 +81,7 @@ class McpFile:
 
 @dataclass(frozen=True, slots=True)
 class McpAnswer:
-    """What a tool returned."""
+    """The result of a tool call."""
 
     text: str
     files: tuple[McpFile, ...] = ()
@@ -90,23 +90,23 @@ class McpAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one server may send; beyond it, it is cut, left out or no longer listened to."""
+    """Limits on what one server may send; what exceeds them is truncated, left out or ends the connection."""
 
     message_bytes: int = 16 * 1024 * 1024
     message_parts: int = 50_000
-    """The most values in a message: each takes time to read, and meanwhile nothing else happens."""
+    """Maximum JSON values in a message: parsing blocks the event loop."""
     items: int = 1000
-    """The most blocks of a result, and items of any list that is checked one by one."""
+    """Maximum content blocks of a result, and items of any list that is validated one by one."""
     stray_lines: int = 100
-    """Lines of a program that are no messages; some print a greeting."""
+    """Maximum lines of a process's output that are not messages; some print a banner."""
     burst_messages: int = 5000
-    """The most messages of a program within `burst_seconds`."""
+    """Maximum messages of a process within `burst_seconds`."""
     burst_seconds: float = 10
     tools: int = 500
     description_chars: int = 4000
     schema_nodes: int = 5000
     all_schema_nodes: int = 50_000
-    """The most parts of all schemas of a server together."""
+    """Maximum nodes of all schemas of a server together."""
     progress_chars: int = 2000
     text_chars: int = 1_000_000
     file_bytes: int = 10 * 1024 * 1024
@@ -115,27 +115,27 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where the programs of servers run, and what they get of our environment."""
+    """Working directory, environment and allowed networks for servers."""
 
     env: Mapping[str, str]
     folder: Path
     networks: tuple[Network, ...] = ()
-    """Networks beyond the public ones that servers set over HTTP may be in."""
+    """Networks beyond the public ones that servers configured over HTTP may use."""
 
 
 CALL_SECONDS = 600
-"""How long a call may take where the settings do not say."""
+"""Default timeout of a call."""
 START_SECONDS = 60
-"""How long a server may take to start where the settings do not say."""
+"""Default timeout of a server's start."""
 
 
 def call_seconds(settings: McpServerSettings) -> float:
-    """Return how long one call of a server may take."""
+    """Return the timeout of a server's calls."""
     return settings.tool_call_timeout or CALL_SECONDS
 
 
 def first_of(error: BaseException) -> BaseException:
-    """Return the first thing that went wrong: tasks that work together fail in groups."""
+    """Return the first error: tasks of a task group fail as exception groups."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error
@@ -146,46 +146,46 @@ State = Literal["idle", "opening", "ready", "failed"]
 
 @dataclass(frozen=True, slots=True)
 class ServerStatus:
-    """How one server is doing."""
+    """The status of one server."""
 
     name: str
     state: State
     problem: str | None = None
     tools: tuple[str, ...] = ()
     left_out: tuple[LeftOutTool, ...] = ()
-    """Tools that it offers and agents do not get, and why."""
+    """Tools that cannot be used, and why."""
     withheld: tuple[WithheldTool, ...] = ()
-    """Tools that wait for an approval."""
+    """Tools that wait for approval."""
 
 
 Progress = Callable[[str], None]
-"""Hears what a server says about a call under way."""
+"""Callback for a server's progress messages during a call."""
 
 
 class LinkLostError(McpError):
-    """The connection ended before the answer came."""
+    """The connection ended before the result arrived."""
 
 
 class SessionOverError(LinkLostError):
-    """The server no longer knows the connection and did nothing: asking again on a new one is safe."""
+    """The server no longer knows the session and did nothing: a retry on a new connection is safe."""
 
 
 class Link(Protocol):
     """An open connection to one server."""
 
     changed: asyncio.Event
-    """Set when the server says that its tools are others now."""
+    """Set when the server notifies that its tools have changed."""
     over: asyncio.Event
-    """Set when nothing more will come."""
+    """Set when the connection has ended."""
 
     async def tools(self) -> Listing:
-        """Return what the server offers now."""
+        """Return the server's current tools."""
 
     async def call(self, name: str, arguments: Mapping[str, Any], *, progress: Progress) -> McpAnswer:
-        """Let the server run a tool; cancelling takes the request back."""
+        """Call a tool of the server; cancellation cancels the request."""
 
     async def why(self) -> str:
-        """Say why the connection ended, as far as that is known."""
+        """Return why the connection ended, as far as known."""
 
 
 class Connect(Protocol):
@@ -194,4 +194,4 @@ class Connect(Protocol):
     def __call__(
         self, name: str, settings: McpServerSettings, place: Place, limits: Limits
     ) -> AbstractAsyncContextManager[Link]:
-        """Return a connection for the length of a block."""
+        """Return a context manager that opens and closes a connection."""

@@ -1,8 +1,8 @@
-"""Keeps what a server sends small enough to be read on the event loop.
+"""Keeps a server's messages small enough to be parsed on the event loop.
 
-A message of a few megabytes can hold hundreds of thousands of parts, and reading them takes seconds. So parts
-are counted while the bytes arrive, before anything reads them, and lists that would be checked item by item
-are cut.
+A message of a few megabytes can hold hundreds of thousands of JSON values, and parsing them takes seconds. So
+values are counted while the bytes arrive, before parsing, and lists that would be validated item by item are
+truncated.
 """
 
 import re
@@ -21,23 +21,23 @@ Incoming = SessionMessage | Exception
 
 _BLANK_LINE = re.compile(rb"\r\n\r\n|\n\n|\r\r")
 _UNCHECKED = frozenset({"structuredContent", "_meta"})
-"""Fields of a result that are taken as they are."""
+"""Fields of a result that are not validated."""
 
 
 class EventCounter:
-    """Counts the values of each server-sent event by itself."""
+    """Counts the JSON values of each server-sent event separately."""
 
     def __init__(self) -> None:
         self._event = JsonCounter()
         self._held = b""
         self.count = 0
-        """The most values that one event has by now."""
+        """The largest number of values in one event so far."""
 
     def feed(self, piece: bytes) -> None:
-        """Take the next piece."""
+        """Count the next chunk of bytes."""
         piece = self._held + piece
         ended = piece.rstrip(b"\r\n")
-        self._held = piece[len(ended) :]  # whether these end an event shows with the next byte
+        self._held = piece[len(ended) :]  # only the next byte shows whether these newlines end an event
         first, *others = _BLANK_LINE.split(ended)
         self._count(first)
         for event in others:
@@ -50,27 +50,27 @@ class EventCounter:
 
 
 def cut(message: JSONRPCMessage, limits: Limits) -> JSONRPCMessage | None:
-    """Return a message whose lists are no longer than `limits.items`; None for one to be dropped."""
+    """Truncate a message's lists to about `limits.items`; return None if it must be dropped."""
     match message:
         case JSONRPCResponse(result=dict() as result):
             message.result = {key: _shortened(key, value, limits.items) for key, value in result.items()}
         case JSONRPCRequest(params=dict() as params) | JSONRPCNotification(params=dict() as params):
             if _size(params, limits.items) > limits.items:
-                return None  # nothing that a client is asked or told is that large
+                return None  # no valid request or notification to a client is that large
     return message
 
 
 def _shortened(key: str, value: Any, most: int) -> Any:
     match value:
         case list() if key not in _UNCHECKED:
-            return value[: most + 1]  # one more, to show that there were too many
+            return value[: most + 1]  # one more, so that the excess is detected later
         case dict() if key not in _UNCHECKED and _size(value, most) > most:
             return {}
     return value
 
 
 def _size(value: Any, enough: int) -> int:
-    """Return how many values there are below `value`, or a number above `enough`."""
+    """Return the number of values below `value`; counting stops above `enough`."""
     count, waiting = 0, [value]
     while waiting and count <= enough:
         item = waiting.pop()
@@ -81,7 +81,7 @@ def _size(value: Any, enough: int) -> int:
 
 
 class CutStream:
-    """What comes from a transport of the SDK, with its messages cut."""
+    """Wraps an SDK transport's receive stream and truncates its messages."""
 
     def __init__(self, stream: ReadStream[Incoming], limits: Limits) -> None:
         self._stream = stream
@@ -89,7 +89,7 @@ class CutStream:
 
     @property
     def last_context(self) -> Any:
-        """What the SDK looks up beside each message."""
+        """An attribute that the SDK reads for each message."""
         return getattr(self._stream, "last_context", None)
 
     async def receive(self) -> Incoming:
@@ -100,7 +100,7 @@ class CutStream:
                 return item
 
     async def aclose(self) -> None:
-        """Close the stream beneath."""
+        """Close the underlying stream."""
         await self._stream.aclose()
 
     def __aiter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""Turns what a tool returned into text and files, within limits."""
+"""Converts a tool result to text and files, within limits."""
 
 import asyncio
 import base64
@@ -20,14 +20,14 @@ from mcp_types import (
 from deerflow.mcp.base import Limits, McpAnswer, McpFile
 
 IN_FILE = "(in the file below)"
-"""Stands in a text for the data of a file that came beside it."""
+"""Replaces the data of a file in the text beside it."""
 SHORTEST_REPEATED = 64
 _PIECE_CHARS = 4 * 262_144
-"""A multiple of four: each piece of a base64 text can be decoded by itself."""
+"""A multiple of four, so that each chunk of base64 can be decoded separately."""
 
 
 async def answer_of(result: CallToolResult, limits: Limits) -> McpAnswer:
-    """Return an answer with all that a model or a person can use of a result."""
+    """Return the usable text and files of a result."""
     found = _Content(limits)
     for block in result.content[: limits.items]:
         await found.take(block)
@@ -36,7 +36,7 @@ async def answer_of(result: CallToolResult, limits: Limits) -> McpAnswer:
     if result.structured_content is not None and not found.has_text:
         found.texts.insert(0, json.dumps(result.structured_content, ensure_ascii=False, default=str))
     text = "\n\n".join(found.texts)
-    for data in found.file_data:  # servers repeat an image in the structured content, or in a text
+    for data in found.file_data:  # servers repeat an image in the structured content or in a text block
         text = text.replace(data, IN_FILE)
     if len(text) > limits.text_chars:
         left = len(text) - limits.text_chars
@@ -45,18 +45,18 @@ async def answer_of(result: CallToolResult, limits: Limits) -> McpAnswer:
 
 
 class _Content:
-    """The texts and files of a result's blocks."""
+    """Collects the texts and files of a result's blocks."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self.texts: list[str] = []
         self.files: list[McpFile] = []
         self.file_data: list[str] = []
-        """The base64 texts of the files that are long enough to be told from words."""
+        """The base64 data of files, if long enough to be distinguished from words."""
         self.has_text = False
 
     async def take(self, block: Any) -> None:
-        """Add what a block holds."""
+        """Add a block's content."""
         match block:
             case TextContent(text=text):
                 self.texts.append(text)
@@ -71,7 +71,7 @@ class _Content:
                 self.texts.append(f"[{name}: {uri}]" + (f" {about}" if about else ""))
 
     async def _keep(self, data: str, kind: str, uri: str) -> None:
-        """Add a file, or a line on why it is not there."""
+        """Add a file, or a line that says why it was left out."""
         if len(data) >= SHORTEST_REPEATED:
             self.file_data.append(data)
         problem, content = None, b""
@@ -93,7 +93,7 @@ class _Content:
 
 
 async def _decoded(data: str) -> bytes:
-    """Decode piece by piece, letting others work in between."""
+    """Decode in chunks, yielding to the event loop in between."""
     pieces = []
     for start in range(0, len(data), _PIECE_CHARS):
         pieces.append(base64.b64decode(data[start : start + _PIECE_CHARS], validate=True))

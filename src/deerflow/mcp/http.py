@@ -1,4 +1,4 @@
-"""MCP over HTTP: streamable HTTP and the older server-sent events, with a limit on every answer."""
+"""MCP over HTTP: streamable HTTP and the older server-sent events, with limits on every response."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -25,7 +25,7 @@ _SESSION_HEADER = "mcp-session-id"
 
 
 class Web:
-    """A server that is reached by its address."""
+    """The HTTP transport to one server."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class Web:
         limits: Limits,
         networks: tuple[Network, ...] | None = None,
     ) -> None:
-        """Args: `networks`, where it may be beyond the public internet; None for anywhere."""
+        """Args: `networks`, the allowed networks beyond the public internet; None for no restriction."""
         self._settings = settings
         self._networks = networks
         self._silence_seconds = silence_seconds
@@ -44,15 +44,15 @@ class Web:
         oauth = settings.oauth
         self._auth = TokenAuth(oauth) if oauth is not None and oauth.enabled else None
         self.status: int | None = None
-        """The status of its last answer, where that was a refusal."""
+        """The status of the last response to a POST, if it was an error."""
         self.has_session = False
-        """Whether it gave a session, which it can forget."""
+        """Whether the server created a session, which it can lose."""
         self.over = asyncio.Event()
-        """Set when nothing more will come."""
+        """Set when the connection has ended."""
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[TransportStreams]:
-        """Connect for the length of a block and give what is said in both directions."""
+        """Connect, and yield the streams of incoming and outgoing messages."""
         try:
             async with self._transport() as (incoming, outgoing):
                 yield CutStream(incoming, self._limits), outgoing
@@ -60,7 +60,7 @@ class Web:
             self.over.set()
 
     async def why(self) -> str:
-        """Say why nothing more comes."""
+        """Return why the connection ended."""
         refused = None if self.status is None else f"it answered with HTTP status {self.status}"
         return self._problem or refused or "the connection failed"
 
@@ -84,14 +84,14 @@ class Web:
         timeout: httpx2.Timeout | None = None,
         auth: httpx2.Auth | None = None,
     ) -> httpx2.AsyncClient:
-        """Return our client to a transport that would make its own."""
+        """Return DeerFlow's client to the SSE transport, which would create its own."""
         return self._client()
 
     def _client(self) -> httpx2.AsyncClient:
         is_checked = self._networks is not None
         return httpx2.AsyncClient(
             transport=CheckedTransport(self._networks or ()) if is_checked else None,
-            trust_env=not is_checked,  # a proxy would look the name up once more
+            trust_env=not is_checked,  # a proxy would resolve the name again
             headers={**self._settings.headers, "Accept-Encoding": _PLAIN},
             timeout=httpx2.Timeout(CONNECT_SECONDS, read=self._silence_seconds),
             event_hooks={"response": [self._look]},
@@ -99,7 +99,7 @@ class Web:
         )
 
     async def _look(self, response: httpx2.Response) -> None:
-        """Note what went wrong, and keep an answer from being endless."""
+        """Record an error status, and limit the size of the response."""
         if response.request.method == "POST":
             self.status = response.status_code if response.status_code >= 400 else None
             self.has_session = self.has_session or _SESSION_HEADER in response.headers
@@ -113,7 +113,7 @@ class Web:
 
 
 class CheckedTransport(httpx2.AsyncHTTPTransport):
-    """Connects to addresses that may be dialled for others, and to the very address that was checked."""
+    """Connects only to allowed addresses, and to exactly the address that was checked."""
 
     def __init__(self, networks: tuple[Network, ...]) -> None:
         super().__init__(trust_env=False)
@@ -127,7 +127,7 @@ class CheckedTransport(httpx2.AsyncHTTPTransport):
             found = await checked_addresses(url.host, port, allowed=self._networks, setting=ALLOW_CIDRS)
         except (AddressRefusedError, OSError) as error:
             raise httpx2.ConnectError(str(error), request=request) from error
-        # The name stays in the Host header and in the TLS handshake.
+        # The host name stays in the Host header and in the TLS handshake.
         extensions = {**request.extensions, "sni_hostname": url.host}
         last = httpx2.ConnectError(f"{url.host} has no address", request=request)
         for address in found[:MAX_ADDRESSES]:
@@ -146,7 +146,7 @@ class CheckedTransport(httpx2.AsyncHTTPTransport):
 
 
 class _Bounded(httpx2.AsyncByteStream):
-    """The body of an answer, up to the limits; events of a stream are bounded one by one."""
+    """A response body with limits; in an event stream each event is limited separately."""
 
     def __init__(self, response: httpx2.Response, limits: Limits, on_excess: Callable[[str], None]) -> None:
         assert isinstance(response.stream, httpx2.AsyncByteStream)
@@ -154,7 +154,7 @@ class _Bounded(httpx2.AsyncByteStream):
         self._request = response.request
         self._limits = limits
         self._on_excess = on_excess
-        # The SDK bounds the bytes of an event by itself.
+        # The SDK itself limits the bytes of an event.
         self._has_events = "text/event-stream" in response.headers.get("content-type", "")
         self._counter = EventCounter() if self._has_events else JsonCounter()
         self._bytes = 0

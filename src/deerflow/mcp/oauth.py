@@ -1,4 +1,4 @@
-"""Tokens for MCP servers that want one: fetched when first needed, kept, and renewed before they end."""
+"""OAuth tokens for MCP servers: fetched on first use, cached, and refreshed before they expire."""
 
 import asyncio
 import time
@@ -12,11 +12,11 @@ from deerflow.config.extensions import McpOAuthSettings
 from deerflow.errors import McpError
 
 DEFAULT_SECONDS = 3600.0
-"""How long a token counts whose answer does not say."""
+"""The lifetime of a token whose response does not state one."""
 
 
 class TokenAuth(httpx2.Auth):
-    """Puts a token on every request to one server; a refused one is renewed and tried once more."""
+    """Adds a token to every request to one server; after a 401 it refreshes the token and retries once."""
 
     def __init__(self, settings: McpOAuthSettings, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._settings = settings
@@ -31,7 +31,7 @@ class TokenAuth(httpx2.Auth):
         self, request: httpx2.Request
     ) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
         for is_last in (False, True):
-            async with self._fetching:  # whoever comes second finds the token there
+            async with self._fetching:  # concurrent requests wait and reuse the new token
                 if self._clock() >= self._good_until:
                     answer = yield self._token_request()
                     await answer.aread()

@@ -1,7 +1,7 @@
-"""Remembers what each tool said of itself when it was accepted, so that a later change is noticed.
+"""Stores each tool's description as it was accepted, so that a later change is detected.
 
-A server can describe a harmless tool first and another one once it is trusted. What was seen is kept in the
-database; a tool that differs from it is withheld until a person approves it.
+A server can describe a harmless tool first and a different one once it is trusted. The accepted description
+is kept in the store; a tool that differs from it is withheld until a person approves it.
 """
 
 import hashlib
@@ -24,10 +24,10 @@ _PARTS = {"description": "its description", "input_schema": "its input schema", 
 
 
 class ToolPins:
-    """The accepted versions of the tools of all servers."""
+    """The accepted versions of all servers' tools."""
 
     def __init__(self, store: BaseStore, *, approval: Approval = "changes", remembers: bool = True) -> None:
-        """Args: `remembers`, whether a tool that is seen for the first time is accepted for good."""
+        """Args: `remembers`, whether a tool that is seen for the first time is stored as accepted."""
         self._store = store
         self.approval = approval
         self._remembers = remembers
@@ -35,7 +35,7 @@ class ToolPins:
     async def withheld(
         self, name: str, settings: McpServerSettings, tools: Iterable[McpTool]
     ) -> dict[str, WithheldTool]:
-        """Return the tools that need an approval, by name; accept new ones where the settings say so."""
+        """Return the tools that need approval, by name; accept new ones if the settings say so."""
         if self.approval == "off":
             return {}
         namespace = _namespace(name, settings)
@@ -59,10 +59,10 @@ class ToolPins:
         tools: Sequence[McpTool],
         wanted: Mapping[str, str],
     ) -> None:
-        """Accept tools as they are now.
+        """Accept the current version of tools.
 
         Args:
-            wanted: The fingerprint that the person saw, by tool; another one by now is a `ConflictError`.
+            wanted: The fingerprint that the person saw, by tool; a different one raises `ConflictError`.
 
         """
         offered = {tool.name: tool for tool in tools}
@@ -79,13 +79,13 @@ class ToolPins:
 
 
 def _namespace(name: str, settings: McpServerSettings) -> tuple[str, ...]:
-    """Return where the tools of a server are kept: an operator who replaces the server begins anew."""
+    """Return the namespace of a server's tools; a replaced server gets a new, empty one."""
     place = [name, settings.type, settings.command, settings.args, settings.url]
     return _NAMESPACE, hashlib.blake2b(orjson.dumps(place), digest_size=16).hexdigest()
 
 
 def _told(tool: McpTool) -> dict[str, Any]:
-    """Return all that a model or a rule is told of a tool."""
+    """Return everything that the model and the guardrail rules see of a tool."""
     hints = {
         "readOnlyHint": tool.hints.read_only,
         "destructiveHint": tool.hints.destructive,

@@ -1,8 +1,8 @@
-"""One MCP server: opened when first needed, shared by all runs, opened again after it died.
+"""One MCP server: connected on first use, shared by all runs, reconnected after it failed.
 
-One task of its own holds the connection, since whoever opens it must also close it. Everybody else asks
-through `tools` and `call`. A server that is slow or hangs costs the first run a few seconds and the others
-nothing: the opening goes on beside them. One that failed is left alone for a while, longer each time.
+A dedicated task owns the connection, since the task that opens it must also close it. All others use `tools`
+and `call`. A slow or hanging server delays the first run by a few seconds and the others not at all: it
+continues to connect in the background. After a failure it is not retried for a while, longer each time.
 """
 
 import asyncio
@@ -40,14 +40,14 @@ logger = logging.getLogger(__name__)
 FIRST_PAUSE_SECONDS = 5.0
 LONGEST_PAUSE_SECONDS = 300.0
 PATIENCE_SECONDS = 3.0
-"""How long a run waits for a server that failed the last time."""
+"""How long a run waits for a server whose last attempt failed."""
 CLOSING_SECONDS = 5.0
 CHANGE_SECONDS = 1.0
-"""How soon a server that says that its tools have changed is asked again."""
+"""The minimum interval between two listings of a server whose tools change."""
 
 
 class McpServer:
-    """A server of the settings; it starts nothing before the first question."""
+    """A configured server; it connects on first use."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class McpServer:
 
     @property
     def status(self) -> ServerStatus:
-        """How it is doing."""
+        """The current status."""
         names = tuple(tool.call_name for tool in self._tools)
         if self._opened is not None and self._opened.done():
             withheld = tuple(self._withheld.values())
@@ -95,17 +95,17 @@ class McpServer:
         return ServerStatus(self.name, "idle")
 
     async def tools(self) -> tuple[McpTool, ...]:
-        """Return what it offers; nothing while it is not ready or cannot be reached: `status` says why."""
+        """Return its tools; none while it is not ready or unreachable: `status` says why."""
         patience = self.settings.run_wait_seconds
         if self._failures:
             patience = min(patience, PATIENCE_SECONDS)
         is_opening = self._opened is not None and not self._opened.done()
         try:
-            # Counted from when it was begun: those who come later do not wait for the same thing again.
+            # Counted from the start of the attempt: later runs do not wait the full time again.
             async with asyncio.timeout_at((self._began if is_opening else _now()) + patience):
                 if not await self.open():
                     return ()
-                if self._withheld:  # somebody may have approved them, also in another process
+                if self._withheld:  # they may have been approved meanwhile, possibly in another process
                     await self._sort()
                 return self._tools
         except TimeoutError:
@@ -113,10 +113,10 @@ class McpServer:
             return ()
 
     async def open(self, *, at_once: bool = False) -> bool:
-        """Open it, unless it is open or rests after a failure; tell whether it is ready.
+        """Connect, unless connected or in the pause after a failure; return whether it is ready.
 
         Args:
-            at_once: Do not wait for the end of its rest.
+            at_once: Skip the pause after a failure.
 
         """
         if not at_once and self._opened is None and _now() < self._rests_until:
@@ -124,10 +124,10 @@ class McpServer:
         return await self._link() is not None
 
     async def approve(self, fingerprints: Mapping[str, str]) -> None:
-        """Offer tools that were withheld, as they are now.
+        """Offer withheld tools in their current version.
 
         Args:
-            fingerprints: What was looked at, by tool.
+            fingerprints: The fingerprints that the person reviewed, by tool.
 
         """
         if self._pins is None or not await self.open(at_once=True):
@@ -138,12 +138,12 @@ class McpServer:
     async def call(
         self, name: str, arguments: Mapping[str, Any], *, progress: Progress = lambda text: None
     ) -> McpAnswer:
-        """Let it run a tool; what goes wrong is an `McpError` that says what to make of it."""
+        """Call a tool; failures raise an `McpError` that says what to do."""
         self._calls += 1
         try:
             try:
                 return await self._call(name, arguments, progress)
-            except SessionOverError:  # nothing was done: the second time goes through a new connection
+            except SessionOverError:  # nothing was done: retry on a new connection
                 return await self._call(name, arguments, progress)
         finally:
             self._calls -= 1
@@ -169,7 +169,7 @@ class McpServer:
             link.over.set()
             raise SessionOverError(f"The MCP server '{self.name}' knows this session no longer") from error
         except LinkLostError as error:
-            link.over.set()  # whoever asks next gets a new connection
+            link.over.set()  # the next call reconnects
             raise McpError(
                 f"The MCP server '{self.name}' was lost during the call: {self._redact(str(error))}. It may "
                 "have had an effect: look before you call it again."
@@ -179,12 +179,12 @@ class McpServer:
             raise McpError(f"The MCP server '{self.name}' failed at {name}: {reason}") from error
 
     def retire(self) -> None:
-        """Keep it for the runs that have its tools, and no longer open than their calls take."""
+        """Keep it for runs that have its tools, and disconnect whenever no call is active."""
         self._is_retired = True
         self._rest_if_retired()
 
     async def aclose(self) -> None:
-        """End the connection and, where there is one, the program."""
+        """Close the connection and end the server's process, if it has one."""
         owner = self._owner
         if owner is None:
             return
@@ -200,7 +200,7 @@ class McpServer:
             self._closing.set()
 
     async def _link(self) -> Link | None:
-        """Return the open connection, opening it when there is none; None when that fails."""
+        """Return the open connection, connecting if needed; None if that fails."""
         while True:
             if self._opened is None:
                 self._opened = asyncio.get_running_loop().create_future()
@@ -212,10 +212,10 @@ class McpServer:
             is_ending = link is not None and (link.over.is_set() or self._closing.is_set())
             if not is_ending or owner is None:
                 return link
-            await asyncio.wait([owner])  # it ended a moment ago and is being tidied up
+            await asyncio.wait([owner])  # it just ended and is being closed
 
     async def _hold(self, opened: "asyncio.Future[Link | None]") -> None:
-        """Hold the connection until it ends or nobody needs it; all that can go wrong with it ends here."""
+        """Own the connection until it ends or is closed; all its errors are handled here."""
         try:
             async with AsyncExitStack() as stack:
                 async with asyncio.timeout(self.settings.session_init_timeout or START_SECONDS) as limit:
@@ -230,7 +230,7 @@ class McpServer:
         except TimeoutError as error:
             seconds = self.settings.session_init_timeout or START_SECONDS
             self._fail(f"it was not ready after {seconds:g} seconds" if limit.expired() else explain(error))
-        except Exception as error:  # servers, their transports and the SDK fail in every way there is
+        except Exception as error:  # servers, transports and the SDK raise arbitrary errors
             self._fail(explain(error))
         finally:
             self._opened = self._owner = None
@@ -238,7 +238,7 @@ class McpServer:
                 opened.set_result(None)
 
     async def _until_over(self, link: Link) -> None:
-        """Wait for the end, taking up changed tools meanwhile."""
+        """Wait for the connection to end; meanwhile update changed tools."""
         ends = [asyncio.ensure_future(event.wait()) for event in (link.over, self._closing)]
         changed = asyncio.ensure_future(link.changed.wait())
         try:
@@ -256,12 +256,12 @@ class McpServer:
     async def _ask_again(self, link: Link) -> None:
         try:
             await self._take(await link.tools())
-        except McpError as error:  # where the connection is at fault, its end follows by itself
+        except McpError as error:  # if the connection failed, `over` is set separately
             reason = self._redact(str(error))
             logger.warning("MCP server %s does not say what its tools are now: %s", self.name, reason)
 
     async def _take(self, listing: Listing) -> None:
-        """Use these tools from now on."""
+        """Replace the server's tools by a new listing."""
         self._listing = listing
         before = set(self._withheld)
         await self._sort()
@@ -275,7 +275,7 @@ class McpServer:
             )
 
     async def _sort(self) -> None:
-        """Offer the tools that need no approval; the same ones stay the very same object."""
+        """Offer the tools that need no approval; if they are unchanged, the tuple stays the same object."""
         listed = self._listing.tools
         if self._pins is not None:
             self._withheld = await self._pins.withheld(self.name, self.settings, listed)
@@ -284,7 +284,7 @@ class McpServer:
             self._tools = found
 
     def _tell_late(self, seconds: float) -> None:
-        if self._problem is None:  # else it is known, and was said, what is wrong with it
+        if self._problem is None:  # otherwise the problem is known and was logged
             what = f"it was not ready after {seconds:g} seconds (run_wait_seconds)"
             self._problem = f"{what}; until it is, runs go on without its tools"
             logger.warning("MCP server %s: %s", self.name, self._problem)
@@ -302,7 +302,7 @@ class McpServer:
 
 
 def explain(error: BaseException) -> str:
-    """Return the first thing that went wrong, in a sentence."""
+    """Return the first error as a sentence."""
     error = first_of(error)
     if isinstance(error, DeerFlowError):
         return str(error)

@@ -1,4 +1,4 @@
-"""All MCP servers of the settings; an edit replaces those that it changes and leaves the others alone."""
+"""All configured MCP servers; a settings change replaces only the servers that it affects."""
 
 import asyncio
 import logging
@@ -26,7 +26,7 @@ Offer = tuple[McpServer, McpTool]
 
 
 class McpServers:
-    """The servers that are on, by name."""
+    """The enabled servers, by name."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class McpServers:
         self._redact = redact or Redactor()
         self._pins = pins
         self._servers: dict[str, McpServer] = {}
-        self._retired: WeakSet[McpServer] = WeakSet()  # a run that still has its tools keeps it alive
+        self._retired: WeakSet[McpServer] = WeakSet()  # alive as long as a run has its tools
         self._connect: Connect | None = None
 
     def __bool__(self) -> bool:
@@ -54,10 +54,10 @@ class McpServers:
         networks: tuple[Network, ...] = (),
         approval: Approval = "changes",
     ) -> None:
-        """Have these servers from now on; runs under way keep those that they began with.
+        """Replace the set of servers; active runs keep the servers they started with.
 
         Args:
-            networks: Where servers set over HTTP may be, beyond the public internet.
+            networks: Allowed networks beyond the public internet, for servers configured over HTTP.
             approval: Which tools are withheld until a person approves them.
 
         """
@@ -81,12 +81,12 @@ class McpServers:
         self._servers = {name: kept.get(name) or self._made(name, entry) for name, entry in wanted.items()}
 
     async def open(self) -> None:
-        """Open all servers, and wait until each is ready or has failed."""
+        """Connect all servers, and wait until each is ready or has failed."""
         await asyncio.gather(*(server.open() for server in self._servers.values()))
 
     @asynccontextmanager
     async def opening(self) -> AsyncIterator[None]:
-        """Open all servers beside the block, so that its first run finds them ready."""
+        """Connect all servers in the background of the block, so that its first run finds them ready."""
         task = asyncio.create_task(self.open())
         try:
             yield
@@ -95,34 +95,34 @@ class McpServers:
             await asyncio.gather(task, return_exceptions=True)
 
     async def offers(self) -> list[Offer]:
-        """Return the tools of all servers that are ready in time, opening those that are not open."""
+        """Return the tools of all servers that are ready in time, connecting those that are not."""
         servers = list(self._servers.values())
         found: Sequence[Sequence[McpTool]] = await asyncio.gather(*(server.tools() for server in servers))
         return [(server, tool) for server, tools in zip(servers, found, strict=True) for tool in tools]
 
     async def test(self, name: str) -> ServerStatus:
-        """Open one server now, also when it rests after a failure, and return how it is doing."""
+        """Connect one server now, even in the pause after a failure, and return its status."""
         server = self._named(name)
         await server.open(at_once=True)
         return server.status
 
     async def approve(self, name: str, fingerprints: Mapping[str, str]) -> ServerStatus:
-        """Offer tools of a server that were withheld, as they were looked at."""
+        """Offer withheld tools of a server, in the version that was reviewed."""
         server = self._named(name)
         await server.approve(fingerprints)
         return server.status
 
     @property
     def statuses(self) -> list[ServerStatus]:
-        """How the servers are doing."""
+        """The status of each server."""
         return [server.status for server in self._servers.values()]
 
     async def reset(self) -> None:
-        """Close all connections; whoever needs a server next opens it anew."""
+        """Close all connections; the next use reconnects."""
         await asyncio.gather(*(server.aclose() for server in self._servers.values()))
 
     async def aclose(self) -> None:
-        """Close everything."""
+        """Close all servers, including retired ones."""
         await asyncio.gather(*(server.aclose() for server in (*self._servers.values(), *self._retired)))
 
     def _named(self, name: str) -> McpServer:
@@ -150,7 +150,7 @@ class McpServers:
             yield link
 
     async def _speaker(self) -> Connect:
-        """Load what speaks the protocol, not on the loop: the SDK takes a second; and tidy up once."""
+        """Import the SDK in a thread, since that takes a second; before the first import, kill orphans."""
         if self._connect is None:
             await asyncio.to_thread(kill_orphans)
             self._connect = cast(
@@ -160,5 +160,5 @@ class McpServers:
 
 
 def missing_package() -> str | None:
-    """Return how to install what speaks MCP; None when it is there."""
+    """Return how to install the MCP SDK; None if it is installed."""
     return None if find_spec("mcp") else install_hint("mcp")

@@ -1,4 +1,4 @@
-"""A connection to one MCP server by the protocol's own SDK; loaded when the first server is opened."""
+"""A connection to one MCP server through the MCP SDK; imported when the first server is connected."""
 
 import asyncio
 import logging
@@ -55,7 +55,7 @@ _NOT_FOUND = 404
 _REFUSALS = (400, 404)
 MAX_SHOWN_NAME_CHARS = 80
 MAX_TOLD = 50
-"""How many tools that are left out are named."""
+"""How many of the tools that are left out are reported."""
 US = Implementation(name="deerflow", title="DeerFlow", version="3")
 
 
@@ -63,7 +63,7 @@ US = Implementation(name="deerflow", title="DeerFlow", version="3")
 async def connect(
     name: str, settings: McpServerSettings, place: Place, limits: Limits
 ) -> AsyncIterator["SdkLink"]:
-    """Open a connection for the length of a block; which version is spoken is found out on the way."""
+    """Open a connection for the duration of a block; the protocol version is negotiated."""
     way = _way(settings, place, limits)
     changed = asyncio.Event()
 
@@ -80,8 +80,8 @@ async def connect(
             if not isinstance(first, MCPError):
                 raise
             raise McpError(await _reason(first, way)) from error
-        # What a tool declares of its output is not checked: the model reads all of it as text, and a pattern
-        # of the server's, such as `^(a+)+$`, could hold the loop for good.
+        # Results are not validated against a tool's output schema: the model reads them as text, and a
+        # server's pattern, such as `^(a+)+$`, could block the event loop forever.
         client.session.validate_tool_result = _accept  # type: ignore[method-assign]
         link = SdkLink(name, client, way, settings, limits, changed)
         listening = asyncio.create_task(link.listen())
@@ -90,7 +90,7 @@ async def connect(
 
 
 class SdkLink:
-    """An open connection."""
+    """An open connection through the SDK's client."""
 
     def __init__(
         self,
@@ -110,7 +110,7 @@ class SdkLink:
         self.over = way.over
 
     async def listen(self) -> None:
-        """Hear of changed tools where the protocol asks for a subscription; older servers just say so."""
+        """Subscribe to tool list changes if the protocol requires it; older servers just notify."""
         capabilities = self._client.server_capabilities.tools
         is_new = self._client.protocol_version in MODERN_PROTOCOL_VERSIONS
         if not is_new or capabilities is None or not capabilities.list_changed:
@@ -123,13 +123,13 @@ class SdkLink:
             logger.debug("MCP server %s tells nothing of changed tools: %s", self._name, error)
 
     async def tools(self) -> Listing:
-        """Return what the server offers now, and what of it cannot be used."""
+        """Return the server's current tools, and those that cannot be used."""
         listed = await self._listed()
-        # In a thread: checking the schemas of many tools takes seconds.
+        # In a thread: validating the schemas of many tools takes seconds.
         return await asyncio.to_thread(_listing, self._name, listed, self._settings, self._limits)
 
     async def call(self, name: str, arguments: Mapping[str, Any], *, progress: Progress) -> McpAnswer:
-        """Let the server run a tool; cancelling takes the request back."""
+        """Call a tool of the server; cancellation cancels the request."""
 
         async def hear(progress: float, total: float | None, message: str | None) -> None:
             text = (message or "")[: self._limits.progress_chars]
@@ -149,7 +149,7 @@ class SdkLink:
         return await answer_of(result, self._limits)
 
     async def why(self) -> str:
-        """Say why the connection ended."""
+        """Return why the connection ended."""
         return await self._way.why()
 
     async def _listed(self) -> list[Tool]:
@@ -169,14 +169,14 @@ class SdkLink:
         return tools
 
     async def _is_session_over(self, error: MCPError) -> bool:
-        """Tell whether the server refused the call unread, since it forgot the session it had opened."""
+        """Return whether the server rejected the call unprocessed because it lost the session."""
         if not isinstance(self._way, Web) or not self._way.has_session:
             return False
         if self._way.status == _NOT_FOUND and "session" in error.message.lower():
             return True
         if self._way.status not in _REFUSALS:
             return False
-        # Servers that restarted also answer 400, as they do to wrong arguments: ask something harmless.
+        # Restarted servers also answer 400, as they do for invalid arguments: try a request without effects.
         try:
             await self._client.list_tools()
         except MCPError:
@@ -185,11 +185,11 @@ class SdkLink:
 
 
 async def _accept(name: str, result: CallToolResult) -> None:
-    """Take a result as it is."""
+    """Accept a result without validation."""
 
 
 def _listing(name: str, listed: list[Tool], settings: McpServerSettings, limits: Limits) -> Listing:
-    """Describe each tool; one that cannot be used is left out, and the log says why."""
+    """Convert each tool; tools that cannot be used are left out, and the log says why."""
     found: dict[str, McpTool] = {}
     left_out: list[LeftOutTool] = []
     nodes_left = limits.all_schema_nodes
@@ -227,7 +227,7 @@ def _described(server: str, tool: Tool, settings: McpServerSettings, limits: Lim
         with_prefix=settings.tool_name_prefix,
         limits=limits,
     )
-    # Without formats: to check a pattern is to compile it, which can take minutes.
+    # Without formats: checking a pattern means compiling it, which can take minutes.
     Draft202012Validator.check_schema(described.schema, format_checker=FormatChecker(()))
     return described
 
@@ -243,12 +243,12 @@ def _way(settings: McpServerSettings, place: Place, limits: Limits) -> Pipe | We
 
 
 def _is_lost(error: MCPError, way: Pipe | Web) -> bool:
-    """Tell whether the SDK found the connection closed; servers use that number for errors of their own."""
+    """Return whether the SDK reported a closed connection; servers use the same code for their own errors."""
     return way.over.is_set() or (error.code, error.message) == (CONNECTION_CLOSED, _CLOSED)
 
 
 async def _reason(error: MCPError, way: Pipe | Web) -> str:
-    """Say what went wrong in the server's words, or in ours where it said nothing."""
+    """Return the reason for an error: the server's message, or the transport's if the connection is lost."""
     if _is_lost(error, way):
         return await way.why()
     if isinstance(way, Web) and error.code in (INTERNAL_ERROR, METHOD_NOT_FOUND) and way.status is not None:

@@ -1,4 +1,4 @@
-"""MCP over the standard streams of a program, with a limit on everything it may send."""
+"""MCP over the standard streams of a process, with limits on everything it may send."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -22,7 +22,7 @@ _CHUNK_BYTES = 65_536
 
 
 class Pipe:
-    """A program that speaks MCP, one JSON message a line."""
+    """The stdio transport to a server process, one JSON message per line."""
 
     def __init__(
         self, command: Sequence[str], *, env: Mapping[str, str], folder: Path, limits: Limits
@@ -37,11 +37,11 @@ class Pipe:
         self._burst = 0
         self._burst_began = 0.0
         self.over = asyncio.Event()
-        """Set when nothing more will come."""
+        """Set when the connection has ended."""
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[Streams]:
-        """Run the program for the length of a block and give what is said in both directions."""
+        """Run the process, and yield the streams of incoming and outgoing messages."""
         async with running_program(self._command, env=self._env, cwd=self._folder) as self._program:
             into, incoming = anyio.create_memory_object_stream[Incoming](0)
             outgoing, out = anyio.create_memory_object_stream[SessionMessage](0)
@@ -58,7 +58,7 @@ class Pipe:
                     stream.close()
 
     async def why(self) -> str:
-        """Say why nothing more comes."""
+        """Return why the connection ended."""
         code, what = None, self._problem
         if self._program is not None:
             code = await self._program.exit_code(is_urgent=what is not None)
@@ -101,7 +101,7 @@ class Pipe:
             await into.send(SessionMessage(message))
 
     async def _has_too_many_parts(self, line: bytearray) -> bool:
-        """Count in pieces, letting others work in between; a short line has few parts anyway."""
+        """Count in chunks, yielding to the event loop in between; short lines cannot exceed the limit."""
         if len(line) <= _CHUNK_BYTES:
             return False
         counter = JsonCounter()
@@ -126,4 +126,4 @@ class Pipe:
                 text = sent.message.model_dump_json(by_alias=True, exclude_unset=True)
                 program.stdin.write(text.encode() + b"\n")
                 await program.stdin.drain()
-        out.close()  # whoever sends now is told at once
+        out.close()  # later sends fail at once

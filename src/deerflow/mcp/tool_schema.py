@@ -1,7 +1,7 @@
-"""Checks what a server offers before a model sees it: names, descriptions and schemas.
+"""Validates a server's tools before a model sees them: names, descriptions and schemas.
 
-A provider refuses a whole request for one bad schema, so a tool that cannot be described properly is left out
-by itself. References are put in place here, under a limit: a few lines of them can stand for gigabytes.
+A provider rejects a whole request because of one invalid schema, so an invalid tool is left out individually.
+References are expanded here, under a limit: a few lines of them can expand to gigabytes.
 """
 
 import hashlib
@@ -16,13 +16,13 @@ from deerflow.errors import McpError
 from deerflow.mcp.base import Limits, McpTool, ToolHints
 
 MAX_NAME_CHARS = 64
-"""What all providers allow."""
+"""The maximum that all providers accept."""
 MAX_DEPTH = 30
 _UNFIT = re.compile(r"[^A-Za-z0-9_-]+")
 _HASH_CHARS = 8
 _FINGERPRINT_BYTES = 16
 _WORDS = frozenset({"description", "title"})
-"""Keys of a schema whose texts are only read."""
+"""Schema keys whose values are text for the model only."""
 _ANNOTATIONS = ("$schema", "$id", "$comment", "$anchor")
 
 
@@ -36,20 +36,20 @@ def describe_tool(
     with_prefix: bool,
     limits: Limits,
 ) -> McpTool:
-    """Return a tool as a model may see it; an `McpError` says why it may not."""
+    """Return a tool as the model sees it; raise an `McpError` if it is invalid."""
     plain, nodes = plain_schema(schema, limits.schema_nodes)
     plain = _words(plain)
     call_name = model_name(f"{server}_{name}" if with_prefix else name)
     fallback = f"{name[:MAX_NAME_CHARS]} of the MCP server {server}."
     text = neutralise(visible_words(_clip(description.strip(), limits.description_chars) or fallback))
-    # Not with the name that the model calls it by: whether that has a prefix is the operator's choice.
+    # Without the call name: whether that has a prefix is the operator's choice.
     whole = orjson.dumps([name, text, plain, _flags(hints)], option=orjson.OPT_SORT_KEYS)
     mark = hashlib.blake2b(whole, digest_size=_FINGERPRINT_BYTES).hexdigest()
     return McpTool(server, name, call_name, text, plain, hints, mark, nodes)
 
 
 def _words(node: Any, key: str = "") -> Any:
-    """Return a schema whose descriptions are mere words; all other texts must be that already."""
+    """Neutralise a schema's descriptions and titles; raise if any other text would have to change."""
     match node:
         case Mapping():
             return {_same(name): _words(value, name) for name, value in node.items()}
@@ -67,7 +67,7 @@ def _same(text: str) -> str:
 
 
 def model_name(name: str) -> str:
-    """Return a name that every provider takes; two names that differ stay different."""
+    """Return a name that every provider accepts; distinct names stay distinct."""
     fit = _UNFIT.sub("_", name)
     if fit == name and len(name) <= MAX_NAME_CHARS:
         return name
@@ -76,7 +76,7 @@ def model_name(name: str) -> str:
 
 
 def plain_schema(schema: object, max_nodes: int) -> tuple[dict[str, Any], int]:
-    """Return a schema of an object with nothing left to look up, and how many parts it has."""
+    """Return an object schema without references, and its number of nodes."""
     if not isinstance(schema, Mapping):
         raise McpError("its input schema is no object")
     expansion = _Expansion(schema, max_nodes)
@@ -92,7 +92,7 @@ def plain_schema(schema: object, max_nodes: int) -> tuple[dict[str, Any], int]:
 
 
 class _Expansion:
-    """Puts what references stand for in their place."""
+    """Replaces references by their targets."""
 
     def __init__(self, root: Mapping[str, Any], max_nodes: int) -> None:
         self._root = root
@@ -100,7 +100,7 @@ class _Expansion:
 
     @property
     def nodes(self) -> int:
-        """How many parts were put in place so far."""
+        """Number of nodes expanded so far."""
         return self._most - self._left
 
     def of(self, node: Mapping[str, Any]) -> dict[str, Any]:
@@ -118,7 +118,7 @@ class _Expansion:
         reference = node.get("$ref")
         if isinstance(reference, str):
             if reference in within:
-                return {}  # a schema that contains itself takes anything from here on
+                return {}  # a recursive schema accepts anything from here on
             beside = {key: value for key, value in node.items() if key != "$ref"}
             return self._plain({**self._target(reference), **beside}, (*within, reference))
         return {
