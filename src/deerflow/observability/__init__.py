@@ -1,4 +1,4 @@
-"""What operators see: logs, and who looks on while runs go by."""
+"""Observability: logs, metrics, spans and traces."""
 
 from deerflow.observability.logs import configure_logging, learn_secrets, secrets_of
 

@@ -1,4 +1,4 @@
-"""Shows the numbers as Prometheus reads them; loaded by the first request for them."""
+"""Render the metrics in Prometheus text format; imported by the first request for them."""
 
 from collections.abc import Iterable, Iterator
 
@@ -18,7 +18,7 @@ CONTENT_TYPE = CONTENT_TYPE_LATEST
 
 
 def render(numbers: Meters) -> bytes:
-    """Return all numbers, and what the system says of this process, as a page of text."""
+    """Return all metrics, including the process metrics of `prometheus_client`, as text."""
     registry = CollectorRegistry()
     registry.register(_Numbers(numbers))
     ProcessCollector(registry=registry)

@@ -1,4 +1,4 @@
-"""Langfuse: follows runs with its own handler for LangChain; loaded only where it is wanted."""
+"""Langfuse: traces runs with its callback handler for LangChain; imported only when it is enabled."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,7 +22,7 @@ class Langfuse:
 
     def __init__(self, options: LangfuseOptions) -> None:
         self._public_key = options.public_key
-        # A provider of its own: the process-wide one may belong to whoever embeds us.
+        # A separate provider: the global one may belong to the application that embeds DeerFlow.
         self._client = Client(
             public_key=options.public_key,
             secret_key=options.secret_key,
@@ -33,10 +33,10 @@ class Langfuse:
 
     @contextmanager
     def run(self, run: RunRecord, trace_id: str) -> Iterator[BaseCallbackHandler]:
-        """Follow one run; Langfuse groups by session what belongs to one conversation."""
+        """Trace one run; Langfuse groups the runs of a conversation by session."""
         with propagate_attributes(session_id=run.thread_id, user_id=run.user_id):
             yield CallbackHandler(public_key=self._public_key, trace_context={"trace_id": trace_id})
 
     def close(self) -> None:
-        """Send what is left; the SDK keeps its client for the life of the process."""
+        """Send pending traces; the SDK keeps its client for the lifetime of the process."""
         self._client.flush()

@@ -1,4 +1,4 @@
-"""LangSmith: follows runs with LangChain's own tracer; loaded only where it is wanted."""
+"""LangSmith: traces runs with LangChain's tracer; imported only when it is enabled."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,15 +20,15 @@ class LangSmith:
 
     def __init__(self, options: LangSmithOptions) -> None:
         self._project = options.project
-        # A key must be some text; servers of one's own may not look at it.
+        # The client requires a key; self-hosted servers may ignore it.
         self._client = Client(api_url=options.endpoint, api_key=options.api_key or "none")
 
     @contextmanager
     def run(self, run: RunRecord, trace_id: str) -> Iterator[BaseCallbackHandler]:
-        """Follow one run; LangSmith groups by `thread_id` what belongs to one conversation."""
+        """Trace one run; LangSmith groups the runs of a conversation by `thread_id`."""
         about = {"run_id": run.id, "thread_id": run.thread_id, "trace_id": trace_id}
         yield LangChainTracer(project_name=self._project, client=self._client, metadata=about)
 
     def close(self) -> None:
-        """Send what is left."""
+        """Send pending traces."""
         self._client.close(timeout=_CLOSE_SECONDS)

@@ -1,4 +1,4 @@
-"""Log lines for people or machines, from which secrets are taken out whoever wrote them."""
+"""Configure logging as text or JSON, and remove secrets from all log lines, including those of libraries."""
 
 import hashlib
 import json
@@ -20,17 +20,17 @@ from deerflow.config.secrets import HIDDEN, SECRET_WORDS, is_secret_key, secret_
 LogFormat = Literal["text", "json"]
 
 _IDS: ContextVar[Mapping[str, str] | None] = ContextVar("log_ids", default=None)
-"""What happens now belongs to this run, thread, task and trace; every log line carries them."""
+"""Ids of the current run, thread, task and trace, added to every log line."""
 
 _CHATTY = ("aiohttp.access", "asyncio", "httpcore", "httpcore2", "httpx", "httpx2", "openai", "urllib3")
-"""Libraries that tell every request at `info`."""
+"""Loggers of libraries that log every request at `info`."""
 
 _SECRET_SHAPES = re.compile(
     r"(?i:(?<=bearer )|(?<=basic ))[\w.~+/=-]{8,}"
     r"|\bsk-[\w-]{8,}|\bxox[a-z]-[\w-]{8,}|\bgh[a-z]_\w{16,}|\bgithub_pat_\w{16,}|\bAIza[\w-]{20,}|\bAKIA[A-Z0-9]{12,}"
     r"|(?<![\w-])eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*"
 )
-"""Keys and tokens of well-known providers, and signed web tokens."""
+"""Keys and tokens of well-known providers, and JSON web tokens."""
 
 _ASSIGNMENT = re.compile(
     rf"(?i)(?<![\w-])(?P<name>[\w-]*?(?:{'|'.join(sorted(SECRET_WORDS, key=len, reverse=True))}))"
@@ -40,7 +40,7 @@ MAX_REDACTED_CHARS = 100_000
 _SHORT_CHARS = 2000
 _HEAD_CHARS = 4
 _FOLDERS = frozenset({"PWD", "OLDPWD"})
-"""Variables whose name sounds like a password and which hold the working folder, part of many lines."""
+"""Variables with names like passwords that hold the working directory, which is part of many log lines."""
 _TRACE = re.compile(r"[0-9a-f]{32}")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029]")
 _STANDARD_FIELDS = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
@@ -48,15 +48,15 @@ _STANDARD_FIELDS = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "
 
 def configure_logging(
     level: str = "info",
-    format: LogFormat = "text",  # noqa: A002 - the word of the setting
+    format: LogFormat = "text",  # noqa: A002 - the name of the setting
     *,
     secrets: Iterable[str] = (),
     stream: IO[str] | None = None,
 ) -> None:
-    """Send all log lines of this process to `stream` (standard error); calling again replaces the settings.
+    """Send all log lines of this process to `stream` (default: stderr); another call replaces the handler.
 
     Args:
-        secrets: Texts that never appear in a line, such as the keys of the settings.
+        secrets: Texts removed from every line, such as the API keys in the settings.
 
     """
     redact = Redactor(secrets)
@@ -73,18 +73,18 @@ def configure_logging(
 
 
 def mark_logs(**ids: str) -> None:
-    """Put these ids into every log line from here on: in this task, and in those that it starts."""
+    """Add these ids to every further log line of this asyncio task and of those that it starts."""
     _IDS.set({**(_IDS.get() or {}), **ids})
 
 
 def trace_id_of(run_id: str) -> str:
-    """Return the id that log lines and spans of a run share: 32 hexadecimal digits."""
+    """Return the trace id of a run, shared by its log lines and spans: 32 hexadecimal digits."""
     digits = run_id.replace("-", "").lower()
     return digits if _TRACE.fullmatch(digits) else hashlib.sha256(run_id.encode()).hexdigest()[:32]
 
 
 def learn_secrets(secrets: Iterable[str]) -> None:
-    """Keep these texts out of all further log lines too, such as the keys of settings that were edited."""
+    """Also remove these texts from all further log lines, such as the keys of edited settings."""
     known = list(secrets)
     for handler in logging.getLogger().handlers:
         if isinstance(handler, _OurHandler):
@@ -92,7 +92,7 @@ def learn_secrets(secrets: Iterable[str]) -> None:
 
 
 def secrets_of(loaded: LoadedSettings) -> Iterator[str]:
-    """Yield the secrets that these settings and this environment hold, for `configure_logging`."""
+    """Yield the secrets in these settings and their environment, for `configure_logging`."""
     yield from secret_values(loaded.settings.model_dump())
     yield from secret_values(loaded.extensions.model_dump())
     for program in (*loaded.extensions.mcp_servers.values(), *loaded.settings.acp_agents.values()):
@@ -101,7 +101,7 @@ def secrets_of(loaded: LoadedSettings) -> Iterator[str]:
 
 
 class Redactor:
-    """Takes secrets out of a text: known ones, ones that look like it, and values of telling names."""
+    """Removes secrets from a text: known ones, those in known formats, and values of secret-like names."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         self._secrets: frozenset[str] = frozenset()
@@ -111,30 +111,30 @@ class Redactor:
         self.learn(secrets)
 
     def learn(self, secrets: Iterable[str]) -> None:
-        """Take out these texts too."""
+        """Add known secrets."""
         more = self._secrets | frozenset(filter(None, secrets))
         if more != self._secrets:
             written = more | {quote(secret, safe="") for secret in more}
-            # Longest first: a secret that contains another must go whole.
+            # Longest first: a secret that contains another must be removed as a whole.
             self._longest_first = sorted(written, key=len, reverse=True)
             self._heads = {secret[:_HEAD_CHARS] for secret in written}
             self._known = re.compile("|".join(map(re.escape, self._longest_first)))
             self._secrets = more
 
     def __call__(self, text: str) -> str:
-        """Return `text` without secrets, for people; what is longer than anybody reads is cut."""
+        """Return `text` without secrets, for people; cut after `MAX_REDACTED_CHARS`."""
         if len(text) > MAX_REDACTED_CHARS:
             text = f"{text[:MAX_REDACTED_CHARS]} [{len(text) - MAX_REDACTED_CHARS} more characters]"
         text = _SECRET_SHAPES.sub(HIDDEN, without_login(self.known(text)))
         return _ASSIGNMENT.sub(_hide_value, text)
 
     def known(self, text: str) -> str:
-        """Return `text` without the known secrets: what merely looks like one may be what was asked for."""
+        """Return `text` without the known secrets only: text that looks like one may be content."""
         if self._known is None:
             return text
         if len(text) <= _SHORT_CHARS:
             return self._known.sub(HIDDEN, text)
-        # Ten times as fast as the expression: 15 ms for a million characters and 150 secrets.
+        # Ten times as fast as the regex: 15 ms for a million characters and 150 secrets.
         for secret in [secret for secret in self._longest_first if secret in text]:
             text = text.replace(secret, HIDDEN)
         return text
@@ -147,11 +147,11 @@ class Redactor:
         return next(ends, 0)
 
     def settled(self, text: str) -> int:
-        """Return up to where a text that goes on hides the same known secrets, whatever comes next."""
+        """Return the length of the prefix whose redaction does not depend on the text that follows."""
         end = 0
         while self._known is not None:
             begin = len(text) - self.unfinished(text[end:])
-            # A bound for long texts: only what lies across the beginning of an unfinished secret matters.
+            # Bounds the work for long texts: only a match across the start of an unfinished secret matters.
             start = max(end, len(text) - _SHORT_CHARS - len(self._longest_first[0]))
             found = self._known.finditer(text, start)
             across = next((one for one in found if one.start() < begin < one.end()), None)
@@ -167,27 +167,27 @@ class Redactor:
 
 
 class StreamRedactor:
-    """Takes known secrets out of a text that comes in pieces, also where one is split."""
+    """Removes known secrets from a streamed text, including secrets split over several pieces."""
 
     def __init__(self, redact: Redactor) -> None:
         self._redact = redact
         self._held = ""
 
     def __call__(self, piece: str) -> str:
-        """Return what may be shown by now; the beginning of a secret is held back."""
+        """Return the text that can be shown now; a possible beginning of a secret is held back."""
         text = self._held + piece
         end = self._redact.settled(text)
         self._held = text[end:]
         return self._redact.known(text[:end])
 
     def rest(self) -> str:
-        """Return what was held back; for the end."""
+        """Return the text held back, at the end of the stream."""
         held, self._held = self._held, ""
         return self._redact.known(held)
 
 
 class TextFormatter(logging.Formatter):
-    """One line for people; a traceback follows on lines of its own."""
+    """Formats a record as one line of text; a traceback follows on separate lines."""
 
     def __init__(self, redact: Redactor) -> None:
         super().__init__("%(asctime)s %(levelname)-7s %(name)s: %(message)s")
@@ -195,7 +195,7 @@ class TextFormatter(logging.Formatter):
 
     @override
     def formatMessage(self, record: logging.LogRecord) -> str:
-        # A line break in what a user sent must not look like a line of ours.
+        # Escaped: a line break in user input must not forge a log line.
         record.message = _CONTROL.sub(_escaped, record.message)
         extra = "".join(
             f" {name}={_CONTROL.sub(_escaped, str(value))}" for name, value in _extra(record).items()
@@ -208,7 +208,7 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object per line for machines; what was logged with `extra=` are fields of it."""
+    """Formats a record as one JSON object per line; values from `extra=` become fields."""
 
     def __init__(self, redact: Redactor) -> None:
         super().__init__()
@@ -230,7 +230,7 @@ class JsonFormatter(logging.Formatter):
 
 
 class _OurHandler(logging.StreamHandler[IO[str]]):
-    """The handler that `configure_logging` put in place; handlers of embedders are left alone."""
+    """The handler that `configure_logging` installs; handlers of embedding applications are kept."""
 
     def __init__(self, stream: IO[str], redact: Redactor) -> None:
         super().__init__(stream)

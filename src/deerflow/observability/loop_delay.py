@@ -1,4 +1,4 @@
-"""Measures how late the event loop is: whatever holds it keeps every run and every reader waiting."""
+"""Measure the delay of the event loop: whatever blocks it delays every run and every reader."""
 
 import asyncio
 import logging
@@ -11,7 +11,7 @@ logger = logging.getLogger(__name__)
 
 EVERY_SECONDS = 0.1
 WARNED_SECONDS = 1.0
-"""From this delay on the log says so: a person waiting notices it."""
+"""Delays from this on are logged: users notice them."""
 
 
 @contextmanager

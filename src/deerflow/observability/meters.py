@@ -1,4 +1,4 @@
-"""Counts what happens, as plain numbers that cost next to nothing; `exposition` shows them to Prometheus."""
+"""Metrics as plain in-process numbers with minimal overhead; `exposition` renders them for Prometheus."""
 
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
@@ -13,12 +13,12 @@ _FIRST_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Metric:
-    """One thing that is counted; with `buckets` it is a histogram, else a counter or a gauge."""
+    """The definition of a metric; with `buckets` it is a histogram, else a counter or a gauge."""
 
     name: str
     help: str
     labels: tuple[str, ...] = ()
-    """The first may take names that come from outside; the others take a few words of ours."""
+    """Only the first may have values from outside; the others have a few fixed values."""
     buckets: tuple[float, ...] = ()
     is_gauge: bool = False
 
@@ -64,7 +64,7 @@ ALL = (
 
 @dataclass(slots=True)
 class Histogram:
-    """How often a value fell into which bucket; the last bucket has no upper end."""
+    """Counts per bucket, and the sum of the values; the last bucket has no upper bound."""
 
     counts: list[int]
     total: float = 0.0
@@ -72,19 +72,19 @@ class Histogram:
 
 @dataclass(frozen=True, slots=True)
 class Meters:
-    """The numbers of one process; used on its event loop."""
+    """The metrics of one process; not thread-safe: used on its event loop."""
 
     _values: dict[Metric, dict[tuple[str, ...], float]] = field(default_factory=dict)
     _histograms: dict[Metric, dict[tuple[str, ...], Histogram]] = field(default_factory=dict)
 
     def add(self, metric: Metric, *labels: str, amount: float = 1) -> None:
-        """Count up, or down where `metric` is a gauge and `amount` negative."""
+        """Increment a counter or gauge; a gauge also takes a negative `amount`."""
         series = self._values.setdefault(metric, {})
         key = _bounded(series, labels)
         series[key] = series.get(key, 0) + amount
 
     def observe(self, metric: Metric, value: float, *labels: str) -> None:
-        """Put a value into its bucket."""
+        """Add a value to a histogram."""
         series = self._histograms.setdefault(metric, {})
         key = _bounded(series, labels)
         found = series.get(key)
@@ -94,16 +94,16 @@ class Meters:
         found.total += value
 
     def values(self, metric: Metric) -> Mapping[tuple[str, ...], float]:
-        """Return the counts of a counter or gauge by their labels; one without labels starts at 0."""
+        """Return the values of a counter or gauge by labels; a metric without labels starts at 0."""
         return self._values.get(metric) or ({} if metric.labels else {(): 0})
 
     def histograms(self, metric: Metric) -> Mapping[tuple[str, ...], Histogram]:
-        """Return the histograms by their labels."""
+        """Return the histograms of a metric by labels."""
         return self._histograms.get(metric, {})
 
 
 def _bounded(series: Mapping[tuple[str, ...], object], labels: Sequence[str]) -> tuple[str, ...]:
-    """Return the labels, or `other` for the first one where there are too many names already."""
+    """Return the labels, with `other` as the first one when the metric has too many series already."""
     key = tuple(labels)
     if len(series) < MOST_SERIES or key in series or not key:
         return key

@@ -1,4 +1,4 @@
-"""Opens the watch of one process: loads only those collectors that somebody asked for."""
+"""Set up telemetry for one process; imports only the integrations that are enabled."""
 
 import asyncio
 import logging
@@ -20,7 +20,7 @@ _CLOSE_SECONDS = 10
 
 @asynccontextmanager
 async def open_watch(loaded: LoadedSettings) -> AsyncIterator[Watch]:
-    """Open the watch that these settings ask for; what is left to send goes out with the block."""
+    """Create the `Watch` for these settings; pending spans and traces are sent when the block ends."""
     audience = audience_of(loaded)
     for problem in audience.problems:
         logger.warning("%s; runs go on without it", problem)
@@ -51,16 +51,16 @@ def _tracers(audience: Audience, stack: AsyncExitStack) -> Tracers | None:
 
 
 def _loaded(file: str, name: str, *arguments: Any) -> Any:
-    """Load a class of this room and make one; None when its SDK does not let us."""
+    """Import a class of this package and instantiate it; None when that fails."""
     try:
         return getattr(import_module(f"deerflow.observability.{file}"), name)(*arguments)
-    except Exception as error:  # an SDK raises what it likes, and nobody's work may wait for it
+    except Exception as error:  # an SDK may raise anything, and telemetry must not stop runs
         logger.warning("%s could not be set up: %s; runs go on without it", name, error)
         return None
 
 
 async def _close(close: Callable[[], None]) -> None:
-    """Close in a thread of its own: a collector that does not answer may hold up nobody for long."""
+    """Close in a daemon thread: a collector that does not answer must not delay the shutdown for long."""
     thread = threading.Thread(target=close, name="telemetry", daemon=True)
     thread.start()
     await asyncio.to_thread(thread.join, _CLOSE_SECONDS)

@@ -1,4 +1,4 @@
-"""Serves the numbers of a process that has no other door, to this machine only."""
+"""Serve `/metrics` on loopback, for processes without another HTTP server."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -16,7 +16,7 @@ _PATIENCE_SECONDS = 5
 
 @asynccontextmanager
 async def serve_numbers(port: int | None, numbers: Meters) -> AsyncIterator[int | None]:
-    """Answer `GET /metrics` on loopback for the length of a block; yields the port, None when not wanted."""
+    """Serve `GET /metrics` on loopback for the length of a block; yield the port, None when disabled."""
     if port is None:
         yield None
         return
@@ -27,7 +27,7 @@ async def serve_numbers(port: int | None, numbers: Meters) -> AsyncIterator[int 
                 writer.write(_answer(await reader.readuntil(b"\r\n\r\n"), numbers))
                 await writer.drain()
         except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, OSError):
-            pass  # a time-out is an OSError too: whoever speaks no HTTP gets no answer
+            pass  # TimeoutError is an OSError too; a client that sends no valid HTTP gets no response
         finally:
             writer.close()
 
@@ -45,7 +45,7 @@ def _answer(head: bytes, numbers: Meters) -> bytes:
     lines = head.decode("latin-1").split("\r\n")
     fields = dict(line.lower().split(":", 1) for line in lines[1:] if ":" in line)
     host = fields.get("host", "").strip().rpartition(":")[0] or fields.get("host", "").strip()
-    if host not in _NAMES:  # a page elsewhere whose name leads to this machine
+    if host not in _NAMES:  # DNS rebinding: a foreign page's host name that resolves to this machine
         return _response("403 Forbidden", "text/plain", b"This is served to this machine only.\n")
     if lines[0].split(" ")[:2] != ["GET", "/metrics"]:
         return _response("404 Not Found", "text/plain", b"There is only GET /metrics here.\n")

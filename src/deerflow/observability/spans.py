@@ -1,4 +1,4 @@
-"""Spans for OpenTelemetry, sent over OTLP/HTTP; loaded only where somebody collects them."""
+"""OpenTelemetry spans, exported over OTLP/HTTP; imported only when they are enabled."""
 
 import secrets
 from collections.abc import Iterator
@@ -26,11 +26,11 @@ from deerflow.observability.watch import Attributes
 _EXPORT_SECONDS = 5.0
 _LONGEST_TEXT = 32_000
 _NEW_TRACE: ContextVar[str | None] = ContextVar("new_trace", default=None)
-"""The id of the trace that begins here."""
+"""The id for the next trace that is started."""
 
 
 class OpenTelemetrySpans:
-    """Makes spans and sends them in batches, from a thread of the SDK."""
+    """Creates spans; a thread of the SDK exports them in batches."""
 
     def __init__(self, options: SpanOptions, redact: Redactor) -> None:
         self.captures_content = options.captures_content
@@ -60,18 +60,18 @@ class OpenTelemetrySpans:
         place = cast("Context | None", below)
         if trace_id is not None:
             _NEW_TRACE.set(trace_id)
-            place = Context()  # a run is nobody's child, whatever span its starter was in
+            place = Context()  # a run is a root span, whatever span its caller is in
         with self._tracer.start_as_current_span(
             name, place, attributes=attributes, record_exception=False, set_status_on_exception=False
         ) as span:
             yield _Span(span, self._redact)
 
     def here(self) -> object:
-        """Return the place of the span that is open here."""
+        """Return the current OpenTelemetry context."""
         return otel_context.get_current()
 
     def close(self) -> None:
-        """Send what is left and stop; takes a few seconds at most when nobody answers."""
+        """Export the remaining spans and shut down; takes a few seconds at most when no collector answers."""
         self._provider.shutdown()
 
 
@@ -84,19 +84,19 @@ class _Span:
         self._span.set_attributes({name: self._shown(value) for name, value in attributes.items()})
 
     def fail(self, reason: str) -> None:
-        # The kind of error only: its text may repeat what was said, or a key.
+        # Only the error type: the message may contain conversation text or a secret.
         self._span.set_attribute("error.type", reason)
         self._span.set_status(Status(StatusCode.ERROR))
 
     def _shown(self, value: str | int | float | bool) -> str | int | float | bool:
         if not isinstance(value, str):
             return value
-        whole = value[:_LONGEST_TEXT].encode(errors="replace").decode()  # half a character cannot be sent
+        whole = value[:_LONGEST_TEXT].encode(errors="replace").decode()  # a lone surrogate cannot be sent
         return self._redact(whole)
 
 
 class _TraceIds(IdGenerator):
-    """Begins the trace of a run with the run's own id, so that it is the one in the logs."""
+    """Generates random ids, except for a run's trace, which gets the trace id used in the logs."""
 
     def __init__(self) -> None:
         self._random = RandomIdGenerator()

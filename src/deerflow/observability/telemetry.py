@@ -1,4 +1,4 @@
-"""Reads who wants to see spans and traces, from the settings and the variables that their SDKs know."""
+"""Read the options of spans and traces from the settings and from the SDKs' environment variables."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ _YES = frozenset({"1", "true", "yes", "on"})
 
 @dataclass(frozen=True, slots=True)
 class SpanOptions:
-    """Where spans go, and what they hold."""
+    """Where spans are exported, and what they contain."""
 
     endpoint: str
     headers: Mapping[str, str]
@@ -30,7 +30,7 @@ class SpanOptions:
 
 @dataclass(frozen=True, slots=True)
 class LangSmithOptions:
-    """How LangSmith is reached."""
+    """Connection options of LangSmith."""
 
     api_key: str | None
     project: str
@@ -39,7 +39,7 @@ class LangSmithOptions:
 
 @dataclass(frozen=True, slots=True)
 class LangfuseOptions:
-    """How Langfuse is reached."""
+    """Connection options of Langfuse."""
 
     public_key: str
     secret_key: str
@@ -48,7 +48,7 @@ class LangfuseOptions:
 
 @dataclass(frozen=True, slots=True)
 class Audience:
-    """Everybody who wants to see what runs do, and why some of them cannot."""
+    """The enabled destinations of spans and traces, and the problems of those that cannot be used."""
 
     spans: SpanOptions | None
     langsmith: LangSmithOptions | None
@@ -57,7 +57,7 @@ class Audience:
 
 
 def audience_of(loaded: LoadedSettings) -> Audience:
-    """Return who is to see spans and traces of these settings' runs."""
+    """Return the destinations of spans and traces for these settings."""
     settings, env, problems = loaded.settings, loaded.env, list[str]()
     spans = _spans(settings.telemetry, env)
     if spans is not None and not _is_address(spans.endpoint):
@@ -141,7 +141,7 @@ def _with_path(endpoint: str) -> str:
 
 
 def _pairs(text: str | None) -> dict[str, str]:
-    """Read `a=1,b=2`, as OpenTelemetry's variables say it; what is no pair is left out."""
+    """Parse `a=1,b=2`, the format of OpenTelemetry's variables; invalid parts are ignored."""
     parts = (part.partition("=") for part in (text or "").split(","))
     return {name.strip(): unquote(value.strip()) for name, sign, value in parts if sign and name.strip()}
 

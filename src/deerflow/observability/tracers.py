@@ -1,4 +1,4 @@
-"""Hands runs to services that follow them through LangChain's callbacks; loaded only where one is wanted."""
+"""Trace runs with services that use LangChain callbacks; imported only when one is enabled."""
 
 import logging
 from collections.abc import Iterator, Sequence
@@ -14,19 +14,19 @@ logger = logging.getLogger(__name__)
 
 
 class Service(Protocol):
-    """One service that follows runs."""
+    """One tracing service."""
 
     handler_type: type[BaseCallbackHandler]
 
     def run(self, run: RunRecord, trace_id: str) -> AbstractContextManager[BaseCallbackHandler]:
-        """Follow one run for the length of a block."""
+        """Trace one run for the length of a block; yield the callback handler."""
 
     def close(self) -> None:
-        """Send what is left."""
+        """Send pending traces."""
 
 
 class CallbackTracers:
-    """All services that follow runs."""
+    """All enabled tracing services."""
 
     def __init__(self, services: Sequence[Service]) -> None:
         self._services = services
@@ -34,20 +34,20 @@ class CallbackTracers:
 
     @contextmanager
     def run(self, run: RunRecord, trace_id: str) -> Iterator[Sequence[BaseCallbackHandler]]:
-        """Follow a run; what this yields goes into the graph's config."""
+        """Trace a run; yield the callback handlers for the graph's config."""
         with ExitStack() as stack:
             handlers: list[BaseCallbackHandler] = []
             for service in self._services:
                 try:
                     handlers.append(stack.enter_context(service.run(run, trace_id)))
-                except Exception as error:  # an SDK raises what it likes, and no run fails for it
+                except Exception as error:  # an SDK may raise anything, and a run must not fail for it
                     logger.warning("%s does not follow run %s: %s", type(service).__name__, run.id, error)
             yield handlers
 
     def here(self) -> Any:
-        """Return callbacks for a sub-agent, below the tool that starts it.
+        """Return the callbacks for a sub-agent, with the tool call that starts it as parent.
 
-        Only the services' own: LangGraph's would mix the sub-agent's tokens into the lead agent's stream.
+        Only those of the services: LangGraph's would mix the sub-agent's tokens into the lead agent's stream.
         """
         found = ensure_config().get("callbacks")
         if not isinstance(found, AsyncCallbackManager):
@@ -58,9 +58,9 @@ class CallbackTracers:
         )
 
     def close(self) -> None:
-        """Send what is left to every service."""
+        """Send the pending traces of every service."""
         for service in self._services:
             try:
                 service.close()
-            except Exception as error:  # an SDK raises what it likes, and the others still have to be closed
+            except Exception as error:  # an SDK may raise anything, and the others must be closed
                 logger.warning("%s: not everything was sent: %s", type(service).__name__, error)

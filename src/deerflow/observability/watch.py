@@ -1,4 +1,4 @@
-"""Looks on while runs go by: counts always, and tells those who collect spans and traces."""
+"""Instrument runs, model calls, tool calls and tasks: metrics always, spans and traces when enabled."""
 
 import asyncio
 import time
@@ -13,57 +13,57 @@ from deerflow.observability.logs import Redactor, mark_logs, trace_id_of
 from deerflow.observability.meters import Meters, Metric
 
 HANDED_OVER = "handed_over"
-"""How a run ends here that goes on elsewhere."""
+"""Status of a run that another process continues."""
 Attributes = Mapping[str, str | int | float | bool]
 Callback = Any
-"""A callback handler of LangChain."""
+"""A LangChain callback handler."""
 
 
 class Span(Protocol):
-    """A piece of work as a collector sees it."""
+    """An open span."""
 
     def set(self, attributes: Attributes) -> None:
-        """Say more about it."""
+        """Set attributes."""
 
     def fail(self, reason: str) -> None:
-        """Say that it failed, and by what kind of error."""
+        """Mark the span as failed, with the type of the error."""
 
 
 class Spans(Protocol):
-    """Where spans are made."""
+    """Creates spans."""
 
     captures_content: bool
 
     def open(
         self, name: str, attributes: Attributes, *, trace_id: str | None = None, below: object = None
     ) -> AbstractContextManager[Span]:
-        """Open a span for the length of a block, below the one around it or below another place.
+        """Open a span for the length of a block, as child of the current span or of `below`.
 
         Args:
-            trace_id: Begins a trace of this id.
-            below: A place that `here` returned.
+            trace_id: Start a new trace with this id.
+            below: A parent context returned by `here`.
         """
 
     def here(self) -> object:
-        """Return the place of the span that is open here, for work that leaves its context."""
+        """Return the current span context, for work that runs in another contextvars context."""
 
 
 class Tracers(Protocol):
-    """Services that follow runs through callbacks of LangChain."""
+    """Tracing services that use LangChain callbacks."""
 
     def run(self, run: RunRecord, trace_id: str) -> AbstractContextManager[Sequence[Callback]]:
-        """Follow a run for the length of a block; what it yields goes into the graph's config."""
+        """Trace a run for the length of a block; yield the callbacks for the graph's config."""
 
     def here(self) -> Callback | None:
-        """Return the callbacks for work that begins here and leaves its context."""
+        """Return the current callbacks, for work that runs in another contextvars context."""
 
     def close(self) -> None:
-        """Send what is left."""
+        """Send pending traces."""
 
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """The place in all traces at which a piece of work was started."""
+    """The parent span and callbacks of work that was started in another contextvars context."""
 
     span: object = None
     callbacks: Callback | None = None
@@ -71,33 +71,33 @@ class Where:
 
 @dataclass(slots=True)
 class RunSeen:
-    """What is learned of a run while it is watched."""
+    """Measurements of a run, filled in while it executes."""
 
     callbacks: Sequence[Callback] = ()
     status: str = HANDED_OVER
     events: int = 0
     first_token_at: float | None = None
-    """On the clock of `time.monotonic`."""
+    """Measured with `time.monotonic`."""
     totals: Attributes = field(default_factory=dict)
 
 
 @dataclass(slots=True)
 class StepSeen:
-    """What is learned of a call or a task while it is watched."""
+    """Measurements of a model call, tool call or task, filled in while it executes."""
 
     outcome: str = "success"
     reason: str | None = None
-    """Which kind of error it was, in a word of ours."""
+    """The kind of error: one of DeerFlow's own names, or the exception's class."""
     tokens: Mapping[str, int] = field(default_factory=dict)
     content: Attributes = field(default_factory=dict)
 
 
 Count = Callable[[StepSeen, float], None]
-"""Takes what was seen of a step, and the seconds it took."""
+"""Records the measurements of a step and its duration in seconds."""
 
 
 class Watch:
-    """What one process sees of its runs."""
+    """Records metrics, spans and traces of the runs of one process."""
 
     def __init__(
         self,
@@ -108,24 +108,24 @@ class Watch:
     ) -> None:
         self.meters = Meters()
         self.redact = redact or Redactor()
-        """Takes the secrets of the settings out of a text that people will read."""
+        """Removes the secrets of the settings from texts that people read."""
         self._spans = spans
         self._tracers = tracers
 
     @property
     def captures_content(self) -> bool:
-        """Whether spans hold what was said, and not only how long it took."""
+        """Whether spans include message content."""
         return self._spans is not None and self._spans.captures_content
 
     def here(self) -> Where | None:
-        """Return the place for work that is started here and runs in a context of its own."""
+        """Return the parent for work that is started here and runs in its own contextvars context."""
         if self._spans is None and self._tracers is None:
             return None
         return Where(self._spans and self._spans.here(), self._tracers and self._tracers.here())
 
     @contextmanager
     def run(self, run: RunRecord) -> Iterator[RunSeen]:
-        """Watch a run for the length of a block."""
+        """Instrument a run for the length of a block."""
         trace_id = trace_id_of(run.id)
         mark_logs(trace_id=trace_id, run_id=run.id, thread_id=run.thread_id)
         facts: Attributes = {
@@ -150,7 +150,7 @@ class Watch:
                     _describe_run(span, seen)
 
     def model_call(self, model: str, *, task_id: str | None = None) -> AbstractContextManager[StepSeen]:
-        """Watch one call of a model."""
+        """Instrument one model call."""
         facts = {"gen_ai.operation.name": "chat", "gen_ai.request.model": model, **_of_task(task_id)}
 
         def count(seen: StepSeen, seconds: float) -> None:
@@ -166,7 +166,7 @@ class Watch:
     def tool_call(
         self, tool: str, *, call_id: str, task_id: str | None = None
     ) -> AbstractContextManager[StepSeen]:
-        """Watch one call of a tool, from the wish of the model to the result it gets."""
+        """Instrument one tool call, from the model's request to the result that it gets."""
         facts = {
             "gen_ai.operation.name": "execute_tool",
             "gen_ai.tool.name": tool,
@@ -181,7 +181,7 @@ class Watch:
         return self._step(f"execute_tool {tool}", facts, count)
 
     def task(self, subagent: str, *, task_id: str, below: Where | None) -> AbstractContextManager[StepSeen]:
-        """Watch a task of a sub-agent, its wait for a place included."""
+        """Instrument a sub-agent's task, including its wait for a slot."""
         facts = {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": subagent, **_of_task(task_id)}
 
         def count(seen: StepSeen, seconds: float) -> None:
@@ -195,11 +195,11 @@ class Watch:
         return self._counted(meters.READERS)
 
     def queueing(self) -> AbstractContextManager[None]:
-        """Count a task that waits for its place for the length of a block."""
+        """Count a task that waits for its slot for the length of a block."""
         return self._counted(meters.TASKS_QUEUED)
 
     def working(self) -> AbstractContextManager[None]:
-        """Count a task at work for the length of a block."""
+        """Count a running task for the length of a block."""
         return self._counted(meters.TASKS_RUNNING)
 
     @contextmanager
@@ -214,7 +214,7 @@ class Watch:
     def _step(
         self, name: str, facts: Attributes, count: Count, *, below: Where | None = None
     ) -> Iterator[StepSeen]:
-        """Open the span of a step; count it and close the span with how the step ended."""
+        """Open the span of a step; at its end record its metrics and set the outcome on the span."""
         seen, start = StepSeen(), time.monotonic()
         with self._span(name, facts, below=below) as span:
             try:
