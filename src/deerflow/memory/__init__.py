@@ -1,4 +1,4 @@
-"""What is remembered between threads."""
+"""Long-term memory of users across threads."""
 
 from deerflow.memory.base import Fact, Memory, Scope, Section, memory_of
 from deerflow.memory.pending_conversation import Ask, Exchange, PendingConversation, own_words

@@ -1,4 +1,4 @@
-"""What is remembered of a user: a few summaries, and facts one by one."""
+"""The memory of a user: a few summaries and a list of facts."""
 
 import re
 import secrets
@@ -24,7 +24,7 @@ Clock = Callable[[], datetime]
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Whose memory it is: a user's, or that of one of the agents which the user made."""
+    """Owner of a memory: a user, or one of the user's custom agents."""
 
     user_id: str
     agent_name: str | None = None
@@ -32,7 +32,7 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """One thing that is known."""
+    """One remembered statement about the user."""
 
     id: str
     content: str
@@ -56,7 +56,7 @@ class Fact:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A summary of one side of the user."""
+    """A summary of one aspect of the user."""
 
     summary: str = ""
     updated_at: str = ""
@@ -68,15 +68,15 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """All that is remembered in one scope."""
+    """Everything remembered in one scope."""
 
     sections: Mapping[str, Section] = field(default_factory=dict)
     facts: tuple[Fact, ...] = ()
     revision: int = 0
-    """How often it was changed."""
+    """Number of changes."""
     last_updated: str = ""
     cleared_at: str = ""
-    """When the user had everything forgotten; what was said before that is not learnt any more."""
+    """When the user cleared the memory; earlier messages are no longer learned from."""
 
     @property
     def is_empty(self) -> bool:
@@ -84,7 +84,7 @@ class Memory:
         return not self.facts and not any(section.summary for section in self.sections.values())
 
     def section(self, name: str) -> Section:
-        """Return a section; an empty one where nothing was written yet."""
+        """Return a section; an empty one if it was never written."""
         return self.sections.get(name, Section())
 
     def to_dict(self) -> dict[str, Any]:
@@ -100,7 +100,7 @@ class Memory:
 
 
 def memory_of(data: Mapping[str, Any]) -> Memory:
-    """Return the memory that `to_dict` gave; what has another form is left out."""
+    """Return the memory that `to_dict` encoded; malformed parts are ignored."""
     facts = data.get("facts")
     return Memory(
         sections=dict(_sections(data)),
@@ -112,22 +112,22 @@ def memory_of(data: Mapping[str, Any]) -> Memory:
 
 
 def clean(text: str, limit: int) -> str:
-    """Return a text in one line, without characters that control how it is shown, and not too long."""
+    """Return a text as one line, without control characters, cut at `limit`."""
     return " ".join(_UNWANTED.sub(" ", text).split())[:limit].rstrip()
 
 
 def new_fact_id() -> str:
-    """Return a fresh name for a fact."""
+    """Return a new fact id."""
     return f"fact_{secrets.token_hex(6)}"
 
 
 def utc_now() -> datetime:
-    """Return the time."""
+    """Return the current time."""
     return datetime.now(UTC)
 
 
 def stamp(time: datetime) -> str:
-    """Return a time as memories keep it; of two in one zone, the later one sorts behind."""
+    """Return a time as stored in memories; the strings sort chronologically."""
     return time.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 

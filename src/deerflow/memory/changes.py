@@ -1,4 +1,4 @@
-"""What can be done to a memory, as plain functions from one to the next."""
+"""Pure functions that change a memory."""
 
 import re
 from collections.abc import Iterable
@@ -12,11 +12,11 @@ _PLAIN = re.compile(r"[\W_]+")
 
 @dataclass(frozen=True, slots=True)
 class MemoryUpdate:
-    """What a talk taught: only what is to change."""
+    """Changes extracted from a conversation."""
 
     new: tuple[Fact, ...] = ()
     changed: tuple[Fact, ...] = ()
-    """Facts in their new words, under the ids that they have."""
+    """Facts with new content under their existing ids."""
     removed: frozenset[str] = frozenset()
     sections: tuple[tuple[str, Section], ...] = ()
 
@@ -27,12 +27,12 @@ class MemoryUpdate:
 
 
 def likeness_key(content: str) -> str:
-    """Return what two facts that say the same in the same words have in common."""
+    """Return a normalized key: two facts with the same words have the same key."""
     return _PLAIN.sub(" ", content.casefold()).strip()
 
 
 def with_fact(memory: Memory, fact: Fact, *, max_facts: int) -> Memory:
-    """Return the memory with one more fact; refuse one that is there, and one too many."""
+    """Return the memory with one more fact; refuse a duplicate, and one above the limit."""
     _refuse_duplicate(memory.facts, fact)
     if len(memory.facts) >= max_facts:
         raise ConflictError(
@@ -42,7 +42,7 @@ def with_fact(memory: Memory, fact: Fact, *, max_facts: int) -> Memory:
 
 
 def with_changed_fact(memory: Memory, fact: Fact) -> Memory:
-    """Return the memory with a fact in place of the one of its id."""
+    """Return the memory with a fact replaced by the one with the same id."""
     find_fact(memory, fact.id)
     _refuse_duplicate([other for other in memory.facts if other.id != fact.id], fact)
     return replace(memory, facts=tuple(fact if other.id == fact.id else other for other in memory.facts))
@@ -63,11 +63,11 @@ def find_fact(memory: Memory, fact_id: str) -> Fact:
 
 
 def taught(memory: Memory, lesson: MemoryUpdate, *, max_facts: int, keeps: Iterable[str] = ()) -> Memory:
-    """Return the memory after a lesson.
+    """Return the memory after an update.
 
     Args:
-        max_facts: Beyond these the least certain go, the oldest of them first.
-        keeps: Categories that go last.
+        max_facts: Above this number the least certain facts are dropped, the oldest of them first.
+        keeps: Categories that are dropped last.
     """
     changed = {fact.id: fact for fact in lesson.changed}
     facts = [changed.get(fact.id, fact) for fact in memory.facts if fact.id not in lesson.removed]
@@ -81,7 +81,7 @@ def taught(memory: Memory, lesson: MemoryUpdate, *, max_facts: int, keeps: Itera
 
 
 def _joined(facts: list[Fact], new: Fact) -> list[Fact]:
-    """Add a fact; one that is known already is only known more surely."""
+    """Add a fact; a duplicate only raises the confidence of the existing one."""
     key = likeness_key(new.content)
     known = [fact for fact in facts if likeness_key(fact.content) == key]
     if not known:
@@ -91,7 +91,7 @@ def _joined(facts: list[Fact], new: Fact) -> list[Fact]:
 
 
 def _each_once(facts: Iterable[Fact]) -> list[Fact]:
-    """Return facts without those that say the same: a change may have made two alike."""
+    """Return facts without duplicates: a change may have made two equal."""
     found: dict[str, Fact] = {}
     for fact in facts:
         found.setdefault(likeness_key(fact.content), fact)

@@ -1,6 +1,6 @@
-"""What a user explicitly asks to remember, found without a model.
+"""Find what a user explicitly asks to remember, without a model.
 
-This is all that is learnt where only the offline model is there: it can read, but not judge what matters.
+With only the offline model nothing else is learned: it cannot judge what matters.
 """
 
 import re
@@ -25,7 +25,7 @@ _WISH = re.compile(
 
 
 def wishes_in(talk: PendingConversation, *, now: datetime, redact: Redact) -> MemoryUpdate:
-    """Return what the user asked to remember."""
+    """Return the facts that the user asked to remember."""
     facts = [
         Fact(new_fact_id(), content, confidence=CERTAINTY, created_at=stamp(now), source=talk.thread_id)
         for text in talk.said

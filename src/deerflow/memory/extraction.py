@@ -1,7 +1,7 @@
-"""Has a model say what a talk taught, and believes only what the user said.
+"""Extract memory updates from a conversation with a model, accepting only what the user said.
 
-Whatever stands around it, a model may take somebody else's word for the user's. So each thing that is to be
-remembered, changed or forgotten must come with the user's own words for it; without them it does not count.
+Whatever the prompt says, a model may attribute other text to the user. So each fact to be remembered,
+changed or removed must come with a verbatim quote of the user; without one it is dropped.
 """
 
 import json
@@ -34,12 +34,12 @@ Redact = Callable[[str], str]
 
 MAX_ENTRIES = 50
 SHORTEST_QUOTE = 4
-"""Characters; four are a sentence in Chinese."""
+"""In characters; four can be a sentence in Chinese."""
 MAX_ANSWER_CHARS = 200_000
 _FIRST_VALUE = json.JSONDecoder()
 _THOUGHT = re.compile(r"<think>.*?(?:</think>|\Z)", re.DOTALL)
 _PRIVATE_PATH = "/mnt/"
-"""Paths of a thread mean nothing in another one."""
+"""Paths of a thread are meaningless in another one."""
 
 PROMPT = """\
 You keep the long-term memory of an assistant about one user. Below are what is remembered so far and a new
@@ -101,7 +101,7 @@ class _NewSummary(_Entry):
 
 
 def extraction_prompt(memory: Memory, talk: PendingConversation, redact: Redact) -> str:
-    """Return what the model is asked."""
+    """Return the prompt for the model."""
     spoken: list[dict[str, str]] = []
     for exchange in talk.exchanges[-MAX_EXCHANGES:]:
         spoken += [{"user": shortened(redact(text))} for text in exchange.said]
@@ -126,14 +126,14 @@ def extraction_prompt(memory: Memory, talk: PendingConversation, redact: Redact)
 def lesson_in(
     answer: str, memory: Memory, talk: PendingConversation, *, now: datetime, redact: Redact
 ) -> MemoryUpdate | None:
-    """Return what a model's answer teaches; None when it is no answer at all."""
+    """Return the update in a model's answer; None when it contains no JSON object."""
     data = _object_in(answer)
     if data is None:
         return None
     words = [likeness_key(text) for text in talk.said]
 
     def holds(entry: _Entry, text: str = "") -> bool:
-        """Tell whether the user said it, and whether it may be kept."""
+        """Return whether the user said it, and whether it may be stored."""
         return _was_said(likeness_key(entry.quote), words) and is_fit(text, redact)
 
     known = {fact.id: fact for fact in memory.facts}
@@ -161,17 +161,17 @@ def lesson_in(
 
 
 def is_fit(text: str, redact: Redact) -> bool:
-    """Tell whether a text may be remembered: it has no secret and no path of a thread in it."""
+    """Return whether a text may be remembered: it contains no secret and no path of a thread."""
     return redact(text) == text and _PRIVATE_PATH not in text
 
 
 def _as_data(value: Any) -> str:
-    """Return a value as JSON in which no tag can stand."""
+    """Return a value as JSON without `<`, so that it cannot contain a tag."""
     return orjson.dumps(value, default=str).decode().replace("<", "\\u003c")
 
 
 def _object_in(answer: str) -> Mapping[str, Any] | None:
-    """Return the JSON object in an answer, whatever stands around it."""
+    """Return the first JSON object in an answer, ignoring surrounding text."""
     text = _THOUGHT.sub("", answer[:MAX_ANSWER_CHARS])
     try:
         found, _ = _FIRST_VALUE.raw_decode(text[text.index("{") :])
@@ -181,7 +181,7 @@ def _object_in(answer: str) -> Mapping[str, Any] | None:
 
 
 def _entries(found: object, kind: type[E]) -> Iterator[E]:
-    """Yield the entries of a list that have the right form."""
+    """Yield the valid entries of a list."""
     for entry in (found if isinstance(found, list) else [])[:MAX_ENTRIES]:
         try:
             yield kind.model_validate(entry)
@@ -197,7 +197,7 @@ def _summaries(found: object) -> Iterator[tuple[str, _NewSummary]]:
 
 
 def _was_said(quote: str, words: Iterable[str]) -> bool:
-    """Tell whether a quote is one: a whole message, or a part that is too long to be there by chance."""
+    """Return whether the user said the quote: a whole message, or a part too long to match by chance."""
     return any(quote == said or (len(quote) >= SHORTEST_QUOTE and quote in said) for said in words)
 
 

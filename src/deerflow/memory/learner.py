@@ -1,4 +1,4 @@
-"""Learns from talks once they pause, beside the runs: no run waits for it or fails with it."""
+"""Learn from conversations once they pause, in the background: no run waits for it or fails with it."""
 
 import asyncio
 import contextvars
@@ -13,13 +13,13 @@ from deerflow.memory.pending_conversation import MAX_EXCHANGES, PendingConversat
 logger = logging.getLogger(__name__)
 
 Learn = Callable[[PendingConversation], Awaitable[bool]]
-"""Learns from a talk; False when it could not, and it may be tried again."""
+"""Learns from a conversation; returns False when it failed and may be retried."""
 
 MAX_AT_ONCE = 4
 MAX_FAILURES = 2
-"""How often a talk that could not be learnt from is put back."""
+"""How often a failed conversation is retried."""
 MAX_UNTOLD = 100
-"""Of so many talks that are dropped the log tells of one."""
+"""One in this many dropped conversations is logged."""
 _Key = tuple[Scope, str]
 
 
@@ -30,7 +30,7 @@ class _Waiting:
 
 
 class Learner:
-    """Holds talks until nothing was said in them for a while, then has them learnt from."""
+    """Debounces conversations: learns from one when its thread has been quiet for a while."""
 
     def __init__(self, learn: Learn) -> None:
         self._learn = learn
@@ -43,11 +43,11 @@ class Learner:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing waits to be learnt from and nothing is being learnt."""
+        """Whether no conversation is waiting or being processed."""
         return not self._waiting and not self._tasks
 
     def hear(self, talk: PendingConversation) -> None:
-        """Take what was just said; it is learnt from when the thread has been quiet for a while."""
+        """Queue new turns of a thread; they are processed when the thread has been quiet for a while."""
         key, most = (talk.scope, talk.thread_id), talk.settings.queue_max_depth
         if self._is_closed:
             return
@@ -59,15 +59,15 @@ class Learner:
             talk = replace(talk, exchanges=exchanges, failures=failures)
         elif most and len(self._waiting) >= most:
             self._drop_oldest(most)
-        # One who never pauses is learnt from nevertheless; a model that failed is not asked again every turn.
+        # A thread that never pauses is processed anyway; a model that failed is not called again every turn.
         is_due = len(talk.exchanges) >= MAX_EXCHANGES * (1 + talk.failures)
         delay = 0.0 if is_due else talk.settings.debounce_seconds
-        # In a context of its own: that of the run would be held until then, with all that the run carried.
+        # An empty context: the run's context would be kept alive until then, with everything in it.
         timer = asyncio.get_running_loop().call_later(delay, self._begin, key, context=contextvars.Context())
         self._waiting[key] = _Waiting(talk, timer)
 
     def forget(self, *, scope: Scope | None = None, thread_id: str | None = None) -> None:
-        """Learn nothing more from a thread, or for a scope."""
+        """Drop and cancel all pending work of a thread or a scope."""
         for key in [key for key in self._waiting if scope == key[0] or thread_id == key[1]]:
             self._waiting.pop(key).timer.cancel()
         for task, key in self._tasks.items():
@@ -75,7 +75,7 @@ class Learner:
                 task.cancel()
 
     async def flush(self, timeout_seconds: float) -> int:
-        """Learn from all that waits, now; return how many talks are not learnt from when the time is up."""
+        """Process everything that waits now; return how many conversations are unfinished at the timeout."""
         for key in list(self._waiting):
             self._begin(key)
         if not self._tasks:
@@ -84,7 +84,7 @@ class Learner:
         return len(late)
 
     async def aclose(self, timeout_seconds: float) -> None:
-        """Learn from all that waits as long as there is time, and end."""
+        """Process everything that waits until the timeout, then stop."""
         self._is_closed = True
         late = await self.flush(timeout_seconds)
         if late:
@@ -95,7 +95,7 @@ class Learner:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def hurry(self) -> None:
-        """Give up all that waits or is being learnt; for a process that has to end at once."""
+        """Drop and cancel all pending work; for a process that has to exit at once."""
         self._is_closed = True
         lost = len(self._waiting) + len(self._tasks)
         for waiting in self._waiting.values():
@@ -131,7 +131,7 @@ class Learner:
             self._turns.pop(key[0], None)
 
     async def _work(self, talk: PendingConversation) -> None:
-        """Learn from one talk; those of one scope in turn, so that each knows what the last one taught."""
+        """Process one conversation; those of one scope run in sequence, so that each sees the last update."""
         turn = self._turns.setdefault(talk.scope, asyncio.Lock())
         async with turn, self._places:
             try:
@@ -139,7 +139,7 @@ class Learner:
             except DeerFlowError as error:
                 logger.warning("memory was not updated from thread %s: %s", talk.thread_id, error)
                 return
-            except Exception:  # the root of its task: whatever went wrong, nobody's run has to do with it
+            except Exception:  # the root of its task: no error may affect a run
                 logger.exception("memory was not updated from thread %s", talk.thread_id)
                 return
         if not is_done:
@@ -151,6 +151,6 @@ class Learner:
             return
         newer = self._waiting.pop((talk.scope, talk.thread_id), None)
         self.hear(replace(talk, failures=talk.failures + 1))
-        if newer is not None:  # said meanwhile: behind it
+        if newer is not None:  # turns that arrived meanwhile go behind it
             newer.timer.cancel()
             self.hear(replace(newer.talk, failures=talk.failures + 1))

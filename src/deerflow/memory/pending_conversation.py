@@ -1,4 +1,4 @@
-"""What is handed over of a turn: the user's words and the final answer, nothing that came from outside."""
+"""Turns to learn from: the user's messages and the final answer, without external content."""
 
 import re
 from collections.abc import Awaitable, Callable, Iterable
@@ -9,7 +9,7 @@ from deerflow.config import MemoryBackendSettings
 from deerflow.memory.base import Scope
 
 MAX_SHOWN_CHARS = 1000
-"""Of a longer message, the start and the end are read."""
+"""Of a longer message, only the start and the end are used."""
 MAX_EXCHANGES = 20
 _UPLOADS = re.compile(
     r"<(uploaded_files|current_uploads|system-reminder|memory)>.*?(?:</\1>|\Z)", re.DOTALL | re.IGNORECASE
@@ -17,39 +17,39 @@ _UPLOADS = re.compile(
 _GAP = " […] "
 
 Ask = Callable[[str, str], Awaitable[str | None]]
-"""Puts a prompt to a model, for a thread; returns its words, None where no model gave any."""
+"""Sends a prompt to a model, for a thread; returns its answer, None if no model gave one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """One turn: what the user said, and the answer."""
+    """One turn: the user's messages and the answer."""
 
     said: tuple[str, ...]
     answer: str
-    """Empty where it may repeat what came from outside."""
+    """Empty where it may repeat external content."""
     at: datetime
 
 
 @dataclass(frozen=True, slots=True)
 class PendingConversation:
-    """What was said in one thread since it was learnt from."""
+    """The turns of one thread that were not learned from yet."""
 
     scope: Scope
     thread_id: str
     exchanges: tuple[Exchange, ...]
     settings: MemoryBackendSettings
     ask: Ask | None
-    """None where no model can be asked: then only what the user explicitly asks to remember is kept."""
+    """None without a model: then only explicit requests to remember are stored."""
     failures: int = 0
 
     @property
     def said(self) -> Iterable[str]:
-        """All words of the user."""
+        """All messages of the user."""
         return [text for exchange in self.exchanges for text in exchange.said]
 
 
 def own_words(text: str) -> str:
-    """Return what a user wrote without the blocks that clients put before it, such as lists of uploads."""
+    """Return a user's text without the blocks that clients prepend, such as lists of uploads."""
     return _UPLOADS.sub("", text).strip()
 
 

@@ -1,6 +1,6 @@
-"""The block in which the model reads what is remembered.
+"""Render the memory block of the prompt.
 
-Its lines are made of words that came from conversations, so no line can close the block or open another tag.
+Its lines contain text from conversations, so they are escaped: no line can close the block or open a tag.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -32,16 +32,16 @@ _FRAME = "\n".join([OPEN, LEAD, "User context:", "History:", "Facts:", CLOSE])
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """How much of a memory the model reads."""
+    """Token budget of the memory block."""
 
     tokens: int
     guaranteed_tokens: int = 0
-    """Set aside for facts of the guaranteed categories."""
+    """Reserved for facts of the guaranteed categories."""
     guaranteed: frozenset[str] = frozenset()
 
 
 def block(memory: Memory, budget: Budget, measure: Measure) -> str:
-    """Return the memory as the model reads it, within the budget; empty when there is nothing."""
+    """Return the memory block within the budget; an empty string when nothing is remembered."""
     chosen = _chosen(memory, budget, measure)
     if not chosen:
         return ""
@@ -54,7 +54,7 @@ def block(memory: Memory, budget: Budget, measure: Measure) -> str:
 
 
 def is_true_still(noted: str, memory: Memory) -> bool:
-    """Tell whether all facts of an older block are known still, and none of its summaries was cleared."""
+    """Return whether all facts of an older block still exist and none of its summaries was cleared."""
     facts = {_line(fact) for fact in memory.facts}
     empty = tuple(f"- {title}: " for name, title in TITLES.items() if not memory.section(name).summary)
     return all(
@@ -65,17 +65,17 @@ def is_true_still(noted: str, memory: Memory) -> bool:
 
 
 def roughly(text: str) -> int:
-    """Return about how many tokens a text has, by its length alone."""
+    """Return the approximate number of tokens of a text, by its length alone."""
     return int(len(text.encode(errors="replace")) / _BYTES_PER_TOKEN) + 1
 
 
 def at_most(text: str) -> int:
-    """Return more tokens than a text has."""
+    """Return an upper bound for the number of tokens of a text."""
     return int(len(text.encode(errors="replace")) / _FEWEST_BYTES_PER_TOKEN) + 1
 
 
 def _chosen(memory: Memory, budget: Budget, measure: Measure) -> set[str]:
-    """Return the lines that fit: what is guaranteed, then summaries, then facts, the surest first."""
+    """Return the lines that fit: guaranteed facts, then summaries, then facts by confidence."""
     facts = _by_certainty(memory.facts)
     special = [_line(fact) for fact in facts if fact.category in budget.guaranteed]
     sections = [_section(memory, name) for name in TITLES]
@@ -113,5 +113,5 @@ def _section(memory: Memory, name: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Return words that are no markup and stay in their line."""
+    """Return a text as one line with markup escaped."""
     return " ".join(text.split()).replace("<", "&lt;").replace(">", "&gt;")

@@ -1,4 +1,4 @@
-"""Finds the facts that fit some words, in any language; without an index, since there are few."""
+"""Search facts by words, in any language; without an index, since there are few."""
 
 import math
 import re
@@ -14,7 +14,7 @@ _WIDE = re.compile(r"[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff]")
 def best_facts(
     facts: Sequence[Fact], query: str, *, category: str | None = None, limit: int = 10
 ) -> list[Fact]:
-    """Return the facts that fit best, the surest first where the words say nothing."""
+    """Return the best matching facts; equal matches are ordered by confidence."""
     wanted = [fact for fact in facts if category is None or fact.category == category.strip().lower()]
     terms = set(terms_of(query))
     held = {fact.id: set(terms_of(fact.content)) for fact in wanted}
@@ -28,12 +28,12 @@ def best_facts(
 
 
 def terms_of(text: str) -> Iterable[str]:
-    """Yield the words of a text, without a plural's ending; of Chinese, pairs of characters."""
+    """Yield the words of a text without a plural `s`; for Chinese, pairs of characters."""
     return (word.rstrip("s") if len(word) > 3 else word for word in words_of(text))
 
 
 def words_of(text: str) -> Iterable[str]:
-    """Yield the words of a text in lower case; of Chinese, which has no spaces, pairs of characters."""
+    """Yield the words of a text in lower case; for Chinese, which has no spaces, pairs of characters."""
     for word in _WORD.findall(text.casefold()):
         if _WIDE.search(word):
             yield from (word[at : at + 2] for at in range(max(len(word) - 1, 1)))

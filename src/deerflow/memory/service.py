@@ -1,4 +1,4 @@
-"""The memory room: read, edit, show to the model, and learn."""
+"""Memory service: read, edit, render for the model, and learn."""
 
 import asyncio
 from collections import OrderedDict
@@ -41,7 +41,7 @@ MANUAL = "manual"
 
 
 class MemoryService:
-    """What is remembered of every user, in one database."""
+    """The memories of all users in one database."""
 
     def __init__(self, items: Items, *, redact: Redact, clock: Clock = utc_now) -> None:
         self._store = MemoryStore(items, clock=clock)
@@ -51,7 +51,7 @@ class MemoryService:
         self.learner = Learner(self.learn)
 
     async def read(self, scope: Scope) -> Memory:
-        """Return what is remembered."""
+        """Return the memory of a scope."""
         return await self._store.read(scope)
 
     async def add_fact(
@@ -64,7 +64,7 @@ class MemoryService:
         settings: MemoryBackendSettings,
         source: str = MANUAL,
     ) -> tuple[Memory, Fact]:
-        """Remember one more fact; return the memory and the fact."""
+        """Add a fact; return the memory and the fact."""
         fact = Fact(
             id=new_fact_id(),
             content=self._checked(content),
@@ -85,7 +85,7 @@ class MemoryService:
         category: str | None = None,
         confidence: float | None = None,
     ) -> Memory:
-        """Change parts of a fact; what is None stays."""
+        """Change parts of a fact; None keeps a part."""
         words = None if content is None else self._checked(content)
 
         def change(known: Memory) -> Memory:
@@ -103,17 +103,17 @@ class MemoryService:
         return await self._store.change(scope, change)
 
     async def remove_fact(self, scope: Scope, fact_id: str) -> Memory:
-        """Forget a fact."""
+        """Delete a fact."""
         return await self._store.change(scope, lambda known: without_fact(known, fact_id))
 
     async def clear(self, scope: Scope) -> Memory:
-        """Forget everything, also what was said and is not learnt yet."""
+        """Clear the memory, and drop turns that were not learned from yet."""
         self.learner.forget(scope=scope)
         now = stamp(self._clock())
         return await self._store.change(scope, lambda known: Memory(cleared_at=now))
 
     async def put(self, scope: Scope, memory: Memory, *, settings: MemoryBackendSettings) -> Memory:
-        """Remember what a file says, in place of everything else; refuse a file that does not fit."""
+        """Replace the memory with an imported one; refuse one that exceeds the limits."""
         if len(memory.facts) > settings.max_facts:
             raise InvalidInputError(
                 f"there are {len(memory.facts)} facts; at most {settings.max_facts} are remembered "
@@ -136,10 +136,10 @@ class MemoryService:
     async def recall(
         self, scope: Scope, settings: MemoryBackendSettings, measure: Measure
     ) -> tuple[Memory, str]:
-        """Return the memory, and the block in which the model reads it.
+        """Return the memory and its prompt block.
 
         Args:
-            measure: Counts tokens exactly; it is asked only where the memory may be too long.
+            measure: Counts tokens exactly; called only if the memory may exceed the budget.
         """
         memory = await self._store.read(scope)
         known = self._blocks.get(scope)
@@ -152,7 +152,7 @@ class MemoryService:
         return memory, known[2]
 
     async def learn(self, talk: PendingConversation) -> bool:
-        """Learn from a talk; False when the model gave no answer."""
+        """Learn from a conversation; return False when the model gave no answer."""
         for _ in range(MAX_REREADS + 1):
             seen = await self._store.read(talk.scope)
             talk = _since(talk, seen)
@@ -167,7 +167,7 @@ class MemoryService:
         return await self._taught(talk, seen, replace(lesson, sections=()))
 
     async def aclose(self, timeout_seconds: float) -> None:
-        """Learn from what waits as long as there is time, and end."""
+        """Process everything that waits until the timeout, then stop."""
         await self.learner.aclose(timeout_seconds)
 
     async def _lesson(self, talk: PendingConversation, memory: Memory) -> MemoryUpdate | None:
@@ -179,7 +179,7 @@ class MemoryService:
         return lesson_in(answer, memory, talk, now=self._clock(), redact=self._redact)
 
     async def _taught(self, talk: PendingConversation, seen: Memory, lesson: MemoryUpdate) -> bool:
-        """Write a lesson down; False when a summary that it replaces was written anew meanwhile."""
+        """Store an update; return False when a summary that it replaces was changed meanwhile."""
         settings, is_outdated = talk.settings, False
 
         def change(known: Memory) -> Memory:
@@ -223,7 +223,7 @@ async def _block(memory: Memory, settings: MemoryBackendSettings, measure: Measu
 
 
 def _since(talk: PendingConversation, memory: Memory) -> PendingConversation:
-    """Return a talk without what was said before everything was to be forgotten."""
+    """Return a conversation without the turns from before the memory was cleared."""
     if not memory.cleared_at:
         return talk
     return replace(

@@ -1,4 +1,4 @@
-"""Keeps memories as items of a key-value store, one item each, and loses no change of anybody."""
+"""Store each memory as one item of a key-value store, without losing concurrent changes."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
@@ -18,7 +18,7 @@ MAX_REMEMBERED = 256
 
 
 class Items(Protocol):
-    """What a memory needs of a store."""
+    """The part of a key-value store that memories need."""
 
     async def aget(
         self, namespace: tuple[str, ...], key: str, *, refresh_ttl: bool | None = None
@@ -27,7 +27,7 @@ class Items(Protocol):
     async def areplace(
         self, namespace: tuple[str, ...], key: str, value: Mapping[str, Any], *, seen: datetime | None
     ) -> bool:
-        """Put an item only where it is still the one that was seen; tell whether that was so."""
+        """Put an item only if it has not changed since it was read; return whether it was put."""
 
 
 class MemoryStore:
@@ -39,11 +39,11 @@ class MemoryStore:
         self._last: OrderedDict[Scope, tuple[datetime, Memory]] = OrderedDict()
 
     async def read(self, scope: Scope) -> Memory:
-        """Return what is remembered; an empty memory where nothing is."""
+        """Return the memory of a scope; an empty one if there is none."""
         return self._memory(scope, await self._item(scope))
 
     async def change(self, scope: Scope, change: Callable[[Memory], Memory]) -> Memory:
-        """Return the memory as `change` made it; made anew from the latest one when somebody was quicker."""
+        """Apply `change` and return the result; apply it again to the latest memory after a conflict."""
         for _ in range(MAX_TRIES):
             item = await self._item(scope)
             known = self._memory(scope, item)
@@ -57,11 +57,11 @@ class MemoryStore:
         raise ConflictError("the memory is being changed by too many at once; try again in a moment")
 
     async def _item(self, scope: Scope) -> Item | None:
-        # Without this word a read would be a write, for a life that nobody gave the item.
+        # `refresh_ttl=False`: otherwise every read would write a new expiry.
         return await self._items.aget(*_place(scope), refresh_ttl=False)
 
     def _memory(self, scope: Scope, item: Item | None) -> Memory:
-        """Return what an item says; read once as long as it stays the same."""
+        """Return the memory of an item; decoded once per version of the item."""
         if item is None:
             return Memory()
         last = self._last.get(scope)
