@@ -1,4 +1,4 @@
-"""The lead agent: the one that users talk to."""
+"""The lead agent: the agent that answers the user."""
 
 from deerflow.lead.agent import LeadAgents, make_lead_agent
 from deerflow.lead.dependencies import LeadDependencies

@@ -1,4 +1,4 @@
-"""The lead agent, put together: model, tools, prompt and chain for one set of options."""
+"""Builds the lead agent: model, tools, prompt and middleware chain for one set of options."""
 
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
@@ -19,14 +19,14 @@ from deerflow.subagents import BackgroundMiddleware, subagent_limit
 
 
 class LeadAgents:
-    """The lead agents of one set of rooms, built once per set of options that matter."""
+    """The lead agents for one set of dependencies, built once per relevant set of options."""
 
     def __init__(self, rooms: LeadDependencies) -> None:
         self._components = rooms
         self._offering = self
 
     def offering(self, mcp_tools: Sequence[BaseTool]) -> "LeadAgents":
-        """Return the same agents with these tools of MCP servers; the same tools give the same agents."""
+        """Return these agents with the given MCP tools; the same tools return the same object."""
         if mcp_tools is self._components.mcp_tools:
             return self
         if mcp_tools is not self._offering._components.mcp_tools:
@@ -34,7 +34,7 @@ class LeadAgents:
         return self._offering
 
     def get(self, options: RunOptions, custom: CustomAgent | None = None) -> Agent:
-        """Return the agent for a run with these options, as the user's own agent or as DeerFlow's."""
+        """Return the agent for a run with these options: a custom agent or the default one."""
         rooms = self._components
         wanted = None if custom is None else custom.config.skills
         skills = tuple(each for each in rooms.skills.enabled() if wanted is None or each.name in wanted)
@@ -52,7 +52,7 @@ def make_lead_agent(
     skills: Sequence[Skill] | None = None,
     custom: CustomAgent | None = None,
 ) -> Agent:
-    """Build a lead agent; `LeadAgents` keeps what this returns."""
+    """Build a lead agent; `LeadAgents` caches the result."""
     limit = subagent_limit(options, rooms.settings)
     known = rooms.skills.enabled() if skills is None else skills
     agent_tools = rooms.agent_tools(options, custom)
@@ -105,7 +105,7 @@ def _own_calls(custom: CustomAgent | None) -> list[Middleware]:
 
 
 def build_key(options: RunOptions, settings: Settings) -> Hashable:
-    """Return what an agent's build depends on; other options must not cost another agent."""
+    """Return the cache key: only the options that an agent's build depends on."""
     return (
         options.model_name,
         options.thinking_enabled,

@@ -1,7 +1,7 @@
-"""`setup_agent` and `update_agent`: agents of a user's own, made and changed in conversation.
+"""`setup_agent` and `update_agent`: tools that create and change custom agents in a conversation.
 
-The name never comes from the model: it is the one that the run was started with, for the run's own user. So
-no text that an agent reads can make it touch another agent.
+The name never comes from the model: it is the name that the run was started with, for the run's user. So
+no text that an agent reads can make it change another agent.
 """
 
 import asyncio
@@ -31,15 +31,15 @@ Names = list[Annotated[str, StringConstraints(min_length=1, max_length=128)]]
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """What an agent of a user's own can be given."""
+    """The values that a custom agent's configuration may name."""
 
     models: Collection[str]
     tool_groups: Collection[str]
     skills: Callable[[], Collection[str]]
-    """Asked anew each time: skills come and go while agents run."""
+    """Called on each check: skills are added and removed while agents run."""
 
     def check(self, wishes: Mapping[str, Any]) -> None:
-        """Refuse what is not there, naming what is."""
+        """Raise on an unknown value; the error lists the known ones."""
         known = {
             "model": ([wishes["model"]] if wishes.get("model") else [], self.models),
             "tool_groups": (wishes.get("tool_groups") or [], self.tool_groups),
@@ -87,7 +87,7 @@ class UpdateArguments(AgentWishes):
 
 
 def make_setup_tool(agents: CustomAgents, choices: Choices) -> BaseTool:
-    """Return the tool that makes the agent for which a run was started."""
+    """Return the tool that creates the agent for which the run was started."""
 
     async def setup_agent(*, runtime: Runtime, **wishes: Any) -> str:
         """Make the new agent, or make it anew as long as this conversation is about it.
@@ -115,7 +115,7 @@ def make_setup_tool(agents: CustomAgents, choices: Choices) -> BaseTool:
 
 
 def make_update_tool(agents: CustomAgents, choices: Choices) -> BaseTool:
-    """Return the tool with which an agent of a user's own changes itself."""
+    """Return the tool with which a custom agent changes itself."""
 
     async def update_agent(*, runtime: Runtime, **wishes: Any) -> str:
         """Change who you are for all later conversations: your soul, description, skills, tools or model.

@@ -66,7 +66,7 @@ SWITCHES: Mapping[Switchable, type[ChainMiddleware]] = {
     "uploads": UploadsMiddleware,
     "view_image": ViewImageMiddleware,
 }
-"""What `middlewares.off` leaves out."""
+"""The middlewares that `middlewares.off` can remove."""
 
 
 def build_chain(
@@ -86,47 +86,47 @@ def build_chain(
 
     Args:
         subagent_limit: How many tasks one answer may start; 0 when sub-agents are off.
-        notes: How this agent hears from its tasks, or from those who gave it one.
-        place: Where this agent waits for its place among many.
+        notes: Delivers news of this agent's background tasks, or messages from its parent.
+        place: Makes a sub-agent wait for its slot.
     """
     chain: list[ChainMiddleware] = [
-        *_turn_start(settings, memory),  # lead: folders, uploads, title and memories before all else
-        TodoMiddleware(),  # lead: has a tool, like the one above a node, so both stand outside the fold
-        *_title_by_model(settings, model),  # lead: outside the rest, it only watches the first call
-        *_memory(memory),  # lead: hears only the answer that ends a turn, and sees what is stored
-        GoalMiddleware(),  # lead: judges the answer that would end the turn, when no task is at work any more
-        *([notes] if notes else []),  # both: news may ask the model again, which goes through all below
-        InputSanitizingMiddleware(),  # both: before anything of ours stands beside the user's words
-        *_summarization(settings, model),  # both: sees what is stored, before anything is added to it
-        UploadsMiddleware(),  # lead: files are named before anything repairs
-        ReminderMiddleware(),  # both: the date stands in front of what it was noted for
-        DanglingToolCallMiddleware(),  # both: after whatever changes the history, before the model sees it
-        ToolResultLabelMiddleware(),  # both: every result that goes out is framed, whoever put it there
-        ViewImageMiddleware(),  # both: behind the repaired history, as the newest thing the model sees
-        ToolWatchMiddleware(),  # both: outside all that acts on tools, so that it sees what the model gets
-        ToolErrorMiddleware(),  # both: outermost around tools, so that nothing a tool does ends the run
-        GuardrailMiddleware(settings=settings.guardrails),  # both: all below see the call a person approved
-        *_bounded_calls(settings),  # both: few at a time; a refused write is no result that could be long
-        *_tool_output(settings),  # both: what tools return is measured before anybody stores it
-        *_mcp_routing(settings, routes_mcp),  # both: loads deferred tools before the others are hidden
-        *_deferred_tools(settings),  # both: a refused call is no result, and hidden tools are not on offer
-        _tool_offer(settings),  # both: what is on offer is settled just before the call
-        *_tool_progress(settings),  # both: its word stands in front of the loop guard's, which is the last
-        *_loop_detection(settings),  # both: takes the tools away that were just offered
-        *_token_budget(settings),  # lead: an answer that reaches the limit loses its calls
-        *_limit(settings, subagent_limit),  # who delegates: trims an answer before any tool runs
-        ClarificationMiddleware(),  # lead: a question stands alone before anybody counts the calls beside it
-        EmptyAnswerMiddleware(),  # both: asks again only when nothing is left to say or do
-        *_safety_stop(settings),  # both: says why before anybody takes it for an empty answer
-        CutOffMiddleware(),  # both: takes the last call of a cut answer for malformed, like those below
-        MalformedCallMiddleware(),  # both: all above see only calls they can count
-        *_teams(settings, subagent_limit),  # lead: a run for a team needs no model to call it
-        *([place] if place else []),  # tasks: in line, all above is done before the place is there
-        *_model_errors(settings, breakers),  # both: repeats the call itself and nothing around it
-        *_call_limit(calls),  # both: around each attempt, so that waiting for the next one takes no place
-        ModelWatchMiddleware(),  # both: inside what repeats a call, so that each attempt counts
-        EffectsMiddleware(),  # both: innermost around tools, only a call that really runs is noted
-        ReadyToolsMiddleware(),  # both, innermost: nobody looks at a tool after this
+        *_turn_start(settings, memory),  # lead: folders, uploads, title and memories come first
+        TodoMiddleware(),  # lead: adds a tool, the one above a node, so neither can be combined
+        *_title_by_model(settings, model),  # lead: outermost, it only observes the first model call
+        *_memory(memory),  # lead: sees the answer that ends a turn, and the stored messages
+        GoalMiddleware(),  # lead: checks the final answer, when no task is running
+        *([notes] if notes else []),  # both: may call the model again, through everything below
+        InputSanitizingMiddleware(),  # both: before our text is added to the user's message
+        *_summarization(settings, model),  # both: sees the stored messages, before any additions
+        UploadsMiddleware(),  # lead: lists the files before the history is repaired
+        ReminderMiddleware(),  # both: inserts the date before the message it was recorded for
+        DanglingToolCallMiddleware(),  # both: after all changes of the history, before the model call
+        ToolResultLabelMiddleware(),  # both: labels every tool result, whichever middleware added it
+        ViewImageMiddleware(),  # both: after the repaired history, as the newest message
+        ToolWatchMiddleware(),  # both: outside every tool wrapper, so it sees the result the model gets
+        ToolErrorMiddleware(),  # both: outermost tool wrapper: no tool error ends the run
+        GuardrailMiddleware(settings=settings.guardrails),  # both: all below see the approved call
+        *_bounded_calls(settings),  # both: limits concurrency; a rejected write returns no output to limit
+        *_tool_output(settings),  # both: tool output is limited before it is stored
+        *_mcp_routing(settings, routes_mcp),  # both: loads deferred tools before the rest are hidden
+        *_deferred_tools(settings),  # both: hidden before the offer; rejected calls have no output to limit
+        _tool_offer(settings),  # both: the list of tools is final just before the call
+        *_tool_progress(settings),  # both: its hint precedes the loop guard's, which comes last
+        *_loop_detection(settings),  # both: removes the tools that were just offered
+        *_token_budget(settings),  # lead: an answer that reaches the limit loses its tool calls
+        *_limit(settings, subagent_limit),  # delegating agents: trims an answer before any tool runs
+        ClarificationMiddleware(),  # lead: a question drops the other calls before they are counted
+        EmptyAnswerMiddleware(),  # both: repeats the call only when the answer has no text and no calls
+        *_safety_stop(settings),  # both: adds the reason before the answer counts as empty
+        CutOffMiddleware(),  # both: marks the last call of a truncated answer as malformed
+        MalformedCallMiddleware(),  # both: all above see only well-formed calls
+        *_teams(settings, subagent_limit),  # lead: a team run needs no model call to start the team
+        *([place] if place else []),  # tasks: wait here; all above is done before the slot is free
+        *_model_errors(settings, breakers),  # both: retries the call itself and nothing around it
+        *_call_limit(calls),  # both: around each attempt, so a retry delay holds no slot
+        ModelWatchMiddleware(),  # both: inside the retries, so that each attempt counts
+        EffectsMiddleware(),  # both: innermost tool wrapper, records only calls that really run
+        ReadyToolsMiddleware(),  # both, innermost: no middleware reads the tools after this
     ]
     return _for_audience(_without(settings.middlewares.off, chain), audience)
 
@@ -172,7 +172,7 @@ def _title_by_model(settings: Settings, model: ModelByName) -> list[ChainMiddlew
 
 def _limit(settings: Settings, subagent_limit: int) -> list[ChainMiddleware]:
     if not subagent_limit or settings.subagents.overflow == "queue":
-        return []  # where the excess queues, the executor holds it back
+        return []  # with `queue`, the executor holds the excess back
     return [SubagentLimitMiddleware(limit=subagent_limit)]
 
 
@@ -226,7 +226,7 @@ def _safety_stop(settings: Settings) -> list[ChainMiddleware]:
 
 
 def _detector(entry: SafetyDetector) -> Detector:
-    """Return a detector of the settings: a class whose objects have `detect`, or are called themselves."""
+    """Return a configured detector: its class has a method `detect`, or its instances are callable."""
     build = cast("Callable[..., object]", resolve_use(entry.use))
     try:
         made = build(**entry.config)

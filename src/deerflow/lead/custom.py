@@ -1,7 +1,7 @@
-"""Agents of a user's own: a soul and settings, each in a folder, used by name.
+"""Custom agents of users: a soul and settings, each in a folder, selected by name.
 
 `{users}/{user}/agents/{name}/` has `config.yaml` and `SOUL.md`; `{home}/agents/{name}/` of older versions is
-read as well. Keys that we do not know stay in the file.
+read as well. Unknown keys stay in the file.
 """
 
 import errno
@@ -26,18 +26,18 @@ MAX_SOUL_CHARS = 100_000
 CONFIG = "config.yaml"
 SOUL = "SOUL.md"
 RESERVED = frozenset({"check", "lead-agent"})
-"""Names that mean something else where agents are named."""
+"""Names with another meaning where an agent is named."""
 SET_UP_IN = "setup_thread"
-"""The key of `config.yaml` that says in which conversation an agent was made."""
+"""The key of `config.yaml` with the thread in which the agent was created."""
 
 
 def is_agent_name(text: str) -> bool:
-    """Tell whether a text can name an agent: letters, digits and inner hyphens, at most 64."""
+    """Return whether a text is a valid agent name: letters, digits and inner hyphens, at most 64."""
     return re.fullmatch(NAME, text) is not None
 
 
 def agent_name(text: str) -> str:
-    """Return the name of the agent that a client means, who may write it as graphs are named."""
+    """Return the agent's name from a client's spelling, which may follow that of graph names."""
     return text.replace("_", "-").lower()
 
 
@@ -51,7 +51,7 @@ class ModelWishes(BaseModel):
 
 
 class CustomAgentConfig(BaseModel):
-    """What `config.yaml` of an agent says."""
+    """The content of an agent's `config.yaml`."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -67,14 +67,14 @@ class CustomAgentConfig(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class CustomAgent:
-    """One agent, read."""
+    """One custom agent."""
 
     name: str
     config: CustomAgentConfig
     soul: str = ""
 
     def options(self, options: RunOptions) -> RunOptions:
-        """Return a run's options with the agent's own where the run has no wish."""
+        """Return a run's options, with the agent's values where the run sets none."""
         config = self.config
         return replace(
             options,
@@ -86,7 +86,7 @@ class CustomAgent:
 
     @property
     def model_settings(self) -> dict[str, Any]:
-        """What every call of the model carries."""
+        """The parameters of every model call of this agent."""
         wishes = self.config.model_settings
         return {} if wishes is None else wishes.model_dump(exclude_none=True)
 
@@ -96,32 +96,32 @@ class CustomAgent:
 
 
 class CustomAgents:
-    """The agents of one home, by user."""
+    """The custom agents below one DEER_FLOW_HOME, by user."""
 
     def __init__(self, paths: Paths) -> None:
         self._paths = paths
 
     def of_user(self, user_id: str) -> Sequence[CustomAgent]:
-        """Return a user's agents by name; one whose file is broken is left out."""
+        """Return a user's agents by name; agents with an unreadable file are left out."""
         return [agent for agent in map(self._try, self._folders(user_id)) if agent is not None]
 
     def get(self, user_id: str, name: str) -> CustomAgent:
-        """Return one agent; raises where there is none."""
+        """Return one agent; `NotFoundError` if there is none."""
         for folder in self._places(user_id, name) if is_agent_name(name) else ():
             if (folder / CONFIG).is_file():
                 return _read(folder)
         raise NotFoundError("agent", name, known=[agent.name for agent in self.of_user(user_id)])
 
     def exists(self, user_id: str, name: str) -> bool:
-        """Tell whether a name is taken."""
+        """Return whether a name is taken."""
         return any((folder / CONFIG).is_file() for folder in self._places(user_id, name))
 
     def create(self, user_id: str, agent: CustomAgent) -> CustomAgent:
-        """Keep a new agent; raises where the name is taken."""
+        """Store a new agent; `ConflictError` if the name is taken."""
         return self._create(user_id, agent, {})
 
     def set_up(self, user_id: str, agent: CustomAgent, *, thread_id: str) -> CustomAgent:
-        """Keep an agent made in a conversation; only that conversation may make it anew."""
+        """Store an agent created in a conversation; only that conversation may replace it."""
         mark = {SET_UP_IN: thread_id}
         folder = next(self._places(user_id, agent.name))
         if (folder / CONFIG).is_file() and _data(folder).get(SET_UP_IN) == thread_id:
@@ -129,7 +129,7 @@ class CustomAgents:
         return self._create(user_id, agent, mark)
 
     def update(self, user_id: str, agent: CustomAgent) -> CustomAgent:
-        """Keep the changes of an agent; an older place of it stays as it is and is not read any more."""
+        """Store a changed agent; a copy in the older location stays unchanged and is no longer read."""
         old = next(place for place in self._places(user_id, agent.name) if (place / CONFIG).is_file())
         return self._write(user_id, agent, _data(old))
 
@@ -141,7 +141,7 @@ class CustomAgents:
         shutil.rmtree(folder)
 
     def _create(self, user_id: str, agent: CustomAgent, extra: Mapping[str, Any]) -> CustomAgent:
-        """Make the folder aside and give it its name in one step: of two at once, one is refused."""
+        """Write a temporary folder and rename it: of two concurrent calls, one is rejected."""
         folder = next(self._places(user_id, agent.name))
         taken = ConflictError(f"agent '{agent.name}' exists already; change it, or choose another name")
         if self.exists(user_id, agent.name):
@@ -150,7 +150,7 @@ class CustomAgents:
         try:
             _fill(draft, agent, extra)
             if folder.is_dir() and not (folder / CONFIG).is_file():
-                shutil.rmtree(folder)  # what a crash, or an old version, left of one
+                shutil.rmtree(folder)  # left by a crash or an old version
             draft.rename(folder)
         except OSError as error:
             if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
@@ -217,7 +217,7 @@ def _data(folder: Path) -> dict[str, Any]:
 
 
 def _fill(folder: Path, agent: CustomAgent, old: Mapping[str, Any]) -> None:
-    """Write an agent's two files; the settings come last, since without them there is no agent."""
+    """Write an agent's two files; the config comes last, since without it there is no agent."""
     data = {**old, "name": agent.name, **agent.config.model_dump(mode="json")}
     folder.mkdir(parents=True, exist_ok=True)
     _replace(folder / SOUL, agent.soul)
@@ -225,7 +225,7 @@ def _fill(folder: Path, agent: CustomAgent, old: Mapping[str, Any]) -> None:
 
 
 def _replace(path: Path, text: str) -> None:
-    """Put `text` at `path` so that a reader, or a crash, sees the old file or the new one."""
+    """Replace `path` atomically: readers and crashes see the old file or the new one."""
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     temporary.write_text(text, "utf-8")
     temporary.replace(path)

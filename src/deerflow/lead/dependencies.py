@@ -1,4 +1,4 @@
-"""What lead agents, and the sub-agents that they start, are made of."""
+"""The dependencies of lead agents and of the sub-agents that they start."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -44,29 +44,29 @@ from deerflow.tools.memory import make_memory_tools
 
 @dataclass(frozen=True, eq=False)
 class LeadDependencies:
-    """What lead agents are made of, for one value of the settings; new settings make new rooms."""
+    """The dependencies of lead agents for one value of the settings; new settings need a new instance."""
 
     settings: Settings
     models: ModelFactory
     executor: SubagentExecutor
-    """Outlives the settings: it knows all tasks of the process."""
+    """Outlives the settings: it tracks all tasks of the process."""
     skills: Skills = field(default_factory=lambda: Skills(None))
     checkpointer: BaseCheckpointSaver[Any] | None = None
     store: BaseStore | None = None
     mcp_tools: Sequence[BaseTool] = ()
     """Tools of MCP servers."""
     extra_tools: Sequence[BaseTool] = ()
-    """Other tools from elsewhere, such as those that reach ACP agents."""
+    """Other external tools, such as those that call ACP agents."""
     agent_folders: Sequence[Path] = ()
-    """Where Markdown files describe sub-agents; a later folder's count before an earlier one's."""
+    """Folders of Markdown files that define sub-agents; later folders override earlier ones."""
     custom_agents: CustomAgents | None = None
-    """Agents of the users' own, which can be made and changed in conversation."""
+    """Custom agents of users, which can be created and changed in a conversation."""
     memories: MemoryService | None = None
-    """What is remembered of users; None where nothing is."""
+    """The memory of users; None when there is none."""
     memory_models: ModelFactory | None = None
-    """Has the model that only the memory uses, where there is one."""
+    """Creates the model used only by memory, if one is configured."""
     count_beside: Count | None = None
-    """Counts what calls beside the runs spend."""
+    """Counts the tokens of model calls outside runs."""
     cache: AgentCache = field(default_factory=AgentCache)
 
     def tools(
@@ -77,7 +77,7 @@ class LeadDependencies:
         is_lead: bool = True,
         groups: Sequence[str] | None = None,
     ) -> list[BaseTool]:
-        """Return the tools of an agent with this model; one that delegates has those for it too."""
+        """Return the tools of an agent with this model, with the delegation tools if it delegates."""
         beside = [*self.background_tools, *self.team_tools] if delegates and is_lead else []
         return get_available_tools(
             self.settings,
@@ -91,7 +91,7 @@ class LeadDependencies:
         )
 
     def agent_tools(self, options: RunOptions, custom: CustomAgent | None) -> list[BaseTool]:
-        """Return what makes an agent of the user's own, or lets it change itself; none where that is off."""
+        """Return the tool that creates a custom agent or lets it change itself; none when that is off."""
         if self.custom_agents is None or not self.settings.agents_api.enabled:
             return []
         choices = Choices(
@@ -105,18 +105,18 @@ class LeadDependencies:
 
     @cached_property
     def calls(self) -> CallGate | None:
-        """How many model calls these agents may make at once; None for any number."""
+        """Limits the concurrent model calls of these agents; None for no limit."""
         most = self.settings.llm_call.max_concurrent_calls
         return CallGate(most) if most else None
 
     @cached_property
     def breakers(self) -> CircuitBreakers:
-        """Which models these agents leave alone for now."""
+        """The circuit breakers of the models."""
         return CircuitBreakers(self.settings.circuit_breaker)
 
     @cached_property
     def memory(self) -> MemoryDesk | None:
-        """How these agents remember; None where they do not."""
+        """The memory of these agents; None when memory is off."""
         settings = self.settings.memory
         if self.memories is None or not settings.is_on:
             return None
@@ -125,7 +125,7 @@ class LeadDependencies:
 
     @cached_property
     def memory_tools(self) -> Sequence[BaseTool]:
-        """How a lead agent looks after the memory itself, where the settings want that."""
+        """The tools with which a lead agent edits the memory itself, if configured."""
         desk = self.memory
         if desk is None or desk.learns:
             return ()
@@ -133,7 +133,7 @@ class LeadDependencies:
 
     @cached_property
     def routes_mcp(self) -> bool:
-        """Whether words of the user point to tools of MCP servers."""
+        """Whether any MCP tool has routing keywords."""
         return any(ROUTING in (tool.metadata or {}) for tool in self.mcp_tools)
 
     @cached_property
@@ -143,7 +143,7 @@ class LeadDependencies:
 
     @cached_property
     def delegation(self) -> Delegation:
-        """How these agents hand work on."""
+        """Starts the tasks of these agents."""
         builder = SubagentBuilder(
             models=self.models,
             outfit=_SubagentToolkit(self),
@@ -156,17 +156,17 @@ class LeadDependencies:
 
     @cached_property
     def task_tool(self) -> BaseTool:
-        """The tool through which these agents delegate."""
+        """The tool with which these agents start tasks."""
         return make_task_tool(self.delegation)
 
     @cached_property
     def background(self) -> Background:
-        """The tasks that work while their lead agent goes on."""
+        """The tasks that run while their lead agent continues."""
         return Background(self.delegation)
 
     @cached_property
     def background_tools(self) -> Sequence[BaseTool]:
-        """What a lead agent can do about them."""
+        """The tools with which a lead agent manages background tasks."""
         return make_background_tools(self.background)
 
     @cached_property
@@ -176,14 +176,14 @@ class LeadDependencies:
 
     @cached_property
     def team_tools(self) -> Sequence[BaseTool]:
-        """How a lead agent lets a team work."""
+        """The tool with which a lead agent starts a team."""
         if not self.settings.teams.enabled:
             return ()
         return [make_team_tool(TeamServices.open(self.settings.teams, self.roles, self.delegation))]
 
 
 class _SubagentToolkit:
-    """What sub-agents get from the rooms of their lead agent."""
+    """The tools and middlewares of sub-agents, from their lead agent's dependencies."""
 
     def __init__(self, rooms: LeadDependencies) -> None:
         self._components = rooms

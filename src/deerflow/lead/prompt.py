@@ -1,7 +1,7 @@
-"""The lead agent's system prompt, put together from parts.
+"""Builds the lead agent's system prompt.
 
 Nothing in it changes between two runs with the same options (no date, no user), so that providers can
-keep the whole prefix in their cache.
+cache the whole prefix.
 """
 
 from collections.abc import Iterable, Sequence
@@ -114,11 +114,11 @@ def lead_prompt(
     """Return the whole prompt.
 
     Args:
-        soul: Who the agent is, in its user's words.
-        subagents: The types that tasks may name; none means that sub-agents are off.
-        subagent_limit: How many tasks one reply may start; every part says the same number.
-        overflow: What happens to calls beyond it.
-        is_bootstrap: The conversation is about an agent that the user makes.
+        soul: The custom agent's `SOUL.md`, written by its user.
+        subagents: The sub-agent types that tasks may name; empty when sub-agents are off.
+        subagent_limit: How many tasks one reply may start; every section states the same number.
+        overflow: What happens to calls beyond the limit.
+        is_bootstrap: The user is creating a custom agent in this conversation.
     """
     limit = subagent_limit if subagents else 0
     return join_parts(
@@ -150,5 +150,5 @@ def _subagents_section(subagents: Sequence[SubagentConfig], limit: int, overflow
 
 
 def _batches(parts: int, limit: int) -> str:
-    """Return how many parts each batch has: five parts at three a reply are "3, then 2"."""
+    """Return the sizes of the batches: five parts at three a reply are "3, then 2"."""
     return ", then ".join(str(min(limit, parts - start)) for start in range(0, parts, limit))
