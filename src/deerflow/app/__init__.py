@@ -1,4 +1,4 @@
-"""DeerFlow, put together: the one room that chooses concrete classes and owns their lifetimes."""
+"""The composition root: chooses concrete classes and owns their lifetimes."""
 
 from deerflow.app.deerflow import DeerFlow
 

@@ -1,4 +1,4 @@
-"""What follows the settings: made anew when they change, used by runs that start after that."""
+"""Components built from the settings: rebuilt when they change, used by runs that start afterwards."""
 
 import asyncio
 import logging
@@ -25,29 +25,29 @@ from deerflow.tools.mcp import McpToolbox
 logger = logging.getLogger(__name__)
 
 _CALM_SECONDS = 1.0
-"""How long packages of models wait: to import them takes the processor from a server that starts."""
+"""Delay before model packages are imported: imports take CPU time from a server that is starting."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Components:
-    """What one value of the settings makes."""
+    """The components built from one value of the settings."""
 
     loaded: LoadedSettings
     models: ModelFactory
     agents: LeadAgents
     memory_models: ModelFactory | None = None
-    """Has the model that only the memory uses, where there is one."""
+    """Creates the model used only by memory, if one is configured."""
     faults: tuple[Fault, ...] = ()
-    """What is configured and does not work."""
+    """Configured items that do not work."""
 
     @property
     def factories(self) -> list[ModelFactory]:
-        """What holds connections."""
+        """The model factories, which hold connections."""
         return [each for each in (self.models, self.memory_models) if each is not None]
 
 
 async def build_components(loaded: LoadedSettings, ground: Resources) -> Components:
-    """Make what these settings ask for; a new capability joins the lead agents' rooms here."""
+    """Build the components for these settings; a new capability joins `LeadDependencies` here."""
     settings = loaded.settings
     models = ModelFactory(settings.models or await _found_models(loaded), env=loaded.env)
     memory_models = _memory_models(loaded)
@@ -66,9 +66,9 @@ async def build_components(loaded: LoadedSettings, ground: Resources) -> Compone
         extra_tools=acp_tools(settings.acp_agents, loaded.env, loaded.extensions.mcp_servers),
     )
     networks = tuple(parse_network(text, setting=ALLOW_CIDRS) for text in settings.runs.webhook_allow_cidrs)
-    # last: settings that are refused change nothing
+    # last: rejected settings must change nothing
     ground.mcp.use(loaded.extensions.mcp_servers, networks=networks, approval=settings.mcp.tool_approval)
-    faults = tuple(await asyncio.to_thread(faults_of, loaded, models))  # it imports the settings' own tools
+    faults = tuple(await asyncio.to_thread(faults_of, loaded, models))  # it imports configured tools
     return Components(loaded, models, LeadAgents(rooms), memory_models, faults)
 
 
@@ -99,7 +99,7 @@ async def _load_soon(factory: ModelFactory) -> None:
 
 
 class LiveComponents:
-    """The rooms of the settings as they are now; those of earlier ones stay for the runs that use them."""
+    """The components of the current settings; earlier ones are kept for the runs that use them."""
 
     def __init__(self, source: SettingsSource, ground: Resources, first: Components) -> None:
         self.source = source
@@ -115,7 +115,7 @@ class LiveComponents:
 
     @property
     def now(self) -> Components:
-        """The rooms as of the last refresh."""
+        """The components as of the last refresh."""
         return self._now
 
     @property
@@ -124,10 +124,10 @@ class LiveComponents:
         return self.source.problem or self._problem
 
     async def refresh(self) -> None:
-        """Take up an edit of the settings, if there is one; runs in progress keep theirs."""
+        """Apply an edit of the settings, if there is one; runs in progress keep theirs."""
         if self._is_known(self.source.current()):
             return
-        async with self._refreshing:  # whoever comes second finds the work done
+        async with self._refreshing:  # a second caller finds it done
             loaded = self.source.current()
             if not self._is_known(loaded):
                 await self._take_up(loaded)
@@ -145,7 +145,7 @@ class LiveComponents:
             self._refused, self._problem = loaded, f"the last good settings stay in force: {error}"
             logger.error("settings were not taken up; %s", self._problem)
             return
-        # Runs under way may still talk to their models; their agents go with the last of these runs.
+        # Runs in progress may still call their models; their agents are freed with the last of these runs.
         self._outdated += self._now.factories
         self._now, self._refused, self._problem = rooms, None, None
         self.log_faults()
@@ -153,7 +153,7 @@ class LiveComponents:
             self.load_ahead()
 
     def load_ahead(self) -> None:
-        """Import the packages of the models beside what follows, now and after each edit of the settings."""
+        """Import the model packages in the background, now and after each edit of the settings."""
         self._loads_ahead = True
         for factory in self._now.factories:
             task = asyncio.create_task(_load_soon(factory))
@@ -161,15 +161,15 @@ class LiveComponents:
             task.add_done_callback(self._loading.discard)
 
     def log_faults(self) -> None:
-        """Log what is configured and does not work, in one line."""
+        """Log the configured items that do not work, in one line."""
         if text := summary(self._now.faults):
             logger.warning("%s", text)
 
     async def prepare_run(self, run: RunRecord) -> RunSetup:
-        """Return who drives a run, by the settings of this moment."""
+        """Return the setup of a run, from the current settings."""
         await self.refresh()  # the run may have been admitted by another process
         rooms, ground, options = self._now, self._ground, run.request.options
-        if rooms.loaded.settings.acp_agents:  # there before the sandbox is made, which sees it read-only
+        if rooms.loaded.settings.acp_agents:  # before the sandbox is created: it mounts this read-only
             folders = ground.paths.thread(run.user_id, run.thread_id)
             folders.acp_workspace.mkdir(parents=True, exist_ok=True)
         name = None if options.is_bootstrap else options.agent_name
@@ -181,7 +181,7 @@ class LiveComponents:
         return RunSetup(rooms.loaded.settings, agent, ground.sandboxes, ground.subagents.finish, model_name)
 
     async def aclose(self) -> None:
-        """Close all rooms there were."""
+        """Close the model factories of current and earlier components."""
         for task in self._loading:
             task.cancel()
         if self._loading:

@@ -1,6 +1,6 @@
-"""Names each configured thing that does not work here, for doctor, `/health` and the log at start-up.
+"""Lists configured items that do not work here, for `deerflow doctor`, `/health` and the start-up log.
 
-Nothing is asked over the network and no provider's package is imported: a server calls this at its start.
+It makes no network request and imports no provider's package, because servers call it at start-up.
 """
 
 import shutil
@@ -29,7 +29,7 @@ _NOT_BUILT = {
     "channels": "no chat service is listened to: they are not part of this version",
     "skill_scan": "installed skills are not checked: that is not part of this version",
 }
-"""What it means that nothing reads a section which is asked for."""
+"""The consequence of configuring a section that nothing reads."""
 _SWITCHES = (
     "authorization",
     "channel_connections",
@@ -39,17 +39,17 @@ _SWITCHES = (
     "skill_evolution",
     "skill_scan",
 )
-"""Sections that ask for nothing until something in them is switched on."""
+"""Sections without effect until something in them is enabled."""
 _FOLDERS_OF_SKILLS = "deerflow.skills.storage.local_skill_storage:LocalSkillStorage"
 _NAMED = 8
-"""How many faults the log names, beside those that concern security."""
+"""How many faults the log names, in addition to security faults."""
 
 
 def faults_of(loaded: LoadedSettings, factory: ModelFactory | None = None) -> list[Fault]:
-    """Return what is configured and does not work, what concerns security first.
+    """Return the configured items that do not work, security faults first.
 
     Args:
-        factory: Makes the models; those that name no key are tried with it.
+        factory: Creates the models; models without a key are tried with it.
 
     """
     found = [
@@ -67,7 +67,7 @@ def faults_of(loaded: LoadedSettings, factory: ModelFactory | None = None) -> li
 
 
 def summary(faults: Sequence[Fault]) -> str:
-    """Return one line about what does not work; empty when all does."""
+    """Return one line about what does not work; empty when everything works."""
     broken = [fault for fault in faults if fault.is_broken]
     security = [fault for fault in broken if fault.is_security]
     others = [fault for fault in broken if not fault.is_security]
@@ -111,7 +111,7 @@ def _correction(unused: UnusedKey) -> str:
 
 
 def _is_on(value: object) -> bool:
-    """Tell whether anything in a section is switched on."""
+    """Return whether anything in a section is enabled."""
     match value:
         case Section():
             if getattr(value, "enabled", False):
@@ -155,7 +155,7 @@ def _missing_package(model: ModelSettings) -> str | None:
     package = module.split(".")[0]
     try:
         return None if not colon or not package.isidentifier() or find_spec(package) else package
-    except (ImportError, ValueError):  # a module that is being replaced, as a test or a program may do
+    except (ImportError, ValueError):  # a module without a spec, replaced by a test or a program
         return None
 
 
@@ -172,7 +172,7 @@ def _missing_key(model: ModelSettings, factory: ModelFactory) -> str | None:
 
 
 def _is_loaded(model: ModelSettings) -> bool:
-    """Tell whether the model's module is there: to import a provider's package takes a second or more."""
+    """Return whether the model's module is imported; importing a provider's package takes over a second."""
     return canonical_use(model.use).partition(":")[0] in sys.modules
 
 
@@ -187,7 +187,7 @@ def _wrong_use(model: ModelSettings) -> str | None:
 
 
 def _named_models(settings: Settings) -> Iterator[tuple[str, str | None]]:
-    """Yield every place that names a model, and the name."""
+    """Yield every setting that names a model, with that name."""
     yield "title.model_name", settings.title.model_name
     yield "summarization.model_name", settings.summarization.model_name
     yield "input_polish.model_name", settings.input_polish.model_name
@@ -200,7 +200,7 @@ def _named_models(settings: Settings) -> Iterator[tuple[str, str | None]]:
 
 def _mounts(settings: Settings) -> Iterator[Fault]:
     if tier_of(settings.sandbox) == "aio":
-        return  # its containers may run on another machine, with folders of its own
+        return  # its containers may run on another machine, with its own folders
     for index, mount in enumerate(settings.sandbox.mounts):
         folder = Path(mount.host_path).expanduser()
         if not folder.is_absolute() or not folder.is_dir():

@@ -1,4 +1,4 @@
-"""An open DeerFlow: what doors, channels and embedders call."""
+"""The open application: what the gateway, channels and embedders call."""
 
 import asyncio
 import logging
@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 
 
 class DeerFlow:
-    """Everything that runs, open: made by `DeerFlow.open`, closed with its block."""
+    """The running application: created by `DeerFlow.open`, closed when its block exits."""
 
     def __init__(self, *, ground: Resources, rooms: LiveComponents, capacity: int | None = None) -> None:
         self._components = rooms
@@ -84,12 +84,12 @@ class DeerFlow:
         takes_over: bool = False,
         capacity: int | None = None,
     ) -> AsyncIterator["DeerFlow"]:
-        """Open everything, and close it with the block.
+        """Open all resources and components, and close them when the block exits.
 
         Args:
             source: where settings come from; found as the command line finds them when absent.
-            takes_over: go on with runs whose process died; for servers, not for one-off jobs.
-            capacity: how many runs are driven at once; None for any number, 0 to leave all to others.
+            takes_over: resume runs whose process died; for servers, not for one-off jobs.
+            capacity: how many runs to execute at once; None for any number, 0 to leave all to others.
         """
         quiet_tracing()
         source = source or SettingsSource()
@@ -119,7 +119,7 @@ class DeerFlow:
 
     @property
     def loaded(self) -> LoadedSettings:
-        """The settings with where they came from and what is wrong with them."""
+        """The settings with their source and problems."""
         return self._components.now.loaded
 
     @property
@@ -128,13 +128,13 @@ class DeerFlow:
         return self._components.now.models
 
     def folders(self, user_id: str, thread_id: str) -> ThreadFolders:
-        """Return where a thread's files are."""
+        """Return the folders of a thread's files."""
         return self.paths.thread(user_id, thread_id)
 
     async def start_run(self, request: RunRequest) -> RunRecord:
-        """Admit and start a run, with the settings as they are now."""
+        """Admit and start a run with the current settings."""
         if (known := await self.runs.sent_before(request)) is not None:
-            return known  # whatever has become of its thread, its agent and its question since
+            return known  # even if its thread, agent or question has changed since
         await self.refresh()
         request = await self._as_agent(request)
         self._check_model(request.options.model_name)  # before anything is stored
@@ -150,21 +150,21 @@ class DeerFlow:
         return await self.runs.create_or_reject(request, run_id=run_id)
 
     def hurry(self) -> None:
-        """Wait for nothing that can be given up; for a process that is being closed."""
+        """Stop waiting for anything that can be abandoned; for a process that is shutting down."""
         self.runs.hurry()
         self.memories.learner.hurry()
 
     async def is_custom_agent(self, name: str, user_id: str) -> bool:
-        """Tell whether a user has an agent of this name."""
+        """Return whether a user has an agent of this name."""
         name = agent_name(name)
         return is_agent_name(name) and await asyncio.to_thread(self.custom_agents.exists, user_id, name)
 
     async def refresh(self) -> None:
-        """Take up an edit of the settings, if there is one; runs in progress keep theirs."""
+        """Apply an edit of the settings, if there is one; runs in progress keep theirs."""
         await self._components.refresh()
 
     async def edit_extensions(self, change: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> None:
-        """Write what `change` makes of `extensions_config.json` into it; runs that start then use it."""
+        """Rewrite `extensions_config.json` with what `change` returns; runs that start afterwards use it."""
         await asyncio.to_thread(self._components.source.edit_extensions, change)
         await self.refresh()
         if self._components.problem is not None:
@@ -172,7 +172,7 @@ class DeerFlow:
 
     @property
     def faults(self) -> list[Fault]:
-        """What is configured and does not work, as far as it is known without asking anybody."""
+        """The configured items that do not work, as far as known without a network request."""
         down = (status for status in self.mcp.statuses if status.problem is not None)
         servers = [
             Fault(f"mcpServers.{status.name}", status.problem or "", "runs go on without it")
@@ -181,7 +181,7 @@ class DeerFlow:
         return [*self._components.now.faults, *servers]
 
     def health(self) -> dict[str, Any]:
-        """Return what an operator should know at a glance."""
+        """Return the health summary for operators."""
         source = self._components.source
         return {
             "models": list(self.models.names),
@@ -232,28 +232,28 @@ class DeerFlow:
             return
         try:
             self.models.get(name)
-        except NotFoundError as error:  # the thread that the caller named is there
+        except NotFoundError as error:  # not a 404: the thread in the request exists
             raise InvalidInputError(str(error)) from error
 
     async def _check_input(self, request: RunRequest) -> None:
-        """Refuse a run that has nothing to start from: no input, and no state to go on from."""
+        """Reject a run without input on a thread without state."""
         if graph_input(request) is not None or await self.state.latest(request.thread_id) is not None:
             return
-        if not await self.threads.is_busy(request.thread_id):  # what is under way there may leave a state
+        if not await self.threads.is_busy(request.thread_id):  # an active run may leave a state
             raise InvalidInputError(
                 f"input is null, and thread {request.thread_id} has no state to go on from: "
                 "send input.messages"
             )
 
     async def _as_agent(self, request: RunRequest) -> RunRequest:
-        """Return the request with what the user's own agent says, named as such or as the assistant."""
+        """Return the request with the options of the custom agent it names, by option or as the assistant."""
         name, user = request.options.agent_name, request.user_id
         if request.assistant_id != LEAD_AGENT:
             if name is None and await self.is_custom_agent(request.assistant_id, user):
                 name = agent_name(request.assistant_id)
             if name is None:
                 await self.storage.assistants.get(request.assistant_id, user)
-        if name is None or request.options.is_bootstrap:  # one that is only being made has nothing to say yet
+        if name is None or request.options.is_bootstrap:  # an agent being created has no options yet
             return request
         agent = await asyncio.to_thread(self.custom_agents.get, user, name)
         return replace(request, options=agent.options(request.options))
@@ -263,10 +263,10 @@ class DeerFlow:
         await self.threads.let_go(run)
 
     async def _look_around(self, capacity: int | None) -> None:
-        """Say what is wrong with what processes on one database have to share."""
+        """Log what is wrong with the resources that processes on one database share."""
         jobs = self.storage.jobs
         if jobs is None:
-            return  # whoever has a database for itself shares nothing
+            return  # a process with its own database shares nothing
         if capacity == 0 and not await jobs.workers():
             logger.warning("nobody executes runs yet: they wait until a `deerflow worker` is started")
         problem = await home_problem(self.storage.store, self.paths, remember=True)
@@ -285,7 +285,7 @@ class DeerFlow:
 def _fault_out(fault: Fault, redact: Callable[[str], str]) -> dict[str, Any]:
     return {
         "key": fault.key,
-        "problem": redact(fault.text),  # a tool's own words may hold its key
+        "problem": redact(fault.text),  # a tool's error text may contain its key
         "fix": fault.fix,
         "is_security": fault.is_security,
         "is_broken": fault.is_broken,

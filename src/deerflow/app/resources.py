@@ -1,4 +1,4 @@
-"""What a DeerFlow stands on: opened once, whatever becomes of the settings, and closed from the top down."""
+"""Resources independent of settings edits: opened once, closed in reverse order."""
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -20,7 +20,7 @@ from deerflow.subagents import SubagentExecutor
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Resources:
-    """What outlives an edit of the settings: one field per thing that is opened and closed."""
+    """The resources that outlive an edit of the settings, one field each."""
 
     paths: Paths
     watch: Watch
@@ -36,7 +36,7 @@ class Resources:
 
 @asynccontextmanager
 async def open_resources(loaded: LoadedSettings) -> AsyncIterator[Resources]:
-    """Open what a DeerFlow stands on, and close it with the block."""
+    """Open the resources, and close them when the block exits."""
     settings = loaded.settings
     async with AsyncExitStack() as stack:
         watch = await stack.enter_async_context(open_watch(loaded))

@@ -1,4 +1,4 @@
-"""Whether commands can run here: tried once, told to whoever asks."""
+"""Runs the sandbox self-test once and reports its result."""
 
 import asyncio
 import logging
@@ -14,7 +14,7 @@ logger = logging.getLogger(__name__)
 
 
 class SandboxCheck:
-    """The self-test of one process's sandboxes."""
+    """The self-test of the sandbox provider of one process."""
 
     def __init__(self, sandboxes: SandboxProvider, settings: SandboxSettings) -> None:
         self._sandboxes = sandboxes
@@ -22,20 +22,20 @@ class SandboxCheck:
         self._found: SelfTest | None = None
 
     async def found(self) -> SelfTest:
-        """Return whether commands can run, trying it once."""
+        """Return whether commands can run; runs the self-test on the first call."""
         if self._found is None:
             self._found = await self._sandboxes.self_test()
         return self._found
 
     @asynccontextmanager
     async def announcing(self) -> AsyncIterator[None]:
-        """Try beside the block, and say in the log when commands cannot run."""
+        """Run the self-test concurrently with the block, and log a warning when commands cannot run."""
         trying = asyncio.create_task(self._announce())
         try:
             yield
         finally:
             trying.cancel()
-            await asyncio.wait([trying])  # its process is gone before the loop may be
+            await asyncio.wait([trying])  # its process must end before the event loop does
 
     async def _announce(self) -> None:
         found = await self.found()
@@ -43,7 +43,7 @@ class SandboxCheck:
             logger.warning("sandbox %s cannot run commands: %s", self._tier, found.reason)
 
     def health(self) -> dict[str, Any]:
-        """Return what is known so far."""
+        """Return the result so far."""
         found = self._sandboxes.last_test or self._found
         return {
             "tier": self._tier,

@@ -1,4 +1,4 @@
-"""A thread as a whole: its rows, its state and its files, which change, are copied and go together."""
+"""Operations on a whole thread: its rows, state and files are changed, copied and deleted together."""
 
 import asyncio
 import logging
@@ -24,16 +24,16 @@ from deerflow.storage import Storage
 logger = logging.getLogger(__name__)
 
 _LINGER_SECONDS = 5
-"""How long a thread that goes with its run can still be read."""
+"""How long a thread that is deleted after its run stays readable."""
 _HASTY_SECONDS = 2
 _PASSING = ("deerflow", "passing-threads")
-"""Threads that are to go with their run; a server may die before it has deleted one."""
+"""Threads to delete after their run; a server may die before it has deleted one."""
 _LEFT_BEHIND = timedelta(minutes=1)
 _PAGE = 1000
 
 
 class Threads:
-    """Does to threads what concerns more than one of the places that know them."""
+    """Operations on threads that touch more than one store."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Threads:
         self._titles = titles
 
     async def is_busy(self, thread_id: str) -> bool:
-        """Tell whether a run of the thread is under way or waits for its turn."""
+        """Return whether a run of the thread is running or pending."""
         for status in (RunStatus.RUNNING, RunStatus.PENDING):
             if await self._storage.runs.of_thread(thread_id, status=status, limit=1):
                 return True
@@ -69,9 +69,9 @@ class Threads:
         checkpoint_id: str | None = None,
         as_node: str | None = None,
     ) -> None:
-        """Change a thread's state by hand; a new title shows in the list of threads too.
+        """Update a thread's state on a client's request; a new title also changes the thread's row.
 
-        What goes on from a past state keeps the title that people gave the thread since.
+        An update of a past checkpoint keeps the title that users gave the thread since.
         """
         parts = [values or {}] if isinstance(values, Mapping | None) else values
         titles = [part["title"] for part in parts if part.get("title")]
@@ -94,7 +94,7 @@ class Threads:
         return await copy_thread(self._storage, thread, *folders)
 
     async def drop_past(self, thread_id: str) -> int:
-        """Delete all states of a thread and of its sub-agents but the latest; return how many went."""
+        """Delete all but the latest checkpoint of a thread and of its sub-agents; return how many."""
         checkpoints = self._storage.checkpoints
         for place in await checkpoints.aplaces(thread_id):
             await hold_messages(checkpoints, place)
@@ -102,7 +102,7 @@ class Threads:
 
     async def delete(self, thread_id: str, user_id: str) -> None:
         """Delete a thread with its runs, checkpoints and files."""
-        # One transaction with the look for runs: one that is admitted meanwhile must not vanish.
+        # The check for active runs is in the same transaction: a run admitted meanwhile must not vanish.
         await self._storage.threads.delete(thread_id, unless_busy=True)
         await self._storage.store.adelete(_PASSING, thread_id)
         await forget_feedback(self._storage.store, thread_id)
@@ -113,23 +113,23 @@ class Threads:
         await asyncio.to_thread(remove_tree, self._paths.thread(user_id, thread_id).root)
 
     async def expect_to_go(self, run_id: str, request: RunRequest) -> None:
-        """Remember that a thread is to go with a run, before the run is admitted."""
+        """Record, before the run is admitted, that its thread is to be deleted after it."""
         value = {"run": run_id, "user": request.user_id}
         await self._storage.store.aput(_PASSING, request.thread_id, value, index=False)
 
     async def let_go(self, run: RunRecord) -> None:
-        """Delete the thread of a run that was only there for that run."""
+        """Delete a thread that was created only for this run."""
         if run.request.deletes_thread:
             try:
                 await asyncio.sleep(_LINGER_SECONDS)
-            except asyncio.CancelledError:  # this process ends: at once, or in the next one's sweep
+            except asyncio.CancelledError:  # shutdown: delete now, else the next process's sweep does
                 async with asyncio.timeout(_HASTY_SECONDS):
                     await self.delete(run.thread_id, run.user_id)
                 raise
             await self.delete(run.thread_id, run.user_id)
 
     async def sweep(self, *, now: datetime | None = None) -> None:
-        """Delete the threads that were to go with their runs and that a server left behind."""
+        """Delete threads whose run has ended and that a server failed to delete."""
         before = (now or datetime.now(UTC)) - _LEFT_BEHIND
         for item in await self._storage.store.asearch(_PASSING, limit=_PAGE):
             if item.created_at < before and await self._is_over(item.value["run"], before):
@@ -138,13 +138,13 @@ class Threads:
                 except NotFoundError:
                     await self._storage.store.adelete(_PASSING, item.key)
                 except ConflictError:
-                    continue  # another run has come: it goes with that, or later
-                except OSError as error:  # the others, and the next rounds, must not suffer from it
+                    continue  # another run has started: delete the thread after it
+                except OSError as error:  # must not affect the other threads and later sweeps
                     logger.warning("the files of thread %s could not be deleted: %s", item.key, error)
 
     async def _is_over(self, run_id: str, before: datetime) -> bool:
         try:
             run = await self._storage.runs.get(run_id)
         except NotFoundError:
-            return True  # it was never admitted, or went already
+            return True  # it was never admitted, or is deleted already
         return run.status.is_terminal and run.updated_at < before
