@@ -1,1 +1,1 @@
-"""Agents that live in other programs and speak the Agent Client Protocol (ACP); needs the extra `acp`."""
+"""External agent programs that use the Agent Client Protocol (ACP); needs the extra `acp`."""

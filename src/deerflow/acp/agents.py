@@ -1,4 +1,4 @@
-"""Asks an agent of another program: starts it, lets it work, and ends it."""
+"""Runs external ACP agents: starts the process, sends the prompt, and terminates it."""
 
 import asyncio
 import logging
@@ -21,15 +21,15 @@ from deerflow.programs import Program, declared_environment, kill_orphans, runni
 logger = logging.getLogger(__name__)
 
 Converse = Callable[[Program, AcpWork, Watch, WireLimits], Awaitable[AcpAnswer]]
-"""Speaks the protocol with a running agent."""
+"""Runs the protocol with a started agent."""
 
 MAX_RUNNING = 8
-"""Agents of other programs at work at once; more calls wait."""
+"""Maximum number of ACP agents running at once; further calls wait."""
 MAX_SHOWN_REFUSALS = 5
 
 
 class AcpAgents:
-    """The agents of `acp_agents`; each call is a fresh process with a fresh session."""
+    """The agents of `acp_agents`; each call starts a new process with a new session."""
 
     def __init__(
         self,
@@ -48,11 +48,11 @@ class AcpAgents:
 
     @property
     def descriptions(self) -> dict[str, str]:
-        """What each agent is good for, by name."""
+        """The description of each agent, by name."""
         return {name: agent.description for name, agent in self._agents.items()}
 
     async def ask(self, name: str, prompt: str, *, workspace: Path, watch: Watch) -> AcpAnswer:
-        """Let an agent work in `workspace`; what goes wrong is an `AcpError` with what it said so far."""
+        """Run an agent in `workspace`; a failure is an `AcpError` that includes the output so far."""
         agent = self._agents.get(name)
         if agent is None:
             raise NotFoundError("ACP agent", name, known=self._agents)
@@ -75,14 +75,14 @@ class AcpAgents:
                 raise notes.failure(name, str(error)) from error
 
     def _servers_of(self, agent: AcpAgentSettings) -> dict[str, McpServerSettings]:
-        """Return the MCP servers that the agent may use; one that is off or not there is passed over."""
+        """Return the MCP servers that the agent may use; skips disabled and unknown ones."""
         found = {name: self._mcp_servers.get(name) for name in agent.mcp_servers}
         for name in (name for name, server in found.items() if server is None):
             logger.warning("acp_agents: no MCP server %s; there are: %s", name, ", ".join(self._mcp_servers))
         return {name: server for name, server in found.items() if server is not None and server.enabled}
 
     async def _speaker(self) -> Converse:
-        """Load what speaks the protocol, not on the loop: the SDK takes a second; and tidy up once."""
+        """Kill orphaned agents, then import the protocol module in a thread: the SDK takes a second."""
         if self._converse is None:
             await asyncio.to_thread(kill_orphans)
             found = await asyncio.to_thread(resolve_use, "deerflow.acp.conversation:converse")
@@ -91,7 +91,7 @@ class AcpAgents:
 
 
 class _Notes:
-    """Hears what the caller hears, to tell it when the agent fails."""
+    """Forwards progress to the caller and records it for the error message if the agent fails."""
 
     def __init__(self, watch: Watch, redact: Redactor) -> None:
         self._watch = watch
@@ -109,19 +109,19 @@ class _Notes:
     def failure(self, name: str, reason: str) -> AcpError:
         said = "".join(self._said).strip()
         found = f"\n\nIt said so far:\n{said}" if said else ""
-        why = self._redact(reason)  # a program's last words are often about its key
+        why = self._redact(reason)  # a program's last output often contains its key
         return AcpError(f"agent '{name}' failed: {why}.{refusal_note(name, self._refused)}{found}")
 
 
 def _secrets(work: AcpWork) -> Iterator[str]:
-    """Yield what an agent was given and nobody else is to see."""
+    """Yield the secrets that an agent receives, for redaction."""
     yield from hidden_values(work.agent.model_dump())
     for server in work.mcp_servers.values():
         yield from hidden_values(server.model_dump())
 
 
 def refusal_note(name: str, refused: Sequence[str]) -> str:
-    """Return a sentence on what the agent was not allowed; empty when it was allowed everything."""
+    """Return a sentence about the permissions that the agent was refused; empty if there are none."""
     if not refused:
         return ""
     shown = ", ".join(refused[:MAX_SHOWN_REFUSALS])
@@ -133,5 +133,5 @@ def refusal_note(name: str, refused: Sequence[str]) -> str:
 
 
 def missing_package() -> str | None:
-    """Return how to install what speaks ACP; None when it is there."""
+    """Return the command that installs the ACP SDK; None if it is installed."""
     return None if find_spec("acp") else install_hint("acp")

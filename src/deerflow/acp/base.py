@@ -1,4 +1,4 @@
-"""What an agent of another program does and answers, in our words."""
+"""Value types for a call of an ACP agent: request, progress and answer."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from deerflow.config.subagents import AcpAgentSettings
 
 @dataclass(frozen=True, slots=True)
 class AcpWork:
-    """What an agent is asked to do, and with what."""
+    """The prompt of an agent, with its workspace and MCP servers."""
 
     agent: AcpAgentSettings
     prompt: str
@@ -21,7 +21,7 @@ class AcpWork:
 
 @dataclass(frozen=True, slots=True)
 class AcpProgress:
-    """One thing that an agent did."""
+    """One progress event of an agent."""
 
     kind: Literal["message", "tool_call", "plan", "permission"]
     text: str
@@ -29,14 +29,14 @@ class AcpProgress:
 
 
 Watch = Callable[[AcpProgress], None]
-"""Hears of an agent's progress as it happens."""
+"""Callback for an agent's progress events."""
 
 
 @dataclass(frozen=True, slots=True)
 class AcpAnswer:
-    """What an agent answered."""
+    """The answer of an agent."""
 
     text: str
     stop_reason: str
     refused: tuple[str, ...] = ()
-    """What it asked permission for in vain."""
+    """The steps for which permission was refused."""

@@ -1,6 +1,6 @@
-"""The protocol's steps with one running agent, on the SDK's connection and messages.
+"""Runs one ACP session with a started agent, using the SDK's connection and messages.
 
-The SDK takes a second to import, so this file is loaded with the first call.
+The SDK takes a second to import, so this module is imported on the first call.
 """
 
 import asyncio
@@ -39,11 +39,11 @@ from deerflow.programs import Program
 Answer = TypeVar("Answer", bound=BaseModel)
 
 START_SECONDS = 60
-"""How long an agent may take until it is ready for work."""
+"""Timeout for initializing an agent and opening its session."""
 
 
 async def converse(process: Program, work: AcpWork, watch: Watch, limits: WireLimits) -> AcpAnswer:
-    """Let a running agent do its work and return its answer."""
+    """Send the prompt to a started agent and return its answer."""
     host = Host(work.workspace, grants=work.agent.auto_approve_permissions, watch=watch)
     conversation = Conversation(process, host, limits)
     try:
@@ -55,7 +55,7 @@ async def converse(process: Program, work: AcpWork, watch: Watch, limits: WireLi
 
 
 class Conversation:
-    """A session with one agent; every way it can end badly is an `AcpError`."""
+    """A session with one agent; every failure is an `AcpError`."""
 
     def __init__(self, process: Program, host: Host, limits: WireLimits) -> None:
         self._process = process
@@ -63,7 +63,7 @@ class Conversation:
         self._connection = Connection(host, self._wire)
 
     async def begin(self, work: AcpWork) -> str:
-        """Greet the agent and open a session; returns its id."""
+        """Initialize the agent and open a session; return the session id."""
         try:
             async with asyncio.timeout(START_SECONDS) as limit:
                 return await self._begin(work)
@@ -92,12 +92,12 @@ class Conversation:
         return session.session_id
 
     async def prompt(self, session_id: str, text: str) -> str:
-        """Let the agent work; returns why it stopped."""
+        """Send the prompt, wait until the agent stops, and return the stop reason."""
         request = PromptRequest(session_id=session_id, prompt=[TextContentBlock(type="text", text=text)])
         return (await self._ask("session/prompt", request, PromptResponse)).stop_reason
 
     async def close(self) -> None:
-        """Take no more messages."""
+        """Close the connection."""
         await self._connection.close()
 
     async def _choose_model(self, session: NewSessionResponse, model: str | None) -> None:
@@ -117,7 +117,7 @@ class Conversation:
             raise AcpError(f"it answered {method} with an error: {_explain(error)}") from error
         except ValidationError as error:
             raise AcpError(f"its answer to {method} is not the protocol's") from error
-        except ConnectionError as error:  # also a broken pipe
+        except ConnectionError as error:  # includes a broken pipe
             raise AcpError(await self._why_it_ended()) from error
 
     async def _why_it_ended(self) -> str:
@@ -130,16 +130,16 @@ class Conversation:
 
 
 class _Anything(BaseModel):
-    """An answer that nobody reads."""
+    """A response whose content is ignored."""
 
 
 def _meta(model: str | None) -> dict[str, Any] | None:
-    """Return what agents without an option for the model read it from."""
+    """Return `_meta` with the model, for agents that have no config option for it."""
     return None if model is None else {"model": model}
 
 
 def _mcp_server(name: str, server: McpServerSettings) -> McpServerStdio | HttpMcpServer | SseMcpServer:
-    """Return an MCP server in the words of the protocol."""
+    """Return an MCP server as the protocol's type."""
     headers = [HttpHeader(name=key, value=value) for key, value in server.headers.items()]
     match server.type:
         case "stdio":

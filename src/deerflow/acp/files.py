@@ -1,4 +1,4 @@
-"""Files that an agent asks for: inside its workspace, of a sane size, and nothing else."""
+"""File access of an ACP agent, limited to its workspace and to a maximum size."""
 
 import os
 import stat
@@ -10,8 +10,8 @@ MAX_FILE_BYTES = 10 * 1024 * 1024
 
 
 def read_lines(workspace: Path, path: str, *, line: int | None = None, limit: int | None = None) -> str:
-    """Return a text file, or `limit` lines of it from number `line` on."""
-    # Not blocking: a pipe in the workspace must not hold us up.
+    """Return a text file, or `limit` lines of it starting at line `line`."""
+    # O_NONBLOCK: opening a FIFO in the workspace must not block.
     descriptor = os.open(inside(workspace, path), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(descriptor, "rb") as file:
         about = os.fstat(descriptor)
@@ -28,7 +28,7 @@ def read_lines(workspace: Path, path: str, *, line: int | None = None, limit: in
 
 
 def write_text(workspace: Path, path: str, content: str) -> None:
-    """Write a text file, with the folders above it."""
+    """Write a text file and create its parent folders."""
     data = content.encode(errors="replace")
     if len(data) > MAX_FILE_BYTES:
         raise TooLargeError(f"{path} would have {len(data)} bytes; {MAX_FILE_BYTES} may be written at once")
@@ -40,7 +40,7 @@ def write_text(workspace: Path, path: str, content: str) -> None:
 
 
 def inside(workspace: Path, path: str) -> Path:
-    """Return where `path` leads, links followed; anything outside the workspace is refused."""
+    """Return `path` with links resolved; reject a path outside the workspace."""
     root = workspace.resolve()
     try:
         target = (root / path).resolve()

@@ -1,7 +1,7 @@
-"""Our side of a conversation with an agent: takes its progress, answers its wishes by policy.
+"""Client side of an ACP session: receives the agent's progress and answers its requests by policy.
 
-Files stay inside its workspace, permissions follow the setting, and what we never offered (terminals,
-forms) is refused. A message that makes no sense is answered or passed over, never an error of ours.
+File access is limited to the workspace, permissions follow the setting, and capabilities that were never
+offered (terminals, forms) are refused. An invalid message is rejected or ignored; it is never our failure.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 
 MAX_ANSWER_CHARS = 400_000
 MAX_PROGRESS = 1000
-"""Steps that are shown of one call; the answer's words do not count."""
+"""Maximum number of progress events per call; text chunks of the answer do not count."""
 MAX_TITLE_CHARS = 200
 MAX_PERMISSIONS = 1000
 
@@ -42,7 +42,7 @@ _REFUSING = ("reject_once", "reject_always")
 
 
 class Host:
-    """What an agent can reach of us during one call."""
+    """Handles the requests and notifications of an agent during one call."""
 
     def __init__(self, workspace: Path, *, grants: bool, watch: Watch) -> None:
         self._workspace = workspace
@@ -54,15 +54,15 @@ class Host:
         self._titles: dict[str, str] = {}
         self._asked = 0
         self.refused: list[str] = []
-        """What it asked permission for in vain."""
+        """The steps for which permission was refused."""
 
     @property
     def answer(self) -> str:
-        """Everything it said so far."""
+        """The text received so far."""
         return "".join(self._said).strip()
 
     async def __call__(self, method: str, params: Any, is_notification: bool) -> Any:
-        """Handle one message of the agent."""
+        """Handle one request or notification of the agent."""
         if is_notification:
             if method == "session/update":
                 self._update(params)
@@ -80,7 +80,7 @@ class Host:
         raise RequestError.method_not_found(method[:MAX_TITLE_CHARS])
 
     def _update(self, params: Any) -> None:
-        match params:  # words come by the thousand, so they are taken as they are
+        match params:  # text chunks are frequent: they skip the pydantic validation
             case {"update": {"sessionUpdate": "agent_message_chunk", "content": {"text": str(text)}}}:
                 self._hear(text)
             case _:
@@ -119,7 +119,7 @@ class Host:
             self._watch(AcpProgress(kind, text[: MAX_TITLE_CHARS * 10], status))
 
     def _permission(self, request: RequestPermissionRequest) -> Mapping[str, Any]:
-        """Answer by policy; an agent that asks without end is only told that it is cancelled."""
+        """Answer by policy; refuse beyond `MAX_PERMISSIONS` requests; cancel if no option matches."""
         self._asked += 1
         title = (request.tool_call.title or request.tool_call.kind or "a step")[:MAX_TITLE_CHARS]
         is_granted = self._grants and self._asked <= MAX_PERMISSIONS
@@ -151,5 +151,5 @@ class Host:
 
 
 def _choose(options: list[PermissionOption], kinds: tuple[str, ...]) -> PermissionOption | None:
-    """Return the option of the most careful of these kinds."""
+    """Return the option of the most restrictive of these kinds."""
     return next((option for kind in kinds for option in options if option.kind == kind), None)

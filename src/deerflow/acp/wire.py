@@ -1,7 +1,7 @@
-"""JSON messages over the pipes of an agent, with a limit on everything it may send.
+"""Line-delimited JSON over an agent's stdin and stdout, with limits on everything that the agent sends.
 
-It is the transport under the SDK's connection. A broken or flooding agent is the end of the stream here, and
-`problem` says why, so that the caller tells it in one sentence.
+It is the transport of the SDK's connection. Malformed output or a flood of messages ends the stream, and
+`problem` gives the reason for the caller's error message.
 """
 
 import asyncio
@@ -15,19 +15,19 @@ _CHUNK_BYTES = 65_536
 
 @dataclass(frozen=True, slots=True)
 class WireLimits:
-    """What one agent may send in one call."""
+    """Limits on what one agent may send in one call."""
 
     line_bytes: int = 16 * 1024 * 1024
     burst_messages: int = 5000
-    """The most messages within `burst_seconds`; the fastest models say some 200 words a second."""
+    """Maximum number of messages within `burst_seconds`; the fastest models emit about 200 words a second."""
     burst_seconds: float = 10
     total_messages: int = 200_000
     stray_lines: int = 100
-    """Lines that are no messages; programs print a greeting now and then."""
+    """Maximum number of lines that are not messages; some programs print a banner."""
 
 
 class AgentWire:
-    """Sends messages to an agent and receives its own, one JSON object a line."""
+    """Sends and receives messages of an agent, one JSON object per line."""
 
     def __init__(
         self, stdin: asyncio.StreamWriter, stdout: asyncio.StreamReader, limits: WireLimits | None = None
@@ -41,15 +41,15 @@ class AgentWire:
         self._burst_began = 0.0
         self._burst = self._total = 0
         self.problem: str | None = None
-        """Why nothing more is read, where that is the agent's fault."""
+        """Why reading stopped, if the agent caused it."""
 
     async def send(self, message: dict[str, Any]) -> None:
-        """Write one message; waits while the agent does not read."""
+        """Write one message; wait while the pipe is full."""
         self._stdin.write(orjson.dumps(message) + b"\n")
         await self._stdin.drain()
 
     async def receive(self) -> dict[str, Any] | None:
-        """Return the next message; None when the agent has ended or is not worth listening to."""
+        """Return the next message; None when the agent has ended or violated a limit."""
         while self.problem is None:
             line = await self._line()
             if line is None:
@@ -57,13 +57,13 @@ class AgentWire:
             message = parse_message(line)
             if message is not None:
                 self._count()
-                await asyncio.sleep(0)  # what came before is handled before the next one is taken
+                await asyncio.sleep(0)  # let the previous message be handled before this one
                 return message if self.problem is None else None
             self._stray(line)
         return None
 
     async def close(self) -> None:
-        """Tell the agent that nothing more will come."""
+        """Close the agent's stdin."""
         self._stdin.close()
 
     async def _line(self) -> bytes | None:
@@ -104,7 +104,7 @@ class AgentWire:
 
 
 def parse_message(line: bytes) -> dict[str, Any] | None:
-    """Return the request, notification or response on a line; None when it is none of them."""
+    """Return the request, notification or response on a line; None if it is not a message."""
     try:
         message = orjson.loads(line)
     except orjson.JSONDecodeError:
