@@ -1,4 +1,4 @@
-"""The words of DeerFlow: thread, run, event."""
+"""Domain types: thread, run, event, assistant."""
 
 from deerflow.domain.assistants import Assistant
 from deerflow.domain.documents import companion_of

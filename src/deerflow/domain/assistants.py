@@ -1,4 +1,4 @@
-"""An assistant: an agent with defaults of its own, kept under a name and in versions."""
+"""An assistant: a named, versioned set of defaults for runs of an agent."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from deerflow.domain.runs import LEAD_AGENT
 
 @dataclass(frozen=True, slots=True)
 class Assistant:
-    """What runs of this assistant start from, in one version of it."""
+    """One version of an assistant: the defaults of its runs."""
 
     id: str
     user_id: str

@@ -1,4 +1,4 @@
-"""A stream event: one thing that happened in a run, as its log keeps it."""
+"""A stream event: one entry of a run's event log."""
 
 from dataclasses import dataclass
 
@@ -10,12 +10,12 @@ _MOST_DIGITS = 18
 
 @dataclass(frozen=True, slots=True)
 class StreamEvent:
-    """One numbered event; `data` is JSON, ready for the wire."""
+    """One numbered event; `data` is JSON, ready to be sent."""
 
     seq: int
     unix_ms: int
     kind: str
-    """The name on the wire: `metadata`, `values`, `messages`, `updates`, `custom`, `error`, `end`…"""
+    """The SSE event name: `metadata`, `values`, `messages`, `updates`, `custom`, `error`, `end`…"""
     data: bytes
 
     @property
@@ -24,7 +24,7 @@ class StreamEvent:
 
 
 def seq_of(event_id: str | None) -> int:
-    """Return the number behind `Last-Event-ID`: -1 (everything) when absent, `-1` or unreadable."""
+    """Return the sequence number in `Last-Event-ID`: -1 (replay all) when absent, `-1` or unparsable."""
     if not event_id:
         return -1
     _, _, tail = event_id.rpartition("-")
@@ -32,5 +32,5 @@ def seq_of(event_id: str | None) -> int:
 
 
 def number_in(text: str, *, default: int) -> int:
-    """Return the number that a client wrote; `default` for anything else, also for one beyond 64 bits."""
+    """Return the number that a client sent; `default` for anything else or beyond 64 bits."""
     return int(text) if text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS else default

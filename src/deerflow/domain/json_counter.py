@@ -1,4 +1,4 @@
-"""Counts the values of JSON before anything parses it: each takes time to read, on the event loop."""
+"""Count the values of JSON before it is parsed: each costs parsing time on the event loop."""
 
 import re
 
@@ -8,7 +8,7 @@ _ALL_BUT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 
 
 class JsonCounter:
-    """Counts values and levels of JSON that comes in pieces, without parsing it."""
+    """Counts values and nesting levels of JSON that arrives in chunks, without parsing it."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -17,10 +17,10 @@ class JsonCounter:
         self._level = 0
         self._is_in_text = False
         self._rest = b""
-        """A backslash whose next byte is in the next piece."""
+        """A backslash whose next byte is in the next chunk."""
 
     def feed(self, piece: bytes) -> None:
-        """Take the next piece; what is no JSON is counted somehow, and refused by the parser."""
+        """Process the next chunk; invalid JSON gets an arbitrary count and is refused by the parser."""
         marks = _WHOLE_TEXT.sub(b"", self._without_open_text(piece))
         outside, quote, text = marks.partition(b'"')
         if quote:
@@ -32,7 +32,7 @@ class JsonCounter:
             self.depth = max(self.depth, self._level)
 
     def _without_open_text(self, piece: bytes) -> bytes:
-        """Return a piece from where the text that began in an earlier one ends."""
+        """Return a chunk from the end of the string that began in an earlier one."""
         piece, self._rest = self._rest + piece, b""
         if not self._is_in_text:
             return piece
@@ -45,5 +45,5 @@ class JsonCounter:
 
 
 def _trailing_escape(text: bytes) -> bytes:
-    """Return the backslash at the end of an open text, unless it is itself escaped."""
+    """Return the backslash at the end of an unterminated string, unless it is itself escaped."""
     return b"\\" if (len(text) - len(text.rstrip(b"\\"))) % 2 else b""

@@ -1,4 +1,4 @@
-"""Which language to answer a person in, where the server writes the words itself."""
+"""Detect the language for messages that the server writes itself."""
 
 import re
 
@@ -7,5 +7,5 @@ _KANA = re.compile(r"[\u3040-\u30ff]")
 
 
 def is_chinese(text: str) -> bool:
-    """Tell whether a text is Chinese; Japanese, which shares characters with it, is not."""
+    """Return whether a text is Chinese; Japanese, which shares characters with it, is not."""
     return bool(_HAN.search(text)) and not _KANA.search(text)

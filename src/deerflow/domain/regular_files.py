@@ -1,11 +1,11 @@
-"""Reads files that somebody else may have put there: never a pipe or a device, never more than wanted."""
+"""Read untrusted files: only regular ones, never a pipe or a device, and never more than a limit."""
 
 import os
 import stat
 from pathlib import Path
 
 _FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
-"""Without O_NONBLOCK the opening of a pipe waits until somebody writes to it."""
+"""O_NONBLOCK: otherwise opening a FIFO blocks until it has a writer."""
 
 
 def read_regular_text(path: Path, *, max_bytes: int) -> str:

@@ -1,4 +1,4 @@
-"""A run: one trip of an agent through a thread, from request to final state."""
+"""A run: one execution of an agent in a thread, from request to final state."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -51,7 +51,7 @@ class CancelAction(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """What a caller may choose about the agent of one run; equal options share one built agent."""
+    """Agent options of one run; equal options share one built agent."""
 
     model_name: str | None = None
     mode: str | None = None
@@ -67,22 +67,22 @@ class RunOptions:
 
 @dataclass(frozen=True, slots=True)
 class RunRequest:
-    """A well-formed wish for a run, from whichever door it came in."""
+    """A validated request for a run, from any API."""
 
     thread_id: str
     user_id: str = DEFAULT_USER
     assistant_id: str = LEAD_AGENT
     input: Mapping[str, Any] | None = None
-    """The graph's input, `{"messages": [...]}` with message dicts; None goes on from the checkpoint."""
+    """The graph's input, `{"messages": [...]}` with message dicts; None continues from the checkpoint."""
     command: Mapping[str, Any] | None = None
     """LangGraph's `Command` as a dict: `resume`, `goto`, `update`."""
     options: RunOptions = RunOptions()
     context: Mapping[str, Any] = field(default_factory=dict)
-    """Further context keys of the client, handed to tools as they are."""
+    """Further context keys of the client, passed to tools unchanged."""
     metadata: Mapping[str, Any] = field(default_factory=dict)
-    """What the caller notes about the run; its checkpoints and the metadata of its messages carry it too."""
+    """The caller's metadata for the run; also stored in its checkpoints and in its messages' metadata."""
     tags: tuple[str, ...] = ()
-    """Further notes without values: they go where the metadata goes, under `tags`."""
+    """The caller's tags; stored wherever the metadata is, under `tags`."""
     stream_modes: tuple[str, ...] = ("values",)
     stream_subgraphs: bool = False
     on_disconnect: DisconnectMode = DisconnectMode.CANCEL
@@ -92,19 +92,19 @@ class RunRequest:
     interrupt_before: tuple[str, ...] | Literal["*"] = ()
     interrupt_after: tuple[str, ...] | Literal["*"] = ()
     is_interactive: bool = True
-    """False where nobody can answer a question (schedules, batch jobs)."""
+    """False where no user can answer a question (schedules, batch jobs)."""
     durability: Literal["sync", "async", "exit"] = "async"
-    """When checkpoints are stored: before the next step, beside it, or only at the end."""
+    """When checkpoints are stored: before the next step, concurrently with it, or only at the end."""
     after_seconds: float | None = None
-    """How long the run waits before it starts."""
+    """Delay before the run starts."""
     idempotency_key: str | None = None
-    """A user's second request with the same key is answered with the first one's run."""
+    """A user's second request with the same key returns the run of the first."""
     deletes_thread: bool = False
-    """The thread goes with the end of the run: for runs that nobody gave a thread."""
+    """Delete the thread when the run ends: for runs that were requested without a thread."""
     webhook: str | None = None
-    """An address that is told of the run's end."""
+    """URL that is called when the run ends."""
     title: str | None = None
-    """The title that a thread without one gets as the run is admitted."""
+    """Title set at admission if the thread has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ class ModelUse:
 
 @dataclass(frozen=True, slots=True)
 class TokenUse:
-    """Tokens spent, by who spent them."""
+    """Token usage of a run, by consumer."""
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -128,11 +128,11 @@ class TokenUse:
     subagent_tokens: int = 0
     llm_calls: int = 0
     middleware_tokens: int = 0
-    """Spent beside the conversation: on titles, summaries, suggestions."""
+    """Used outside the conversation: for titles, summaries, suggestions."""
     models: Mapping[str, ModelUse] = field(default_factory=dict)
-    """The same by model, as the settings name them."""
+    """The same by model, as named in the settings."""
     costs: Mapping[str, float] = field(default_factory=dict)
-    """What it cost by currency, at the prices of that moment."""
+    """Cost by currency, at the prices of that time."""
 
     @property
     def total_tokens(self) -> int:
@@ -141,7 +141,7 @@ class TokenUse:
 
 @dataclass(frozen=True, slots=True)
 class RunRecord:
-    """A run as the database has it."""
+    """A stored run."""
 
     id: str
     request: RunRequest
@@ -149,16 +149,16 @@ class RunRecord:
     created_at: datetime
     updated_at: datetime
     attempt: int = 0
-    """How often a worker took the run up; the number fences off older workers."""
+    """How often the run was claimed; the number fences off older workers."""
     owner: str | None = None
     error: str | None = None
     stop_reason: str | None = None
     usage: TokenUse = TokenUse()
     message_count: int = 0
     cancel: CancelAction | None = None
-    """The wish to stop that the run has not followed yet."""
+    """A cancel request that was not applied yet."""
     spared: int = 0
-    """How many of the attempts ended because their process was told to stop."""
+    """How many of the attempts ended because their process was stopped."""
 
     @property
     def thread_id(self) -> str:

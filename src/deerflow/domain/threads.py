@@ -9,7 +9,7 @@ from typing import Any
 
 
 class ThreadStatus(StrEnum):
-    """What a thread is doing."""
+    """Status of a thread."""
 
     IDLE = "idle"
     BUSY = "busy"
@@ -19,7 +19,7 @@ class ThreadStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Thread:
-    """One conversation as lists show it; its messages live in its checkpoints."""
+    """One conversation as lists show it; its messages are in its checkpoints."""
 
     id: str
     user_id: str
@@ -29,20 +29,20 @@ class Thread:
     metadata: Mapping[str, Any] = field(default_factory=dict)
     title: str | None = None
     interrupts: Mapping[str, Any] = field(default_factory=dict)
-    """The questions that wait for an answer, by the graph's task; empty unless it is interrupted."""
+    """Pending interrupts by graph task; empty unless the thread is interrupted."""
     asks: bool = False
-    """The last answer is a question to the person."""
+    """The last answer is a question to the user."""
     error: str | None = None
-    """Why its last run failed; None unless its status is `error`."""
+    """Error of its last run; None unless its status is `error`."""
 
 
 @dataclass(frozen=True, slots=True)
 class ThreadFolders:
-    """Where a thread's files are on this host."""
+    """Locations of a thread's files on this host."""
 
     thread_id: str
     root: Path
-    """`…/threads/{thread_id}`: everything that goes when the thread is deleted."""
+    """`…/threads/{thread_id}`: everything that is deleted with the thread."""
 
     @property
     def user_data(self) -> Path:
@@ -62,14 +62,14 @@ class ThreadFolders:
 
     @property
     def acp_workspace(self) -> Path:
-        """Where agents of other programs work; commands may read it."""
+        """Working directory of ACP agents; commands may read it."""
         return self.root / "acp-workspace"
 
     def create(self) -> None:
-        """Make the folders that are not there yet."""
-        if self.outputs.is_dir():  # the last one that is made
+        """Create the missing folders."""
+        if self.outputs.is_dir():  # created last
             return
         self.root.parent.mkdir(parents=True, exist_ok=True)
-        self.root.mkdir(mode=0o700, exist_ok=True)  # other users of this host have no business in it
+        self.root.mkdir(mode=0o700, exist_ok=True)  # not accessible to other users of this host
         for folder in (self.user_data, self.workspace, self.uploads, self.outputs):
             folder.mkdir(exist_ok=True)
