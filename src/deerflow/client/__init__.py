@@ -1,4 +1,4 @@
-"""DeerFlow inside your own program, without a server: async, and sync around it."""
+"""Embedded clients, async and sync: DeerFlow in your own process, without a server."""
 
 from deerflow.client.blocking import DeerFlowClient
 from deerflow.client.embedded import AsyncDeerFlowClient

@@ -1,4 +1,4 @@
-"""The embedded client for programs without asyncio."""
+"""Synchronous embedded client."""
 
 import asyncio
 import queue
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class DeerFlowClient:
-    """The same for programs without asyncio: `with DeerFlowClient() as client: client.chat("…")`."""
+    """Synchronous client: `with DeerFlowClient() as client: client.chat("…")`."""
 
     def __init__(self, config: Path | str | None = None) -> None:
         self._config = config
@@ -45,7 +45,7 @@ class DeerFlowClient:
         return self._do(lambda client: client.chat(message, thread_id=thread_id, **options))
 
     def stream(self, message: str, **options: Any) -> Iterator[ClientEvent]:
-        """Yield a run's events as they happen; leaving the loop early stops the run."""
+        """Yield a run's events as they are published; leaving the loop early cancels the run."""
         client, loop = self._open()
         events: queue.Queue[ClientEvent | BaseException | None] = queue.Queue()
 
@@ -72,11 +72,11 @@ class DeerFlowClient:
                     yield event
         finally:
             following.cancel()
-            while not is_over:  # until the run has stopped
+            while not is_over:  # drain until the run has stopped
                 is_over = not isinstance(events.get(), ClientEvent)
 
     def run_team(self, team: TeamRequest | str, *, thread_id: str | None = None, **options: Any) -> str:
-        """Let a team work on its goal and return the answer's text."""
+        """Run a team on its goal and return the answer's text."""
         return self._do(lambda client: client.run_team(team, thread_id=thread_id, **options))
 
     def models(self) -> list[dict[str, Any]]:
@@ -96,7 +96,7 @@ class DeerFlowClient:
         return self._do(lambda client: client.runs(thread_id))
 
     def upload(self, thread_id: str, files: Sequence[Path | str]) -> list[dict[str, Any]]:
-        """Copy files of this host into a thread's uploads."""
+        """Copy local files into a thread's uploads."""
         return self._do(lambda client: client.upload(thread_id, files))
 
     def uploads(self, thread_id: str) -> list[dict[str, Any]]:
@@ -108,27 +108,27 @@ class DeerFlowClient:
         self._do(lambda client: client.delete_upload(thread_id, filename))
 
     def artifact(self, thread_id: str, path: str) -> bytes:
-        """Return the bytes of a file that the agent made."""
+        """Return the bytes of a file that the agent created."""
         return self._do(lambda client: client.artifact(thread_id, path))
 
     def delete_thread(self, thread_id: str) -> None:
-        """Delete a thread with everything that belongs to it."""
+        """Delete a thread and all its data."""
         self._do(lambda client: client.delete_thread(thread_id))
 
     def memory(self, *, agent_name: str | None = None) -> dict[str, Any]:
-        """Return what is remembered of the user, or by one of the user's own agents."""
+        """Return the memory of the user, or of one of the user's agents."""
         return self._do(lambda client: client.memory(agent_name=agent_name))
 
     def remember(self, content: str, **options: Any) -> dict[str, Any]:
-        """Remember one more fact and return it; options are `category`, `confidence` and `agent_name`."""
+        """Add a fact to memory and return it; options are `category`, `confidence` and `agent_name`."""
         return self._do(lambda client: client.remember(content, **options))
 
     def forget(self, fact_id: str, *, agent_name: str | None = None) -> dict[str, Any]:
-        """Forget one fact and return what is remembered then."""
+        """Delete one fact and return the remaining memory."""
         return self._do(lambda client: client.forget(fact_id, agent_name=agent_name))
 
     def clear_memory(self, *, agent_name: str | None = None) -> dict[str, Any]:
-        """Forget everything and return what is remembered then."""
+        """Clear the memory and return it."""
         return self._do(lambda client: client.clear_memory(agent_name=agent_name))
 
     def _open(self) -> tuple[AsyncDeerFlowClient, asyncio.AbstractEventLoop]:
@@ -150,7 +150,7 @@ class DeerFlowClient:
 
 @contextmanager
 def _running_loop() -> Iterator[asyncio.AbstractEventLoop]:
-    """Run an event loop in a thread of its own for the length of a block."""
+    """Run an event loop in its own thread for the length of a block."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, name="deerflow", daemon=True)
     thread.start()

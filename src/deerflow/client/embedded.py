@@ -1,4 +1,4 @@
-"""DeerFlow inside your own program, without a server, for programs that run on asyncio."""
+"""Asynchronous embedded client: DeerFlow in your own process, without a server."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
@@ -27,7 +27,7 @@ _BLOCK = 1 << 20
 
 
 class AsyncDeerFlowClient:
-    """An open DeerFlow for programs that run on asyncio."""
+    """Asynchronous client around an open `DeerFlow`."""
 
     def __init__(self, deerflow: DeerFlow, *, user_id: str = DEFAULT_USER) -> None:
         self.deerflow = deerflow
@@ -36,7 +36,7 @@ class AsyncDeerFlowClient:
     @classmethod
     @asynccontextmanager
     async def open(cls, config: Path | str | None = None) -> AsyncIterator["AsyncDeerFlowClient"]:
-        """Open DeerFlow with the settings of `config`, or those it finds by itself."""
+        """Open DeerFlow with the settings file `config`, or with the one found by default."""
         async with DeerFlow.open(SettingsSource(Path(config) if config else None)) as deerflow:
             yield cls(deerflow)
 
@@ -45,7 +45,7 @@ class AsyncDeerFlowClient:
         thread_id = thread_id or new_id()
         failure: str | None = None
         async for event in self.stream(message, thread_id=thread_id, **options):
-            if event.event == "error":  # the run is over when its stream is, not before
+            if event.event == "error":  # the run ends with its stream, not with its error event
                 failure = str(event.data["message"])
         if failure is not None:
             raise RunFailedError(failure)
@@ -70,13 +70,13 @@ class AsyncDeerFlowClient:
         is_interactive: bool = True,
         **options: Any,
     ) -> AsyncGenerator[ClientEvent, None]:
-        """Yield a run's events as they happen; leaving the loop early stops the run.
+        """Yield a run's events as they are published; leaving the loop early cancels the run.
 
         Args:
-            files: files of this host to upload first.
-            team: what a team is asked for; the run then begins with that team.
-            resume: the answer to what the thread waits for, instead of a message.
-            is_interactive: False where nobody would answer: what needs a person is then rejected.
+            files: local files to upload first.
+            team: team request; the run then starts with that team.
+            resume: the answer to the thread's interrupt, instead of a message.
+            is_interactive: False if no person can answer: calls that need approval are then rejected.
             options: fields of `RunOptions`, such as `model_name` or `subagent_enabled`.
         """
         thread_id = thread_id or new_id()
@@ -107,7 +107,7 @@ class AsyncDeerFlowClient:
                     await self.deerflow.runs.cancel(run.id, wait=True)
 
     async def run_team(self, team: TeamRequest | str, *, thread_id: str | None = None, **options: Any) -> str:
-        """Let a team work on its goal and return the answer's text; options are those of `stream`."""
+        """Run a team on its goal and return the answer's text; options are those of `stream`."""
         request = TeamRequest(goal=team) if isinstance(team, str) else team
         return await self.chat(request.goal, thread_id=thread_id, team=request, **options)
 
@@ -135,7 +135,7 @@ class AsyncDeerFlowClient:
         return [_plain(run_out(run)) for run in await self.deerflow.runs.of_thread(thread_id)]
 
     async def upload(self, thread_id: str, files: Sequence[Path | str]) -> list[dict[str, Any]]:
-        """Copy files of this host into a thread's uploads."""
+        """Copy local files into a thread's uploads."""
         await self.deerflow.storage.threads.create(thread_id, self._user_id, {})
         folders = self.deerflow.folders(self._user_id, thread_id)
         limits = self.deerflow.settings.uploads
@@ -152,16 +152,16 @@ class AsyncDeerFlowClient:
         await asyncio.to_thread(delete_upload, await self._folders(thread_id), filename)
 
     async def artifact(self, thread_id: str, path: str) -> bytes:
-        """Return the bytes of a file that the agent made."""
+        """Return the bytes of a file that the agent created."""
         return await asyncio.to_thread(_content, await self._folders(thread_id), path)
 
     async def delete_thread(self, thread_id: str) -> None:
-        """Delete a thread with everything that belongs to it."""
+        """Delete a thread and all its data."""
         await self._folders(thread_id)
         await self.deerflow.threads.delete(thread_id, self._user_id)
 
     async def memory(self, *, agent_name: str | None = None) -> dict[str, Any]:
-        """Return what is remembered of the user, or by one of the user's own agents."""
+        """Return the memory of the user, or of one of the user's agents."""
         return (await self.deerflow.memories.read(self._scope(agent_name))).to_dict()
 
     async def remember(
@@ -172,7 +172,7 @@ class AsyncDeerFlowClient:
         confidence: float = DEFAULT_CONFIDENCE,
         agent_name: str | None = None,
     ) -> dict[str, Any]:
-        """Remember one more fact and return it."""
+        """Add a fact to memory and return it."""
         if not 0 <= confidence <= 1:
             raise InvalidInputError(f"confidence is {confidence}; allowed: a number from 0 to 1")
         _, fact = await self.deerflow.memories.add_fact(
@@ -185,18 +185,18 @@ class AsyncDeerFlowClient:
         return fact.to_dict()
 
     async def forget(self, fact_id: str, *, agent_name: str | None = None) -> dict[str, Any]:
-        """Forget one fact and return what is remembered then."""
+        """Delete one fact and return the remaining memory."""
         return (await self.deerflow.memories.remove_fact(self._scope(agent_name), fact_id)).to_dict()
 
     async def clear_memory(self, *, agent_name: str | None = None) -> dict[str, Any]:
-        """Forget everything and return what is remembered then."""
+        """Clear the memory and return it."""
         return (await self.deerflow.memories.clear(self._scope(agent_name))).to_dict()
 
     def _scope(self, agent_name: str | None) -> Scope:
         return Scope(self._user_id, agent_name)
 
     async def _folders(self, thread_id: str) -> ThreadFolders:
-        """Return the folders of a thread of this user; everybody else's does not exist."""
+        """Return the folders of this user's thread; other users' threads raise `NotFoundError`."""
         await self.deerflow.storage.threads.get(thread_id, self._user_id)
         return self.deerflow.folders(self._user_id, thread_id)
 
@@ -206,7 +206,7 @@ def _client_event(event: StreamEvent) -> ClientEvent:
 
 
 def _plain(value: Any) -> Any:
-    """Return what an HTTP client would have got: messages as dicts, times as text."""
+    """Return the value as an HTTP client would receive it: messages as dicts, times as text."""
     return orjson.loads(to_json(value))
 
 
