@@ -1,4 +1,4 @@
-"""Starts runs on time."""
+"""Starts the runs of cron jobs when they are due."""
 
 from deerflow.scheduler.cron import Cron, check_schedule
 from deerflow.scheduler.loop import Scheduler, tick_key

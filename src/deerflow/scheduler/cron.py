@@ -1,4 +1,4 @@
-"""A cron: a wish for runs at the times of a schedule, and which times these are."""
+"""Cron: a run request with a schedule, and the computation of its due times."""
 
 import re
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from deerflow.errors import InvalidInputError
 
 _MOST_CHARS = 256
 _UNSTABLE = re.compile(r"(?:^|\s)[RH](?=[\s(/]|$)", re.IGNORECASE)
-"""Times drawn by lot would differ from server to server."""
+"""Matches croniter's random and hashed fields, whose times would differ between servers."""
 _HINT = "write five fields like '0 9 * * 1-5' (minute, hour, day, month, weekday), a sixth is for seconds"
 _ANY_HOUR = re.compile(r"\S+\s+\S*\*|@hourly")
 _A_MOMENT = timedelta(microseconds=1)
@@ -22,43 +22,43 @@ _A_MOMENT = timedelta(microseconds=1)
 
 @dataclass(frozen=True, slots=True)
 class Cron:
-    """What is to run, and when."""
+    """A run request and when to start it."""
 
     id: str
     user_id: str
     schedule: str
     payload: Mapping[str, Any]
-    """The wish for a run, as its creator wrote it."""
+    """The run's request body as its creator sent it."""
     created_at: datetime
     updated_at: datetime
     since: datetime
-    """Only times after this count: it was made, changed or switched on again then."""
+    """Only later times count: when the cron was created, changed or re-enabled."""
     assistant_id: str = LEAD_AGENT
     thread_id: str | None = None
-    """The thread of all its runs; None: each has one of its own."""
+    """The thread of all its runs; None: each run gets a new thread."""
     timezone: str | None = None
     end_time: datetime | None = None
     enabled: bool = True
     on_run_completed: Literal["delete", "keep"] | None = None
-    """What becomes of a thread that was made for one run."""
+    """Whether a thread created for one run is deleted after it."""
     metadata: Mapping[str, Any] = field(default_factory=dict)
     once_at: datetime | None = None
-    """The one time that it is for, in place of a schedule."""
+    """The single time to run at, in place of a schedule."""
     title: str | None = None
-    """What people call it; one with a title keeps a list of what came of it."""
+    """Display name; a cron with a title keeps a history of its occurrences."""
 
     def next_after(self, moment: datetime) -> datetime | None:
-        """Return the first time after `moment`; None when it is switched off or over."""
+        """Return the first due time after `moment`; None if the cron is disabled or has ended."""
         if not self.enabled:
             return None
         found = self._nearest(max(moment, self.since), forward=True)
         return None if found is None or (self.end_time and found > self.end_time) else found
 
     def due(self, now: datetime, *, last: datetime | None) -> datetime | None:
-        """Return the time that a run is due for: of several that were missed, only the latest.
+        """Return the time for which a run is due; of several missed times only the latest.
 
         Args:
-            last: The time that the last run was for.
+            last: The time for which the last run was started.
         """
         since = max(last, self.since) if last else self.since
         first = self.next_after(since)
@@ -76,7 +76,7 @@ class Cron:
 
 
 def check_schedule(schedule: str, timezone: str | None, *, now: datetime) -> None:
-    """Refuse a schedule or time zone that means nothing, with what to write instead."""
+    """Raise `InvalidInputError` for an invalid schedule or time zone; the message shows a valid form."""
     zone_of(timezone)
     if len(schedule) > _MOST_CHARS or _UNSTABLE.search(schedule) or not croniter.is_valid(schedule):
         raise InvalidInputError(f"schedule '{schedule[:80]}' is no cron expression; {_HINT}")
@@ -85,7 +85,7 @@ def check_schedule(schedule: str, timezone: str | None, *, now: datetime) -> Non
 
 
 def zone_of(name: str | None) -> ZoneInfo:
-    """Return a time zone by its IANA name; UTC when there is none."""
+    """Return a time zone by its IANA name; UTC for None."""
     try:
         return ZoneInfo(name or "UTC")
     except (KeyError, ValueError, OSError) as error:  # unknown, a path, a folder of zones
@@ -100,7 +100,7 @@ def _walk(schedule: str, timezone: str | None, moment: datetime, *, forward: boo
     try:
         found: datetime = times.get_next() if forward else times.get_prev()
         while found.fold and not _ANY_HOUR.match(schedule):
-            # When clocks are set back an hour comes twice; what is meant once a day runs once.
+            # When clocks are set back, an hour occurs twice; a daily schedule runs only once.
             found = times.get_next() if forward else times.get_prev()
     except CroniterError:  # there is none, such as February 31
         return None

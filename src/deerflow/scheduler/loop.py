@@ -1,8 +1,7 @@
-"""Looks at the crons again and again, and starts what is due.
+"""Polls the crons and starts the runs that are due.
 
-Any number of servers may do so over one database: the run of a tick is asked for under a key that all of
-them make alike, so only one comes of it. Ticks that were missed, since no server was up, are made up for
-by one run.
+Any number of servers may poll one database: all of them derive the same idempotency key for a tick, so only
+one run is created. Ticks missed while no server was up are made up for by one run.
 """
 
 import asyncio
@@ -23,7 +22,7 @@ logger = logging.getLogger(__name__)
 Clock = Callable[[], datetime]
 StartRun = Callable[[Cron, datetime], Awaitable[RunRecord | None]]
 CRON_ID = "cron_id"
-"""The key of a run's metadata that names its cron."""
+"""Key in a run's metadata that holds its cron's id."""
 _SHORTEST_SECONDS = 0.02
 _LOOK_AGAIN_SECONDS = 0.2
 
@@ -34,7 +33,7 @@ def tick_key(cron: Cron, tick: datetime) -> str:
 
 
 def utc_now() -> datetime:
-    """Return what the clock says."""
+    """Return the current time in UTC."""
     return datetime.now(UTC)
 
 
@@ -51,13 +50,13 @@ class Scheduler:
         max_running: int,
         clock: Clock = utc_now,
     ) -> None:
-        """Make the scheduler of one server.
+        """Create the scheduler of one server.
 
         Args:
-            start: Starts the run of a cron for a tick; None when the cron's thread is gone.
+            start: Starts the run of a cron for a tick; returns None if the cron's thread no longer exists.
             active: Returns the runs in flight.
-            poll_seconds: How long news of another server may take.
-            max_running: How many runs of crons may be in flight at once.
+            poll_seconds: Upper bound on noticing a cron that another server changed.
+            max_running: How many cron runs may be in flight at once.
         """
         self._crons = crons
         self._start = start
@@ -69,7 +68,7 @@ class Scheduler:
         self._plans: dict[str, _Plan] = {}
 
     def wake(self) -> None:
-        """Look again at once: a cron was made or changed here."""
+        """Poll again at once, after a cron was created or changed in this process."""
         self._news.set()
 
     async def run(self) -> None:
@@ -86,7 +85,7 @@ class Scheduler:
                 await asyncio.wait_for(self._news.wait(), wait_seconds)
 
     async def look(self) -> list[RunRecord]:
-        """Start what is due now; return the runs."""
+        """Start the runs that are due now and return them."""
         now, ticks = self._clock(), await self._crons.ticks()
         crons = {cron.id: cron for cron in await self._crons.enabled()}
         self._plans = {cron.id: self._plan(cron, ticks.get(cron.id)) for cron in crons.values()}
@@ -109,7 +108,7 @@ class Scheduler:
         return started
 
     def _plan(self, cron: Cron, last: datetime | None) -> "_Plan":
-        """Return when a cron is next due; reckoned anew only when something about it has changed."""
+        """Return when a cron is next due; recomputed only if the cron or its last tick has changed."""
         known = self._plans.get(cron.id)
         if known is not None and (known.version, known.last) == (cron.updated_at, last):
             return known
@@ -143,7 +142,7 @@ class Scheduler:
         if nearest is None:
             return self._poll_seconds
         seconds = (nearest - self._clock()).total_seconds()
-        if seconds <= 0:  # it came meanwhile, or waits for room
+        if seconds <= 0:  # it became due meanwhile, or `max_running` is reached
             seconds = _LOOK_AGAIN_SECONDS
         return min(max(seconds, _SHORTEST_SECONDS), self._poll_seconds)
 

@@ -1,4 +1,4 @@
-"""What came of a cron at one time: a run, or the reason why there is none."""
+"""Occurrences: the result of a cron at one time, a run or the reason why there is none."""
 
 import uuid
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ _MOMENTS = ("scheduled_for", "created_at")
 
 @dataclass(frozen=True, slots=True)
 class Occurrence:
-    """One time at which a cron was due, or was asked for by hand."""
+    """One time at which a cron was due or was triggered manually."""
 
     id: str
     cron_id: str
@@ -26,13 +26,13 @@ class Occurrence:
     thread_id: str | None = None
     error: str | None = None
     is_skipped: bool = False
-    """The thread was busy."""
+    """True if the thread was busy."""
 
 
 def occurrence_of(
     cron: Cron, tick: datetime, run: RunRecord | None, problem: DeerFlowError | None, *, now: datetime
 ) -> Occurrence:
-    """Return what came of a tick, under an id that is the same from whichever server it is noted."""
+    """Return the result of a tick; its id is the same on every server."""
     return Occurrence(
         id=str(uuid.uuid5(uuid.NAMESPACE_URL, f"{cron.id}/{tick.isoformat()}")),
         cron_id=cron.id,
@@ -46,12 +46,12 @@ def occurrence_of(
 
 
 def dump_occurrence(occurrence: Occurrence) -> dict[str, Any]:
-    """Return an occurrence as JSON holds it."""
+    """Serialize an occurrence to a JSON object."""
     fields = asdict(occurrence)
     return {name: value.isoformat() if name in _MOMENTS else value for name, value in fields.items()}
 
 
 def load_occurrence(fields: Mapping[str, Any]) -> Occurrence:
-    """Return the occurrence behind `dump_occurrence`."""
+    """Deserialize the output of `dump_occurrence`."""
     known = {name: value for name, value in fields.items() if name in Occurrence.__dataclass_fields__}
     return Occurrence(**{**known, **{name: datetime.fromisoformat(fields[name]) for name in _MOMENTS}})

@@ -1,6 +1,6 @@
-"""Keeps crons in the store, out of the reach of the store's own routes.
+"""Stores crons in the LangGraph store, in namespaces that the store API does not expose.
 
-What people write and what servers write are two items: a server that notes a tick never undoes an edit.
+User edits and the last tick are separate items: a server that records a tick never overwrites an edit.
 """
 
 from collections.abc import AsyncIterator, Mapping
@@ -15,7 +15,7 @@ from deerflow.scheduler.cron import Cron
 from deerflow.scheduler.occurrences import Occurrence, dump_occurrence, load_occurrence
 
 MOST_CRONS = 1000
-"""How many crons one user may have."""
+"""Maximum number of crons per user."""
 _CRONS = ("crons",)
 _TICKS = ("cron-ticks",)
 _OCCURRENCES = "cron-runs"
@@ -25,19 +25,19 @@ _MOMENTS = ("created_at", "updated_at", "since", "end_time", "once_at")
 
 
 class CronStore:
-    """The crons of all users."""
+    """Storage for the crons of all users."""
 
     def __init__(self, store: BaseStore) -> None:
         self._store = store
 
     async def create(self, cron: Cron) -> None:
-        """Keep a new cron; `ConflictError` when its user has too many."""
+        """Store a new cron; raise `ConflictError` if its user has too many."""
         if len(await self.of_user(cron.user_id)) >= MOST_CRONS:
             raise ConflictError(f"there are {MOST_CRONS} crons already; delete some first")
         await self.put(cron)
 
     async def put(self, cron: Cron) -> None:
-        """Keep a cron in place of an older version."""
+        """Insert or replace a cron."""
         await self._store.aput(_CRONS, cron.id, _dump(cron))
 
     async def get(self, cron_id: str, user_id: str) -> Cron:
@@ -52,35 +52,35 @@ class CronStore:
         return [_load(value) async for _, value in self._items(_CRONS, {"user_id": user_id})]
 
     async def enabled(self) -> list[Cron]:
-        """Return everybody's crons that are switched on."""
+        """Return the enabled crons of all users."""
         return [_load(value) async for _, value in self._items(_CRONS, {"enabled": True})]
 
     async def delete(self, cron_id: str) -> None:
-        """Forget a cron."""
+        """Delete a cron with its last tick and its occurrences."""
         await self._store.adelete(_CRONS, cron_id)
         await self._store.adelete(_TICKS, cron_id)
         for occurrence in await self.occurrences(cron_id):
             await self._store.adelete((_OCCURRENCES, cron_id), occurrence.id)
 
     async def note(self, occurrence: Occurrence) -> None:
-        """Keep what came of a cron at one time; of very many the oldest are forgotten."""
+        """Store an occurrence and delete the oldest ones above the limit."""
         namespace = (_OCCURRENCES, occurrence.cron_id)
         await self._store.aput(namespace, occurrence.id, dump_occurrence(occurrence))
         for old in (await self.occurrences(occurrence.cron_id))[_MOST_OCCURRENCES:]:
             await self._store.adelete(namespace, old.id)
 
     async def occurrences(self, cron_id: str) -> list[Occurrence]:
-        """Return what came of a cron, newest first."""
+        """Return the occurrences of a cron, newest first."""
         items = self._items((_OCCURRENCES, cron_id))
         found = [load_occurrence(value) async for _, value in items]
         return sorted(found, key=lambda occurrence: occurrence.created_at, reverse=True)
 
     async def ticks(self) -> dict[str, datetime]:
-        """Return, by cron, the time that its last run was for."""
+        """Return the time of the last tick by cron id."""
         return {key: datetime.fromisoformat(value["at"]) async for key, value in self._items(_TICKS)}
 
     async def note_tick(self, cron_id: str, at: datetime) -> None:
-        """Note the time that a cron's last run was for."""
+        """Record the time of a cron's last tick."""
         await self._store.aput(_TICKS, cron_id, {"at": at.isoformat()})
 
     async def _items(
