@@ -1,4 +1,4 @@
-"""Skills: tested ways of doing one kind of work, as files."""
+"""Skills: tested instructions for one kind of work, as files."""
 
 from deerflow.skills.archive import SUFFIX as SKILL_SUFFIX
 from deerflow.skills.archive import install_skill, read_member

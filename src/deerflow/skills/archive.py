@@ -1,7 +1,7 @@
-"""Skills in one file: a ZIP named `*.skill`, which strangers may have made.
+"""Installs skills from untrusted ZIP archives named `*.skill`.
 
-Nothing of an archive is believed before it is checked: names that lead out, links, encrypted or huge members
-and contents that unpack to more than they announce are refused.
+Every part of an archive is checked: paths outside the target, links, encrypted or huge members, and members
+that unpack to more than their declared size are rejected.
 """
 
 import io
@@ -31,7 +31,7 @@ MAX_TOTAL_BYTES = 50 * 1024 * 1024
 _MAX_INDEX_BYTES = 1024 * 1024
 _BLOCK = 1 << 16
 _METHODS = frozenset({zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED})
-"""Others may claim gigabytes of memory to unpack a few bytes."""
+"""Other compression methods may allocate gigabytes of memory to unpack a few bytes."""
 _BROKEN = (
     zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error,
     EOFError, NotImplementedError, OSError, RuntimeError, ValueError,
@@ -40,7 +40,7 @@ _LITTER = frozenset({"__MACOSX", ".DS_Store"})
 
 
 def read_member(file: BinaryIO, name: str) -> bytes:
-    """Return one file of an archive; `name` counts from the skill's folder, or from the archive's root."""
+    """Return one file of an archive; `name` is relative to the skill's folder or to the archive's root."""
     with _opened(file) as archive:
         members = _members(archive)
         folder = _skill_folder(members)
@@ -51,10 +51,10 @@ def read_member(file: BinaryIO, name: str) -> bytes:
 
 
 def install_skill(file: BinaryIO, root: Path) -> Skill:
-    """Unpack an archive to `root/custom/{name}` in one step, and return the skill."""
+    """Unpack an archive to `root/custom/{name}` atomically, and return the skill."""
     custom = root / "custom"
     custom.mkdir(parents=True, exist_ok=True)
-    draft = Path(tempfile.mkdtemp(prefix=".install-", dir=custom))  # where nobody looks for skills
+    draft = Path(tempfile.mkdtemp(prefix=".install-", dir=custom))  # dot folders are not scanned
     try:
         with _opened(file) as archive:
             _unpack(archive, draft / "skill")
@@ -63,7 +63,7 @@ def install_skill(file: BinaryIO, root: Path) -> Skill:
         target = custom / skill.name
         try:
             (draft / "skill").rename(target)
-        except OSError as error:  # somebody made it at the same time
+        except OSError as error:  # it was created concurrently
             raise ConflictError(
                 f"the skill '{skill.name}' is there already; remove {target} first"
             ) from error
@@ -90,7 +90,7 @@ def _refuse_known(name: str, root: Path) -> None:
 
 
 class _BoundedFile(io.BufferedReader):
-    """Refuses to read much at once: an archive's index is read in one piece, as large as the archive says."""
+    """Limits the size of one read: `zipfile` reads the index at once, in the size the archive declares."""
 
     @override
     def read(self, size: int | None = -1, /) -> bytes:
@@ -113,7 +113,7 @@ def _opened(file: BinaryIO) -> Iterator[zipfile.ZipFile]:
 
 
 def _members(archive: zipfile.ZipFile) -> Mapping[PurePosixPath, zipfile.ZipInfo]:
-    """Return the files of an archive by path; `InvalidInputError` for one that could do harm."""
+    """Return the files of an archive by path; raise `InvalidInputError` for an unsafe one."""
     infos = archive.infolist()
     if len(infos) > MAX_MEMBERS:
         raise TooLargeError(f"the archive has {len(infos):,} members; at most {MAX_MEMBERS:,} are taken")
@@ -145,7 +145,7 @@ def _checked_path(info: zipfile.ZipInfo) -> PurePosixPath:
 
 
 def _skill_folder(members: Mapping[PurePosixPath, zipfile.ZipInfo]) -> PurePosixPath:
-    """Return the folder of the one `SKILL.md`: the root, or the only folder there."""
+    """Return the folder of the only `SKILL.md`: the root, or the only folder in it."""
     tops = {path.parts[0] for path in members}
     if PurePosixPath(SKILL_FILE) in members or len(tops) != 1:
         return PurePosixPath()
@@ -171,7 +171,7 @@ def _unpack(archive: zipfile.ZipFile, target: Path) -> None:
 
 
 def _blocks(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Iterator[bytes]:
-    """Yield a member's contents, counted as they come: what it announces may be a lie."""
+    """Yield a member's contents and count the bytes: the declared size may be false."""
     total = 0
     with archive.open(info) as member:
         while block := member.read(_BLOCK):

@@ -1,6 +1,6 @@
-"""Finds the skills on disk: every `SKILL.md` with a front matter that says what it is for.
+"""Loads the skills on disk: every `SKILL.md` whose front matter has a name and a description.
 
-A skill that cannot be read is left out with one line in the log; it never takes the others with it.
+A skill that cannot be read is skipped with one log line; it does not affect the others.
 """
 
 import logging
@@ -32,26 +32,26 @@ FRONT_MATTER = re.compile(r"\A\ufeff?---[ \t]*\r?\n(.*?)\r?\n---[ \t]*(?:\r?\n|\
 _NO_YAML = (
     yaml.YAMLError, ConfigError, ValueError, OverflowError, LookupError, AttributeError, TypeError,
 )  # fmt: skip
-"""What the parser raises, the last five for values that are not of the kind that their tag names."""
+"""Exceptions of the parser; it raises the last five for values that do not match their tag."""
 
 
 @dataclass(frozen=True, slots=True)
 class Skill:
-    """A way of doing one kind of work, as its front matter describes it."""
+    """Metadata of one skill, from its front matter."""
 
     name: str
     description: str
     category: str
     path: str
-    """Where tools read its `SKILL.md`: `/mnt/skills/{category}/{folder}/SKILL.md`."""
+    """Path of its `SKILL.md` in the sandbox: `/mnt/skills/{category}/{folder}/SKILL.md`."""
     file: Path
-    """Where it is on this host."""
+    """Path of its `SKILL.md` on this host."""
     license: str | None = None
     allowed_tools: tuple[str, ...] | None = None
 
 
 class Skills:
-    """The skills under one folder; changes on disk are seen within seconds."""
+    """The skills under one folder; rescans the folder, so that changes on disk apply within seconds."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class Skills:
         self._skills: tuple[Skill, ...] = ()
 
     def all(self) -> tuple[Skill, ...]:
-        """Return every readable skill, sorted by name; a custom one stands before a public namesake."""
+        """Return every readable skill, sorted by name; a custom skill overrides a public one of its name."""
         now = self._clock()
         if self._root is not None and now - self._looked_at >= RESCAN_SECONDS:
             self._looked_at = now
@@ -98,7 +98,7 @@ class Skills:
 
 
 def read_skill(file: Path, *, category: str, path: str) -> Skill:
-    """Return the skill that `file` describes; `ValueError` says what is wrong with it."""
+    """Return the skill that `file` describes; raise `ValueError` if it is invalid."""
     matter = front_matter(read_regular_text(file, max_bytes=MAX_FILE_BYTES))
     return Skill(
         name=_name(matter),
@@ -140,7 +140,7 @@ def _license(matter: Mapping[str, Any]) -> str | None:
 
 
 def _scalar_text(value: object) -> str:
-    """Return a single value as text; nothing for others, which aliases may make longer than memory."""
+    """Return a scalar as text; empty for collections, whose text may exceed memory through YAML aliases."""
     return "" if isinstance(value, dict | list | set | tuple) else str(value)
 
 
@@ -148,7 +148,7 @@ def _description(matter: Mapping[str, Any]) -> str:
     description = matter.get("description")
     if not isinstance(description, str) or not description.strip():
         raise ValueError("'description' is missing; say in a sentence what the skill is for")
-    # One line and no angle brackets: it becomes part of the system prompt.
+    # One line without angle brackets: it becomes part of the system prompt.
     line = " ".join(description.replace("<", "‹").replace(">", "›").split())
     return line[:MAX_DESCRIPTION_CHARS]
 
@@ -167,7 +167,7 @@ def _allowed_tools(matter: Mapping[str, Any]) -> tuple[str, ...] | None:
 
 
 def _skill_files(root: Path) -> Iterator[tuple[str, Path, tuple[int, int]]]:
-    """Yield category, file and stamp of every `SKILL.md`, in a stable order; links are not followed."""
+    """Yield category, file and (mtime, size) of every `SKILL.md`, in a stable order; ignores links."""
     for category in CATEGORIES:
         for folder, folders, files in os.walk(root / category):
             here = Path(folder)
@@ -177,9 +177,9 @@ def _skill_files(root: Path) -> Iterator[tuple[str, Path, tuple[int, int]]]:
             )
             file = here / SKILL_FILE
             if SKILL_FILE in files and not file.is_symlink():
-                folders.clear()  # what is below belongs to this skill
+                folders.clear()  # subfolders belong to this skill
                 try:
                     stat = file.stat()
-                except FileNotFoundError:  # taken away a moment ago
+                except FileNotFoundError:  # deleted since the listing
                     continue
                 yield category, file, (stat.st_mtime_ns, stat.st_size)
