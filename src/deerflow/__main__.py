@@ -1,4 +1,4 @@
-"""`python -m deerflow` is the command line, as `deerflow` is."""
+"""Entry point of `python -m deerflow`, equivalent to the `deerflow` command."""
 
 from deerflow.cli import main
 

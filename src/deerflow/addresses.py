@@ -1,8 +1,8 @@
-"""Which network addresses may be dialled for somebody else: those of the public internet, and no others.
+"""Decides which network addresses the server may connect to on behalf of others: public ones only.
 
-Every feature that connects to an address given from outside (webhooks, MCP servers, the proxy of sandboxes)
-asks here, so that there is one list to maintain. Check the address that is dialled, not the name: a name can
-resolve to another address the second time.
+Every feature that connects to an address given from outside (webhooks, MCP servers, the sandbox proxy) uses
+this module, so that there is one list to maintain. Check the address that is dialled, not the name: a name
+can resolve to another address the second time.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 ALLOW_CIDRS = "runs.webhook_allow_cidrs"
-"""The setting that permits more networks for addresses that came over HTTP."""
+"""The setting that allows more networks for addresses received over HTTP."""
 _GLOBAL_UNICAST_V6 = ipaddress.IPv6Network("2000::/3")
 """The only part of IPv6 that IANA allocates to public hosts."""
 _SPECIAL: dict[str, str] = {
@@ -39,9 +39,9 @@ _SPECIAL: dict[str, str] = {
     "203.0.113.0/24": "documentation",
     "224.0.0.0/4": "multicast",
     "240.0.0.0/4": "reserved",
-    # public by number, served by the host machine of a cloud: credentials and configuration (Azure)
+    # public by number, but served by the cloud's host machine: credentials and configuration (Azure)
     "168.63.129.16/32": "a cloud's own services",
-    # IANA IPv6 Special-Purpose Address Registry, as far as it lies within 2000::/3
+    # IANA IPv6 Special-Purpose Address Registry, the entries within 2000::/3
     "2001::/23": "IETF protocol assignments (Teredo among them)",
     "2001:db8::/32": "documentation",
     "2002::/16": "6to4",
@@ -52,7 +52,7 @@ _SPECIAL_NETWORKS = tuple((ipaddress.ip_network(text), purpose) for text, purpos
 
 
 def special_purpose(address: Address) -> str | None:
-    """Return what an address is reserved for; None for one of the public internet."""
+    """Return what an address is reserved for; None for a public address."""
     address = _unmapped(address)
     if isinstance(address, ipaddress.IPv6Address) and address not in _GLOBAL_UNICAST_V6:
         return "no public IPv6 address"  # private, link-local, site-local, NAT64, multicast, unassigned
@@ -61,12 +61,11 @@ def special_purpose(address: Address) -> str | None:
 
 
 def check_address(text: str, *, allowed: Iterable[Network] = (), setting: str) -> Address:
-    """Return the address that `text` is; raise `AddressRefusedError` unless it is public or allowed.
+    """Parse `text` as an address; raise `AddressRefusedError` unless it is public or allowed.
 
     Args:
-        allowed: Networks that the operator permits although they are not public.
-        setting: The key under which the operator may permit more, for the message.
-
+        allowed: Networks that the operator allows although they are not public.
+        setting: The setting that allows more networks, for the error message.
     """
     address = ipaddress.ip_address(text.partition("%")[0])
     if any(_holds(network, _unmapped(address)) for network in allowed):
@@ -78,7 +77,7 @@ def check_address(text: str, *, allowed: Iterable[Network] = (), setting: str) -
 
 
 def parse_network(text: str, *, setting: str) -> Network:
-    """Return the range of addresses that a setting names."""
+    """Parse a CIDR range from a setting."""
     try:
         return ipaddress.ip_network(text.strip())
     except ValueError as error:
@@ -86,7 +85,7 @@ def parse_network(text: str, *, setting: str) -> Network:
 
 
 async def look_up(host: str, port: int) -> Sequence[str]:
-    """Ask the system for a host's addresses."""
+    """Resolve a host with the system's resolver."""
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(address[0]) for *_, address in found))
 
@@ -94,7 +93,7 @@ async def look_up(host: str, port: int) -> Sequence[str]:
 async def checked_addresses(
     host: str, port: int, *, allowed: Iterable[Network] = (), setting: str
 ) -> list[str]:
-    """Resolve a host and return its addresses; one refused address among public ones refuses them all."""
+    """Resolve a host and check its addresses; one refused address refuses them all."""
     permitted = tuple(allowed)
     return [
         str(check_address(text, allowed=permitted, setting=setting)) for text in await look_up(host, port)
@@ -102,7 +101,7 @@ async def checked_addresses(
 
 
 def _unmapped(address: Address) -> Address:
-    """Return the IPv4 address that `::ffff:a.b.c.d` stands for: the system dials that one."""
+    """Return the IPv4 address in `::ffff:a.b.c.d`, since the system connects to that one."""
     mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
     return mapped or address
 

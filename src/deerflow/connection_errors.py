@@ -1,6 +1,7 @@
-"""Says in plain words why a connection failed, whichever HTTP library noticed it.
+"""Explains why a connection failed, independent of the HTTP library.
 
-Their own texts show objects (`ssl:<ssl.SSLContext object at 0x…>`) or hide the cause ("Connection error.").
+The libraries' own texts show objects (`ssl:<ssl.SSLContext object at 0x…>`) or hide the cause
+("Connection error.").
 """
 
 import errno
@@ -10,7 +11,7 @@ import ssl
 from collections.abc import Iterator
 
 MAX_CAUSES = 12
-"""How far back the causes of an error are followed."""
+"""How many causes of an error are followed."""
 BY_NUMBER = {
     errno.ECONNREFUSED: "the connection was refused",
     errno.ECONNRESET: "the connection was reset",
@@ -24,19 +25,19 @@ BY_CLASS = {
     "RemoteProtocolError": "the server broke off",
     "ServerDisconnectedError": "the server hung up",
 }
-"""Errors of HTTP libraries that no error of the system is behind."""
+"""Errors of HTTP libraries without an underlying system error."""
 _OBJECT = re.compile(r"\s*(?:\w+:)?<[^<>\n]{1,200} at 0x[0-9a-fA-F]+[^<>\n]{0,200}>")
 _TLS = re.compile(r"\s*ssl:(?:default|True|False|None)\b")
 _GENERIC_CALL = re.compile(r"Connect call failed")
 
 
 def connection_reason(error: BaseException) -> str:
-    """Return why a connection failed; what is not known is told in the error's own words."""
+    """Return why a connection failed; the error's own text if the reason is unknown."""
     return known_reason(error) or " ".join(without_objects(str(error)).split()) or type(error).__name__
 
 
 def known_reason(error: BaseException) -> str | None:
-    """Return why a connection failed, as far as the system says so; None when it does not."""
+    """Return the reason that the system reports for a failed connection; None if there is none."""
     causes = list(_causes(error))
     for one in causes:
         if (reason := _of_system(one)) is not None:
@@ -45,12 +46,12 @@ def known_reason(error: BaseException) -> str | None:
 
 
 def without_objects(text: str) -> str:
-    """Return a text without the addresses of objects in memory, which mean nothing to people."""
+    """Remove object representations with memory addresses from a text."""
     return _TLS.sub("", _OBJECT.sub("", text)).strip()
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """Yield an error and what is behind it, the nearest first."""
+    """Yield an error and its causes, nearest first."""
     waiting, seen = [error], set[int]()
     while waiting and len(seen) < MAX_CAUSES:
         one = waiting.pop(0)
@@ -69,7 +70,7 @@ def _of_system(error: BaseException) -> str | None:
     match error:
         case socket.gaierror():
             return "the name of the host cannot be resolved"
-        # aiohttp's own classes of these two carry no reason; the error behind them does.
+        # aiohttp's own classes for these two carry no reason; their cause does.
         case ssl.SSLCertVerificationError(verify_message=str(said)):
             return f"its certificate is not trusted ({said})"
         case ssl.SSLError(reason=str(said)):
@@ -78,6 +79,6 @@ def _of_system(error: BaseException) -> str | None:
             return "nothing answered in time"
         case OSError() if error.errno in BY_NUMBER:
             return BY_NUMBER[error.errno]
-        case OSError() if _GENERIC_CALL.search(str(error)):  # several addresses of one host
+        case OSError() if _GENERIC_CALL.search(str(error)):  # several addresses of one host failed
             return BY_NUMBER[errno.ECONNREFUSED]
     return None

@@ -1,4 +1,4 @@
-"""RunContext: what one run carries down through agent, middlewares and tools."""
+"""RunContext: identity and capabilities of one run, passed to the agent, its middlewares and tools."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -11,34 +11,34 @@ from deerflow.sandbox import Sandbox
 from deerflow.storage import EffectState
 
 Publish = Callable[[Mapping[str, Any]], None]
-"""Sends a `custom` event up to the people watching; its `type` says what it is."""
+"""Publishes a `custom` event to the subscribers of the run; its `type` names the kind."""
 Told = Callable[[], Awaitable[None]]
 
 
 Spend = Callable[[str | None, Mapping[str, Any]], None]
-"""Counts what a call beside the conversation spent: the model's name (None: the run's own) and its usage."""
+"""Records the usage of a model call outside the conversation: its model (None: the run's) and usage."""
 
 
 def _uncounted(model_name: str | None, usage: Mapping[str, Any]) -> None:
-    """Count nothing: for agents that run outside a run."""
+    """Discard the usage. Default for agents outside a run."""
 
 
 def _nobody(event: Mapping[str, Any]) -> None:
-    """Publish to nobody: for agents that run outside a run."""
+    """Discard the event. Default for agents outside a run."""
 
 
 async def _known_at_once() -> None:
-    """Wait for nobody: for agents that run outside a run."""
+    """Return at once. Default for agents outside a run."""
 
 
 class Effects(Protocol):
-    """Where tool calls that change something announce themselves."""
+    """Registers tool calls with side effects before they execute."""
 
     async def start(self, call: bytes) -> EffectState | None:
-        """Return once the call may run; with what an earlier attempt left of it."""
+        """Return once the call may execute, with the state that an earlier attempt recorded for it."""
 
     def finish(self, call: bytes) -> None:
-        """Note that the call is done."""
+        """Record that the call has finished."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,18 +56,18 @@ class RunContext:
     task_id: str | None = None
     """The task this context belongs to; None for the lead agent."""
     depth: int = 0
-    """How many tasks are above: 0 for the lead agent, 1 for its sub-agents."""
+    """Nesting level: 0 for the lead agent, 1 for its sub-agents."""
     trace_id: str = ""
     is_interactive: bool = True
     publish: Publish = _nobody
     told: Told = _known_at_once
-    """Returns when readers can see everything that was published."""
+    """Waits until every published event is visible to subscribers."""
     publish_update: Publish = _nobody
-    """Sends an `updates` event, as if a node of the graph had reported it."""
+    """Publishes an `updates` event, as if a graph node had emitted it."""
     spend: Spend = _uncounted
     effects: Effects | None = None
     """None outside a run: nothing is resumed there."""
     watch: Watch = field(default_factory=Watch)
-    """Who looks on: numbers for operators, and spans where they are collected."""
+    """Metrics for operators, and spans if tracing is enabled."""
     extra: Mapping[str, Any] = field(default_factory=dict)
-    """Context keys of the client that DeerFlow has no word for."""
+    """Context keys of the client that DeerFlow does not define."""

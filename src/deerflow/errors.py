@@ -1,4 +1,4 @@
-"""The whole error tree: every failure that a caller, an operator or a model can act on."""
+"""The error tree: every failure that a caller, an operator or a model can act on."""
 
 from collections.abc import Iterable
 from typing import ClassVar
@@ -17,7 +17,7 @@ class ConfigError(DeerFlowError):
 
 
 class NotFoundError(DeerFlowError):
-    """The thing that was asked for does not exist, or not for this user."""
+    """The requested object does not exist, or not for this user."""
 
     code = "not_found"
 
@@ -29,35 +29,35 @@ class NotFoundError(DeerFlowError):
 
 
 class InvalidInputError(DeerFlowError):
-    """What the caller sent cannot be used; the message says what to change."""
+    """The caller's input cannot be used; the message says what to change."""
 
     code = "invalid_input"
 
 
 class AddressRefusedError(InvalidInputError):
-    """The network address may not be dialled for others; the message names it and what would permit it."""
+    """The server may not connect to this address; the message names it and the setting to allow it."""
 
 
 class TooLargeError(DeerFlowError):
-    """What the caller sent is above a size limit; the message names the limit."""
+    """The caller's input exceeds a size limit; the message names the limit."""
 
     code = "too_large"
 
 
 class ConflictError(DeerFlowError):
-    """The request is fine but does not fit the present state."""
+    """The request is valid but conflicts with the current state."""
 
     code = "conflict"
 
 
 class ChangedError(ConflictError):
-    """What was to be replaced is not what the caller saw last."""
+    """The object to replace has changed since the caller read it."""
 
     code = "changed"
 
 
 class UnsupportedTypeError(DeerFlowError):
-    """The thing is of a kind with which this cannot be done."""
+    """The operation does not support objects of this type."""
 
     code = "unsupported_type"
 
@@ -77,13 +77,13 @@ class ThreadBusyError(ConflictError):
 
 
 class StaleAttemptError(ConflictError):
-    """Another worker owns this run by now; this attempt may write no more."""
+    """Another worker owns this run now; this attempt may no longer write."""
 
     code = "stale_attempt"
 
 
 class RollbackWantedError(ConflictError):
-    """Somebody asked for the run to be rolled back while it was ending in another way."""
+    """A rollback of the run was requested while it was ending in another way."""
 
     code = "rollback_wanted"
 
@@ -92,8 +92,8 @@ class ModelError(DeerFlowError):
     """A model could not be reached or refused; the message says which one and why.
 
     Args:
-        reason: The kind of failure in a word, such as `rate_limited`.
-        in_chinese: The message for people who write Chinese; the same as `text` when absent.
+        reason: The kind of failure, such as `rate_limited`.
+        in_chinese: The message in Chinese; defaults to `text`.
     """
 
     code = "model_failed"
@@ -105,31 +105,31 @@ class ModelError(DeerFlowError):
 
 
 class ProgramError(DeerFlowError):
-    """A program of this machine could not be started; the message says which one and why."""
+    """A program on this machine could not be started; the message says which one and why."""
 
     code = "program_failed"
 
 
 class McpError(DeerFlowError):
-    """An MCP server could not do what was asked; the message says which one and why."""
+    """A request to an MCP server failed; the message says which server and why."""
 
     code = "mcp_failed"
 
 
 class AcpError(DeerFlowError):
-    """An agent of another program could not do its work; the message says why and what it did so far."""
+    """An external ACP agent failed; the message says why and what it did so far."""
 
     code = "acp_failed"
 
 
 class SandboxError(DeerFlowError):
-    """A sandbox could not do what was asked; the message is written for the model."""
+    """A sandbox operation failed; the message is written for the model."""
 
     code = "sandbox_failed"
 
 
 class PathRefusedError(SandboxError):
-    """The path leaves the folders that this thread may use."""
+    """The path is outside the folders that this thread may use."""
 
     code = "path_refused"
 
@@ -141,7 +141,7 @@ class SandboxUnavailableError(SandboxError):
 
 
 class SandboxTimeoutError(SandboxError):
-    """The command was still running when its time was up."""
+    """The command exceeded its timeout."""
 
     code = "sandbox_timeout"
 
@@ -153,10 +153,10 @@ class SandboxTimeoutError(SandboxError):
 
 
 class StorageError(DeerFlowError):
-    """The database could not do what was asked; the message says why and what the operator can do."""
+    """A database operation failed; the message says why and what the operator can do."""
 
     code = "storage_failed"
 
 
 class StorageAwayError(StorageError):
-    """The database could not be reached for too long; the same work may go well once it is back."""
+    """The database was unreachable for too long; a retry may succeed once it is back."""

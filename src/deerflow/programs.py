@@ -1,8 +1,8 @@
-"""Programs we talk to over their standard streams: with declared variables only, and ended whole.
+"""Runs subprocesses over stdin and stdout, with declared variables only, and kills all that they start.
 
-Each has a process group of its own. A helper that left the group is found by a mark in its environment, since
-`fork` and `exec` hand that on. The mark also names the server, so that the next one can end what a killed one
-left behind.
+Each has its own process group. A helper that left the group is found by a marker in its environment, which
+`fork` and `exec` pass on. The marker also names the server process, so that the next server can kill what a
+killed one left behind.
 """
 
 import asyncio
@@ -18,13 +18,13 @@ from deerflow.domain import new_id
 from deerflow.errors import ProgramError
 
 USUAL_VARIABLES = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER")
-"""What every program gets of our environment; keys and tokens are not among them."""
+"""Variables of the server's environment that every program gets; none holds a key or token."""
 
 MARK = "DEERFLOW_PROGRAM"
 GRACE_SECONDS = 0.3
-"""How long a program that is told to stop may take."""
+"""How long a program may take to exit after SIGTERM."""
 EXIT_SECONDS = 5.0
-"""How long one that has closed its output may take to end; on a busy machine that is no moment."""
+"""How long a program may take to exit after closing its output; generous for busy machines."""
 REMAINS_SECONDS = 2.0
 MAX_ERROR_CHARS = 2000
 _CHUNK_BYTES = 65_536
@@ -32,7 +32,7 @@ _ROUNDS = 5
 
 
 class Program:
-    """A running program with its last words on standard error."""
+    """A running subprocess and the tail of its standard error."""
 
     def __init__(self, process: Process, mark: str) -> None:
         assert process.stdin is not None
@@ -47,25 +47,25 @@ class Program:
 
     @property
     def last_words(self) -> str:
-        """The end of what it wrote to standard error."""
+        """The end of its standard error."""
         return "".join(self._errors)[-MAX_ERROR_CHARS:].strip()
 
     async def exit_code(self, *, is_urgent: bool = False) -> int | None:
-        """Return how it ended; None when it has closed its output but still runs.
+        """Return the exit code; None if it has closed its output but still runs.
 
         Args:
-            is_urgent: Wait only a moment for it, since what went wrong is known already.
+            is_urgent: Wait only `GRACE_SECONDS`, since the failure is already known.
         """
         with suppress(TimeoutError):
             async with asyncio.timeout(GRACE_SECONDS if is_urgent else EXIT_SECONDS):
                 await self._process.wait()
-        with suppress(TimeoutError):  # its last words may still be on their way
+        with suppress(TimeoutError):  # the end of stderr may not have been read yet
             async with asyncio.timeout(GRACE_SECONDS):
                 await asyncio.shield(self._listening)
         return self._process.returncode
 
     async def end(self) -> None:
-        """Stop it and everything it started: politely, and a moment later for good."""
+        """Stop it and everything it started: SIGTERM first, SIGKILL after `GRACE_SECONDS`."""
         try:
             with suppress(OSError, RuntimeError):
                 self.stdin.close()
@@ -86,7 +86,7 @@ class Program:
         self._listening.cancel()
 
     def _signal(self, number: signal.Signals) -> None:
-        # Only while we have not reaped it: after that the number may name somebody else's group.
+        # Only before it is reaped: afterwards the process id may belong to another group.
         if self._process.returncode is None:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._process.pid, number)
@@ -100,7 +100,7 @@ class Program:
 async def running_program(
     command: Sequence[str], *, env: Mapping[str, str], cwd: Path
 ) -> AsyncIterator[Program]:
-    """Run a program for the length of a block; nothing of it is left afterwards."""
+    """Run a program for the length of a block; all of its processes are gone afterwards."""
     mark = f"{_owner_mark()}/{new_id()}"
     try:
         process = await asyncio.create_subprocess_exec(
@@ -123,37 +123,37 @@ async def running_program(
 
 
 def declared_environment(env: Mapping[str, str], declared: Mapping[str, str]) -> dict[str, str]:
-    """Return the usual variables of `env` and those that the settings declare."""
+    """Return the `USUAL_VARIABLES` of `env` and the variables that the settings declare."""
     return {**{name: env[name] for name in USUAL_VARIABLES if name in env}, **declared}
 
 
 def kill_marked(mark: str) -> None:
-    """Kill every process that has our mark in its environment, also those that it starts meanwhile."""
+    """Kill every process with this marker in its environment, including those started meanwhile."""
     for _ in range(_ROUNDS):
         if not sum(_kill_if(entry, lambda found: found == mark) for entry in _process_folders()):
             return
 
 
 def kill_orphans() -> None:
-    """Kill programs whose server is gone; a living server's are left alone."""
+    """Kill programs whose server process has ended; those of a running server are kept."""
     for entry in _process_folders():
         _kill_if(entry, lambda found: _is_gone(found.rpartition("/")[0]))
 
 
 def _owner_mark() -> str:
-    """Return what names this process and no later one with the same number."""
+    """Return an identifier of this process that survives reuse of its process id."""
     return f"{_namespace()}-{os.getpid()}-{_started_at(os.getpid())}"
 
 
 def _is_gone(owner: str) -> bool:
-    """Tell whether a server has ended; of those in other containers we cannot know."""
+    """Return whether a server process has ended; False for other PID namespaces, where it is unknown."""
     namespace, _, process = owner.partition("-")
     number, _, started = process.partition("-")
     return namespace == _namespace() and number.isdigit() and _started_at(int(number)) != started
 
 
 def _namespace() -> str:
-    """Return in which space process numbers count."""
+    """Return the id of this process's PID namespace."""
     try:
         return str(Path("/proc/self/ns/pid").stat().st_ino)
     except OSError:
@@ -161,7 +161,7 @@ def _namespace() -> str:
 
 
 def _started_at(pid: int) -> str:
-    """Return when a process started, in the system's own ticks; empty when it is not there."""
+    """Return the start time of a process in clock ticks; empty if there is no such process."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -172,12 +172,12 @@ def _started_at(pid: int) -> str:
 def _process_folders() -> list[Path]:
     try:
         return [entry for entry in Path("/proc").iterdir() if entry.name.isdigit()]
-    except OSError:  # no such folder on this system: the group is all we know of
+    except OSError:  # no /proc on this system: only the process group is known
         return []
 
 
 def _kill_if(entry: Path, is_wanted: Callable[[str], bool]) -> bool:
-    """Kill a process by a descriptor that was opened before the look, so that it cannot be another one."""
+    """Kill a process through a pidfd opened before the check, so that a reused process id is never hit."""
     try:
         descriptor = os.pidfd_open(int(entry.name))
     except (AttributeError, OSError):
