@@ -24,9 +24,6 @@ from deerflow.tools.mcp import McpToolbox
 
 logger = logging.getLogger(__name__)
 
-_CALM_SECONDS = 1.0
-"""Delay before model packages are imported: imports take CPU time from a server that is starting."""
-
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Components:
@@ -93,11 +90,6 @@ def _skills(loaded: LoadedSettings) -> Skills:
     return Skills(loaded.skills_root, container_path=path, disabled=disabled)
 
 
-async def _load_soon(factory: ModelFactory) -> None:
-    await asyncio.sleep(_CALM_SECONDS)
-    await factory.load()
-
-
 class LiveComponents:
     """The components of the current settings; earlier ones are kept for the runs that use them."""
 
@@ -110,8 +102,6 @@ class LiveComponents:
         self._refused: LoadedSettings | None = None
         self._problem: str | None = None
         self._refreshing = asyncio.Lock()
-        self._loads_ahead = False
-        self._loading: set[asyncio.Task[None]] = set()
 
     @property
     def now(self) -> Components:
@@ -149,16 +139,6 @@ class LiveComponents:
         self._outdated += self._now.factories
         self._now, self._refused, self._problem = rooms, None, None
         self.log_faults()
-        if self._loads_ahead:
-            self.load_ahead()
-
-    def load_ahead(self) -> None:
-        """Import the model packages in the background, now and after each edit of the settings."""
-        self._loads_ahead = True
-        for factory in self._now.factories:
-            task = asyncio.create_task(_load_soon(factory))
-            self._loading.add(task)
-            task.add_done_callback(self._loading.discard)
 
     def log_faults(self) -> None:
         """Log the configured items that do not work, in one line."""
@@ -182,9 +162,5 @@ class LiveComponents:
 
     async def aclose(self) -> None:
         """Close the model factories of current and earlier components."""
-        for task in self._loading:
-            task.cancel()
-        if self._loading:
-            await asyncio.wait(self._loading)
         for factory in (*self._outdated, *self._now.factories):
             await factory.aclose()

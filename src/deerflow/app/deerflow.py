@@ -108,8 +108,6 @@ class DeerFlow:
                 if capacity != 0:
                     await stack.enter_async_context(ground.mcp.opening())
             await stack.enter_async_context(deerflow.sandbox_check.announcing())
-            if takes_over and capacity != 0:
-                rooms.load_ahead()
             yield deerflow
 
     @property

@@ -6,9 +6,7 @@ lean transport and from the SDK.
 
 import random
 import re
-import time
 from collections.abc import Mapping
-from email.utils import parsedate_to_datetime
 from urllib.parse import urlsplit
 
 import httpx2
@@ -17,6 +15,7 @@ import orjson
 
 from deerflow.connection_errors import connection_reason
 from deerflow.models.explain import BROKEN_ANSWER
+from deerflow.models.retry_after import retry_after
 
 FIRST_DELAY_SECONDS = 0.5
 LONGEST_DELAY_SECONDS = 8.0
@@ -120,21 +119,6 @@ def retry_delay(error: openai.APIError, attempt: int) -> float | None:
         return _backoff(attempt)
     # The user does not see this wait: a longer one is left to the fallback or to a caller that reports it.
     return asked if asked <= LONGEST_RETRY_AFTER_SECONDS else None
-
-
-def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Return the delay in seconds that `Retry-After` (or `retry-after-ms`) requests."""
-    value = headers.get("retry-after", "")
-    try:
-        if "retry-after-ms" in headers:
-            return max(0.0, float(headers["retry-after-ms"]) / 1000)
-        return max(0.0, float(value)) if value else None
-    except ValueError:
-        pass
-    try:
-        return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
-    except ValueError:
-        return None
 
 
 def _backoff(attempt: int) -> float:

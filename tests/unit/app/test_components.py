@@ -1,6 +1,5 @@
 """What follows the settings, and what is left of it when they change."""
 
-import asyncio
 import gc
 import sys
 import threading
@@ -12,7 +11,7 @@ import pytest
 from support.gateway import model_entry, write_config
 from support.model_server import ScriptedModel, text
 
-from deerflow.app import DeerFlow, components
+from deerflow.app import DeerFlow
 from deerflow.config import SettingsSource
 from deerflow.domain import RunRequest
 
@@ -59,18 +58,6 @@ async def test_a_run_imports_its_model_beside_the_event_loop(
     loaded_in = sys.modules["provider_in_use"].LOADED_IN
     assert loaded_in != threading.get_ident()
     assert "provider_beside" not in sys.modules, "a single run loads no more than it needs"
-
-
-async def test_a_server_imports_its_models_before_somebody_asks(
-    source: SettingsSource, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(components, "_CALM_SECONDS", 0)
-    async with DeerFlow.open(source, takes_over=True) as deerflow:
-        async with asyncio.timeout(60):
-            await asyncio.gather(*deerflow._components._loading)
-
-    loaded = [sys.modules[name].LOADED_IN for name in ("provider_in_use", "provider_beside")]
-    assert threading.get_ident() not in loaded
 
 
 async def test_agents_of_earlier_settings_are_let_go(tmp_path: Path) -> None:

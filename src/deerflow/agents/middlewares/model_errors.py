@@ -24,7 +24,7 @@ from deerflow.config import LlmCallSettings
 from deerflow.domain.language import is_chinese
 from deerflow.errors import ModelError
 from deerflow.models import explain
-from deerflow.models.failures import retry_after
+from deerflow.models.retry_after import retry_after
 from deerflow.observability.meters import MODEL_RETRIES
 
 logger = logging.getLogger(__name__)
