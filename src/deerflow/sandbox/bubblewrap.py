@@ -36,7 +36,7 @@ class Bubblewrap:
         self.uid = sandbox_uid()
         self._groups = ControlGroups(settings.limits)
         self._etc = etc_files()
-        self._stale_dirs: list[int] = []
+        self._ended_groups: list[int] = []
         self._ulimits = ulimits(settings.limits)
         self._policy = NetworkPolicy.from_settings(settings.network)
         # System V shared memory belongs to no process: only a control group accounts for it
@@ -133,7 +133,7 @@ class Bubblewrap:
 
     def _bury(self, ended: Sequence[int] = ()) -> None:
         """Reap orphans of ended sandboxes, which are children of this server when it is pid 1."""
-        self._stale_dirs = [pid for pid in (*self._stale_dirs, *ended) if _has_children_in(pid)]
+        self._ended_groups = [pid for pid in (*self._ended_groups, *ended) if _has_children_in(pid)]
 
     def _descriptors(self, stack: ExitStack, box: Box) -> list[int]:
         """Return the descriptors that bwrap reads: the files of `/etc`, the filter and, last, its options."""
