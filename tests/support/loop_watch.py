@@ -1,6 +1,7 @@
 """Measures the longest time for which something held the event loop."""
 
 import asyncio
+import gc
 import time
 from collections.abc import Callable
 from types import TracebackType
@@ -28,6 +29,7 @@ class LoopWatch:
         self._clock = clock
 
     async def __aenter__(self) -> Self:
+        gc.disable()  # a look through all objects of a whole test run takes most of a second
         self._wall, self._processor = time.monotonic(), self._clock()
         self._next = asyncio.get_running_loop().call_later(TICK_SECONDS, self._tick)
         return self
@@ -38,6 +40,7 @@ class LoopWatch:
         await asyncio.sleep(0)
         self._next.cancel()
         self._measure()
+        gc.enable()
         if kind is None:
             assert self.longest < self._seconds, f"the event loop was held for {self.longest:.2f} s"
 

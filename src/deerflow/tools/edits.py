@@ -16,12 +16,11 @@ from deerflow.errors import SandboxError
 from deerflow.sandbox import Sandbox
 from deerflow.sandbox.finishing import to_the_end
 from deerflow.tools.define import Described, PlainText, Runtime, VirtualPath, refuse, tool_of
-from deerflow.tools.patch import FilePatch, apply_patch, parse_patch
+from deerflow.tools.patch import MAX_FILES, FilePatch, apply_patch, parse_patch
 from deerflow.tools.text import MAX_EDITED_BYTES, decoded, replace_text
 
 EDIT_FILES = "edit_files"
 MAX_EDITS = 200
-MAX_FILES = 50
 MAX_CHARS = 400_000
 
 

@@ -15,6 +15,7 @@ from deerflow.tools.define import refuse
 WORKSPACE = "/mnt/user-data/workspace"
 NOTHING = "/dev/null"
 MAX_HUNKS = 500
+MAX_FILES = 50
 MAX_LINES = 200_000
 NAMED_PLACES = 10
 _HEADER = re.compile(r"@@ -(\d{1,9})(?:,\d{1,9})? \+\d{1,9}(?:,\d{1,9})? @@")
@@ -61,6 +62,8 @@ def parse_patch(text: str) -> list[FilePatch]:
         line = lines[position]
         if line.startswith("--- ") and position + 1 < len(lines) and lines[position + 1].startswith("+++ "):
             files.append(_file(line, lines[position + 1]))
+            if len(files) > MAX_FILES:
+                raise refuse(f"The patch has more than {MAX_FILES} files; send it in parts.")
             position += 2
         elif line.startswith("@@"):
             position = _read_hunk(files, lines, position)
