@@ -13,8 +13,8 @@ from support.model_server import ScriptedModel, text
 
 from deerflow.config import UploadSettings
 from deerflow.domain import ThreadFolders
-from deerflow.runtime.documents import DocumentConverter
-from deerflow.runtime.uploads import Upload, list_uploads
+from deerflow.files.upload_conversion import DocumentConverter
+from deerflow.files.uploads import Upload, list_uploads
 
 UPLOADS = "/mnt/user-data/uploads"
 SETTINGS = UploadSettings(auto_convert_documents=True)

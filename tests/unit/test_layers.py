@@ -12,7 +12,7 @@ LAYERS = [
     ["config"],
     ["addresses", "connection_errors", "observability", "programs"],
     ["models", "sandbox", "skills", "memory", "mcp", "acp", "storage"],
-    ["context"],
+    ["context", "files"],
     ["tools"],
     ["agents"],
     ["subagents"],

@@ -16,11 +16,11 @@ from deerflow.config import LoadedSettings, Settings, SettingsSource
 from deerflow.config.faults import Fault
 from deerflow.domain import LEAD_AGENT, RunRecord, RunRequest, ThreadFolders, new_id
 from deerflow.errors import ConflictError, InvalidInputError, NotFoundError
+from deerflow.files.upload_conversion import DocumentConverter
 from deerflow.lead.custom import agent_name, is_agent_name
 from deerflow.models import ModelFactory, quiet_tracing
 from deerflow.runtime import RunManager, StreamBridge, ThreadStates, Worker
 from deerflow.runtime.answers import fit_answer, heed_message
-from deerflow.runtime.documents import DocumentConverter
 from deerflow.runtime.home_mark import home_problem
 from deerflow.runtime.housekeeping import Housekeeping
 from deerflow.runtime.inputs import graph_input

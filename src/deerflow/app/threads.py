@@ -11,9 +11,9 @@ from deerflow.agents.langgraph_beta import hold_messages
 from deerflow.config import Paths, TitleSettings
 from deerflow.domain import RunRecord, RunRequest, RunStatus, Thread, ThreadStatus, new_id
 from deerflow.errors import ConflictError, NotFoundError
+from deerflow.files.copying import copy_thread
 from deerflow.memory import MemoryService
 from deerflow.runtime import StreamBridge, ThreadStates
-from deerflow.runtime.copying import copy_thread
 from deerflow.runtime.feedback import forget_feedback
 from deerflow.runtime.questions import listed_questions
 from deerflow.runtime.spending import SideSpending

@@ -13,12 +13,12 @@ from deerflow.client.events import ClientEvent, RunFailedError, answer_of
 from deerflow.config import SettingsSource
 from deerflow.domain import DEFAULT_USER, RunOptions, RunRequest, StreamEvent, ThreadFolders, new_id
 from deerflow.errors import ConflictError, InvalidInputError
+from deerflow.files.artifacts import open_artifact
+from deerflow.files.uploads import delete_upload, list_uploads, save_upload
 from deerflow.memory import Scope
 from deerflow.memory.base import DEFAULT_CATEGORY, DEFAULT_CONFIDENCE
 from deerflow.runtime import is_wanted, to_json
-from deerflow.runtime.artifacts import open_artifact
 from deerflow.runtime.json_views import empty_state, model_out, run_out, state_out, thread_out
-from deerflow.runtime.uploads import delete_upload, list_uploads, save_upload
 from deerflow.storage.base import ThreadQuery
 from deerflow.subagents.teams import TEAM_REQUEST, TeamRequest
 

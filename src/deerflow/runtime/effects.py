@@ -5,7 +5,7 @@ import asyncio
 from deerflow.config import RunSettings
 from deerflow.domain import RunRecord
 from deerflow.errors import StorageError
-from deerflow.runtime.snapshots import SnapshotLimits, SnapshotStore
+from deerflow.files.snapshots import SnapshotLimits, SnapshotStore
 from deerflow.storage import EffectLog, EffectState
 
 

@@ -19,26 +19,25 @@ from deerflow.config import Paths, Settings
 from deerflow.context import RunContext
 from deerflow.domain import RunRecord, ThreadStatus
 from deerflow.errors import DeerFlowError, RollbackWantedError, StaleAttemptError, StorageAwayError
+from deerflow.files.changes import keep_end
+from deerflow.files.file_history import FILES_TURNED_BACK, put_files_back, taken_again, turn_files_back
+from deerflow.files.snapshots import SnapshotStore
 from deerflow.observability.logs import trace_id_of
 from deerflow.observability.watch import Callback, RunSeen, Watch
 from deerflow.runtime import outcomes
 from deerflow.runtime.approval_cards import declined, waiting_calls, with_cards
-from deerflow.runtime.changes import keep_end
 from deerflow.runtime.effects import RunEffects
 from deerflow.runtime.graph_stream import Part, graph_parts
 from deerflow.runtime.handle import RunHandle, Stop
 from deerflow.runtime.inputs import check_goto, graph_input
-from deerflow.runtime.past_files import taken_again
 from deerflow.runtime.run_log import RunLog
 from deerflow.runtime.run_stats import RunStats
-from deerflow.runtime.snapshots import SnapshotStore
 from deerflow.runtime.spending import prices_of
 from deerflow.runtime.states import ThreadStates
 from deerflow.runtime.stream_bridge import StreamBridge
 from deerflow.runtime.streamed_answer import StreamedAnswer
 from deerflow.runtime.titles import given_title, titled
 from deerflow.runtime.translate import translate, visible_values
-from deerflow.runtime.turning_back import FILES_TURNED_BACK, put_files_back, turn_files_back
 from deerflow.runtime.unfinished import keep_unfinished
 from deerflow.sandbox import SandboxProvider
 from deerflow.storage.base import LogBatch, RunEnd, Storage, fence

@@ -8,8 +8,8 @@ import pytest
 from deerflow.config import DatabaseSettings, Paths, RunSettings
 from deerflow.domain import RunRequest
 from deerflow.errors import StorageError
+from deerflow.files.snapshots import SnapshotStore
 from deerflow.runtime.effects import RunEffects
-from deerflow.runtime.snapshots import SnapshotStore
 from deerflow.storage import Storage, open_storage
 
 

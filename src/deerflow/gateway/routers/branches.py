@@ -12,14 +12,21 @@ from starlette.responses import Response
 from deerflow.app import DeerFlow
 from deerflow.domain import RunRecord, Thread, new_id
 from deerflow.errors import ConflictError
+from deerflow.files.copying import fork_files
+from deerflow.files.file_history import (
+    MOST_RUNS,
+    TAKES_AGAIN,
+    HistoryPoint,
+    PastFiles,
+    files_at,
+    files_before,
+)
+from deerflow.files.snapshots import SnapshotStore
 from deerflow.gateway.api_models import Branched, PreparedEdit, PreparedRun
 from deerflow.gateway.deps import CurrentApp, CurrentUser, ThreadPath, idle_thread, json_response
 from deerflow.gateway.openapi import answers
 from deerflow.runtime.conversation import Said
-from deerflow.runtime.forking import fork_files
-from deerflow.runtime.past_files import MOST_RUNS, TAKES_AGAIN, PastFiles, files_at, files_before
 from deerflow.runtime.run_stats import is_question
-from deerflow.runtime.snapshots import SnapshotStore
 from deerflow.runtime.turns import Turn, as_input, base_of, find_message, find_turn
 from deerflow.sandbox import remove_tree
 
@@ -70,7 +77,8 @@ async def branch(thread_id: ThreadPath, body: Branch, user: CurrentUser, deerflo
     thread = await idle_thread(deerflow, thread_id, user)
     found = await find_message(deerflow.storage.checkpoints, thread_id, [body.message_id, *body.message_ids])
     item = found.item
-    past = await _past(deerflow, thread, lambda store, runs, kept: files_at(store, runs, found, kept=kept))
+    point = HistoryPoint(item.run_id, item.at, found.ends_run, found.is_before_tools)
+    past = await _past(deerflow, thread, lambda store, runs, kept: files_at(store, runs, point, kept=kept))
     forked = await _fork(deerflow, thread, item, past, title=body.title)
     return json_response(
         {

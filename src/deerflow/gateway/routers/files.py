@@ -16,6 +16,23 @@ from typing_extensions import override
 
 from deerflow.domain import ThreadFolders
 from deerflow.errors import InvalidInputError, TooLargeError
+from deerflow.files.artifacts import (
+    Artifact,
+    Output,
+    check_bundle,
+    list_outputs,
+    open_artifact_or_member,
+    replace_artifact,
+    zip_outputs,
+)
+from deerflow.files.uploads import (
+    artifact_url,
+    check_size,
+    checked_name,
+    delete_upload,
+    list_uploads,
+    save_upload,
+)
 from deerflow.gateway.api_models import (
     ArtifactList,
     ArtifactWritten,
@@ -33,17 +50,7 @@ from deerflow.gateway.deps import (
     owned_thread,
 )
 from deerflow.gateway.openapi import FILE, UPLOAD_FORM, ZIP, answers
-from deerflow.runtime.artifacts import Artifact, open_artifact_or_member, replace_artifact
-from deerflow.runtime.bundle import Output, check_bundle, list_outputs, zip_outputs
 from deerflow.runtime.inputs import check_thread_id
-from deerflow.runtime.uploads import (
-    artifact_url,
-    check_size,
-    checked_name,
-    delete_upload,
-    list_uploads,
-    save_upload,
-)
 
 router = APIRouter(tags=["files"])
 

@@ -8,12 +8,12 @@ from starlette.responses import Response
 
 from deerflow.app import DeerFlow
 from deerflow.domain import RunRecord
+from deerflow.files.changes import Changes, changes_of
+from deerflow.files.snapshots import SnapshotStore
 from deerflow.gateway.api_models import RunEvent, WorkspaceChanges
 from deerflow.gateway.deps import CurrentApp, CurrentUser, ThreadPath, json_response, known_run
 from deerflow.gateway.openapi import answers
 from deerflow.gateway.run_views import run_rows
-from deerflow.runtime.changes import Changes, changes_of
-from deerflow.runtime.snapshots import SnapshotStore
 
 router = APIRouter(tags=["runs"])
 

@@ -14,11 +14,11 @@ from starlette.responses import Response
 from deerflow.app import DeerFlow
 from deerflow.domain import ThreadFolders
 from deerflow.errors import ConflictError, InvalidInputError, NotFoundError
+from deerflow.files.artifacts import open_artifact
 from deerflow.gateway.api_models import Skill as SkillRow
 from deerflow.gateway.api_models import SkillInstalled, SkillList
 from deerflow.gateway.deps import CurrentApp, CurrentUser, json_response, owned_thread
 from deerflow.gateway.openapi import answers
-from deerflow.runtime.artifacts import open_artifact
 from deerflow.skills import SKILL_SUFFIX, Skill, Skills, install_skill
 
 router = APIRouter(tags=["skills"])

@@ -13,8 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from deerflow.errors import TooLargeError
-from deerflow.runtime.scanning import Entry, Kind, opened, scan
-from deerflow.runtime.snapshots import Snapshot, SnapshotStore, object_path
+from deerflow.files.snapshots import Entry, Kind, Snapshot, SnapshotStore, object_path, opened, scan
 from deerflow.sandbox.openat2 import open_beneath
 
 logger = logging.getLogger(__name__)

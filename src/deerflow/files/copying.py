@@ -1,11 +1,12 @@
-"""Copies a thread: its checkpoints, its title, its files."""
+"""Copies a thread (checkpoints, title, files), or the past files of one to a fork of it."""
 
 import asyncio
 
 from deerflow.domain import Thread, ThreadFolders, new_id
 from deerflow.errors import StorageError, TooLargeError
-from deerflow.runtime.restore import copy_files
-from deerflow.runtime.snapshots import SnapshotLimits, SnapshotStore
+from deerflow.files.file_history import PastFiles
+from deerflow.files.restore import copy_files
+from deerflow.files.snapshots import SnapshotLimits, SnapshotStore
 from deerflow.sandbox import remove_tree
 from deerflow.storage import Storage
 
@@ -45,5 +46,19 @@ def copy_current_files(source: SnapshotStore, target: SnapshotStore) -> None:
         failed = copy_files(source, snapshot, target)
     finally:
         source.forget(name)
+    if failed:
+        raise StorageError(f"{len(failed)} files could not be copied, such as {failed[0]}")
+
+
+async def fork_files(source: ThreadFolders, target: ThreadFolders, past: PastFiles) -> None:
+    """Copy a thread's files, of a snapshot or current, to another thread."""
+    await asyncio.to_thread(_fork_files, SnapshotStore(source), SnapshotStore(target), past)
+
+
+def _fork_files(source: SnapshotStore, target: SnapshotStore, past: PastFiles) -> None:
+    if past.snapshot is None:
+        copy_current_files(source, target)
+        return
+    failed = copy_files(source, past.snapshot, target)
     if failed:
         raise StorageError(f"{len(failed)} files could not be copied, such as {failed[0]}")

@@ -9,7 +9,7 @@ from langgraph.checkpoint.base import empty_checkpoint
 from deerflow.config import DatabaseSettings, Paths
 from deerflow.domain import ThreadFolders
 from deerflow.errors import ConflictError, NotFoundError
-from deerflow.runtime.copying import copy_thread
+from deerflow.files.copying import copy_thread
 from deerflow.storage import Storage, open_storage
 
 

@@ -6,11 +6,10 @@ from pathlib import Path
 import pytest
 
 from deerflow.domain import ThreadFolders
-from deerflow.runtime.changes import changes_of, keep_end
-from deerflow.runtime.restore import copy_files, restore
-from deerflow.runtime.scanning import scan
-from deerflow.runtime.snapshots import SnapshotLimits, SnapshotStore
-from deerflow.runtime.turning_back import put_files_back
+from deerflow.files.changes import changes_of, keep_end
+from deerflow.files.file_history import put_files_back
+from deerflow.files.restore import copy_files, restore
+from deerflow.files.snapshots import SnapshotLimits, SnapshotStore, scan
 
 LIMITS = SnapshotLimits(max_bytes=1_000_000, max_files=100, kept=2)
 
@@ -127,7 +126,7 @@ def test_equal_contents_are_kept_once_and_unchanged_files_not_read_again(
     for name in ("a", "b", "c"):
         (store.folders.workspace / name).write_text("the same")
         os.utime(store.folders.workspace / name, ns=(1, 1))
-    monkeypatch.setattr("deerflow.runtime.snapshots._RACY_NS", -(10**9))
+    monkeypatch.setattr("deerflow.files.snapshots._RACY_NS", -(10**9))
     store.keep("r1", LIMITS)
     kept = list(store.objects.iterdir())
     assert len(kept) == 1

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from deerflow.domain import ThreadFolders
-from deerflow.errors import DeerFlowError, NotFoundError, PathRefusedError
-from deerflow.runtime.artifacts import open_artifact
+from deerflow.errors import DeerFlowError, NotFoundError, PathRefusedError, TooLargeError
+from deerflow.files import artifacts
+from deerflow.files.artifacts import open_artifact
 
 OUTPUTS = "/mnt/user-data/outputs"
 
@@ -155,3 +156,38 @@ def test_refused_files_are_closed_again(folders: ThreadFolders) -> None:
             open_artifact(folders, f"{OUTPUTS}/folder")
 
     assert len(list(Path("/proc/self/fd").iterdir())) < before + 25
+
+
+@pytest.fixture
+def outputs(tmp_path: Path) -> ThreadFolders:
+    made = ThreadFolders("t1", tmp_path / "t1")
+    made.create()
+    for name in ("b/2", "b/1", "b!", "a", "b/c/d", "c"):
+        path = made.outputs / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(name)
+    return made
+
+
+def test_outputs_are_listed_in_order_of_their_paths(outputs: ThreadFolders) -> None:
+    listed = [found.parts for found in artifacts.list_outputs(outputs)]
+
+    assert listed == sorted(listed)
+    assert len(listed) == 6
+
+
+def test_a_list_ends_where_it_is_long_enough(outputs: ThreadFolders, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = artifacts.list_outputs(outputs)
+    monkeypatch.setattr(artifacts, "MAX_FILES", 3)
+
+    assert artifacts.list_outputs(outputs) == whole[:3]
+    with pytest.raises(TooLargeError, match="3 files"):
+        artifacts.check_bundle(outputs)
+
+
+def test_outputs_that_are_too_large_for_a_zip_are_refused(outputs: ThreadFolders) -> None:
+    artifacts.check_bundle(outputs)
+    os.truncate(outputs.outputs / "a", artifacts.MAX_BYTES)  # a hole: it takes no room
+
+    with pytest.raises(TooLargeError, match="4 GiB"):
+        artifacts.check_bundle(outputs)

@@ -18,7 +18,7 @@ from typing import BinaryIO
 from deerflow.config import UploadSettings
 from deerflow.domain import ThreadFolders, companion_of
 from deerflow.errors import ConflictError, DeerFlowError
-from deerflow.runtime.uploads import Upload, add_companion, open_upload
+from deerflow.files.uploads import Upload, add_companion, open_upload
 
 logger = logging.getLogger(__name__)
 

@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from deerflow.runtime.scanning import Entry, Kind, opened, scan
-from deerflow.runtime.snapshots import Snapshot, SnapshotStore, object_path
+from deerflow.files.snapshots import Entry, Kind, Snapshot, SnapshotStore, object_path, opened, scan
 from deerflow.sandbox.openat2 import O_DIRECTORY, O_PATH, open_beneath
 
 logger = logging.getLogger(__name__)

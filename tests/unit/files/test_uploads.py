@@ -10,7 +10,7 @@ import pytest
 from deerflow.config import UploadSettings
 from deerflow.domain import ThreadFolders
 from deerflow.errors import InvalidInputError, NotFoundError, PathRefusedError, TooLargeError
-from deerflow.runtime.uploads import checked_name, delete_upload, list_uploads, save_upload
+from deerflow.files.uploads import checked_name, delete_upload, list_uploads, save_upload
 
 LIMITS = UploadSettings(max_file_size=100)
 

@@ -4,16 +4,21 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from langchain_core.messages import AIMessage
 
 from deerflow.config import RunSettings
 from deerflow.domain import RunRecord, RunRequest, RunStatus, ThreadFolders
-from deerflow.runtime import changes
-from deerflow.runtime.changes import changes_of
-from deerflow.runtime.conversation import Said
-from deerflow.runtime.past_files import TAKES_AGAIN, files_after, files_before, later_runs, runs_from
-from deerflow.runtime.snapshots import SnapshotLimits, SnapshotStore
-from deerflow.runtime.turning_back import turn_back
+from deerflow.files import changes
+from deerflow.files.changes import changes_of
+from deerflow.files.file_history import (
+    TAKES_AGAIN,
+    HistoryPoint,
+    files_after,
+    files_before,
+    later_runs,
+    runs_from,
+    turn_back,
+)
+from deerflow.files.snapshots import SnapshotLimits, SnapshotStore
 
 KEPT = 2
 LIMITS = SnapshotLimits(max_bytes=1_000_000, kept=KEPT)
@@ -33,8 +38,8 @@ def change_files(store: SnapshotStore, run_id: str) -> None:
     (store.folders.workspace / "note.txt").write_text(run_id)
 
 
-def said(run_id: str | None, minutes: int = 0) -> Said:
-    return Said(AIMessage("x"), 1, START + timedelta(minutes=minutes), run_id, "c", None)
+def message(run_id: str | None, minutes: int = 0) -> HistoryPoint:
+    return HistoryPoint(run_id, START + timedelta(minutes=minutes))
 
 
 def run(run_id: str, minutes: int, *, again: str | None = None) -> RunRecord:
@@ -48,10 +53,10 @@ def run(run_id: str, minutes: int, *, again: str | None = None) -> RunRecord:
 def test_later_runs_are_told_by_the_run_or_by_time_for_what_people_wrote() -> None:
     runs = [run(f"r{number}", number) for number in (3, 2, 1)]
 
-    assert later_runs(runs, said("r1", minutes=9)) == ["r2", "r3"]
-    assert later_runs(runs, said("r3")) == []
-    assert later_runs(runs, said(None, minutes=2)) == ["r3"]
-    assert later_runs(runs, said("of another thread", minutes=0)) == ["r1", "r2", "r3"]
+    assert later_runs(runs, message("r1", minutes=9)) == ["r2", "r3"]
+    assert later_runs(runs, message("r3")) == []
+    assert later_runs(runs, message(None, minutes=2)) == ["r3"]
+    assert later_runs(runs, message("of another thread", minutes=0)) == ["r1", "r2", "r3"]
 
 
 def test_files_of_then_come_from_the_next_run_that_changed_some(store: SnapshotStore) -> None:

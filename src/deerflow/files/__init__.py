@@ -1,0 +1,1 @@
+"""A thread's files: uploads and their conversion, artifacts, snapshots, changes, history and copies."""
