@@ -313,7 +313,7 @@ class QueueContract:
 
         (orphan,) = await storage.runs.orphans(lock)
         claimed = await storage.runs.claim("r1", owner="you", attempt=1)
-        assert (orphan.id, claimed.attempt, claimed.spared) == ("r1", 2, 1)
+        assert (orphan.id, claimed.attempt, claimed.releases) == ("r1", 2, 1)
         lock.close()
 
     async def test_a_tool_call_of_an_earlier_attempt_is_known_once(self, storage: Storage) -> None:

@@ -12,8 +12,7 @@ from deerflow.config import RunSettings
 from deerflow.domain import RunRecord, RunStatus, StreamEvent
 from deerflow.runtime import RunManager
 from deerflow.runtime.housekeeping import Housekeeping
-from deerflow.storage import Storage
-from deerflow.storage.base import LogEntry
+from deerflow.storage import LogEntry, Storage
 
 TOMORROW = timedelta(days=1)
 

@@ -132,7 +132,7 @@ class RunManagerContract:
             assert (await ended(second, late)).status is RunStatus.SUCCESS
 
         assert (between.status, between.owner) == (RunStatus.RUNNING, None)
-        assert (after.status, after.attempt, after.spared) == (RunStatus.SUCCESS, 2, 1)
+        assert (after.status, after.attempt, after.releases) == (RunStatus.SUCCESS, 2, 1)
         assert late.status is RunStatus.PENDING
         assert steps.begun.count(("t1", "first")) == 1
 

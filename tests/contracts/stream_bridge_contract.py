@@ -20,8 +20,7 @@ from deerflow.domain import (
 from deerflow.errors import RollbackWantedError
 from deerflow.runtime import StreamBridge
 from deerflow.runtime.run_log import RunLog
-from deerflow.storage import Storage
-from deerflow.storage.base import LogBatch, RunEnd
+from deerflow.storage import LogBatch, RunEnd, Storage
 
 Nobody = Callable[[str], object]
 METADATA: Mapping[str, Any] = {"langgraph_node": "model"}

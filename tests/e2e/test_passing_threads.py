@@ -11,8 +11,7 @@ from support.gateway import environment, write_config
 from deerflow.app import DeerFlow
 from deerflow.config import SettingsSource
 from deerflow.domain import RunRecord, RunRequest, RunStatus
-from deerflow.storage import RunEnd
-from deerflow.storage.base import ThreadQuery
+from deerflow.storage import RunEnd, ThreadQuery
 
 
 @pytest.fixture

@@ -96,7 +96,7 @@ class Threads:
     async def drop_past(self, thread_id: str) -> int:
         """Delete all but the latest checkpoint of a thread and of its sub-agents; return how many."""
         checkpoints = self._storage.checkpoints
-        for place in await checkpoints.aplaces(thread_id):
+        for place in await checkpoints.anamespaces(thread_id):
             await hold_messages(checkpoints, place)
         return await checkpoints.akeep_latest(thread_id)
 

@@ -31,8 +31,7 @@ from deerflow.observability.telemetry import audience_of
 from deerflow.runtime.home_mark import home_problem
 from deerflow.sandbox import choose_users_root, create_sandbox_provider
 from deerflow.sandbox.tiers import tier_of
-from deerflow.storage import Storage, open_storage
-from deerflow.storage.base import Jobs
+from deerflow.storage import Jobs, Storage, open_storage
 
 _ROOM_BYTES = 500 * 1024 * 1024
 

@@ -25,7 +25,7 @@ from deerflow.domain import DEFAULT_USER, Thread, is_thread_id, new_id
 from deerflow.domain.visible_text import visible
 from deerflow.errors import InvalidInputError, NotFoundError
 from deerflow.observability import configure_logging, secrets_of
-from deerflow.storage.base import ThreadQuery, ThreadStore
+from deerflow.storage import ThreadQuery, ThreadStore
 
 INTERRUPTED = 130
 _RECENT_THREADS = 1000

@@ -19,7 +19,7 @@ from deerflow.memory import Scope
 from deerflow.memory.base import DEFAULT_CATEGORY, DEFAULT_CONFIDENCE
 from deerflow.runtime import is_wanted, to_json
 from deerflow.runtime.json_views import empty_state, model_out, run_out, state_out, thread_out
-from deerflow.storage.base import ThreadQuery
+from deerflow.storage import ThreadQuery
 from deerflow.subagents.teams import TEAM_REQUEST, TeamRequest
 
 DEFAULT_MODES = ("values", "messages-tuple", "updates", "custom")

@@ -157,7 +157,7 @@ class RunRecord:
     message_count: int = 0
     cancel: CancelAction | None = None
     """A cancel request that was not applied yet."""
-    spared: int = 0
+    releases: int = 0
     """How many of the attempts ended because their process was stopped."""
 
     @property

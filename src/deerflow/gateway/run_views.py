@@ -9,8 +9,7 @@ import orjson
 from deerflow.domain import END, RunRecord
 from deerflow.gateway.subagent_task_views import ENDS, TASK_EVENT
 from deerflow.runtime.json_views import stamp
-from deerflow.storage import Storage
-from deerflow.storage.base import LogEntry
+from deerflow.storage import LogEntry, Storage
 from deerflow.storage.fragments import references, render
 
 _PER_EVENT = 1000

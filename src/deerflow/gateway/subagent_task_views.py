@@ -8,8 +8,7 @@ from typing import Any
 import orjson
 
 from deerflow.domain import RunRecord
-from deerflow.storage import Storage
-from deerflow.storage.base import LogEntry
+from deerflow.storage import LogEntry, Storage
 from deerflow.storage.fragments import references, render
 from deerflow.subagents import SubagentResult, SubagentStatus
 

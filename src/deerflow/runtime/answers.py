@@ -15,7 +15,7 @@ from deerflow.errors import ConflictError, InvalidInputError, NotFoundError
 from deerflow.runtime.approval_cards import as_input, choice_in, declined, waiting_calls
 from deerflow.runtime.inputs import DECLINED
 from deerflow.runtime.states import ThreadStates
-from deerflow.storage.base import RunStore, ThreadStore
+from deerflow.storage import RunStore, ThreadStore
 
 
 async def fit_answer(states: ThreadStates, runs: RunStore, request: RunRequest) -> RunRequest:

@@ -9,7 +9,7 @@ from deerflow.runtime.active import ActiveRuns
 from deerflow.runtime.outcomes import given_up
 from deerflow.runtime.stream_bridge import StreamBridge
 from deerflow.runtime.worker import Worker
-from deerflow.storage.base import Storage
+from deerflow.storage import Storage
 from deerflow.storage.owners import OwnerLock
 
 logger = logging.getLogger(__name__)
@@ -97,7 +97,7 @@ class Claims:
             run = await self._storage.runs.claim(run_id, owner=self._owner.id, attempt=attempt)
             # A cancel gets attempts of its own: what the run did may be too much to undo in one attempt.
             most = self._max_attempts if run.cancel is None else 2 * self._max_attempts
-            if run.attempt - run.spared > most:
+            if run.attempt - run.releases > most:
                 await self._give_up(run, most)
                 return None
         except (StaleAttemptError, NotFoundError):

@@ -1,7 +1,7 @@
 """Encodes the events of a run: each message of its thread is serialised once and then referenced.
 
 A thread's messages recur (each `values` event holds them all), so a message is stored as a numbered
-*fragment*, and events only hold its number (see `storage.base`).
+*fragment*, and events only hold its number (see `storage.events`).
 """
 
 import hashlib
@@ -22,7 +22,7 @@ from langchain_core.messages import (
 )
 
 from deerflow.runtime.serialization import OPTIONS, message_json, plain, to_json
-from deerflow.storage.fragments import mark, render
+from deerflow.storage.fragments import references_to, render
 
 _NEIGHBOURS = re.compile(rb"\x01\d+\x01(?:,\x01\d+\x01)+")
 _WHOLE = frozenset({AIMessage, HumanMessage, SystemMessage, ToolMessage})
@@ -89,8 +89,11 @@ class Encoder:
     def encode_chunk(self, message: BaseMessage, metadata: Mapping[str, Any]) -> bytes:
         """Return a `messages` event: a text chunk takes little more than the text itself."""
         if isinstance(message, AIMessageChunk) and _is_only_text(message):
-            return b'[{"content":%b%b' % (to_json(message.content), mark([self._tail(message, metadata)]))
-        return b"[%b,%b]" % (self.encode(message), mark([self._number_of_metadata(metadata)]))
+            return b'[{"content":%b%b' % (
+                to_json(message.content),
+                references_to([self._tail(message, metadata)]),
+            )
+        return b"[%b,%b]" % (self.encode(message), references_to([self._number_of_metadata(metadata)]))
 
     def render(self, body: bytes) -> bytes:
         """Return an encoded event with its references resolved."""
@@ -174,7 +177,7 @@ class _State:
         self, messages: list[BaseMessage], added: Sequence[int], fragments: Mapping[int, bytes]
     ) -> "_State":
         """Return the state with these messages, of which the last ones are new."""
-        marks, spelt_out = mark(added), b",".join([fragments[number] for number in added])
+        marks, spelt_out = references_to(added), b",".join([fragments[number] for number in added])
         if self.numbers:
             is_known = bool(self.spelt_out)
             marks = b"%b,%b" % (self.marks, marks)
@@ -197,4 +200,4 @@ def _is_only_text(chunk: AIMessageChunk) -> bool:
 
 
 def _merge(neighbours: "re.Match[bytes]") -> bytes:
-    return mark([int(number) for number in re.findall(rb"\d+", neighbours.group())])
+    return references_to([int(number) for number in re.findall(rb"\d+", neighbours.group())])

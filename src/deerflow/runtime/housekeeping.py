@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from deerflow.config import RunSettings
 from deerflow.domain import RunRecord
 from deerflow.errors import DeerFlowError
-from deerflow.storage.base import Retention
+from deerflow.storage import Retention
 
 logger = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from deerflow.domain import Assistant, RunRecord, Thread
 from deerflow.runtime.approval_cards import waiting_calls, with_cards
 from deerflow.runtime.spending import cost_out
 from deerflow.runtime.translate import visible_values
-from deerflow.storage.base.checkpoints import Amount, StoredSizes
+from deerflow.storage import Amount, StoredSizes
 
 
 def thread_out(thread: Thread, values: Mapping[str, Any] | None = None) -> dict[str, Any]:

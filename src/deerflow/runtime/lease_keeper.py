@@ -8,7 +8,7 @@ from deerflow.errors import DeerFlowError
 from deerflow.runtime.active import ActiveRuns
 from deerflow.runtime.claims import Claims
 from deerflow.runtime.handle import Stop
-from deerflow.storage.base import Storage
+from deerflow.storage import Storage
 from deerflow.storage.owners import OwnerLock
 from deerflow.storage.signals import owner_topic
 

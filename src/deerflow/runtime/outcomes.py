@@ -11,7 +11,7 @@ from deerflow.models import explain
 from deerflow.observability.logs import Redactor
 from deerflow.runtime.handle import Stop
 from deerflow.runtime.run_stats import RunStats
-from deerflow.storage.base import RunEnd
+from deerflow.storage import RunEnd
 
 logger = logging.getLogger(__name__)
 

@@ -21,7 +21,7 @@ from deerflow.config import GuardrailsSettings
 from deerflow.domain import DisconnectMode, MultitaskStrategy, RunRecord, RunRequest, Thread, ThreadStatus
 from deerflow.errors import ConflictError, DeerFlowError
 from deerflow.runtime.states import ThreadStates
-from deerflow.storage.base import RunStore, ThreadQuery, ThreadStore
+from deerflow.storage import RunStore, ThreadQuery, ThreadStore
 
 logger = logging.getLogger(__name__)
 

@@ -20,7 +20,7 @@ from deerflow.errors import DeerFlowError, StaleAttemptError
 from deerflow.runtime.encoder import Encoder, Known
 from deerflow.runtime.serialization import to_json
 from deerflow.runtime.stored_log import MOST_BYTES_PER_READ
-from deerflow.storage.base import EventLog, LogBatch, LogEntry
+from deerflow.storage import EventLog, LogBatch, LogEntry
 
 logger = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from deerflow.runtime.inputs import check_same_input, graph_input, with_message_
 from deerflow.runtime.lease_keeper import LeaseKeeper
 from deerflow.runtime.stream_bridge import StreamBridge
 from deerflow.runtime.worker import Worker
-from deerflow.storage.base import Storage
+from deerflow.storage import Storage
 from deerflow.storage.owners import OwnerLock
 
 logger = logging.getLogger(__name__)
@@ -111,7 +111,11 @@ class RunManager:
 
     async def sent_before(self, request: RunRequest) -> RunRecord | None:
         """Return the run of a repeated request; `ConflictError` when its input differs."""
-        run = await self._storage.runs.sent_before(request) if request.idempotency_key is not None else None
+        run = (
+            await self._storage.runs.by_idempotency_key(request)
+            if request.idempotency_key is not None
+            else None
+        )
         if run is not None:
             check_same_input(run.request, request)
         return run
@@ -244,7 +248,9 @@ class RunManager:
         await asyncio.gather(*self._errands, return_exceptions=True)
         if self.in_progress:
             logger.info("%s runs in progress are handed over at their next step", self.in_progress)
-        self.left_behind = await self._active.drain(self._grace_seconds, hasten=self._storage.hasten)
+        self.left_behind = await self._active.drain(
+            self._grace_seconds, hasten=self._storage.shorten_timeouts
+        )
         await self._tender.aclose()
 
     def hurry(self) -> None:

@@ -17,7 +17,7 @@ from deerflow.domain import RunOptions, RunRecord
 from deerflow.errors import InvalidInputError, NotFoundError
 from deerflow.runtime.inputs import graph_input
 from deerflow.runtime.state_validation import fitting
-from deerflow.storage.base import fence
+from deerflow.storage import fence
 
 _ACTING = (MODEL_NODE, TOOLS_NODE)
 

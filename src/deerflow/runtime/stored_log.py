@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mappin
 from deerflow.domain import END, RunRecord, StreamEvent
 from deerflow.errors import StorageError
 from deerflow.runtime.serialization import to_json
-from deerflow.storage.base import EventLog, LogEntry, RunStore
+from deerflow.storage import EventLog, LogEntry, RunStore
 from deerflow.storage.fragments import references, render
 from deerflow.storage.signals import Signals, run_topic
 

@@ -8,7 +8,7 @@ from deerflow.domain import END, RunRecord, StreamEvent
 from deerflow.runtime.encoder import Known
 from deerflow.runtime.run_log import CRASH_GAP, KEPT_BYTES, RunLog
 from deerflow.runtime.stored_log import StoredLog
-from deerflow.storage.base import EventLog, LogBatch, RunStore
+from deerflow.storage import EventLog, LogBatch, RunStore
 from deerflow.storage.signals import Signals
 
 _MOST_THREADS = 512

@@ -11,7 +11,7 @@ from deerflow.config import TitleSettings
 from deerflow.domain import RunRequest
 from deerflow.runtime.messages_in import parse_messages
 from deerflow.runtime.states import ThreadStates
-from deerflow.storage.base import Storage
+from deerflow.storage import Storage
 
 
 def with_title(request: RunRequest, settings: TitleSettings) -> RunRequest:

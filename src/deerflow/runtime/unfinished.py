@@ -22,7 +22,7 @@ from deerflow.errors import StaleAttemptError, StorageAwayError
 from deerflow.runtime.run_log import RunLog
 from deerflow.runtime.states import ThreadStates
 from deerflow.runtime.translate import visible_values
-from deerflow.storage.base import EventLog, LogEntry, RunEnd
+from deerflow.storage import EventLog, LogEntry, RunEnd
 from deerflow.storage.fragments import references, render
 
 logger = logging.getLogger(__name__)

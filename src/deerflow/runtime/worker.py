@@ -40,7 +40,7 @@ from deerflow.runtime.titles import given_title, titled
 from deerflow.runtime.translate import translate, visible_values
 from deerflow.runtime.unfinished import keep_unfinished
 from deerflow.sandbox import SandboxProvider
-from deerflow.storage.base import LogBatch, RunEnd, Storage, fence
+from deerflow.storage import LogBatch, RunEnd, Storage, fence
 
 logger = logging.getLogger(__name__)
 

@@ -113,7 +113,7 @@ class Engine(ABC):
     def read_blocking(self, work: Callable[[Database], T]) -> T:
         """Like `read`, for callers without an event loop."""
 
-    def hasten(self) -> None:
+    def shorten_timeouts(self) -> None:
         """Stop waiting for an unreachable database: this process is about to exit."""
         return  # a local file is always reachable
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 _REFERENCE = re.compile(rb"\x01(\d+)(?:-(\d+))?\x01")
 
 
-def mark(numbers: Iterable[int]) -> bytes:
+def references_to(numbers: Iterable[int]) -> bytes:
     """Return references to these fragments in this order, consecutive ones as a range, joined by commas."""
     ranges: list[list[int]] = []
     for number in numbers:

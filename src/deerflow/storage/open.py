@@ -45,7 +45,7 @@ async def open_storage(
             signals=engine.signals,
             retention=SqlRetention(engine, checkpoints.serde),
             jobs=_jobs_of(engine),
-            hasten=engine.hasten,
+            shorten_timeouts=engine.shorten_timeouts,
         )
     finally:
         await engine.aclose()

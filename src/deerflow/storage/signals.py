@@ -80,14 +80,14 @@ class Signals:
                 if not others:
                     del self._watches[topic]
 
-    def tell(self, topics: Iterable[str]) -> None:
+    def notify(self, topics: Iterable[str]) -> None:
         """Wake all watches of these topics."""
         if not self._watches:
             return
         with self._lock:
             self._wake([watch for topic in topics for watch in self._watches.get(topic, ())])
 
-    def tell_all(self) -> None:
+    def notify_all(self) -> None:
         """Wake all watches: signals may have been lost."""
         with self._lock:
             self._wake([watch for watches in self._watches.values() for watch in watches])

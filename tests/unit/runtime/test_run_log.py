@@ -15,8 +15,7 @@ from deerflow.errors import StaleAttemptError, StorageError
 from deerflow.runtime.encoder import Known
 from deerflow.runtime.run_log import RunLog
 from deerflow.runtime.stream_bridge import StreamBridge
-from deerflow.storage import Storage, open_storage
-from deerflow.storage.base import EventLog, LogBatch, LogEntry, RunEnd
+from deerflow.storage import EventLog, LogBatch, LogEntry, RunEnd, Storage, open_storage
 
 DONE = RunEnd(RunStatus.SUCCESS)
 

@@ -10,8 +10,7 @@ from deerflow.config import DatabaseSettings, Paths
 from deerflow.domain import RunRequest, RunStatus, StreamEvent
 from deerflow.runtime.serialization import to_json
 from deerflow.runtime.stream_bridge import StreamBridge
-from deerflow.storage import Storage, open_storage
-from deerflow.storage.base import RunEnd
+from deerflow.storage import RunEnd, Storage, open_storage
 
 DONE = RunEnd(RunStatus.SUCCESS)
 MESSAGES: list[AnyMessage] = [HumanMessage(f"message {number}", id=str(number)) for number in range(20)]

@@ -1,6 +1,6 @@
 import pytest
 
-from deerflow.storage.fragments import mark, references, render
+from deerflow.storage.fragments import references, references_to, render
 
 PIECES = {number: b'{"n":%d}' % number for number in range(20)}
 
@@ -17,12 +17,12 @@ PIECES = {number: b'{"n":%d}' % number for number in range(20)}
     ],
 )
 def test_marks_neighbours_as_ranges_and_keeps_the_order(numbers: list[int], marked: bytes) -> None:
-    assert mark(numbers) == marked
+    assert references_to(numbers) == marked
 
 
 @pytest.mark.parametrize("numbers", [[0], [0, 1, 2], [5, 4, 9, 10, 11, 3], list(range(20))])
 def test_what_is_marked_is_found_and_rendered(numbers: list[int]) -> None:
-    body = b'{"messages":[' + mark(numbers) + b'],"title":"x"}'
+    body = b'{"messages":[' + references_to(numbers) + b'],"title":"x"}'
 
     rendered = render(body, PIECES)
 

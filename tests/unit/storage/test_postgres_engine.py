@@ -390,7 +390,7 @@ async def test_a_process_that_ends_does_not_wait_long_for_a_server_that_says_not
         ]
         await asyncio.sleep(0)
 
-        engine.hasten()
+        engine.shorten_timeouts()
         async with asyncio.timeout(20):
             errors = await asyncio.gather(*waiting, return_exceptions=True)
             await engine.aclose()

@@ -26,11 +26,11 @@ async def test_what_is_told_between_watching_and_waiting_counts() -> None:
     signals = Signals()
 
     with signals.watch("a") as watch:
-        signals.tell(["b", "a"])
+        signals.notify(["b", "a"])
         assert await watch.wait(30)
         assert not await watch.wait(0.01)
-        signals.tell(["a"])
-        signals.tell(["a"])
+        signals.notify(["a"])
+        signals.notify(["a"])
         assert await watch.wait(30)
         assert not await watch.wait(0.01)
 
@@ -39,11 +39,11 @@ async def test_signals_come_from_any_thread_to_everybody_who_watches() -> None:
     signals = Signals()
 
     with signals.watch("a") as first, signals.watch("a") as second, signals.watch("b") as other:
-        await asyncio.to_thread(signals.tell, ["a"])
+        await asyncio.to_thread(signals.notify, ["a"])
         assert await first.wait(30)
         assert await second.wait(30)
         assert not await other.wait(0.01)
-        await asyncio.to_thread(signals.tell_all)
+        await asyncio.to_thread(signals.notify_all)
         assert await other.wait(30)
 
 
@@ -66,7 +66,7 @@ async def test_a_loop_that_is_gone_is_nobodys_trouble() -> None:
 
     with signals.watch("a") as watch:
         await asyncio.to_thread(elsewhere)
-        signals.tell(["a"])
+        signals.notify(["a"])
         assert await watch.wait(30)
 
 

@@ -9,7 +9,7 @@ from deerflow.agents.allowed_calls import AllowedCalls
 from deerflow.gateway.api_models import AllowedCallRows
 from deerflow.gateway.deps import CurrentApp, CurrentUser, json_response
 from deerflow.gateway.openapi import answers
-from deerflow.storage.base import ThreadQuery
+from deerflow.storage import ThreadQuery
 
 router = APIRouter(tags=["approvals"])
 

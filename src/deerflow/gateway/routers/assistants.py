@@ -19,7 +19,7 @@ from deerflow.gateway.openapi import CHANGED_UNSHOWN, answers
 from deerflow.gateway.pagination import Prefer, changed, page_of
 from deerflow.gateway.ready_assistants import ready_assistant, ready_assistants
 from deerflow.runtime.json_views import assistant_out, selected
-from deerflow.storage.base import AssistantQuery, ThreadQuery
+from deerflow.storage import AssistantQuery, ThreadQuery
 
 router = APIRouter(tags=["assistants"])
 

@@ -31,7 +31,7 @@ from deerflow.gateway.paths import Path, parse_path, value_at
 from deerflow.gateway.thread_wire import Superstep, ThreadCreate, ThreadPatch, ThreadPrune, ThreadSearch
 from deerflow.runtime import to_json, visible_values
 from deerflow.runtime.json_views import selected, thread_out
-from deerflow.storage.base import ThreadQuery
+from deerflow.storage import ThreadQuery
 
 router = APIRouter(tags=["threads"])
 

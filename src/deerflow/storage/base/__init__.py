@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from deerflow.storage.base.assistants import AssistantQuery, AssistantStore
-from deerflow.storage.base.checkpoints import CheckpointStore, StoredSizes
+from deerflow.storage.base.checkpoints import Amount, CheckpointStore, StoredSizes
 from deerflow.storage.base.effects import EffectLog, EffectState
 from deerflow.storage.base.events import EventLog, LogBatch, LogEntry
 from deerflow.storage.base.fencing import FENCE, fence
@@ -17,6 +17,7 @@ from deerflow.storage.signals import Signals
 
 __all__ = [
     "FENCE",
+    "Amount",
     "AssistantQuery",
     "AssistantStore",
     "CheckpointStore",
@@ -53,5 +54,5 @@ class Storage:
     retention: Retention
     jobs: Jobs | None = None
     """None for SQLite, where every process polls for runs itself."""
-    hasten: Callable[[], None] = lambda: None
+    shorten_timeouts: Callable[[], None] = lambda: None
     """Shorten all waits for an unreachable database; called when the process exits."""

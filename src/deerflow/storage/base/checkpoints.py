@@ -45,7 +45,7 @@ class CheckpointStore(BaseCheckpointSaver[int], ABC):
         """Return whether a run created a checkpoint of the thread, including copies from another thread."""
 
     @abstractmethod
-    async def aplaces(self, thread_id: str) -> Sequence[RunnableConfig]:
+    async def anamespaces(self, thread_id: str) -> Sequence[RunnableConfig]:
         """Return the newest checkpoints of a thread and its sub-threads: one config per namespace."""
 
     @abstractmethod

@@ -57,7 +57,7 @@ class RunStore(ABC):
         """
 
     @abstractmethod
-    async def sent_before(self, request: RunRequest) -> RunRecord | None:
+    async def by_idempotency_key(self, request: RunRequest) -> RunRecord | None:
         """Return the run that an earlier request with the same user and `idempotency_key` started, if any."""
 
     @abstractmethod

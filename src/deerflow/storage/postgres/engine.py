@@ -66,17 +66,17 @@ class PostgresEngine(PooledEngine):
         return await asyncio.wrap_future(self._far(work))
 
     @override
-    def hasten(self) -> None:
+    def shorten_timeouts(self) -> None:
         self._is_hasty = True
-        self._writer.hasten()
-        self._watchdog.hasten()
+        self._writer.shorten_timeouts()
+        self._watchdog.shorten_timeouts()
 
     @override
     def _close(self) -> None:
         if self._is_closed:
             return
         self._is_closed = True
-        self.hasten()
+        self.shorten_timeouts()
         self._writer.close()
         self._listener.close()
         self._pool.shutdown(wait=True)

@@ -102,7 +102,7 @@ class Watchdog:
         line.is_hasty = self._is_hasty
         self._lines.append(line)
 
-    def hasten(self) -> None:
+    def shorten_timeouts(self) -> None:
         """From now on abort unanswered statements after a short time."""
         self._is_hasty = True
         self._limit_seconds = min(self._limit_seconds, HASTY_SECONDS)

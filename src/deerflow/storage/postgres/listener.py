@@ -45,7 +45,7 @@ class Listener:
                 with connect(self._target) as connection:
                     connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(self._target.channel)))
                     tries = pauses()
-                    self._signals.tell_all()  # signals sent while disconnected were lost
+                    self._signals.notify_all()  # signals sent while disconnected were lost
                     self._signals.is_connected = True
                     self._listen(connection)
             except psycopg.Error:
@@ -65,4 +65,4 @@ class Listener:
             topics = []
             while (notice := connection.pgconn.notifies()) is not None:
                 topics.append(notice.extra.decode())
-            self._signals.tell(topics)
+            self._signals.notify(topics)

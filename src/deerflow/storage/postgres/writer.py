@@ -59,13 +59,13 @@ class Writer(UnitQueue):
         line.execute(_JOIN, (self._id,))
         super().__init__(target.name)
 
-    def hasten(self) -> None:
+    def shorten_timeouts(self) -> None:
         """Stop waiting for an unreachable database: it may never come back."""
         self._patience_seconds = min(self._patience_seconds, HASTY_SECONDS)
 
     @override
     def close(self) -> None:
-        self.hasten()
+        self.shorten_timeouts()
         super().close()
         if not self._line.is_lost:
             with suppress(psycopg.Error):  # otherwise the row is deleted later, by age

@@ -131,7 +131,7 @@ def release(db: Database, run_id: str, attempt: int) -> None:
     except NotFoundError:
         return
     released = db.execute(
-        "UPDATE runs SET owner = NULL, lease_until = NULL, spared = spared + 1 "
+        "UPDATE runs SET owner = NULL, lease_until = NULL, releases = releases + 1 "
         "WHERE id = ? AND attempt = ? AND status = 'running' AND owner IS NOT NULL",
         (run_id, attempt),
     )

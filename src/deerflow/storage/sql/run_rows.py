@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 
 COLUMNS = (
     "runs.id, runs.status, runs.attempt, runs.owner, runs.error, runs.stop_reason, runs.usage, "
-    "runs.message_count, runs.created_at, runs.updated_at, runs.request, runs.cancel, runs.spared"
+    "runs.message_count, runs.created_at, runs.updated_at, runs.request, runs.cancel, runs.releases"
 )
 IN_FLIGHT = "status IN ('pending', 'running')"
 ORDER = "coalesce(start_at, created_at), key"
@@ -86,7 +86,7 @@ def record(row: tuple[Any, ...]) -> RunRecord:
 
 def _record(row: tuple[Any, ...]) -> RunRecord:
     (run_id, status, attempt, owner, error, stop_reason, usage) = row[:7]
-    (count, created_at, updated_at, request, cancel, spared) = row[7:]
+    (count, created_at, updated_at, request, cancel, releases) = row[7:]
     return RunRecord(
         id=run_id,
         request=load_request(unpack(request)),
@@ -100,7 +100,7 @@ def _record(row: tuple[Any, ...]) -> RunRecord:
         usage=load_usage(usage),
         message_count=count,
         cancel=CancelAction(cancel) if cancel else None,
-        spared=spared,
+        releases=releases,
     )
 
 

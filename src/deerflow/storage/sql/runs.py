@@ -34,7 +34,7 @@ class SqlRunStore(RunStore):
         )
 
     @override
-    async def sent_before(self, request: RunRequest) -> RunRecord | None:
+    async def by_idempotency_key(self, request: RunRequest) -> RunRecord | None:
         return await self._engine.peek(lambda db: queue.sent_before(db, request))
 
     @override

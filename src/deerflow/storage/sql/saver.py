@@ -167,7 +167,7 @@ class SqlSaver(CheckpointStore):
         return await self._engine.read(lambda db: rows.has_run(db, Place(thread_id, ""), run_id))
 
     @override
-    async def aplaces(self, thread_id: str) -> Sequence[RunnableConfig]:
+    async def anamespaces(self, thread_id: str) -> Sequence[RunnableConfig]:
         found = await self._engine.read(lambda db: chains.chains_of(db, thread_id))
         return [
             {"configurable": {"thread_id": thread, "checkpoint_ns": namespace}}

@@ -101,7 +101,7 @@ class SqliteEngine(PooledEngine):
 
     def _committed(self, db: SqliteDatabase, can_wait: bool) -> None:
         if db.told:
-            self.signals.tell(db.told)
+            self.signals.notify(db.told)
             db.told.clear()
         self._copier.nudge(db if can_wait else None)
 

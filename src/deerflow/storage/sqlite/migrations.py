@@ -125,7 +125,7 @@ ALTER TABLE runs ADD COLUMN start_at INTEGER;
 ALTER TABLE runs ADD COLUMN idempotency TEXT;
 -- What a rollback puts back, while the run is in flight.
 ALTER TABLE runs ADD COLUMN before BLOB;
-ALTER TABLE runs ADD COLUMN spared INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE runs ADD COLUMN releases INTEGER NOT NULL DEFAULT 0;
 CREATE UNIQUE INDEX runs_by_idempotency ON runs (idempotency) WHERE idempotency IS NOT NULL;
 
 -- Tool calls of runs in flight.

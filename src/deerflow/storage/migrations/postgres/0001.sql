@@ -35,7 +35,7 @@ CREATE TABLE runs (
     idempotency TEXT COLLATE "C",
     -- What a rollback puts back, while the run is in flight.
     before BYTEA,
-    spared BIGINT NOT NULL DEFAULT 0
+    releases BIGINT NOT NULL DEFAULT 0
 ) WITH (fillfactor = 70);
 CREATE INDEX runs_by_thread ON runs (thread, key);
 CREATE INDEX runs_in_flight ON runs (thread) WHERE status IN ('pending', 'running');
