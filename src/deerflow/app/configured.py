@@ -10,8 +10,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from deerflow.acp.agents import missing_package as missing_for_acp
-from deerflow.config import LoadedSettings, ModelSettings, Section, Settings, install_hint, resolve_use
-from deerflow.config.aliases import canonical_use
+from deerflow.config import LoadedSettings, ModelSettings, Section, Settings, module_hint, resolve_use
+from deerflow.config.aliases import TOOLS_OF_DEERFLOW_2, canonical_use
 from deerflow.config.faults import SECURITY, Fault
 from deerflow.config.unused import UnusedKey
 from deerflow.errors import ConfigError
@@ -41,6 +41,10 @@ _SWITCHES = (
 )
 """Sections without effect until something in them is enabled."""
 _FOLDERS_OF_SKILLS = "deerflow.skills.storage.local_skill_storage:LocalSkillStorage"
+_REPLACE_TOOL = (
+    "take the entry out; an MCP server can offer such a tool instead (docs/howto/mcp.md), or a LangChain "
+    "tool of yours as `use: module:name`"
+)
 _NAMED = 8
 """How many faults the log names, in addition to security faults."""
 
@@ -139,7 +143,7 @@ def _models(settings: Settings, factory: ModelFactory | None) -> Iterator[Fault]
     for model in settings.models:
         if (package := _missing_package(model)) is not None:
             text = f"use: {model.use} needs the package {package}, which is not installed"
-            yield Fault(f"models[{model.name}]", text, install_hint(package))
+            yield Fault(f"models[{model.name}]", text, module_hint(package))
         elif (problem := _wrong_use(model)) is not None:
             yield Fault(f"models[{model.name}]", problem, "correct `use`")
         elif factory is not None and (problem := _missing_key(model, factory)) is not None:
@@ -209,8 +213,10 @@ def _mounts(settings: Settings) -> Iterator[Fault]:
 
 
 def _tools(settings: Settings) -> Iterator[Fault]:
-    for name, problem in tool_problems(settings):
-        yield Fault(f"tools[{name}]", f"left out: {problem}", "correct the entry, or take it out")
+    for entry, problem in tool_problems(settings):
+        is_old = entry.use.strip().startswith(TOOLS_OF_DEERFLOW_2)
+        fix = _REPLACE_TOOL if is_old else "correct the entry, or take it out"
+        yield Fault(f"tools[{entry.name}]", f"left out: {problem}", fix)
 
 
 def _skills(loaded: LoadedSettings) -> Iterator[Fault]:

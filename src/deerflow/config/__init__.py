@@ -12,7 +12,7 @@ from deerflow.config.agents import (
 from deerflow.config.aliases import canonical_use, resolve_use
 from deerflow.config.extensions import ExtensionsSettings, McpServerSettings
 from deerflow.config.extensions_file import save_extensions
-from deerflow.config.extras import install_hint
+from deerflow.config.extras import install_hint, module_hint
 from deerflow.config.guardrails import GuardrailRule, GuardrailsSettings
 from deerflow.config.load import LoadedSettings, load_settings
 from deerflow.config.memory import MemoryBackendSettings, MemorySettings
@@ -74,6 +74,7 @@ __all__ = [
     "canonical_use",
     "install_hint",
     "load_settings",
+    "module_hint",
     "resolve_use",
     "save_extensions",
 ]

@@ -2,8 +2,9 @@
 
 import importlib
 import re
+from importlib.util import find_spec
 
-from deerflow.config.extras import install_hint
+from deerflow.config.extras import module_hint
 from deerflow.errors import ConfigError
 
 _COMPATIBLE = "deerflow.models.compatible:CompatibleChatOpenAI"
@@ -25,6 +26,9 @@ ALIASES: dict[str, str] = {
     "deerflow.models.claude_provider:ClaudeChatModel": "langchain_anthropic:ChatAnthropic",
 }
 """Maps DeerFlow 2's `use:` strings to ours; a value without a colon is a sandbox tier."""
+
+TOOLS_OF_DEERFLOW_2 = "deerflow.community."
+"""Prefix of the tools of DeerFlow 2 that search and read the web."""
 
 _USE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 
@@ -55,11 +59,17 @@ def _import(module_name: str, use: str) -> object:
     try:
         return importlib.import_module(module_name)
     except ModuleNotFoundError as error:
-        missing = (error.name or module_name).split(".")[0]
-        if missing == "deerflow":
-            raise ConfigError(f"use: {use!r} is not part of this DeerFlow") from error
-        raise ConfigError(
-            f"use: {use!r} needs the package {missing}, which is not installed: {install_hint(missing)}"
-        ) from error
+        raise ConfigError(_why_missing(use, error.name or module_name)) from error
     except (ImportError, SyntaxError) as error:
         raise ConfigError(f"use: {use!r} cannot be imported: {error}") from error
+
+
+def _why_missing(use: str, module: str) -> str:
+    if use.strip().startswith(TOOLS_OF_DEERFLOW_2):
+        return f"use: {use!r} is of DeerFlow 2, and this version does not have it"
+    package = module.split(".")[0]
+    if package == "deerflow":
+        return f"use: {use!r} is not part of this DeerFlow"
+    if package != module and find_spec(package) is not None:
+        return f"use: {use!r} cannot be used: there is no module {module}"
+    return f"use: {use!r} needs the package {package}, which is not installed: {module_hint(package)}"

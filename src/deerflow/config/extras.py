@@ -65,6 +65,14 @@ def install_hint(package: str) -> str:
     return " ".join(_shown(word) for word in (*installer.command, name))
 
 
+def module_hint(module: str) -> str:
+    """Return how to get a module that the settings name: it may be a package or the user's own code."""
+    if module in EXTRAS:
+        return install_hint(module)
+    # The package index may have an unrelated package with the name of the user's module.
+    return f"{install_hint(module)} (for a module of your own, add its folder to PYTHONPATH instead)"
+
+
 def program() -> str:
     """Return the command that starts this installation's CLI from the current folder."""
     own = Path(sysconfig.get_path("scripts")) / "deerflow"

@@ -90,17 +90,17 @@ def tool_groups(settings: Settings) -> list[str]:
     return list(dict.fromkeys([*used, *named]))
 
 
-def tool_problems(settings: Settings) -> Iterator[tuple[str, str]]:
-    """Yield the name of every `tools:` entry that agents do not get, and why."""
+def tool_problems(settings: Settings) -> Iterator[tuple[ToolSettings, str]]:
+    """Yield every `tools:` entry that agents do not get, and why."""
     known: set[str] = set()
     for entry in settings.tools:
         try:
             _load(entry)
         except ConfigError as error:
-            yield entry.name, str(error)
+            yield entry, str(error)
             continue
         if entry.name in known:
-            yield entry.name, "another entry has the same name"
+            yield entry, "another entry has the same name"
         known.add(entry.name)
 
 

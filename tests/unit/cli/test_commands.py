@@ -262,6 +262,28 @@ def test_the_doctor_names_what_is_broken(deerflow: Any, home: Path) -> None:
     assert (odd.exit_code, "did you mean sandbox" in odd.output) == (1, True), odd.output
 
 
+def test_the_doctor_says_what_to_do_about_tools_that_are_not_there(deerflow: Any, home: Path) -> None:
+    web = {"web_search": "tavily", "web_fetch": "jina_ai", "image_search": "image_search"}
+    tools = [
+        {"name": name, "group": "web", "use": f"deerflow.community.{package}.tools:{name}_tool"}
+        for name, package in web.items()
+    ]
+    mine = {"name": "mine", "group": "own", "use": "module_of_mine.tools:mine"}
+    write_config(home, None, tools=[*tools, mine])
+
+    lines = deerflow("doctor").output.splitlines()
+
+    first = next(number for number, line in enumerate(lines) if "tools[" in line)
+    for line, tool in zip(lines[first:], tools, strict=False):
+        said = f"use: '{tool['use']}' is of DeerFlow 2, and this version does not have it"
+        assert line == f"  ✗ tools[{tool['name']}]  left out: {said}"
+    assert lines[first + 3].startswith(
+        "    → take the entry out; an MCP server can offer such a tool instead"
+    )
+    assert "for a module of your own, add its folder to PYTHONPATH" in lines[first + 4]
+    assert "pip install" not in "".join(lines[first : first + 4])
+
+
 def test_the_doctor_asks_the_servers_of_all_models(deerflow: Any, home: Path) -> None:
     gone = {
         "use": "langchain_openai:ChatOpenAI",

@@ -121,7 +121,7 @@ def test_what_cannot_be_used_is_left_out_and_said() -> None:
     problems = list(tool_problems(settings))
 
     assert names(settings) == ["ls", *BUILT_IN]
-    assert [name for name, _ in problems] == ["search", "seven", "shape", "ls"]
+    assert [entry.name for entry, _ in problems] == ["search", "seven", "shape", "ls"]
     said = " ".join(text for _, text in problems)
     for words in ("package no_such_package", "is not a tool", "`module:name`", "another entry has the same"):
         assert words in said
