@@ -246,14 +246,20 @@ app.add_typer(approvals_app, name="approvals")
 
 
 @approvals_app.command("list")
-def list_allowed_calls(config: Config = None) -> None:
+def list_allowed_calls(
+    json: Annotated[bool, typer.Option("--json", help="Print everything as JSON, for programs.")] = False,
+    config: Config = None,
+) -> None:
     """List the calls that you allowed for good."""
-    _exit_with("approvals", action="list", config=config)
+    _exit_with("approvals", action="list", as_json=json, config=config)
 
 
 @approvals_app.command("revoke")
 def revoke_allowed_call(
-    allowed: Annotated[str, typer.Argument(help="Its id; `deerflow approvals list` shows them.")],
+    allowed: Annotated[
+        str,
+        typer.Argument(help="Its id, or the beginning of it; `deerflow approvals list` shows them."),
+    ],
     config: Config = None,
 ) -> None:
     """Take one back: the call is asked about again."""
