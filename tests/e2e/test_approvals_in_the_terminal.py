@@ -3,6 +3,7 @@
 import asyncio
 import os
 import pty
+import termios
 from pathlib import Path
 
 from support.model_server import ScriptedModel, call, text
@@ -15,7 +16,7 @@ async def test_yes_runs_no_refuses_and_e_changes(tmp_path: Path, model: Scripted
     def bash(command: str) -> object:
         return call("bash", description="Step", command=command)
 
-    one, two, three, safe = (tmp_path / name for name in ("one", "two", "three", "safe"))
+    one, two, three, safe = (tmp_path / name for name in ("one", "two", "three", "three.safe"))
     model.will_say(
         bash(f"touch {one} # \x1b[2K p\u0430y"),
         bash(f"touch {two}"),
@@ -25,6 +26,7 @@ async def test_yes_runs_no_refuses_and_e_changes(tmp_path: Path, model: Scripted
         text("Finished."),
     )
     master, slave = pty.openpty()
+    termios.tcsetwinsize(slave, (24, 400))
     job = Terminal(await start_job(tmp_path, model, slave, sandbox=HOST), master)
 
     await job.sees(r"touch \S+one # \\x1b\[2K p\\u0430y")
@@ -38,8 +40,8 @@ async def test_yes_runs_no_refuses_and_e_changes(tmp_path: Path, model: Scripted
     await job.sees("touch .*three")
     await job.sees("change it: ")
     job.types("e")
-    await job.sees("command: ")
-    job.types(f"touch {safe}")
+    await job.offers(r"command: touch \S+three")
+    job.types(".safe")
     await job.sees("echo for good")
     await job.sees("change it: ")
     job.types("t")

@@ -32,6 +32,13 @@ class Terminal:
             self.shown += self._decoder.decode(piece)  # a piece may end within a letter
         self.shown = self.shown[re.search(words, self.shown).end() :]  # type: ignore[union-attr]
 
+    async def offers(self, words: str) -> None:
+        """Wait for a line that the line editor shows, on the terminal itself."""
+        echo = ""
+        while not re.search(words, echo):
+            piece = await asyncio.wait_for(asyncio.to_thread(os.read, self._keyboard, 4096), SECONDS)
+            echo += piece.decode(errors="replace")
+
     def types(self, line: str) -> None:
         os.write(self._keyboard, f"{line}\n".encode())
 

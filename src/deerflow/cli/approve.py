@@ -1,6 +1,7 @@
 """Ask the user at the terminal whether a tool call may run."""
 
 import asyncio
+import json
 import os
 import termios
 from collections.abc import Mapping, Sequence
@@ -10,6 +11,7 @@ import orjson
 from rich.console import Console
 from rich.text import Text
 
+from deerflow.cli.edit_line import edit_line
 from deerflow.domain.visible_text import visible
 
 CLOSED = "the terminal was closed"
@@ -62,29 +64,44 @@ class Person:
         return {"type": "reject", "message": CLOSED}
 
     async def _edit(self, action: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Return the action as edited by the user; None when the input is empty or invalid."""
-        key = only_text(action["args"])
-        line = await self.line(f"{key}: " if key else "all arguments, as JSON: ")
-        if key and line.strip():
-            return {"name": action["name"], "args": {**action["args"], key: line}}
-        try:
-            args = orjson.loads(line)
-        except orjson.JSONDecodeError:
-            args = None
-        if isinstance(args, dict):
-            return {"name": action["name"], "args": args}
-        self.show("Nothing was changed: that is no JSON object." if line.strip() else "Nothing was changed.")
-        return None
+        """Return the action as edited by the user; None when it is unchanged or invalid."""
+        args = dict(action["args"])
+        key = only_text(args)
+        if key is not None and args[key].isprintable() and visible(args[key]) == args[key]:
+            edited: Any = await self._edited(f"{key}: ", args[key])
+        else:  # one line of JSON shows line breaks and hidden characters
+            line = await self._edited(
+                f"{key or 'all arguments'}, as JSON: ", _json(args[key] if key else args)
+            )
+            try:
+                edited = json.loads(line) if line.strip() else ""
+            except ValueError:
+                self.show("Nothing was changed: that is no JSON.")
+                return None
+        if key is not None and isinstance(edited, str):
+            edited = {**args, key: edited} if edited.strip() else args
+        if not isinstance(edited, dict) or edited == args:
+            self.show("Nothing was changed.")
+            return None
+        return {"name": action["name"], "args": edited}
+
+    async def _edited(self, prompt: str, text: str) -> str:
+        """Return a line that the user edited, starting with `text`."""
+        self._discard_input()
+        return await edit_line(self._keyboard, prompt, text)
 
     async def line(self, prompt: str) -> str:
         """Ask and return the typed line; empty when the terminal is closed."""
-        # Discard input typed before the question was shown: it is no answer to it.
-        if os.isatty(self._keyboard):
-            termios.tcflush(self._keyboard, termios.TCIFLUSH)
+        self._discard_input()
         self._console.print(prompt, end="", markup=False, highlight=False, soft_wrap=True)
         line = await _read(self._keyboard)
         self._is_gone = not line
         return line.decode(errors="replace").rstrip("\r\n")
+
+    def _discard_input(self) -> None:
+        """Discard input typed before the question was shown: it is no answer to it."""
+        if os.isatty(self._keyboard):
+            termios.tcflush(self._keyboard, termios.TCIFLUSH)
 
     def show(self, text: str, *, style: str = "") -> None:
         """Print a text without markup and wrapping."""
@@ -105,6 +122,12 @@ def only_text(args: Mapping[str, Any]) -> str | None:
     keys = [key for key in args if key != "description"]
     only = keys[0] if len(keys) == 1 else None
     return only if only is not None and isinstance(args[only], str) else None
+
+
+def _json(value: Any) -> str:
+    """Return a value as JSON on one line; if it has hidden characters, they and all others are escaped."""
+    text = json.dumps(value, ensure_ascii=False)
+    return text if visible(text) == text else json.dumps(value)
 
 
 async def _read(keyboard: int) -> bytes:
