@@ -10,7 +10,7 @@ PACKAGE = Path(deerflow.__file__).parent
 LAYERS = [
     ["errors", "domain"],
     ["config"],
-    ["addresses", "connection_errors", "observability", "programs"],
+    ["addresses", "connection_errors", "observability", "plugins", "programs"],
     ["models", "sandbox", "skills", "memory", "mcp", "acp", "storage"],
     ["context", "files"],
     ["tools"],

@@ -19,7 +19,7 @@ from deerflow.mcp import missing_package as missing_for_mcp
 from deerflow.models import ModelFactory
 from deerflow.models.arguments import COMPATIBLE
 from deerflow.models.factory import REPLACED
-from deerflow.sandbox.tiers import tier_of
+from deerflow.sandbox import tier_of
 from deerflow.tools.catalog import tool_problems
 from deerflow.tools.policy_provider import make_provider
 

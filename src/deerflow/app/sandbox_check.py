@@ -7,8 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from deerflow.config import SandboxSettings
-from deerflow.sandbox import SandboxProvider, SelfTest
-from deerflow.sandbox.tiers import tier_of
+from deerflow.sandbox import SandboxProvider, SelfTest, tier_of
 
 logger = logging.getLogger(__name__)
 

@@ -28,9 +28,9 @@ from deerflow.models.model_probe import reaching_problem
 from deerflow.observability import secrets_of
 from deerflow.observability.logs import Redactor
 from deerflow.observability.telemetry import audience_of
+from deerflow.plugins import broken_plugins
 from deerflow.runtime.home_mark import home_problem
-from deerflow.sandbox import choose_users_root, create_sandbox_provider
-from deerflow.sandbox.tiers import tier_of
+from deerflow.sandbox import choose_users_root, create_sandbox_provider, tier_of
 from deerflow.storage import Jobs, Storage, open_storage
 
 _ROOM_BYTES = 500 * 1024 * 1024
@@ -75,6 +75,7 @@ async def examine(config: Path | None) -> list[Finding]:
         return [*findings, Finding(Verdict.BAD, "settings", str(error), "correct the file and try again")]
     faults = faults_of(loaded)
     findings += _settings(loaded, faults)
+    findings += _plugins()
     findings += await _models(loaded, {fault.key for fault in faults})
     findings.append(await _sandbox(loaded))
     findings += await _database(loaded)
@@ -97,6 +98,13 @@ def _settings(loaded: LoadedSettings, faults: list[Fault]) -> Iterator[Finding]:
     for fault in faults:
         verdict = Verdict.BAD if fault.is_broken else Verdict.NOTE
         yield Finding(verdict, fault.key, fault.text, fault.fix, fault.is_security)
+
+
+def _plugins() -> Iterator[Finding]:
+    """Load the plug-ins of other packages; DeerFlow works without one that fails."""
+    for plugin, error in broken_plugins():
+        fix = f"update or uninstall {plugin.package}; everything else works without it"
+        yield Finding(Verdict.BAD, "plug-ins", str(error), fix)
 
 
 async def _models(loaded: LoadedSettings, known: set[str]) -> list[Finding]:

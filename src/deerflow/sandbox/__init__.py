@@ -12,9 +12,8 @@ from deerflow.sandbox.paths import (
     PathTable,
     thread_paths,
 )
-from deerflow.sandbox.provider import create_sandbox_provider
+from deerflow.sandbox.provider import create_sandbox_provider, tier_of
 from deerflow.sandbox.selftest import Probe, SelfTest
-from deerflow.sandbox.tiers import tier_of
 from deerflow.sandbox.trees import remove_tree
 from deerflow.sandbox.users import choose_users_root
 

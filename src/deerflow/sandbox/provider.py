@@ -1,24 +1,35 @@
 """Creates the sandbox provider that the settings select."""
 
-from importlib.metadata import entry_points
+import sys
 from pathlib import Path
 
 from deerflow.config import SandboxSettings
-from deerflow.config.aliases import resolve_use
+from deerflow.config.aliases import canonical_use, resolve_use
 from deerflow.errors import ConfigError
+from deerflow.plugins import find_plugins
 from deerflow.sandbox.base import SandboxProvider
-from deerflow.sandbox.tiers import TIERS, tier_of
+from deerflow.sandbox.legacy import LegacySandboxProvider, is_legacy
 
 GROUP = "deerflow.sandboxes"
+"""Entry-point group of the providers, DeerFlow's own included."""
+
+
+def tier_of(settings: SandboxSettings) -> str:
+    """Return the selected provider's name or `module:Class`; without a setting, this system's default."""
+    if settings.use is None:
+        return "isolated" if sys.platform == "linux" else "local"
+    return canonical_use(settings.use)
 
 
 def create_sandbox_provider(settings: SandboxSettings, *, skills_root: Path | None = None) -> SandboxProvider:
-    """Return the provider that `sandbox.use` names: a tier, an installed plug-in or `module:Class`."""
+    """Return the provider that `sandbox.use` names: an installed plug-in or `module:Class`."""
     name = tier_of(settings)
-    make = resolve_use(_object_of(name))
+    make = resolve_use(name) if ":" in name else _load(name)
     if not callable(make):
         raise ConfigError(f"sandbox.use: {name} is no class")
     try:
+        if is_legacy(make):
+            return LegacySandboxProvider(make, settings)
         provider = make(settings, skills_root=skills_root)
     except TypeError as error:
         raise ConfigError(f"sandbox.use: {name} cannot be built: {error}") from error
@@ -27,13 +38,14 @@ def create_sandbox_provider(settings: SandboxSettings, *, skills_root: Path | No
     return provider
 
 
-def _object_of(name: str) -> str:
-    if name in TIERS:
-        return TIERS[name]
-    if ":" in name:
-        return name
-    plugins = {point.name: point.value for point in entry_points(group=GROUP)}
-    if name not in plugins:
-        known = ", ".join(sorted({*TIERS, *plugins}))
-        raise ConfigError(f"sandbox.use: '{name}' is unknown; use one of {known}, or module:Class")
-    return plugins[name]
+def _load(name: str) -> object:
+    plugins = find_plugins(GROUP)
+    if name in plugins:
+        return plugins[name].load()
+    if not plugins:
+        raise ConfigError(
+            "no sandbox is installed: DeerFlow's package information is missing or older than its source; "
+            "install it again (in a source folder: `make install`)"
+        )
+    known = ", ".join(sorted(plugins))
+    raise ConfigError(f"sandbox.use: '{name}' is unknown; use one of {known}, or module:Class")

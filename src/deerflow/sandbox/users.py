@@ -14,7 +14,7 @@ from deerflow.config import Paths, SandboxSettings
 from deerflow.domain import ThreadFolders
 from deerflow.sandbox.openat2 import O_DIRECTORY
 from deerflow.sandbox.paths import PathMapping, PathTable, temporary_folder
-from deerflow.sandbox.tiers import tier_of
+from deerflow.sandbox.provider import tier_of
 from deerflow.sandbox.trees import TreeUse, entries
 
 SANDBOX_UID = 65531

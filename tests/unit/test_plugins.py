@@ -1,0 +1,89 @@
+"""Plug-ins come from installed packages; a broken one costs only itself."""
+
+from pathlib import Path
+
+import pytest
+
+from deerflow.cli import doctor
+from deerflow.config import SandboxSettings
+from deerflow.errors import ConfigError
+from deerflow.plugins import PluginError, broken_plugins, find_plugins, load_plugins
+from deerflow.sandbox import create_sandbox_provider
+
+GROUP = "deerflow.sandboxes"
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that Python searches for packages."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return tmp_path
+
+
+def install(site: Path, package: str, entries: dict[str, str], code: str) -> None:
+    """Install a package of one module with entry points for sandboxes."""
+    module = package.replace("-", "_")
+    (site / f"{module}.py").write_text(code)
+    about = site / f"{module}-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
+    lines = "".join(f"{name} = {target}\n" for name, target in entries.items())
+    (about / "entry_points.txt").write_text(f"[{GROUP}]\n{lines}")
+
+
+def test_our_own_sandboxes_are_plug_ins() -> None:
+    assert {name: plugin.package for name, plugin in find_plugins(GROUP).items()} == dict.fromkeys(
+        ("aio", "isolated", "landlock", "local"), "deerflow"
+    )
+
+
+def test_an_installed_sandbox_is_chosen_by_its_name(site: Path) -> None:
+    code = "from deerflow.sandbox.local import LocalSandboxProvider as L\nclass Mine(L):\n tier = 'mine'\n"
+    install(site, "plug-one", {"mine": "plug_one:Mine"}, code)
+
+    assert create_sandbox_provider(SandboxSettings(use="mine")).tier == "mine"
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        ("import no_such_package\n", "the package no_such_package is missing"),
+        ("raise SystemExit(3)\n", "SystemExit: 3"),
+        ("1 / 0\n", "ZeroDivisionError"),
+        ("def f(:\n", "SyntaxError"),
+        ("", "has no attribute 'Mine'"),
+    ],
+)
+def test_a_broken_plug_in_costs_only_itself(site: Path, code: str, reason: str) -> None:
+    install(site, "plug-two", {"broken": "plug_two:Mine"}, code)
+
+    loaded = load_plugins(GROUP)
+
+    assert isinstance(loaded["broken"], PluginError)
+    assert reason in str(loaded["broken"])
+    assert "plug-two" in str(loaded["broken"])
+    assert not any(isinstance(found, PluginError) for name, found in loaded.items() if name != "broken")
+    with pytest.raises(ConfigError, match="plug-two"):
+        create_sandbox_provider(SandboxSettings(use="broken"))
+    assert create_sandbox_provider(SandboxSettings(use="local")).tier == "local"
+
+
+def test_no_package_takes_the_name_of_ours(site: Path) -> None:
+    install(site, "aaa-plug", {"isolated": "aaa_plug:Mine"}, "Mine = object\n")
+
+    assert find_plugins(GROUP)["isolated"].package == "deerflow"
+    [(plugin, error)] = broken_plugins()
+    assert plugin.package == "aaa-plug"
+    assert "deerflow has one of the same name" in str(error)
+
+
+async def test_doctor_names_a_broken_plug_in(site: Path, tmp_path: Path) -> None:
+    install(site, "plug-three", {"broken": "plug_three:Mine"}, "1 / 0\n")
+    config = tmp_path / "config.yaml"
+    config.write_text("sandbox: {use: local}\n")
+
+    found = [finding for finding in await doctor.examine(config) if finding.subject == "plug-ins"]
+
+    assert [finding.verdict for finding in found] == [doctor.Verdict.BAD]
+    assert "'broken' of plug-three" in found[0].text
+    assert "uninstall plug-three" in found[0].fix
