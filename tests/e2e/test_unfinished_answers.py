@@ -137,6 +137,41 @@ async def test_a_stopped_turn_goes_on_without_a_new_message(
     assert words(await messages(api, thread))[-1] == "from the start"
 
 
+async def test_a_stopped_run_without_an_input_keeps_what_it_streamed(
+    api: httpx.AsyncClient, model: ScriptedModel, thread: str, gate: threading.Event
+) -> None:
+    half = text("Half an answer " + "more " * 50).held(gate, after=4)
+    first = await stopped(api, thread, half, model, "answer")
+    model.will_say(text("Another answer " + "more " * 50).held(gate, after=4))
+    run, second = await shown_until(api, thread, {"input": None}, "Another")
+    await api.post(f"{run}/cancel?wait=1")
+
+    _, *kept = await messages(api, thread)
+    assert [each["id"] for each in kept] == [first, second]
+    assert [each["additional_kwargs"]["ended"] for each in kept] == ["stopped", "stopped"]
+    model.will_say(status(400, message="no"))
+    await api.post(f"/threads/{thread}/runs/wait", json={"input": None})
+    assert (await messages(api, thread))[-1]["additional_kwargs"]["deerflow_error_fallback"] is True
+
+
+async def test_a_turn_that_is_taken_again_without_an_input_keeps_only_what_was_streamed_last(
+    api: httpx.AsyncClient, model: ScriptedModel, thread: str, gate: threading.Event
+) -> None:
+    model.will_say(text("old"), text("Half an answer " + "more " * 50).held(gate, after=4), text("new"))
+    await api.post(f"/threads/{thread}/runs/wait", json=ask("go"))
+    history = (await api.get(f"/threads/{thread}/history")).json()
+    before = next(state["checkpoint"] for state in history if state["next"] == ["model"])
+    again = {"input": None, "checkpoint": before}  # as LangGraph's clients do
+
+    run, message_id = await shown_until(api, thread, again, "answer")
+    await api.post(f"{run}/cancel?wait=1")
+    found = await messages(api, thread)
+    await api.post(f"/threads/{thread}/runs/wait", json=again)
+
+    assert [each["id"] for each in found[1:]] == [message_id]
+    assert words(await messages(api, thread)) == ["go", "new"]
+
+
 async def test_half_a_tool_call_is_not_kept(
     api: httpx.AsyncClient, model: ScriptedModel, thread: str, gate: threading.Event
 ) -> None:
@@ -315,6 +350,27 @@ async def test_a_first_run_that_killed_its_server_keeps_what_it_streamed_when_it
     assert (ended["status"], ended["stop_reason"]) == ("error", "TooManyAttempts")
     assert (kept["id"], kept["additional_kwargs"]["ended"]) == (message_id, "failed")
     assert (words(taken), words(edited)) == (["go", "done"], ["else", "other"])
+
+
+@pytest.mark.parametrize("served", [{"max_attempts": 1}], indirect=True)
+async def test_a_resumed_run_that_killed_its_server_keeps_what_it_streamed_when_it_is_given_up(
+    served: GatewayProcess, model: ScriptedModel, gate: threading.Event
+) -> None:
+    model.will_say(status(400, message="no"), text("Half an answer " + "more " * 50).held(gate, after=4))
+    async with served.client() as api:
+        await api.post("/threads/t1/runs/wait", json=ask("go"))
+        run, message_id = await shown_until(api, "t1", {"input": None}, "answer")
+        served.kill()
+    served.start()
+    async with served.client() as api:
+        await api.get(f"{run}/join")
+        kept, note = (await messages(api, "t1"))[-2:]
+        model.will_say(text("done"))
+        taken = await again(api, "t1", note["id"])
+
+    assert (kept["id"], kept["additional_kwargs"]["ended"]) == (message_id, "failed")
+    assert note["additional_kwargs"]["error_type"] == "TooManyAttempts"
+    assert words(taken) == ["go", "done"]
 
 
 async def test_a_stop_in_the_middle_of_a_tool_keeps_the_call_and_its_turn_is_taken_again(

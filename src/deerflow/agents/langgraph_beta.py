@@ -10,7 +10,12 @@ from typing import Any, cast
 from langchain_core.messages import AnyMessage, BaseMessage, RemoveMessage, convert_to_messages
 from langchain_core.runnables import RunnableConfig
 from langgraph.channels import DeltaChannel
-from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointMetadata, empty_checkpoint
+from langgraph.checkpoint.base import (
+    BaseCheckpointSaver,
+    CheckpointMetadata,
+    CheckpointTuple,
+    empty_checkpoint,
+)
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 
@@ -100,13 +105,8 @@ async def hold_messages(saver: BaseCheckpointSaver[Any], config: RunnableConfig)
     checkpoint = head.checkpoint
     if _MESSAGES in checkpoint["channel_values"]:
         return
-    told = (await saver.aget_delta_channel_history(config=head.config, channels=[_MESSAGES]))[_MESSAGES]
-    channel = messages_channel().from_checkpoint(told.get("seed", []))
-    channel.replay_writes(told["writes"])
-    checkpoint["channel_values"] = {
-        **checkpoint["channel_values"],
-        _MESSAGES: _DeltaSnapshot(channel.get()),
-    }
+    held = _DeltaSnapshot(await stored_messages(saver, head))
+    checkpoint["channel_values"] = {**checkpoint["channel_values"], _MESSAGES: held}
     metadata: dict[str, Any] = {**head.metadata}
     counters = dict(metadata.pop(_COUNTERS, None) or {})
     counters.pop(_MESSAGES, None)
@@ -115,6 +115,18 @@ async def hold_messages(saver: BaseCheckpointSaver[Any], config: RunnableConfig)
     }
     noted = cast("CheckpointMetadata", {**metadata, **({_COUNTERS: counters} if counters else {})})
     await saver.aput(above, checkpoint, noted, {})
+
+
+async def stored_messages(saver: BaseCheckpointSaver[Any], found: CheckpointTuple) -> list[AnyMessage]:
+    """Return the messages of a checkpoint, whether it holds them or only the writes before it do."""
+    values, channel = found.checkpoint["channel_values"], messages_channel()
+    if _MESSAGES in values:
+        channel = channel.from_checkpoint(values[_MESSAGES])
+    else:
+        told = (await saver.aget_delta_channel_history(config=found.config, channels=[_MESSAGES]))[_MESSAGES]
+        channel = channel.from_checkpoint(told.get("seed", []))
+        channel.replay_writes(told["writes"])
+    return list(channel.get())
 
 
 async def keep_ended(

@@ -13,6 +13,7 @@ from langchain_core.messages import AnyMessage, BaseMessage
 from langchain_core.outputs import ChatResult
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.constants import START
 from langgraph.types import StateSnapshot, StateUpdate
 from typing_extensions import override
 
@@ -75,6 +76,12 @@ class StateReader:
         """Store a turn's input messages, as the first step of a run does."""
         await self._graph.aupdate_state(config, {"messages": list(messages)}, INPUT_NODE)
 
+    async def apply_input(self, config: RunnableConfig) -> None:
+        """Apply the input that a checkpoint holds, as the next step of its run would have done."""
+        found = await self._checkpointer.aget_tuple(config)
+        assert found is not None, "only a stored input can be applied"
+        await self._graph.aupdate_state(config, found.checkpoint["channel_values"][START], START)
+
     async def add_start(self, config: RunnableConfig, result: Mapping[str, Any]) -> None:
         """Store the step of a turn's first node, of which only the pending writes were stored.
 
@@ -86,9 +93,16 @@ class StateReader:
         """Add messages to a thread that stopped in a model call; the call remains the next step."""
         await self._graph.aupdate_state(config, {"messages": list(messages)}, START_NODE)
 
-    async def add_finished(self, config: RunnableConfig, results: Sequence[Mapping[str, Any]]) -> None:
-        """Store the results of a step's finished tool calls; its unfinished calls remain the next step."""
-        steps = [[StateUpdate(dict(result), MODEL_NODE)] for result in results]
+    async def add_finished(
+        self, config: RunnableConfig, results: Sequence[Mapping[str, Any]], *, is_whole: bool
+    ) -> None:
+        """Store the results of a step's finished tool calls; its unfinished calls remain the next step.
+
+        Args:
+            is_whole: No call is unfinished, so that the model is the next step.
+        """
+        nodes = [MODEL_NODE] * (len(results) - 1) + [START_NODE if is_whole else MODEL_NODE]
+        steps = [[StateUpdate(dict(result), node)] for result, node in zip(results, nodes, strict=True)]
         await self._graph.abulk_update_state(config, steps)
 
     async def set_in_place(self, config: RunnableConfig, values: Mapping[str, Any]) -> None:

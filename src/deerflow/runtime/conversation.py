@@ -15,6 +15,8 @@ from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple, Pend
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.types import Overwrite
 
+from deerflow.agents.langgraph_beta import stored_messages
+
 _MESSAGES = "messages"
 _SUMMARY = "summary_text"
 
@@ -25,6 +27,8 @@ class Step:
 
     before: CheckpointTuple
     after: CheckpointTuple
+    own_writes: Sequence[PendingWrite] | None = None
+    """The writes of a step whose `before` already had a next step; None: they are stored in `before`."""
 
     @property
     def run_id(self) -> str | None:
@@ -45,7 +49,7 @@ class Step:
     @property
     def writes(self) -> Sequence[PendingWrite]:
         """The writes of the step: task, channel and value."""
-        return self.before.pending_writes or ()
+        return (self.before.pending_writes or ()) if self.own_writes is None else self.own_writes
 
     @property
     def _took_input(self) -> bool:
@@ -75,12 +79,30 @@ class Said:
 async def steps(checkpoints: BaseCheckpointSaver[Any], thread_id: str) -> AsyncIterator[Step]:
     """Yield the steps that led to a thread's current state, newest first."""
     after: CheckpointTuple | None = None
+    discarded: set[str | None] = set()
     async for found in checkpoints.alist(place(thread_id)):
         if after is None:
             after = found
-        elif id_of(found.config) == parent_of(after):  # others belong to discarded turns
-            yield Step(found, after)
-            after = found
+        elif id_of(found.config) == parent_of(after):
+            is_branch = id_of(found.config) in discarded
+            yield Step(found, after, await _added(checkpoints, found, after) if is_branch else None)
+            after, discarded = found, set()
+        else:  # it belongs to a discarded turn
+            discarded.add(parent_of(found))
+
+
+async def _added(
+    checkpoints: BaseCheckpointSaver[Any], before: CheckpointTuple, after: CheckpointTuple
+) -> list[PendingWrite]:
+    """Return the writes of a step that leaves a checkpoint again; those stored there are the first step's.
+
+    LangGraph stores none for it: the checkpoint after it holds its messages.
+    """
+    if _MESSAGES not in after.checkpoint["channel_values"]:
+        return []
+    known = {message.id: message for message in await stored_messages(checkpoints, before)}
+    new = [each for each in await stored_messages(checkpoints, after) if known.get(each.id) != each]
+    return [("", _MESSAGES, new)]
 
 
 async def said(checkpoints: BaseCheckpointSaver[Any], thread_id: str) -> AsyncIterator[Said]:

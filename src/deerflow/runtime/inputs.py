@@ -38,17 +38,31 @@ def graph_input(request: RunRequest) -> Any:
     return fitting(known, where="input")
 
 
-def with_message_ids(values: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+def with_message_ids(values: Mapping[str, Any] | None, *, where: str = "input") -> Mapping[str, Any] | None:
     """Return an input whose messages all have ids, so that every attempt adds the same messages.
 
     Malformed messages are rejected here, before a run is admitted.
+
+    Args:
+        where: The field that holds the messages, for the error.
     """
     if values is None or "messages" not in values:
         return values
     raw = values["messages"]
-    parse_messages(raw)
+    parse_messages(raw, where=where)
     messages = raw if isinstance(raw, list) else [raw]
     return {**values, "messages": [_with_id(message) for message in messages]}
+
+
+def with_update_ids(command: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """Return a command whose messages all have ids; a malformed update is left to `graph_input`."""
+    match (command or {}).get("update"):
+        case dict() as update:
+            return {**(command or {}), "update": with_message_ids(update, where="command.update")}
+        case list() as pairs if all(isinstance(pair, list) and len(pair) == 2 for pair in pairs):
+            each = [with_message_ids({str(key): value}, where="command.update") or {} for key, value in pairs]
+            return {**(command or {}), "update": [list(pair) for one in each for pair in one.items()]}
+    return command
 
 
 def check_same_input(first: RunRequest, again: RunRequest) -> None:

@@ -10,7 +10,7 @@ from deerflow.domain import CancelAction, RunRecord, RunRequest, RunStatus, Stre
 from deerflow.errors import ConflictError, DeerFlowError, NotFoundError
 from deerflow.runtime.active import ActiveRuns
 from deerflow.runtime.claims import Claims
-from deerflow.runtime.inputs import check_same_input, graph_input, with_message_ids
+from deerflow.runtime.inputs import check_same_input, graph_input, with_message_ids, with_update_ids
 from deerflow.runtime.lease_keeper import LeaseKeeper
 from deerflow.runtime.stream_bridge import StreamBridge
 from deerflow.runtime.worker import Worker
@@ -90,7 +90,8 @@ class RunManager:
             run_id: The id of the run; a new one when absent. A repeated request returns its earlier run,
                 which has another id.
         """
-        request = replace(request, input=with_message_ids(request.input))
+        command = with_update_ids(request.command)
+        request = replace(request, input=with_message_ids(request.input), command=command)
         graph_input(request)  # rejects a malformed command before anything is stored
         run_id = run_id or new_id()
         with self._active.place() as has_place:

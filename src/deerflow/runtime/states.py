@@ -5,8 +5,9 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage
 from langchain_core.runnables import RunnableConfig
+from langgraph.constants import START
 from langgraph.errors import InvalidUpdateError
-from langgraph.types import Interrupt, Overwrite, StateSnapshot
+from langgraph.types import Command, Interrupt, Overwrite, StateSnapshot
 from pydantic import TypeAdapter
 
 from deerflow.agents import StateReader
@@ -55,7 +56,7 @@ class ThreadStates:
         """Store the partial results of an aborted step and a note with the reason; return the new values.
 
         Partial results are those of finished tools, or the beginning of an answer. None when there is nothing
-        to add, or the run's input was never stored.
+        to add, the run's input was never stored, or it resumed calls that still wait for an answer.
 
         Args:
             note: Returns the note for the turn's user message; None for no note.
@@ -63,36 +64,58 @@ class ThreadStates:
         config = _config(run.thread_id)
         config["configurable"].update(fence(run.id, run.attempt))
         config["metadata"] = {"run_id": run.id}
-        asked = _asked(run)
-        before = await self.latest(run.thread_id)
-        if not _is_of(before, run) and answer is not None and asked:
-            # Its process died after readers had seen the answer, before any checkpoint was stored.
-            await self._reader.add_input(_from(config, run.request.checkpoint_id), asked)
-            before = await self.latest(run.thread_id)
-        if before is None or not _is_of(before, run):
+        begun = await self._begun(config, run, answer)
+        if begun is None:
             return None
-        broken_off, before = before, await self._with_results(config, before)
-        known = before.values.get("messages", ())
-        # If only the input was stored, this update replaces the step that would apply it.
-        is_first = (before.metadata or {}).get("source") == "input"
-        known = [*known, *asked] if is_first else known
-        question = next((each.text for each in reversed(known) if is_question(each)), "")
+        here, before, asked = begun
+        state = await self._with_results(here, before)
+        known = state.values.get("messages", ())
+        question = next((each.text for each in reversed([*known, *asked]) if is_question(each)), "")
         ids = {message.id for message in known}
         added = [each for each in (answer, note(question)) if each is not None and each.id not in ids]
         if not added:
-            return None if before is broken_off else before.values
-        await self._reader.add_before_model(config, [*(asked if is_first else ()), *added])
+            return None if state is before else state.values
+        await self._reader.add_before_model(here if state is before else config, [*asked, *added])
         after = await self.latest(run.thread_id)
         return None if after is None else after.values
 
+    async def _begun(
+        self, config: RunnableConfig, run: RunRecord, answer: AIMessage | None
+    ) -> tuple[RunnableConfig, StateSnapshot, Sequence[AnyMessage]] | None:
+        """Return a run's last state, the config to continue it, and the messages that it does not hold yet.
+
+        A run has no checkpoint of its own if its process died before one was stored, or if it resumed a step
+        of an earlier run. None when nothing may be added there.
+        """
+        latest = await self.latest(run.thread_id)
+        if latest is not None and _is_of(latest, run):
+            return config, latest, ()
+        asked, base = _asked(run), run.request.checkpoint_id
+        if isinstance(graph_input(run.request), dict):
+            if answer is None or not asked:
+                return None
+            await self._reader.add_input(_from(config, base), asked)
+            latest = await self.latest(run.thread_id)
+            return None if latest is None else (config, latest, ())
+        if base is not None and (latest is None or base != _checkpoint_of(latest)):
+            config, latest = _from(config, base), await self.latest(run.thread_id, checkpoint_id=base)
+        if latest is None or (answer is None and not _may_note(latest, asked)):
+            return None
+        return config, latest, asked
+
     async def _with_results(self, config: RunnableConfig, state: StateSnapshot) -> StateSnapshot:
-        """Store the results of the nodes and tools that had finished in an aborted step."""
+        """Store the input and the results of the nodes and tools that had finished in an aborted step."""
         started = [task.result for task in state.tasks if task.name == START_NODE and task.result is not None]
         finished = [task.result for task in state.tasks if task.name in _ACTING and task.result]
-        if started:
+        if any(task.name == START for task in state.tasks):
+            await self._reader.apply_input(config)
+        elif "checkpoint_id" in config["configurable"]:
+            return state  # results stored there are those of an earlier run, which this one did not use
+        elif started:
             await self._reader.add_start(config, started[0])
         elif finished:
-            await self._reader.add_finished(config, finished)
+            calls = [task for task in state.tasks if task.name == TOOLS_NODE]
+            await self._reader.add_finished(config, finished, is_whole=len(calls) == len(finished))
         else:
             return state
         return await self._reader.state(_config(config["configurable"]["thread_id"]))
@@ -148,13 +171,20 @@ class ThreadStates:
 
 
 def _asked(run: RunRecord) -> list[AnyMessage]:
-    """Return the messages that a run's input adds."""
+    """Return the messages that a run's input or command adds."""
     values = graph_input(run.request)
-    return list(values.get("messages", ())) if isinstance(values, dict) else []
+    added = values.update if isinstance(values, Command) else values
+    return list(dict(added or {}).get("messages", ()))
 
 
-def _is_of(state: StateSnapshot | None, run: RunRecord) -> bool:
-    metadata: Mapping[str, Any] = (state.metadata if state is not None else None) or {}
+def _may_note(state: StateSnapshot, asked: Sequence[AnyMessage]) -> bool:
+    """Return whether a note may follow a state: pending tool calls would be dropped by it."""
+    names = {task.name for task in state.tasks}
+    return TOOLS_NODE not in names and bool(names or asked)
+
+
+def _is_of(state: StateSnapshot, run: RunRecord) -> bool:
+    metadata: Mapping[str, Any] = state.metadata or {}
     return metadata.get("run_id") == run.id
 
 

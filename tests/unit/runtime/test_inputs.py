@@ -8,7 +8,13 @@ from langgraph.types import Command, Send
 
 from deerflow.domain import RunRequest
 from deerflow.errors import InvalidInputError
-from deerflow.runtime.inputs import check_goto, check_thread_id, graph_input, with_message_ids
+from deerflow.runtime.inputs import (
+    check_goto,
+    check_thread_id,
+    graph_input,
+    with_message_ids,
+    with_update_ids,
+)
 from deerflow.runtime.messages_in import parse_messages
 
 
@@ -75,6 +81,21 @@ def test_every_message_gets_an_id_before_the_run_is_stored() -> None:
 def test_input_without_messages_is_left_alone() -> None:
     assert with_message_ids(None) is None
     assert with_message_ids({"title": "t"}) == {"title": "t"}
+
+
+@pytest.mark.parametrize(
+    "update",
+    [{"title": "t", "messages": ["hi"]}, [["title", "t"], ["messages", {"role": "user", "content": "hi"}]]],
+)
+def test_messages_of_a_command_have_the_same_ids_in_every_attempt(update: Any) -> None:
+    command = with_update_ids({"goto": "model", "update": update})
+
+    first, again = (graph_input(RunRequest("t1", command=command)).update for _ in range(2))
+    assert dict(first)["messages"][0].id == dict(again)["messages"][0].id is not None
+    assert dict(first)["title"] == "t"
+    assert with_update_ids(None) is None
+    assert with_update_ids({"resume": "yes"}) == {"resume": "yes"}
+    assert with_update_ids({"update": "no"}) == {"update": "no"}
     assert graph_input(RunRequest("t1")) is None
 
 
