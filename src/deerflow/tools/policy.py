@@ -13,10 +13,10 @@ import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Literal
 
 import orjson
-import regex
 from langchain_core.tools import BaseTool
 
 from deerflow.config.guardrails import GuardrailRule
@@ -27,6 +27,9 @@ from deerflow.tools.obeyed_files import is_obeyed
 from deerflow.tools.patch import normal_path, patch_paths
 from deerflow.tools.python import PythonArguments
 from deerflow.tools.shell import BashArguments
+
+if TYPE_CHECKING:
+    import regex
 
 Action = Literal["allow", "deny", "ask"]
 ReasonCode = Literal["", "rule", "host", "outside", "obeyed_file"]
@@ -138,13 +141,13 @@ _BY_RULE: Mapping[Action, str] = {
 class _Rule:
     number: int
     tool: re.Pattern[str]
-    pattern: regex.Pattern[str] | None
+    pattern: "regex.Pattern[str] | None"
     action: Action
 
     @classmethod
     def of(cls, rule: GuardrailRule, number: int) -> "_Rule":
         parts = [re.escape(part) for part in rule.tool.split("*")]
-        pattern = None if rule.pattern is None else regex.compile(rule.pattern)
+        pattern = None if rule.pattern is None else import_module("regex").compile(rule.pattern)
         return cls(number, re.compile(".*".join(parts), re.DOTALL), pattern, rule.action)
 
     def fits(self, call: Call, until: float) -> bool:
