@@ -269,6 +269,9 @@ def revoke_allowed_call(
 def _exit_with(command: str, **options: Any) -> None:
     """Import a command, run it and exit with its exit code; a `DeerFlowError` is printed as one message."""
     line = options.get("status") or StatusLine(sys.stderr, is_shown=sys.stderr.isatty())
+    # The LangGraph SDK imports httpx, which loads its own command line, with rich and pygments, if it can:
+    # 3 MB, and a twentieth of the time that loading takes.
+    sys.modules.setdefault("httpx._main", None)  # type: ignore[arg-type]
     with quiet_end():
         line.say("Loading DeerFlow")
         execute = import_module(f"deerflow.cli.{command}").execute

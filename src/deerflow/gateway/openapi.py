@@ -1,15 +1,16 @@
 """Builds the OpenAPI document: FastAPI's description of the routes, with responses, errors and examples.
 
 Responses are declared at their routes with `answers` and only described: nothing is validated when a route
-responds. Models become schemas when the document is built, off the event loop.
+responds. Routes name their models instead of importing them: the models are loaded, and become schemas, when
+the document is built, off the event loop; before, they take no memory.
 """
 
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
-from types import NoneType, UnionType
-from typing import Any, Union, get_args, get_origin
+from importlib import import_module
+from typing import Any
 
 from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
@@ -18,9 +19,7 @@ from pydantic.json_schema import models_json_schema
 from starlette.responses import Response
 from starlette.routing import BaseRoute
 
-from deerflow.gateway import api_models
 from deerflow.gateway.api_fields import FIELDS, PARAMETERS, REQUEST_EXAMPLES, TAGS
-from deerflow.gateway.api_models import Error, InvalidRequest
 from deerflow.gateway.protocol.filters import CHANNELS
 
 Json = dict[str, Any]
@@ -46,7 +45,10 @@ class Media:
     schema: tuple[tuple[str, str], ...] = (("type", "string"),)
 
 
-_WORDS: Mapping[Any, str] = {int: "The number.", NoneType: "Null."}
+_WORDS: Mapping[Any, str] = {"integer": "The number.", "null": "Null."}
+_SIMPLE: Mapping[str, str] = {"int": "integer", "None": "null"}
+_OF_MODEL = "{model}"
+"""Stands in a response's description for that of its model, until the document is built."""
 _PLAIN: Mapping[Any, Any] = {"integer": 1, "number": 1.0, "boolean": True, "string": "text", "object": {}}
 """Example values of types without further constraints."""
 
@@ -199,25 +201,26 @@ _ERRORS: Mapping[int, tuple[str, str, str]] = {
 
 
 def answers(
-    body: Any,
+    body: str | Media | tuple[str | Media, ...] | None,
     *errors: int,
     status: int = 200,
     empty: Mapping[int, str] | None = None,
-    own_errors: Mapping[int, Any] | None = None,
+    own_errors: Mapping[int, str] | None = None,
     says: str = "",
 ) -> dict[str, Any]:
     """Return the decorator arguments that describe a route's responses.
 
     Args:
-        body: A model, `list[Model]`, `Model | None`, a plain type or a `Media`; a tuple of several; None for
-            no body.
+        body: The name of a model in `api_models`, `list[Model]`, `Model | None`, `int` or a `Media`; a tuple
+            of several; None for no body.
         errors: Statuses of the route's own errors, in addition to those of all routes.
         empty: Further statuses and their meaning; of them only 206 has a body, a part of the same one.
-        own_errors: Bodies of errors that are not `Error`, by status.
+        own_errors: Models of errors that are not `Error`, by status.
         says: The description of the response.
     """
     bodies = body if isinstance(body, tuple) else () if body is None else (body,)
-    answer: Json = {"description": says or " Or: ".join(map(_meaning, bodies)) or "No content."}
+    meanings = [each.meaning if isinstance(each, Media) else _OF_MODEL for each in bodies]
+    answer: Json = {"description": says or " Or: ".join(meanings) or "No content."}
     if bodies:
         answer["content"] = dict(map(_content, bodies))
     responses: dict[int, Json] = {status: answer}
@@ -226,12 +229,12 @@ def answers(
         responses[HTTPStatus.PARTIAL_CONTENT]["content"] = answer["content"]
     responses |= {code: {"description": HTTPStatus(code).phrase} for code in errors}
     for code, error in (own_errors or {}).items():
-        responses[code] = {"description": _meaning(error), "content": dict([_content(error)])}
+        responses[code] = {"description": _OF_MODEL, "content": dict([_content(error)])}
     # Routes build their own responses: FastAPI must not describe an empty JSON body beside ours.
     return {"status_code": status, "responses": responses, "response_class": Response}
 
 
-def refuses(status: int, example: Json, model: type[BaseModel] = Error) -> dict[str, Any]:
+def refuses(status: int, example: Json, model: str = "Error") -> dict[str, Any]:
     """Return the decorator arguments of a route that exists for old clients and always refuses."""
     described = answers(model, status=status, says="Always: the feature is not available on this server.")
     described["responses"][status]["content"]["application/json"]["example"] = example
@@ -257,43 +260,39 @@ def build_document(routes: Sequence[BaseRoute], *, title: str, version: str) -> 
     return document
 
 
-def _content(body: Any) -> tuple[str, Json]:
+def _content(body: str | Media) -> tuple[str, Json]:
     if isinstance(body, Media):
         return body.type, {"schema": dict(body.schema), "example": body.example}
     return "application/json", {"schema": _schema(body)}
 
 
-def _meaning(body: Any) -> str:
-    """Describe a body in words."""
-    if isinstance(body, Media):
-        return body.meaning
-    if get_origin(body) is list:
-        return f"A list of these. {_meaning(get_args(body)[0])}"
-    if get_origin(body) in (UnionType, Union):
-        return " Or: ".join(map(_meaning, get_args(body)))
-    if body in _WORDS:
-        return _WORDS[body]
-    return inspect.cleandoc(body.__doc__ or "").partition("\n")[0]
+def _schema(body: str) -> Json:
+    """Return the schema of a type as `answers` takes it; models by reference."""
+    if body.startswith("list[") and body.endswith("]"):
+        return {"type": "array", "items": _schema(body.removeprefix("list[").removesuffix("]"))}
+    if " | " in body:
+        return {"anyOf": [_schema(part) for part in body.split(" | ")]}
+    return {"type": _SIMPLE[body]} if body in _SIMPLE else {"$ref": f"{_SCHEMAS}{body}"}
 
 
-def _schema(body: Any) -> Json:
-    """Return the schema of a type; models by reference."""
-    if get_origin(body) is list:
-        return {"type": "array", "items": _schema(get_args(body)[0])}
-    if get_origin(body) in (UnionType, Union):
-        return {"anyOf": [_schema(part) for part in get_args(body)]}
-    if body is NoneType:
-        return {"type": "null"}
-    if body is int:
-        return {"type": "integer"}
-    return {"$ref": f"{_SCHEMAS}{body.__name__}"}
+def _meaning(schema: Json, schemas: Json) -> str:
+    """Describe a body in words: the first line of its model's docstring."""
+    if "items" in schema:
+        return f"A list of these. {_meaning(schema['items'], schemas)}"
+    if "anyOf" in schema:
+        return " Or: ".join(_meaning(part, schemas) for part in schema["anyOf"])
+    if "$ref" not in schema:
+        return _WORDS[schema["type"]]
+    model: Json = schemas[schema["$ref"].removeprefix(_SCHEMAS)]
+    text: str = model["description"]
+    return text.partition("\n")[0]
 
 
 def _schemas(requests: Json) -> Json:
     """Return all schemas: those of requests, from FastAPI, and those of responses."""
     models = [
         model
-        for model in vars(api_models).values()
+        for model in vars(import_module("deerflow.gateway.api_models")).values()
         if inspect.isclass(model) and issubclass(model, BaseModel) and model is not BaseModel
     ]
     _, found = models_json_schema(
@@ -314,7 +313,7 @@ def _schemas(requests: Json) -> Json:
 def _shared_errors() -> Iterator[tuple[str, Json]]:
     for status, (meaning, code, detail) in _ERRORS.items():
         example = {"detail": detail, **({"code": code} if code else {})}
-        yield _name(status), _error(meaning, Error, example) if detail else {"description": meaning}
+        yield _name(status), _error(meaning, "Error", example) if detail else {"description": meaning}
     invalid: Json = {
         "detail": [
             {
@@ -327,10 +326,10 @@ def _shared_errors() -> Iterator[tuple[str, Json]]:
         "message": "body limit is 0: Input should be greater than or equal to 1",
         "code": "invalid_input",
     }
-    yield _name(422), _error("A value of the request has the wrong form.", InvalidRequest, invalid)
+    yield _name(422), _error("A value of the request has the wrong form.", "InvalidRequest", invalid)
 
 
-def _error(meaning: str, model: type[BaseModel], example: Json) -> Json:
+def _error(meaning: str, model: str, example: Json) -> Json:
     return {
         "description": meaning,
         "content": {"application/json": {"schema": _schema(model), "example": example}},
@@ -355,7 +354,11 @@ def _complete(operation: Json, components: Json) -> None:
         if int(status) >= 400 and "application/json" not in _own_content(response):
             responses[status] = {"$ref": f"#/components/responses/{_name(int(status))}"}
             continue
-        for media in response.get("content", {}).values():
+        content = response.get("content", {})
+        if _OF_MODEL in response["description"]:
+            meaning = _meaning(content["application/json"]["schema"], components["schemas"])
+            response["description"] = response["description"].replace(_OF_MODEL, meaning)
+        for media in content.values():
             media.setdefault("example", example_of(media["schema"], components["schemas"]))
     for media in operation.get("requestBody", {}).get("content", {}).values():
         media.setdefault("example", example_of(media["schema"], components["schemas"]))

@@ -1,5 +1,6 @@
 """The commands: what they say when all is well, and what to do when it is not."""
 
+import ast
 import io
 import json
 import os
@@ -149,6 +150,69 @@ def test_a_job_says_at_once_that_it_is_loading(home: Path) -> None:
 
     assert done.stderr.startswith("Loading DeerFlow…\n")
     assert done.stdout == "deerflow.cli.run []\n"
+
+
+def test_help_loads_nothing_of_what_it_describes() -> None:
+    code = (
+        "import contextlib, io, sys; from deerflow.cli import commands\n"
+        "for words in ['--help'], ['--version'], ['run', '--help'], ['tasks', 'cancel', '--help']:\n"
+        "    with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()) as shown:\n"
+        "        commands.app(words)\n"
+        "    assert shown.getvalue()\n"
+        "print(sorted({name.partition('.')[0] for name in sys.modules}))\n"
+        "print(sorted(name for name in sys.modules if name.startswith('deerflow')))"
+    )
+
+    third, own = map(ast.literal_eval, loaded(code))
+
+    unneeded = {
+        "aiohttp",
+        "fastapi",
+        "httpx",
+        "langchain",
+        "langchain_core",
+        "langgraph",
+        "sqlalchemy",
+        "uvicorn",
+    }
+    assert unneeded & set(third) == set()
+    assert set(own) == {
+        "deerflow",
+        "deerflow.cli",
+        "deerflow.cli.commands",
+        "deerflow.cli.quiet",
+        "deerflow.cli.status",
+        "deerflow.errors",
+    }
+
+
+def test_an_idle_server_holds_no_modules_that_only_some_need() -> None:
+    """Patterns of rules, response models and pretty terminals each take megabytes of every server."""
+    code = (
+        "import sys; from deerflow.cli import commands\n"
+        "real = commands.import_module\n"
+        "def load(name):\n"
+        "    module = real(name)\n"
+        "    module.execute = lambda **_: module.create_app(None) and 0\n"
+        "    return module\n"
+        "commands.import_module = load\n"
+        "commands.app(['serve'], standalone_mode=False)\n"
+        "print(sorted(sys.modules))"
+    )
+
+    (names,) = map(ast.literal_eval, loaded(code))
+
+    assert "deerflow.gateway.app" in names
+    unneeded = {"deerflow.gateway.api_models", "openai", "pygments", "regex", "rich", "sqlalchemy"}
+    assert unneeded & set(names) == set()
+
+
+def loaded(code: str) -> list[str]:
+    """Return the lines that a process prints of the modules that it has loaded."""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+    )
+    return done.stdout.splitlines()
 
 
 def test_a_status_is_one_line_of_a_terminal() -> None:

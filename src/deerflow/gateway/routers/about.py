@@ -5,7 +5,6 @@ from importlib.metadata import version
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from deerflow.gateway.api_models import ChatModel, Features, Health, ModelList, Ok, ServerInfo
 from deerflow.gateway.deps import CurrentApp, json_response
 from deerflow.gateway.openapi import answers
 from deerflow.runtime.json_views import model_out
@@ -14,7 +13,7 @@ router = APIRouter(tags=["about"])
 root_router = APIRouter(tags=["about"])
 
 
-@root_router.get("/health", operation_id="get_health", **answers(Health))
+@root_router.get("/health", operation_id="get_health", **answers("Health"))
 async def health(deerflow: CurrentApp) -> Response:
     """Tell whether the server works, and which configured things do not.
 
@@ -24,7 +23,7 @@ async def health(deerflow: CurrentApp) -> Response:
     return json_response({"status": "healthy", "service": "deer-flow-gateway", **deerflow.health()})
 
 
-@router.get("/ok", operation_id="check_ok", **answers(Ok))
+@router.get("/ok", operation_id="check_ok", **answers("Ok"))
 async def ok() -> Response:
     """Confirm that the server answers.
 
@@ -34,14 +33,14 @@ async def ok() -> Response:
     return json_response({"ok": True})
 
 
-@router.get("/info", operation_id="get_info", **answers(ServerInfo))
+@router.get("/info", operation_id="get_info", **answers("ServerInfo"))
 async def info(deerflow: CurrentApp) -> Response:
     """Return the version of the server and which parts of LangGraph's API are on."""
     flags = {"assistants": True, "crons": deerflow.settings.scheduler.enabled, "store": True}
     return json_response({"version": version("deerflow"), "flags": flags})
 
 
-@router.get("/models", **answers(ModelList))
+@router.get("/models", **answers("ModelList"))
 async def list_models(deerflow: CurrentApp) -> Response:
     """List the chat models of the settings.
 
@@ -54,13 +53,13 @@ async def list_models(deerflow: CurrentApp) -> Response:
     )
 
 
-@router.get("/models/{name}", **answers(ChatModel, 404))
+@router.get("/models/{name}", **answers("ChatModel", 404))
 async def get_model(name: str, deerflow: CurrentApp) -> Response:
     """Return one chat model of the settings by its name."""
     return json_response(model_out(deerflow.models.get(name)))
 
 
-@router.get("/features", operation_id="get_features", **answers(Features))
+@router.get("/features", operation_id="get_features", **answers("Features"))
 async def features(deerflow: CurrentApp) -> Response:
     """Tell which optional features are on, so that pages show only those.
 

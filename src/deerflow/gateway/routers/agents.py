@@ -8,7 +8,6 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from starlette.responses import Response
 
 from deerflow.app import DeerFlow
-from deerflow.gateway.api_models import Agent, AgentList, NameCheck
 from deerflow.gateway.deps import CurrentApp, CurrentUser, json_response
 from deerflow.gateway.openapi import answers
 from deerflow.lead.custom import (
@@ -58,7 +57,7 @@ class AgentCreate(AgentChange):
     name: str = Field(pattern=_PATTERN)
 
 
-@router.get("/agents", **answers(AgentList, 403))
+@router.get("/agents", **answers("AgentList", 403))
 async def list_agents(user: CurrentUser, deerflow: CurrentApp) -> Response:
     """List the user's own agents, sorted by name.
 
@@ -68,7 +67,7 @@ async def list_agents(user: CurrentUser, deerflow: CurrentApp) -> Response:
     return json_response({"agents": [agent.to_dict() for agent in agents]})
 
 
-@router.get("/agents/check", operation_id="check_agent_name", **answers(NameCheck, 403))
+@router.get("/agents/check", operation_id="check_agent_name", **answers("NameCheck", 403))
 async def check_name(
     user: CurrentUser, deerflow: CurrentApp, name: Annotated[str, Query(pattern=_PATTERN)]
 ) -> Response:
@@ -81,7 +80,7 @@ async def check_name(
     return json_response({"available": not is_taken, "name": name.lower()})
 
 
-@router.post("/agents", **answers(Agent, 403, 409, status=201))
+@router.post("/agents", **answers("Agent", 403, 409, status=201))
 async def create_agent(body: AgentCreate, user: CurrentUser, deerflow: CurrentApp) -> Response:
     """Create an agent of the user's own.
 
@@ -96,7 +95,7 @@ async def create_agent(body: AgentCreate, user: CurrentUser, deerflow: CurrentAp
     return json_response((await asyncio.to_thread(deerflow.custom_agents.create, user, agent)).to_dict(), 201)
 
 
-@router.get("/agents/{name}", operation_id="get_agent", **answers(Agent, 403, 404))
+@router.get("/agents/{name}", operation_id="get_agent", **answers("Agent", 403, 404))
 async def read_agent(name: AgentPath, user: CurrentUser, deerflow: CurrentApp) -> Response:
     """Return one of the user's own agents with its instructions.
 
@@ -105,7 +104,7 @@ async def read_agent(name: AgentPath, user: CurrentUser, deerflow: CurrentApp) -
     return json_response((await asyncio.to_thread(deerflow.custom_agents.get, user, name)).to_dict())
 
 
-@router.put("/agents/{name}", **answers(Agent, 403, 404))
+@router.put("/agents/{name}", **answers("Agent", 403, 404))
 async def update_agent(
     name: AgentPath, body: AgentChange, user: CurrentUser, deerflow: CurrentApp
 ) -> Response:

@@ -6,7 +6,6 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from deerflow.agents.allowed_calls import AllowedCalls
-from deerflow.gateway.api_models import AllowedCallRows
 from deerflow.gateway.deps import CurrentApp, CurrentUser, json_response
 from deerflow.gateway.openapi import answers
 from deerflow.storage import ThreadQuery
@@ -14,7 +13,7 @@ from deerflow.storage import ThreadQuery
 router = APIRouter(tags=["approvals"])
 
 
-@router.get("/allowed-calls", **answers(AllowedCallRows))
+@router.get("/allowed-calls", **answers("AllowedCallRows"))
 async def list_allowed_calls(user: CurrentUser, deerflow: CurrentApp) -> Response:
     """List the tool calls that run without approval because the user allowed them for good.
 

@@ -12,8 +12,6 @@ from starlette.responses import Response
 from deerflow.app import DeerFlow
 from deerflow.domain import LEAD_AGENT, Assistant, Thread, new_id
 from deerflow.errors import ConflictError, InvalidInputError, NotFoundError
-from deerflow.gateway.api_models import Assistant as AssistantRow
-from deerflow.gateway.api_models import AssistantGraph, AssistantSchemas, NoSubgraphs, SelectedAssistant
 from deerflow.gateway.deps import CurrentApp, CurrentUser, free_thread, json_response
 from deerflow.gateway.openapi import CHANGED_UNSHOWN, answers
 from deerflow.gateway.pagination import Prefer, changed, page_of
@@ -98,7 +96,7 @@ class LatestVersion(BaseModel):
     version: int = Field(ge=1)
 
 
-@router.post("/assistants", **answers(AssistantRow, 400, 409))
+@router.post("/assistants", **answers("Assistant", 400, 409))
 async def create_assistant(body: AssistantCreate, user: CurrentUser, deerflow: CurrentApp) -> Response:
     """Create an assistant, whose config and context are the defaults of its runs.
 
@@ -132,7 +130,7 @@ async def create_assistant(body: AssistantCreate, user: CurrentUser, deerflow: C
     return json_response(assistant_out(kept))
 
 
-@router.post("/assistants/search", **answers(list[SelectedAssistant]))
+@router.post("/assistants/search", **answers("list[SelectedAssistant]"))
 async def search_assistants(
     user: CurrentUser, deerflow: CurrentApp, body: AssistantSearch | None = None
 ) -> Response:
@@ -156,7 +154,7 @@ async def search_assistants(
     return json_response([selected(assistant_out(item), wish.select) for item in page], headers=headers)
 
 
-@router.post("/assistants/count", **answers(int))
+@router.post("/assistants/count", **answers("int"))
 async def count_assistants(
     user: CurrentUser, deerflow: CurrentApp, body: AssistantSearch | None = None
 ) -> Response:
@@ -166,7 +164,7 @@ async def count_assistants(
     return json_response(await deerflow.storage.assistants.count(_query(wish, user)) + len(ready))
 
 
-@router.get("/assistants/{assistant_id}", **answers(AssistantRow, 404))
+@router.get("/assistants/{assistant_id}", **answers("Assistant", 404))
 async def get_assistant(assistant_id: str, user: CurrentUser, deerflow: CurrentApp) -> Response:
     """Return an assistant in its latest version."""
     return json_response(assistant_out(await _find(deerflow, assistant_id, user)))
@@ -174,7 +172,7 @@ async def get_assistant(assistant_id: str, user: CurrentUser, deerflow: CurrentA
 
 @router.patch(
     "/assistants/{assistant_id}",
-    **answers(AssistantRow, 400, 404, 409, empty=CHANGED_UNSHOWN),
+    **answers("Assistant", 400, 404, 409, empty=CHANGED_UNSHOWN),
 )
 async def patch_assistant(
     assistant_id: str, body: AssistantPatch, user: CurrentUser, deerflow: CurrentApp, prefer: Prefer = None
@@ -212,7 +210,7 @@ async def delete_assistant(
 @router.post(
     "/assistants/{assistant_id}/versions",
     operation_id="list_assistant_versions",
-    **answers(list[AssistantRow], 404),
+    **answers("list[Assistant]", 404),
 )
 async def list_versions(
     assistant_id: str, user: CurrentUser, deerflow: CurrentApp, body: VersionSearch | None = None
@@ -234,7 +232,7 @@ async def list_versions(
 @router.post(
     "/assistants/{assistant_id}/latest",
     operation_id="set_latest_assistant_version",
-    **answers(AssistantRow, 404, 409),
+    **answers("Assistant", 404, 409),
 )
 async def set_latest(
     assistant_id: str, body: LatestVersion, user: CurrentUser, deerflow: CurrentApp
@@ -247,7 +245,7 @@ async def set_latest(
 
 
 @router.get(
-    "/assistants/{assistant_id}/graph", operation_id="get_assistant_graph", **answers(AssistantGraph, 404)
+    "/assistants/{assistant_id}/graph", operation_id="get_assistant_graph", **answers("AssistantGraph", 404)
 )
 async def assistant_graph(
     assistant_id: str, user: CurrentUser, deerflow: CurrentApp, xray: bool | int = False
@@ -263,12 +261,12 @@ async def assistant_graph(
 @router.get(
     "/assistants/{assistant_id}/subgraphs",
     operation_id="get_assistant_subgraphs",
-    **answers(NoSubgraphs, 404),
+    **answers("NoSubgraphs", 404),
 )
 @router.get(
     "/assistants/{assistant_id}/subgraphs/{namespace}",
     operation_id="get_assistant_subgraphs_at",
-    **answers(NoSubgraphs, 404),
+    **answers("NoSubgraphs", 404),
 )
 async def assistant_subgraphs(
     assistant_id: str,
@@ -285,7 +283,7 @@ async def assistant_subgraphs(
 @router.get(
     "/assistants/{assistant_id}/schemas",
     operation_id="get_assistant_schemas",
-    **answers(AssistantSchemas, 404),
+    **answers("AssistantSchemas", 404),
 )
 async def assistant_schemas(assistant_id: str, user: CurrentUser, deerflow: CurrentApp) -> Response:
     """Return JSON schemas of an assistant's input, output, state, config and context."""

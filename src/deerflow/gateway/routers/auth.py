@@ -6,7 +6,6 @@ from fastapi import APIRouter, HTTPException
 from starlette.responses import Response
 
 from deerflow.domain import DEFAULT_USER
-from deerflow.gateway.api_models import AccountError, IdentityProviders, LoggedOut, SetupStatus, User
 from deerflow.gateway.deps import json_response
 from deerflow.gateway.openapi import answers, refuses
 
@@ -20,7 +19,7 @@ def _refusal(code: str) -> dict[str, Any]:
     return {"detail": {"code": code, "message": _OFF}}
 
 
-@router.get("/me", operation_id="get_current_user", **answers(User))
+@router.get("/me", operation_id="get_current_user", **answers("User"))
 async def me() -> Response:
     """Return the user who acts.
 
@@ -37,19 +36,19 @@ async def me() -> Response:
     )
 
 
-@router.get("/setup-status", operation_id="get_setup_status", **answers(SetupStatus))
+@router.get("/setup-status", operation_id="get_setup_status", **answers("SetupStatus"))
 async def setup_status() -> Response:
     """Tell whether the first account has to be created: never, since accounts are off."""
     return json_response({"needs_setup": False, "registration_enabled": False})
 
 
-@router.get("/providers", operation_id="list_identity_providers", **answers(IdentityProviders))
+@router.get("/providers", operation_id="list_identity_providers", **answers("IdentityProviders"))
 async def providers() -> Response:
     """List the identity providers that users can log in with: none, since accounts are off."""
     return json_response({"providers": []})
 
 
-@router.post("/login/local", **refuses(403, _refusal("provider_not_found"), AccountError))
+@router.post("/login/local", **refuses(403, _refusal("provider_not_found"), "AccountError"))
 async def login() -> Response:
     """Log in with a password: always refused.
 
@@ -61,7 +60,7 @@ async def login() -> Response:
 @router.post(
     "/register",
     operation_id="register_account",
-    **refuses(403, _refusal("registration_disabled"), AccountError),
+    **refuses(403, _refusal("registration_disabled"), "AccountError"),
 )
 async def register() -> Response:
     """Create an account: always refused.
@@ -74,7 +73,7 @@ async def register() -> Response:
 @router.post(
     "/initialize",
     operation_id="initialize_accounts",
-    **refuses(409, _refusal("system_already_initialized"), AccountError),
+    **refuses(409, _refusal("system_already_initialized"), "AccountError"),
 )
 async def initialize() -> Response:
     """Create the first account: always refused.
@@ -84,7 +83,7 @@ async def initialize() -> Response:
     _refuse(409, "system_already_initialized")
 
 
-@router.post("/change-password", **refuses(400, _refusal("provider_not_found"), AccountError))
+@router.post("/change-password", **refuses(400, _refusal("provider_not_found"), "AccountError"))
 async def change_password() -> Response:
     """Change the password: always refused.
 
@@ -93,7 +92,7 @@ async def change_password() -> Response:
     _refuse(400, "provider_not_found")
 
 
-@router.post("/logout", **answers(LoggedOut))
+@router.post("/logout", **answers("LoggedOut"))
 async def logout() -> Response:
     """Delete the cookies that an earlier server may have set."""
     response = json_response({"message": "Logged out"})
@@ -102,7 +101,7 @@ async def logout() -> Response:
     return response
 
 
-@router.get("/oauth/{provider}", **refuses(404, _refusal("provider_not_found"), AccountError))
+@router.get("/oauth/{provider}", **refuses(404, _refusal("provider_not_found"), "AccountError"))
 async def start_oauth(provider: str) -> Response:
     """Log in with an identity provider: always refused.
 
@@ -111,7 +110,7 @@ async def start_oauth(provider: str) -> Response:
     _refuse(404, "provider_not_found")
 
 
-@router.get("/callback/{provider}", **refuses(404, _refusal("provider_not_found"), AccountError))
+@router.get("/callback/{provider}", **refuses(404, _refusal("provider_not_found"), "AccountError"))
 async def finish_oauth(provider: str) -> Response:
     """Return from an identity provider: always refused.
 

@@ -22,7 +22,6 @@ from deerflow.files.file_history import (
     files_before,
 )
 from deerflow.files.snapshots import SnapshotStore
-from deerflow.gateway.api_models import Branched, PreparedEdit, PreparedRun
 from deerflow.gateway.deps import CurrentApp, CurrentUser, ThreadPath, idle_thread, json_response
 from deerflow.gateway.openapi import answers
 from deerflow.runtime.conversation import Said
@@ -66,7 +65,7 @@ class EditRegenerate(BaseModel):
     replacement_text: str = Field(min_length=1, max_length=1_000_000)
 
 
-@router.post("/threads/{thread_id}/branches", operation_id="branch_thread", **answers(Branched, 404, 409))
+@router.post("/threads/{thread_id}/branches", operation_id="branch_thread", **answers("Branched", 404, 409))
 async def branch(thread_id: ThreadPath, body: Branch, user: CurrentUser, deerflow: CurrentApp) -> Response:
     """Fork a thread at a message into a new thread, with the files as they were then.
 
@@ -92,7 +91,7 @@ async def branch(thread_id: ThreadPath, body: Branch, user: CurrentUser, deerflo
     )
 
 
-@router.post("/threads/{thread_id}/runs/regenerate/prepare", **answers(PreparedRun, 404, 409))
+@router.post("/threads/{thread_id}/runs/regenerate/prepare", **answers("PreparedRun", 404, 409))
 async def prepare_regenerate(
     thread_id: ThreadPath, body: Regenerate, user: CurrentUser, deerflow: CurrentApp
 ) -> Response:
@@ -111,7 +110,7 @@ async def prepare_regenerate(
     return json_response(await _prepared(deerflow, thread, turn, messages))
 
 
-@router.post("/threads/{thread_id}/runs/edit-regenerate/prepare", **answers(PreparedEdit, 404, 409))
+@router.post("/threads/{thread_id}/runs/edit-regenerate/prepare", **answers("PreparedEdit", 404, 409))
 async def prepare_edit(
     thread_id: ThreadPath, body: EditRegenerate, user: CurrentUser, deerflow: CurrentApp
 ) -> Response:

@@ -6,7 +6,6 @@ from fastapi import APIRouter, HTTPException
 from starlette.responses import Response
 
 from deerflow.errors import NotFoundError
-from deerflow.gateway.api_models import ChannelConnections, ChannelProviders
 from deerflow.gateway.deps import json_response
 from deerflow.gateway.openapi import answers, refuses
 
@@ -17,7 +16,7 @@ def _off(provider: str) -> str:
     return f"{provider} cannot be connected: this server connects to no chat service"
 
 
-@router.get("/providers", operation_id="list_channel_providers", **answers(ChannelProviders))
+@router.get("/providers", operation_id="list_channel_providers", **answers("ChannelProviders"))
 async def list_providers() -> Response:
     """List the chat services that can be connected: none.
 
@@ -26,7 +25,7 @@ async def list_providers() -> Response:
     return json_response({"enabled": False, "providers": []})
 
 
-@router.get("/connections", operation_id="list_channel_connections", **answers(ChannelConnections))
+@router.get("/connections", operation_id="list_channel_connections", **answers("ChannelConnections"))
 async def list_connections() -> Response:
     """List the user's connected accounts of chat services: none."""
     return json_response({"connections": []})

@@ -17,7 +17,6 @@ from deerflow.app import DeerFlow
 from deerflow.config import ContextSize
 from deerflow.context import Spend
 from deerflow.errors import ConflictError
-from deerflow.gateway.api_models import Compacted as CompactResult
 from deerflow.gateway.deps import CurrentApp, CurrentUser, ThreadPath, idle_thread, json_response
 from deerflow.gateway.openapi import answers
 from deerflow.runtime.spending import prices_of
@@ -36,9 +35,7 @@ class CompactRequest(BaseModel):
     model_name: str | None = Field(None, max_length=128)
 
 
-@router.post(
-    "/threads/{thread_id}/compact", operation_id="compact_thread", **answers(CompactResult, 404, 409)
-)
+@router.post("/threads/{thread_id}/compact", operation_id="compact_thread", **answers("Compacted", 404, 409))
 async def compact(
     thread_id: ThreadPath, user: CurrentUser, deerflow: CurrentApp, body: CompactRequest | None = None
 ) -> Response:

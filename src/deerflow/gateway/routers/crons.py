@@ -12,8 +12,6 @@ from deerflow.app import DeerFlow
 from deerflow.domain import LEAD_AGENT, new_id
 from deerflow.errors import ConflictError
 from deerflow.gateway.admission import to_request
-from deerflow.gateway.api_models import Cron as CronRow
-from deerflow.gateway.api_models import SelectedCron
 from deerflow.gateway.deps import CurrentApp, CurrentUser, ThreadPath, json_response, owned_thread
 from deerflow.gateway.openapi import CHANGED_UNSHOWN, answers
 from deerflow.gateway.pagination import Prefer, changed, page_of
@@ -111,7 +109,7 @@ CurrentScheduler = Annotated[Scheduler, Depends(_scheduler)]
 
 
 @router.post(
-    "/threads/{thread_id}/runs/crons", operation_id="create_thread_cron", **answers(CronRow, 400, 404, 409)
+    "/threads/{thread_id}/runs/crons", operation_id="create_thread_cron", **answers("Cron", 400, 404, 409)
 )
 async def create_for_thread(
     thread_id: ThreadPath,
@@ -133,7 +131,7 @@ async def create_for_thread(
     return json_response(_cron_out(cron))
 
 
-@router.post("/runs/crons", **answers(CronRow, 400, 404, 409))
+@router.post("/runs/crons", **answers("Cron", 400, 404, 409))
 async def create_cron(
     body: CronCreate, user: CurrentUser, deerflow: CurrentApp, crons: Crons, scheduler: CurrentScheduler
 ) -> Response:
@@ -148,7 +146,7 @@ async def create_cron(
     return json_response(_cron_out(cron))
 
 
-@router.post("/runs/crons/search", **answers(list[SelectedCron]))
+@router.post("/runs/crons/search", **answers("list[SelectedCron]"))
 async def search_crons(user: CurrentUser, crons: Crons, body: CronSearch | None = None) -> Response:
     """List crons, newest first.
 
@@ -165,13 +163,13 @@ async def search_crons(user: CurrentUser, crons: Crons, body: CronSearch | None 
     return json_response([selected(row, wish.select) for row in page], headers=headers)
 
 
-@router.post("/runs/crons/count", **answers(int))
+@router.post("/runs/crons/count", **answers("int"))
 async def count_crons(user: CurrentUser, crons: Crons, body: CronSearch | None = None) -> Response:
     """Count the crons that match a filter, as a plain number."""
     return json_response(len(await _found(crons, body or CronSearch(), user)))
 
 
-@router.get("/runs/crons/{cron_id}", **answers(CronRow, 404))
+@router.get("/runs/crons/{cron_id}", **answers("Cron", 404))
 async def get_cron(cron_id: str, user: CurrentUser, crons: Crons) -> Response:
     """Return one cron."""
     return json_response(_cron_out(await crons.get(cron_id, user)))
@@ -179,7 +177,7 @@ async def get_cron(cron_id: str, user: CurrentUser, crons: Crons) -> Response:
 
 @router.patch(
     "/runs/crons/{cron_id}",
-    **answers(CronRow, 400, 404, empty=CHANGED_UNSHOWN),
+    **answers("Cron", 400, 404, empty=CHANGED_UNSHOWN),
 )
 async def update_cron(
     cron_id: str,

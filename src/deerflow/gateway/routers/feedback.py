@@ -11,8 +11,6 @@ from starlette.responses import Response
 from deerflow.app import DeerFlow
 from deerflow.domain import new_id
 from deerflow.errors import ConflictError, InvalidInputError, NotFoundError
-from deerflow.gateway.api_models import Done, FeedbackStats
-from deerflow.gateway.api_models import Feedback as FeedbackRow
 from deerflow.gateway.deps import CurrentApp, CurrentUser, ThreadPath, json_response, known_run, owned_thread
 from deerflow.gateway.openapi import answers
 from deerflow.runtime.feedback import OWN, Feedback, delete_feedback, feedback_of, put_feedback
@@ -42,7 +40,7 @@ class FeedbackCreate(FeedbackUpsert):
 @router.put(
     "/threads/{thread_id}/runs/{run_id}/feedback",
     operation_id="put_feedback",
-    **answers(FeedbackRow, 400, 404),
+    **answers("Feedback", 400, 404),
 )
 async def put(
     thread_id: ThreadPath, run_id: str, body: FeedbackUpsert, user: CurrentUser, deerflow: CurrentApp
@@ -61,7 +59,7 @@ async def put(
 
 
 @router.delete(
-    "/threads/{thread_id}/runs/{run_id}/feedback", operation_id="delete_feedback", **answers(Done, 404)
+    "/threads/{thread_id}/runs/{run_id}/feedback", operation_id="delete_feedback", **answers("Done", 404)
 )
 async def delete(thread_id: ThreadPath, run_id: str, user: CurrentUser, deerflow: CurrentApp) -> Response:
     """Delete the user's rating of a run."""
@@ -72,7 +70,7 @@ async def delete(thread_id: ThreadPath, run_id: str, user: CurrentUser, deerflow
 @router.post(
     "/threads/{thread_id}/runs/{run_id}/feedback",
     operation_id="create_feedback",
-    **answers(FeedbackRow, 400, 404, 409),
+    **answers("Feedback", 400, 404, 409),
 )
 async def create(
     thread_id: ThreadPath, run_id: str, body: FeedbackCreate, user: CurrentUser, deerflow: CurrentApp
@@ -92,7 +90,7 @@ async def create(
     return json_response(asdict(word))
 
 
-@router.get("/threads/{thread_id}/runs/{run_id}/feedback", **answers(list[FeedbackRow], 404))
+@router.get("/threads/{thread_id}/runs/{run_id}/feedback", **answers("list[Feedback]", 404))
 async def list_feedback(
     thread_id: ThreadPath, run_id: str, user: CurrentUser, deerflow: CurrentApp
 ) -> Response:
@@ -106,7 +104,7 @@ async def list_feedback(
 @router.get(
     "/threads/{thread_id}/runs/{run_id}/feedback/stats",
     operation_id="get_feedback_stats",
-    **answers(FeedbackStats, 404),
+    **answers("FeedbackStats", 404),
 )
 async def stats(thread_id: ThreadPath, run_id: str, user: CurrentUser, deerflow: CurrentApp) -> Response:
     """Count the positive and negative ratings of a run."""
@@ -125,7 +123,7 @@ async def stats(thread_id: ThreadPath, run_id: str, user: CurrentUser, deerflow:
 @router.delete(
     "/threads/{thread_id}/runs/{run_id}/feedback/{feedback_id}",
     operation_id="delete_feedback_by_id",
-    **answers(Done, 404),
+    **answers("Done", 404),
 )
 async def delete_one(
     thread_id: ThreadPath, run_id: str, feedback_id: str, user: CurrentUser, deerflow: CurrentApp
@@ -137,7 +135,7 @@ async def delete_one(
     return await _deleted(deerflow, thread_id, run_id, key)
 
 
-@router.get("/runs/{run_id}/feedback", operation_id="list_feedback_of_run", **answers(list[FeedbackRow], 404))
+@router.get("/runs/{run_id}/feedback", operation_id="list_feedback_of_run", **answers("list[Feedback]", 404))
 async def list_by_run(run_id: str, user: CurrentUser, deerflow: CurrentApp) -> Response:
     """List the ratings of a run by the run's id alone, oldest first."""
     run = await deerflow.runs.get(run_id)

@@ -33,14 +33,6 @@ from deerflow.files.uploads import (
     list_uploads,
     save_upload,
 )
-from deerflow.gateway.api_models import (
-    ArtifactList,
-    ArtifactWritten,
-    Done,
-    Uploaded,
-    UploadLimits,
-    UploadList,
-)
 from deerflow.gateway.deps import (
     CurrentApp,
     CurrentUser,
@@ -62,7 +54,7 @@ _RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
     "/threads/{thread_id}/uploads",
     operation_id="upload_files",
     openapi_extra=UPLOAD_FORM,
-    **answers(Uploaded, 400, 413),
+    **answers("Uploaded", 400, 413),
 )
 async def upload(
     thread_id: ThreadPath, request: Request, user: CurrentUser, deerflow: CurrentApp
@@ -100,7 +92,9 @@ async def upload(
     )
 
 
-@router.get("/threads/{thread_id}/uploads/limits", operation_id="get_upload_limits", **answers(UploadLimits))
+@router.get(
+    "/threads/{thread_id}/uploads/limits", operation_id="get_upload_limits", **answers("UploadLimits")
+)
 async def upload_limits(thread_id: ThreadPath, deerflow: CurrentApp) -> Response:
     """Return how many files may be uploaded in one request, and how large they may be."""
     limits = deerflow.settings.uploads
@@ -113,7 +107,7 @@ async def upload_limits(thread_id: ThreadPath, deerflow: CurrentApp) -> Response
     )
 
 
-@router.get("/threads/{thread_id}/uploads/list", operation_id="list_uploads", **answers(UploadList, 404))
+@router.get("/threads/{thread_id}/uploads/list", operation_id="list_uploads", **answers("UploadList", 404))
 async def uploads(thread_id: ThreadPath, user: CurrentUser, deerflow: CurrentApp) -> Response:
     """List the files that were uploaded to a thread."""
     await owned_thread(deerflow, thread_id, user)
@@ -122,7 +116,7 @@ async def uploads(thread_id: ThreadPath, user: CurrentUser, deerflow: CurrentApp
 
 
 @router.delete(
-    "/threads/{thread_id}/uploads/{filename}", operation_id="delete_upload", **answers(Done, 400, 404)
+    "/threads/{thread_id}/uploads/{filename}", operation_id="delete_upload", **answers("Done", 400, 404)
 )
 async def remove_upload(
     thread_id: ThreadPath, filename: str, user: CurrentUser, deerflow: CurrentApp
@@ -134,7 +128,9 @@ async def remove_upload(
 
 
 @router.get(
-    "/threads/{thread_id}/artifacts", operation_id="list_artifacts", **answers((ArtifactList, ZIP), 404, 413)
+    "/threads/{thread_id}/artifacts",
+    operation_id="list_artifacts",
+    **answers(("ArtifactList", ZIP), 404, 413),
 )
 async def artifacts(
     thread_id: ThreadPath,
@@ -170,7 +166,7 @@ class ArtifactEdit(BaseModel):
 
 
 @router.put(
-    "/threads/{thread_id}/artifacts/{path:path}", **answers(ArtifactWritten, 400, 404, 409, 412, 413, 415)
+    "/threads/{thread_id}/artifacts/{path:path}", **answers("ArtifactWritten", 400, 404, 409, 412, 413, 415)
 )
 async def edit_artifact(
     thread_id: ThreadPath, path: str, body: ArtifactEdit, user: CurrentUser, deerflow: CurrentApp

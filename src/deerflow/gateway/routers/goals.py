@@ -7,7 +7,6 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from starlette.responses import Response
 
 from deerflow.agents.goals import LONGEST_OBJECTIVE, MOST_CONTINUATIONS, new_goal
-from deerflow.gateway.api_models import ThreadGoal
 from deerflow.gateway.deps import (
     CurrentApp,
     CurrentUser,
@@ -38,7 +37,7 @@ class Goal(BaseModel):
         return words
 
 
-@router.get("/threads/{thread_id}/goal", **answers(ThreadGoal, 404))
+@router.get("/threads/{thread_id}/goal", **answers("ThreadGoal", 404))
 async def get_goal(thread_id: ThreadPath, user: CurrentUser, deerflow: CurrentApp) -> Response:
     """Return the goal of a thread; null where there is none.
 
@@ -51,7 +50,7 @@ async def get_goal(thread_id: ThreadPath, user: CurrentUser, deerflow: CurrentAp
     return json_response({"goal": snapshot.values.get("goal")})
 
 
-@router.put("/threads/{thread_id}/goal", **answers(ThreadGoal, 409))
+@router.put("/threads/{thread_id}/goal", **answers("ThreadGoal", 409))
 async def put_goal(thread_id: ThreadPath, body: Goal, user: CurrentUser, deerflow: CurrentApp) -> Response:
     """Set the goal of a thread, in place of an earlier one; the thread is created where it does not exist.
 
@@ -65,7 +64,7 @@ async def put_goal(thread_id: ThreadPath, body: Goal, user: CurrentUser, deerflo
     return json_response({"goal": goal})
 
 
-@router.delete("/threads/{thread_id}/goal", **answers(ThreadGoal, 404, 409))
+@router.delete("/threads/{thread_id}/goal", **answers("ThreadGoal", 404, 409))
 async def delete_goal(thread_id: ThreadPath, user: CurrentUser, deerflow: CurrentApp) -> Response:
     """Remove the goal of a thread, if it has one.
 

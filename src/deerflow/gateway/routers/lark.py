@@ -5,7 +5,6 @@ from typing import NoReturn
 from fastapi import APIRouter, HTTPException
 from starlette.responses import Response
 
-from deerflow.gateway.api_models import LarkStatus
 from deerflow.gateway.deps import json_response
 from deerflow.gateway.openapi import answers, refuses
 
@@ -14,7 +13,7 @@ router = APIRouter(prefix="/integrations/lark", tags=["integrations"])
 _OFF = "The Lark integration is not available on this server."
 
 
-@router.get("/status", operation_id="get_lark_status", **answers(LarkStatus))
+@router.get("/status", operation_id="get_lark_status", **answers("LarkStatus"))
 async def status() -> Response:
     """Return the state of the Lark integration: not installed."""
     return json_response(

@@ -14,7 +14,6 @@ from deerflow.config.extensions_file import read_document
 from deerflow.config.masking import masked_address, masked_server, unmasked_server
 from deerflow.config.variables import variable_in
 from deerflow.errors import InvalidInputError, NotFoundError
-from deerflow.gateway.api_models import Done, McpServer, McpServers, McpStatus
 from deerflow.gateway.deps import CurrentApp, json_response
 from deerflow.gateway.mcp_policy import ALLOWED_COMMANDS, ServerEdits, full_entry, new_addresses
 from deerflow.gateway.openapi import answers
@@ -57,7 +56,7 @@ class McpApproval(BaseModel):
     )
 
 
-@router.get("/mcp/config", operation_id="get_mcp_config", **answers(McpServers, 400))
+@router.get("/mcp/config", operation_id="get_mcp_config", **answers("McpServers", 400))
 async def get_config(deerflow: CurrentApp) -> Response:
     """Return the MCP servers of `extensions_config.json`.
 
@@ -66,7 +65,7 @@ async def get_config(deerflow: CurrentApp) -> Response:
     return json_response(await _config_out(deerflow))
 
 
-@router.put("/mcp/config", operation_id="put_mcp_config", **answers(McpServers, 400, 409))
+@router.put("/mcp/config", operation_id="put_mcp_config", **answers("McpServers", 400, 409))
 async def put_config(body: McpConfig, deerflow: CurrentApp) -> Response:
     """Replace the MCP servers of `extensions_config.json`.
 
@@ -86,7 +85,7 @@ async def put_config(body: McpConfig, deerflow: CurrentApp) -> Response:
     return json_response(await _config_out(deerflow))
 
 
-@router.patch("/mcp/config", operation_id="switch_mcp_server", **answers(McpServers, 400, 404))
+@router.patch("/mcp/config", operation_id="switch_mcp_server", **answers("McpServers", 400, 404))
 async def switch_server(body: McpSwitch, deerflow: CurrentApp) -> Response:
     """Switch one MCP server on or off."""
 
@@ -99,7 +98,7 @@ async def switch_server(body: McpSwitch, deerflow: CurrentApp) -> Response:
     return json_response(await _config_out(deerflow))
 
 
-@router.get("/mcp/status", operation_id="get_mcp_status", **answers(McpStatus))
+@router.get("/mcp/status", operation_id="get_mcp_status", **answers("McpStatus"))
 async def get_status(deerflow: CurrentApp) -> Response:
     """Return the state of each MCP server that is on.
 
@@ -109,7 +108,7 @@ async def get_status(deerflow: CurrentApp) -> Response:
     return json_response({"servers": [_status_out(status) for status in deerflow.mcp.statuses]})
 
 
-@router.post("/mcp/servers/{name}/test", operation_id="test_mcp_server", **answers(McpServer, 404, 502))
+@router.post("/mcp/servers/{name}/test", operation_id="test_mcp_server", **answers("McpServer", 404, 502))
 async def test_server(name: ServerName, deerflow: CurrentApp) -> Response:
     """Connect to one MCP server, unless it is connected, and return its state.
 
@@ -120,7 +119,9 @@ async def test_server(name: ServerName, deerflow: CurrentApp) -> Response:
 
 
 @router.post(
-    "/mcp/servers/{name}/approve", operation_id="approve_mcp_tools", **answers(McpServer, 400, 404, 409, 502)
+    "/mcp/servers/{name}/approve",
+    operation_id="approve_mcp_tools",
+    **answers("McpServer", 400, 404, 409, 502),
 )
 async def approve_tools(name: ServerName, body: McpApproval, deerflow: CurrentApp) -> Response:
     """Approve tools of an MCP server that are withheld because they are new or changed, and return its state.
@@ -131,7 +132,7 @@ async def approve_tools(name: ServerName, body: McpApproval, deerflow: CurrentAp
     return json_response(_status_out(await deerflow.mcp.approve(name, body.tools)))
 
 
-@router.post("/mcp/cache/reset", operation_id="reset_mcp_connections", **answers(Done))
+@router.post("/mcp/cache/reset", operation_id="reset_mcp_connections", **answers("Done"))
 async def reset_connections(deerflow: CurrentApp) -> Response:
     """Close the connections to all MCP servers; the next run opens them again and reads their tools."""
     await deerflow.mcp.reset()

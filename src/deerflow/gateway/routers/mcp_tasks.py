@@ -6,7 +6,6 @@ from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from deerflow.errors import NotFoundError
-from deerflow.gateway.api_models import McpTask
 from deerflow.gateway.deps import ThreadPath, json_response
 from deerflow.gateway.openapi import answers, refuses
 
@@ -15,7 +14,7 @@ router = APIRouter(prefix="/threads/{thread_id}/mcp-tasks", tags=["mcp tasks"])
 _NONE = {"detail": "MCP task 'm1' not found", "code": "not_found"}
 
 
-@router.get("", operation_id="list_mcp_tasks", **answers(list[McpTask]))
+@router.get("", operation_id="list_mcp_tasks", **answers("list[McpTask]"))
 async def list_tasks(thread_id: ThreadPath, limit: Annotated[int, Query(ge=1, le=100)] = 50) -> Response:
     """List a thread's background tasks of MCP servers: none, since this server starts none."""
     return json_response([])

@@ -10,8 +10,6 @@ from deerflow.app import DeerFlow
 from deerflow.config.memory import NOOP
 from deerflow.config.secrets import masked
 from deerflow.errors import InvalidInputError
-from deerflow.gateway.api_models import Memory as MemoryRow
-from deerflow.gateway.api_models import MemorySettings, MemoryStatus
 from deerflow.gateway.deps import CurrentApp, CurrentUser, json_response
 from deerflow.gateway.openapi import answers
 from deerflow.lead.custom import NAME
@@ -97,7 +95,7 @@ Whose = Annotated[Scope, Depends(_scope)]
 WRITABLE = [Depends(_writable)]
 
 
-@router.get("/memory", operation_id="get_memory", **answers(MemoryRow))
+@router.get("/memory", operation_id="get_memory", **answers("Memory"))
 async def read_memory(scope: Whose, deerflow: CurrentApp) -> Response:
     """Return all that is remembered of the user: summaries and facts.
 
@@ -106,7 +104,7 @@ async def read_memory(scope: Whose, deerflow: CurrentApp) -> Response:
     return _answer(await deerflow.memories.read(scope))
 
 
-@router.post("/memory/reload", **answers(MemoryRow))
+@router.post("/memory/reload", **answers("Memory"))
 async def reload_memory(scope: Whose, deerflow: CurrentApp) -> Response:
     """Return all that is remembered, with the settings as they are now.
 
@@ -116,7 +114,7 @@ async def reload_memory(scope: Whose, deerflow: CurrentApp) -> Response:
     return _answer(await deerflow.memories.read(scope))
 
 
-@router.delete("/memory", **answers(MemoryRow))
+@router.delete("/memory", **answers("Memory"))
 async def clear_memory(scope: Whose, deerflow: CurrentApp) -> Response:
     """Delete all that is remembered of the user.
 
@@ -125,7 +123,7 @@ async def clear_memory(scope: Whose, deerflow: CurrentApp) -> Response:
     return _answer(await deerflow.memories.clear(scope))
 
 
-@router.get("/memory/export", **answers(MemoryRow))
+@router.get("/memory/export", **answers("Memory"))
 async def export_memory(scope: Whose, deerflow: CurrentApp) -> Response:
     """Return all that is remembered in the form that `POST /memory/import` takes.
 
@@ -134,7 +132,7 @@ async def export_memory(scope: Whose, deerflow: CurrentApp) -> Response:
     return _answer(await deerflow.memories.read(scope))
 
 
-@router.post("/memory/import", dependencies=WRITABLE, **answers(MemoryRow, 400, 409, 501))
+@router.post("/memory/import", dependencies=WRITABLE, **answers("Memory", 400, 409, 501))
 async def import_memory(body: MemoryIn, scope: Whose, deerflow: CurrentApp) -> Response:
     """Replace all that is remembered by an exported memory.
 
@@ -147,7 +145,7 @@ async def import_memory(body: MemoryIn, scope: Whose, deerflow: CurrentApp) -> R
     )
 
 
-@router.post("/memory/facts", dependencies=WRITABLE, **answers(MemoryRow, 400, 409, 501))
+@router.post("/memory/facts", dependencies=WRITABLE, **answers("Memory", 400, 409, 501))
 async def add_fact(body: FactCreate, scope: Whose, deerflow: CurrentApp) -> Response:
     """Add one fact to the memory and return all that is remembered.
 
@@ -161,7 +159,7 @@ async def add_fact(body: FactCreate, scope: Whose, deerflow: CurrentApp) -> Resp
     return _answer(memory)
 
 
-@router.patch("/memory/facts/{fact_id}", dependencies=WRITABLE, **answers(MemoryRow, 400, 404, 409, 501))
+@router.patch("/memory/facts/{fact_id}", dependencies=WRITABLE, **answers("Memory", 400, 404, 409, 501))
 async def change_fact(fact_id: FactPath, body: FactPatch, scope: Whose, deerflow: CurrentApp) -> Response:
     """Change one fact and return all that is remembered; absent fields stay.
 
@@ -174,7 +172,7 @@ async def change_fact(fact_id: FactPath, body: FactPatch, scope: Whose, deerflow
     return _answer(await deerflow.memories.change_fact(scope, fact_id, **changes))
 
 
-@router.delete("/memory/facts/{fact_id}", dependencies=WRITABLE, **answers(MemoryRow, 404, 409, 501))
+@router.delete("/memory/facts/{fact_id}", dependencies=WRITABLE, **answers("Memory", 404, 409, 501))
 async def remove_fact(fact_id: FactPath, scope: Whose, deerflow: CurrentApp) -> Response:
     """Delete one fact and return all that is remembered.
 
@@ -184,13 +182,13 @@ async def remove_fact(fact_id: FactPath, scope: Whose, deerflow: CurrentApp) -> 
     return _answer(await deerflow.memories.remove_fact(scope, fact_id))
 
 
-@router.get("/memory/config", operation_id="get_memory_settings", **answers(MemorySettings))
+@router.get("/memory/config", operation_id="get_memory_settings", **answers("MemorySettings"))
 async def memory_config(deerflow: CurrentApp) -> Response:
     """Return the settings of the memory, without secrets."""
     return json_response(_config(deerflow))
 
 
-@router.get("/memory/status", operation_id="get_memory_status", **answers(MemoryStatus))
+@router.get("/memory/status", operation_id="get_memory_status", **answers("MemoryStatus"))
 async def memory_status(scope: Whose, deerflow: CurrentApp) -> Response:
     """Return the settings of the memory and all that is remembered.
 

@@ -9,7 +9,6 @@ from starlette.responses import Response
 
 from deerflow.app import DeerFlow
 from deerflow.errors import NotFoundError
-from deerflow.gateway.api_models import MessagePage, MessageRow, RunMessages
 from deerflow.gateway.contract import contract_of
 from deerflow.gateway.deps import CurrentApp, CurrentUser, ThreadPath, json_response, known_run, owned_thread
 from deerflow.gateway.openapi import answers
@@ -37,7 +36,7 @@ WantedPart = Annotated[Part, Depends()]
 
 
 @router.get(
-    "/threads/{thread_id}/messages/page", operation_id="page_thread_messages", **answers(MessagePage, 404)
+    "/threads/{thread_id}/messages/page", operation_id="page_thread_messages", **answers("MessagePage", 404)
 )
 async def page_of_thread(
     thread_id: ThreadPath, user: CurrentUser, deerflow: CurrentApp, part: WantedPart
@@ -64,7 +63,7 @@ async def page_of_thread(
 
 
 @router.get(
-    "/threads/{thread_id}/messages", operation_id="list_thread_messages", **answers(list[MessageRow], 404)
+    "/threads/{thread_id}/messages", operation_id="list_thread_messages", **answers("list[MessageRow]", 404)
 )
 async def messages_of_thread(
     thread_id: ThreadPath, user: CurrentUser, deerflow: CurrentApp, part: WantedPart
@@ -78,7 +77,7 @@ async def messages_of_thread(
 @router.get(
     "/threads/{thread_id}/runs/{run_id}/messages",
     operation_id="list_run_messages",
-    **answers(RunMessages, 404),
+    **answers("RunMessages", 404),
 )
 async def messages_of_run(
     thread_id: ThreadPath, run_id: str, user: CurrentUser, deerflow: CurrentApp, part: WantedPart
@@ -89,7 +88,7 @@ async def messages_of_run(
     return json_response({"data": rows, "has_more": has_more})
 
 
-@router.get("/runs/{run_id}/messages", operation_id="list_messages_of_run", **answers(RunMessages, 404))
+@router.get("/runs/{run_id}/messages", operation_id="list_messages_of_run", **answers("RunMessages", 404))
 async def messages_by_run(run_id: str, user: CurrentUser, deerflow: CurrentApp, part: WantedPart) -> Response:
     """List the messages of a run by the run's id alone, oldest first."""
     run = await deerflow.runs.get(run_id)

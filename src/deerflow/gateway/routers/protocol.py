@@ -13,7 +13,6 @@ from typing_extensions import override
 
 from deerflow.domain import is_thread_id
 from deerflow.errors import InvalidInputError
-from deerflow.gateway.api_models import CommandResult, Error
 from deerflow.gateway.deps import CurrentApp, CurrentUser, ThreadPath, json_response
 from deerflow.gateway.openapi import COMMAND_BODY, FILTER_BODY, PROTOCOL_EVENTS, answers
 from deerflow.gateway.protocol.commands import Commander, CommandError, failure, parse_command
@@ -34,7 +33,7 @@ _BAD_THREAD = 4422
     "/threads/{thread_id}/commands",
     operation_id="send_command",
     openapi_extra=COMMAND_BODY,
-    **answers(CommandResult, own_errors={400: CommandResult | Error}),
+    **answers("CommandResult", own_errors={400: "CommandResult | Error"}),
 )
 async def command(
     thread_id: ThreadPath, user: CurrentUser, deerflow: CurrentApp, request: Request

@@ -10,7 +10,6 @@ from deerflow.app import DeerFlow
 from deerflow.domain import RunRecord
 from deerflow.files.changes import Changes, changes_of
 from deerflow.files.snapshots import SnapshotStore
-from deerflow.gateway.api_models import RunEvent, WorkspaceChanges
 from deerflow.gateway.deps import CurrentApp, CurrentUser, ThreadPath, json_response, known_run
 from deerflow.gateway.openapi import answers
 from deerflow.gateway.run_views import run_rows
@@ -23,7 +22,7 @@ _MOST_RUNS = 1000
 @router.get(
     "/threads/{thread_id}/runs/{run_id}/events",
     operation_id="list_run_events",
-    **answers(list[RunEvent], 404),
+    **answers("list[RunEvent]", 404),
 )
 async def list_events(
     thread_id: ThreadPath,
@@ -58,7 +57,7 @@ async def list_events(
 @router.get(
     "/threads/{thread_id}/runs/{run_id}/workspace-changes",
     operation_id="get_workspace_changes",
-    **answers(WorkspaceChanges, 404),
+    **answers("WorkspaceChanges", 404),
 )
 async def workspace_changes(
     thread_id: ThreadPath,

@@ -10,7 +10,6 @@ from starlette.responses import Response
 from deerflow.app import DeerFlow
 from deerflow.domain import CancelAction, RunRecord, RunStatus
 from deerflow.errors import ConflictError, InvalidInputError
-from deerflow.gateway.api_models import FinalValues, Run, SelectedRun
 from deerflow.gateway.deps import CurrentApp, CurrentUser, ThreadPath, json_response, owned_run, owned_thread
 from deerflow.gateway.openapi import EVENTS, answers
 from deerflow.gateway.pagination import names_in, rows_with
@@ -39,7 +38,7 @@ class CancelMany(BaseModel):
     status: Literal["pending", "running", "all"] | None = None
 
 
-@router.get("/threads/{thread_id}/runs", **answers(list[SelectedRun], 400, 404))
+@router.get("/threads/{thread_id}/runs", **answers("list[SelectedRun]", 400, 404))
 async def list_runs(
     thread_id: ThreadPath,
     user: CurrentUser,
@@ -55,7 +54,7 @@ async def list_runs(
     return json_response(rows_with([run_out(run) for run in runs], names_in(select)))
 
 
-@router.get("/threads/{thread_id}/runs/{run_id}", **answers(Run, 404))
+@router.get("/threads/{thread_id}/runs/{run_id}", **answers("Run", 404))
 async def get_run(thread_id: ThreadPath, run_id: str, user: CurrentUser, deerflow: CurrentApp) -> Response:
     """Return one run with its status, usage and costs."""
     return json_response(run_out(await owned_run(deerflow, thread_id, run_id, user)))
@@ -114,7 +113,7 @@ async def cancel_runs(
     return Response(status_code=204)
 
 
-@router.get("/threads/{thread_id}/runs/{run_id}/join", **answers((FinalValues, EVENTS), 400, 404))
+@router.get("/threads/{thread_id}/runs/{run_id}/join", **answers(("FinalValues", EVENTS), 400, 404))
 async def join_run(
     thread_id: ThreadPath,
     run_id: str,

@@ -13,7 +13,6 @@ from deerflow.app import DeerFlow
 from deerflow.domain import DisconnectMode, RunRecord, new_id
 from deerflow.errors import DeerFlowError, InvalidInputError, NotFoundError
 from deerflow.gateway.admission import to_request
-from deerflow.gateway.api_models import BatchError, FinalValues, Run
 from deerflow.gateway.contract import contract_of
 from deerflow.gateway.deps import CurrentApp, CurrentUser, ThreadPath, json_response, owned_thread
 from deerflow.gateway.openapi import EVENTS, answers
@@ -60,7 +59,7 @@ async def _caller(
 CurrentCaller = Annotated[Caller, Depends(_caller)]
 
 
-@router.post("/threads/{thread_id}/runs", **answers(Run, 400, 404, 409))
+@router.post("/threads/{thread_id}/runs", **answers("Run", 400, 404, 409))
 async def create_run(thread_id: ThreadPath, body: RunCreate, caller: CurrentCaller) -> Response:
     """Start a run on a thread in the background and return it.
 
@@ -84,7 +83,7 @@ async def stream_run(thread_id: ThreadPath, body: RunCreate, caller: CurrentCall
     return _streamed(caller, await _admit(caller, thread_id, body))
 
 
-@router.post("/threads/{thread_id}/runs/wait", **answers(FinalValues, 400, 404, 409))
+@router.post("/threads/{thread_id}/runs/wait", **answers("FinalValues", 400, 404, 409))
 async def wait_run(
     thread_id: ThreadPath, body: RunCreate, caller: CurrentCaller, request: Request
 ) -> Response:
@@ -98,7 +97,7 @@ async def wait_run(
     return await _waited(caller, await _admit(caller, thread_id, body), request)
 
 
-@router.post("/runs", operation_id="create_stateless_run", **answers(Run, 400, 404, 409))
+@router.post("/runs", operation_id="create_stateless_run", **answers("Run", 400, 404, 409))
 async def create_stateless(body: RunCreate, caller: CurrentCaller) -> Response:
     """Start a run in the background on a new thread and return it.
 
@@ -118,7 +117,7 @@ async def stream_stateless(body: RunCreate, caller: CurrentCaller) -> Response:
     return _streamed(caller, await _admit_stateless(caller, body))
 
 
-@router.post("/runs/wait", operation_id="wait_stateless_run", **answers(FinalValues, 400, 404, 409))
+@router.post("/runs/wait", operation_id="wait_stateless_run", **answers("FinalValues", 400, 404, 409))
 async def wait_stateless(body: RunCreate, caller: CurrentCaller, request: Request) -> Response:
     """Start a run on a new thread, wait for its end and return the final values.
 
@@ -128,7 +127,7 @@ async def wait_stateless(body: RunCreate, caller: CurrentCaller, request: Reques
     return await _waited(caller, await _admit_stateless(caller, body), request)
 
 
-@router.post("/runs/batch", operation_id="create_run_batch", **answers(list[Run | BatchError], 400))
+@router.post("/runs/batch", operation_id="create_run_batch", **answers("list[Run | BatchError]", 400))
 async def create_batch(bodies: list[BatchRun], caller: CurrentCaller) -> Response:
     """Start many runs in the background, each on a new thread or on the one that it names.
 

@@ -12,7 +12,6 @@ from starlette.responses import Response
 from deerflow.app import DeerFlow
 from deerflow.domain import LEAD_AGENT, new_id
 from deerflow.errors import ConflictError, InvalidInputError, NotFoundError
-from deerflow.gateway.api_models import DeletedTask, ScheduledRun, ScheduledTask, Triggered
 from deerflow.gateway.background import start_run
 from deerflow.gateway.deps import CurrentApp, CurrentUser, ThreadPath, json_response, owned_thread
 from deerflow.gateway.openapi import answers
@@ -57,7 +56,7 @@ class TaskUpdate(BaseModel):
     timezone: Zone | None = None
 
 
-@router.get("/scheduled-tasks", operation_id="list_scheduled_tasks", **answers(list[ScheduledTask]))
+@router.get("/scheduled-tasks", operation_id="list_scheduled_tasks", **answers("list[ScheduledTask]"))
 async def list_tasks(user: CurrentUser, deerflow: CurrentApp, crons: Crons) -> Response:
     """List the user's scheduled tasks, newest first."""
     return json_response([await task_out(deerflow, crons, task) for task in await _tasks(crons, user)])
@@ -66,7 +65,7 @@ async def list_tasks(user: CurrentUser, deerflow: CurrentApp, crons: Crons) -> R
 @router.get(
     "/threads/{thread_id}/scheduled-tasks",
     operation_id="list_scheduled_tasks_of_thread",
-    **answers(list[ScheduledTask], 404),
+    **answers("list[ScheduledTask]", 404),
 )
 async def tasks_of_thread(
     thread_id: ThreadPath, user: CurrentUser, deerflow: CurrentApp, crons: Crons
@@ -77,7 +76,7 @@ async def tasks_of_thread(
     return json_response([await task_out(deerflow, crons, task) for task in mine])
 
 
-@router.post("/scheduled-tasks", operation_id="create_scheduled_task", **answers(ScheduledTask, 404, 409))
+@router.post("/scheduled-tasks", operation_id="create_scheduled_task", **answers("ScheduledTask", 404, 409))
 async def create_task(
     body: TaskCreate, user: CurrentUser, deerflow: CurrentApp, crons: Crons, scheduler: CurrentScheduler
 ) -> Response:
@@ -109,14 +108,14 @@ async def create_task(
     return json_response(await task_out(deerflow, crons, task))
 
 
-@router.get("/scheduled-tasks/{task_id}", operation_id="get_scheduled_task", **answers(ScheduledTask, 404))
+@router.get("/scheduled-tasks/{task_id}", operation_id="get_scheduled_task", **answers("ScheduledTask", 404))
 async def get_task(task_id: str, user: CurrentUser, deerflow: CurrentApp, crons: Crons) -> Response:
     """Return one scheduled task."""
     return json_response(await task_out(deerflow, crons, await _find(crons, task_id, user)))
 
 
 @router.patch(
-    "/scheduled-tasks/{task_id}", operation_id="update_scheduled_task", **answers(ScheduledTask, 404)
+    "/scheduled-tasks/{task_id}", operation_id="update_scheduled_task", **answers("ScheduledTask", 404)
 )
 async def update_task(
     task_id: str,
@@ -145,7 +144,7 @@ async def update_task(
 
 
 @router.post(
-    "/scheduled-tasks/{task_id}/pause", operation_id="pause_scheduled_task", **answers(ScheduledTask, 404)
+    "/scheduled-tasks/{task_id}/pause", operation_id="pause_scheduled_task", **answers("ScheduledTask", 404)
 )
 async def pause_task(
     task_id: str, user: CurrentUser, deerflow: CurrentApp, crons: Crons, scheduler: CurrentScheduler
@@ -155,7 +154,7 @@ async def pause_task(
 
 
 @router.post(
-    "/scheduled-tasks/{task_id}/resume", operation_id="resume_scheduled_task", **answers(ScheduledTask, 404)
+    "/scheduled-tasks/{task_id}/resume", operation_id="resume_scheduled_task", **answers("ScheduledTask", 404)
 )
 async def resume_task(
     task_id: str, user: CurrentUser, deerflow: CurrentApp, crons: Crons, scheduler: CurrentScheduler
@@ -169,7 +168,7 @@ async def resume_task(
 @router.post(
     "/scheduled-tasks/{task_id}/trigger",
     operation_id="trigger_scheduled_task",
-    **answers(Triggered, 404, 409),
+    **answers("Triggered", 404, 409),
 )
 async def trigger_task(task_id: str, user: CurrentUser, deerflow: CurrentApp, crons: Crons) -> Response:
     """Start a run of a scheduled task now; its schedule stays as it is."""
@@ -193,7 +192,7 @@ async def trigger_task(task_id: str, user: CurrentUser, deerflow: CurrentApp, cr
 
 
 @router.delete(
-    "/scheduled-tasks/{task_id}", operation_id="delete_scheduled_task", **answers(DeletedTask, 404)
+    "/scheduled-tasks/{task_id}", operation_id="delete_scheduled_task", **answers("DeletedTask", 404)
 )
 async def delete_task(task_id: str, user: CurrentUser, crons: Crons) -> Response:
     """Delete a scheduled task; threads of its runs stay."""
@@ -205,7 +204,7 @@ async def delete_task(task_id: str, user: CurrentUser, crons: Crons) -> Response
 @router.get(
     "/scheduled-tasks/{task_id}/runs",
     operation_id="list_scheduled_task_runs",
-    **answers(list[ScheduledRun], 404),
+    **answers("list[ScheduledRun]", 404),
 )
 async def runs_of_task(
     task_id: str,

@@ -15,8 +15,6 @@ from deerflow.app import DeerFlow
 from deerflow.domain import ThreadFolders
 from deerflow.errors import ConflictError, InvalidInputError, NotFoundError
 from deerflow.files.artifacts import open_artifact
-from deerflow.gateway.api_models import Skill as SkillRow
-from deerflow.gateway.api_models import SkillInstalled, SkillList
 from deerflow.gateway.deps import CurrentApp, CurrentUser, json_response, owned_thread
 from deerflow.gateway.openapi import answers
 from deerflow.skills import SKILL_SUFFIX, Skill, Skills, install_skill
@@ -41,19 +39,19 @@ class SkillInstall(BaseModel):
     path: str = Field(min_length=1, max_length=4096)
 
 
-@router.get("/skills", **answers(SkillList))
+@router.get("/skills", **answers("SkillList"))
 async def list_skills(deerflow: CurrentApp) -> Response:
     """List the skills of the server, sorted by name, with whether agents may use them."""
     return json_response({"skills": [_skill_out(deerflow, skill) for skill in await _skills(deerflow)]})
 
 
-@router.get("/skills/{name}", **answers(SkillRow, 404))
+@router.get("/skills/{name}", **answers("Skill", 404))
 async def get_skill(name: str, deerflow: CurrentApp) -> Response:
     """Return one skill by its name."""
     return json_response(_skill_out(deerflow, await _find(deerflow, name)))
 
 
-@router.put("/skills/{name}", **answers(SkillRow, 400, 404, 409))
+@router.put("/skills/{name}", **answers("Skill", 400, 404, 409))
 async def update_skill(name: str, body: SkillUpdate, deerflow: CurrentApp) -> Response:
     """Switch a skill on or off for runs that start afterwards.
 
@@ -72,7 +70,7 @@ async def update_skill(name: str, body: SkillUpdate, deerflow: CurrentApp) -> Re
     return json_response(shown)
 
 
-@router.post("/skills/install", operation_id="install_skill", **answers(SkillInstalled, 400, 404, 409))
+@router.post("/skills/install", operation_id="install_skill", **answers("SkillInstalled", 400, 404, 409))
 async def install(body: SkillInstall, user: CurrentUser, deerflow: CurrentApp) -> Response:
     """Install a skill from a `.skill` archive among a thread's files, for runs that start afterwards.
 

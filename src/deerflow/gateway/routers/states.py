@@ -9,7 +9,6 @@ from starlette.responses import Response
 
 from deerflow.app import DeerFlow
 from deerflow.errors import InvalidInputError, NotFoundError
-from deerflow.gateway.api_models import ChangedState, SelectedState, ThreadStorage
 from deerflow.gateway.contract import contract_of
 from deerflow.gateway.deps import (
     CurrentApp,
@@ -29,7 +28,7 @@ router = APIRouter(tags=["state"])
 Selection = Annotated[list[str] | None, Query()]
 
 
-@router.get("/threads/{thread_id}/state", **answers(SelectedState, 404))
+@router.get("/threads/{thread_id}/state", **answers("SelectedState", 404))
 async def get_state(
     thread_id: ThreadPath, user: CurrentUser, deerflow: CurrentApp, select: Selection = None
 ) -> Response:
@@ -41,14 +40,16 @@ async def get_state(
     return await _state(deerflow, thread_id, None, names_in(select))
 
 
-@router.get("/threads/{thread_id}/storage", operation_id="get_thread_storage", **answers(ThreadStorage, 404))
+@router.get(
+    "/threads/{thread_id}/storage", operation_id="get_thread_storage", **answers("ThreadStorage", 404)
+)
 async def get_storage(thread_id: ThreadPath, user: CurrentUser, deerflow: CurrentApp) -> Response:
     """Return how many bytes the states of a thread and of its sub-agents take in the database."""
     await owned_thread(deerflow, thread_id, user)
     return json_response(storage_out(thread_id, await deerflow.storage.checkpoints.asizes(thread_id)))
 
 
-@router.get("/threads/{thread_id}/state/{checkpoint_id}", **answers(SelectedState, 404))
+@router.get("/threads/{thread_id}/state/{checkpoint_id}", **answers("SelectedState", 404))
 async def get_state_at(
     thread_id: ThreadPath,
     checkpoint_id: str,
@@ -62,7 +63,9 @@ async def get_state_at(
 
 
 @router.post(
-    "/threads/{thread_id}/state/checkpoint", operation_id="find_state_at", **answers(SelectedState, 400, 404)
+    "/threads/{thread_id}/state/checkpoint",
+    operation_id="find_state_at",
+    **answers("SelectedState", 400, 404),
 )
 async def post_state_at(
     thread_id: ThreadPath, body: StateQuery, user: CurrentUser, deerflow: CurrentApp
@@ -72,7 +75,7 @@ async def post_state_at(
     return await _state(deerflow, thread_id, _checkpoint_id(body.checkpoint), body.select)
 
 
-@router.post("/threads/{thread_id}/state", **answers(ChangedState, 400, 404, 409))
+@router.post("/threads/{thread_id}/state", **answers("ChangedState", 400, 404, 409))
 async def update_state(
     thread_id: ThreadPath, body: StateUpdate, user: CurrentUser, deerflow: CurrentApp
 ) -> Response:
@@ -91,7 +94,7 @@ async def update_state(
 
 
 @router.post(
-    "/threads/{thread_id}/history", operation_id="search_history", **answers(list[SelectedState], 400, 404)
+    "/threads/{thread_id}/history", operation_id="search_history", **answers("list[SelectedState]", 400, 404)
 )
 async def history(
     thread_id: ThreadPath, user: CurrentUser, deerflow: CurrentApp, body: HistoryQuery | None = None
@@ -104,7 +107,7 @@ async def history(
     return await _history(deerflow, thread_id, user, body or HistoryQuery())
 
 
-@router.get("/threads/{thread_id}/history", **answers(list[SelectedState], 400, 404))
+@router.get("/threads/{thread_id}/history", **answers("list[SelectedState]", 400, 404))
 async def get_history(
     thread_id: ThreadPath,
     user: CurrentUser,

@@ -8,7 +8,6 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
 from deerflow.domain import folder_name
-from deerflow.gateway.api_models import StoreItem, StoreItems, StoreNamespaces
 from deerflow.gateway.deps import CurrentApp, CurrentUser, json_response
 from deerflow.gateway.openapi import answers
 from deerflow.runtime.json_views import stamp
@@ -83,7 +82,7 @@ async def put_item(body: ItemPut, user: CurrentUser, deerflow: CurrentApp) -> Re
     return Response(status_code=204)
 
 
-@router.get("/store/items", operation_id="get_store_item", **answers(StoreItem | None))
+@router.get("/store/items", operation_id="get_store_item", **answers("StoreItem | None"))
 async def get_item(
     user: CurrentUser,
     deerflow: CurrentApp,
@@ -107,7 +106,7 @@ async def delete_item(body: ItemName, user: CurrentUser, deerflow: CurrentApp) -
     return Response(status_code=204)
 
 
-@router.post("/store/items/search", operation_id="search_store_items", **answers(StoreItems))
+@router.post("/store/items/search", operation_id="search_store_items", **answers("StoreItems"))
 async def search_items(body: ItemSearch, user: CurrentUser, deerflow: CurrentApp) -> Response:
     """List the items below a namespace.
 
@@ -125,7 +124,7 @@ async def search_items(body: ItemSearch, user: CurrentUser, deerflow: CurrentApp
     return json_response({"items": [{**_item_out(item), "score": item.score} for item in items]})
 
 
-@router.post("/store/namespaces", operation_id="list_store_namespaces", **answers(StoreNamespaces))
+@router.post("/store/namespaces", operation_id="list_store_namespaces", **answers("StoreNamespaces"))
 async def list_namespaces(body: NamespaceSearch, user: CurrentUser, deerflow: CurrentApp) -> Response:
     """List the namespaces that hold items."""
     own = _inside(user, ())

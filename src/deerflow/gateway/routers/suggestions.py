@@ -12,7 +12,6 @@ from starlette.responses import Response
 from deerflow.agents.side_calls import SideAnswer, ask_beside, framed
 from deerflow.app import DeerFlow
 from deerflow.errors import ConfigError, NotFoundError
-from deerflow.gateway.api_models import Polished, Suggestions, SuggestionSettings
 from deerflow.gateway.deps import CurrentApp, CurrentUser, ThreadPath, json_response, owned_thread
 from deerflow.gateway.openapi import answers
 from deerflow.runtime.spending import prices_of
@@ -72,7 +71,7 @@ class PolishRequest(BaseModel):
     thread_id: str | None = Field(None, max_length=128)
 
 
-@router.get("/suggestions/config", operation_id="get_suggestion_settings", **answers(SuggestionSettings))
+@router.get("/suggestions/config", operation_id="get_suggestion_settings", **answers("SuggestionSettings"))
 async def suggestions_config(deerflow: CurrentApp) -> Response:
     """Tell whether questions are suggested after an answer, and how many."""
     settings = deerflow.settings.suggestions
@@ -80,7 +79,7 @@ async def suggestions_config(deerflow: CurrentApp) -> Response:
 
 
 @router.post(
-    "/threads/{thread_id}/suggestions", operation_id="suggest_questions", **answers(Suggestions, 404)
+    "/threads/{thread_id}/suggestions", operation_id="suggest_questions", **answers("Suggestions", 404)
 )
 async def suggest(
     thread_id: ThreadPath, body: SuggestionsRequest, user: CurrentUser, deerflow: CurrentApp
@@ -102,7 +101,7 @@ async def suggest(
     return json_response({"suggestions": suggestions_in(answer.text, most)})
 
 
-@router.post("/input-polish", operation_id="polish_message", **answers(Polished, 400, 404, 503))
+@router.post("/input-polish", operation_id="polish_message", **answers("Polished", 400, 404, 503))
 async def polish(body: PolishRequest, user: CurrentUser, deerflow: CurrentApp) -> Response:
     """Return a message in a better wording, written by a model.
 

@@ -4,7 +4,6 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from deerflow.errors import ConflictError, NotFoundError
-from deerflow.gateway.api_models import SubagentTask
 from deerflow.gateway.deps import CurrentApp, CurrentUser, ThreadPath, json_response, owned_run
 from deerflow.gateway.openapi import answers
 from deerflow.gateway.subagent_task_views import tasks_of
@@ -15,7 +14,7 @@ router = APIRouter(tags=["tasks"])
 @router.get(
     "/threads/{thread_id}/runs/{run_id}/tasks",
     operation_id="list_run_tasks",
-    **answers(list[SubagentTask], 404),
+    **answers("list[SubagentTask]", 404),
 )
 async def list_tasks(
     thread_id: ThreadPath, run_id: str, user: CurrentUser, deerflow: CurrentApp, *, steps: bool = False
@@ -32,7 +31,7 @@ async def list_tasks(
 @router.get(
     "/threads/{thread_id}/runs/{run_id}/tasks/{task_id}",
     operation_id="get_run_task",
-    **answers(SubagentTask, 404),
+    **answers("SubagentTask", 404),
 )
 async def get_task(
     thread_id: ThreadPath, run_id: str, task_id: str, user: CurrentUser, deerflow: CurrentApp

@@ -13,7 +13,6 @@ from typing_extensions import override
 from deerflow.app import DeerFlow
 from deerflow.domain import RunRequest
 from deerflow.errors import ConflictError, InvalidInputError, NotFoundError
-from deerflow.gateway.api_models import Run, TeamRoles
 from deerflow.gateway.deps import CurrentApp, ThreadPath, json_response
 from deerflow.gateway.openapi import EVENTS, answers
 from deerflow.gateway.routers.runs import CurrentCaller, create_run, stream_run
@@ -42,7 +41,7 @@ class TeamRunCreate(RunCreate):
         )
 
 
-@router.get("/teams/roles", operation_id="list_team_roles", **answers(TeamRoles))
+@router.get("/teams/roles", operation_id="list_team_roles", **answers("TeamRoles"))
 async def list_roles(deerflow: CurrentApp) -> Response:
     """List the roles that members of a team may have."""
     roles = [
@@ -51,7 +50,7 @@ async def list_roles(deerflow: CurrentApp) -> Response:
     return json_response({"roles": roles})
 
 
-@router.post("/threads/{thread_id}/teams/runs", **answers(Run, 400, 404, 409))
+@router.post("/threads/{thread_id}/teams/runs", **answers("Run", 400, 404, 409))
 async def create_team_run(thread_id: ThreadPath, body: TeamRunCreate, caller: CurrentCaller) -> Response:
     """Start a run on a thread that begins with a team of sub-agents, in the background.
 

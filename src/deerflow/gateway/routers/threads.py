@@ -13,8 +13,6 @@ from starlette.responses import Response
 from deerflow.app import DeerFlow
 from deerflow.domain import LEAD_AGENT, Thread, ThreadStatus, new_id
 from deerflow.errors import ConflictError
-from deerflow.gateway.api_models import Done, Pruned, SelectedThread
-from deerflow.gateway.api_models import Thread as ThreadRow
 from deerflow.gateway.contract import contract_of
 from deerflow.gateway.deps import (
     CurrentApp,
@@ -47,7 +45,7 @@ _MOST_LISTED = 8 * 1024 * 1024
 """How many bytes of states one list holds."""
 
 
-@router.post("/threads", **answers(ThreadRow, 400, 409))
+@router.post("/threads", **answers("Thread", 400, 409))
 async def create_thread(body: ThreadCreate, user: CurrentUser, deerflow: CurrentApp) -> Response:
     """Create a thread; an id that exists returns that thread.
 
@@ -69,7 +67,7 @@ async def create_thread(body: ThreadCreate, user: CurrentUser, deerflow: Current
     return json_response(thread_out(thread))
 
 
-@router.post("/threads/search", **answers(list[SelectedThread], 400))
+@router.post("/threads/search", **answers("list[SelectedThread]", 400))
 async def search_threads(
     user: CurrentUser, deerflow: CurrentApp, body: ThreadSearch | None = None
 ) -> Response:
@@ -87,7 +85,7 @@ async def search_threads(
     return json_response(rows, headers=headers)
 
 
-@router.post("/threads/count", **answers(int))
+@router.post("/threads/count", **answers("int"))
 async def count_threads(
     user: CurrentUser, deerflow: CurrentApp, body: ThreadSearch | None = None
 ) -> Response:
@@ -98,7 +96,7 @@ async def count_threads(
     return json_response(await deerflow.storage.threads.count(_query(wish, user)))
 
 
-@router.post("/threads/prune", **answers(Pruned, 409))
+@router.post("/threads/prune", **answers("Pruned", 409))
 async def prune_threads(body: ThreadPrune, user: CurrentUser, deerflow: CurrentApp) -> Response:
     """Delete threads, or all their states but the latest; this cannot be undone.
 
@@ -120,7 +118,7 @@ async def prune_threads(body: ThreadPrune, user: CurrentUser, deerflow: CurrentA
     return json_response({"pruned_count": pruned})
 
 
-@router.post("/threads/{thread_id}/copy", **answers(ThreadRow, 404, 409))
+@router.post("/threads/{thread_id}/copy", **answers("Thread", 404, 409))
 async def copy_thread(thread_id: ThreadPath, user: CurrentUser, deerflow: CurrentApp) -> Response:
     """Copy a thread with its conversation and files, and return the copy.
 
@@ -130,7 +128,7 @@ async def copy_thread(thread_id: ThreadPath, user: CurrentUser, deerflow: Curren
     return json_response(await _with_state(deerflow, await deerflow.threads.copy(thread)))
 
 
-@router.get("/threads/{thread_id}", **answers(ThreadRow, 404))
+@router.get("/threads/{thread_id}", **answers("Thread", 404))
 async def get_thread(thread_id: ThreadPath, user: CurrentUser, deerflow: CurrentApp) -> Response:
     """Return a thread with the values of its state."""
     return json_response(await _with_state(deerflow, await owned_thread(deerflow, thread_id, user)))
@@ -138,7 +136,7 @@ async def get_thread(thread_id: ThreadPath, user: CurrentUser, deerflow: Current
 
 @router.patch(
     "/threads/{thread_id}",
-    **answers(ThreadRow, 404, empty=CHANGED_UNSHOWN),
+    **answers("Thread", 404, empty=CHANGED_UNSHOWN),
 )
 async def patch_thread(
     thread_id: ThreadPath, body: ThreadPatch, user: CurrentUser, deerflow: CurrentApp, prefer: Prefer = None
@@ -150,7 +148,7 @@ async def patch_thread(
     return changed(thread_out(thread), prefer)
 
 
-@router.delete("/threads/{thread_id}", **answers(Done, 404, 409))
+@router.delete("/threads/{thread_id}", **answers("Done", 404, 409))
 async def delete_thread(thread_id: ThreadPath, user: CurrentUser, deerflow: CurrentApp) -> Response:
     """Delete a thread with its states, runs and files.
 

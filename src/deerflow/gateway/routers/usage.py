@@ -11,7 +11,6 @@ from deerflow.agents.middlewares.tokens import TokenCounter
 from deerflow.app import DeerFlow
 from deerflow.domain import RunRecord
 from deerflow.errors import ConfigError, NotFoundError
-from deerflow.gateway.api_models import ThreadUsage
 from deerflow.gateway.deps import CurrentApp, CurrentUser, ThreadPath, json_response, owned_thread
 from deerflow.gateway.openapi import answers
 from deerflow.runtime.spending import thread_usage
@@ -22,7 +21,7 @@ _PAGE = 200
 _MOST_RUNS = 20_000
 
 
-@router.get("/threads/{thread_id}/token-usage", operation_id="get_token_usage", **answers(ThreadUsage, 404))
+@router.get("/threads/{thread_id}/token-usage", operation_id="get_token_usage", **answers("ThreadUsage", 404))
 async def token_usage(
     thread_id: ThreadPath, user: CurrentUser, deerflow: CurrentApp, include_active: bool = False
 ) -> Response:
