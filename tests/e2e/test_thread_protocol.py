@@ -408,6 +408,43 @@ async def test_a_sub_agent_answers_below_its_call(api: httpx.AsyncClient, thread
     assert told[-2]["messages"][-1]["content"] == [{"type": "text", "text": "sub done"}]
 
 
+async def read_below(api: httpx.AsyncClient, thread: str, namespace: list[str]) -> list[str]:
+    """Return the frames of a sub-agent's namespace up to its end."""
+    seen = []
+    async with asyncio.timeout(60), aclosing(frames(api, thread, namespaces=[namespace])) as stream:
+        async for frame, event in stream:
+            seen.append(frame)
+            params = event["params"]
+            is_own = event["method"] == "lifecycle" and params["namespace"] == namespace
+            if is_own and params["data"]["event"] in ENDS:
+                break
+    return seen
+
+
+async def test_whoever_reads_a_sub_agent_gets_all_of_it_whenever_the_reader_came(
+    api: httpx.AsyncClient, thread: str
+) -> None:
+    await start(api, thread, "deleg", config={"configurable": {"subagent_enabled": True}})
+    readers: list[asyncio.Task[list[str]]] = []
+    whole: list[tuple[str, Event]] = []
+    async with asyncio.timeout(60), aclosing(frames(api, thread)) as stream:
+        async for frame, event in stream:
+            if event["params"]["namespace"]:
+                whole.append((frame, event))
+            if whole:  # a reader that comes at each moment from the sub-agent's start to the run's end
+                here = whole[0][1]["params"]["namespace"]
+                readers.append(asyncio.create_task(read_below(api, thread, here)))
+            if is_end(event):
+                break
+    later = await read_below(api, thread, here)
+
+    below = [(frame, event) for frame, event in whole if event["params"]["namespace"][:1] == here]
+    assert later == [frame for frame, _ in below]
+    assert all(seen == later for seen in await asyncio.gather(*readers))
+    # Clients drop events whose id they know; a replayed state must count again after an older one.
+    assert {event["method"] for _, event in below if "event_id" not in event} == {"values"}
+
+
 REFUSED: list[tuple[str, Any, str]] = [
     ("foo.bar", {}, "unknown_command"),
     ("state.get", {}, "unknown_command"),

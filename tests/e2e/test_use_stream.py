@@ -19,6 +19,7 @@ from web.browser import WEB, Browser, PageUnavailableError, find_chromium
 from deerflow.gateway.app import GatewayOptions
 
 JS = Path(__file__).parent / "js"
+DELEGATING = {"configurable": {"subagent_enabled": True}}
 LOOK = call("ls", description="look", path="/mnt/user-data/workspace")
 
 
@@ -60,8 +61,16 @@ def gate() -> threading.Event:
 
 
 @pytest.fixture(scope="module")
+def second_gate() -> threading.Event:
+    return threading.Event()
+
+
+@pytest.fixture(scope="module")
 def gateway(
-    tmp_path_factory: pytest.TempPathFactory, origin: str, gate: threading.Event
+    tmp_path_factory: pytest.TempPathFactory,
+    origin: str,
+    gate: threading.Event,
+    second_gate: threading.Event,
 ) -> Iterator[Gateway]:
     home, host = tmp_path_factory.mktemp("home"), {"use": "local", "allow_host_bash": True}
     with ScriptedModel() as model:
@@ -69,8 +78,8 @@ def gateway(
         model.on("gated", text("one two three four").held(gate, after=2))
         model.on("ask", call("bash", description="Step", command="echo hi"), text("said"))
         delegated = call("task", description="part", prompt="sub work", subagent_type="general-purpose")
-        model.on("deleg", delegated, text("lead is done"))
-        model.on("sub work", LOOK, text("sub is done"))
+        model.on("deleg", delegated, text("lead is done").held(second_gate, after=1))
+        model.on("sub work", LOOK, text("sub is done").held(gate))
         model.on("break", status(401, message="wrong key"))
         model.on("slow", text("word " * 500, delay=0.05))
         options = GatewayOptions(origins=(origin,))
@@ -99,7 +108,12 @@ def rests(page: Browser) -> None:
 
 @pytest.mark.parametrize("transport", ["sse", "websocket"])
 def test_the_hook_streams_asks_delegates_stops_and_loads_again(
-    browser: Browser, gateway: Gateway, origin: str, gate: threading.Event, transport: str
+    browser: Browser,
+    gateway: Gateway,
+    origin: str,
+    gate: threading.Event,
+    second_gate: threading.Event,
+    transport: str,
 ) -> None:
     page = browser
     gate.clear()
@@ -127,9 +141,11 @@ def test_the_hook_streams_asks_delegates_stops_and_loads_again(
     rests(page)
     assert page.count(".question") == 0
 
-    submit(page, "deleg", config={"configurable": {"subagent_enabled": True}})
-    page.waits_for(".subagent:text('general-purpose complete: part')")
-    page.waits_for(".subagent:text('sub is done')")
+    # The hook ends its subscriptions with the run, also one whose stream is not open yet: hold the end.
+    second_gate.clear()
+    submit(page, "deleg", config=DELEGATING)
+    page.waits_for(".subagent:text('general-purpose complete: part||(empty)|sub is done')")
+    second_gate.set()
     page.sees("lead is done")
     rests(page)
 
@@ -147,3 +163,24 @@ def test_the_hook_streams_asks_delegates_stops_and_loads_again(
     page.waits_for(".message.ai:text-is('lead is done')")
     assert page.count(".message.human") == said == 6
     assert [trouble for trouble in page.troubles if not trouble.startswith("request: ")] == []
+
+
+def test_a_sub_agent_that_ends_before_its_own_stream_opens_is_shown_whole(
+    browser: Browser, gateway: Gateway, origin: str, gate: threading.Event, second_gate: threading.Event
+) -> None:
+    page = browser
+    gate.clear()
+    second_gate.clear()
+    page.open(origin)
+    page.do("goto", url=f"{origin}/?api={gateway.api}/langgraph&transport=sse&held=tools:")
+    page.waits_for("#state")
+
+    submit(page, "deleg", config=DELEGATING)
+    page.waits_for(".subagent.found")
+    gate.set()
+    page.waits_for(".subagent:text('general-purpose complete')")
+    page.evaluate("window.open_streams()")
+    page.waits_for(".subagent:text('general-purpose complete: part||(empty)|sub is done')")
+    second_gate.set()
+    page.sees("lead is done")
+    rests(page)

@@ -6,9 +6,21 @@ import { useMessages, useStream } from "@langchain/react";
 
 const query = new URLSearchParams(location.search);
 
+// With `?held=<word>`, streams whose filter has this word open only when the test calls `open_streams`.
+const opened = new Promise((resolve) => {
+  window.open_streams = resolve;
+});
+const send = window.fetch;
+window.fetch = async (url, request) => {
+  if (query.has("held") && request?.body?.includes(query.get("held"))) await opened;
+  return send(url, request);
+};
+
 function Subagent({ stream, agent }) {
   const said = useMessages(stream, agent).map((message) => message.text);
-  return element("p", { className: "subagent" }, `${agent.name} ${agent.status}: ${said.join("|")}`);
+  // The hook reads the sub-agent's own namespace once it has found it; before, it guesses one from the call's id.
+  const className = agent.namespace.includes(`tools:${agent.id}`) ? "subagent" : "subagent found";
+  return element("p", { className }, `${agent.name} ${agent.status}: ${said.join("|")}`);
 }
 
 function Chat() {
