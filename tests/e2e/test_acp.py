@@ -27,6 +27,7 @@ def agent(script: str, mode: str, **more: Any) -> dict[str, Any]:
 async def api(tmp_path: Path, model: ScriptedModel) -> AsyncIterator[httpx.AsyncClient]:
     agents = {
         "worker": agent("acp_agent.py", "work"),
+        "halting": agent("acp_agent.py", "pieces", env={"GIVEN": "canary-given-4455"}),
         "talkative": agent("acp_agent.py", "environment", env={"GIVEN": "canary-given-4455"}),
         "dying": agent("acp_broken.py", "die"),
         "hanging": agent("acp_broken.py", "hang", timeout_seconds=1),
@@ -103,17 +104,24 @@ async def test_agents_that_hang_flood_or_die_get_clear_errors_and_the_run_goes_o
     assert "still working after 1 seconds" in hung["content"]
     # On a machine that is busy with other things a flood is but a trickle, and its time runs out.
     assert "it floods" in flooded["content"] or "still working after 30 seconds" in flooded["content"]
-    assert "there are: dying, flooding, hanging, talkative, worker" in unknown["content"]
+    assert "there are: dying, flooding, halting, hanging, talkative, worker" in unknown["content"]
     assert messages[-1]["content"] == "None of them managed."
 
 
 async def test_what_an_agent_was_given_is_not_in_what_it_answers(
     api: httpx.AsyncClient, model: ScriptedModel
 ) -> None:
-    model.will_say(call("invoke_acp_agent", agent="talkative", prompt="go"), text("Done."))
+    model.will_say(
+        call("invoke_acp_agent", agent="talkative", prompt="go"),
+        call("invoke_acp_agent", agent="halting", prompt="go"),
+        text("Done."),
+    )
 
     events = await run(api, "ask it")
 
     shown = json.dumps([data for _, data, _ in events])
     assert "GIVEN=(hidden)" in shown
     assert "canary-given-4455" not in shown + json.dumps([request.body for request in model.requests])
+    outputs = [data for kind, data, _ in events if kind == "custom" and data["type"] == "tool_output"]
+    live = "".join(data["text"] for data in outputs)
+    assert live.endswith(f"{'.' * 5000}(hidden)"), "a secret in two pieces is hidden as well"

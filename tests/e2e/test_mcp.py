@@ -334,6 +334,7 @@ async def test_secrets_of_servers_reach_neither_model_nor_client(
     everything = sent + json.dumps(seen.events) + shown.text + away.text
     assert [word for word in (secret, repeated, in_path) if word in everything] == []
     assert "GIVEN=(hidden)" in seen.results[1]["content"]
+    assert "GIVEN is (hidden)\n" in [event["text"] for event in seen.custom("tool_output")]
     assert "http://127.0.0.1:9/s/********/mcp" in shown.text
     assert back.status_code == 200, back.text
     kept = json.loads((tmp_path / "extensions_config.json").read_text())["mcpServers"]

@@ -4,6 +4,7 @@ echo        answers with the prompt, in two pieces
 work        plans, calls a tool, writes a file through the client, asks permission, answers
 outside     tries to read and write outside its workspace through the client
 environment answers with the names and values of its variables
+pieces      answers with the variable GIVEN, the first half in a message so long that it is shown at once
 model       answers with the model that was chosen for it
 beg         asks for permission 1500 times
 """
@@ -120,6 +121,11 @@ class ScriptedAgent(Agent):
 
     async def _environment(self, text: str) -> None:
         await self._say("\n".join(f"{name}={value}" for name, value in sorted(os.environ.items())))
+
+    async def _pieces(self, text: str) -> None:
+        given = os.environ["GIVEN"]
+        await self._say("." * 5000 + given[:8])
+        await self._say(given[8:])
 
     async def _mcp(self, text: str) -> None:
         shown = [server.model_dump(mode="json", exclude_none=True) for server in self._servers]

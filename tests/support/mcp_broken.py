@@ -71,6 +71,9 @@ def serve(call: dict[str, Any]) -> None:
             result = str(arguments["a"] + arguments["b"])
         case "environment":
             variables = [f"{key}={value}" for key, value in os.environ.items()]
+            token = call["params"].get("_meta", {}).get("progressToken")
+            told = {"progressToken": token, "progress": 1, "message": f"GIVEN is {os.environ.get('GIVEN')}"}
+            say({"method": "notifications/progress", "params": told})
             result = "\n".join([f"cwd={Path.cwd()}", *variables])
         case "spawn":
             helper = subprocess.Popen(["sleep", "600"], start_new_session=True, stdout=subprocess.DEVNULL)
@@ -96,9 +99,12 @@ def tools() -> list[dict[str, Any]]:
     if MODE == "heavy":
         wide = {"type": "object", "properties": {f"p{n}": {"type": "string"} for n in range(2000)}}
         odd = {"type": "object", "properties": {"x": {"type": "string", "pattern": HEAVY_PATTERN}}}
+        # A pattern of other languages: who compiles it here leaves the tool out.
+        other = {"type": "object", "properties": {"x": {"type": "string", "pattern": "^\\p{L}+$"}}}
         return [
             {"name": "act", "inputSchema": SCHEMAS["good"], "outputSchema": HEAVY_OUTPUT},
             {"name": "odd", "inputSchema": odd},
+            {"name": "other", "inputSchema": other},
             *({"name": f"wide{n}", "inputSchema": wide} for n in range(3)),
         ]
     if MODE == "told":

@@ -64,6 +64,11 @@ class Web:
         refused = None if self.status is None else f"it answered with HTTP status {self.status}"
         return self._problem or refused or "the connection failed"
 
+    def take_problem(self) -> str | None:
+        """Return why a response was cut off, once; the SDK only reports that none came."""
+        problem, self._problem = self._problem, None
+        return problem
+
     @asynccontextmanager
     async def _transport(self) -> AsyncIterator[TransportStreams]:
         url = self._settings.url or ""

@@ -251,6 +251,8 @@ async def _reason(error: MCPError, way: Pipe | Web) -> str:
     """Return the reason for an error: the server's message, or the transport's if the connection is lost."""
     if _is_lost(error, way):
         return await way.why()
+    if isinstance(way, Web) and (problem := way.take_problem()) is not None:
+        return problem
     if isinstance(way, Web) and error.code in (INTERNAL_ERROR, METHOD_NOT_FOUND) and way.status is not None:
         return f"{error.message[:MAX_REASON_CHARS]} (HTTP status {way.status})"
     return error.message[:MAX_REASON_CHARS]

@@ -2,8 +2,10 @@
 
 import json
 import time
+from typing import Any
 
 import pytest
+from mcp_types import JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
 from starlette.responses import JSONResponse, Response
 from support.loop_watch import LoopWatch
 
@@ -11,7 +13,7 @@ from deerflow.domain.json_counter import JsonCounter
 from deerflow.errors import McpError
 from deerflow.mcp import McpServer
 from deerflow.mcp.base import Limits
-from deerflow.mcp.bounds import EventCounter
+from deerflow.mcp.bounds import EventCounter, cut
 
 from .conftest import BROKEN, NewServer, OldServer
 
@@ -50,7 +52,23 @@ async def test_schemas_that_take_long_to_check_do_not_hold_the_loop(new_server: 
     async with LoopWatch():
         tools = await server.tools()
 
-    assert [tool.name for tool in tools] == ["act", "odd", "wide0", "wide1", "wide2"]
+    assert [tool.name for tool in tools] == ["act", "odd", "other", "wide0", "wide1", "wide2"]
+
+
+def test_lists_are_cut_before_they_are_checked_one_by_one() -> None:
+    limits = Limits(items=3)
+    wide: dict[str, Any] = {str(number): number for number in range(4)}
+    result = {"content": [*range(9)], "structuredContent": wide, "other": wide, "tools": [1]}
+
+    answer = cut(JSONRPCResponse(jsonrpc="2.0", id=1, result=result), limits)
+
+    assert isinstance(answer, JSONRPCResponse)
+    assert answer.result == {**result, "content": [0, 1, 2, 3], "other": {}}
+    for deep in (wide, {"a": [[1, 2, 3]]}):
+        assert cut(JSONRPCNotification(jsonrpc="2.0", method="m", params=deep), limits) is None
+        assert cut(JSONRPCRequest(jsonrpc="2.0", id=1, method="m", params=deep), limits) is None
+    small = JSONRPCNotification(jsonrpc="2.0", method="m", params={"a": [1]})
+    assert cut(small, limits) is small
 
 
 async def test_all_schemas_of_a_server_together_are_bounded(new_server: NewServer) -> None:
@@ -79,7 +97,7 @@ async def test_a_web_server_that_sends_many_parts_does_not_hold_the_loop(
 
     old.act = act
     async with LoopWatch(clock=time.thread_time):
-        with pytest.raises(McpError):
+        with pytest.raises(McpError, match=TOO_MANY):
             await server.call("act", {})
 
     old.act = lambda: JSONResponse(None, status_code=500)
