@@ -83,13 +83,14 @@ class Webhooks:
     async def check(self, url: str) -> None:
         """Raise on a URL that would not be called; what is unknown now is checked again at the run's end."""
         check_webhook(url)
+        shown = masked_address(url)[:80]
         try:
             async with asyncio.timeout(_LOOK_UP_SECONDS):
                 await check_destination(url, _networks(self._allow_cidrs()))
         except AddressRefusedError as error:
-            raise InvalidInputError(f"webhook '{url[:80]}' is refused: {error}") from error
+            raise InvalidInputError(f"webhook '{shown}' is refused: {error}") from error
         except (OSError, TimeoutError):  # the name may be resolvable then
-            logger.info("webhook %s cannot be looked up yet", url[:80])
+            logger.info("webhook %s cannot be looked up yet", shown)
 
     async def expect(self, run_id: str, url: str) -> None:
         """Store the webhook of a run that is about to be admitted.

@@ -1,6 +1,7 @@
 """Addresses that cannot be told are refused at the door, and given up once behind it."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -47,6 +48,36 @@ async def test_a_run_that_never_came_is_forgotten_and_one_that_is_being_admitted
     await webhooks._look()
 
     assert [item.key for item in await storage.store.asearch(("webhooks",))] == ["coming"]
+
+
+SECRETS = ("canary-login-1", "sk_live_9a8b7c6d5e4f3a2b1c", "canary-query-2")
+SECRET = "://me:{}@127.0.0.1:9/hooks/{}?token={}".format(*SECRETS)
+
+
+async def test_tokens_in_an_address_are_neither_told_nor_logged(
+    storage: Storage, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level(logging.INFO, "deerflow.runtime.webhooks")
+    webhooks = Webhooks(storage, ThreadStates(StateReader(storage.checkpoints)), lambda: ())
+    await storage.runs.create("r1", RunRequest("t1"), owner="me")
+
+    with pytest.raises(InvalidInputError, match="is refused") as private:
+        await webhooks.check(f"http{SECRET}")
+    with pytest.raises(InvalidInputError, match="is no address") as odd:
+        await webhooks.check(f"ftp{SECRET}")
+
+    async def unknown(host: str, port: int) -> list[str]:
+        raise OSError("name or service not known")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("deerflow.addresses.look_up", unknown)
+        await webhooks.check(f"http{SECRET}".replace("127.0.0.1", "example.org"))
+    await webhooks._tell(await storage.runs.get("r1"), f"http{SECRET}")
+
+    shown = f"{private.value} {odd.value} {caplog.text}"
+    assert [secret for secret in SECRETS if secret in shown] == []
+    assert "webhook http://********@example.org:9/hooks/********?token=******** cannot be looked up" in shown
+    assert "webhook of run r1 was not told: it is refused: 127.0.0.1 is a private" in shown
 
 
 async def test_an_address_that_cannot_be_looked_up_is_given_up_once(storage: Storage) -> None:
