@@ -239,14 +239,57 @@ async def test_a_question_that_is_sent_again_stands_before_all_its_answers(
         await api.post(f"/threads/{thread}/runs/stream", json=asked)
 
     found = await messages(api, thread)
-    assert [message["type"] for message in found] == ["human", "ai", "human", "ai", "ai", "ai", "ai"]
+    assert [message["additional_kwargs"].get("ended") for message in found] == [None] * 3 + ["failed", None]
     assert [words(found)[place] for place in (0, 1, 2, -1)] == ["hi", "hello", "go", "done"]
-    page = f"/threads/{thread}/messages/page?limit=3"
+    page = f"/threads/{thread}/messages/page?limit=2"
     newest = (await api.get(page)).json()
     older = (await api.get(f"{page}&before_seq={newest['next_before_seq']}")).json()
     listed = [row["content"]["id"] for row in [*older["data"], *newest["data"]]]
     assert listed == [message["id"] for message in found[1:]]
     assert words(await again(api, thread, found[-1]["id"])) == ["hi", "hello", "go", "other"]
+
+
+@pytest.mark.parametrize("how", ["the same message", "a new message", "no message", "an earlier checkpoint"])
+async def test_the_note_of_a_failed_answer_goes_once_its_question_is_answered(
+    api: httpx.AsyncClient, model: ScriptedModel, thread: str, gate: threading.Event, how: str
+) -> None:
+    asked = [{"type": "human", "content": "go", "id": f"question-{thread}"}]
+    run = f"/threads/{thread}/runs/wait"
+    model.will_say(status(400, message="one"), status(400, message="two"), status(400, message="three"))
+    model.will_say(text("done"), text("and done"))
+    await api.post(run, json=ask("another"))
+    await api.post(run, json={"input": {"messages": asked}})
+    before = (await api.get(f"/threads/{thread}/history")).json()
+    repeated: dict[str, Any] = {"input": None}
+    if how == "an earlier checkpoint":
+        failing = (state for state in before if state["metadata"]["source"] == "loop")
+        repeated["checkpoint"] = next(each["checkpoint"] for each in failing if each["next"] == ["model"])
+    elif how != "no message":
+        named = asked if how == "the same message" else [{"type": "human", "content": "go"}]
+        repeated["input"] = {"messages": named}
+
+    await api.post(run, json=repeated)
+    failed = await messages(api, thread)
+    await api.post(run, json=repeated)
+    answered = await messages(api, thread)
+    await api.post(run, json=ask("more"))
+
+    sent = 3 if how == "a new message" else 1
+    questions = ["another", "note: one", *["go"] * sent]
+    assert [_said(each) for each in failed] == [*questions[: max(3, sent + 1)], "note: three"]
+    assert [_said(each) for each in answered] == [*questions, "done"]
+    assert [_said(each) for each in await messages(api, thread)][-3:] == ["done", "more", "and done"]
+    (listed,) = (await api.post("/threads/search", json={**LISTED, "ids": [thread]})).json()
+    assert "note: three" not in [_said(each) for each in listed["values"]["messages"]]
+    history = (await api.get(f"/threads/{thread}/history?limit=100")).json()
+    told = {_said(each) for state in history for each in state["values"].get("messages", ())}
+    assert {"note: one", "note: two", "note: three"} <= told
+
+
+def _said(message: Message) -> str:
+    """Return the words of a message; of a failure note, what the provider said."""
+    detail = message["additional_kwargs"].get("error_detail")
+    return _text(message["content"]) if detail is None else f"note: {detail.rpartition(' ')[2].strip(')')}"
 
 
 @pytest.mark.parametrize(

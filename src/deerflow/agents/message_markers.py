@@ -1,5 +1,7 @@
 """Markers that DeerFlow sets on messages, and functions that read them."""
 
+from collections.abc import Sequence
+
 from langchain_core.messages import AnyMessage, HumanMessage, ToolMessage
 
 MAX_CALL_ID_CHARS = 40
@@ -15,10 +17,31 @@ ENDED = "ended"
 END_REASON = "end_reason"
 """Why an answer failed, as text for people."""
 
+FAILURE = "deerflow_error_fallback"
+"""Marks the message that says why an answer failed; the name is DeerFlow 2's, whose clients read it."""
+
 
 def is_question(message: AnyMessage) -> bool:
     """Return whether a message starts a turn: a user message that is not a DeerFlow note."""
     return isinstance(message, HumanMessage) and NOTE not in message.additional_kwargs
+
+
+def outdated_failures(messages: Sequence[AnyMessage]) -> list[str]:
+    """Return the ids of the failure notes about the last question, for a run that answers it again.
+
+    The same question may have been sent again under a new id.
+    """
+    found: list[str] = []
+    notes: list[str] = []
+    asked: HumanMessage | None = None
+    for message in reversed(messages):
+        if FAILURE in message.additional_kwargs and message.id is not None:
+            notes.append(message.id)
+        elif isinstance(message, HumanMessage) and is_question(message):
+            if asked is not None and message.content != asked.content:
+                break
+            found, notes, asked = [*found, *notes], [], message
+    return found
 
 
 def open_tasks(messages: list[AnyMessage]) -> set[str]:

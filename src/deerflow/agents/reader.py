@@ -9,7 +9,7 @@ from typing import Any
 
 from langchain_core.callbacks import CallbackManagerForLLMRun
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AnyMessage, BaseMessage
+from langchain_core.messages import AnyMessage, BaseMessage, RemoveMessage
 from langchain_core.outputs import ChatResult
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver
@@ -89,8 +89,10 @@ class StateReader:
         """
         await self._graph.aupdate_state(config, dict(result), START_NODE)
 
-    async def add_before_model(self, config: RunnableConfig, messages: Sequence[AnyMessage]) -> None:
-        """Add messages to a thread that stopped in a model call; the call remains the next step."""
+    async def add_before_model(
+        self, config: RunnableConfig, messages: Sequence[AnyMessage | RemoveMessage]
+    ) -> None:
+        """Add or remove messages of a thread that stopped in a model call, which remains the next step."""
         await self._graph.aupdate_state(config, {"messages": list(messages)}, START_NODE)
 
     async def add_finished(

@@ -13,6 +13,7 @@ from deerflow.agents.middlewares import (
     DanglingToolCallMiddleware,
     DeferredToolsMiddleware,
     EmptyAnswerMiddleware,
+    FailureNoteMiddleware,
     InputSanitizingMiddleware,
     LoopDetectionMiddleware,
     MalformedCallMiddleware,
@@ -92,6 +93,7 @@ def build_chain(
     chain: list[ChainMiddleware] = [
         *_turn_start(settings, memory),  # lead: folders, uploads, title and memories come first
         TodoMiddleware(),  # lead: adds a tool, the one above a node, so neither can be combined
+        FailureNoteMiddleware(),  # lead: adds removals to the final answer, which no other middleware reads
         *_title_by_model(settings, model),  # lead: outermost, it only observes the first model call
         *_memory(memory),  # lead: sees the answer that ends a turn, and the stored messages
         GoalMiddleware(),  # lead: checks the final answer, when no task is running
@@ -108,8 +110,7 @@ def build_chain(
         GuardrailMiddleware(settings=settings.guardrails),  # both: all below see the approved call
         *_bounded_calls(settings),  # both: limits concurrency; a rejected write returns no output to limit
         *_tool_output(settings),  # both: tool output is limited before it is stored
-        *_mcp_routing(settings, routes_mcp),  # both: loads deferred tools before the rest are hidden
-        *_deferred_tools(settings),  # both: hidden before the offer; rejected calls have no output to limit
+        *_deferred_tools(settings, routes_mcp),  # both: before the offer; rejected calls have no output
         _tool_offer(settings),  # both: the list of tools is final just before the call
         *_tool_progress(settings),  # both: its hint precedes the loop guard's, which comes last
         *_loop_detection(settings),  # both: removes the tools that were just offered
@@ -200,12 +201,11 @@ def _loop_detection(settings: Settings) -> list[ChainMiddleware]:
     return [LoopDetectionMiddleware(settings=loops)] if loops.enabled else []
 
 
-def _mcp_routing(settings: Settings, routes_mcp: bool) -> list[ChainMiddleware]:
-    return [McpRoutingMiddleware(top_k=settings.tool_search.auto_promote_top_k)] if routes_mcp else []
-
-
-def _deferred_tools(settings: Settings) -> list[ChainMiddleware]:
-    return [DeferredToolsMiddleware()] if settings.tool_search.enabled else []
+def _deferred_tools(settings: Settings, routes_mcp: bool) -> list[ChainMiddleware]:
+    """Return what loads the deferred tools that a request needs, and then hides the others."""
+    search = settings.tool_search
+    routing = [McpRoutingMiddleware(top_k=search.auto_promote_top_k)] if routes_mcp else []
+    return [*routing, *([DeferredToolsMiddleware()] if search.enabled else [])]
 
 
 def _tool_progress(settings: Settings) -> list[ChainMiddleware]:

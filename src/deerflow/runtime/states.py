@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from langchain_core.messages import AIMessage, AnyMessage
+from langchain_core.messages import AIMessage, AnyMessage, RemoveMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.constants import START
 from langgraph.errors import InvalidUpdateError
@@ -12,7 +12,7 @@ from pydantic import TypeAdapter
 
 from deerflow.agents import StateReader
 from deerflow.agents.langgraph_beta import MODEL_NODE, TOOLS_NODE
-from deerflow.agents.message_markers import is_question
+from deerflow.agents.message_markers import is_question, outdated_failures
 from deerflow.agents.reader import START_NODE
 from deerflow.domain import RunOptions, RunRecord
 from deerflow.errors import InvalidInputError, NotFoundError
@@ -75,7 +75,9 @@ class ThreadStates:
         added = [each for each in (answer, note(question)) if each is not None and each.id not in ids]
         if not added:
             return None if state is before else state.values
-        await self._reader.add_before_model(here if state is before else config, [*asked, *added])
+        outdated = [RemoveMessage(id=each) for each in outdated_failures([*known, *asked])]
+        written = [*asked, *outdated, *added]
+        await self._reader.add_before_model(here if state is before else config, written)
         after = await self.latest(run.thread_id)
         return None if after is None else after.values
 

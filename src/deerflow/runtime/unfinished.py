@@ -15,7 +15,7 @@ from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.messages.ai import add_ai_message_chunks
 
 from deerflow.agents.langgraph_beta import MODEL_NODE
-from deerflow.agents.message_markers import END_REASON, ENDED, NOTE
+from deerflow.agents.message_markers import END_REASON, ENDED, FAILURE, NOTE
 from deerflow.domain import RunRecord, RunStatus
 from deerflow.domain.language import is_chinese
 from deerflow.errors import StaleAttemptError, StorageAwayError
@@ -74,7 +74,7 @@ def failure_message(run: RunRecord, end: RunEnd, question: str) -> AIMessage | N
     """Return the message that tells the user why an answer failed, and how to try again.
 
     None for a run that did not fail. The language is that of the client's `locale`, or else of the question.
-    DeerFlow 2's clients recognise it by `deerflow_error_fallback`; no model sees it.
+    No model sees it, and a run that answers the question again removes it.
     """
     if end.status is RunStatus.INTERRUPTED or not end.error:
         return None
@@ -85,7 +85,7 @@ def failure_message(run: RunRecord, end: RunEnd, question: str) -> AIMessage | N
         **_marks(end),
         END_REASON: said,
         NOTE: True,
-        "deerflow_error_fallback": True,
+        FAILURE: True,
         "error_type": end.stop_reason,
         "error_reason": end.error_reason or str(end.status),
         "error_detail": end.error,

@@ -52,7 +52,7 @@ export function itemsOf(view: View): readonly Item[] {
     if (isHuman(message)) {
       if (!message.additional_kwargs?.hide_from_ui) items.push({ kind: "said", key: keyOf(message, index), message });
     } else if (isAi(message) && !message.additional_kwargs?.hide_from_ui) {
-      if (!isOutdated(view, message, index)) addAnswer(items, view, message, index);
+      addAnswer(items, view, message, index);
       for (const [at, call] of (message.tool_calls ?? []).entries()) {
         const open = openStatus(view, index > lastSaid);
         addCall(items, view, call, `${keyOf(message, index)}/${call.id ?? at}`, results.get(call.id ?? ""), open);
@@ -69,13 +69,6 @@ export function itemsOf(view: View): readonly Item[] {
 function openStatus(view: View, isLatest: boolean): OpenStatus {
   if (isBusy(view)) return "running";
   return isLatest && view.waiting.length > 0 ? "waiting" : "stopped";
-}
-
-/** Why an answer failed is of no use once the same question is taken up again. */
-function isOutdated(view: View, message: Message, index: number): boolean {
-  if (!isFailureNote(message)) return false;
-  const next = view.messages.slice(index + 1).find((later) => isHuman(later) || isAi(later));
-  return next === undefined ? isBusy(view) : isAi(next);
 }
 
 function addAnswer(items: Item[], view: View, message: Message, index: number): void {

@@ -277,6 +277,5 @@ test("an answer that broke off says so", () => {
   const asked: Message = { type: "human", id: "h", content: "And?" };
 
   const marksOf = (all: readonly Message[]) => itemsOf(withValues(EMPTY_VIEW, { messages: all })).map((item) => (item.kind === "answer" ? item.ended : item.kind));
-  expect(marksOf([...messages.slice(0, 3), asked])).toEqual(["stopped", "failed", null, "said"]);
-  expect(marksOf(messages)).toEqual(["stopped", "failed", null]); // the same question was answered after all
+  expect(marksOf([...messages, asked])).toEqual(["stopped", "failed", null, null, "said"]);
 });

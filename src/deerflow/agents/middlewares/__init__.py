@@ -5,6 +5,7 @@ from deerflow.agents.middlewares.clarification import ClarificationMiddleware
 from deerflow.agents.middlewares.dangling_calls import DanglingToolCallMiddleware
 from deerflow.agents.middlewares.deferred_tools import DeferredToolsMiddleware
 from deerflow.agents.middlewares.empty_answer import EmptyAnswerMiddleware
+from deerflow.agents.middlewares.failure_notes import FailureNoteMiddleware
 from deerflow.agents.middlewares.input_sanitizing import InputSanitizingMiddleware
 from deerflow.agents.middlewares.loop_guard import LoopDetectionMiddleware
 from deerflow.agents.middlewares.malformed_calls import MalformedCallMiddleware
@@ -34,6 +35,7 @@ __all__ = [
     "DanglingToolCallMiddleware",
     "DeferredToolsMiddleware",
     "EmptyAnswerMiddleware",
+    "FailureNoteMiddleware",
     "InputSanitizingMiddleware",
     "LoopDetectionMiddleware",
     "MalformedCallMiddleware",

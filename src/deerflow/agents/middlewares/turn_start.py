@@ -11,10 +11,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar
 
-from langchain_core.messages import AnyMessage, HumanMessage
+from langchain_core.messages import AnyMessage, HumanMessage, RemoveMessage
 from langgraph.runtime import Runtime
 from typing_extensions import override
 
+from deerflow.agents.message_markers import outdated_failures
 from deerflow.agents.middlewares.base import Audience, ChainMiddleware
 from deerflow.agents.middlewares.memory import MemoryNotes
 from deerflow.agents.middlewares.reminder import Clock, local_time, new_note
@@ -58,6 +59,8 @@ class TurnStartMiddleware(ChainMiddleware):
         question = last_question(state["messages"])
         if question is not None and (new := new_uploads(question, sizes, state.get("uploaded_files") or ())):
             update["uploaded_files"] = new
+        if outdated := outdated_failures(state["messages"]):
+            update["messages"] = [RemoveMessage(id=message_id) for message_id in outdated]
         known = state.get("reminders") or {}
         notes = new_note(question, known, self._clock().date())
         if self._memory is not None:
