@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from langgraph.checkpoint.base import empty_checkpoint
-from support.desk import Steps, asking, opened_desk
+from support.run_managers import Steps, hello, open_run_manager
 
 from deerflow.errors import NotFoundError
 from deerflow.runtime.conversation import id_of, place
@@ -16,10 +16,10 @@ class ForkContract:
 
     async def test_a_fork_has_a_checkpoint_and_what_led_to_it(self, storage: Storage, tmp_path: Path) -> None:
         steps = Steps()
-        async with opened_desk(storage, tmp_path, steps) as desk:
+        async with open_run_manager(storage, tmp_path, steps) as manager:
             for _ in range(3):
                 steps.let("t1")
-                await desk.wait((await desk.create_or_reject(asking("t1"))).id)
+                await manager.wait((await manager.start(hello("t1"))).id)
         all_of_it = [found async for found in storage.checkpoints.alist(place("t1"))]
         tip = all_of_it[len(all_of_it) // 2]
 
@@ -48,9 +48,9 @@ class ForkContract:
     async def test_what_states_take_is_added_up(self, storage: Storage, tmp_path: Path) -> None:
         steps = Steps()
         nothing = await storage.checkpoints.asizes("t1")
-        async with opened_desk(storage, tmp_path, steps) as desk:
+        async with open_run_manager(storage, tmp_path, steps) as manager:
             steps.let("t1")
-            await desk.wait((await desk.create_or_reject(asking("t1"))).id)
+            await manager.wait((await manager.start(hello("t1"))).id)
         checkpoint = empty_checkpoint()
         checkpoint["channel_values"] = {"big": "x" * 100_000, "other": list(range(10_000))}
         await storage.checkpoints.aput(place("t1/task"), checkpoint, {"step": 1}, {})

@@ -9,8 +9,8 @@ from typing import Any
 
 import psycopg
 import pytest
-from support.desk import asking
 from support.postgres import PostgresServer
+from support.run_managers import hello
 
 from deerflow.config import DatabaseSettings, Paths
 from deerflow.storage import Storage, open_storage
@@ -74,7 +74,7 @@ async def test_each_run_is_told_once_in_the_order_of_admission(
     taker = Taker()
     async with following(storage, taker):
         for number in range(10):
-            await storage.runs.create(f"r{number}", asking(f"t{number}"))
+            await storage.runs.create(f"r{number}", hello(f"t{number}"))
         told = await taker.until(10)
 
     assert told == [f"r{number}" for number in range(10)]
@@ -86,10 +86,10 @@ async def test_no_more_are_told_at_once_than_there_is_room_for(storage: Storage)
     full, free = Taker(holds=True), Taker()
     async with following(storage, full, concurrency=2):
         for number in range(2):
-            await storage.runs.create(f"r{number}", asking(f"t{number}"))
+            await storage.runs.create(f"r{number}", hello(f"t{number}"))
         await full.until(2)
         async with following(storage, free):
-            await storage.runs.create("r2", asking("t2"))
+            await storage.runs.create("r2", hello("t2"))
             await free.until(1)
 
     assert (full.told, free.told) == (["r0", "r1"], ["r2"])
@@ -97,7 +97,7 @@ async def test_no_more_are_told_at_once_than_there_is_room_for(storage: Storage)
 
 async def test_a_run_that_is_given_back_is_told_again(storage: Storage) -> None:
     taker = Taker()
-    await storage.runs.create("r1", asking("t1"))
+    await storage.runs.create("r1", hello("t1"))
     claimed = await storage.runs.claim("r1", owner="me", attempt=0)
     async with following(storage, taker):
         await storage.runs.release("r1", attempt=claimed.attempt)
@@ -111,8 +111,8 @@ async def test_a_delayed_run_is_told_when_its_time_has_come(storage: Storage) ->
         taker, began = Taker(), time.monotonic()
         later, now = f"later{number}", f"now{number}"
         async with following(storage, taker):
-            await storage.runs.create(later, asking(later, after_seconds=seconds))
-            await storage.runs.create(now, asking(now))
+            await storage.runs.create(later, hello(later, after_seconds=seconds))
+            await storage.runs.create(now, hello(now))
             first = list(await taker.until(1))
             took = time.monotonic() - began
             told = await taker.until(2)
@@ -127,7 +127,7 @@ async def test_who_stops_in_the_middle_leaves_no_job_behind(
 ) -> None:
     taker = Taker(holds=True)
     async with following(storage, taker):
-        await storage.runs.create("r1", asking("t1"))
+        await storage.runs.create("r1", hello("t1"))
         await taker.until(1)
         assert storage.jobs is not None
         listening = await storage.jobs.workers()
@@ -139,8 +139,8 @@ async def test_who_stops_in_the_middle_leaves_no_job_behind(
 
 async def test_jobs_of_dead_processes_are_cleared_away(storage: Storage, settings: DatabaseSettings) -> None:
     taker = Taker()
-    await storage.runs.create("r1", asking("t1"))
-    await storage.runs.create("r2", asking("t2"))
+    await storage.runs.create("r1", hello("t1"))
+    await storage.runs.create("r2", hello("t2"))
     rows(
         settings,
         "WITH dead AS (INSERT INTO procrastinate_workers (last_heartbeat) "
@@ -161,11 +161,11 @@ async def test_runs_are_told_again_after_the_database_was_away(tmp_path: Path) -
     taker = Taker()
     with PostgresServer.running() as server:
         async with open_storage(server.settings(), Paths(tmp_path)) as storage, following(storage, taker):
-            await storage.runs.create("before", asking("t1"))
+            await storage.runs.create("before", hello("t1"))
             await taker.until(1)
             await asyncio.to_thread(server.kill)
             await asyncio.to_thread(server.restart)
-            await storage.runs.create("after", asking("t2"))
+            await storage.runs.create("after", hello("t2"))
             told = await taker.until(2)
 
     assert told == ["before", "after"]

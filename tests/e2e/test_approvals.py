@@ -342,7 +342,7 @@ async def test_a_late_answer_is_a_rejection_and_says_so(tmp_path: Path, model: S
     with running_gateway(tmp_path, model.base_url, sandbox=HOST, guardrails=limits) as gateway:
         assert gateway.deerflow is not None
         assert gateway.loop is not None
-        stopping = asyncio.run_coroutine_threadsafe(gateway.deerflow.asks.aclose(), gateway.loop)
+        stopping = asyncio.run_coroutine_threadsafe(gateway.deerflow.question_timeouts.aclose(), gateway.loop)
         await asyncio.wrap_future(stopping)  # else the server would be quicker with its own rejection
         async with gateway.client() as api:
             await say(api, "go")

@@ -106,7 +106,7 @@ async def test_a_run_on_a_thread_that_does_not_exist(
 async def test_the_thread_of_a_stateless_run(
     api: httpx.AsyncClient, model: ScriptedModel, contract: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("deerflow.app.threads._LINGER_SECONDS", 0)
+    monkeypatch.setattr("deerflow.runtime.threads._LINGER_SECONDS", 0)
     model.on("hi", text("hello"))
 
     threads = [

@@ -70,7 +70,7 @@ def looking_later(gateway: Gateway) -> Any:
     """Return a second look at the questions of a gateway, from a time when all of them have run out."""
     deerflow = gateway.deerflow
     assert deerflow is not None
-    asks = deerflow.asks
+    asks = deerflow.question_timeouts
     return type(asks)(
         threads=deerflow.storage.threads,
         runs=deerflow.storage.runs,

@@ -59,7 +59,7 @@ async def test_files_that_cannot_be_deleted_keep_no_other_thread(
     def refuse(root: Path) -> None:
         raise PermissionError(f"{root} is somebody else's")
 
-    monkeypatch.setattr("deerflow.app.threads.remove_tree", refuse)
+    monkeypatch.setattr("deerflow.runtime.threads.remove_tree", refuse)
     await deerflow.threads.sweep(now=datetime.now(UTC) + timedelta(minutes=2))
 
     assert await left(deerflow) == ([], [])
@@ -68,7 +68,7 @@ async def test_files_that_cannot_be_deleted_keep_no_other_thread(
 async def test_a_server_that_ends_deletes_at_once_what_lingers(
     deerflow: DeerFlow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("deerflow.app.threads._HASTY_SECONDS", 60)
+    monkeypatch.setattr("deerflow.runtime.threads._HASTY_SECONDS", 60)
     run = await admitted(deerflow, "t1")
     await deerflow.storage.runs.settle(run.id, attempt=1, end=RunEnd(RunStatus.SUCCESS))
     lingering = asyncio.create_task(deerflow.threads.let_go(run))

@@ -76,7 +76,7 @@ async def test_a_cron_starts_runs_in_its_thread_until_it_is_paused(
 async def test_each_run_of_a_cron_without_thread_has_one_of_its_own(
     client: LangGraphClient, model: ScriptedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("deerflow.app.threads._LINGER_SECONDS", 0.5)
+    monkeypatch.setattr("deerflow.runtime.threads._LINGER_SECONDS", 0.5)
     model.on("tick", text("tock"))
 
     async def threads_of(cron: dict[str, Any]) -> set[str]:

@@ -181,7 +181,7 @@ async def test_runs_are_started_in_every_way(client: LangGraphClient, model: Scr
 async def test_a_stateless_thread_goes_with_its_run_when_asked(
     client: LangGraphClient, model: ScriptedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("deerflow.app.threads._LINGER_SECONDS", 1.5)
+    monkeypatch.setattr("deerflow.runtime.threads._LINGER_SECONDS", 1.5)
     model.on("go", text("there"))
 
     gone: Any = await client.runs.wait(None, LEAD, input=ask("go"), on_completion="delete")

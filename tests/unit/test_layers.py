@@ -10,7 +10,7 @@ PACKAGE = Path(deerflow.__file__).parent
 LAYERS = [
     ["errors", "domain"],
     ["config"],
-    ["addresses", "connection_errors", "observability", "plugins", "programs"],
+    ["addresses", "connection_errors", "observability", "periodic", "plugins", "programs"],
     ["models", "sandbox", "skills", "memory", "mcp", "acp", "storage"],
     ["context", "files"],
     ["tools"],

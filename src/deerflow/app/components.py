@@ -2,17 +2,18 @@
 
 import asyncio
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from deerflow.addresses import ALLOW_CIDRS, parse_network
 from deerflow.app.configured import faults_of, summary
 from deerflow.app.resources import Resources
-from deerflow.config import LoadedSettings, ModelSettings, SettingsSource
+from deerflow.config import LoadedSettings, ModelSettings, Settings, SettingsSource
 from deerflow.config.faults import Fault
-from deerflow.domain import RunRecord
-from deerflow.errors import ConfigError
+from deerflow.domain import LEAD_AGENT, RunRecord, RunRequest
+from deerflow.errors import ConfigError, InvalidInputError, NotFoundError
 from deerflow.lead import LeadAgents, LeadDependencies
+from deerflow.lead.custom import agent_name, is_agent_name
 from deerflow.models import ModelFactory, discover
 from deerflow.models.memory_model import own_model
 from deerflow.observability import learn_secrets, secrets_of
@@ -43,30 +44,30 @@ class Components:
         return [each for each in (self.models, self.memory_models) if each is not None]
 
 
-async def build_components(loaded: LoadedSettings, ground: Resources) -> Components:
+async def build_components(loaded: LoadedSettings, resources: Resources) -> Components:
     """Build the components for these settings; a new capability joins `LeadDependencies` here."""
     settings = loaded.settings
     models = ModelFactory(settings.models or await _found_models(loaded), env=loaded.env)
     memory_models = _memory_models(loaded)
-    rooms = LeadDependencies(
+    dependencies = LeadDependencies(
         settings=settings,
         models=models,
-        executor=ground.subagents,
+        executor=resources.subagents,
         skills=_skills(loaded),
-        checkpointer=ground.storage.checkpoints,
-        store=ground.storage.store,
+        checkpointer=resources.storage.checkpoints,
+        store=resources.storage.store,
         agent_folders=[loaded.paths.home / "agents", loaded.project_root / "agents"],
-        custom_agents=ground.custom_agents,
-        memories=ground.memories,
+        custom_agents=resources.custom_agents,
+        memories=resources.memories,
         memory_models=memory_models,
-        count_beside=partial(ground.spending.add, prices=prices_of(settings.models)),
+        count_beside=partial(resources.spending.add, prices=prices_of(settings.models)),
         extra_tools=acp_tools(settings.acp_agents, loaded.env, loaded.extensions.mcp_servers),
     )
     networks = tuple(parse_network(text, setting=ALLOW_CIDRS) for text in settings.runs.webhook_allow_cidrs)
     # last: rejected settings must change nothing
-    ground.mcp.use(loaded.extensions.mcp_servers, networks=networks, approval=settings.mcp.tool_approval)
+    resources.mcp.use(loaded.extensions.mcp_servers, networks=networks, approval=settings.mcp.tool_approval)
     faults = tuple(await asyncio.to_thread(faults_of, loaded, models))  # it imports configured tools
-    return Components(loaded, models, LeadAgents(rooms), memory_models, faults)
+    return Components(loaded, models, LeadAgents(dependencies), memory_models, faults)
 
 
 async def _found_models(loaded: LoadedSettings) -> tuple[ModelSettings, ...]:
@@ -93,11 +94,11 @@ def _skills(loaded: LoadedSettings) -> Skills:
 class LiveComponents:
     """The components of the current settings; earlier ones are kept for the runs that use them."""
 
-    def __init__(self, source: SettingsSource, ground: Resources, first: Components) -> None:
+    def __init__(self, source: SettingsSource, resources: Resources, first: Components) -> None:
         self.source = source
-        self._ground = ground
-        self._now = first
-        self._mcp = McpToolbox(ground.mcp)
+        self._resources = resources
+        self._current = first
+        self._mcp = McpToolbox(resources.mcp)
         self._outdated: list[ModelFactory] = []
         self._refused: LoadedSettings | None = None
         self._problem: str | None = None
@@ -106,7 +107,7 @@ class LiveComponents:
     @property
     def now(self) -> Components:
         """The components as of the last refresh."""
-        return self._now
+        return self._current
 
     @property
     def problem(self) -> str | None:
@@ -120,47 +121,78 @@ class LiveComponents:
         async with self._refreshing:  # a second caller finds it done
             loaded = self.source.current()
             if not self._is_known(loaded):
-                await self._take_up(loaded)
+                await self._apply(loaded)
 
     def _is_known(self, loaded: LoadedSettings) -> bool:
-        return loaded is self._now.loaded or loaded is self._refused
+        return loaded is self._current.loaded or loaded is self._refused
 
-    async def _take_up(self, loaded: LoadedSettings) -> None:
+    async def _apply(self, loaded: LoadedSettings) -> None:
         secrets = list(secrets_of(loaded))
         learn_secrets(secrets)
-        self._ground.watch.redact.learn(secrets)
+        self._resources.watch.redact.learn(secrets)
         try:
-            rooms = await build_components(loaded, self._ground)
+            components = await build_components(loaded, self._resources)
         except ConfigError as error:
             self._refused, self._problem = loaded, f"the last good settings stay in force: {error}"
             logger.error("settings were not taken up; %s", self._problem)
             return
         # Runs in progress may still call their models; their agents are freed with the last of these runs.
-        self._outdated += self._now.factories
-        self._now, self._refused, self._problem = rooms, None, None
+        self._outdated += self._current.factories
+        self._current, self._refused, self._problem = components, None, None
         self.log_faults()
 
     def log_faults(self) -> None:
         """Log the configured items that do not work, in one line."""
-        if text := summary(self._now.faults):
+        if text := summary(self._current.faults):
             logger.warning("%s", text)
 
-    async def prepare_run(self, run: RunRecord) -> RunSetup:
+    @property
+    def settings(self) -> Settings:
+        return self._current.loaded.settings
+
+    async def is_custom_agent(self, name: str, user_id: str) -> bool:
+        """Return whether a user has an agent of this name."""
+        name = agent_name(name)
+        exists = self._resources.custom_agents.exists
+        return is_agent_name(name) and await asyncio.to_thread(exists, user_id, name)
+
+    async def resolve(self, request: RunRequest) -> RunRequest:
+        """Return a request with the options of the custom agent it names, by option or as the assistant."""
+        name, user = request.options.agent_name, request.user_id
+        if request.assistant_id != LEAD_AGENT:
+            if name is None and await self.is_custom_agent(request.assistant_id, user):
+                name = agent_name(request.assistant_id)
+            if name is None:
+                await self._resources.storage.assistants.get(request.assistant_id, user)
+        if name is not None and not request.options.is_bootstrap:  # else it is created, without options yet
+            agent = await asyncio.to_thread(self._resources.custom_agents.get, user, name)
+            request = replace(request, options=agent.options(request.options))
+        if request.options.model_name is not None:
+            try:
+                self._current.models.get(request.options.model_name)
+            except NotFoundError as error:  # not a 404: the thread in the request exists
+                raise InvalidInputError(str(error)) from error
+        return request
+
+    async def prepare(self, run: RunRecord) -> RunSetup:
         """Return the setup of a run, from the current settings."""
         await self.refresh()  # the run may have been admitted by another process
-        rooms, ground, options = self._now, self._ground, run.request.options
-        if rooms.loaded.settings.acp_agents:  # before the sandbox is created: it mounts this read-only
-            folders = ground.paths.thread(run.user_id, run.thread_id)
+        components, resources, options = self._current, self._resources, run.request.options
+        if components.loaded.settings.acp_agents:  # before the sandbox is created: it mounts this read-only
+            folders = resources.paths.thread(run.user_id, run.thread_id)
             folders.acp_workspace.mkdir(parents=True, exist_ok=True)
         name = None if options.is_bootstrap else options.agent_name
-        own = ground.custom_agents.get(run.user_id, name) if name else None
-        agents = rooms.agents.offering(await self._mcp.tools()) if ground.mcp else rooms.agents
-        model_name = options.model_name or rooms.models.default_name
-        await rooms.models.load(model_name)
-        agent = agents.get(options, own)
-        return RunSetup(rooms.loaded.settings, agent, ground.sandboxes, ground.subagents.finish, model_name)
+        custom = resources.custom_agents.get(run.user_id, name) if name else None
+        agents = components.agents
+        if resources.mcp:
+            agents = agents.offering(await self._mcp.tools())
+        model_name = options.model_name or components.models.default_name
+        await components.models.load(model_name)
+        agent = agents.get(options, custom)
+        settings = components.loaded.settings
+        return RunSetup(settings, agent, resources.sandboxes, resources.subagents.finish, model_name)
 
     async def aclose(self) -> None:
         """Close the model factories of current and earlier components."""
-        for factory in (*self._outdated, *self._now.factories):
+        for factory in (*self._outdated, *self._current.factories):
             await factory.aclose()

@@ -114,7 +114,7 @@ class _Job:
                 progress.say_stopped()
                 return INTERRUPTED
             finally:
-                _on_signals(deerflow.hurry)  # remaining work, such as the memory update, may be skipped
+                _on_signals(deerflow.skip_grace)  # remaining work, such as the memory update, may be skipped
                 progress.stop()
             await self._report(client, progress)
             if not deerflow.memories.learner.is_idle:

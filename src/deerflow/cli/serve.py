@@ -57,7 +57,7 @@ def _serve(
         loop = asyncio.get_running_loop()
         try:
             async with DeerFlow.open(source, takes_over=True, capacity=capacity) as deerflow:
-                server.hurry = lambda: loop.call_soon_threadsafe(deerflow.hurry)
+                server.hurry = lambda: loop.call_soon_threadsafe(deerflow.skip_grace)
                 yield deerflow
             codes.append(exit_code_of(deerflow))
         except DeerFlowError as error:

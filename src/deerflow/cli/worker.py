@@ -39,7 +39,7 @@ async def _work(source: SettingsSource, concurrency: int, metrics_port: int | No
             DeerFlow.open(source, takes_over=True, capacity=concurrency) as deerflow,
             serve_numbers(metrics_port, deerflow.watch.meters),
         ):
-            signals.hurry = deerflow.hurry
+            signals.hurry = deerflow.skip_grace
             logger.info("worker %s takes up to %s runs at once", _name(), concurrency)
             print(f"DeerFlow worker {_name()} for {concurrency} runs at once (stop with Ctrl-C)", flush=True)
             await _report_until(signals.stop, deerflow)

@@ -1,6 +1,6 @@
 """Admits, executes, logs, streams and stops runs, and resumes them after a crash."""
 
-from deerflow.runtime.runs import RunManager
+from deerflow.runtime.run_manager import RunManager
 from deerflow.runtime.serialization import message_json, to_json
 from deerflow.runtime.states import ThreadStates
 from deerflow.runtime.stream_bridge import StreamBridge

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 from langgraph.store.base import BaseStore
 
-_NAMESPACE = ("deerflow", "task-wishes")
+_NAMESPACE = ("deerflow", "task-cancel-requests")
 _MOST = 100
 
 
@@ -35,16 +35,16 @@ class TaskCancelRequests:
         self._is_busy = is_busy
         self._life = life
 
-    async def leave(self, run_id: str, task_id: str) -> None:
+    async def request(self, run_id: str, task_id: str) -> None:
         """Store a request to cancel a task, in whichever process it runs."""
-        wish = {"run_id": run_id, "task_id": task_id}
-        await self._store.aput(_NAMESPACE, f"{run_id}/{task_id}", wish, index=False)
+        wanted = {"run_id": run_id, "task_id": task_id}
+        await self._store.aput(_NAMESPACE, f"{run_id}/{task_id}", wanted, index=False)
 
-    async def obey(self) -> None:
+    async def apply(self) -> None:
         """Cancel the tasks of this process that have a request."""
         if not self._is_busy():
             return
-        for wish in await self._store.asearch(_NAMESPACE, limit=_MOST):
-            is_old = datetime.now(UTC) - wish.created_at > self._life
-            if self._cancel(wish.value["run_id"], wish.value["task_id"]) or is_old:
-                await self._store.adelete(_NAMESPACE, wish.key)
+        for item in await self._store.asearch(_NAMESPACE, limit=_MOST):
+            is_old = datetime.now(UTC) - item.created_at > self._life
+            if self._cancel(item.value["run_id"], item.value["task_id"]) or is_old:
+                await self._store.adelete(_NAMESPACE, item.key)

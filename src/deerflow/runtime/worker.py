@@ -6,36 +6,42 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from langchain_core.messages import AIMessageChunk
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import EXCLUDED_METADATA_KEYS, BaseCheckpointSaver
-from langgraph.errors import GraphDrained
-from langgraph.graph.state import CompiledStateGraph
+from langgraph.errors import EmptyInputError, GraphDrained, GraphRecursionError
+from langgraph.runtime import RunControl
 
 from deerflow.config import Paths, Settings
 from deerflow.context import RunContext
-from deerflow.domain import RunRecord, ThreadStatus
-from deerflow.errors import DeerFlowError, RollbackWantedError, StaleAttemptError, StorageAwayError
+from deerflow.domain import CancelAction, RunRecord, RunRequest, RunStatus, ThreadStatus
+from deerflow.errors import (
+    DeerFlowError,
+    ModelError,
+    RollbackWantedError,
+    StaleAttemptError,
+    StorageAwayError,
+)
 from deerflow.files.changes import keep_end
 from deerflow.files.file_history import FILES_TURNED_BACK, put_files_back, taken_again, turn_files_back
 from deerflow.files.snapshots import SnapshotStore
-from deerflow.observability.logs import trace_id_of
+from deerflow.models import explain
+from deerflow.observability.logs import Redactor, trace_id_of
 from deerflow.observability.watch import Callback, RunSeen, Watch
-from deerflow.runtime import outcomes
 from deerflow.runtime.approval_cards import declined, waiting_calls, with_cards
 from deerflow.runtime.effects import RunEffects
-from deerflow.runtime.graph_stream import Part, graph_parts
-from deerflow.runtime.handle import RunHandle, Stop
+from deerflow.runtime.graph_stream import Graph, Part, StreamedAnswer, graph_parts
 from deerflow.runtime.inputs import check_goto, graph_input
+from deerflow.runtime.questions import listed_questions
 from deerflow.runtime.run_log import RunLog
 from deerflow.runtime.run_stats import RunStats
 from deerflow.runtime.spending import prices_of
 from deerflow.runtime.states import ThreadStates
 from deerflow.runtime.stream_bridge import StreamBridge
-from deerflow.runtime.streamed_answer import StreamedAnswer
 from deerflow.runtime.titles import given_title, titled
 from deerflow.runtime.translate import translate, visible_values
 from deerflow.runtime.unfinished import keep_unfinished
@@ -44,7 +50,9 @@ from deerflow.storage import LogBatch, RunEnd, Storage, fence
 
 logger = logging.getLogger(__name__)
 
-Graph = CompiledStateGraph[Any, Any, Any, Any]
+ROLLED_BACK = "rolled_back"
+"""The stop reason of a run that was rolled back."""
+_LONGEST_ERROR = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +68,76 @@ class RunSetup:
     """The lead agent's model, by its name in the settings."""
 
 
+class RunPreparer(Protocol):
+    """Chooses what runs need from the current settings; the application implements it."""
+
+    @property
+    def settings(self) -> Settings: ...
+
+    async def resolve(self, request: RunRequest) -> RunRequest:
+        """Return a request with the options of the agent it names; reject unknown agents and models."""
+        ...
+
+    async def prepare(self, run: RunRecord) -> RunSetup:
+        """Return the setup of a claimed run."""
+        ...
+
+
+class StopReason(StrEnum):
+    """Why a run in progress is stopped."""
+
+    INTERRUPT = "interrupt"
+    ROLLBACK = "rollback"
+    TIMEOUT = "timeout"
+    HANDOVER = "handover"
+    """This process shuts down; another one resumes the run."""
+    LOST = "lost"
+    """Another process already owns the run."""
+
+
+STOP_OF = {CancelAction.INTERRUPT: StopReason.INTERRUPT, CancelAction.ROLLBACK: StopReason.ROLLBACK}
+
+
+class RunHandle:
+    """Stops one run: immediately, or at its next step."""
+
+    def __init__(self, stop_reason: StopReason | None = None, *, attempt: int = 1) -> None:
+        """Args: `stop_reason` is set for a run that was cancelled before this process claimed it."""
+        self.stop_reason = stop_reason
+        self.attempt = attempt
+        self.control = RunControl()
+        self.task: asyncio.Task[None] | None = None
+        self.has_started = False
+        """Its log has begun; cancelled before that, the task could not store the run's end."""
+        self.is_settling = False
+        """The run has ended; a cancel would only interrupt the storing of its end."""
+        self.is_left_behind = False
+        """It could not be released: the process that resumes it has to wait for its lease to expire."""
+
+    def stop(self, reason: StopReason) -> None:
+        """Stop the run immediately; the first reason counts, but a rollback replaces an interrupt."""
+        if (
+            self.stop_reason is StopReason.INTERRUPT
+            and reason is StopReason.ROLLBACK
+            and not self.is_settling
+        ):
+            self.stop_reason = reason
+        if self.stop_reason is not None or self.is_settling:
+            return
+        self.stop_reason = reason
+        if self.has_started and self.task is not None:
+            self.task.cancel()
+
+    async def done(self) -> None:
+        """Wait until this process no longer executes the run; cancelling the wait does not stop the run."""
+        if self.task is not None:
+            await asyncio.wait([self.task])
+
+    def drain(self) -> None:
+        """Stop the run before its next step."""
+        self.control.request_drain()
+
+
 class Worker:
     """Executes runs, one call each; keeps no state of a run between calls."""
 
@@ -69,48 +147,40 @@ class Worker:
         storage: Storage,
         bridge: StreamBridge,
         paths: Paths,
-        prepare_run: Callable[[RunRecord], Awaitable[RunSetup]],
-        watch: Watch | None = None,
-        questions: Callable[[str], Awaitable[Mapping[str, Any]]] | None = None,
-        states: ThreadStates | None = None,
+        preparer: RunPreparer,
+        states: ThreadStates,
+        watch: Watch,
     ) -> None:
-        """Create a worker.
-
-        Args:
-            questions: Returns the waiting interrupts of a thread, for lists of threads.
-            states: Stores the partial answer of an aborted run; None: it is not stored.
-        """
         self._storage = storage
         self._bridge = bridge
         self._paths = paths
-        self._prepare_run = prepare_run
-        self._watch = watch or Watch()
-        self._questions = questions
+        self._preparer = preparer
         self._states = states
+        self._watch = watch
 
     async def execute(self, run: RunRecord, log: RunLog, handle: RunHandle) -> None:
         """Execute a claimed `run` to its end; whatever happens, it is settled and its log ends."""
-        tally = RunStats()
+        stats = RunStats()
         with self._watch.run(run) as seen:
-            end = await self._execute(run, log, tally, handle, seen.callbacks)
-            _tell(seen, end, tally, events=log.count)
+            end = await self._execute(run, log, stats, handle, seen.callbacks)
+            _report(seen, end, stats, events=log.count)
 
     async def _execute(
-        self, run: RunRecord, log: RunLog, tally: RunStats, handle: RunHandle, callbacks: Sequence[Callback]
+        self, run: RunRecord, log: RunLog, stats: RunStats, handle: RunHandle, callbacks: Sequence[Callback]
     ) -> RunEnd | None:
         """Return how the run ended; None when another process resumes it."""
         try:
             await self._bridge.begin(log, run)
             handle.has_started = True
-            end = await self._drive(run, log, tally, handle, callbacks)
+            end = await self._drive(run, log, stats, handle, callbacks)
         except asyncio.CancelledError:  # this is the task's root: nothing above waits for it
-            if handle.stop is None:
-                await asyncio.shield(self._leave(run, log, handle, "somebody else cancelled its task"))
+            if handle.stop_reason is None:
+                await asyncio.shield(self._leave(run, log, handle, "its task was cancelled from outside"))
                 return None
-            if handle.stop in (Stop.HANDOVER, Stop.LOST):
+            if handle.stop_reason in (StopReason.HANDOVER, StopReason.LOST):
                 await asyncio.shield(self._hand_over(run, log, handle))
                 return None
-            end = outcomes.stopped(handle.stop, tally)
+            end = stopped(handle.stop_reason, stats)
         except (GraphDrained, StaleAttemptError):
             await asyncio.shield(self._hand_over(run, log, handle))
             return None
@@ -118,53 +188,57 @@ class Worker:
             await asyncio.shield(self._leave(run, log, handle, f"its database was away: {error}"))
             return None
         except Exception as error:
-            end = outcomes.failed(run, error, tally, self._watch.redact)
+            end = failed(run, error, stats, self._watch.redact)
         handle.is_settling = True
-        await asyncio.shield(self._settle(run, log, end, tally))
+        await asyncio.shield(self._settle(run, log, end, stats))
         return end
 
-    async def keep_traces(self, run: RunRecord, log: RunLog, end: RunEnd) -> None:
-        """Record the files that a run changed and its partial answer."""
-        files = self._files(run)
-        if files.has(run.id) and not end.rolls_back:
-            await asyncio.to_thread(keep_end, files, run.id)
-        if self._states is not None:
-            events = self._storage.events
-            await keep_unfinished(run, end, log=log, events=events, states=self._states)
+    async def give_up(self, run: RunRecord, attempts: int) -> None:
+        """End a claimed run that reached the maximum number of attempts, without executing it."""
+        end = given_up(attempts, rolls_back=run.cancel is CancelAction.ROLLBACK)
+        log = self._bridge.open(run, on_lost=lambda _: None)
+        await self._bridge.begin(log, run)
+        try:
+            await self._record_results(run, log, end)
+            log.publish("error", {"message": end.error, "name": end.stop_reason})
+            await self._store_end(run, log, end)
+        except BaseException:
+            await self._bridge.abandon(log)  # another process ends the run: its readers switch there
+            raise
 
     async def _drive(
-        self, run: RunRecord, log: RunLog, tally: RunStats, handle: RunHandle, callbacks: Sequence[Callback]
+        self, run: RunRecord, log: RunLog, stats: RunStats, handle: RunHandle, callbacks: Sequence[Callback]
     ) -> RunEnd:
         log.publish("metadata", {"run_id": run.id, "thread_id": run.thread_id, "attempt": run.attempt})
-        if handle.stop is not None:
+        if handle.stop_reason is not None:
             raise asyncio.CancelledError  # it was cancelled before its task could be
-        setup = await self._prepare_run(run)
+        setup = await self._preparer.prepare(run)
         check_goto(run.request, setup.agent.nodes)
-        tally.begin(model_name=setup.model_name, prices=prices_of(setup.settings.models))
+        stats.begin(model_name=setup.model_name, prices=prices_of(setup.settings.models))
         config = _config(run)
         values = await self._first_input(run, config, setup.settings)
         if config["configurable"].get("checkpoint_id") and taken_again(run.request):
-            await self._turn_files_back(run, log, setup)
+            await self._restore_files(run, log, setup)
         limit = asyncio.timeout(setup.settings.runs.timeout_seconds)
         try:
             streamed = StreamedAnswer()
-            async with limit, self._borrowed(run, log, setup, tally, streamed) as context:
+            async with limit, self._context(run, log, setup, stats, streamed) as context:
                 if callbacks:
                     config["callbacks"] = list(callbacks)
                 parts = graph_parts(setup.agent, values, config, run.request, context, handle.control)
                 async for part in parts:
-                    _take_in(log, tally, streamed, run, part)
+                    _publish_part(log, stats, streamed, run, part)
         except TimeoutError:
             if not limit.expired():
                 raise
-            return outcomes.stopped(Stop.TIMEOUT, tally)
-        if tally.is_waiting and self._states is not None and setup.settings.compatibility == "deerflow":
+            return stopped(StopReason.TIMEOUT, stats)
+        if stats.is_waiting and setup.settings.compatibility == "deerflow":
             await _show_cards(run, log, self._states)
-        return outcomes.finished(tally)
+        return finished(stats)
 
     @asynccontextmanager
-    async def _borrowed(
-        self, run: RunRecord, log: RunLog, setup: RunSetup, tally: RunStats, streamed: StreamedAnswer
+    async def _context(
+        self, run: RunRecord, log: RunLog, setup: RunSetup, stats: RunStats, streamed: StreamedAnswer
     ) -> AsyncIterator[RunContext]:
         """Yield the run's context; release its resources when the block exits."""
         request = run.request
@@ -186,7 +260,7 @@ class Worker:
                 publish=partial(_publish, log, streamed),
                 told=partial(log.flush, is_urgent=True),
                 publish_update=lambda update: log.publish("updates", update),
-                spend=tally.spend,
+                spend=stats.spend,
                 effects=effects,
                 watch=self._watch,
                 extra=request.context,
@@ -198,18 +272,17 @@ class Worker:
             return None
         values = graph_input(run.request)
         has_waited = run.updated_at > run.created_at  # the run before it may have been interrupted meanwhile
-        if has_waited and self._states is not None and isinstance(values, dict) and "messages" in values:
+        if has_waited and isinstance(values, dict) and "messages" in values:
             values = await _without_waiting(values, run, self._states)
         if run.request.checkpoint_id:
             config["configurable"]["checkpoint_id"] = run.request.checkpoint_id
             config["configurable"]["checkpoint_ns"] = ""
-            if self._states is not None:
-                past = (run.thread_id, run.request.checkpoint_id)
-                title = await given_title(self._storage, self._states, *past, settings.title)
-                return values if title is None else titled(values, title)
+            past = (run.thread_id, run.request.checkpoint_id)
+            title = await given_title(self._storage, self._states, *past, settings.title)
+            return values if title is None else titled(values, title)
         return values
 
-    async def _turn_files_back(self, run: RunRecord, log: RunLog, setup: RunSetup) -> None:
+    async def _restore_files(self, run: RunRecord, log: RunLog, setup: RunSetup) -> None:
         """Restore the files from before the turn that this run regenerates."""
         problem = await turn_files_back(self._storage, run, self._files(run), setup.settings.runs)
         log.publish("custom", {"type": FILES_TURNED_BACK, "files_kept": problem})
@@ -236,12 +309,12 @@ class Worker:
         handle.is_left_behind = True
         await self._bridge.abandon(log)
 
-    async def _settle(self, run: RunRecord, log: RunLog, end: RunEnd, tally: RunStats) -> None:
+    async def _settle(self, run: RunRecord, log: RunLog, end: RunEnd, stats: RunStats) -> None:
         try:
             try:
-                await self._finish(run, log, end, tally)
+                await self._finish(run, log, end, stats)
             except RollbackWantedError:
-                await self._finish(run, log, outcomes.stopped(Stop.ROLLBACK, tally), tally)
+                await self._finish(run, log, stopped(StopReason.ROLLBACK, stats), stats)
         except StaleAttemptError:
             logger.warning("run %s was taken over while it ended here", run.id)
             await self._bridge.abandon(log)
@@ -249,20 +322,29 @@ class Worker:
             logger.exception("run %s could not be settled", run.id)
             await self._bridge.abandon(log)
 
-    async def _finish(self, run: RunRecord, log: RunLog, end: RunEnd, tally: RunStats) -> None:
-        await self.keep_traces(run, log, end)
+    async def _finish(self, run: RunRecord, log: RunLog, end: RunEnd, stats: RunStats) -> None:
+        await self._record_results(run, log, end)
         if end.rolls_back:
             # Files have no fence: a stale attempt must not undo what later attempts did.
-            await self._storage.effects.start(run.id, attempt=run.attempt, call=outcomes.ROLLED_BACK.encode())
+            await self._storage.effects.start(run.id, attempt=run.attempt, call=ROLLED_BACK.encode())
             end = replace(end, error=await put_files_back(self._files(run), run.id))
-            log.publish("custom", {"type": outcomes.ROLLED_BACK, "files_kept": end.error})
+            log.publish("custom", {"type": ROLLED_BACK, "files_kept": end.error})
         elif end.error is not None:
             # LangGraph's clients read `error`, DeerFlow's frontend reads `name`.
-            told = {"error": end.stop_reason, "message": end.error, "name": end.stop_reason}
-            log.publish("error", told)
-        elif end.thread_status is ThreadStatus.INTERRUPTED and self._questions is not None:
-            end = replace(end, interrupts=await self._questions(run.thread_id))
-        end = replace(end, title=tally.title)
+            log.publish("error", {"error": end.stop_reason, "message": end.error, "name": end.stop_reason})
+        elif end.thread_status is ThreadStatus.INTERRUPTED:
+            end = replace(end, interrupts=await listed_questions(self._states, run.thread_id))
+        await self._store_end(run, log, replace(end, title=stats.title))
+
+    async def _record_results(self, run: RunRecord, log: RunLog, end: RunEnd) -> None:
+        """Record the files that a run changed and its partial answer."""
+        files = self._files(run)
+        if files.has(run.id) and not end.rolls_back:
+            await asyncio.to_thread(keep_end, files, run.id)
+        await keep_unfinished(run, end, log=log, events=self._storage.events, states=self._states)
+
+    async def _store_end(self, run: RunRecord, log: RunLog, end: RunEnd) -> None:
+        """Store the run's last events and its final state in one transaction."""
 
         async def settle(last: LogBatch) -> None:
             await self._storage.runs.settle(run.id, attempt=run.attempt, end=end, last=last)
@@ -285,35 +367,35 @@ def _publish(log: RunLog, streamed: StreamedAnswer, event: Mapping[str, Any]) ->
     log.publish("custom", event)
 
 
-def _take_in(log: RunLog, tally: RunStats, streamed: StreamedAnswer, run: RunRecord, part: Part) -> None:
+def _publish_part(log: RunLog, stats: RunStats, streamed: StreamedAnswer, run: RunRecord, part: Part) -> None:
     namespace, mode, chunk = part
     if namespace and not run.request.stream_subgraphs:
         return
     if mode == "updates" and not namespace:
-        tally.add(chunk)
+        stats.add(chunk)
         streamed.settle()
-    happening = translate(namespace, mode, chunk)
-    if happening is None:
+    event = translate(namespace, mode, chunk)
+    if event is None:
         return
     if mode == "messages":
-        message, metadata = happening.payload
-        if tally.first_token_at is None and isinstance(message, AIMessageChunk):
-            tally.first_token_at = time.monotonic()
+        message, metadata = event.payload
+        if stats.first_token_at is None and isinstance(message, AIMessageChunk):
+            stats.first_token_at = time.monotonic()
         withdrawn = None if namespace else streamed.take(message, metadata)
         if withdrawn is not None:
-            log.publish_chunk(happening.kind, withdrawn, metadata)
-        log.publish_chunk(happening.kind, message, metadata)
+            log.publish_chunk(event.kind, withdrawn, metadata)
+        log.publish_chunk(event.kind, message, metadata)
     else:
-        log.publish(happening.kind, happening.payload)
+        log.publish(event.kind, event.payload)
 
 
-def _tell(seen: RunSeen, end: RunEnd | None, tally: RunStats, *, events: int) -> None:
+def _report(seen: RunSeen, end: RunEnd | None, stats: RunStats, *, events: int) -> None:
     """Report the outcome of a run to telemetry."""
     if end is not None:
         seen.status = str(end.status)
     seen.events = events
-    seen.first_token_at = tally.first_token_at
-    usage = tally.usage
+    seen.first_token_at = stats.first_token_at
+    usage = stats.usage
     seen.totals = {
         "gen_ai.usage.input_tokens": usage.input_tokens,
         "gen_ai.usage.output_tokens": usage.output_tokens,
@@ -358,3 +440,87 @@ async def _without_waiting(values: dict[str, Any], run: RunRecord, states: Threa
     if snapshot is None or not waiting_calls(snapshot):
         return values
     return {**values, "messages": [*declined(snapshot), *values["messages"]]}
+
+
+def finished(stats: RunStats) -> RunEnd:
+    """Return the end of a run whose graph finished or was interrupted by a question."""
+    waiting = ThreadStatus.INTERRUPTED if stats.is_waiting else ThreadStatus.IDLE
+    return _end(RunStatus.SUCCESS, waiting, stats, asks=stats.is_asking)
+
+
+def stopped(stop: StopReason, stats: RunStats) -> RunEnd:
+    """Return the end of a run that was stopped."""
+    match stop:
+        case StopReason.TIMEOUT:
+            return _end(
+                RunStatus.TIMEOUT,
+                ThreadStatus.ERROR,
+                stats,
+                error="The run took longer than runs.timeout_seconds allows; what it did so far is kept.",
+                stop_reason="RunTimeout",
+            )
+        case StopReason.ROLLBACK:
+            return _end(
+                RunStatus.INTERRUPTED, ThreadStatus.IDLE, stats, stop_reason=ROLLED_BACK, rolls_back=True
+            )
+        case _:
+            return _end(RunStatus.INTERRUPTED, ThreadStatus.INTERRUPTED, stats)
+
+
+def failed(run: RunRecord, error: Exception, stats: RunStats, redact: Redactor) -> RunEnd:
+    """Return the end of a run that failed.
+
+    Args:
+        redact: Removes secrets: a provider's error may repeat the key, and all readers of the run see it.
+    """
+    explained = error if isinstance(error, ModelError) else explain(error)
+    text = str(explained) if explained is not None else _error_text(run, error)
+    return _end(
+        RunStatus.ERROR,
+        ThreadStatus.ERROR,
+        stats,
+        error=redact(text)[:_LONGEST_ERROR],
+        error_in_chinese=redact(explained.in_chinese)[:_LONGEST_ERROR] if explained is not None else None,
+        error_reason=explained.reason if explained is not None else None,
+        stop_reason=type(error).__name__,
+    )
+
+
+def _error_text(run: RunRecord, error: Exception) -> str:
+    """Return the error text of a failure that no model caused."""
+    match error:
+        case GraphRecursionError():
+            return (
+                f"The agent used all {run.request.recursion_limit} steps of this run without finishing. "
+                "What it did so far is kept: send another message to go on, or raise config.recursion_limit."
+            )
+        case EmptyInputError():  # it was queued behind a run that left no state
+            return "The run has no input, and its thread has no state to go on from. Send a message."
+        case DeerFlowError():
+            return str(error)
+        case _:
+            logger.exception("run %s failed", run.id, exc_info=error)
+            return f"The run failed unexpectedly ({type(error).__name__}); the server's log says why."
+
+
+def given_up(attempts: int, *, rolls_back: bool = False) -> RunEnd:
+    """Return the end of a run that reached the maximum number of attempts.
+
+    Args:
+        rolls_back: It was to be rolled back, and every attempt died before its files were restored.
+    """
+    if rolls_back:
+        text = (
+            "The conversation was put back, but not the files: the run was taken up "
+            f"{attempts} times and each time it was broken off. The servers' logs say more."
+        )
+        return RunEnd(RunStatus.INTERRUPTED, error=text, stop_reason=ROLLED_BACK, rolls_back=True)
+    text = (
+        f"The run was taken up {attempts} times (runs.max_attempts) and each time it was broken off: its "
+        "process died, or what it did could not be stored. Not trying again; the servers' logs say more."
+    )
+    return RunEnd(RunStatus.ERROR, ThreadStatus.ERROR, error=text, stop_reason="TooManyAttempts")
+
+
+def _end(status: RunStatus, thread_status: ThreadStatus, stats: RunStats, **more: Any) -> RunEnd:
+    return RunEnd(status, thread_status, usage=stats.usage, message_count=stats.message_count, **more)

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from deerflow.runtime.handle import RunHandle, Stop
+from deerflow.runtime.worker import RunHandle, StopReason
 
 
 async def working() -> None:
@@ -23,10 +23,10 @@ async def handle() -> RunHandle:
 async def test_the_first_reason_counts_and_a_second_does_not_cancel_again(handle: RunHandle) -> None:
     assert handle.task is not None
 
-    handle.tell(Stop.HANDOVER)
-    handle.tell(Stop.INTERRUPT)
+    handle.stop(StopReason.HANDOVER)
+    handle.stop(StopReason.INTERRUPT)
 
-    assert handle.stop is Stop.HANDOVER
+    assert handle.stop_reason is StopReason.HANDOVER
     assert handle.task.cancelling() == 1
     with pytest.raises(asyncio.CancelledError):
         await handle.task
@@ -35,11 +35,11 @@ async def test_the_first_reason_counts_and_a_second_does_not_cancel_again(handle
 async def test_a_rollback_adds_to_an_interrupt(handle: RunHandle) -> None:
     assert handle.task is not None
 
-    handle.tell(Stop.INTERRUPT)
-    handle.tell(Stop.ROLLBACK)
-    handle.tell(Stop.INTERRUPT)
+    handle.stop(StopReason.INTERRUPT)
+    handle.stop(StopReason.ROLLBACK)
+    handle.stop(StopReason.INTERRUPT)
 
-    assert handle.stop is Stop.ROLLBACK
+    assert handle.stop_reason is StopReason.ROLLBACK
     assert handle.task.cancelling() == 1
     with pytest.raises(asyncio.CancelledError):
         await handle.task
@@ -49,19 +49,19 @@ async def test_a_run_that_has_not_started_is_told_without_being_cancelled() -> N
     handle = RunHandle()
     handle.task = asyncio.create_task(asyncio.sleep(0))
 
-    handle.tell(Stop.INTERRUPT)
+    handle.stop(StopReason.INTERRUPT)
 
     await handle.task
-    assert handle.stop is Stop.INTERRUPT
+    assert handle.stop_reason is StopReason.INTERRUPT
 
 
 async def test_the_writing_of_an_end_is_not_cut_off(handle: RunHandle) -> None:
     assert handle.task is not None
     handle.is_settling = True
 
-    handle.tell(Stop.INTERRUPT)
+    handle.stop(StopReason.INTERRUPT)
 
-    assert (handle.stop, handle.task.cancelling()) == (None, 0)
+    assert (handle.stop_reason, handle.task.cancelling()) == (None, 0)
     handle.task.cancel()
 
 

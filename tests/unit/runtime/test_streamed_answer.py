@@ -2,7 +2,7 @@
 
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 
-from deerflow.runtime.streamed_answer import StreamedAnswer
+from deerflow.runtime.graph_stream import StreamedAnswer
 
 MODEL = {"langgraph_node": "model"}
 

@@ -23,10 +23,10 @@ class Process:
 async def test_only_who_has_the_task_takes_the_wish_up() -> None:
     store = InMemoryStore()
     gateway, first, second = Process(store), Process(store, ("r1", "a")), Process(store, ("r2", "b"))
-    await gateway.wishes.leave("r2", "b")
+    await gateway.wishes.request("r2", "b")
 
     for process in (gateway, first, second, second):
-        await process.wishes.obey()
+        await process.wishes.apply()
 
     assert first.tasks == {("r1", "a")}
     assert second.tasks == set()
@@ -38,8 +38,8 @@ async def test_a_wish_for_what_is_long_over_is_forgotten() -> None:
     wishes = TaskCancelRequests(
         store=store, cancel=lambda run, task: False, is_busy=lambda: True, life=timedelta(seconds=-1)
     )
-    await wishes.leave("gone", "b")
+    await wishes.request("gone", "b")
 
-    await wishes.obey()
+    await wishes.apply()
 
     assert await store.asearch(("deerflow",)) == []

@@ -65,6 +65,6 @@ async def cancel_task(
     if rows[task_id].is_asking and run.status.is_terminal:
         raise ConflictError(f"task {task_id} waits for an answer to what it asked; reject that instead")
     if rows[task_id].status in ("running", "pending") and not run.status.is_terminal:
-        await deerflow.task_cancel_requests.leave(run_id, task_id)  # for the process that drives the run
+        await deerflow.task_cancel_requests.request(run_id, task_id)  # for the process that drives the run
         return Response(status_code=202)
     raise ConflictError(f"task {task_id} is not cancellable: it is {rows[task_id].status}")

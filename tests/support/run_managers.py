@@ -1,4 +1,4 @@
-"""A front desk of runs with a real worker, whose agent takes two steps and waits at each for the test."""
+"""A run manager with a real worker, whose agent takes two steps and waits at each for the test."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -14,10 +14,16 @@ from langgraph.graph.message import add_messages
 from support.sandboxes import FolderSandbox
 from typing_extensions import override
 
+from deerflow.agents import StateReader
 from deerflow.config import Paths, Settings
 from deerflow.domain import RunRecord, RunRequest, ThreadFolders
-from deerflow.runtime import RunManager, RunSetup, StreamBridge, Worker
-from deerflow.runtime.worker import Graph
+from deerflow.memory import MemoryService
+from deerflow.observability.watch import Watch
+from deerflow.runtime import RunManager, RunSetup, StreamBridge, ThreadStates, Worker
+from deerflow.runtime.graph_stream import Graph
+from deerflow.runtime.spending import SideSpending
+from deerflow.runtime.threads import Threads
+from deerflow.runtime.webhooks import Webhooks
 from deerflow.sandbox import Sandbox, SandboxProvider
 from deerflow.storage import OwnerLock, Storage
 
@@ -71,30 +77,62 @@ class FolderSandboxes(SandboxProvider):
         return
 
 
+class TwoStepRuns:
+    """Prepares every run with the graph of two steps."""
+
+    settings = Settings()
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+
+    async def resolve(self, request: RunRequest) -> RunRequest:
+        return request
+
+    async def prepare(self, run: RunRecord) -> RunSetup:
+        return RunSetup(self.settings, self._graph, FolderSandboxes(), _finish)
+
+
 @asynccontextmanager
-async def opened_desk(
+async def open_run_manager(
     storage: Storage, root: Path, steps: Steps, *, take_over: bool = True, **options: Any
 ) -> AsyncIterator[RunManager]:
-    """Open a desk as a process of its own would, on a database that others may share."""
+    """Open a run manager as a process of its own would, on a database that others may share."""
     owner = OwnerLock(root / "owners")
+    paths, watch, preparer = Paths(root), Watch(), TwoStepRuns(_graph(steps, storage))
     bridge = StreamBridge(events=storage.events, runs=storage.runs, signals=storage.signals)
-    graph = _graph(steps, storage)
-
-    async def prepare_run(run: RunRecord) -> RunSetup:
-        return RunSetup(Settings(), graph, FolderSandboxes(), _finish)
-
-    worker = Worker(storage=storage, bridge=bridge, paths=Paths(root), prepare_run=prepare_run)
-    desk = RunManager(storage=storage, bridge=bridge, worker=worker, owner=owner, **options)
-    desk.tend(take_over=take_over)
+    states = ThreadStates(StateReader(storage.checkpoints))
+    threads = Threads(
+        storage=storage,
+        paths=paths,
+        bridge=bridge,
+        states=states,
+        spending=SideSpending(storage.store),
+        memories=MemoryService(storage.store, redact=watch.redact),
+        titles=lambda: preparer.settings.title,
+    )
+    manager = RunManager(
+        storage=storage,
+        bridge=bridge,
+        worker=Worker(
+            storage=storage, bridge=bridge, paths=paths, preparer=preparer, states=states, watch=watch
+        ),
+        preparer=preparer,
+        states=states,
+        threads=threads,
+        webhooks=Webhooks(storage, states, tuple),
+        owner=owner,
+        **options,
+    )
+    manager.start_polling(take_over=take_over)
     try:
-        yield desk
+        yield manager
     finally:
-        desk.hurry()
-        await desk.aclose()
+        manager.skip_grace()
+        await manager.aclose()
         owner.close()
 
 
-def asking(thread: str, **more: Any) -> RunRequest:
+def hello(thread: str, **more: Any) -> RunRequest:
     """Return a request for a run that says hello."""
     return RunRequest(thread, input={"messages": [{"type": "human", "content": "hello"}]}, **more)
 

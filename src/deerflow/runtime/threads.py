@@ -13,10 +13,11 @@ from deerflow.domain import RunRecord, RunRequest, RunStatus, Thread, ThreadStat
 from deerflow.errors import ConflictError, NotFoundError
 from deerflow.files.copying import copy_thread
 from deerflow.memory import MemoryService
-from deerflow.runtime import StreamBridge, ThreadStates
 from deerflow.runtime.feedback import forget_feedback
 from deerflow.runtime.questions import listed_questions
 from deerflow.runtime.spending import SideSpending
+from deerflow.runtime.states import ThreadStates
+from deerflow.runtime.stream_bridge import StreamBridge
 from deerflow.runtime.titles import given_title
 from deerflow.sandbox import remove_tree
 from deerflow.storage import Storage

@@ -7,20 +7,22 @@ from contextlib import suppress
 from dataclasses import replace
 
 from deerflow.domain import CancelAction, RunRecord, RunRequest, RunStatus, StreamEvent, new_id
-from deerflow.errors import ConflictError, DeerFlowError, NotFoundError
-from deerflow.runtime.active import ActiveRuns
-from deerflow.runtime.claims import Claims
+from deerflow.errors import ConflictError, DeerFlowError, InvalidInputError, NotFoundError
+from deerflow.runtime.answers import fit_answer, heed_message
 from deerflow.runtime.inputs import check_same_input, graph_input, with_message_ids, with_update_ids
-from deerflow.runtime.lease_keeper import LeaseKeeper
+from deerflow.runtime.run_control import ActiveRuns, Claims, LeaseKeeper
+from deerflow.runtime.states import ThreadStates
 from deerflow.runtime.stream_bridge import StreamBridge
-from deerflow.runtime.worker import Worker
-from deerflow.storage import Storage
-from deerflow.storage.owners import OwnerLock
+from deerflow.runtime.threads import Threads
+from deerflow.runtime.titles import with_title
+from deerflow.runtime.webhooks import Webhooks
+from deerflow.runtime.worker import RunPreparer, Worker
+from deerflow.storage import OwnerLock, Storage
 
 logger = logging.getLogger(__name__)
 
 AfterRun = Callable[[RunRecord], Awaitable[None]]
-LOOK_SECONDS = 1.0
+POLL_SECONDS = 1.0
 """The interval between two polls for runs without a live owner."""
 STOP_SECONDS = 10.0
 """How long a cancel waits for the run's end; a run that takes longer is returned as `running`."""
@@ -36,6 +38,10 @@ class RunManager:
         storage: Storage,
         bridge: StreamBridge,
         worker: Worker,
+        preparer: RunPreparer,
+        states: ThreadStates,
+        threads: Threads,
+        webhooks: Webhooks,
         owner: OwnerLock,
         capacity: int | None = None,
         max_attempts: int = 5,
@@ -55,48 +61,78 @@ class RunManager:
         """
         self._storage = storage
         self._bridge = bridge
+        self._preparer = preparer
+        self._states = states
+        self._threads = threads
+        self._webhooks = webhooks
         self._owner = owner
         self._grace_seconds = grace_seconds
         self._after_run = after_run
         self._active = ActiveRuns(worker=worker, bridge=bridge, capacity=capacity, on_end=self._ended)
         self._claims = Claims(
-            storage=storage,
-            bridge=bridge,
-            active=self._active,
-            worker=worker,
-            owner=owner,
-            max_attempts=max_attempts,
+            storage=storage, active=self._active, worker=worker, owner=owner, max_attempts=max_attempts
         )
-        self._tender = LeaseKeeper(
+        self._leases = LeaseKeeper(
             storage=storage,
             active=self._active,
             claims=self._claims,
             owner=owner,
-            beat_seconds=min(LOOK_SECONDS, lease_seconds / 4),
+            heartbeat_seconds=min(POLL_SECONDS, lease_seconds / 4),
         )
         self._takes_over = False
         self._waiting: dict[str, str] = {}
         """The threads of runs that were admitted here and that only this process will start, by run id."""
         self._timers: dict[str, asyncio.TimerHandle] = {}
-        self._errands: set[asyncio.Task[None]] = set()
+        self._follow_ups: set[asyncio.Task[None]] = set()
         self._is_closing = False
         self.left_behind = 0
         """How many runs could not be released on shutdown; their leases have to expire."""
 
-    async def create_or_reject(self, request: RunRequest, *, run_id: str | None = None) -> RunRecord:
+    async def start(self, request: RunRequest) -> RunRecord:
         """Admit a run and start it; on a busy thread, the request's multitask strategy decides.
 
-        Args:
-            run_id: The id of the run; a new one when absent. A repeated request returns its earlier run,
-                which has another id.
+        A repeated request (same idempotency key and input) returns its earlier run.
         """
+        if (earlier := await self._sent_before(request)) is not None:
+            return earlier  # even if its thread, agent or question has changed since
+        request = await self._preparer.resolve(request)
+        request = await heed_message(self._states, self._storage.threads, request)
+        request = await fit_answer(self._states, self._storage.runs, request)
+        await self._check_input(request)
+        request = with_title(request, self._preparer.settings.title)
         command = with_update_ids(request.command)
         request = replace(request, input=with_message_ids(request.input), command=command)
-        graph_input(request)  # rejects a malformed command before anything is stored
-        run_id = run_id or new_id()
-        with self._active.place() as has_place:
+        run_id = new_id()
+        # Stored before the run: a server that dies right after admitting it must not have lost them.
+        if request.webhook is not None:
+            await self._webhooks.expect(run_id, request.webhook)
+        if request.deletes_thread:
+            await self._threads.expect_to_go(run_id, request)
+        return await self._admit(run_id, request)
+
+    async def _sent_before(self, request: RunRequest) -> RunRecord | None:
+        """Return the run of a repeated request; `ConflictError` when its input differs."""
+        if request.idempotency_key is None:
+            return None
+        run = await self._storage.runs.by_idempotency_key(request)
+        if run is not None:
+            check_same_input(run.request, request)
+        return run
+
+    async def _check_input(self, request: RunRequest) -> None:
+        """Reject malformed input, and a run without input on a thread without state."""
+        if graph_input(request) is not None or await self._states.latest(request.thread_id) is not None:
+            return
+        if not await self._threads.is_busy(request.thread_id):  # an active run may leave a state
+            raise InvalidInputError(
+                f"input is null, and thread {request.thread_id} has no state to go on from: "
+                "send input.messages"
+            )
+
+    async def _admit(self, run_id: str, request: RunRequest) -> RunRecord:
+        with self._active.reserve_slot() as has_slot:
             # Without a free slot, or during shutdown, other processes start the admitted run.
-            owner = self._owner.id if has_place else None
+            owner = self._owner.id if has_slot else None
             run = await self._storage.runs.create(run_id, request, owner=owner)
             if run.id != run_id:
                 check_same_input(run.request, request)
@@ -105,20 +141,9 @@ class RunManager:
                 self._active.start(run)
                 return run
         try:
-            await self._wait_in_line(run)
+            await self._wait_in_queue(run)
         except DeerFlowError:
-            logger.exception("run %s was admitted; the next look at all runs starts it", run.id)
-        return run
-
-    async def sent_before(self, request: RunRequest) -> RunRecord | None:
-        """Return the run of a repeated request; `ConflictError` when its input differs."""
-        run = (
-            await self._storage.runs.by_idempotency_key(request)
-            if request.idempotency_key is not None
-            else None
-        )
-        if run is not None:
-            check_same_input(run.request, request)
+            logger.exception("run %s was admitted; the next poll for runs starts it", run.id)
         return run
 
     async def get(self, run_id: str, thread_id: str | None = None) -> RunRecord:
@@ -190,7 +215,7 @@ class RunManager:
         run = before if before.status.is_terminal else await self._storage.runs.request_cancel(run_id, action)
         if run.status.is_terminal and before.status is not RunStatus.PENDING:
             raise ConflictError(f"run {run_id} is not cancellable: it has ended with status {run.status}")
-        await self._tender.obey()
+        await self._leases.apply_cancellations()
         return run
 
     async def _stopped(self, runs: Sequence[RunRecord]) -> list[RunRecord]:
@@ -213,26 +238,24 @@ class RunManager:
             raise ConflictError(f"run {run_id} is still {run.status}; cancel it first")
         await self._storage.runs.delete(run_id)
 
-    def tend(self, *, take_over: bool) -> None:
+    def start_polling(self, *, take_over: bool) -> None:
         """Start the background loops: cancel requests, heartbeats and (for servers) runs of dead owners."""
         self._takes_over = take_over
         if self._active.capacity == 0:
             return  # nothing runs here, and other processes claim runs without an owner
-        self._tender.keep()
+        self._leases.start()
         if not take_over:
             self._grace_seconds = 0  # a one-off job must not delay its caller on shutdown
-            self._tender.look(self._look_after_own, seconds=LOOK_SECONDS)
+            self.every_second(self._claim_waiting, name="starting runs that wait")
             return
-        self._tender.look(self._claims.take_orphans, seconds=LOOK_SECONDS)
+        self.every_second(self._claims.claim_orphans, name="claiming runs without an owner")
         if (jobs := self._storage.jobs) is not None:
-            concurrency = self._active.capacity or _ANY_NUMBER
-            self._tender.look(
-                lambda: jobs.follow(self._claims.serve, concurrency=concurrency), seconds=LOOK_SECONDS
-            )
+            take, concurrency = self._claims.execute_announced, self._active.capacity or _ANY_NUMBER
+            self.every_second(lambda: jobs.follow(take, concurrency=concurrency), name="job queue of runs")
 
-    def look(self, work: Callable[[], Awaitable[object]]) -> None:
+    def every_second(self, work: Callable[[], Awaitable[object]], *, name: str) -> None:
         """Call `work` once a second, until shutdown begins."""
-        self._tender.look(work, seconds=LOOK_SECONDS)
+        self._leases.every(POLL_SECONDS, work, name=name)
 
     async def aclose(self) -> None:
         """Shut down: runs in progress stop at their next step, and another process resumes them.
@@ -243,38 +266,38 @@ class RunManager:
         self._active.close()
         for timer in self._timers.values():
             timer.cancel()
-        await self._tender.rest()
-        for errand in list(self._errands):
-            errand.cancel()
-        await asyncio.gather(*self._errands, return_exceptions=True)
+        await self._leases.stop_polling()
+        for task in list(self._follow_ups):
+            task.cancel()
+        await asyncio.gather(*self._follow_ups, return_exceptions=True)
         if self.in_progress:
             logger.info("%s runs in progress are handed over at their next step", self.in_progress)
         self.left_behind = await self._active.drain(
-            self._grace_seconds, hasten=self._storage.shorten_timeouts
+            self._grace_seconds, on_grace_over=self._storage.shorten_timeouts
         )
-        await self._tender.aclose()
+        await self._leases.aclose()
 
-    def hurry(self) -> None:
+    def skip_grace(self) -> None:
         """Cancel and hand over all runs immediately; for a process that is shutting down."""
         self._grace_seconds = 0
-        self._active.hurry()
+        self._active.hand_over()
 
     def _ended(self, run: RunRecord) -> None:
         if not self._is_closing:
-            self._errand(self._follow_up(run))
+            self._in_background(self._follow_up(run))
 
     async def _follow_up(self, run: RunRecord) -> None:
         if self._active.capacity is None:
-            await self._claims.take_next(run.thread_id)
+            await self._claims.claim_next(run.thread_id)
         elif self._storage.jobs is None:  # with jobs, the queue brings the oldest; without, poll
-            await self._claims.take_orphans()
+            await self._claims.claim_orphans()
         if self._after_run is not None:
             ended = await self.get(run.id)
             if ended.status.is_terminal:
                 await self._after_run(ended)
 
-    async def _wait_in_line(self, run: RunRecord) -> None:
-        await self._tender.obey()  # stops a run that this one interrupts
+    async def _wait_in_queue(self, run: RunRecord) -> None:
+        await self._leases.apply_cancellations()  # stops a run that this one interrupts
         if self._active.capacity == 0:
             return
         if not self._takes_over:
@@ -284,28 +307,28 @@ class RunManager:
             # Not the run record: its input need not stay in memory until then.
             timer = loop.call_later(run.request.after_seconds, self._is_due, run.id, run.thread_id)
             self._timers[run.id] = timer
-        await self._claims.take_next(run.thread_id)  # the run before it may have ended meanwhile
+        await self._claims.claim_next(run.thread_id)  # the run before it may have ended meanwhile
 
     def _is_due(self, run_id: str, thread_id: str) -> None:
         self._timers.pop(run_id, None)
-        self._errand(self._claims.take_next(thread_id))
+        self._in_background(self._claims.claim_next(thread_id))
 
-    def _errand(self, work: Awaitable[None]) -> None:
+    def _in_background(self, work: Awaitable[None]) -> None:
         async def run() -> None:
             try:
                 await work
             except DeerFlowError:
-                logger.exception("a run's follow-up failed; the next look at all runs does it")
+                logger.exception("a run's follow-up failed; the next poll for runs does it")
 
         task = asyncio.create_task(run())
-        self._errands.add(task)
-        task.add_done_callback(self._errands.discard)
+        self._follow_ups.add(task)
+        task.add_done_callback(self._follow_ups.discard)
 
-    async def _look_after_own(self) -> None:
+    async def _claim_waiting(self) -> None:
         """Start runs admitted here when they are next; the run before may have ended in another process."""
         for run_id, thread_id in list(self._waiting.items()):
             if await self._is_waiting(run_id):
-                await self._claims.take_next(thread_id)
+                await self._claims.claim_next(thread_id)
             else:
                 self._waiting.pop(run_id, None)
 
