@@ -396,6 +396,9 @@ class RunContract:
         assert [run.id for run in await storage.runs.of_thread("t1", status=RunStatus.RUNNING)] == ["r4"]
         assert [run.id for run in await storage.runs.active()] == ["r4", "s1"]
         assert await storage.runs.of_thread("nobody's") == []
+        assert await storage.runs.count_of_thread("t1") == 5
+        assert await storage.runs.count_of_thread("t1", status=RunStatus.RUNNING) == 1
+        assert await storage.runs.count_of_thread("nobody's") == 0
 
     async def test_a_run_is_looked_up_in_its_thread_only(self, storage: Storage) -> None:
         await started(storage)

@@ -15,6 +15,8 @@ from deerflow.domain import new_id
 
 LEAD = "lead_agent"
 TOTAL, NEXT = "X-Pagination-Total", "X-Pagination-Next"
+PAGES = [(2, "3", "2"), (1, "3", None), (0, "3", None)]
+"""What pages of two say of three rows, at 0, 2 and 5: how many, the total, and the next."""
 
 gateway = shared_gateway(scheduler={"enabled": True})
 model = fresh_model
@@ -121,8 +123,39 @@ async def test_lists_say_how_much_there_is(api: httpx.AsyncClient, thread: str) 
             await api.post(path, json={"metadata": group, "limit": 2, "offset": offset})
             for offset in (0, 2, 5)
         ]
-        shown = [(len(page.json()), page.headers[TOTAL], page.headers.get(NEXT)) for page in pages]
-        assert shown == [(2, "3", "2"), (1, "3", None), (0, "3", None)], path
+        shown = [_page(page, page.json()) for page in pages]
+        assert shown == PAGES, path
+
+
+async def test_runs_and_items_say_how_many_there_are(
+    api: httpx.AsyncClient, model: ScriptedModel, thread: str
+) -> None:
+    model.on("hi", text("hello"))
+    model.on("bad", status(400))
+    for question in ("hi", "hi", "bad", "hi"):
+        await api.post(f"/threads/{thread}/runs/wait", json={"input": ask(question)})
+    for number in range(4):
+        item = {"namespace": [thread, str(number % 2)], "key": str(number), "value": {"odd": number == 3}}
+        await api.put("/store/items", json=item)
+    await api.put("/store/items", json={"namespace": [f"{thread}x"], "key": "other", "value": {}})
+
+    runs = f"/threads/{thread}/runs"
+    wish = {"namespace_prefix": [thread], "filter": {"odd": False}, "limit": 2}
+    by_status = [
+        await api.get(runs, params={"status": "success", "limit": 2, "offset": at}) for at in (0, 2, 5)
+    ]
+    filtered = [await api.post("/store/items/search", json={**wish, "offset": at}) for at in (0, 2, 5)]
+    whole = await api.post("/store/items/search", json={**wish, "filter": None})
+    exact = await api.get(runs, params={"limit": 4})
+
+    assert [_page(each, each.json()) for each in by_status] == PAGES
+    assert [_page(each, each.json()["items"]) for each in filtered] == PAGES
+    assert _page(whole, whole.json()["items"]) == (2, "4", "2")
+    assert _page(exact, exact.json()) == (4, "4", None)
+
+
+def _page(answer: httpx.Response, rows: list[Any]) -> tuple[int, str, str | None]:
+    return len(rows), answer.headers[TOTAL], answer.headers.get(NEXT)
 
 
 async def test_who_prefers_no_answer_to_a_change_gets_none(

@@ -1,6 +1,6 @@
 """Field selection and pagination of list responses, and the `Prefer` header of changes."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Annotated, Any, TypeVar
 
 from fastapi import Header
@@ -44,6 +44,20 @@ def page_of(
     if total > offset + limit:
         headers[NEXT_PAGE] = str(offset + limit)
     return found[:limit], headers
+
+
+async def total_of(
+    found: Sequence[object], *, limit: int, offset: int, count: Callable[[], Awaitable[int]]
+) -> int:
+    """Return the number of rows altogether: the last page tells it without a count query.
+
+    Args:
+        found: The rows of the page.
+        count: Counts all rows; called for other pages only.
+    """
+    if len(found) < limit and (found or not offset):
+        return offset + len(found)
+    return await count()
 
 
 def changed(shown: Any, prefer: str | None) -> Response:

@@ -1,6 +1,7 @@
 """Routes for existing runs: list, join, cancel, delete."""
 
 from contextlib import suppress
+from functools import partial
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Header, Query, Request
@@ -12,7 +13,7 @@ from deerflow.domain import CancelAction, RunRecord, RunStatus
 from deerflow.errors import ConflictError, InvalidInputError
 from deerflow.gateway.deps import CurrentApp, CurrentUser, ThreadPath, json_response, owned_run, owned_thread
 from deerflow.gateway.openapi import EVENTS, answers
-from deerflow.gateway.pagination import names_in, rows_with
+from deerflow.gateway.pagination import names_in, page_of, rows_with, total_of
 from deerflow.gateway.run_responses import event_stream, wait_for
 from deerflow.gateway.sse import EventStream
 from deerflow.gateway.thread_events import start_of, thread_events
@@ -48,10 +49,16 @@ async def list_runs(
     offset: Annotated[int, Query(ge=0)] = 0,
     select: Annotated[list[str] | None, Query()] = None,
 ) -> Response:
-    """List the runs of a thread, newest first."""
+    """List the runs of a thread, newest first.
+
+    The header `X-Pagination-Total` has the number of all that match.
+    """
     await owned_thread(deerflow, thread_id, user)
     runs = await deerflow.runs.of_thread(thread_id, status=status, limit=limit, offset=offset)
-    return json_response(rows_with([run_out(run) for run in runs], names_in(select)))
+    count = partial(deerflow.storage.runs.count_of_thread, thread_id, status=status)
+    total = await total_of(runs, limit=limit, offset=offset, count=count)
+    page, headers = page_of(runs, limit=limit, offset=offset, total=total)
+    return json_response(rows_with([run_out(run) for run in page], names_in(select)), headers=headers)
 
 
 @router.get("/threads/{thread_id}/runs/{run_id}", **answers("Run", 404))

@@ -1,5 +1,6 @@
 """Routes for the store: items that outlive threads, separate for each user."""
 
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query
@@ -10,6 +11,7 @@ from starlette.responses import Response
 from deerflow.domain import folder_name
 from deerflow.gateway.deps import CurrentApp, CurrentUser, json_response
 from deerflow.gateway.openapi import answers
+from deerflow.gateway.pagination import page_of, total_of
 from deerflow.runtime.json_views import stamp
 
 router = APIRouter(tags=["store"])
@@ -111,17 +113,23 @@ async def search_items(body: ItemSearch, user: CurrentUser, deerflow: CurrentApp
     """List the items below a namespace.
 
     `filter` compares top-level values; `query` searches by meaning where the store has an index, and has no
-    effect elsewhere.
+    effect elsewhere. The header `X-Pagination-Total` has the number of all that match.
     """
-    items = await deerflow.storage.store.asearch(
-        _inside(user, body.namespace_prefix),
+    store, prefix = deerflow.storage.store, _inside(user, body.namespace_prefix)
+    limit, offset = body.limit, body.offset
+    items = await store.asearch(
+        prefix,
         query=body.query,
         filter=body.filter,
-        limit=body.limit,
-        offset=body.offset,
+        limit=limit,
+        offset=offset,
         refresh_ttl=body.refresh_ttl,
     )
-    return json_response({"items": [{**_item_out(item), "score": item.score} for item in items]})
+    count = partial(store.acount, prefix, filter=body.filter)
+    total = await total_of(items, limit=limit, offset=offset, count=count)
+    page, headers = page_of(items, limit=limit, offset=offset, total=total)
+    shown = [{**_item_out(item), "score": item.score} for item in page]
+    return json_response({"items": shown}, headers=headers)
 
 
 @router.post("/store/namespaces", operation_id="list_store_namespaces", **answers("StoreNamespaces"))

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import orjson
@@ -24,7 +25,7 @@ from deerflow.gateway.deps import (
     owned_thread,
 )
 from deerflow.gateway.openapi import CHANGED_UNSHOWN, answers
-from deerflow.gateway.pagination import Prefer, changed, page_of
+from deerflow.gateway.pagination import Prefer, changed, page_of, total_of
 from deerflow.gateway.paths import Path, parse_path, value_at
 from deerflow.gateway.thread_wire import Superstep, ThreadCreate, ThreadPatch, ThreadPrune, ThreadSearch
 from deerflow.runtime import to_json, visible_values
@@ -207,9 +208,8 @@ async def _found(deerflow: DeerFlow, wish: ThreadSearch, user: str) -> tuple[lis
     if not wish.values:
         query = _query(wish, user)
         found = await deerflow.storage.threads.search(query)
-        if len(found) < wish.limit and (found or not wish.offset):
-            return found, wish.offset + len(found)  # the last page gives the total without a count query
-        return found, await deerflow.storage.threads.count(query)
+        count = partial(deerflow.storage.threads.count, query)
+        return found, await total_of(found, limit=wish.limit, offset=wish.offset, count=count)
     matching = await _with_values(deerflow, wish, user)
     return matching[wish.offset : wish.offset + wish.limit], len(matching)
 

@@ -12,6 +12,15 @@ class ItemStore(BaseStore):
     """LangGraph's key-value store with a compare-and-swap, so that concurrent changes are not lost."""
 
     @abstractmethod
+    async def acount(
+        self,
+        namespace_prefix: tuple[str, ...],
+        *,
+        filter: Mapping[str, Any] | None = None,  # noqa: A002
+    ) -> int:
+        """Return how many items a search with this `filter` finds on all its pages."""
+
+    @abstractmethod
     async def areplace(
         self, namespace: tuple[str, ...], key: str, value: Mapping[str, Any], *, seen: datetime | None
     ) -> bool:

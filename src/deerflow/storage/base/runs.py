@@ -70,6 +70,10 @@ class RunStore(ABC):
         """Return a thread's runs, newest first."""
 
     @abstractmethod
+    async def count_of_thread(self, thread_id: str, *, status: RunStatus | None = None) -> int:
+        """Return the number of a thread's runs."""
+
+    @abstractmethod
     async def active(self) -> list[RunRecord]:
         """Return all pending and running runs, oldest first."""
 

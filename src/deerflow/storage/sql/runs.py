@@ -13,6 +13,11 @@ from deerflow.storage.sql.events import append_batch, check_numbers
 from deerflow.storage.sql.run_ends import settle
 from deerflow.storage.sql.run_rows import COLUMNS, IN_FLIGHT, find, hold_run, records
 
+_OF_THREAD = (
+    "FROM runs JOIN threads ON threads.key = runs.thread WHERE threads.id = ? "
+    "AND (CAST(? AS TEXT) IS NULL OR runs.status = ?)"
+)
+
 
 class SqlRunStore(RunStore):
     """Runs as rows; every write of a worker carries its attempt."""
@@ -51,12 +56,14 @@ class SqlRunStore(RunStore):
     async def of_thread(
         self, thread_id: str, *, status: RunStatus | None = None, limit: int = 100, offset: int = 0
     ) -> list[RunRecord]:
-        sql = (
-            f"SELECT {COLUMNS} FROM runs JOIN threads ON threads.key = runs.thread WHERE threads.id = ? "
-            "AND (CAST(? AS TEXT) IS NULL OR runs.status = ?) ORDER BY runs.key DESC LIMIT ? OFFSET ?"
-        )
+        sql = f"SELECT {COLUMNS} {_OF_THREAD} ORDER BY runs.key DESC LIMIT ? OFFSET ?"
         values = (thread_id, status, status, max(limit, 0), max(offset, 0))
         return await self._engine.read(lambda db: records(db.execute(sql, values)))
+
+    @override
+    async def count_of_thread(self, thread_id: str, *, status: RunStatus | None = None) -> int:
+        sql, values = f"SELECT count(*) {_OF_THREAD}", (thread_id, status, status)
+        return await self._engine.read(lambda db: int(db.execute(sql, values).fetchone()[0]))
 
     @override
     async def active(self) -> list[RunRecord]:

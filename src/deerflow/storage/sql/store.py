@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 from typing import Any
 
 import orjson
@@ -34,6 +35,7 @@ _Name = tuple[str, str]
 """Namespace and key of an item, as stored."""
 _PAGE_ROWS = 256
 _MAX_INT = (1 << 63) - 1
+_BELOW = "(CAST(? AS TEXT) = '' OR namespace = ? OR (namespace > ? AND namespace < ?))"
 _ALIVE = "(expires_at IS NULL OR expires_at > ?)"
 _EPOCH = datetime.fromtimestamp(0, UTC)
 
@@ -61,6 +63,13 @@ class SqlStore(ItemStore):
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         checked = _checked(ops)
         return self._engine.write_blocking(lambda db: _run(db, checked))
+
+    @override
+    async def acount(
+        self, namespace_prefix: tuple[str, ...], *, filter: Mapping[str, Any] | None = None
+    ) -> int:
+        prefix = _DOT.join(namespace_prefix)
+        return await self._engine.read(lambda db: _count(db, prefix, filter or {}))
 
     @override
     async def areplace(
@@ -157,20 +166,30 @@ def _replace(db: Database, op: PutOp, seen: datetime | None) -> bool:
 
 def _search(db: Database, op: SearchOp, used: list[_Name]) -> list[SearchItem]:
     found: list[SearchItem] = []
-    skipped = 0
-    for *row, seconds in _under(db, _DOT.join(op.namespace_prefix)):
-        if len(found) >= op.limit:
-            break
-        fields = _fields(tuple(row))
-        if not all(_matches(fields["value"].get(name), wanted) for name, wanted in (op.filter or {}).items()):
-            continue
-        if skipped < op.offset:
-            skipped += 1
-            continue
+    matching = _matching(db, _DOT.join(op.namespace_prefix), op.filter or {})
+    first = min(max(op.offset, 0), _MAX_INT // 2)  # `islice` takes no more than 63 bits
+    for fields, seconds in islice(matching, first, first + max(op.limit, 0)):
         found.append(SearchItem(**fields))
         if op.refresh_ttl and seconds is not None:
-            used.append((row[0], row[1]))
+            used.append((_DOT.join(fields["namespace"]), fields["key"]))
     return found
+
+
+def _count(db: Database, prefix: str, wanted: Mapping[str, Any]) -> int:
+    if wanted:  # values are stored compressed, so that SQL cannot compare them
+        return sum(1 for _ in _matching(db, prefix, wanted))
+    sql = f"SELECT count(*) FROM items WHERE {_BELOW} AND {_ALIVE}"
+    return int(db.execute(sql, (*_below(prefix), now_us())).fetchone()[0])
+
+
+def _matching(
+    db: Database, prefix: str, wanted: Mapping[str, Any]
+) -> Iterator[tuple[dict[str, Any], float | None]]:
+    """Yield the items whose values fit, latest first: their fields and TTL in seconds."""
+    for *row, seconds in _under(db, prefix):
+        fields = _fields(tuple(row))
+        if all(_matches(fields["value"].get(name), part) for name, part in wanted.items()):
+            yield fields, seconds
 
 
 def _under(db: Database, prefix: str) -> Iterator[tuple[Any, ...]]:
@@ -178,16 +197,20 @@ def _under(db: Database, prefix: str) -> Iterator[tuple[Any, ...]]:
     now, last = now_us(), (_MAX_INT, _MAX_INT)
     while True:
         rows = db.execute(
-            f"SELECT {_COLUMNS}, ttl_seconds, key FROM items WHERE "
-            "(CAST(? AS TEXT) = '' OR namespace = ? OR (namespace > ? AND namespace < ?)) "
+            f"SELECT {_COLUMNS}, ttl_seconds, key FROM items WHERE {_BELOW} "
             f"AND {_ALIVE} AND (updated_at, key) < (?, ?) ORDER BY updated_at DESC, key DESC LIMIT ?",
-            (prefix, prefix, prefix + _DOT, prefix + _AFTER_DOT, now, *last, _PAGE_ROWS),
+            (*_below(prefix), now, *last, _PAGE_ROWS),
         ).fetchall()
         for row in rows:
             yield row[:-1]
         if len(rows) < _PAGE_ROWS:
             return
         last = (rows[-1][4], rows[-1][-1])
+
+
+def _below(prefix: str) -> tuple[str, ...]:
+    """Return the values of `_BELOW`."""
+    return prefix, prefix, prefix + _DOT, prefix + _AFTER_DOT
 
 
 def _list_namespaces(db: Database, op: ListNamespacesOp) -> list[tuple[str, ...]]:
