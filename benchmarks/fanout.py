@@ -1,7 +1,8 @@
-"""Fan-out of sub-agents: three tasks against raw `asyncio.gather`, and a hundred against the ideal.
+"""Fan-out of sub-agents: three tasks, and a hundred at fifty a time, against raw agents under `gather`.
 
 Times are those of the tasks as the client sees them: from the first `task_started` to the last
-`task_completed`; the whole run over HTTP, with the lead agent's two calls, is reported beside it.
+`task_completed`; the whole run over HTTP, with the lead agent's two calls, is reported as well.
+The ideal is the time of the model calls alone.
 """
 
 import statistics
@@ -11,8 +12,8 @@ from benchmarks.support.arena import open_arena
 from benchmarks.support.fan import RawFan, gateway_fan
 from benchmarks.support.report import promise
 
-AT_MOST_OF_GATHER = 1.2
-AT_MOST_OF_IDEAL = 1.3
+FEW_AT_MOST_OF_RAW = 1.1
+MANY_AT_MOST_OF_RAW = 0.6
 ROUNDS = 5
 MODEL_SECONDS = 0.2
 FEW = 3
@@ -36,27 +37,27 @@ def main() -> int:
             fan = gateway_fan(arena, MANY, MODEL_SECONDS)
             many_ours.append(fan.tasks)
             many_whole.append(fan.whole)
-    middle = statistics.median
+    median = statistics.median
     missed = promise(
         "fanout_few",
-        ratio=middle(mine / base for mine, base in zip(few_ours, few_raw, strict=True)),
-        at_most=AT_MOST_OF_GATHER,
-        tasks_ms=round(middle(few_ours) * 1000, 1),
-        whole_run_ms=round(middle(few_whole) * 1000, 1),
-        raw_gather_ms=round(middle(few_raw) * 1000, 1),
+        ratio=median(mine / base for mine, base in zip(few_ours, few_raw, strict=True)),
+        at_most=FEW_AT_MOST_OF_RAW,
+        tasks_ms=round(median(few_ours) * 1000, 1),
+        whole_run_ms=round(median(few_whole) * 1000, 1),
+        raw_gather_ms=round(median(few_raw) * 1000, 1),
         rounds=ROUNDS,
     )
     ideal = MODEL_SECONDS * MANY / RUNNING
     return missed | promise(
         "fanout_many",
-        ratio=middle(many_ours) / ideal,
-        at_most=AT_MOST_OF_IDEAL,
-        tasks_ms=round(middle(many_ours) * 1000, 1),
-        whole_run_ms=round(middle(many_whole) * 1000, 1),
+        ratio=median(mine / base for mine, base in zip(many_ours, many_raw, strict=True)),
+        at_most=MANY_AT_MOST_OF_RAW,
+        tasks_ms=round(median(many_ours) * 1000, 1),
+        whole_run_ms=round(median(many_whole) * 1000, 1),
         ideal_ms=round(ideal * 1000, 1),
-        raw_gather_ms=round(middle(many_raw) * 1000, 1),
-        raw_ratio=round(middle(many_raw) / ideal, 3),
-        ratio_to_raw=round(middle(mine / base for mine, base in zip(many_ours, many_raw, strict=True)), 3),
+        raw_gather_ms=round(median(many_raw) * 1000, 1),
+        ratio_to_ideal=round(median(many_ours) / ideal, 3),
+        raw_to_ideal=round(median(many_raw) / ideal, 3),
         rounds=ROUNDS,
     )
 

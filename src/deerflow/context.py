@@ -1,6 +1,6 @@
 """RunContext: identity and capabilities of one run, passed to the agent, its middlewares and tools."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -12,9 +12,6 @@ from deerflow.storage import EffectState
 
 Publish = Callable[[Mapping[str, Any]], None]
 """Publishes a `custom` event to the subscribers of the run; its `type` names the kind."""
-Told = Callable[[], Awaitable[None]]
-
-
 Spend = Callable[[str | None, Mapping[str, Any]], None]
 """Records the usage of a model call outside the conversation: its model (None: the run's) and usage."""
 
@@ -25,10 +22,6 @@ def _uncounted(model_name: str | None, usage: Mapping[str, Any]) -> None:
 
 def _nobody(event: Mapping[str, Any]) -> None:
     """Discard the event. Default for agents outside a run."""
-
-
-async def _known_at_once() -> None:
-    """Return at once. Default for agents outside a run."""
 
 
 class Effects(Protocol):
@@ -60,8 +53,6 @@ class RunContext:
     trace_id: str = ""
     is_interactive: bool = True
     publish: Publish = _nobody
-    told: Told = _known_at_once
-    """Waits until every published event is visible to subscribers."""
     publish_update: Publish = _nobody
     """Publishes an `updates` event, as if a graph node had emitted it."""
     spend: Spend = _uncounted

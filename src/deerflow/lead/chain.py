@@ -77,7 +77,6 @@ def build_chain(
     model: ModelByName,
     subagent_limit: int = 0,
     notes: ChainMiddleware | None = None,
-    place: ChainMiddleware | None = None,
     calls: CallGate | None = None,
     breakers: CircuitBreakers | None = None,
     routes_mcp: bool = False,
@@ -88,7 +87,6 @@ def build_chain(
     Args:
         subagent_limit: How many tasks one answer may start; 0 when sub-agents are off.
         notes: Delivers news of this agent's background tasks, or messages from its parent.
-        place: Makes a sub-agent wait for its slot.
     """
     chain: list[ChainMiddleware] = [
         *_turn_start(settings, memory),  # lead: folders, uploads, title and memories come first
@@ -122,7 +120,6 @@ def build_chain(
         CutOffMiddleware(),  # both: marks the last call of a truncated answer as malformed
         MalformedCallMiddleware(),  # both: all above see only well-formed calls
         *_teams(settings, subagent_limit),  # lead: a team run needs no model call to start the team
-        *([place] if place else []),  # tasks: wait here; all above is done before the slot is free
         *_model_errors(settings, breakers),  # both: retries the call itself and nothing around it
         *_call_limit(calls),  # both: around each attempt, so a retry delay holds no slot
         ModelWatchMiddleware(),  # both: inside the retries, so that each attempt counts

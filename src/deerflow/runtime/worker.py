@@ -258,7 +258,6 @@ class Worker:
                 trace_id=trace_id_of(run.id),
                 is_interactive=request.is_interactive,
                 publish=partial(_publish, log, streamed),
-                told=partial(log.flush, is_urgent=True),
                 publish_update=lambda update: log.publish("updates", update),
                 spend=stats.spend,
                 effects=effects,

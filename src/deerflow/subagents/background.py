@@ -14,7 +14,7 @@ from deerflow.errors import DeerFlowError
 from deerflow.subagents.config import TASK, SubagentResult
 from deerflow.subagents.delegation import Delegation, TaskArguments, this_turn
 from deerflow.subagents.executor import SubagentExecutor
-from deerflow.subagents.progress import COUNTED
+from deerflow.subagents.graph_runner import USAGE_KEYS
 from deerflow.subagents.task_tool import result_text
 
 _FORGED_END = re.compile(r"<(?=\s*+(?:/\s*+)?ended_task)", re.IGNORECASE)
@@ -67,7 +67,7 @@ class Background:
         already reported.
         """
         told = told_in(this_turn(messages))
-        ended = [each for each in self.executor.take_news(context.run_id) if each.task_id not in told]
+        ended = [each for each in self.executor.take_unreported(context.run_id) if each.task_id not in told]
         return news_message(ended) if ended else None
 
 
@@ -88,7 +88,7 @@ def told_fields(results: Iterable[SubagentResult]) -> dict[str, object]:
     """Return the fields of a message that reports these results: the task ids and the token usage."""
     told = list(results)
     spent = [each.token_usage for each in told if each.token_usage]
-    usage = {name: sum(each.get(name, 0) for each in spent) for name in COUNTED}
+    usage = {name: sum(each.get(name, 0) for each in spent) for name in USAGE_KEYS}
     return {TOLD: [each.task_id for each in told], **({"subagent_token_usage": usage} if spent else {})}
 
 

@@ -64,7 +64,7 @@ async def ask_for_task(
         return _message(call, f"Error: {error}").model_copy(update={"status": "error"})
     if not result.status.is_terminal:
         return _message(call, f"A person has answered what task {result.task_id} asked; it goes on.")
-    background.executor.take_news(context.run_id, result.task_id)  # this message reports the result
+    background.executor.take_unreported(context.run_id, result.task_id)  # this message reports the result
     return _message(call, result_text(result), told_fields([result]))
 
 

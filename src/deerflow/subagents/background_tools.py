@@ -50,7 +50,7 @@ def make_background_tools(background: Background) -> list[BaseTool]:
         return found
 
     def told(runtime: Runtime, result: SubagentResult, tool: str) -> ToolMessage:
-        executor.take_news(runtime.context.run_id, result.task_id)  # this message reports the result
+        executor.take_unreported(runtime.context.run_id, result.task_id)  # this message reports the result
         call_id, fields = runtime.tool_call_id or "", told_fields([result])
         return ToolMessage(result_text(result), tool_call_id=call_id, name=tool, additional_kwargs=fields)
 

@@ -16,9 +16,7 @@ from deerflow.agents.prompts import join_parts, skills_section
 from deerflow.domain import RunOptions
 from deerflow.models import ModelFactory
 from deerflow.skills import Skill, Skills
-from deerflow.subagents.config import INHERIT, NEVER_FOR_SUBAGENTS, TASK, SubagentConfig
-from deerflow.subagents.places import PlaceMiddleware
-from deerflow.subagents.task import TaskAgent
+from deerflow.subagents.config import INHERIT, NEVER_FOR_SUBAGENTS, TASK, SubagentConfig, TaskAgent
 
 logger = logging.getLogger(__name__)
 
@@ -88,11 +86,10 @@ class SubagentBuilder:
             checkpointer=self.checkpointer,
             store=self.store,
         )
-        opening = FirstAnswer.of(
+        first_answer = FirstAnswer.of(
             model, system_prompt=prompt, tools=tools, middlewares=chain, store=self.store
         )
-        waits_inside = any(isinstance(each, PlaceMiddleware) for each in chain)
-        return TaskAgent(graph, opening, waits_inside=waits_inside)
+        return TaskAgent(graph, first_answer)
 
     def _model_key(self, config: SubagentConfig, options: RunOptions) -> tuple[str | None, bool, str | None]:
         name = config.model if self._has_own_model(config) else options.model_name

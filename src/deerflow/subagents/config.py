@@ -1,15 +1,22 @@
-"""Types of sub-agents, and the status and result of tasks."""
+"""Types of sub-agents, the specification of one task, its status and result, and the limits on tasks."""
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Literal, Self
 
+from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage
 
+from deerflow.agents import Agent
+from deerflow.agents.first_answer import FirstAnswer
+from deerflow.config import Settings, SubagentsSettings
 from deerflow.config.tokens import TokenBudgetSettings
+from deerflow.context import RunContext
+from deerflow.domain import RunOptions
 from deerflow.errors import ConflictError
+from deerflow.subagents.slots import SlotOwner
 
 INHERIT = "inherit"
 TASK = "task"
@@ -73,7 +80,7 @@ class SubagentStatus(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class TaskQuestion:
     """An interrupt of a sub-agent's tool, which a person must answer."""
 
     value: Any
@@ -109,7 +116,7 @@ class SubagentResult:
     """The task that started this one; None for tasks of the lead agent."""
     is_background: bool = False
     """The lead agent continues while the task runs."""
-    question: Question | None = None
+    question: TaskQuestion | None = None
     """Set while the task is interrupted by a question; the answer resumes it."""
     answered: int = 0
     """Number of its questions that were answered."""
@@ -119,3 +126,87 @@ class SubagentResult:
         if not self.status.can_become(status):
             raise ConflictError(f"task {self.task_id} is {self.status} and cannot become {status}")
         return replace(self, status=status, **changes)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class TaskAgent:
+    """The agent of a sub-agent type; any number of tasks share one."""
+
+    graph: Agent
+    first_answer: FirstAnswer | None = None
+    """Gets the first answer without the graph; None where the graph is needed from the start."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeAnswer:
+    """A person's answer to a task's question."""
+
+    value: object
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSpec:
+    """One task, with the agent that executes it."""
+
+    task_id: str
+    """The id of the `task` call."""
+    thread_id: str
+    """The task's checkpoint thread."""
+    config: SubagentConfig
+    description: str
+    prompt: str
+    model_name: str | None
+    agent: TaskAgent
+    context: RunContext
+    """The context of the delegating agent."""
+    model: Callable[[], BaseChatModel] | None = None
+    """Returns a model for summaries; without one the middle of a long result is cut."""
+    close_models: Callable[[], Awaitable[None]] | None = None
+    """Closes the model connections when the task ran on an event loop of its own."""
+    is_background: bool = False
+    resume: ResumeAnswer | None = None
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Run id and task id: some models reuse their call ids in every conversation."""
+        return self.context.run_id, self.task_id
+
+    @property
+    def name(self) -> str:
+        """A name that is unique in the conversation, even where models reuse call ids."""
+        return self.thread_id.rpartition("/")[2]
+
+    @property
+    def slot_owner(self) -> SlotOwner:
+        """The run and user that the task's slot counts for, with their limits."""
+        settings = self.context.settings.subagents
+        return SlotOwner(
+            run=self.context.run_id,
+            user=self.context.user_id,
+            per_run=_running_limit(self.context.options, settings),
+            per_user=settings.max_running_per_user,
+        )
+
+
+def subagent_limit(options: RunOptions, settings: Settings) -> int:
+    """Return how many tasks one reply may start; 0 when sub-agents are off."""
+    return _reply_limit(options, settings.subagents) if options.subagent_enabled else 0
+
+
+def total_limit(options: RunOptions, settings: SubagentsSettings) -> int | None:
+    """Return how many tasks one run may start; a client may lower the limit, not raise it."""
+    limits = (settings.max_total_per_run, options.max_total_subagents)
+    return min((limit for limit in limits if limit is not None), default=None)
+
+
+def _reply_limit(options: RunOptions, settings: SubagentsSettings) -> int:
+    least, most = settings.concurrency_range
+    return max(least, min(options.max_concurrent_subagents, most))
+
+
+def _running_limit(options: RunOptions, settings: SubagentsSettings) -> int | None:
+    """Return how many tasks of one run run at once; with `overflow: queue` the reply's limit applies too."""
+    limits = [settings.max_running_per_run]
+    if settings.overflow == "queue":
+        limits.append(_reply_limit(options, settings))
+    return min((limit for limit in limits if limit is not None), default=None)

@@ -13,11 +13,9 @@ from deerflow.agents.message_markers import is_question
 from deerflow.context import RunContext
 from deerflow.errors import InvalidInputError
 from deerflow.subagents.builder import SubagentBuilder
-from deerflow.subagents.config import TASK
+from deerflow.subagents.config import TASK, TaskSpec, total_limit
 from deerflow.subagents.executor import SubagentExecutor
-from deerflow.subagents.limits import total_limit
 from deerflow.subagents.registry import SubagentRegistry
-from deerflow.subagents.task import SubagentTask
 
 MAX_LABEL_WORDS = 5
 OTHER_SPELLINGS = {
@@ -67,7 +65,7 @@ class Delegation:
 
     def prepare(
         self, wanted: TaskArguments, *, task_id: str, context: RunContext, messages: Sequence[AnyMessage]
-    ) -> SubagentTask:
+    ) -> TaskSpec:
         """Return the task that a call asks for; errors say what to do instead.
 
         Args:
@@ -79,7 +77,7 @@ class Delegation:
         if wanted.max_turns is not None:
             config = replace(config, max_turns=min(config.max_turns, wanted.max_turns))
         may_delegate = context.depth + 1 < context.settings.subagents.max_depth
-        return SubagentTask(
+        return TaskSpec(
             task_id=task_id,
             thread_id=task_thread(context.thread_id, task_id, messages),
             config=config,
@@ -89,7 +87,7 @@ class Delegation:
             agent=self.builder.agent(config, context.options, may_delegate=may_delegate),
             context=context,
             model=lambda: self.builder.model(config, context.options),
-            let_go=self.builder.models.aclose,
+            close_models=self.builder.models.aclose,
             # A sub-agent waits for its own tasks: the end of one that outlives it would not be reported.
             is_background=wanted.background and context.depth == 0,
         )

@@ -10,10 +10,16 @@ from langchain_core.tools import BaseTool
 from langgraph.types import interrupt
 
 from deerflow.agents.message_markers import STARTED
-from deerflow.subagents.config import TASK, Question, SubagentResult, SubagentStatus
+from deerflow.subagents.config import (
+    TASK,
+    ResumeAnswer,
+    SubagentResult,
+    SubagentStatus,
+    TaskQuestion,
+    TaskSpec,
+)
 from deerflow.subagents.delegation import Delegation, TaskArguments
 from deerflow.subagents.executor import SubagentExecutor
-from deerflow.subagents.task import Resume, SubagentTask
 from deerflow.tools.define import Runtime, tool_of
 
 MAX_BRIEF_CHARS = 2000
@@ -44,7 +50,7 @@ def make_task_tool(delegation: Delegation) -> BaseTool:
     return tool_of(TASK, TaskArguments, is_safe_to_repeat=True)(delegate)
 
 
-async def _execute(executor: SubagentExecutor, task: SubagentTask) -> SubagentResult:
+async def _execute(executor: SubagentExecutor, task: TaskSpec) -> SubagentResult:
     """Run a task to its end; put its questions to a person and resume it with the answers.
 
     When an answer comes, the call is executed again from the start. `interrupt` is called again for the
@@ -57,11 +63,11 @@ async def _execute(executor: SubagentExecutor, task: SubagentTask) -> SubagentRe
         while asked <= result.question.number:
             given = interrupt(as_asked(result, result.question))
             asked += 1
-        result = await executor.execute(replace(task, resume=Resume(given)))
+        result = await executor.execute(replace(task, resume=ResumeAnswer(given)))
     return result
 
 
-def as_asked(asking: SubagentResult, question: Question) -> Any:
+def as_asked(asking: SubagentResult, question: TaskQuestion) -> Any:
     """Return a question as clients get it: the tool's own value, with the task's id and description."""
     if not isinstance(question.value, Mapping):
         return question.value
@@ -76,7 +82,7 @@ def as_asked(asking: SubagentResult, question: Question) -> Any:
     return asked
 
 
-def started_message(task: SubagentTask) -> ToolMessage:
+def started_message(task: TaskSpec) -> ToolMessage:
     """Return the tool message for a task started in the background."""
     fields = {
         "subagent_status": "running",

@@ -46,9 +46,9 @@ def opening(*middlewares: Any, answer: str = "the answer") -> tuple[Recording, F
     return model, found
 
 
-async def answered(given: FirstAnswer, hear: Any = lambda words: None) -> dict[str, Any]:
+async def answered(given: FirstAnswer, on_text: Any = lambda text: None) -> dict[str, Any]:
     context: Any = None
-    return await given.answer([HumanMessage("q", id="q")], context=context, config={}, hear=hear)
+    return await given.answer([HumanMessage("q", id="q")], context=context, config={}, on_text=on_text)
 
 
 async def test_the_answer_comes_through_the_chain_with_what_it_notes() -> None:

@@ -11,10 +11,10 @@ from support.lead import Lead, NewLead
 from support.model_server import ScriptedModel, text
 
 from deerflow.errors import ConflictError, NotFoundError
-from deerflow.subagents import SubagentExecutor, SubagentStatus, SubagentTask, TaskArguments
+from deerflow.subagents import SubagentExecutor, SubagentStatus, TaskArguments, TaskSpec
 
 
-def prepared(lead: Lead, task_id: str = "c1", **values: Any) -> SubagentTask:
+def prepared(lead: Lead, task_id: str = "c1", **values: Any) -> TaskSpec:
     wanted = TaskArguments(description="part", prompt="part 1", **values)
     return lead.rooms.delegation.prepare(wanted, task_id=task_id, context=lead.context, messages=())
 
@@ -82,8 +82,8 @@ async def test_a_background_task_is_started_listed_and_waited_for(lead: Lead, mo
     assert pending.status is SubagentStatus.PENDING
     assert [each.status for each in running] == [SubagentStatus.RUNNING]
     assert result.result == "found"
-    assert [each.task_id for each in lead.executor.take_news("r1")] == [task_id]
-    assert lead.executor.take_news("r1") == []
+    assert [each.task_id for each in lead.executor.take_unreported("r1")] == [task_id]
+    assert lead.executor.take_unreported("r1") == []
     lead.executor.cleanup("r1")
     assert (lead.executor.list(), lead.executor.started("r1")) == ([], frozenset())
 
@@ -93,7 +93,7 @@ async def test_one_task_is_not_started_twice_at_the_same_time(lead: Lead, model:
     model.on("part", text("found").held(hold))
     lead.executor.execute_async(prepared(lead, background=True))
 
-    with pytest.raises(ConflictError, match="at work already"):
+    with pytest.raises(ConflictError, match="already running"):
         await lead.executor.execute(prepared(lead))
 
     hold.set()
@@ -140,7 +140,7 @@ async def test_a_background_result_that_nobody_was_told_is_not_forgotten(
     for number in range(2, 5):
         await lead.executor.execute(prepared(lead, f"c{number}"))
 
-    assert [each.task_id for each in lead.executor.take_news(lead.context.run_id)] == ["c1"]
+    assert [each.task_id for each in lead.executor.take_unreported(lead.context.run_id)] == ["c1"]
 
 
 async def test_what_goes_wrong_in_a_thread_of_its_own_is_raised(
@@ -154,4 +154,4 @@ async def test_what_goes_wrong_in_a_thread_of_its_own_is_raised(
         raise ConflictError("somebody holds on")
 
     with pytest.raises(ConflictError, match="somebody holds on"):
-        lead.executor.execute_sync(replace(prepared(lead), let_go=let_go))
+        lead.executor.execute_sync(replace(prepared(lead), close_models=let_go))

@@ -13,8 +13,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from deerflow.errors import DeerFlowError, InvalidInputError
-from deerflow.subagents.config import SubagentResult
-from deerflow.subagents.task import Resume
+from deerflow.subagents.config import ResumeAnswer, SubagentResult
 from deerflow.subagents.teams.approval import NOBODY, Ask, Decision, ask_person, decide, question_of
 from deerflow.subagents.teams.editing import edit
 from deerflow.subagents.teams.findings import FindingsGraph
@@ -60,7 +59,7 @@ class ProjectAgentTeam:
         self._briefing = Briefing(request)
         self._outcomes: dict[str, StepOutcome] = {}
         self._asking: dict[str, SubagentResult] = {}
-        self._answers: dict[str, Resume] = {}
+        self._answers: dict[str, ResumeAnswer] = {}
         self._asked: Counter[str] = Counter()
         self._notes: list[str] = []
 
@@ -174,7 +173,7 @@ class ProjectAgentTeam:
             if step.id in self._asking:
                 result = self._asking.pop(step.id)
                 answer = self._asked_again(step, result, result.question.number + 1 if result.question else 0)
-                self._answers[step.id] = Resume(answer)
+                self._answers[step.id] = ResumeAnswer(answer)
                 return
             if step.id in ready and self._is_for_person(step):
                 self._outcomes[step.id] = self._approve_step(step)

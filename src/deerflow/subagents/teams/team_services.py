@@ -12,11 +12,16 @@ from deerflow.domain import RunOptions
 from deerflow.errors import DeerFlowError
 from deerflow.models.offline import OfflineChatModel
 from deerflow.subagents.builder import Outfit, SubagentBuilder
-from deerflow.subagents.config import SubagentConfig, SubagentResult, SubagentStatus
+from deerflow.subagents.config import (
+    ResumeAnswer,
+    SubagentConfig,
+    SubagentResult,
+    SubagentStatus,
+    TaskSpec,
+    total_limit,
+)
 from deerflow.subagents.delegation import Delegation
 from deerflow.subagents.executor import SubagentExecutor
-from deerflow.subagents.limits import total_limit
-from deerflow.subagents.task import Resume, SubagentTask
 from deerflow.subagents.teams.board import BETWEEN, Boards, make_board_tools
 from deerflow.subagents.teams.experience import Experience
 from deerflow.subagents.teams.roles import RoleRegistry
@@ -65,7 +70,7 @@ class TeamServices:
         *,
         description: str,
         prompt: str,
-        resume: Resume | None = None,
+        resume: ResumeAnswer | None = None,
     ) -> SubagentResult:
         """Run one task of a team until it ends or asks; a task that cannot be started is a failed result."""
         task_id = f"{call.team_id}{BETWEEN}{name}"
@@ -76,7 +81,7 @@ class TeamServices:
         if total is not None and task_id not in started and len(started) >= total:
             return replace(failed, error=f"this run may start {total} tasks and has done so")
         try:
-            task = SubagentTask(
+            task = TaskSpec(
                 task_id=task_id,
                 thread_id=f"{call.thread_id}{BETWEEN}{name}",
                 config=config,
