@@ -1,9 +1,5 @@
 """Resource limits that the kernel enforces."""
 
-import os
-from contextlib import suppress
-from pathlib import Path
-
 from deerflow.config.sandbox import LimitSettings
 
 MEGABYTE = 1_048_576
@@ -19,23 +15,6 @@ def rlimits(limits: LimitSettings) -> dict[str, int]:
         "RLIMIT_NOFILE": MAX_OPEN_FILES,
         "RLIMIT_DATA": limits.memory_mb * MEGABYTE,
     }
-
-
-def process_limit(limits: LimitSettings, uid: int | None) -> dict[str, int]:
-    """Return RLIMIT_NPROC, raised by the user's present threads: the kernel counts all threads of a user."""
-    if not Path("/proc/self/task").is_dir():
-        return {}
-    user = os.geteuid() if uid is None else uid
-    return {"RLIMIT_NPROC": limits.max_processes + _threads_of(user)}
-
-
-def _threads_of(uid: int) -> int:
-    count = 0
-    for entry in Path("/proc").iterdir():
-        with suppress(OSError):
-            if entry.name.isdigit() and entry.stat().st_uid == uid:
-                count += sum(1 for _ in (entry / "task").iterdir())
-    return count
 
 
 def ulimits(limits: LimitSettings) -> str:

@@ -16,7 +16,7 @@ from deerflow.errors import SandboxUnavailableError
 from deerflow.sandbox import supervisor
 from deerflow.sandbox.base import CommandResult, OutputListener
 from deerflow.sandbox.cgroups import ControlGroups
-from deerflow.sandbox.limits import process_limit, rlimits
+from deerflow.sandbox.limits import rlimits
 from deerflow.sandbox.mapping import PathRewriter
 from deerflow.sandbox.output import OutputBuffer
 from deerflow.sandbox.paths import WORKSPACE, PathTable
@@ -112,7 +112,8 @@ class SupervisedShell:
             "landlock": self._confinement.landlock,
             "seccomp": self._confinement.seccomp,
             "groups": [str(folder) for folder in groups],
-            "rlimits": rlimits(limits) | process_limit(limits, self._confinement.uid),
+            "rlimits": rlimits(limits),
+            "max_processes": limits.max_processes,
         }
         reader = _as_file(json.dumps(order).encode())
         return Launch(

@@ -129,11 +129,15 @@ def _become(order: dict[str, Any]) -> None:
             Path(folder, "cgroup.procs").write_text("0")
         for name, value in order["rlimits"].items():
             _limit(getattr(resource, name), value)
+        present = _threads_of(os.geteuid() if order.get("uid") is None else order["uid"])
         if order.get("uid") is not None:
             os.setgroups([])
             os.setresgid(order["uid"], order["uid"], order["uid"])
             os.setresuid(order["uid"], order["uid"], order["uid"])
         if IS_LINUX:
+            # Set after the change of user: the kernel refuses to exec (EAGAIN) when a change of user exceeds
+            # the limit, and commands of other threads may have started since the count.
+            _limit(resource.RLIMIT_NPROC, order["max_processes"] + present)
             _prctl(PR_SET_NO_NEW_PRIVS, 1)
         if rules is not None:
             _syscall(LANDLOCK_RESTRICT_SELF, rules, 0)
@@ -154,6 +158,16 @@ def _limit(number: int, value: int) -> None:
     if hard != resource.RLIM_INFINITY:
         value = min(value, hard)
     resource.setrlimit(number, (value, value))
+
+
+def _threads_of(uid: int) -> int:
+    """Count the threads of a user, all of which the kernel counts towards RLIMIT_NPROC."""
+    count = 0
+    for entry in Path("/proc").iterdir() if IS_LINUX else ():
+        with suppress(OSError):
+            if entry.name.isdigit() and entry.stat().st_uid == uid:
+                count += sum(1 for _ in (entry / "task").iterdir())
+    return count
 
 
 def _open_rules(landlock: dict[str, Any]) -> int:
