@@ -155,7 +155,7 @@ async def test_patterns_that_cannot_be_used_are_explained(files: ThreadFiles, pa
 async def test_versions_tell_files_of_any_size_apart_without_reading_huge_ones(
     files: ThreadFiles, workspace: Path
 ) -> None:
-    sizes = {"small": 10, "large": 2_000_000, "huge": 300 * 1024 * 1024}
+    sizes = {"small": 10, "large": 2_000_000, "huge": 255 * 1024 * 1024}
     for name, size in sizes.items():
         with (workspace / name).open("wb") as file:
             file.truncate(size)

@@ -14,6 +14,7 @@ from langgraph.checkpoint.base.id import uuid6
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command, Interrupt
+from support.loop_watch import LoopWatch
 from support.sandboxes import FolderSandbox
 from support.tool_calls import ScriptedCalls, tool_call
 
@@ -125,6 +126,16 @@ async def test_a_call_that_is_allowed_for_good_is_not_asked_about_until_it_is_ta
     assert (kept.tool, kept.args, kept.scope, kept.thread_id) == ("pay", '{"amount":5}', scope, "t1")
     await allowed.revoke(kept.id)
     assert (await later.go())["__interrupt__"]
+
+
+async def test_a_slow_pattern_holds_nobody_up(tmp_path: Path) -> None:
+    slow = GuardrailRule(tool="pay", pattern="(?:x+x+)+y", action="deny")
+    desk = Desk(tmp_path, GuardrailsSettings(rules=(slow,)), [tool_call("pay", amount="x" * 90_000)])
+
+    async with LoopWatch():
+        state = await desk.go()
+
+    assert "rule 1 of guardrails.rules does not allow it" in last_result(state)
 
 
 async def test_no_permission_lets_a_denied_call_through(tmp_path: Path) -> None:
