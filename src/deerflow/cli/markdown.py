@@ -5,7 +5,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 
 from markdown_it.token import Token
-from rich.cells import cell_len, set_cell_size
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.markdown import BlockQuote, CodeBlock, ListItem, Markdown
 from rich.segment import Segment
@@ -105,17 +104,6 @@ class _Following:
             return known
         found = self._known[pattern] = re.compile(pattern).search(self._text, at)
         return found
-
-
-def fitted(text: str, width: int) -> str:
-    """Return `text` cut to `width` columns, between words where possible."""
-    if cell_len(text) <= width:
-        return text
-    head = set_cell_size(text, max(width - 1, 0)).rstrip()
-    words, _, rest = head.rpartition(" ")
-    if len(rest) < len(head) / 2 and not text[len(head) : len(head) + 1].isspace():
-        head = words.rstrip()
-    return f"{head}…"
 
 
 def _lines(

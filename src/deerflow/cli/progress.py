@@ -4,15 +4,16 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from rich.cells import cell_len, set_cell_size
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.spinner import Spinner
 from rich.text import Text
 
-from deerflow.cli.markdown import TerminalMarkdown, fitted
 from deerflow.client import ClientEvent, text_of
 from deerflow.domain.visible_text import printable
 
@@ -142,7 +143,9 @@ class Progress:
             self._console.print(printable(note), highlight=False, markup=False, soft_wrap=True)
 
     def _show_answer(self, out: Console) -> None:
-        out.print(TerminalMarkdown(_CONTROL.sub("", self._view.answer)), crop=False)
+        # Imported here: it loads a parser, and the first token need not wait for that.
+        markdown = import_module("deerflow.cli.markdown")
+        out.print(markdown.TerminalMarkdown(_CONTROL.sub("", self._view.answer)), crop=False)
 
     def _take_message(self, message: Mapping[str, Any]) -> None:
         view = self._view
@@ -253,3 +256,14 @@ def _step(message: Any) -> str:
 
 def _first_line(content: Any) -> str:
     return next((line for line in text_of(content).splitlines() if line.strip()), "")
+
+
+def fitted(text: str, width: int) -> str:
+    """Return `text` cut to `width` columns, between words where possible."""
+    if cell_len(text) <= width:
+        return text
+    head = set_cell_size(text, max(width - 1, 0)).rstrip()
+    words, _, rest = head.rpartition(" ")
+    if len(rest) < len(head) / 2 and not text[len(head) : len(head) + 1].isspace():
+        head = words.rstrip()
+    return f"{head}…"

@@ -9,8 +9,6 @@ from deerflow.errors import ConfigError
 
 logger = logging.getLogger(__name__)
 
-_COLLECTOR_THRESHOLDS = (50_000, 20, 50)
-
 
 def check_database(loaded: LoadedSettings, why: str) -> None:
     """Raise `ConfigError` when the database cannot be shared by several processes; `why` says why it must."""
@@ -37,11 +35,6 @@ def exit_code_of(deerflow: DeerFlow) -> int:
 
 
 def calm_collector() -> None:
-    """Run the garbage collector less often, and exclude the objects that exist at the start.
-
-    A step of an agent creates thousands of short-lived objects. Scanning all others each time took a fifth of
-    the CPU time of a wide fan-out.
-    """
+    """Collect the garbage of loading, and never scan the objects that exist by then again."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(*_COLLECTOR_THRESHOLDS)

@@ -17,6 +17,8 @@ from deerflow.models.providers import LOCAL_SERVERS, PROVIDERS, LocalServer, Pro
 
 PROBE_SECONDS = 0.3
 LARGEST_LIST_BYTES = 1024 * 1024
+OFFLINE_TYPE = "deerflow-offline"
+"""`_llm_type` of the offline model: tells it from others without loading it."""
 OFFLINE = ModelSettings(
     name="offline",
     display_name="Offline",

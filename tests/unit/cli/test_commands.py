@@ -203,7 +203,35 @@ def test_an_idle_server_holds_no_modules_that_only_some_need() -> None:
     (names,) = map(ast.literal_eval, loaded(code))
 
     assert "deerflow.gateway.app" in names
-    unneeded = {"deerflow.gateway.api_models", "openai", "pygments", "regex", "rich", "sqlalchemy"}
+    unneeded = {
+        "deerflow.gateway.api_models",
+        "deerflow.models.offline",
+        "openai",
+        "pygments",
+        "regex",
+        "rich",
+    }
+    assert unneeded & set(names) == set()
+
+
+def test_a_job_loads_no_more_than_its_first_token_needs(model: ScriptedModel, config: Path) -> None:
+    """The answer's Markdown is rendered at the end; a model that is not used is not loaded."""
+    model.will_say(text("Hello there."))
+    code = (
+        "import sys; from deerflow.cli import commands\n"
+        "real = commands.import_module\n"
+        "def load(name):\n"
+        "    module = real(name)\n"
+        "    module._print_json = lambda event: event.event == 'messages' and print(sorted(sys.modules))\n"
+        "    return module\n"
+        "commands.import_module = load\n"
+        f"commands.app(['run', 'Say hello', '--json', '--config', {str(config)!r}])"
+    )
+
+    names = ast.literal_eval(loaded(code)[0])
+
+    assert "langchain_openai" in names
+    unneeded = {"deerflow.gateway", "deerflow.models.offline", "fastapi", "markdown_it", "pygments", "regex"}
     assert unneeded & set(names) == set()
 
 

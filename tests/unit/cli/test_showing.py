@@ -11,8 +11,8 @@ from support.gateway import write_config
 from support.model_server import ScriptedModel
 
 from deerflow.cli import memory
-from deerflow.cli.markdown import TerminalMarkdown, fitted
-from deerflow.cli.progress import Progress
+from deerflow.cli.markdown import TerminalMarkdown
+from deerflow.cli.progress import Progress, fitted
 from deerflow.cli.tasks import _show
 from deerflow.client import ClientEvent
 from deerflow.memory.base import HISTORY_SECTIONS, USER_SECTIONS

@@ -11,11 +11,11 @@ from deerflow.agents.middlewares.compaction import extract, transcript
 from deerflow.agents.middlewares.tokens import measure_text
 from deerflow.agents.side_calls import ask_beside, framed
 from deerflow.config import SummarizationSettings
+from deerflow.models.discovery import OFFLINE_TYPE
 
 _NAMES = re.compile(r"\{(previous|messages)\}")
 MAX_SUMMARY_TOKENS = 2000
 TIMEOUT_SECONDS = 120.0
-OFFLINE = "deerflow-offline"
 PROMPT = """\
 Below is the older part of a conversation between a user and an assistant, and perhaps a summary of what
 came before it. Write one summary that replaces both, for the assistant to go on from. Keep: what the user
@@ -44,7 +44,7 @@ async def summarise(
         spend: Callback with the model's usage.
     """
     written = ""
-    if model._llm_type != OFFLINE:
+    if model._llm_type != OFFLINE_TYPE:
         asked = summary_prompt(previous, transcript(messages, settings.trim_tokens_to_summarize), settings)
         answer = await ask_beside(asked, model, what="a summary", timeout_seconds=timeout_seconds)
         written = answer.text

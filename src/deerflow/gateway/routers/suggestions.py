@@ -14,6 +14,7 @@ from deerflow.app import DeerFlow
 from deerflow.errors import ConfigError, NotFoundError
 from deerflow.gateway.deps import CurrentApp, CurrentUser, ThreadPath, json_response, owned_thread
 from deerflow.gateway.openapi import answers
+from deerflow.models.discovery import OFFLINE_TYPE
 from deerflow.runtime.spending import prices_of
 
 router = APIRouter(tags=["suggestions"])
@@ -23,7 +24,6 @@ SHOWN_MESSAGES = 6
 SHOWN_CHARS = 2000
 SUGGESTION_CHARS = 200
 WAIT_SECONDS = 30.0
-OFFLINE = "deerflow-offline"
 
 SUGGEST = """\
 Below is the end of a conversation between a user and an assistant. Write {n} short questions or requests that
@@ -173,7 +173,7 @@ async def _model(deerflow: DeerFlow, name: str | None) -> BaseChatModel | None:
         model = deerflow.models.create(name, thinking_enabled=False)
     except (ConfigError, NotFoundError):
         return None
-    return None if model._llm_type == OFFLINE else model
+    return None if model._llm_type == OFFLINE_TYPE else model
 
 
 async def _ask(

@@ -10,7 +10,7 @@ from deerflow.config.teams import TeamsSettings
 from deerflow.context import RunContext
 from deerflow.domain import RunOptions
 from deerflow.errors import DeerFlowError
-from deerflow.models.offline import OfflineChatModel
+from deerflow.models.discovery import OFFLINE_TYPE
 from deerflow.subagents.builder import Outfit, SubagentBuilder
 from deerflow.subagents.config import (
     ResumeAnswer,
@@ -60,7 +60,7 @@ class TeamServices:
     def works_by_rules(self, call: TeamCall) -> bool:
         """Return whether the run's model is the offline model, so that fixed rules plan and join."""
         name = call.context.options.model_name
-        return isinstance(self.builder.models.create(name), OfflineChatModel)
+        return self.builder.models.create(name)._llm_type == OFFLINE_TYPE
 
     async def execute(
         self,

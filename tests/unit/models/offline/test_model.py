@@ -11,6 +11,7 @@ from langchain_core.messages import AIMessageChunk, HumanMessage
 from langchain_tests.unit_tests import ChatModelUnitTests
 
 from deerflow.models import offline
+from deerflow.models.discovery import OFFLINE_TYPE
 from deerflow.models.offline import OfflineChatModel
 
 FILES = "<uploaded_files>\n- /mnt/user-data/uploads/a.md (1.0 KB)\n</uploaded_files>\n\n"
@@ -114,6 +115,10 @@ async def test_many_runs_share_one_instance_without_mixing() -> None:
 
     paths = [answer.tool_calls[0]["args"]["path"] for answer in answers]
     assert paths == [f"/mnt/user-data/uploads/{number}.md" for number in range(40)]
+
+
+def test_it_is_recognised_without_being_loaded() -> None:
+    assert OfflineChatModel()._llm_type == OFFLINE_TYPE
 
 
 def test_it_imports_nothing_heavier_than_langchain_core() -> None:
