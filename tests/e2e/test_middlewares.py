@@ -219,6 +219,26 @@ async def test_a_wait_that_is_too_long_fails_at_once_and_says_so(
     assert "It asks to wait 3600 s" in of_kind(events, "error")[0]["message"]
 
 
+async def test_a_quota_that_is_used_up_fails_at_once_and_says_what_to_do(
+    api: httpx.AsyncClient, model: ScriptedModel, thread: str
+) -> None:
+    used_up = status(429, retry_after=1, error_code="insufficient_quota", message="pay first")
+    model.will_say(used_up, text("Now."))
+
+    events = await ask(api, thread, "hello?")
+    answered = await ask(api, thread, "and now?")
+
+    (error,) = of_kind(events, "error")
+    note = messages_of(events)[-1]
+    assert not [event for event in of_kind(events, "custom") if event["type"] == "llm_retry"]
+    assert "used up" in error["message"]
+    assert "billing settings" in error["message"]
+    assert error["message"].endswith("(429: pay first)")
+    assert note["additional_kwargs"]["error_reason"] == "quota_exceeded"
+    assert answer_of(answered) == "Now.", "the failure opens no circuit"
+    assert len(model.requests) == 2
+
+
 async def test_a_try_that_broke_off_is_withdrawn_when_the_next_one_begins(
     api: httpx.AsyncClient, model: ScriptedModel, thread: str
 ) -> None:

@@ -40,6 +40,7 @@ class Fault:
     after: int = 0
     code: int = 500
     message: str = ""
+    error_code: str | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -119,12 +120,13 @@ def finished(reason: str) -> Reply:
     return Reply(finish=reason)
 
 
-def status(code: int, *, retry_after: float | str | None = None, message: str = "") -> Reply:
-    """Refuse with an HTTP status."""
+def status(
+    code: int, *, retry_after: float | str | None = None, message: str = "", error_code: str | None = None
+) -> Reply:
+    """Refuse with an HTTP status; `error_code` is the code in the body."""
     headers = {} if retry_after is None else {"retry-after": str(retry_after)}
-    return Reply(
-        fault=Fault("status", code=code, message=message or f"scripted status {code}", headers=headers)
-    )
+    words = message or f"scripted status {code}"
+    return Reply(fault=Fault("status", code=code, message=words, error_code=error_code, headers=headers))
 
 
 def cut(content: str = "", *, after: int = 0, delay: float = 0) -> Reply:
@@ -509,7 +511,8 @@ class _Connection(asyncio.Protocol):
     async def _fail(self, fault: Fault, *, is_started: bool) -> None:
         match fault.kind:
             case "status":
-                error = {"error": {"message": fault.message, "type": "scripted", "code": fault.code}}
+                code = fault.error_code or fault.code
+                error = {"error": {"message": fault.message, "type": "scripted", "code": code}}
                 self._json(fault.code, error, headers=fault.headers)
             case "cut" if not is_started:
                 self.transport.write(b"HTTP/1.1 200 OK\r\ncontent-length: 9999\r\n\r\n{")

@@ -33,8 +33,10 @@ DEFAULTS: Mapping[str, Arguments] = {
         "extra_body": {"reasoning_split": True},
     },
     "deerflow.models.patched_stepfun": {"reasoning_key": "reasoning"},
+    # The SDK would retry five times for half a minute, also a quota that is used up, and nobody would see it.
+    "langchain_google_genai": {"max_retries": 1},
 }
-"""Built-in behaviour of DeerFlow 2 classes, for entries that still name them."""
+"""Arguments of entries that do not set them; DeerFlow 2's own classes have these built in."""
 NO_KEY = "not-needed"
 
 

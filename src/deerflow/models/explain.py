@@ -16,6 +16,7 @@ from langchain_core.exceptions import (
 
 from deerflow.connection_errors import known_reason, without_objects
 from deerflow.errors import ModelError
+from deerflow.models.quota import is_quota_used_up
 
 LONGEST_DETAIL = 500
 PROVIDER_ERROR = "provider_error"
@@ -109,6 +110,13 @@ BROKEN = Advice(
     "The model's answer broke off or cannot be read; try again, and if it stays so check `base_url`.",
     "模型的回答中断或无法读取，请重试；如果仍然如此，请检查 `base_url`。",
 )
+QUOTA_USED_UP = Advice(
+    "quota_exceeded",
+    "The account's quota or credit at the provider is used up, so trying again does not help until it is "
+    "renewed; add credit or raise the limit in the provider's billing settings, or choose another model.",
+    "该账户在提供商处的配额或余额已用完，恢复之前重试也没有用；"
+    "请在提供商的账单设置中充值或提高限额，或换一个模型。",
+)
 NO_ANSWER = Advice(PROVIDER_ERROR, "The model did not answer.", "模型没有回答。")
 PROVIDERS = ("openai", "anthropic", "google", "langchain_openai", "httpx", "httpx2", "ollama", "aiohttp")
 
@@ -122,6 +130,8 @@ def explain(error: BaseException) -> ModelError | None:
         return None
     if str(error).startswith(BROKEN_ANSWER):
         advice = BROKEN
+    elif is_quota_used_up(error):
+        advice = QUOTA_USED_UP
     notes = " ".join(getattr(error, "__notes__", ()))
     detail = f"{_detail(error)} {notes}".strip()[:LONGEST_DETAIL]
     return ModelError(
@@ -131,6 +141,8 @@ def explain(error: BaseException) -> ModelError | None:
 
 def reason_of(error: BaseException) -> str:
     """Return the reason code of a failed call."""
+    if is_quota_used_up(error):
+        return QUOTA_USED_UP.reason
     return next((advice.reason for cls, advice in ADVICE if isinstance(error, cls)), PROVIDER_ERROR)
 
 

@@ -15,6 +15,7 @@ import orjson
 
 from deerflow.connection_errors import connection_reason
 from deerflow.models.explain import BROKEN_ANSWER
+from deerflow.models.quota import is_quota_used_up
 from deerflow.models.retry_after import retry_after
 
 FIRST_DELAY_SECONDS = 0.5
@@ -31,7 +32,8 @@ CLASS_OF_STATUS: Mapping[int, type[openai.APIStatusError]] = {
 }
 RETRIED_STATUSES = frozenset({408, 409, 429})
 STATUS_OF_WORDS: tuple[tuple[tuple[str, ...], int], ...] = (
-    (("insufficient_quota", "rate_limit", "ratelimit", "too_many_requests", "throttling"), 429),
+    (("insufficient_quota", "billing_hard_limit"), 429),
+    (("rate_limit", "ratelimit", "too_many_requests", "throttling"), 429),
     (("overloaded", "unavailable", "server_error", "internal_error", "timeout"), 503),
     (("authentication", "invalid_api_key", "invalidapikey"), 401),
     (("permission", "access_denied"), 403),
@@ -110,7 +112,7 @@ def retry_delay(error: openai.APIError, attempt: int) -> float | None:
     """
     if isinstance(error, openai.APIConnectionError):  # includes timeouts
         return _backoff(attempt)
-    if not isinstance(error, openai.APIStatusError) or error.code == "insufficient_quota":
+    if not isinstance(error, openai.APIStatusError) or is_quota_used_up(error):
         return None
     if error.status_code not in RETRIED_STATUSES and error.status_code < 500:
         return None

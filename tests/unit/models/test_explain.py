@@ -23,6 +23,8 @@ from deerflow.models.pool import SessionPool
         (status(400, message="context_length_exceeded"), "start a new thread"),
         (status(422), "did not answer"),
         (status(429), "fallbacks"),
+        (status(429, error_code="insufficient_quota"), "billing settings"),
+        (status(402, message="Insufficient Balance"), "(402: Insufficient Balance)"),
         (status(500), "problem of its own"),
         (disconnect(), "could not be reached"),
         (silence(), "in time"),

@@ -248,3 +248,14 @@ def test_importing_the_models_imports_no_provider() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(("given", "tries"), [({}, 1), ({"max_retries": 4}, 4), ({"retries": 5}, 5)])
+def test_googles_sdk_makes_no_tries_that_nobody_sees_unless_it_is_told_to(
+    given: dict[str, Any], tries: int
+) -> None:
+    google = entry(use="langchain_google_genai:ChatGoogleGenerativeAI", **given)
+
+    chat: Any = ModelFactory([google], env={}).create()
+
+    assert chat.max_retries == tries

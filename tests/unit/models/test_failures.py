@@ -46,9 +46,10 @@ def test_retry_after_may_be_a_date() -> None:
 
 
 def test_an_empty_account_is_not_asked_again() -> None:
-    error = error_of_body(URL, 429, {}, {"error": {"code": "insufficient_quota", "message": "pay"}})
+    for code in ("insufficient_quota", "billing_hard_limit_reached"):
+        error = error_of_body(URL, 429, {"retry-after": "1"}, {"error": {"code": code, "message": "pay"}})
 
-    assert retry_delay(error, 0) is None
+        assert retry_delay(error, 0) is None
 
 
 def test_an_error_inside_a_stream_keeps_its_code() -> None:

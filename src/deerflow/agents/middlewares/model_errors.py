@@ -3,7 +3,7 @@
 The transport has already made its immediate retries. This middleware waits longer, publishes an event for
 clients, and stops calling a model that fails repeatedly. A context overflow is not retried: the middleware
 that compacts the conversation is further out. A rate-limited provider is available: the middleware waits as
-long as it asks, and does not count it as failing.
+long as it asks, and does not count it as failing. An account whose quota is used up is not waited for.
 """
 
 import asyncio
@@ -24,7 +24,8 @@ from deerflow.config import LlmCallSettings
 from deerflow.domain.language import is_chinese
 from deerflow.errors import ModelError
 from deerflow.models import explain
-from deerflow.models.retry_after import retry_after
+from deerflow.models.quota import is_quota_used_up
+from deerflow.models.retry_after import retry_after, retry_info
 from deerflow.observability.meters import MODEL_RETRIES
 
 logger = logging.getLogger(__name__)
@@ -152,7 +153,7 @@ def is_overflow(error: BaseException) -> bool:
 
 def is_retryable(error: BaseException) -> bool:
     """Return whether the same request may succeed later."""
-    if getattr(error, "code", None) == "insufficient_quota":
+    if is_quota_used_up(error):
         return False
     if isinstance(error, ProviderError):
         return error.is_retryable
@@ -166,9 +167,10 @@ def is_rate_limit(error: BaseException) -> bool:
 
 
 def asked_wait(error: BaseException) -> float | None:
-    """Return the provider's `Retry-After` in seconds; None if it sent none."""
+    """Return how many seconds the provider asks to wait, in a header or in its text; None if it does not."""
     headers = getattr(getattr(error, "response", None), "headers", None)
-    return retry_after(headers) if headers is not None else None
+    asked = retry_after(headers) if headers is not None else None
+    return retry_info(str(error)) if asked is None else asked
 
 
 def delay_seconds(error: BaseException, attempt: int, settings: LlmCallSettings) -> float | None:

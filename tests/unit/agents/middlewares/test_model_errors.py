@@ -7,6 +7,7 @@ from langchain_core.exceptions import (
     ContextOverflowError,
     ModelAPIError,
     ModelAuthenticationError,
+    ModelInvalidRequestError,
     ModelRateLimitError,
 )
 from langchain_openai import ChatOpenAI
@@ -15,6 +16,7 @@ from deerflow.agents.middlewares.circuit_breaker import CircuitBreaker, CircuitB
 from deerflow.agents.middlewares.model_errors import delay_seconds, is_overflow, is_retryable, retry_event
 from deerflow.config import CircuitBreakerSettings, LlmCallSettings
 from deerflow.errors import ModelError
+from deerflow.models import explain, reason_of
 
 SETTINGS = LlmCallSettings()
 
@@ -43,11 +45,62 @@ def test_only_failures_that_may_pass_are_tried_again(error: Exception, again: bo
     assert is_retryable(error) is again
 
 
-def test_an_empty_account_is_not_tried_again() -> None:
-    response = httpx.Response(429, request=httpx.Request("POST", "http://x"))
-    error = openai.RateLimitError("no", response=response, body={"code": "insufficient_quota"})  # type: ignore[arg-type]
+def refused(status: int, body: object, **headers: str) -> openai.APIStatusError:
+    response = httpx.Response(status, headers=headers, request=httpx.Request("POST", "http://x"))
+    return openai.APIStatusError(f"Error code: {status} - {body}", response=response, body=body)  # type: ignore[arg-type]
+
+
+def exhausted(quota: str) -> ModelRateLimitError:
+    """Return what Google's class raises: the words are the same for a minute and for a day."""
+    return ModelRateLimitError(
+        "Error calling model 'm' (RESOURCE_EXHAUSTED): 429 RESOURCE_EXHAUSTED. {'error': {'message': 'You "
+        "exceeded your current quota, please check your plan and billing details. Please retry in 26.5s.', "
+        f"'details': [{{'quotaId': '{quota}'}}, {{'retryDelay': '26s'}}]}}}}"
+    )
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        refused(429, {"code": "insufficient_quota", "message": "no"}, **{"retry-after": "1"}),
+        refused(429, {"type": "insufficient_quota", "code": None}),
+        refused(400, {"error": {"code": "billing_hard_limit_reached", "message": "no"}}),
+        refused(429, {"message": "You exceeded your current quota, please check your plan."}),
+        refused(429, {"message": "The free quota has been exhausted."}),
+        refused(403, {"type": "exceeded_current_quota_error"}),
+        refused(402, {"message": "Insufficient Balance"}),
+        refused(400, {"code": "Arrearage", "message": "Access denied"}),
+        refused(429, {"code": 1113, "message": "您的账户已欠费，请充值后重试"}),
+        ModelInvalidRequestError("400 - Your credit balance is too low to access the Anthropic API."),
+        exhausted("GenerateRequestsPerDayPerProjectPerModel-FreeTier"),
+    ],
+    ids=str,
+)
+def test_a_quota_that_is_used_up_is_not_tried_again_and_says_what_to_do(error: Exception) -> None:
+    explained = explain(error)
 
     assert not is_retryable(error)
+    assert explained is not None
+    assert explained.reason == reason_of(error) == "quota_exceeded"
+    assert "billing settings" in str(explained)
+    assert "充值" in explained.in_chinese
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        refused(429, {"code": "rate_limit_exceeded", "message": "Rate limit: requests per day (RPD) 200"}),
+        refused(429, {"message": "You exceeded your current quota."}, **{"retry-after": "20"}),
+        refused(429, {"message": "Call rate limit exceeded; see https://example.com/quotaincrease"}),
+        refused(503, {"message": "quota exhausted"}),
+        ModelRateLimitError("429 RESOURCE_EXHAUSTED. Resource has been exhausted (e.g. check quota)."),
+        exhausted("GenerateRequestsPerMinutePerProjectPerModel-FreeTier"),
+    ],
+    ids=str,
+)
+def test_a_rate_limit_is_tried_again_whatever_it_says_of_quotas(error: Exception) -> None:
+    assert is_retryable(error)
+    assert reason_of(error) != "quota_exceeded"
 
 
 @pytest.mark.parametrize(
@@ -83,6 +136,7 @@ def test_a_provider_is_waited_for_as_long_as_it_asks_within_the_settings() -> No
     waits = [delay_seconds(limited(**{"retry-after": asked}), 1, settings) for asked in ("20", "31")]
 
     assert waits == [20, None]
+    assert delay_seconds(exhausted("GenerateRequestsPerMinutePerProjectPerModel"), 1, settings) == 26
     assert 2.5 <= (delay_seconds(limited(), 1, settings) or 0) <= 5
 
 
