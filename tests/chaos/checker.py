@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from chaos.history import TERMINAL, Acknowledged, Aftermath, Answer, History, Reading, ThreadAfter
 from support.sse import END, Frame
 
-from deerflow.runtime.run_log import CRASH_GAP
+from deerflow.runtime.event_log import CRASH_GAP
 
 
 @dataclass(frozen=True, slots=True)

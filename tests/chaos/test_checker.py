@@ -9,7 +9,7 @@ from chaos.history import Acknowledged, Aftermath, Answer, Cancelled, History, R
 from chaos.plan import Kind, Target, plan_faults
 from support.sse import Frame
 
-from deerflow.runtime.run_log import CRASH_GAP
+from deerflow.runtime.event_log import CRASH_GAP
 
 RUN = Acknowledged("run-1", "thread-1", "c0r1", "enqueue")
 WORDS = [{"type": "human", "content": "do c0r1."}, {"type": "ai", "content": "did c0r1. Well."}]

@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 from support.run_managers import Steps, hello, open_run_manager
 
-from deerflow.config import RunSettings
 from deerflow.domain import RunRecord, RunStatus, StreamEvent
 from deerflow.runtime import RunManager
-from deerflow.runtime.housekeeping import Housekeeping
+from deerflow.runtime.event_log import drop_expired_events
 from deerflow.storage import LogEntry, Storage
 
 TOMORROW = timedelta(days=1)
@@ -19,11 +18,6 @@ TOMORROW = timedelta(days=1)
 
 async def events(manager: RunManager, run: RunRecord, after_seq: int = -1) -> list[StreamEvent]:
     return [event async for batch in manager.subscribe(run.id, after_seq=after_seq) for event in batch]
-
-
-def keeping(storage: Storage, **settings: float | int) -> Housekeeping:
-    chosen = RunSettings.model_validate(settings)
-    return Housekeeping(retention=storage.retention, settings=lambda: chosen)
 
 
 class RetentionContract:
@@ -47,9 +41,9 @@ class RetentionContract:
     ) -> None:
         run = await self.turn(manager, steps)
         before = await events(manager, run)
-        kept = await keeping(storage, retention_days=2).make_round(now=datetime.now(UTC) + TOMORROW)
+        kept = await drop_expired_events(storage.retention, 2, now=datetime.now(UTC) + TOMORROW)
 
-        dropped = await keeping(storage, retention_days=0.5).make_round(now=datetime.now(UTC) + TOMORROW)
+        dropped = await drop_expired_events(storage.retention, 0.5, now=datetime.now(UTC) + TOMORROW)
 
         assert (kept, dropped, len(before) > 3) == (0, 1, True)
         assert [event.kind for event in await events(manager, run)] == ["end"]
@@ -65,7 +59,7 @@ class RetentionContract:
 
         async def read_and_lose(*args: Any, **more: Any) -> list[LogEntry]:
             found = await read(*args, **more)
-            await keeping(storage, retention_days=0.5).make_round(now=datetime.now(UTC) + TOMORROW)
+            await drop_expired_events(storage.retention, 0.5, now=datetime.now(UTC) + TOMORROW)
             return found
 
         monkeypatch.setattr(storage.events, "read", read_and_lose)
@@ -78,7 +72,7 @@ class RetentionContract:
         run = await self.turn(manager, steps)
         before = await events(manager, run)
 
-        dropped = await keeping(storage).make_round(now=datetime.now(UTC) + 1000 * TOMORROW)
+        dropped = await drop_expired_events(storage.retention, None, now=datetime.now(UTC) + 1000 * TOMORROW)
 
         assert dropped == 0
         assert await events(manager, run) == before
@@ -90,7 +84,7 @@ class RetentionContract:
         steps.let("t1")
         assert (await manager.wait(run.id)).status is RunStatus.ERROR
 
-        await keeping(storage, retention_days=0.5).make_round(now=datetime.now(UTC) + TOMORROW)
+        await drop_expired_events(storage.retention, 0.5, now=datetime.now(UTC) + TOMORROW)
 
         told = await events(manager, run)
         assert [event.kind for event in told] == ["error", "end"]
@@ -105,7 +99,7 @@ class RetentionContract:
         run = await manager.start(hello("t1"))
         await steps.until("t1", "second", times=2)
 
-        dropped = await keeping(storage, retention_days=0.5).make_round(now=datetime.now(UTC) + TOMORROW)
+        dropped = await drop_expired_events(storage.retention, 0.5, now=datetime.now(UTC) + TOMORROW)
         steps.let("t1")
         await manager.wait(run.id)
 
@@ -119,7 +113,7 @@ class RetentionContract:
         self, manager: RunManager, storage: Storage, steps: Steps
     ) -> None:
         await self.turn(manager, steps)
-        await keeping(storage, retention_days=0.5).make_round(now=datetime.now(UTC) + TOMORROW)
+        await drop_expired_events(storage.retention, 0.5, now=datetime.now(UTC) + TOMORROW)
 
         run = await self.turn(manager, steps)
 
@@ -133,7 +127,7 @@ class RetentionContract:
         runs = [await self.turn(manager, steps) for _ in range(4)]
         before = [found async for found in storage.checkpoints.alist(config)]  # type: ignore[arg-type]
 
-        await keeping(storage, checkpoints_kept=3).tidy_after(runs[-1])
+        await storage.retention.drop_checkpoints(runs[-1].thread_id, keep=3)
 
         after = [found async for found in storage.checkpoints.alist(config)]  # type: ignore[arg-type]
         assert len(before) > len(after) >= 3
@@ -154,4 +148,4 @@ class RetentionContract:
         steps.let("t1")
         await manager.wait(again.id)
         assert dropped == 0
-        await keeping(storage, checkpoints_kept=1).tidy_after(run)
+        await storage.retention.drop_checkpoints(run.thread_id, keep=1)

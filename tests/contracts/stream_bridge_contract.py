@@ -19,7 +19,7 @@ from deerflow.domain import (
 )
 from deerflow.errors import RollbackWantedError
 from deerflow.runtime import StreamBridge
-from deerflow.runtime.run_log import RunLog
+from deerflow.runtime.event_log import RunLog
 from deerflow.storage import LogBatch, RunEnd, Storage
 
 Nobody = Callable[[str], object]

@@ -97,7 +97,7 @@ async def test_an_answer_in_time_counts_and_nothing_is_answered_twice(
             await say(api, "t1")
 
             ended = await say(api, "t1", command={"resume": {"decisions": [{"type": "approve"}]}})
-            answered = [await in_house(patient, looking_later(patient).make_round()) for _ in range(2)]
+            answered = [await in_house(patient, looking_later(patient).reject_expired()) for _ in range(2)]
             runs = (await api.get("/threads/t1/runs")).json()
 
     assert results(ended["messages"]) == ["fine\n"]
@@ -141,7 +141,7 @@ async def test_many_servers_answer_a_question_once(
     await say(api, thread)
 
     async def look() -> None:
-        await asyncio.gather(*(looking_later(gateway).make_round() for _ in range(5)))
+        await asyncio.gather(*(looking_later(gateway).reject_expired() for _ in range(5)))
 
     await in_house(gateway, look())
     messages = await until_idle(api, thread, runs=2)

@@ -56,7 +56,7 @@ class Listener:
 async def test_a_webhook_is_told_of_the_end_and_again_when_it_failed(
     tmp_path: Path, model: ScriptedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("deerflow.runtime.webhooks._PAUSES_SECONDS", (0.05, 0.05))
+    monkeypatch.setattr("deerflow.runtime.webhooks._RETRY_SECONDS", (0.05, 0.05))
     model.on("go", text("there"))
     listener = Listener(503)
     with running_gateway(tmp_path, model.base_url, runs=LOOPBACK) as gateway:

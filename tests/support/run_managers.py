@@ -21,8 +21,8 @@ from deerflow.memory import MemoryService
 from deerflow.observability.watch import Watch
 from deerflow.runtime import RunManager, RunSetup, StreamBridge, ThreadStates, Worker
 from deerflow.runtime.graph_stream import Graph
-from deerflow.runtime.spending import SideSpending
 from deerflow.runtime.threads import Threads
+from deerflow.runtime.usage import SideSpending
 from deerflow.runtime.webhooks import Webhooks
 from deerflow.sandbox import Sandbox, SandboxProvider
 from deerflow.storage import OwnerLock, Storage

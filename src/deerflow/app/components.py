@@ -1,29 +1,92 @@
-"""Components built from the settings: rebuilt when they change, used by runs that start afterwards."""
+"""Components built from the settings: rebuilt when they change, used by runs that start afterwards.
+
+Resources are independent of settings edits: opened once, closed in reverse order.
+"""
 
 import asyncio
 import logging
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 from deerflow.addresses import ALLOW_CIDRS, parse_network
 from deerflow.app.configured import faults_of, summary
-from deerflow.app.resources import Resources
-from deerflow.config import LoadedSettings, ModelSettings, Settings, SettingsSource
+from deerflow.config import LoadedSettings, ModelSettings, Paths, SandboxSettings, Settings, SettingsSource
 from deerflow.config.faults import Fault
 from deerflow.domain import LEAD_AGENT, RunRecord, RunRequest
 from deerflow.errors import ConfigError, InvalidInputError, NotFoundError
 from deerflow.lead import LeadAgents, LeadDependencies
-from deerflow.lead.custom import agent_name, is_agent_name
+from deerflow.lead.custom import CustomAgents, agent_name, is_agent_name
+from deerflow.mcp import McpServers, ToolPins
+from deerflow.mcp.base import Place
+from deerflow.memory import MemoryService
 from deerflow.models import ModelFactory, discover
 from deerflow.models.memory_model import own_model
 from deerflow.observability import learn_secrets, secrets_of
+from deerflow.observability.loop_delay import measuring_loop_delay
+from deerflow.observability.opening import open_watch
+from deerflow.observability.watch import Watch
 from deerflow.runtime import RunSetup
-from deerflow.runtime.spending import prices_of
+from deerflow.runtime.usage import SideSpending, prices_of
+from deerflow.sandbox import SandboxProvider, SelfTest, choose_users_root, create_sandbox_provider, tier_of
 from deerflow.skills import Skills
+from deerflow.storage import OwnerLock, Storage, open_storage
+from deerflow.subagents import SubagentExecutor
 from deerflow.tools.acp import acp_tools
 from deerflow.tools.mcp import McpToolbox
 
 logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Resources:
+    """The resources that outlive an edit of the settings, one field each."""
+
+    paths: Paths
+    watch: Watch
+    storage: Storage
+    owner: OwnerLock
+    sandboxes: SandboxProvider
+    subagents: SubagentExecutor
+    custom_agents: CustomAgents
+    mcp: McpServers
+    memories: MemoryService
+    spending: SideSpending
+
+
+@asynccontextmanager
+async def open_resources(loaded: LoadedSettings) -> AsyncIterator[Resources]:
+    """Open the resources, and close them when the block exits."""
+    settings = loaded.settings
+    async with AsyncExitStack() as stack:
+        watch = await stack.enter_async_context(open_watch(loaded))
+        stack.enter_context(measuring_loop_delay(watch.meters))
+        paths = replace(loaded.paths, users_root=choose_users_root(loaded.paths, settings.sandbox))
+        lease_seconds = settings.run_ownership.lease_seconds
+        opening = open_storage(settings.database, paths, lease_seconds=lease_seconds)
+        storage = await stack.enter_async_context(opening)
+        owner = OwnerLock(paths.data / "owners")
+        stack.callback(owner.close)
+        owner.clean_up()
+        sandboxes = create_sandbox_provider(settings.sandbox, skills_root=loaded.skills_root)
+        stack.push_async_callback(sandboxes.aclose)
+        place = Place(env=loaded.env, folder=loaded.project_root)
+        mcp = McpServers(place, redact=watch.redact, pins=ToolPins(storage.store))
+        stack.push_async_callback(mcp.aclose)
+        yield Resources(
+            paths=paths,
+            watch=watch,
+            storage=storage,
+            owner=owner,
+            sandboxes=sandboxes,
+            subagents=SubagentExecutor(max_running=settings.subagents.max_running),
+            custom_agents=CustomAgents(paths),
+            mcp=mcp,
+            memories=MemoryService(storage.store, redact=watch.redact),
+            spending=SideSpending(storage.store),
+        )
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -196,3 +259,42 @@ class LiveComponents:
         """Close the model factories of current and earlier components."""
         for factory in (*self._outdated, *self._current.factories):
             await factory.aclose()
+
+
+class SandboxCheck:
+    """The self-test of the sandbox provider of one process."""
+
+    def __init__(self, sandboxes: SandboxProvider, settings: SandboxSettings) -> None:
+        self._sandboxes = sandboxes
+        self._tier = tier_of(settings)
+        self._found: SelfTest | None = None
+
+    async def found(self) -> SelfTest:
+        """Return whether commands can run; runs the self-test on the first call."""
+        if self._found is None:
+            self._found = await self._sandboxes.self_test()
+        return self._found
+
+    @asynccontextmanager
+    async def announcing(self) -> AsyncIterator[None]:
+        """Run the self-test concurrently with the block, and log a warning when commands cannot run."""
+        trying = asyncio.create_task(self._announce())
+        try:
+            yield
+        finally:
+            trying.cancel()
+            await asyncio.wait([trying])  # its process must end before the event loop does
+
+    async def _announce(self) -> None:
+        found = await self.found()
+        if not found.ok:
+            logger.warning("sandbox %s cannot run commands: %s", self._tier, found.reason)
+
+    def health(self) -> dict[str, Any]:
+        """Return the result so far."""
+        found = self._sandboxes.last_test or self._found
+        return {
+            "tier": self._tier,
+            "ready": None if found is None else found.ok,
+            "problem": None if found is None or found.ok else f"{found.reason} {found.fix}".strip(),
+        }

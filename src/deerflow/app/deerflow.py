@@ -7,25 +7,26 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 from deerflow.agents import StateReader
-from deerflow.app.components import LiveComponents, build_components
-from deerflow.app.resources import Resources, open_resources
-from deerflow.app.sandbox_check import SandboxCheck
+from deerflow.app.components import LiveComponents, Resources, SandboxCheck, build_components, open_resources
 from deerflow.config import LoadedSettings, Settings, SettingsSource
 from deerflow.config.faults import Fault
 from deerflow.domain import RunRecord, RunRequest, ThreadFolders
 from deerflow.errors import ConflictError
+from deerflow.files.home_marker import home_problem
 from deerflow.files.upload_conversion import DocumentConverter
 from deerflow.models import ModelFactory, quiet_tracing
+from deerflow.periodic import Periodic
 from deerflow.runtime import RunManager, StreamBridge, ThreadStates, Worker
-from deerflow.runtime.home_mark import home_problem
-from deerflow.runtime.housekeeping import Housekeeping
-from deerflow.runtime.question_timeouts import QuestionTimeouts
-from deerflow.runtime.task_cancel_requests import TaskCancelRequests
+from deerflow.runtime.event_log import drop_expired_events
+from deerflow.runtime.interrupts import QuestionTimeouts
+from deerflow.runtime.run_control import TaskCancelRequests
 from deerflow.runtime.threads import Threads
 from deerflow.runtime.webhooks import Webhooks
 from deerflow.storage import OwnerLock
 
 logger = logging.getLogger(__name__)
+
+_EXPIRY_SECONDS = 3600
 
 
 class DeerFlow:
@@ -58,11 +59,7 @@ class DeerFlow:
         )
         self.webhooks = Webhooks(self.storage, self.state, lambda: self.settings.runs.webhook_allow_cidrs)
         self.runs = self._run_manager(resources.owner, bridge, capacity)
-        self.housekeeping = Housekeeping(
-            retention=self.storage.retention,
-            settings=lambda: components.source.current().settings.runs,
-            sweep=self.threads.sweep,
-        )
+        self._expiry = Periodic(self._delete_expired, _EXPIRY_SECONDS, name="deleting expired data")
         self.documents = DocumentConverter(settings=lambda: self.settings.uploads)
         self.task_cancel_requests = TaskCancelRequests(
             store=self.storage.store,
@@ -108,7 +105,7 @@ class DeerFlow:
             if takes_over:
                 components.log_faults()
                 await deerflow._check_shared_resources(capacity)
-                deerflow.housekeeping.start()
+                deerflow._expiry.start()
                 deerflow.question_timeouts.start()
                 if capacity != 0:
                     await stack.enter_async_context(resources.mcp.opening())
@@ -210,8 +207,15 @@ class DeerFlow:
         )
 
     async def _after_run(self, run: RunRecord) -> None:
-        await self.housekeeping.tidy_after(run)
+        keep = self._components.source.current().settings.runs.checkpoints_kept
+        if keep is not None:
+            await self.storage.retention.drop_checkpoints(run.thread_id, keep=keep)
         await self.threads.let_go(run)
+
+    async def _delete_expired(self) -> None:
+        days = self._components.source.current().settings.runs.retention_days
+        await drop_expired_events(self.storage.retention, days)
+        await self.threads.sweep()
 
     async def _check_shared_resources(self, capacity: int | None) -> None:
         """Log what is wrong with the resources that processes on one database share."""
@@ -227,7 +231,7 @@ class DeerFlow:
     async def _close(self) -> None:
         await self.question_timeouts.aclose()
         await self.documents.aclose()
-        await self.housekeeping.aclose()
+        await self._expiry.aclose()
         await self.runs.aclose()
         await self.memories.aclose(self.settings.memory.shutdown_flush_timeout_seconds)
         await self._components.aclose()

@@ -19,6 +19,7 @@ from deerflow.config import LoadedSettings, SettingsSource
 from deerflow.config.faults import Fault
 from deerflow.config.secrets import without_login
 from deerflow.errors import ConfigError, DeerFlowError
+from deerflow.files.home_marker import home_problem
 from deerflow.gateway.page import STATIC
 from deerflow.mcp import McpServers, ServerStatus, ToolPins, missing_package
 from deerflow.mcp.base import Place
@@ -29,7 +30,6 @@ from deerflow.observability import secrets_of
 from deerflow.observability.logs import Redactor
 from deerflow.observability.telemetry import audience_of
 from deerflow.plugins import broken_plugins
-from deerflow.runtime.home_mark import home_problem
 from deerflow.sandbox import choose_users_root, create_sandbox_provider, tier_of
 from deerflow.storage import Jobs, Storage, open_storage
 

@@ -13,9 +13,7 @@ from deerflow.domain import RunRecord, RunStatus, StreamEvent, seq_of
 from deerflow.gateway.deps import json_response
 from deerflow.gateway.sse import EventStream
 from deerflow.runtime import visible_values
-from deerflow.runtime.classic import ClassicMessages
-from deerflow.runtime.retelling import Teller, retold
-from deerflow.runtime.subgraph_frames import SubgraphFrames
+from deerflow.runtime.legacy_streams import ClassicMessages, SubgraphFrames, Teller, retold
 
 
 def location(run: RunRecord, way: Literal["stream", "join"] = "stream") -> dict[str, str]:

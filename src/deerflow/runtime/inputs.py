@@ -1,15 +1,16 @@
 """Converts a client's input and command to the graph's, rejecting what the graph cannot use."""
 
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Any, get_type_hints
 
+from langchain_core.messages import BaseMessage, convert_to_messages
 from langgraph.constants import END
 from langgraph.types import Command, Send
+from pydantic import TypeAdapter, ValidationError
 
+from deerflow.agents import ThreadState
 from deerflow.domain import RunRequest, is_thread_id, new_id
 from deerflow.errors import ConflictError, InvalidInputError
-from deerflow.runtime.messages_in import parse_messages
-from deerflow.runtime.state_validation import KNOWN, fitting
 from deerflow.storage.requests import dump_json
 
 DECLINED = "declined"
@@ -158,3 +159,88 @@ def _each(goto: Any) -> list[Any]:
 
 def _node_of(target: Any) -> Any:
     return target.get("node") if isinstance(target, dict) else target
+
+
+_SHAPES = {
+    key: TypeAdapter(shape)
+    for key, shape in get_type_hints(ThreadState).items()
+    if key not in ("messages", "jump_to", "structured_response")
+}
+"""The excluded keys are LangChain's own."""
+KNOWN = frozenset({*_SHAPES, "messages"})
+
+
+def fitting(values: Mapping[str, Any], *, where: str) -> dict[str, Any]:
+    """Return validated values, with messages parsed; `InvalidInputError` names the invalid one.
+
+    Args:
+        where: The field that holds the values, for the error.
+    """
+    unknown = sorted(set(values) - KNOWN)
+    if unknown:
+        raise InvalidInputError(f"{where} has unknown keys {unknown}; known are {sorted(KNOWN)}")
+    return {key: _fitting(key, value, where) for key, value in values.items()}
+
+
+def _fitting(key: str, value: Any, where: str) -> Any:
+    if key == "messages":
+        return parse_messages(value, where=where)
+    try:
+        return _SHAPES[key].validate_python(value, strict=True)
+    except ValidationError as error:
+        wrong = error.errors(include_url=False, include_input=False)[0]
+        place = ".".join(map(str, (where, key, *wrong["loc"])))
+        raise InvalidInputError(f"{place} does not fit the state: {wrong['msg']}") from error
+
+
+MAX_MESSAGES = 1000
+MAX_BLOCKS = 1000
+
+
+def parse_messages(raw: Any, *, where: str = "input") -> list[BaseMessage]:
+    """Parse messages in any of LangChain's dict formats; the error names the invalid one.
+
+    Args:
+        where: The field that holds the messages, for the error.
+    """
+    items = raw if isinstance(raw, list) else [raw]
+    _check_size(items, where)
+    parsed: list[BaseMessage] = []
+    for index, item in enumerate(items):
+        try:
+            parsed += convert_to_messages([_normalised(item)])
+        except (ValueError, TypeError, KeyError, NotImplementedError) as error:
+            raise InvalidInputError(
+                f"{where}.messages[{index}] is not a message: {_brief(error)}. "
+                'Send {"role": "user", "content": "…"} or {"type": "human", "content": "…"}.'
+            ) from error
+    return parsed
+
+
+def _check_size(items: list[Any], where: str) -> None:
+    """Reject more messages or blocks than can be parsed without blocking the event loop too long."""
+    if len(items) > MAX_MESSAGES:
+        raise InvalidInputError(
+            f"{where}.messages has {len(items)} messages; one request may add {MAX_MESSAGES}. "
+            "Send the rest in further requests, such as POST /threads/{thread_id}/state."
+        )
+    for index, item in enumerate(items):
+        content = item.get("content") if isinstance(item, dict) else None
+        if isinstance(content, list) and len(content) > MAX_BLOCKS:
+            raise InvalidInputError(
+                f"{where}.messages[{index}].content has {len(content)} blocks; a message may have "
+                f"{MAX_BLOCKS}. Join texts into one block, or upload a file."
+            )
+
+
+def _normalised(item: Any) -> Any:
+    """Return a message dict with one key for its role: `type` and `role` may both be present."""
+    if not isinstance(item, dict):
+        return item
+    if "type" in item and "role" in item:
+        return {key: value for key, value in item.items() if key != "role"}
+    return item
+
+
+def _brief(error: Exception) -> str:
+    return str(error).splitlines()[0][:200]

@@ -9,8 +9,8 @@ from langgraph.types import StateSnapshot
 from deerflow.config import ModelSettings
 from deerflow.domain import Assistant, RunRecord, Thread
 from deerflow.runtime.approval_cards import waiting_calls, with_cards
-from deerflow.runtime.spending import cost_out
 from deerflow.runtime.translate import visible_values
+from deerflow.runtime.usage import cost_out
 from deerflow.storage import Amount, StoredSizes
 
 

@@ -8,11 +8,14 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
+from datetime import UTC, datetime, timedelta
+
+from langgraph.store.base import BaseStore
 
 from deerflow.domain import CancelAction, RunRecord, RunStatus
 from deerflow.errors import DeerFlowError, NotFoundError, StaleAttemptError
 from deerflow.periodic import Periodic
-from deerflow.runtime.stream_bridge import StreamBridge
+from deerflow.runtime.event_log import StreamBridge
 from deerflow.runtime.worker import STOP_OF, RunHandle, StopReason, Worker
 from deerflow.storage import OwnerLock, Storage, owner_topic
 
@@ -330,3 +333,45 @@ class LeaseKeeper:
         for run_id, attempt in self._idle.items():
             if before.get(run_id) == attempt and await self._claims.claim(run_id, attempt) is not None:
                 logger.warning("run %s was owned here but not executed, and is restarted", run_id)
+
+
+_NAMESPACE = ("deerflow", "task-cancel-requests")
+_MOST = 100
+
+
+class TaskCancelRequests:
+    """Stores cancel requests for other processes, and applies those for this one."""
+
+    def __init__(
+        self,
+        *,
+        store: BaseStore,
+        cancel: Callable[[str, str], bool],
+        is_busy: Callable[[], bool],
+        life: timedelta = timedelta(minutes=10),
+    ) -> None:
+        """Create the cancel requests of one process.
+
+        Args:
+            cancel: Cancels a task of this process by its run and id; False when there is none.
+            is_busy: Returns whether this process executes any run.
+            life: A request not applied for this long is deleted: its run has ended.
+        """
+        self._store = store
+        self._cancel = cancel
+        self._is_busy = is_busy
+        self._life = life
+
+    async def request(self, run_id: str, task_id: str) -> None:
+        """Store a request to cancel a task, in whichever process it runs."""
+        wanted = {"run_id": run_id, "task_id": task_id}
+        await self._store.aput(_NAMESPACE, f"{run_id}/{task_id}", wanted, index=False)
+
+    async def apply(self) -> None:
+        """Cancel the tasks of this process that have a request."""
+        if not self._is_busy():
+            return
+        for item in await self._store.asearch(_NAMESPACE, limit=_MOST):
+            is_old = datetime.now(UTC) - item.created_at > self._life
+            if self._cancel(item.value["run_id"], item.value["task_id"]) or is_old:
+                await self._store.adelete(_NAMESPACE, item.key)

@@ -8,13 +8,12 @@ from dataclasses import replace
 
 from deerflow.domain import CancelAction, RunRecord, RunRequest, RunStatus, StreamEvent, new_id
 from deerflow.errors import ConflictError, DeerFlowError, InvalidInputError, NotFoundError
-from deerflow.runtime.answers import fit_answer, heed_message
+from deerflow.runtime.event_log import StreamBridge
 from deerflow.runtime.inputs import check_same_input, graph_input, with_message_ids, with_update_ids
+from deerflow.runtime.interrupts import fit_answer, heed_message
 from deerflow.runtime.run_control import ActiveRuns, Claims, LeaseKeeper
 from deerflow.runtime.states import ThreadStates
-from deerflow.runtime.stream_bridge import StreamBridge
-from deerflow.runtime.threads import Threads
-from deerflow.runtime.titles import with_title
+from deerflow.runtime.threads import Threads, with_title
 from deerflow.runtime.webhooks import Webhooks
 from deerflow.runtime.worker import RunPreparer, Worker
 from deerflow.storage import OwnerLock, Storage

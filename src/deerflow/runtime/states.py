@@ -16,8 +16,7 @@ from deerflow.agents.message_markers import is_question, outdated_failures
 from deerflow.agents.reader import START_NODE
 from deerflow.domain import RunOptions, RunRecord
 from deerflow.errors import InvalidInputError, NotFoundError
-from deerflow.runtime.inputs import graph_input
-from deerflow.runtime.state_validation import fitting
+from deerflow.runtime.inputs import fitting, graph_input
 from deerflow.storage import fence
 
 _ACTING = (MODEL_NODE, TOOLS_NODE)

@@ -1,24 +1,29 @@
-"""Operations on a whole thread: its rows, state and files are changed, copied and deleted together."""
+"""Operations on a whole thread: its rows, state, title and files are changed, copied and deleted together."""
 
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from langchain_core.messages import AnyMessage
+from langgraph.types import Command
+
 from deerflow.agents.allowed_calls import AllowedCalls
 from deerflow.agents.langgraph_beta import hold_messages
+from deerflow.agents.middlewares.title import title_from_question
 from deerflow.config import Paths, TitleSettings
 from deerflow.domain import RunRecord, RunRequest, RunStatus, Thread, ThreadStatus, new_id
 from deerflow.errors import ConflictError, NotFoundError
 from deerflow.files.copying import copy_thread
 from deerflow.memory import MemoryService
+from deerflow.runtime.event_log import StreamBridge
 from deerflow.runtime.feedback import forget_feedback
-from deerflow.runtime.questions import listed_questions
-from deerflow.runtime.spending import SideSpending
+from deerflow.runtime.inputs import parse_messages
+from deerflow.runtime.interrupts import listed_questions
 from deerflow.runtime.states import ThreadStates
-from deerflow.runtime.stream_bridge import StreamBridge
-from deerflow.runtime.titles import given_title
+from deerflow.runtime.usage import SideSpending
 from deerflow.sandbox import remove_tree
 from deerflow.storage import Storage
 
@@ -149,3 +154,46 @@ class Threads:
         except NotFoundError:
             return True  # it was never admitted, or is deleted already
         return run.status.is_terminal and run.updated_at < before
+
+
+def with_title(request: RunRequest, settings: TitleSettings) -> RunRequest:
+    """Return a request with a title cut from its question, for a thread that has none."""
+    raw = (request.input or {}).get("messages")
+    if not settings.enabled or not raw:
+        return request
+    messages: list[AnyMessage] = parse_messages(raw)  # type: ignore[assignment]
+    return replace(request, title=title_from_question(messages, settings) or None)
+
+
+async def given_title(
+    storage: Storage, states: ThreadStates, thread_id: str, checkpoint_id: str, settings: TitleSettings
+) -> str | None:
+    """Return a thread's title if it was not cut from its question and a past state has another.
+
+    A run that continues from that state would otherwise bring the other title back.
+    """
+    title = (await storage.threads.get(thread_id)).title
+    state = await states.latest(thread_id)
+    if title is None or state is None:
+        return None
+    past = await states.latest(thread_id, checkpoint_id=checkpoint_id)
+    if past is not None and past.values.get("title") == title:
+        return None
+    is_cut = title == title_from_question(state.values.get("messages", ()), settings)
+    return None if is_cut else title
+
+
+def titled(values: Any, title: str) -> Any:
+    """Return a graph input that also sets the title, unless it sets one itself."""
+    match values:
+        case None:  # no input: continue, with a command that only updates
+            return Command(update={"title": title})
+        case Command(update=None):
+            return replace(values, update={"title": title})
+        case Command(update=dict(update)):
+            return replace(values, update={"title": title, **update})
+        case Command(update=list(pairs)):
+            return replace(values, update=[("title", title), *pairs])
+        case dict():
+            return {"title": title, **values}
+    return values

@@ -19,7 +19,7 @@ from deerflow.agents.message_markers import END_REASON, ENDED, FAILURE, NOTE
 from deerflow.domain import RunRecord, RunStatus
 from deerflow.domain.language import is_chinese
 from deerflow.errors import StaleAttemptError, StorageAwayError
-from deerflow.runtime.run_log import RunLog
+from deerflow.runtime.event_log import RunLog
 from deerflow.runtime.states import ThreadStates
 from deerflow.runtime.translate import visible_values
 from deerflow.storage import EventLog, LogEntry, RunEnd

@@ -8,7 +8,6 @@ import asyncio
 import logging
 import socket
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlsplit
@@ -24,6 +23,7 @@ from deerflow.connection_errors import connection_reason
 from deerflow.domain import RunRecord, new_id
 from deerflow.errors import AddressRefusedError, ConfigError, InvalidInputError, NotFoundError
 from deerflow.observability.logs import Redactor
+from deerflow.periodic import Periodic
 from deerflow.runtime.json_views import run_out, stamp
 from deerflow.runtime.serialization import to_json
 from deerflow.runtime.states import ThreadStates
@@ -32,15 +32,15 @@ from deerflow.storage import Storage
 
 logger = logging.getLogger(__name__)
 
-_WAITING = ("webhooks",)
-_LOOK_SECONDS = 0.5
-_REST_SECONDS = 5.0
-_PAUSES_SECONDS = (1.0, 5.0, 20.0)
+_NAMESPACE = ("webhooks",)
+_WAITING_SECONDS = 0.5
+_IDLE_SECONDS = 5.0
+_RETRY_SECONDS = (1.0, 5.0, 20.0)
 _ORPHANED_SECONDS = 60.0
 """If the server that admitted a run has not called its webhook after this time, another one does."""
 _TIMEOUT = aiohttp.ClientTimeout(total=15)
-_TRY_AGAIN = frozenset({408, 425, 429})
-_LOOK_UP_SECONDS = 5.0
+_RETRY_STATUSES = frozenset({408, 425, 429})
+_RESOLVE_SECONDS = 5.0
 _PORTS = {"http": 80, "https": 443}
 _MOST_BYTES = 4 * 1024 * 1024
 _PAGE = 1000
@@ -76,16 +76,21 @@ class Webhooks:
         self._runs = storage.runs
         self._states = states
         self._allow_cidrs = allow_cidrs
-        self._me = new_id()
-        self._news = asyncio.Event()
-        self._telling: dict[str, asyncio.Task[None]] = {}
+        self._server_id = new_id()
+        self._waiting = 0
+        self._poll = Periodic(
+            self._deliver_due,
+            lambda: _WAITING_SECONDS if self._waiting else _IDLE_SECONDS,
+            name="calling webhooks",
+        )
+        self._deliveries: dict[str, asyncio.Task[None]] = {}
 
     async def check(self, url: str) -> None:
         """Raise on a URL that would not be called; what is unknown now is checked again at the run's end."""
         check_webhook(url)
         shown = masked_address(url)[:80]
         try:
-            async with asyncio.timeout(_LOOK_UP_SECONDS):
+            async with asyncio.timeout(_RESOLVE_SECONDS):
                 await check_destination(url, _networks(self._allow_cidrs()))
         except AddressRefusedError as error:
             raise InvalidInputError(f"webhook '{shown}' is refused: {error}") from error
@@ -98,57 +103,47 @@ class Webhooks:
         Before the admission: a server that dies right after it must not have lost the webhook.
         """
         since = datetime.now(UTC).timestamp()
-        await self._store.aput(_WAITING, run_id, {"url": url, "server": self._me, "since": since})
-        self._news.set()
+        await self._store.aput(_NAMESPACE, run_id, {"url": url, "server": self._server_id, "since": since})
+        self._poll.wake()
 
     async def run(self) -> None:
         """Call the webhooks of ended runs, until cancelled."""
         try:
-            while True:
-                self._news.clear()
-                waiting = 0
-                try:
-                    waiting = await self._look()
-                except Exception:
-                    logger.exception("webhooks could not be looked at, trying again")
-                with suppress(TimeoutError):
-                    seconds = _LOOK_SECONDS if waiting else _REST_SECONDS
-                    await asyncio.wait_for(self._news.wait(), seconds)
+            await self._poll.run()
         finally:
-            for task in self._telling.values():
+            for task in self._deliveries.values():
                 task.cancel()
-            await asyncio.gather(*self._telling.values(), return_exceptions=True)
+            await asyncio.gather(*self._deliveries.values(), return_exceptions=True)
 
-    async def _look(self) -> int:
-        waiting = 0
-        while items := await self._store.asearch(_WAITING, limit=_PAGE, offset=waiting):
+    async def _deliver_due(self) -> None:
+        self._waiting = 0
+        while items := await self._store.asearch(_NAMESPACE, limit=_PAGE, offset=self._waiting):
             for item in items:
-                if item.key not in self._telling:
-                    await self._consider(item.key, item.value)
-            waiting += len(items)
+                if item.key not in self._deliveries:
+                    await self._deliver_if_due(item.key, item.value)
+            self._waiting += len(items)
             if len(items) < _PAGE:
                 break
-        return waiting
 
-    async def _consider(self, run_id: str, value: Mapping[str, Any]) -> None:
+    async def _deliver_if_due(self, run_id: str, value: Mapping[str, Any]) -> None:
         try:
             run = await self._runs.get(run_id)
         except NotFoundError:  # rejected or deleted, unless it is just being admitted
             if datetime.now(UTC).timestamp() > value.get("since", 0) + _ORPHANED_SECONDS:
-                await self._store.adelete(_WAITING, run_id)
+                await self._store.adelete(_NAMESPACE, run_id)
             return
         if not run.status.is_terminal:
             return
         silence = (datetime.now(UTC) - run.updated_at).total_seconds()
-        if value.get("server") == self._me or silence > _ORPHANED_SECONDS:
-            task = asyncio.create_task(self._tell(run, str(value["url"])), name=f"webhook of {run_id}")
-            self._telling[run_id] = task
-            task.add_done_callback(lambda _: self._telling.pop(run_id, None))
+        if value.get("server") == self._server_id or silence > _ORPHANED_SECONDS:
+            task = asyncio.create_task(self._deliver(run, str(value["url"])), name=f"webhook of {run_id}")
+            self._deliveries[run_id] = task
+            task.add_done_callback(lambda _: self._deliveries.pop(run_id, None))
 
-    async def _tell(self, run: RunRecord, url: str) -> None:
-        body = await self._report(run)
+    async def _deliver(self, run: RunRecord, url: str) -> None:
+        body = await self._body(run)
         problem: str | None = None
-        for pause in (0.0, *_PAUSES_SECONDS):
+        for pause in (0.0, *_RETRY_SECONDS):
             await asyncio.sleep(pause)
             try:
                 problem = await post(url, body, run_id=run.id, allow_cidrs=self._allow_cidrs())
@@ -162,10 +157,10 @@ class Webhooks:
                 break
         if problem is not None:
             hidden = Redactor(url_secrets(url, with_path=True))
-            logger.warning("webhook of run %s was not told: %s", run.id, hidden(problem))
-        await self._store.adelete(_WAITING, run.id)
+            logger.warning("webhook of run %s was not delivered: %s", run.id, hidden(problem))
+        await self._store.adelete(_NAMESPACE, run.id)
 
-    async def _report(self, run: RunRecord) -> bytes:
+    async def _body(self, run: RunRecord) -> bytes:
         """Return a run with its thread's values, or without them if they are too large."""
         snapshot = await self._states.latest(run.thread_id)
         values = visible_values(snapshot.values) if snapshot else {}
@@ -190,7 +185,7 @@ async def post(url: str, body: bytes, *, run_id: str, allow_cidrs: Sequence[str]
     ):
         if answer.status < 300:
             return None
-        if answer.status >= 500 or answer.status in _TRY_AGAIN:
+        if answer.status >= 500 or answer.status in _RETRY_STATUSES:
             return f"it answered {answer.status}"
         logger.warning("webhook of run %s answered %s, not trying again", run_id, answer.status)
         return None

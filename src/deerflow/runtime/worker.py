@@ -34,17 +34,15 @@ from deerflow.observability.logs import Redactor, trace_id_of
 from deerflow.observability.watch import Callback, RunSeen, Watch
 from deerflow.runtime.approval_cards import declined, waiting_calls, with_cards
 from deerflow.runtime.effects import RunEffects
+from deerflow.runtime.event_log import RunLog, StreamBridge
 from deerflow.runtime.graph_stream import Graph, Part, StreamedAnswer, graph_parts
 from deerflow.runtime.inputs import check_goto, graph_input
-from deerflow.runtime.questions import listed_questions
-from deerflow.runtime.run_log import RunLog
-from deerflow.runtime.run_stats import RunStats
-from deerflow.runtime.spending import prices_of
+from deerflow.runtime.interrupts import listed_questions
 from deerflow.runtime.states import ThreadStates
-from deerflow.runtime.stream_bridge import StreamBridge
-from deerflow.runtime.titles import given_title, titled
+from deerflow.runtime.threads import given_title, titled
 from deerflow.runtime.translate import translate, visible_values
 from deerflow.runtime.unfinished import keep_unfinished
+from deerflow.runtime.usage import RunStats, prices_of
 from deerflow.sandbox import SandboxProvider
 from deerflow.storage import LogBatch, RunEnd, Storage, fence
 

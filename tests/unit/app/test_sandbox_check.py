@@ -3,7 +3,7 @@
 import asyncio
 from typing import cast
 
-from deerflow.app.sandbox_check import SandboxCheck
+from deerflow.app.components import SandboxCheck
 from deerflow.config import SandboxSettings
 from deerflow.sandbox import SandboxProvider, SelfTest
 

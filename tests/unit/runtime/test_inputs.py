@@ -12,10 +12,10 @@ from deerflow.runtime.inputs import (
     check_goto,
     check_thread_id,
     graph_input,
+    parse_messages,
     with_message_ids,
     with_update_ids,
 )
-from deerflow.runtime.messages_in import parse_messages
 
 
 @pytest.mark.parametrize(

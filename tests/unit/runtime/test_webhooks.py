@@ -43,9 +43,11 @@ async def test_a_run_that_never_came_is_forgotten_and_one_that_is_being_admitted
 ) -> None:
     webhooks = Webhooks(storage, ThreadStates(StateReader(storage.checkpoints)), lambda: ())
     await webhooks.expect("coming", ODD)
-    await storage.store.aput(("webhooks",), "refused", {"url": ODD, "server": webhooks._me, "since": 1})
+    await storage.store.aput(
+        ("webhooks",), "refused", {"url": ODD, "server": webhooks._server_id, "since": 1}
+    )
 
-    await webhooks._look()
+    await webhooks._deliver_due()
 
     assert [item.key for item in await storage.store.asearch(("webhooks",))] == ["coming"]
 
@@ -72,26 +74,26 @@ async def test_tokens_in_an_address_are_neither_told_nor_logged(
     with monkeypatch.context() as patch:
         patch.setattr("deerflow.addresses.look_up", unknown)
         await webhooks.check(f"http{SECRET}".replace("127.0.0.1", "example.org"))
-    await webhooks._tell(await storage.runs.get("r1"), f"http{SECRET}")
+    await webhooks._deliver(await storage.runs.get("r1"), f"http{SECRET}")
 
     shown = f"{private.value} {odd.value} {caplog.text}"
     assert [secret for secret in SECRETS if secret in shown] == []
     assert "webhook http://********@example.org:9/hooks/********?token=******** cannot be looked up" in shown
-    assert "webhook of run r1 was not told: it is refused: 127.0.0.1 is a private" in shown
+    assert "webhook of run r1 was not delivered: it is refused: 127.0.0.1 is a private" in shown
 
 
 async def test_an_address_that_cannot_be_looked_up_is_given_up_once(storage: Storage) -> None:
     await storage.runs.create("r1", RunRequest("t1"), owner="me")
     run = await storage.runs.get("r1")
     webhooks = Webhooks(storage, ThreadStates(StateReader(storage.checkpoints)), lambda: ())
-    await storage.store.aput(("webhooks",), run.id, {"url": ODD, "server": webhooks._me})
+    await storage.store.aput(("webhooks",), run.id, {"url": ODD, "server": webhooks._server_id})
     await storage.runs.settle("r1", attempt=1, end=RunEnd(RunStatus.SUCCESS))
 
-    telling = asyncio.create_task(webhooks.run())
+    delivering = asyncio.create_task(webhooks.run())
     async with asyncio.timeout(60):
         while await storage.store.asearch(("webhooks",)):  # noqa: ASYNC110 - the store sends no word
             await asyncio.sleep(0.01)
-    telling.cancel()
-    await asyncio.gather(telling, return_exceptions=True)
+    delivering.cancel()
+    await asyncio.gather(delivering, return_exceptions=True)
 
-    assert webhooks._telling == {}
+    assert webhooks._deliveries == {}

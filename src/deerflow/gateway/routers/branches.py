@@ -24,9 +24,8 @@ from deerflow.files.file_history import (
 from deerflow.files.snapshots import SnapshotStore
 from deerflow.gateway.deps import CurrentApp, CurrentUser, ThreadPath, idle_thread, json_response
 from deerflow.gateway.openapi import answers
-from deerflow.runtime.conversation import Said
-from deerflow.runtime.run_stats import is_question
-from deerflow.runtime.turns import Turn, as_input, base_of, find_message, find_turn
+from deerflow.runtime.conversation import Said, Turn, as_input, base_of, find_message, find_turn
+from deerflow.runtime.usage import is_question
 from deerflow.sandbox import remove_tree
 
 router = APIRouter(tags=["branches"])

@@ -19,7 +19,7 @@ from deerflow.context import Spend
 from deerflow.errors import ConflictError
 from deerflow.gateway.deps import CurrentApp, CurrentUser, ThreadPath, idle_thread, json_response
 from deerflow.gateway.openapi import answers
-from deerflow.runtime.spending import prices_of
+from deerflow.runtime.usage import prices_of
 
 router = APIRouter(tags=["state"])
 

@@ -15,7 +15,7 @@ from deerflow.errors import ConfigError, NotFoundError
 from deerflow.gateway.deps import CurrentApp, CurrentUser, ThreadPath, json_response, owned_thread
 from deerflow.gateway.openapi import answers
 from deerflow.models.discovery import OFFLINE_TYPE
-from deerflow.runtime.spending import prices_of
+from deerflow.runtime.usage import prices_of
 
 router = APIRouter(tags=["suggestions"])
 

@@ -13,7 +13,7 @@ from deerflow.domain import RunRecord
 from deerflow.errors import ConfigError, NotFoundError
 from deerflow.gateway.deps import CurrentApp, CurrentUser, ThreadPath, json_response, owned_thread
 from deerflow.gateway.openapi import answers
-from deerflow.runtime.spending import thread_usage
+from deerflow.runtime.usage import thread_usage
 
 router = APIRouter(tags=["usage"])
 

@@ -26,7 +26,7 @@ from deerflow.config.guardrails import GuardrailRule, GuardrailsSettings, Provid
 from deerflow.context import RunContext
 from deerflow.domain import ThreadFolders
 from deerflow.errors import ConflictError, InvalidInputError
-from deerflow.runtime.answers import by_question
+from deerflow.runtime.interrupts import by_question
 from deerflow.tools.policy import Call, Verdict
 
 ASK = GuardrailsSettings(rules=(GuardrailRule(tool="pay", action="ask"),))

@@ -7,7 +7,7 @@ import pytest
 from langgraph.store.memory import InMemoryStore
 
 from deerflow.config import Paths
-from deerflow.runtime.home_mark import home_problem
+from deerflow.files.home_marker import home_problem
 
 
 @pytest.fixture

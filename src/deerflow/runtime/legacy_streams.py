@@ -1,17 +1,67 @@
-"""Converts sub-agent events to subgraph events, for readers of runs with `stream_subgraphs`.
+"""Older forms of the event stream, made from a run's events while they are sent."""
 
-A sub-agent is a separate graph, and its steps are in the log as `task_…` events. For each, this adds the
-events that LangGraph streams for a subgraph inside a tool: `updates|tools:<task>` and the like.
-"""
-
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import orjson
+from langchain_core.messages import AIMessageChunk, BaseMessageChunk, message_chunk_to_message
 
 from deerflow.domain import StreamEvent
 from deerflow.runtime.serialization import to_json
+
+Teller = Callable[[StreamEvent], list[StreamEvent]]
+"""Returns an event in the other format."""
+
+
+async def retold(
+    batches: AsyncIterator[list[StreamEvent]], *tellers: Teller, after_seq: int = -1
+) -> AsyncIterator[list[StreamEvent]]:
+    """Yield a run's events converted by each of the `tellers` in turn.
+
+    Args:
+        batches: The run's events from the first one on.
+        after_seq: Events up to this number update the converters' state, and are not yielded.
+    """
+    async for batch in batches:
+        told = batch
+        for tell in tellers:
+            told = [frame for event in told for frame in tell(event)]
+        shown = [event for event in told if event.seq > after_seq]
+        if shown or not batch:
+            yield shown
+
+
+class ClassicMessages:
+    """Joins the message chunks of one run."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, BaseMessageChunk] = {}
+
+    def take(self, event: StreamEvent) -> list[StreamEvent]:
+        """Return an event in the older format; events other than messages are unchanged."""
+        mode, _, namespace = event.kind.partition("|")
+        if mode != "messages":
+            return [event]
+        message, metadata = orjson.loads(event.data)
+        suffix = f"|{namespace}" if namespace else ""
+        shown = []
+        key = message.get("id") or ""
+        if key not in self._open:
+            data = to_json({key: {"metadata": metadata}})
+            shown.append(replace(event, kind=f"messages/metadata{suffix}", data=data))
+        step, whole = self._whole(key, message)
+        return [*shown, replace(event, kind=f"messages/{step}{suffix}", data=to_json([whole]))]
+
+    def _whole(self, key: str, message: Mapping[str, Any]) -> tuple[str, Any]:
+        if message.get("type") != "AIMessageChunk":
+            self._open.pop(key, None)  # complete or withdrawn: no more chunks follow
+            return "complete", message
+        piece = AIMessageChunk(**{name: value for name, value in message.items() if value is not None})
+        known = self._open.get(key)
+        self._open[key] = piece if known is None else known + piece
+        return "partial", message_chunk_to_message(self._open[key])
+
 
 _ENDS = frozenset({"task_completed", "task_failed", "task_timed_out", "task_cancelled"})
 _MARK = b'"task_id"'

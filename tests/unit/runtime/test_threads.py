@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from langgraph.types import Command
 
-from deerflow.runtime.titles import titled
+from deerflow.runtime.threads import titled
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,10 @@
-"""Wishes to stop a task reach the process that drives its run."""
+"""Requests to cancel a task reach the process that executes its run."""
 
 from datetime import timedelta
 
 from langgraph.store.memory import InMemoryStore
 
-from deerflow.runtime.task_cancel_requests import TaskCancelRequests
+from deerflow.runtime.run_control import TaskCancelRequests
 
 
 class Process:
