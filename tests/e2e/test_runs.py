@@ -288,9 +288,14 @@ async def test_bad_requests_say_what_is_wrong_and_start_nothing(
 
 async def test_malformed_and_huge_bodies_are_refused(api: httpx.AsyncClient) -> None:
     broken = await api.post("/threads/t1/runs", content=b"{", headers={"Content-Type": "application/json"})
-    huge = await api.post("/threads/t1/runs", content=b"x" * (21 * 1024 * 1024))
+    much = b"x" * (21 * 1024 * 1024)
+    huge = await api.post("/threads/t1/runs", content=much)
+    # Only the route of uploads takes more, not a path that ends like it.
+    path = "/threads/t1/artifacts/mnt/user-data/uploads"
+    tricks = [await api.request(method, path, content=much) for method in ("POST", "PUT")]
 
     assert (broken.status_code, huge.status_code) == (422, 413)
+    assert [answer.status_code for answer in tricks] == [413, 413]
 
 
 async def _status_of(api: httpx.AsyncClient, path: str) -> str:
