@@ -1,17 +1,22 @@
 """Bodies that are too large are refused: announced, lied about or not announced at all."""
 
+import asyncio
 import json
+import time
 from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx
 import pytest
 from fastapi import Body, FastAPI, Request
+from support.gateway import Gateway
+from support.loop_watch import LoopWatch
 
 from deerflow.domain.json_counter import JsonCounter
 from deerflow.gateway.limits import BodyLimit, Bound
 
 MOST = 1000
+JSON = {"content-type": "application/json"}
 
 
 @pytest.fixture
@@ -92,3 +97,39 @@ def test_json_is_counted_alike_in_any_pieces(step: int) -> None:
 
     commas, openings = 3 + 1 + 2, 4
     assert (counter.count, counter.depth) == (commas + openings, 4)
+
+
+def messages_of(*contents: object) -> bytes:
+    return json.dumps(
+        {"input": {"messages": [{"role": "user", "content": each} for each in contents]}}
+    ).encode()
+
+
+HEAVY = [
+    (json.dumps({"input": {str(number): 1 for number in range(1_300_000)}}).encode(), 413, "100,000 values"),
+    (messages_of(*["word " * 60] * 60_000), 413, "100,000 values"),
+    (messages_of([{"type": "text", "text": "word"}] * 25_000), 400, "a message may have 1000"),
+    (b'{"input": ' + b"[" * 101 + b"]" * 101 + b"}", 400, "100 levels"),
+]
+
+
+@pytest.mark.parametrize(("body", "status", "words"), HEAVY, ids=["keys", "messages", "blocks", "levels"])
+async def test_no_body_holds_the_loop(body: bytes, status: int, words: str, site: Gateway) -> None:
+    assert site.loop is not None
+    done = asyncio.Event()
+
+    async def watch() -> None:
+        async with LoopWatch(clock=time.thread_time):
+            await done.wait()
+
+    watched = asyncio.run_coroutine_threadsafe(watch(), site.loop)
+    async with site.client() as api:
+        try:
+            answer = await api.post("/threads/t1/runs/wait", content=body, headers=JSON)
+        except (httpx.WriteError, httpx.ReadError):
+            assert status == 413  # cut off while it was still sending
+        else:
+            assert (answer.status_code, words in answer.text) == (status, True), answer.text[:300]
+        finally:
+            site.loop.call_soon_threadsafe(done.set)
+    await asyncio.wrap_future(watched)
