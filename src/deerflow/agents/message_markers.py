@@ -10,7 +10,7 @@ NOTE = "deerflow_note"
 """Marks messages that DeerFlow inserted into a conversation, to distinguish them from the user's."""
 STARTED = "subagent_background"
 """Marks the result of a call that started a background task."""
-TOLD = "told_tasks"
+REPORTED = "reported_tasks"
 """Key under which a message lists the background tasks whose results it delivers."""
 ENDED = "ended"
 """Marks an incomplete answer: `stopped` or `failed`."""
@@ -53,7 +53,7 @@ def open_tasks(messages: list[AnyMessage]) -> set[str]:
     }
     if not started:
         return started
-    return started - {each for message in messages for each in message.additional_kwargs.get(TOLD, ())}
+    return started - {each for message in messages for each in message.additional_kwargs.get(REPORTED, ())}
 
 
 def call_id(kind: str, unique: str) -> str:

@@ -25,12 +25,12 @@ from deerflow.models import ModelFactory
 from deerflow.skills import Skills
 from deerflow.subagents import (
     Background,
-    Delegation,
     InboxMiddleware,
     MarkdownSubagents,
     SubagentBuilder,
     SubagentExecutor,
     SubagentRegistry,
+    TaskFactory,
     make_background_tools,
     make_task_tool,
     subagent_limit,
@@ -141,27 +141,27 @@ class LeadDependencies:
         return SubagentRegistry(self.settings.subagents, MarkdownSubagents(self.agent_folders))
 
     @cached_property
-    def delegation(self) -> Delegation:
+    def tasks(self) -> TaskFactory:
         """Starts the tasks of these agents."""
         builder = SubagentBuilder(
             models=self.models,
-            outfit=_SubagentToolkit(self),
+            toolkit=_SubagentToolkit(self),
             skills=self.skills,
             cache=self.cache,
             checkpointer=self.checkpointer,
             store=self.store,
         )
-        return Delegation(self.executor, builder, self.subagents)
+        return TaskFactory(self.executor, builder, self.subagents)
 
     @cached_property
     def task_tool(self) -> BaseTool:
         """The tool with which these agents start tasks."""
-        return make_task_tool(self.delegation)
+        return make_task_tool(self.tasks)
 
     @cached_property
     def background(self) -> Background:
         """The tasks that run while their lead agent continues."""
-        return Background(self.delegation)
+        return Background(self.tasks)
 
     @cached_property
     def background_tools(self) -> Sequence[BaseTool]:
@@ -178,7 +178,7 @@ class LeadDependencies:
         """The tool with which a lead agent starts a team."""
         if not self.settings.teams.enabled:
             return ()
-        return [make_team_tool(TeamServices.open(self.settings.teams, self.roles, self.delegation))]
+        return [make_team_tool(TeamServices.open(self.settings.teams, self.roles, self.tasks))]
 
 
 class _SubagentToolkit:

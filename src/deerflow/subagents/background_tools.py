@@ -5,12 +5,10 @@ from langchain_core.tools import BaseTool
 from pydantic import BaseModel, Field
 
 from deerflow.errors import NotFoundError
-from deerflow.subagents.background import Background, told_fields
+from deerflow.subagents.background import Background, report_fields
 from deerflow.subagents.config import SubagentResult
 from deerflow.subagents.task_tool import result_text
 from deerflow.tools.define import PlainText, Runtime, tool_of
-
-TASK_TOOLS = frozenset({"task_status", "task_result", "task_message", "task_cancel"})
 
 
 class StatusArguments(BaseModel):
@@ -42,16 +40,16 @@ def make_background_tools(background: Background) -> list[BaseTool]:
     executor = background.executor
 
     def known(runtime: Runtime, task_id: str) -> SubagentResult:
-        background.revive(runtime.context, runtime.state.get("messages", ()))
+        background.restart(runtime.context, runtime.state.get("messages", ()))
         found = executor.get(runtime.context.run_id, task_id)
         if found is None:
             ids = [each.task_id for each in executor.list(runtime.context.run_id) if each.is_background]
             raise NotFoundError("background task", task_id, known=ids)
         return found
 
-    def told(runtime: Runtime, result: SubagentResult, tool: str) -> ToolMessage:
+    def report(runtime: Runtime, result: SubagentResult, tool: str) -> ToolMessage:
         executor.take_unreported(runtime.context.run_id, result.task_id)  # this message reports the result
-        call_id, fields = runtime.tool_call_id or "", told_fields([result])
+        call_id, fields = runtime.tool_call_id or "", report_fields([result])
         return ToolMessage(result_text(result), tool_call_id=call_id, name=tool, additional_kwargs=fields)
 
     @tool_of("task_status", StatusArguments, is_safe_to_repeat=True)
@@ -59,7 +57,7 @@ def make_background_tools(background: Background) -> list[BaseTool]:
         """Say how background tasks stand."""
         if task_id is not None:
             return _line(known(runtime, task_id))
-        background.revive(runtime.context, runtime.state.get("messages", ()))
+        background.restart(runtime.context, runtime.state.get("messages", ()))
         tasks = [each for each in executor.list(runtime.context.run_id) if each.is_background]
         return "\n".join(map(_line, tasks)) or "There are no background tasks."
 
@@ -69,7 +67,7 @@ def make_background_tools(background: Background) -> list[BaseTool]:
         result = known(runtime, task_id)
         if wait and not result.status.is_terminal:
             result = await background.wait(runtime.context, task_id)
-        return told(runtime, result, "task_result") if result.status.is_terminal else _line(result)
+        return report(runtime, result, "task_result") if result.status.is_terminal else _line(result)
 
     @tool_of("task_message", MessageArguments)
     async def task_message(*, task_id: str, message: str, runtime: Runtime) -> str:
@@ -85,7 +83,7 @@ def make_background_tools(background: Background) -> list[BaseTool]:
         result = known(runtime, task_id)
         if not executor.request_cancel(runtime.context.run_id, task_id):
             return f"Not stopped: {_line(result)}"
-        return told(runtime, await executor.wait(runtime.context.run_id, task_id), "task_cancel")
+        return report(runtime, await executor.wait(runtime.context.run_id, task_id), "task_cancel")
 
     return [task_status, task_result, task_message, task_cancel]
 

@@ -21,7 +21,7 @@ from deerflow.subagents.config import INHERIT, NEVER_FOR_SUBAGENTS, TASK, Subage
 logger = logging.getLogger(__name__)
 
 
-class Outfit(Protocol):
+class SubagentTools(Protocol):
     """Tools and middlewares that sub-agents get, before their type narrows them."""
 
     def tools(self, model_name: str, *, may_delegate: bool) -> Sequence[BaseTool]:
@@ -36,19 +36,21 @@ class SubagentBuilder:
     """Builds sub-agents from one value of the settings."""
 
     models: ModelFactory
-    outfit: Outfit
+    toolkit: SubagentTools
     skills: Skills
     cache: AgentCache
     checkpointer: BaseCheckpointSaver[Any] | None = None
     store: BaseStore | None = None
+    extra_tools: Sequence[BaseTool] = ()
+    """Offered in addition to those of the toolkit."""
 
     def agent(self, config: SubagentConfig, options: RunOptions, *, may_delegate: bool = False) -> TaskAgent:
         """Return the agent of a type for a run with these options."""
         skills = self._skills(config)
         # Without limits on turns and time: the executor applies them, so the agent does not depend on them.
-        look = (config.name, config.system_prompt, config.tools, config.disallowed_tools)
+        definition = (config.name, config.system_prompt, config.tools, config.disallowed_tools)
         nesting = options.max_concurrent_subagents if may_delegate else None
-        key = ("subagent", look, self._model_key(config, options), skills, nesting)
+        key = ("subagent", definition, self._model_key(config, options), skills, nesting)
         return self.cache.get(
             key, of=[self], build=lambda: self._build(config, options, skills, may_delegate=may_delegate)
         )
@@ -68,15 +70,15 @@ class SubagentBuilder:
         if config.model != INHERIT and not self._has_own_model(config):
             # Files written for other programs name models that are not configured: use the run's model.
             logger.warning(
-                "sub-agent %s wants model %s, which is not configured; it gets the run's",
+                "sub-agent %s names model %s, which is not configured; it uses the run's model",
                 config.name,
                 config.model,
             )
-        offered = self.outfit.tools(self.model_name(config, options), may_delegate=may_delegate)
+        own_tools = self.toolkit.tools(self.model_name(config, options), may_delegate=may_delegate)
         model = self.model(config, options)
         prompt = join_parts([config.system_prompt.strip(), skills_section(skills)])
-        tools = allowed_tools(config, offered, may_delegate=may_delegate)
-        chain = self.outfit.middlewares(options, may_delegate=may_delegate)
+        tools = allowed_tools(config, [*own_tools, *self.extra_tools], may_delegate=may_delegate)
+        chain = self.toolkit.middlewares(options, may_delegate=may_delegate)
         graph = build_agent(
             model,
             name=config.name,

@@ -1,4 +1,4 @@
-"""Turn the arguments of a `task` call into a task: resolve its type, limits and agent."""
+"""Create a task from the arguments of a `task` call: resolve its type, limits and agent."""
 
 import hashlib
 import itertools
@@ -56,15 +56,15 @@ class TaskArguments(BaseModel):
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Delegation:
+class TaskFactory:
     """Creates tasks from `task` calls, for one value of the settings."""
 
     executor: SubagentExecutor
     builder: SubagentBuilder
     registry: SubagentRegistry
 
-    def prepare(
-        self, wanted: TaskArguments, *, task_id: str, context: RunContext, messages: Sequence[AnyMessage]
+    def create(
+        self, arguments: TaskArguments, *, task_id: str, context: RunContext, messages: Sequence[AnyMessage]
     ) -> TaskSpec:
         """Return the task that a call asks for; errors say what to do instead.
 
@@ -72,38 +72,38 @@ class Delegation:
             context: The context of the delegating agent.
             messages: Its conversation, including the call.
         """
-        self._refuse_beyond_total(context, messages, task_id)
-        config = self.registry.get(wanted.subagent_type, has_shell=context.sandbox.refusal is None)
-        if wanted.max_turns is not None:
-            config = replace(config, max_turns=min(config.max_turns, wanted.max_turns))
+        self._check_total(context, messages, task_id)
+        config = self.registry.get(arguments.subagent_type, has_shell=context.sandbox.refusal is None)
+        if arguments.max_turns is not None:
+            config = replace(config, max_turns=min(config.max_turns, arguments.max_turns))
         may_delegate = context.depth + 1 < context.settings.subagents.max_depth
         return TaskSpec(
             task_id=task_id,
             thread_id=task_thread(context.thread_id, task_id, messages),
             config=config,
-            description=wanted.description,
-            prompt=with_context(wanted.prompt, wanted.context),
+            description=arguments.description,
+            prompt=_with_context(arguments.prompt, arguments.context),
             model_name=self.builder.model_name(config, context.options),
             agent=self.builder.agent(config, context.options, may_delegate=may_delegate),
             context=context,
             model=lambda: self.builder.model(config, context.options),
             close_models=self.builder.models.aclose,
             # A sub-agent waits for its own tasks: the end of one that outlives it would not be reported.
-            is_background=wanted.background and context.depth == 0,
+            is_background=arguments.background and context.depth == 0,
         )
 
-    def _refuse_beyond_total(self, run: RunContext, messages: Sequence[AnyMessage], task_id: str) -> None:
+    def _check_total(self, context: RunContext, messages: Sequence[AnyMessage], task_id: str) -> None:
         """Refuse a task beyond the number that one run may start, including tasks of sub-agents.
 
         Calls are counted in the conversation, which outlives the process; the executor counts the tasks that
         are not in it.
         """
-        total = total_limit(run.options, run.settings.subagents)
+        total = total_limit(context.options, context.settings.subagents)
         if total is None:
             return
-        called = [each for message in this_turn(messages) for each in task_ids(message)]
-        started = self.executor.started(run.run_id)
-        is_late = task_id in called[total:] if run.depth == 0 else False
+        called = [each for message in this_turn(messages) for each in _task_ids(message)]
+        started = self.executor.started(context.run_id)
+        is_late = context.depth == 0 and task_id in called[total:]
         if is_late or (task_id not in started and len(started) >= total):
             raise InvalidInputError(
                 f"this run may start {total} tasks and has done so; go on with what they found"
@@ -115,21 +115,26 @@ def this_turn(messages: Sequence[AnyMessage]) -> list[AnyMessage]:
     return list(itertools.takewhile(lambda message: not is_question(message), reversed(messages)))[::-1]
 
 
-def task_thread(thread_id: str, task_id: str, messages: Sequence[AnyMessage]) -> str:
-    """Return the checkpoint thread of a task: the same after a restart, different for every call.
+def task_thread(thread_id: str, call_id: str, messages: Sequence[AnyMessage]) -> str:
+    """Return the checkpoint thread of a call's task or team: the same after a restart, one for every call.
 
     The id of the message with the call is part of the name: some models reuse their call ids in every turn.
     """
-    asked_in = next((message.id or "" for message in reversed(messages) if task_id in task_ids(message)), "")
-    return f"{thread_id}/{task_id}-{hashlib.sha256(asked_in.encode()).hexdigest()[:8]}"
+    calling = next(
+        (
+            message.id or ""
+            for message in reversed(messages)
+            if isinstance(message, AIMessage) and any(call["id"] == call_id for call in message.tool_calls)
+        ),
+        "",
+    )
+    return f"{thread_id}/{call_id}-{hashlib.sha256(calling.encode()).hexdigest()[:8]}"
 
 
-def task_ids(message: AnyMessage) -> list[str | None]:
-    """Return the ids of the tasks that a message starts."""
+def _task_ids(message: AnyMessage) -> list[str | None]:
     calls = message.tool_calls if isinstance(message, AIMessage) else []
     return [call["id"] for call in calls if call["name"] == TASK]
 
 
-def with_context(prompt: str, context: str | None) -> str:
-    """Return the prompt with the given context appended."""
+def _with_context(prompt: str, context: str | None) -> str:
     return f"{prompt}\n\n<context>\n{context.strip()}\n</context>" if context and context.strip() else prompt

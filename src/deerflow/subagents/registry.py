@@ -3,9 +3,10 @@
 import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
 from deerflow.config import SubagentsSettings
-from deerflow.config.subagents import CustomSubagent, SubagentOverride
+from deerflow.config.subagents import CustomSubagent
 from deerflow.errors import NotFoundError
 from deerflow.subagents.builtins import BUILTINS
 from deerflow.subagents.config import TASK, SubagentConfig
@@ -27,11 +28,11 @@ class SubagentRegistry:
         self._configs = _configs(settings, self._read)
 
     def __iter__(self) -> Iterator[SubagentConfig]:
-        return iter(tuple(self._known().values()))
+        return iter(tuple(self._current().values()))
 
     def get(self, name: str, *, has_shell: bool = True) -> SubagentConfig:
         """Return the type called `name`; without a shell, types that need one are not found."""
-        configs = self._known()
+        configs = self._current()
         known = [config.name for config in configs.values() if has_shell or not config.needs_shell]
         # Models vary the spelling of a name.
         wanted = name.strip().lower().replace("_", "-").replace(" ", "-")
@@ -40,7 +41,7 @@ class SubagentRegistry:
             raise NotFoundError("sub-agent", name, known=known)
         return configs[found]
 
-    def _known(self) -> Mapping[str, SubagentConfig]:
+    def _current(self) -> Mapping[str, SubagentConfig]:
         files = self._files.all()
         if files is not self._read:
             self._read = files
@@ -48,82 +49,59 @@ class SubagentRegistry:
         return self._configs
 
 
+def configured(config: SubagentConfig, settings: SubagentsSettings, **own: Any) -> SubagentConfig:
+    """Return a type with the limits for all types; `own` values other than None take precedence."""
+    for_all = {
+        "timeout_seconds": settings.timeout_seconds,
+        "max_turns": settings.max_turns,
+        "token_budget": settings.token_budget,
+        "thinking": settings.thinking,
+    }
+    values = for_all | {name: value for name, value in own.items() if value is not None}
+    return replace(config, **{name: value for name, value in values.items() if value is not None})
+
+
+def custom_subagent(name: str, custom: CustomSubagent, settings: SubagentsSettings) -> SubagentConfig:
+    """Return a type described in the settings; values that it sets take precedence over those for all."""
+    config = SubagentConfig(name, custom.description, custom.system_prompt)
+    own = {field: getattr(custom, field) for field in custom.model_fields_set & set(SubagentConfig.__slots__)}
+    denied = custom.disallowed_tools or ()
+    own["disallowed_tools"] = denied if "disallowed_tools" in own else _denied_by_default(denied, settings)
+    return configured(config, settings, **own, needs_shell=custom.tools == ("bash",))
+
+
+def overridden(config: SubagentConfig, settings: SubagentsSettings) -> SubagentConfig:
+    """Return a type with the values that `subagents.agents` sets for it."""
+    override = settings.agents.get(config.name)
+    fields = override.model_fields_set & set(SubagentConfig.__slots__) if override is not None else ()
+    values = {field: getattr(override, field) for field in fields}
+    return replace(config, **{field: value for field, value in values.items() if value is not None})
+
+
 def _configs(settings: SubagentsSettings, files: tuple[MarkdownSubagent, ...]) -> dict[str, SubagentConfig]:
-    configs = {config.name: _with_globals(config, settings) for config in BUILTINS}
-    for file in files:
-        configs[file.name] = _from_file(file, settings)
-    for name, custom in settings.custom_agents.items():
-        configs[name] = _custom(name, custom, settings)
-    for name, override in settings.agents.items():
-        if name in configs:
-            configs[name] = _with_override(configs[name], override)
-        else:
-            logger.warning("subagents.agents.%s names no sub-agent; known: %s", name, ", ".join(configs))
-    return configs
-
-
-def _with_globals(config: SubagentConfig, settings: SubagentsSettings) -> SubagentConfig:
-    return replace(
-        config,
-        timeout_seconds=settings.timeout_seconds,
-        max_turns=settings.max_turns or config.max_turns,
-        token_budget=settings.token_budget,
-        thinking=settings.thinking,
-        disallowed_tools=_by_default(config.disallowed_tools, settings),
-    )
+    configs = {
+        config.name: configured(
+            config, settings, disallowed_tools=_denied_by_default(config.disallowed_tools, settings)
+        )
+        for config in BUILTINS
+    }
+    configs |= {file.name: _from_file(file, settings) for file in files}
+    configs |= {
+        name: custom_subagent(name, custom, settings) for name, custom in settings.custom_agents.items()
+    }
+    for name in settings.agents.keys() - configs.keys():
+        logger.warning("subagents.agents.%s names no sub-agent; known: %s", name, ", ".join(configs))
+    return {name: overridden(config, settings) for name, config in configs.items()}
 
 
 def _from_file(file: MarkdownSubagent, settings: SubagentsSettings) -> SubagentConfig:
-    config = SubagentConfig(name=file.name, description=file.description, system_prompt=file.system_prompt)
-    return replace(
-        _with_globals(config, settings),
-        tools=file.tools,
-        disallowed_tools=_by_default((TASK,), settings)
-        if file.disallowed_tools is None
-        else file.disallowed_tools,
-        skills=file.skills,
-        model=file.model,
-        thinking=settings.thinking if file.thinking is None else file.thinking,
-        max_turns=file.max_turns or settings.max_turns or config.max_turns,
-        timeout_seconds=file.timeout_seconds or settings.timeout_seconds,
-        needs_shell=file.tools == ("bash",),
-    )
+    config = SubagentConfig(file.name, file.description, file.system_prompt)
+    own = {field: getattr(file, field) for field in file.model_fields_set}
+    if file.disallowed_tools is None:
+        own["disallowed_tools"] = _denied_by_default((TASK,), settings)
+    return configured(config, settings, **own, needs_shell=file.tools == ("bash",))
 
 
-def _custom(name: str, custom: CustomSubagent, settings: SubagentsSettings) -> SubagentConfig:
-    """Return a type from `custom_agents`; its own values take precedence over those for all types."""
-    said = custom.model_fields_set
-    denied = custom.disallowed_tools or ()
-    return SubagentConfig(
-        name=name,
-        description=custom.description,
-        system_prompt=custom.system_prompt,
-        tools=custom.tools,
-        disallowed_tools=denied if "disallowed_tools" in said else _by_default(denied, settings),
-        skills=custom.skills,
-        model=custom.model,
-        thinking=settings.thinking if custom.thinking is None else custom.thinking,
-        max_turns=custom.max_turns if "max_turns" in said else settings.max_turns or custom.max_turns,
-        timeout_seconds=custom.timeout_seconds if "timeout_seconds" in said else settings.timeout_seconds,
-        token_budget=custom.token_budget or settings.token_budget,
-        needs_shell=custom.tools == ("bash",),
-    )
-
-
-def _by_default(denied: tuple[str, ...], settings: SubagentsSettings) -> tuple[str, ...]:
+def _denied_by_default(denied: tuple[str, ...], settings: SubagentsSettings) -> tuple[str, ...]:
     """Return the default deny-list; it includes `task` unless `max_depth` allows nested tasks."""
-    if settings.max_depth == 1:
-        return denied
-    return tuple(name for name in denied if name != TASK)
-
-
-def _with_override(config: SubagentConfig, override: SubagentOverride) -> SubagentConfig:
-    return replace(
-        config,
-        timeout_seconds=override.timeout_seconds or config.timeout_seconds,
-        max_turns=override.max_turns or config.max_turns,
-        model=override.model or config.model,
-        thinking=config.thinking if override.thinking is None else override.thinking,
-        skills=config.skills if override.skills is None else override.skills,
-        token_budget=override.token_budget or config.token_budget,
-    )
+    return denied if settings.max_depth == 1 else tuple(name for name in denied if name != TASK)

@@ -15,17 +15,16 @@ from deerflow.subagents.config import (
     ResumeAnswer,
     SubagentResult,
     SubagentStatus,
-    TaskQuestion,
     TaskSpec,
 )
-from deerflow.subagents.delegation import Delegation, TaskArguments
+from deerflow.subagents.delegation import TaskArguments, TaskFactory
 from deerflow.subagents.executor import SubagentExecutor
 from deerflow.tools.define import Runtime, tool_of
 
 MAX_BRIEF_CHARS = 2000
 
 
-def make_task_tool(delegation: Delegation) -> BaseTool:
+def make_task_tool(tasks: TaskFactory) -> BaseTool:
     """Return the `task` tool for agents with these settings."""
 
     async def delegate(*, runtime: Runtime, **values: Any) -> ToolMessage:
@@ -35,16 +34,16 @@ def make_task_tool(delegation: Delegation) -> BaseTool:
         prompt, subagent_type. The sub-agent shares your files but not this conversation, so its prompt
         must say everything. Use it for a part with several steps; do single steps yourself.
         """
-        task = delegation.prepare(
+        task = tasks.create(
             TaskArguments.model_construct(**values),
             task_id=runtime.tool_call_id or "",
             context=runtime.context,
             messages=runtime.state.get("messages", ()),
         )
         if task.is_background:
-            delegation.executor.execute_async(task)
+            tasks.executor.execute_async(task)
             return started_message(task)
-        return answer(await _execute(delegation.executor, task))
+        return result_message(await _execute(tasks.executor, task))
 
     # A sub-agent continues from its own checkpoint, and repeated effects are checked for its own tools.
     return tool_of(TASK, TaskArguments, is_safe_to_repeat=True)(delegate)
@@ -59,20 +58,21 @@ async def _execute(executor: SubagentExecutor, task: TaskSpec) -> SubagentResult
     result = await executor.execute(task)
     asked = 0
     while result.question is not None:
-        given: object = None
+        answer: object = None
         while asked <= result.question.number:
-            given = interrupt(as_asked(result, result.question))
+            answer = interrupt(question_for_person(result))
             asked += 1
-        result = await executor.execute(replace(task, resume=ResumeAnswer(given)))
+        result = await executor.execute(replace(task, resume=ResumeAnswer(answer)))
     return result
 
 
-def as_asked(asking: SubagentResult, question: TaskQuestion) -> Any:
-    """Return a question as clients get it: the tool's own value, with the task's id and description."""
-    if not isinstance(question.value, Mapping):
-        return question.value
-    asked = {**question.value, "task_id": asking.task_id, "subagent": asking.description}
-    actions = question.value.get("action_requests")
+def question_for_person(asking: SubagentResult) -> Any:
+    """Return a task's question as clients get it: the tool's own value, with task id and description."""
+    value = asking.question.value if asking.question is not None else None
+    if not isinstance(value, Mapping):
+        return value
+    asked = {**value, "task_id": asking.task_id, "subagent": asking.description}
+    actions = value.get("action_requests")
     if isinstance(actions, list):
         name = asking.description or asking.task_id
         asked["action_requests"] = [
@@ -84,37 +84,36 @@ def as_asked(asking: SubagentResult, question: TaskQuestion) -> Any:
 
 def started_message(task: TaskSpec) -> ToolMessage:
     """Return the tool message for a task started in the background."""
-    fields = {
-        "subagent_status": "running",
-        STARTED: True,
-        "subagent_model_name": task.model_name,
-    }
     return ToolMessage(
         f"Task started in the background with id {task.task_id}. Go on with other work: you are told when it "
         "ends. task_status, task_result, task_message and task_cancel take its id.",
         tool_call_id=task.task_id,
         name=TASK,
-        additional_kwargs=fields,
+        additional_kwargs={
+            "subagent_status": "running",
+            STARTED: True,
+            "subagent_model_name": task.model_name,
+        },
     )
 
 
-def answer(result: SubagentResult) -> ToolMessage:
+def result_message(result: SubagentResult) -> ToolMessage:
     """Return the tool message with the result: text for the lead agent, fields for clients."""
     return ToolMessage(
         result_text(result),
         tool_call_id=result.task_id,
         name=TASK,
         status="success" if result.status is SubagentStatus.COMPLETED else "error",
-        additional_kwargs=result_fields(result),
+        additional_kwargs=_fields(result),
     )
 
 
-def result_fields(result: SubagentResult) -> dict[str, Any]:
-    """Return the fields of a result that clients read."""
+def _fields(result: SubagentResult) -> dict[str, Any]:
+    digest = None if result.result is None else hashlib.sha256(result.result.encode()).hexdigest()
     fields = {
         "subagent_status": str(result.status),
         "subagent_result_brief": (result.result or "")[:MAX_BRIEF_CHARS] or None,
-        "subagent_result_sha256": _digest(result.result),
+        "subagent_result_sha256": digest,
         "subagent_result_file": result.result_file,
         "subagent_error": result.error,
         "subagent_stop_reason": result.stop_reason,
@@ -138,7 +137,3 @@ def result_text(result: SubagentResult) -> str:
             return f"Task cancelled by user.{found}"
         case _:
             return f"Task failed. Error: {result.error}{found}"
-
-
-def _digest(text: str | None) -> str | None:
-    return None if text is None else hashlib.sha256(text.encode()).hexdigest()

@@ -20,6 +20,8 @@ from deerflow.subagents import (
     SubagentResult,
     SubagentStatus,
 )
+from deerflow.subagents.builder import allowed_tools
+from deerflow.tools import get_available_tools
 
 ALLOWED = {
     ("pending", "running"),
@@ -162,3 +164,19 @@ async def test_sub_agents_think_as_the_settings_say_and_the_lead_as_its_run_says
     assert asked["Go."] == ("enabled" if is_lead_thinking else "disabled", "high")
     assert asked["Look."] == ("disabled", None)
     assert asked["Ponder."] == ("enabled", "high")
+
+
+def names(config: SubagentConfig) -> set[str]:
+    return {tool.name for tool in allowed_tools(config, get_available_tools(Settings()))}
+
+
+def test_who_may_not_have_a_shell_may_not_have_programs() -> None:
+    denied = SubagentConfig("reader", "reads", "You read.", disallowed_tools=("bash",))
+    named = SubagentConfig(
+        "reader", "reads", "You read.", tools=("bash", "python"), disallowed_tools=("bash",)
+    )
+    free = SubagentConfig("worker", "works", "You work.")
+
+    assert not {"bash", "python"} & names(denied)
+    assert names(named) == set()
+    assert {"bash", "python", "edit_files"} <= names(free)

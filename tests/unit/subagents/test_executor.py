@@ -16,7 +16,7 @@ from deerflow.subagents import SubagentExecutor, SubagentStatus, TaskArguments, 
 
 def prepared(lead: Lead, task_id: str = "c1", **values: Any) -> TaskSpec:
     wanted = TaskArguments(description="part", prompt="part 1", **values)
-    return lead.rooms.delegation.prepare(wanted, task_id=task_id, context=lead.context, messages=())
+    return lead.rooms.tasks.create(wanted, task_id=task_id, context=lead.context, messages=())
 
 
 async def test_a_task_is_awaited(lead: Lead, model: ScriptedModel) -> None:
@@ -150,7 +150,7 @@ async def test_what_goes_wrong_in_a_thread_of_its_own_is_raised(
     model.on("part", text("found"))
 
     async def let_go() -> None:
-        await lead.rooms.delegation.builder.models.aclose()
+        await lead.rooms.tasks.builder.models.aclose()
         raise ConflictError("somebody holds on")
 
     with pytest.raises(ConflictError, match="somebody holds on"):

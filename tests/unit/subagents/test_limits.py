@@ -154,11 +154,11 @@ def test_tasks_of_a_process_that_died_count_towards_the_total_of_the_run(new_lea
     wanted = TaskArguments(description="d", prompt="p")
     messages = [HumanMessage("Go."), *replies]
 
-    again = lead.rooms.delegation.prepare(wanted, task_id="c2", context=lead.context, messages=messages)
+    again = lead.rooms.tasks.create(wanted, task_id="c2", context=lead.context, messages=messages)
 
     assert again.task_id == "c2"
     with pytest.raises(InvalidInputError, match="may start 2 tasks and has done so"):
-        lead.rooms.delegation.prepare(wanted, task_id="c3", context=lead.context, messages=messages)
+        lead.rooms.tasks.create(wanted, task_id="c3", context=lead.context, messages=messages)
 
 
 async def test_stopping_a_run_stops_tasks_of_tasks(model: ScriptedModel, new_lead: NewLead) -> None:

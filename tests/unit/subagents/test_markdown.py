@@ -143,7 +143,7 @@ async def test_the_lead_hears_of_it_and_a_model_that_is_not_there_is_no_obstacle
     messages = await lead.ask("Go.")
 
     assert "- code-reviewer: Reviews code. Use after every change." in model.requests[0].system
-    assert [each.args for each in caplog.records if "wants model" in each.msg] == [
+    assert [each.args for each in caplog.records if "names model" in each.msg] == [
         ("code-reviewer", "sonnet")
     ]
     assert model.requests[1].tools == ["read_file", "grep", "str_replace", "bash"]

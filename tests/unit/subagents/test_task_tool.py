@@ -17,7 +17,7 @@ from deerflow.config.subagents import CustomSubagent, SubagentOverride
 from deerflow.domain import RunOptions
 from deerflow.subagents import SubagentResult, SubagentStatus
 from deerflow.subagents.delegation import TaskArguments, task_thread
-from deerflow.subagents.task_tool import answer
+from deerflow.subagents.task_tool import result_message
 
 LS = call("ls", path="/mnt/user-data/workspace")
 
@@ -392,7 +392,7 @@ def test_a_tasks_thread_is_named_for_its_call() -> None:
 def test_a_long_result_is_brief_beside_the_message_and_whole_inside() -> None:
     result = replace(SubagentResult("t", "x"), status=SubagentStatus.COMPLETED, result="y" * 5000)
 
-    message = answer(result)
+    message = result_message(result)
 
     assert len(message.additional_kwargs["subagent_result_brief"]) == 2000
     assert message.text.endswith("y" * 5000)

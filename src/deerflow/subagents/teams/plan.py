@@ -1,18 +1,28 @@
-"""A team's plan: steps with their roles and dependencies, and how the results are joined."""
+"""The request for a team, and its plan: steps with their roles and dependencies."""
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import orjson
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from deerflow.errors import InvalidInputError
-from deerflow.subagents.teams.roles import RoleRegistry, TeamRole
+from deerflow.subagents.teams.roles import Role, RoleRegistry
 
 MAX_ID_CHARS = 32
 MAX_TASK_CHARS = 20_000
 MAX_GOAL_CHARS = 10_000
+Line = Annotated[str, StringConstraints(min_length=1, max_length=2000)]
+ProjectName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 _SPELLINGS = {"depends_on": "needs", "dependencies": "needs", "agent": "role", "prompt": "task"}
 _WORDS = re.compile(r"[a-z0-9]+")
 
@@ -55,6 +65,29 @@ class TeamPlan(BaseModel):
     aggregate: str = Field("", max_length=MAX_TASK_CHARS, description="How the results become one answer.")
 
 
+class TeamRequest(BaseModel):
+    """A goal for a team, and what it has to know; the same for the tool, the HTTP API and Python."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    goal: str = Field(min_length=1, max_length=MAX_TASK_CHARS, description="What the team shall achieve.")
+    members: list[str] = Field(
+        [], max_length=50, description="Roles that may take part; empty lets the planner choose from all."
+    )
+    constraints: list[Line] = Field([], max_length=50, description="What every member has to keep to.")
+    documents: list[Line] = Field(
+        [], max_length=100, description="Paths of files to work from, below /mnt/user-data."
+    )
+    project_info: str = Field("", max_length=MAX_TASK_CHARS, description="Background all should know.")
+    project_id: ProjectName | None = Field(
+        None, description="Teams with the same one learn from each other; absent: this thread."
+    )
+    steps: list[TeamStep] = Field([], max_length=50, description="Your own plan instead of the planner's.")
+    approve: list[Literal["plan", "result"]] = Field(
+        [], description="What a person decides on before it counts."
+    )
+
+
 def tidy_id(name: str | float) -> str:
     """Return an id in normalized form; letters of every language are allowed."""
     return re.sub(r"[^\w-]+", "-", str(name).strip().lower()).strip("-_")[:MAX_ID_CHARS]
@@ -90,7 +123,9 @@ def checked_plan(
             raise InvalidInputError(f"step {step.id} needs {', '.join(unknown)}, which is no step")
     if len(set(ids)) < len(ids):
         raise InvalidInputError("every step needs an id of its own")
-    _refuse_circles(steps)
+    ordered = {step.id for step in in_levels(steps)}
+    if cyclic := [step.id for step in steps if step.id not in ordered]:
+        raise InvalidInputError(f"the steps {', '.join(cyclic)} wait for each other")
     return plan.model_copy(update={"steps": steps})
 
 
@@ -104,20 +139,14 @@ def in_levels(steps: Sequence[TeamStep]) -> list[TeamStep]:
     return ordered
 
 
-def _refuse_circles(steps: Sequence[TeamStep]) -> None:
-    done = {step.id for step in in_levels(steps)}
-    if stuck := [step.id for step in steps if step.id not in done]:
-        raise InvalidInputError(f"the steps {', '.join(stuck)} wait for each other")
-
-
-def fallback_plan(goal: str, roles: Sequence[TeamRole], *, named: bool, has_documents: bool) -> TeamPlan:
+def fallback_plan(goal: str, roles: Sequence[Role], *, named: bool, has_documents: bool) -> TeamPlan:
     """Return a plan by fixed rules: matching roles work in parallel, then checkers, then approvers.
 
     Args:
         roles: The roles that may be used.
         named: The caller chose the roles, so all of them are used.
     """
-    chosen = list(roles) if named else _fitting(goal, roles, has_documents=has_documents)
+    chosen = list(roles) if named else _matching(goal, roles, has_documents=has_documents)
     steps: list[TeamStep] = []
     for stage in ("work", "check", "approve"):
         before = [step.id for step in steps]
@@ -125,7 +154,7 @@ def fallback_plan(goal: str, roles: Sequence[TeamRole], *, named: bool, has_docu
     return TeamPlan(steps=steps)
 
 
-def _step(role: TeamRole, goal: str, before: list[str]) -> TeamStep:
+def _step(role: Role, goal: str, before: list[str]) -> TeamStep:
     if role.stage == "work":
         before = []
     part = {"work": "Your part", "check": "Check the work so far", "approve": "Is this right?"}[role.stage]
@@ -133,21 +162,21 @@ def _step(role: TeamRole, goal: str, before: list[str]) -> TeamStep:
     return TeamStep(id=tidy_id(role.name), role=role.name, task=task, needs=before)
 
 
-def _fitting(goal: str, roles: Sequence[TeamRole], *, has_documents: bool) -> list[TeamRole]:
-    fitting = [
+def _matching(goal: str, roles: Sequence[Role], *, has_documents: bool) -> list[Role]:
+    matching = [
         role
         for role in roles
-        if role.stage != "approve" and any(_speaks_of(goal.lower(), topic.lower()) for topic in role.topics)
+        if role.stage != "approve" and any(_mentions(goal.lower(), topic.lower()) for topic in role.topics)
     ]
-    if any(role.stage == "work" for role in fitting):
-        return fitting
-    usual = "document_review" if has_documents else "market_researcher"
+    if any(role.stage == "work" for role in matching):
+        return matching
+    default = "document_review" if has_documents else "market_researcher"
     workers = [role for role in roles if role.stage == "work"]
-    preferred = [role for role in workers if role.name == usual] or workers[:1]
-    return [*preferred, *fitting]
+    preferred = [role for role in workers if role.name == default] or workers[:1]
+    return [*preferred, *matching]
 
 
-def _speaks_of(goal: str, topic: str) -> bool:
+def _mentions(goal: str, topic: str) -> bool:
     """Return whether a word of the goal starts with the topic; Chinese has no spaces: it may be anywhere."""
     if not topic.isascii():
         return topic in goal

@@ -1,21 +1,30 @@
-"""The `run_team` tool: runs a team for one goal and returns its answer."""
+"""The `run_team` tool, and the middleware that calls it at once in runs that were created for a team.
 
-import hashlib
-from collections.abc import Sequence
-from typing import Any
+Such a run has the team request in its context. Its first answer is the `run_team` call, created here instead
+of by a model: the request needs no interpretation. Otherwise it is a normal run with the same durability, and
+the lead agent's model is called when the team is done.
+"""
 
-from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
+from typing import Any, ClassVar
+
+from langchain_core.messages import AIMessage, HumanMessage, ToolCall, ToolMessage
 from langchain_core.tools import BaseTool
 from pydantic import ConfigDict
+from typing_extensions import override
 
-from deerflow.subagents.teams.board import BETWEEN
-from deerflow.subagents.teams.request import TeamRequest
-from deerflow.subagents.teams.result import TeamResult
-from deerflow.subagents.teams.team import ProjectAgentTeam
-from deerflow.subagents.teams.team_services import TeamCall, TeamServices
+from deerflow.agents.message_markers import call_id
+from deerflow.agents.middlewares import Audience, ChainMiddleware
+from deerflow.agents.types import ModelAnswer, ModelCall, ModelHandler
+from deerflow.domain import new_id
+from deerflow.subagents.delegation import task_thread
+from deerflow.subagents.teams.findings import ID_SEPARATOR
+from deerflow.subagents.teams.plan import TeamRequest
+from deerflow.subagents.teams.team import ProjectAgentTeam, TeamCall, TeamResult, TeamServices
 from deerflow.tools.define import Runtime, tool_of
 
 RUN_TEAM = "run_team"
+TEAM_REQUEST = "team_request"
+"""The key of the team request in a run's context."""
 
 DESCRIPTION = """\
 Let a team of specialists work on one goal: planned, done side by side where possible, checked and joined.
@@ -32,25 +41,24 @@ class TeamArguments(TeamRequest):
     model_config = ConfigDict(extra="ignore")
 
 
-def make_team_tool(office: TeamServices) -> BaseTool:
+def make_team_tool(services: TeamServices) -> BaseTool:
     """Return the `run_team` tool for lead agents with these settings."""
 
     async def run_team(*, runtime: Runtime, **values: Any) -> ToolMessage:
-        call_id = runtime.tool_call_id or ""
-        context = runtime.context
-        thread_id = team_thread(context.thread_id, call_id, runtime.state.get("messages", ()))
+        team_id, context = runtime.tool_call_id or "", runtime.context
+        thread_id = task_thread(context.thread_id, team_id, runtime.state.get("messages", ()))
         request = TeamRequest.model_construct(**values)
-        with office.boards.open(context.run_id, call_id) as findings:
-            call = TeamCall(call_id, thread_id, context)
-            result = await ProjectAgentTeam(office, request, call=call, findings=findings).run()
-        return answer(result, usage=usage_of(office, call))
+        with services.boards.open(context.run_id, team_id) as findings:
+            call = TeamCall(team_id, thread_id, context)
+            result = await ProjectAgentTeam(services, request, call=call, findings=findings).run()
+        return result_message(result, usage=usage_of(services, call))
 
-    run_team.__doc__ = DESCRIPTION.format(roles=", ".join(role.name for role in office.roles))
+    run_team.__doc__ = DESCRIPTION.format(roles=", ".join(role.name for role in services.roles))
     # Members continue from their own checkpoints, and repeated effects are checked for their own tools.
     return tool_of(RUN_TEAM, TeamArguments, is_safe_to_repeat=True)(run_team)
 
 
-def answer(result: TeamResult, *, usage: dict[str, int]) -> ToolMessage:
+def result_message(result: TeamResult, *, usage: dict[str, int]) -> ToolMessage:
     """Return the tool message with the result: text for the lead agent, fields for clients."""
     head = {
         "completed": "The team is done.",
@@ -78,22 +86,27 @@ def answer(result: TeamResult, *, usage: dict[str, int]) -> ToolMessage:
     )
 
 
-def usage_of(office: TeamServices, call: TeamCall) -> dict[str, int]:
+def usage_of(services: TeamServices, call: TeamCall) -> dict[str, int]:
     """Return the tokens used by all tasks of a team."""
-    prefix = f"{call.team_id}{BETWEEN}"
+    prefix = f"{call.team_id}{ID_SEPARATOR}"
     parts = [
         task.token_usage
-        for task in office.executor.list(call.context.run_id)
+        for task in services.executor.list(call.context.run_id)
         if task.task_id.startswith(prefix)
     ]
     return {name: sum(part.get(name, 0) for part in parts) for name in sorted({n for p in parts for n in p})}
 
 
-def team_thread(thread_id: str, call_id: str, messages: Sequence[AnyMessage]) -> str:
-    """Return the prefix of a team's checkpoint threads: the same after a restart, different per call."""
-    asked_in = next((message.id or "" for message in reversed(messages) if _has_call(message, call_id)), "")
-    return f"{thread_id}/{call_id}-{hashlib.sha256(asked_in.encode()).hexdigest()[:8]}"
+class TeamRequestMiddleware(ChainMiddleware):
+    """Answers the user's message with the `run_team` call when the run's context has a team request."""
 
+    audience: ClassVar[Audience] = Audience.LEAD
 
-def _has_call(message: AnyMessage, call_id: str) -> bool:
-    return isinstance(message, AIMessage) and any(call["id"] == call_id for call in message.tool_calls)
+    @override
+    async def awrap_model_call(self, request: ModelCall, handler: ModelHandler) -> ModelAnswer:
+        team = request.runtime.context.extra.get(TEAM_REQUEST)
+        messages = request.state["messages"]
+        if not isinstance(team, dict) or not messages or not isinstance(messages[-1], HumanMessage):
+            return await handler(request)
+        call = ToolCall(name=RUN_TEAM, args=team, id=call_id("team", request.runtime.context.run_id))
+        return AIMessage("", tool_calls=[call], id=new_id())

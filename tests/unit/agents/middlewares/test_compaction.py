@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 
-from deerflow.agents.message_markers import NOTE, STARTED, TOLD
+from deerflow.agents.message_markers import NOTE, REPORTED, STARTED
 from deerflow.agents.middlewares.compaction import (
     clipped,
     durable_state,
@@ -83,7 +83,7 @@ def started(task_id: str) -> list[AnyMessage]:
 
 def test_starts_of_tasks_that_work_stay_and_a_note_of_the_house_is_no_question() -> None:
     older = [HumanMessage("before", id="h0"), *started("left"), AIMessage("never mind", id="f0")]
-    told = HumanMessage("it ended", id="n", additional_kwargs={NOTE: True, TOLD: ["done"]})
+    told = HumanMessage("it ended", id="n", additional_kwargs={NOTE: True, REPORTED: ["done"]})
     messages = [*older, HumanMessage("go", id="h1"), *started("done"), *started("open"), told, *turn(2)[1:]]
 
     parted = split(messages, ContextSize(type="messages", value=1))

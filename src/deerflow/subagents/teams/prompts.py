@@ -7,15 +7,35 @@ from deerflow.errors import SandboxError
 from deerflow.sandbox import Sandbox
 from deerflow.subagents.config import SubagentConfig
 from deerflow.subagents.teams.findings import FindingsGraph
-from deerflow.subagents.teams.plan import TeamPlan, TeamStep
-from deerflow.subagents.teams.request import TeamRequest
-from deerflow.subagents.teams.roles import TeamRole
+from deerflow.subagents.teams.plan import TeamPlan, TeamRequest, TeamStep
+from deerflow.subagents.teams.roles import Role
 from deerflow.tools.define import clip_middle
 
 MAX_REPORT_CHARS = 12_000
 MAX_REPORTS_CHARS = 60_000
 MAX_FILES = 60
 FOLDERS = ("/mnt/user-data/uploads", "/mnt/user-data/workspace")
+
+PLANNER_PROMPT = """\
+<role>
+You plan the work of a team. Decide which roles the goal needs, what each of them has to do, which steps
+need the result of others, and how the results become one answer. Every step's task says all that its member
+must know.
+</role>"""
+
+EDITOR_PROMPT = """\
+<role>
+You make one answer of the reports of a team. It reads as if one person had written it.
+</role>
+<way_of_working>
+- Answer the goal first; then what supports it. Follow <how> where it is given.
+- Settle every point in <contradictions>, and any that you notice, by the better evidence: say which statement
+  you take and why. What the evidence cannot settle, name as open; never state both as true.
+- Use one name for one thing, as <terms> says, throughout.
+- Say each thing once. Keep every source and every path of a file. Add nothing that no report supports.
+- Say which steps are not done and what that leaves open.
+- Write in the language of the goal.
+</way_of_working>"""
 
 PLAN_FORM = """\
 Answer with one JSON object and nothing else:
@@ -26,19 +46,23 @@ steps as the goal allows, at most %d. A checker needs the steps that it checks."
 
 
 @dataclass(frozen=True, slots=True)
-class Briefing:
+class TeamPrompts:
     """The parts that the prompts of one team share."""
 
     request: TeamRequest
     files: Sequence[str] = ()
     experience: Sequence[str] = ()
 
-    def for_planner(self, roles: Sequence[TeamRole], max_steps: int) -> str:
+    def for_planner(self, roles: Sequence[Role], max_steps: int) -> str:
         """Return the prompt that asks for a plan."""
         known = "\n".join(f"- {role.name}: {role.description}" for role in roles)
         return _joined(
             ("goal", self.request.goal),
-            *self._shared(),
+            ("constraints", _lines(self.request.constraints)),
+            ("project", self.request.project_info),
+            ("documents", _lines(self.request.documents)),
+            ("files", _lines(self.files)),
+            ("experience", _lines(self.experience)),
             ("roles", known),
             ("form", PLAN_FORM % max_steps),
         )
@@ -79,15 +103,6 @@ class Briefing:
         files = self.request.documents or self.files
         lines = [f"Question: {_one_line(self.request.goal)}", f"Aspects: {_one_line(step.task)}"]
         return "\n".join([*lines, *(["Files:", *(f"- {path}" for path in files)] if files else [])])
-
-    def _shared(self) -> tuple[tuple[str, str], ...]:
-        return (
-            ("constraints", _lines(self.request.constraints)),
-            ("project", self.request.project_info),
-            ("documents", _lines(self.request.documents)),
-            ("files", _lines(self.files)),
-            ("experience", _lines(self.experience)),
-        )
 
 
 async def files_of(sandbox: Sandbox) -> list[str]:
