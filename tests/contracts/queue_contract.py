@@ -12,9 +12,7 @@ from langgraph.checkpoint.conformance.test_utils import (
 
 from deerflow.domain import CancelAction, MultitaskStrategy, RunRecord, RunRequest, RunStatus, ThreadStatus
 from deerflow.errors import ConflictError, NotFoundError, StaleAttemptError, StorageError, ThreadBusyError
-from deerflow.storage import EffectState, OwnerLock, RunEnd, Storage
-from deerflow.storage.sql import run_queue
-from deerflow.storage.sql.runs import SqlRunStore
+from deerflow.storage import EffectState, OwnerLock, RunEnd, RunStore, Storage, run_queue
 
 DONE = RunEnd(RunStatus.SUCCESS)
 ENQUEUE, INTERRUPT, ROLLBACK = (
@@ -160,7 +158,7 @@ class QueueContract:
     @staticmethod
     async def spoil(storage: Storage, run: str, damage: bytes) -> None:
         """Write something else where a run's request was."""
-        assert isinstance(storage.runs, SqlRunStore)
+        assert isinstance(storage.runs, RunStore)
         await storage.runs._engine.write(
             lambda db: db.execute("UPDATE runs SET request = ? WHERE id = ?", (damage, run)) and None
         )

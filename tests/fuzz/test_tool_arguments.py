@@ -19,7 +19,7 @@ from support.model_server import ScriptedModel, calls, raw_call, text
 from deerflow.config import SandboxSettings
 from deerflow.domain import new_id
 from deerflow.sandbox import create_sandbox_provider
-from deerflow.storage.sql.saver import SqlSaver
+from deerflow.storage import CheckpointSaver
 from deerflow.storage.sqlite.engine import SqliteEngine
 from deerflow.tools.catalog import DEFAULT_TOOLS
 
@@ -62,7 +62,7 @@ class Bench:
 async def bench(tmp_path: Path, model: ScriptedModel) -> AsyncIterator[Bench]:
     models = scripted_models(model, supports_vision=True)
     engine = await SqliteEngine.open(tmp_path / "checkpoints.db")
-    lead = Lead(model, tmp_path / "t1", models=models, checkpointer=SqlSaver(engine))
+    lead = Lead(model, tmp_path / "t1", models=models, checkpointer=CheckpointSaver(engine))
     provider = create_sandbox_provider(SandboxSettings(use="local"))
     async with provider.lend(lead.folders) as sandbox:
         lead.context = replace(lead.context, sandbox=sandbox)

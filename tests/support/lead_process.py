@@ -11,14 +11,14 @@ from typing import Any
 
 from support.lead import Lead
 
-from deerflow.storage.sql.saver import SqlSaver
+from deerflow.storage import CheckpointSaver
 from deerflow.storage.sqlite.engine import SqliteEngine
 
 
 async def main(base_url: str, folder: Path, question: str) -> None:
     engine = await SqliteEngine.open(folder / "checkpoints.db")
     server: Any = SimpleNamespace(base_url=base_url)
-    lead = Lead(server, folder / "t1", checkpointer=SqlSaver(engine))
+    lead = Lead(server, folder / "t1", checkpointer=CheckpointSaver(engine))
     await lead.ask(question)
 
 

@@ -9,14 +9,14 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 from support.lead import Lead, NewLead
 from support.model_server import ScriptedModel
 
-from deerflow.storage.sql.saver import SqlSaver
+from deerflow.storage import CheckpointSaver
 from deerflow.storage.sqlite.engine import SqliteEngine
 
 
 @pytest.fixture
 async def saver(tmp_path: Path) -> AsyncIterator[BaseCheckpointSaver[Any]]:
     engine = await SqliteEngine.open(tmp_path / "checkpoints.db")
-    yield SqlSaver(engine)
+    yield CheckpointSaver(engine)
     await engine.aclose()
 
 

@@ -83,15 +83,17 @@ def test_functions_fit_on_a_screen_and_nothing_is_global() -> None:
     assert too_long == []
 
 
-def test_imports_stand_at_the_top_of_their_file() -> None:
+def test_imports_stand_at_the_top_of_their_file_or_say_why_not() -> None:
     inner = []
     for path in sorted(PACKAGE.rglob("*.py")):
-        tree = ast.parse(path.read_text())
-        for node in ast.walk(tree):
+        source = path.read_text()
+        lines = source.split("\n")
+        for node in ast.walk(ast.parse(source)):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 inner += [
                     f"{path.relative_to(PACKAGE)}:{child.lineno}"
                     for child in ast.walk(node)
                     if isinstance(child, ast.Import | ast.ImportFrom)
+                    and "# noqa: PLC0415 - " not in lines[child.lineno - 1]
                 ]
     assert inner == []

@@ -1,4 +1,4 @@
-"""Collects every use of LangGraph's beta and private APIs.
+"""Collects every use of LangGraph's beta APIs (private names: `storage/langgraph_private.py`).
 
 `tests/unit/agents/test_langgraph_beta.py` pins the behaviour of each, so that an upgrade which changes one of
 them fails there.
@@ -16,13 +16,13 @@ from langgraph.checkpoint.base import (
     CheckpointTuple,
     empty_checkpoint,
 )
-from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
+
+from deerflow.storage.langgraph_private import DELTA_COUNTERS, DeltaSnapshot
 
 SNAPSHOT_FREQUENCY = 16
 """Number of updates between two snapshots of the whole list: a read replays at most this many writes."""
 _MESSAGES = "messages"
-_COUNTERS = "counters_since_delta_snapshot"
 MODEL_NODE = "model"
 """The graph node that calls the model."""
 INPUT_NODE = "__input__"
@@ -105,15 +105,15 @@ async def hold_messages(saver: BaseCheckpointSaver[Any], config: RunnableConfig)
     checkpoint = head.checkpoint
     if _MESSAGES in checkpoint["channel_values"]:
         return
-    held = _DeltaSnapshot(await stored_messages(saver, head))
+    held = DeltaSnapshot(await stored_messages(saver, head))
     checkpoint["channel_values"] = {**checkpoint["channel_values"], _MESSAGES: held}
     metadata: dict[str, Any] = {**head.metadata}
-    counters = dict(metadata.pop(_COUNTERS, None) or {})
+    counters = dict(metadata.pop(DELTA_COUNTERS, None) or {})
     counters.pop(_MESSAGES, None)
     above: RunnableConfig = head.parent_config or {
         "configurable": {key: head.config["configurable"][key] for key in ("thread_id", "checkpoint_ns")}
     }
-    noted = cast("CheckpointMetadata", {**metadata, **({_COUNTERS: counters} if counters else {})})
+    noted = cast("CheckpointMetadata", {**metadata, **({DELTA_COUNTERS: counters} if counters else {})})
     await saver.aput(above, checkpoint, noted, {})
 
 

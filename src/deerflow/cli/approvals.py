@@ -19,7 +19,7 @@ from deerflow.client import AsyncDeerFlowClient
 from deerflow.domain import DEFAULT_USER
 from deerflow.domain.visible_text import visible
 from deerflow.errors import InvalidInputError, NotFoundError
-from deerflow.storage.base import ThreadQuery
+from deerflow.storage import ThreadQuery
 
 SHORTEST_ID = 8
 MAX_CALL_CHARS = 500

@@ -31,7 +31,7 @@ from deerflow.observability.logs import Redactor
 from deerflow.observability.telemetry import audience_of
 from deerflow.plugins import broken_plugins
 from deerflow.sandbox import choose_users_root, create_sandbox_provider, tier_of
-from deerflow.storage import Jobs, Storage, open_storage
+from deerflow.storage import Storage, open_storage
 
 _ROOM_BYTES = 500 * 1024 * 1024
 
@@ -166,16 +166,17 @@ async def _database(loaded: LoadedSettings) -> list[Finding]:
     try:
         async with open_storage(loaded.settings.database, loaded.paths) as storage:
             active = len(await storage.runs.active())
-            shared = [] if storage.jobs is None else await _sharing(loaded, storage, storage.jobs)
+            shared = (
+                [] if storage.jobs is None else await _sharing(loaded, storage, await storage.jobs.workers())
+            )
     except DeerFlowError as error:
         return [Finding(Verdict.BAD, "database", str(error))]
     where = loaded.paths.database if not shared else "PostgreSQL"
     return [Finding(Verdict.GOOD, "database", f"{where}, {active} run(s) in flight"), *shared]
 
 
-async def _sharing(loaded: LoadedSettings, storage: Storage, jobs: Jobs) -> list[Finding]:
+async def _sharing(loaded: LoadedSettings, storage: Storage, workers: int) -> list[Finding]:
     """Check what processes on one database share: workers and the home folder."""
-    workers = await jobs.workers()
     found = Finding(Verdict.GOOD, "workers", f"{workers} process(es) execute runs")
     if not workers:
         text = "nobody executes runs: what is admitted waits"

@@ -11,7 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 from deerflow.agents import ThreadState
 from deerflow.domain import RunRequest, is_thread_id, new_id
 from deerflow.errors import ConflictError, InvalidInputError
-from deerflow.storage.requests import dump_json
+from deerflow.storage.encoding import dump_json
 
 DECLINED = "declined"
 """The key, in a stored command, of the results of declined calls; clients must not send it."""

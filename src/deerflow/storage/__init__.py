@@ -1,30 +1,18 @@
 """Storage of threads, runs, events, checkpoints and store items."""
 
-from deerflow.storage.base import (
-    FENCE,
-    Amount,
-    AssistantQuery,
-    AssistantStore,
-    CheckpointStore,
-    EffectLog,
-    EffectState,
-    EventLog,
-    ItemStore,
-    Jobs,
-    LogBatch,
-    LogEntry,
-    Retention,
-    RunEnd,
-    RunStore,
-    Storage,
-    StoredSizes,
-    ThreadQuery,
-    ThreadStore,
-    fence,
-)
-from deerflow.storage.open import data_folder, open_storage
+from deerflow.storage.assistants import AssistantQuery, AssistantStore
+from deerflow.storage.checkpoint_rows import Amount, StoredSizes
+from deerflow.storage.checkpoint_saver import FENCE, CheckpointSaver, fence
+from deerflow.storage.effects import EffectLog, EffectState
+from deerflow.storage.events import EventLog, LogBatch, LogEntry
+from deerflow.storage.items import ItemStore
+from deerflow.storage.open import Storage, data_folder, open_storage
 from deerflow.storage.owners import LEASE_SECONDS, OwnerLock
+from deerflow.storage.retention import Retention
+from deerflow.storage.run_rows import RunEnd
+from deerflow.storage.runs import RunStore
 from deerflow.storage.signals import QUEUE, Signals, Watch, owner_topic, run_topic, thread_topic
+from deerflow.storage.threads import ThreadQuery, ThreadStore
 
 __all__ = [
     "FENCE",
@@ -33,12 +21,11 @@ __all__ = [
     "Amount",
     "AssistantQuery",
     "AssistantStore",
-    "CheckpointStore",
+    "CheckpointSaver",
     "EffectLog",
     "EffectState",
     "EventLog",
     "ItemStore",
-    "Jobs",
     "LogBatch",
     "LogEntry",
     "OwnerLock",

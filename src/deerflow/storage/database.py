@@ -4,12 +4,17 @@ The stores are functions of a `Database`. One implementation serves all database
 is in each `Dialect`.
 """
 
+import asyncio
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, cast
 
+from deerflow.errors import StorageError
 from deerflow.storage.signals import Signals
+from deerflow.storage.write_queue import WriteQueue
 
 T = TypeVar("T")
 
@@ -28,8 +33,6 @@ class Dialect:
     """Ends a SELECT: wait for transactions that share these rows, then lock them exclusively."""
     trusts_locks: bool
     """An owner on this machine is alive while it holds its lock, even if its lease has expired."""
-    is_near: bool
-    """A statement needs no network round trip."""
     is_text_of: str
     """Follows a column: its value is one of the strings of a JSON list."""
     is_number_of: str
@@ -61,7 +64,7 @@ class Database(Protocol):
 
     def execute(self, sql: str, values: Sequence[Any] = (), /) -> Rows: ...
 
-    def hold(self, thread_id: str, /) -> None:
+    def lock_thread(self, thread_id: str, /) -> None:
         """Lock the runs of a thread against changes by other transactions until this one ends."""
 
     def notify(self, topic: str, /) -> None:
@@ -75,12 +78,31 @@ class Database(Protocol):
 
 
 class Engine(ABC):
-    """Writes and reads one database; closing it finishes every write."""
+    """Writes and reads one database: one writer with its queue, and reader threads with their connections."""
 
     dialect: Dialect
     signals: Signals
+    _writer: WriteQueue
+
+    def __init__(self, name: str, *, readers: int) -> None:
+        """Create the reader threads; a subclass creates the writer.
+
+        Args:
+            name: The database, for the error of a read after closing.
+        """
+        self._name = name
+        self._is_closed = False
+        self._local = threading.local()
+        self._pool = ThreadPoolExecutor(readers, thread_name_prefix="deerflow-reader")
 
     @abstractmethod
+    def _read_here(self, work: Callable[[Database], T]) -> T:
+        """Run a read in a reader thread, on that thread's connection."""
+
+    @abstractmethod
+    def _close(self) -> None:
+        """Finish all writes and close the database."""
+
     async def write(
         self, work: Callable[[Database], T], *, may_wait: bool = False, weight: int | None = None
     ) -> T:
@@ -92,31 +114,33 @@ class Engine(ABC):
             may_wait: The caller does not need the commit at once: delay it briefly and commit it with others.
             weight: Approximate bytes written, if known: a small write may be done without a thread switch.
         """
+        return cast(T, await self._writer.submit(work, may_wait=may_wait, weight=weight))
 
-    @abstractmethod
     def write_blocking(self, work: Callable[[Database], T]) -> T:
         """Like `write`, for callers without an event loop."""
+        return cast(T, self._writer.submit_blocking(work).result())
 
-    @abstractmethod
     def post(self, work: Callable[[Database], object]) -> None:
         """Queue a write without waiting for it; it is stored before every write that is queued later."""
+        self._writer.submit_blocking(work)
 
-    @abstractmethod
     async def read(self, work: Callable[[Database], T]) -> T:
         """Run a read that may take long; all its statements see one snapshot."""
+        return await asyncio.wrap_future(self._submit_read(work))
 
-    @abstractmethod
     async def peek(self, work: Callable[[Database], T]) -> T:
         """Run a read of a few rows by index, as fast as the database allows."""
-
-    @abstractmethod
-    def read_blocking(self, work: Callable[[Database], T]) -> T:
-        """Like `read`, for callers without an event loop."""
+        return await self.read(work)
 
     def shorten_timeouts(self) -> None:
         """Stop waiting for an unreachable database: this process is about to exit."""
         return  # a local file is always reachable
 
-    @abstractmethod
     async def aclose(self) -> None:
         """Finish all writes and close the database."""
+        await asyncio.to_thread(self._close)
+
+    def _submit_read(self, work: Callable[[Database], T]) -> "Future[T]":
+        if self._is_closed:
+            raise StorageError(f"the database {self._name} is closed")
+        return self._pool.submit(self._read_here, work)

@@ -1,25 +1,47 @@
-"""Open the database that the settings select."""
+"""All stores of one database, and how to open the database that the settings select."""
 
-import importlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from deerflow.config import DatabaseSettings, Paths, install_hint
 from deerflow.errors import ConfigError
-from deerflow.storage.base import Jobs, Storage
+from deerflow.storage.assistants import AssistantStore
+from deerflow.storage.checkpoint_saver import CheckpointSaver
 from deerflow.storage.database import Engine
+from deerflow.storage.effects import EffectLog
+from deerflow.storage.events import EventLog
+from deerflow.storage.items import ItemStore
 from deerflow.storage.owners import LEASE_SECONDS
-from deerflow.storage.sql.assistants import SqlAssistantStore
-from deerflow.storage.sql.effects import SqlEffectLog
-from deerflow.storage.sql.events import SqlEventLog
-from deerflow.storage.sql.retention import SqlRetention
-from deerflow.storage.sql.runs import SqlRunStore
-from deerflow.storage.sql.saver import SqlSaver
-from deerflow.storage.sql.store import SqlStore
-from deerflow.storage.sql.threads import SqlThreadStore
+from deerflow.storage.retention import Retention
+from deerflow.storage.runs import RunStore
+from deerflow.storage.signals import Signals
 from deerflow.storage.sqlite.engine import SqliteEngine
+from deerflow.storage.threads import ThreadStore
+
+if TYPE_CHECKING:  # its driver is an extra
+    from deerflow.storage.postgres.jobs import Jobs
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """All stores of one database."""
+
+    threads: ThreadStore
+    runs: RunStore
+    events: EventLog
+    effects: EffectLog
+    assistants: AssistantStore
+    checkpoints: CheckpointSaver
+    store: ItemStore
+    signals: Signals
+    retention: Retention
+    jobs: "Jobs | None"
+    """None for SQLite, where every process polls for runs itself."""
+    shorten_timeouts: Callable[[], None]
+    """Shorten all waits for an unreachable database; called when the process exits."""
 
 
 @asynccontextmanager
@@ -31,20 +53,19 @@ async def open_storage(
     Args:
         lease_seconds: How long a run keeps its owner without a heartbeat.
     """
-    engine = await _open_engine(settings, paths)
-    checkpoints = SqlSaver(engine)
+    engine, jobs = await _open_engine(settings, paths)
     try:
         yield Storage(
-            threads=SqlThreadStore(engine),
-            runs=SqlRunStore(engine, lease_seconds=lease_seconds),
-            events=SqlEventLog(engine),
-            effects=SqlEffectLog(engine),
-            assistants=SqlAssistantStore(engine),
-            checkpoints=checkpoints,
-            store=SqlStore(engine),
+            threads=ThreadStore(engine),
+            runs=RunStore(engine, lease_seconds=lease_seconds),
+            events=EventLog(engine),
+            effects=EffectLog(engine),
+            assistants=AssistantStore(engine),
+            checkpoints=CheckpointSaver(engine),
+            store=ItemStore(engine),
             signals=engine.signals,
-            retention=SqlRetention(engine, checkpoints.serde),
-            jobs=_jobs_of(engine),
+            retention=Retention(engine),
+            jobs=jobs,
             shorten_timeouts=engine.shorten_timeouts,
         )
     finally:
@@ -58,29 +79,20 @@ def data_folder(settings: DatabaseSettings, paths: Paths) -> Path:
     return paths.home.parent / Path(settings.sqlite_dir).expanduser()
 
 
-async def _open_engine(settings: DatabaseSettings, paths: Paths) -> Engine:
+async def _open_engine(settings: DatabaseSettings, paths: Paths) -> tuple[Engine, "Jobs | None"]:
     match settings.backend:
         case "sqlite":
-            return await SqliteEngine.open(data_folder(settings, paths) / paths.database.name)
+            return await SqliteEngine.open(data_folder(settings, paths) / paths.database.name), None
         case "memory":
-            return await SqliteEngine.open_temporary()
+            return await SqliteEngine.open_temporary(), None
         case "postgres":
-            opened: Engine = await _postgres("engine").PostgresEngine.open(settings)
-            return opened
-
-
-def _jobs_of(engine: Any) -> Jobs | None:
-    if isinstance(engine, SqliteEngine):
-        return None  # every process that opened the file polls for runs itself
-    jobs: Jobs = _postgres("jobs").PostgresJobs(engine, engine.target.conninfo)
-    return jobs
-
-
-def _postgres(module: str) -> Any:
-    try:
-        return importlib.import_module(f"deerflow.storage.postgres.{module}")
-    except ImportError as error:
-        raise ConfigError(
-            f"database.backend 'postgres' needs what is not installed here ({error.name}): "
-            f"{install_hint('psycopg')}"
-        ) from error
+            try:
+                from deerflow.storage.postgres.engine import PostgresEngine  # noqa: PLC0415 - an extra
+                from deerflow.storage.postgres.jobs import Jobs  # noqa: PLC0415 - an extra
+            except ImportError as error:
+                raise ConfigError(
+                    f"database.backend 'postgres' needs what is not installed here ({error.name}): "
+                    f"{install_hint('psycopg')}"
+                ) from error
+            engine = await PostgresEngine.open(settings)
+            return engine, Jobs(engine, engine.target.conninfo)

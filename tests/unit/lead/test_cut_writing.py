@@ -20,8 +20,7 @@ from deerflow.domain import RunRecord, RunRequest
 from deerflow.runtime.conversation import said
 from deerflow.runtime.inputs import graph_input
 from deerflow.runtime.states import ThreadStates
-from deerflow.storage import Storage, open_storage
-from deerflow.storage.sql.saver import SqlSaver
+from deerflow.storage import CheckpointSaver, Storage, open_storage
 from deerflow.storage.sqlite.engine import SqliteEngine
 
 QUESTION = {"type": "human", "content": "What is it?", "id": "q"}
@@ -30,7 +29,7 @@ NOTE = AIMessage("It failed.", id="n")
 Written = tuple[str, tuple[Any, ...]]
 
 
-class Recording(SqlSaver):
+class Recording(CheckpointSaver):
     """A saver that remembers what was written, in order."""
 
     def __init__(self, engine: SqliteEngine) -> None:

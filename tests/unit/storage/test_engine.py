@@ -15,7 +15,7 @@ from deerflow.config import DatabaseSettings, Paths
 from deerflow.domain import RunRequest
 from deerflow.errors import ConfigError, InvalidInputError, StorageError
 from deerflow.storage import data_folder, open_storage
-from deerflow.storage.sqlite.connect import WAL_BYTES
+from deerflow.storage.sqlite.connection import WAL_BYTES
 from deerflow.storage.sqlite.engine import SqliteEngine
 
 MAKE = "CREATE TABLE notes (n INTEGER PRIMARY KEY, text)"
@@ -194,12 +194,12 @@ async def test_several_event_loops_share_one_engine(engine: SqliteEngine) -> Non
     assert sorted(found) == ["a"] * 50 + ["b"] * 50 + ["c"] * 50
 
 
-async def test_callers_without_a_loop_read_and_write_too(engine: SqliteEngine) -> None:
-    def work() -> list[str]:
-        engine.write_blocking(lambda db: db.execute("INSERT INTO notes (text) VALUES ('x')") and None)
-        return engine.read_blocking(lambda db: [row[0] for row in db.execute("SELECT text FROM notes")])
+async def test_callers_without_a_loop_write_too(engine: SqliteEngine) -> None:
+    await asyncio.to_thread(
+        engine.write_blocking, lambda db: db.execute("INSERT INTO notes (text) VALUES ('x')") and None
+    )
 
-    assert await asyncio.to_thread(work) == ["x"]
+    assert await texts(engine) == ["x"]
 
 
 async def test_the_log_beside_the_file_stays_small(engine: SqliteEngine) -> None:

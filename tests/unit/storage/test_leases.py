@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from deerflow.domain import RunRequest
+from deerflow.storage import RunStore
 from deerflow.storage.owners import LEASE_SECONDS, OwnerLock
-from deerflow.storage.sql.runs import SqlRunStore
-from deerflow.storage.sqlite.dialect import SQLITE
+from deerflow.storage.sqlite.connection import SQLITE
 from deerflow.storage.sqlite.engine import SqliteEngine
 
 CLOCK = SQLITE.clock
@@ -35,7 +35,7 @@ async def shorten(engine: SqliteEngine, seconds: int) -> None:
 async def test_a_run_of_another_machine_is_an_orphan_once_its_lease_ran_out(
     engine: SqliteEngine, tmp_path: Path
 ) -> None:
-    runs, lock = SqlRunStore(engine), OwnerLock(tmp_path / "owners")
+    runs, lock = RunStore(engine), OwnerLock(tmp_path / "owners")
     await runs.create("r1", RunRequest("t1"), owner=ELSEWHERE)
 
     assert await runs.orphans(lock) == []
@@ -49,7 +49,7 @@ async def test_a_run_of_another_machine_is_an_orphan_once_its_lease_ran_out(
 async def test_a_living_owner_of_this_machine_keeps_its_run_whatever_the_lease_says(
     engine: SqliteEngine, tmp_path: Path
 ) -> None:
-    runs, mine, other = SqlRunStore(engine), OwnerLock(tmp_path), OwnerLock(tmp_path)
+    runs, mine, other = RunStore(engine), OwnerLock(tmp_path), OwnerLock(tmp_path)
     await runs.create("r1", RunRequest("t1"), owner=other.id)
     await shorten(engine, -100)
 
@@ -60,7 +60,7 @@ async def test_a_living_owner_of_this_machine_keeps_its_run_whatever_the_lease_s
 
 
 async def test_a_heartbeat_writes_only_when_half_of_the_lease_is_over(engine: SqliteEngine) -> None:
-    runs = SqlRunStore(engine)
+    runs = RunStore(engine)
     await runs.create("r1", RunRequest("t1"), owner=ELSEWHERE)
     await shorten(engine, LEASE_SECONDS - 5)
 

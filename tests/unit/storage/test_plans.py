@@ -8,9 +8,9 @@ import pytest
 
 from deerflow.domain import ThreadStatus
 from deerflow.storage import ThreadQuery
-from deerflow.storage.sql.threads import search_statement
-from deerflow.storage.sqlite.dialect import SQLITE
+from deerflow.storage.sqlite.connection import SQLITE
 from deerflow.storage.sqlite.engine import SqliteEngine
+from deerflow.storage.threads import search_statement
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ async def test_a_search_of_threads_walks_the_index_in_its_order(
 @pytest.mark.parametrize(
     ("sql", "index"),
     [
-        ("SELECT body FROM events WHERE place >= 1 AND place < 2 ORDER BY place", "PRIMARY KEY"),
+        ("SELECT body FROM events WHERE position >= 1 AND position < 2 ORDER BY position", "PRIMARY KEY"),
         ("SELECT body FROM checkpoints WHERE chain = 1 ORDER BY id DESC LIMIT 1", "checkpoints_by_id"),
         ("SELECT body FROM writes WHERE chain = 1 AND checkpoint = x'00'", "writes_by_checkpoint"),
         ("SELECT key FROM chains WHERE thread_id = 'a' OR (thread_id > 'a/' AND thread_id < 'a0')", "INDEX"),

@@ -14,7 +14,7 @@ from deerflow.config import DatabaseSettings, Paths
 from deerflow.domain import RunRequest
 from deerflow.errors import ConfigError
 from deerflow.storage import open_storage
-from deerflow.storage.postgres.connect import target_of
+from deerflow.storage.postgres.connection import target_of
 
 PASSWORD = "hunter2-is-secret"
 

@@ -1,7 +1,8 @@
 """The schema of both databases, as ordered revisions.
 
-A released revision is never edited. Each is named by its number, in `versions/` (for alembic) and in
-`sqlite/` and `postgres/` (its plain SQL). A database of any age runs the revisions that it lacks.
+A released revision is never edited. Each is named by its number, with a script in `versions/` (for
+alembic) and its plain SQL in `sqlite/` and `postgres/`. A new database runs the plain SQL of all revisions,
+since alembic is slow to load; alembic upgrades an older one by the revisions that it lacks.
 """
 
 from pathlib import Path
@@ -19,3 +20,13 @@ def known_revisions(folder: Path = FOLDER) -> list[str]:
 def statements(database: str, revision: str, folder: Path = FOLDER) -> str:
     """Return the SQL of a revision for `sqlite` or `postgres`."""
     return (folder / database / f"{revision}.sql").read_text()
+
+
+def creation_script(database: str, folder: Path = FOLDER) -> str:
+    """Return the SQL that creates all tables, and alembic's table with the newest revision."""
+    revisions = known_revisions(folder)
+    version = (
+        f"CREATE TABLE {VERSION_TABLE} (version_num VARCHAR(32) PRIMARY KEY);\n"
+        f"INSERT INTO {VERSION_TABLE} VALUES ('{revisions[-1]}')"
+    )
+    return ";\n".join([*(statements(database, name, folder) for name in revisions), version])

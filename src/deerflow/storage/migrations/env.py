@@ -1,4 +1,4 @@
-"""Alembic environment: uses the connection that `run.upgrade` passes."""
+"""Alembic environment: uses the connection that `upgrade` passes."""
 
 from alembic import context
 

@@ -1,30 +1,48 @@
-"""PostgreSQL engine for any number of event loops: one connection writes, others read, one listens."""
+"""PostgreSQL engine for any number of event loops: one connection writes, others read, one listens.
+
+Each reader thread keeps a supervised connection of its own. `psycopg_pool` would add a second pool behind
+the threads, and its connections would need the same supervision.
+"""
 
 import asyncio
+import logging
 import math
+import os
+import select
+import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import psycopg
+from psycopg import sql
 from typing_extensions import override
 
 from deerflow.config import DatabaseSettings
-from deerflow.storage.database import Database, Rows
-from deerflow.storage.postgres.connect import HASTY_SECONDS, Target, explain, first_connection, target_of
-from deerflow.storage.postgres.database import PostgresDatabase
-from deerflow.storage.postgres.dialect import POSTGRES
-from deerflow.storage.postgres.line import Line, Watchdog
-from deerflow.storage.postgres.listener import Listener
+from deerflow.storage.database import Database, Engine, Rows
+from deerflow.storage.postgres.connection import (
+    EXIT_SECONDS,
+    Connection,
+    SupervisedConnection,
+    Target,
+    Watchdog,
+    connect,
+    explain,
+    first_connection,
+    retry_pauses,
+    target_of,
+)
+from deerflow.storage.postgres.database import POSTGRES, PostgresDatabase
 from deerflow.storage.postgres.migrate import migrate
-from deerflow.storage.postgres.writer import Writer, pauses
-from deerflow.storage.reader_pool import PooledEngine
+from deerflow.storage.postgres.writer import PostgresWriter
 from deerflow.storage.signals import Signals
+
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
 
-class PostgresEngine(PooledEngine):
+class PostgresEngine(Engine):
     """Writes and reads one database; closing it finishes every write."""
 
     dialect = POSTGRES
@@ -41,13 +59,13 @@ class PostgresEngine(PooledEngine):
         except BaseException:
             connection.close()
             raise
-        self._is_hasty = False
+        self._is_exiting = False
         self._needs_snapshot: set[object] = set()
         self._watchdog = Watchdog(self.target)
-        line = Line(self.target, connection, recycle_seconds=self._recycle_seconds)
-        self._watchdog.watch(line)
-        self._writer: Writer = Writer(self.target, line)
-        self._listener = Listener(self.target, self.signals)
+        supervised = SupervisedConnection(self.target, connection, recycle_seconds=self._recycle_seconds)
+        self._watchdog.watch(supervised)
+        self._writer: PostgresWriter = PostgresWriter(self.target, supervised)
+        self._listener = _Listener(self.target, self.signals)
 
     @classmethod
     async def open(cls, settings: DatabaseSettings) -> "PostgresEngine":
@@ -55,19 +73,8 @@ class PostgresEngine(PooledEngine):
         return await asyncio.to_thread(cls, settings)
 
     @override
-    async def write(
-        self, work: Callable[[Database], T], *, may_wait: bool = False, weight: int | None = None
-    ) -> T:
-        return cast(T, await self._writer.ask(work, may_wait=may_wait))
-
-    @override
-    async def peek(self, work: Callable[[Database], T]) -> T:
-        # Never on the calling thread: the database may be slow to reach or unreachable.
-        return await asyncio.wrap_future(self._far(work))
-
-    @override
     def shorten_timeouts(self) -> None:
-        self._is_hasty = True
+        self._is_exiting = True
         self._writer.shorten_timeouts()
         self._watchdog.shorten_timeouts()
 
@@ -86,10 +93,10 @@ class PostgresEngine(PooledEngine):
     def _read_here(self, work: Callable[[Database], T]) -> T:
         reader: _Reader | None = getattr(self._local, "reader", None)
         if reader is None:
-            line = Line(self.target, recycle_seconds=self._recycle_seconds)
-            self._watchdog.watch(line)
-            reader = self._local.reader = _Reader(self.target, line, self._needs_snapshot)
-        return reader.run(work, patience=lambda: HASTY_SECONDS if self._is_hasty else math.inf)
+            connection = SupervisedConnection(self.target, recycle_seconds=self._recycle_seconds)
+            self._watchdog.watch(connection)
+            reader = self._local.reader = _Reader(self.target, connection, self._needs_snapshot)
+        return reader.run(work, limit_seconds=lambda: EXIT_SECONDS if self._is_exiting else math.inf)
 
 
 class _SecondStatementError(Exception):
@@ -112,32 +119,32 @@ class _OneStatement(PostgresDatabase):
 class _Reader:
     """Runs reads on one connection, in one thread."""
 
-    def __init__(self, target: Target, line: Line, needs_snapshot: set[object]) -> None:
+    def __init__(self, target: Target, connection: SupervisedConnection, needs_snapshot: set[object]) -> None:
         """Create a reader.
 
         Args:
             needs_snapshot: The kinds of reads that are known to have more than one statement.
         """
         self._target = target
-        self._line = line
+        self._connection = connection
         self._needs_snapshot = needs_snapshot
 
-    def run(self, work: Callable[[Database], T], *, patience: Callable[[], float]) -> T:
+    def run(self, work: Callable[[Database], T], *, limit_seconds: Callable[[], float]) -> T:
         """Run a read; retry while the database is unreachable and time remains.
 
         Args:
-            patience: Returns the current time limit in seconds.
+            limit_seconds: Returns the current time limit.
         """
         began_at = time.monotonic()
-        for pause in pauses():
+        for pause in retry_pauses():
             try:
-                self._line.open()
+                self._connection.open()
                 return self._read(work)
             except (UnicodeEncodeError, OverflowError) as error:
                 raise explain(error, self._target) from error
             except psycopg.Error as error:
-                limit = min(self._target.patience_seconds, patience())
-                if not self._line.is_lost or time.monotonic() > began_at + limit:
+                limit = min(self._target.timeout_seconds, limit_seconds())
+                if not self._connection.is_lost or time.monotonic() > began_at + limit:
                     raise explain(error, self._target) from error
             time.sleep(pause)
         raise AssertionError("pauses never end")
@@ -147,16 +154,68 @@ class _Reader:
         kind = getattr(work, "__code__", work)
         if kind not in self._needs_snapshot:
             try:
-                return work(_OneStatement(self._line, echo=self._target.echo_sql))
+                return work(_OneStatement(self._connection, echo=self._target.echo_sql))
             except _SecondStatementError:
                 self._needs_snapshot.add(kind)
         return self._in_snapshot(work)
 
     def _in_snapshot(self, work: Callable[[Database], T]) -> T:
         # One transaction, so that all statements of a read see one snapshot.
-        self._line.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", prepare=False)
+        self._connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", prepare=False)
         try:
-            return work(PostgresDatabase(self._line, echo=self._target.echo_sql))
+            return work(PostgresDatabase(self._connection, echo=self._target.echo_sql))
         finally:
-            if not self._line.is_lost:
-                self._line.execute("ROLLBACK", prepare=False)
+            if not self._connection.is_lost:
+                self._connection.execute("ROLLBACK", prepare=False)
+
+
+class _Listener:
+    """Receives the signals of other processes with LISTEN, in its own thread, and reconnects when necessary.
+
+    While the connection is lost, waiters poll the database when their wait times out.
+    """
+
+    def __init__(self, target: Target, signals: Signals) -> None:
+        self._target = target
+        self._signals = signals
+        self._closing = threading.Event()
+        self._wake_reader, self._wake_writer = os.pipe()
+        self._thread = threading.Thread(target=self._run, name="deerflow-listener", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        self._closing.set()
+        os.write(self._wake_writer, b"x")
+        self._thread.join(EXIT_SECONDS)
+        if not self._thread.is_alive():  # otherwise it is still connecting to a server that does not respond
+            os.close(self._wake_writer)
+            os.close(self._wake_reader)
+
+    def _run(self) -> None:
+        pauses = retry_pauses()
+        while not self._closing.is_set():
+            try:
+                with connect(self._target) as connection:
+                    connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(self._target.channel)))
+                    pauses = retry_pauses()
+                    self._signals.notify_all()  # signals sent while disconnected were lost
+                    self._signals.is_connected = True
+                    self._listen(connection)
+            except psycopg.Error:
+                if self._signals.is_connected:
+                    logger.warning("database %s: signals of others are lost for now", self._target.name)
+            finally:
+                self._signals.is_connected = False
+            self._closing.wait(next(pauses))
+
+    def _listen(self, connection: Connection) -> None:
+        waiting = select.poll()
+        waiting.register(connection.fileno(), select.POLLIN)
+        waiting.register(self._wake_reader, select.POLLIN)
+        while not self._closing.is_set():
+            waiting.poll()
+            connection.pgconn.consume_input()
+            topics = []
+            while (notice := connection.pgconn.notifies()) is not None:
+                topics.append(notice.extra.decode())
+            self._signals.notify(topics)

@@ -1,4 +1,4 @@
-"""Receive waiting runs as procrastinate jobs.
+"""Job queue that dispatches runs to the processes that share a database, with procrastinate.
 
 A job only wakes a worker. The run's row is the source of truth: a duplicate, late or lost job changes
 only the time at which the run is claimed.
@@ -12,12 +12,10 @@ import psycopg
 import psycopg_pool
 from procrastinate import App, PsycopgConnector
 from procrastinate.exceptions import ProcrastinateException
-from typing_extensions import override
 
 from deerflow.errors import DeerFlowError
-from deerflow.storage.base import Jobs
 from deerflow.storage.database import Database, Engine
-from deerflow.storage.postgres.dispatch import QUEUE_NAME, TASK_NAME
+from deerflow.storage.postgres.database import JOB_QUEUE, JOB_TASK
 
 logger = logging.getLogger(__name__)
 
@@ -26,15 +24,15 @@ Take = Callable[[str], Awaitable[None]]
 _POLL_SECONDS = 2.0
 """Polling interval for jobs; a notification usually comes first."""
 _RETRY_SECONDS = 2.0
-_TIDY_SECONDS = 30.0
-_BEAT_SECONDS = 10.0
+_CLEANUP_SECONDS = 30.0
+_HEARTBEAT_SECONDS = 10.0
 _STALLED_SECONDS = 60.0
 """A job worker without a heartbeat for this long counts as dead."""
 _ABORT_POLL_SECONDS = 3600.0
 """Jobs are never aborted: cancel requests go to the owner of a run."""
 
 
-class PostgresJobs(Jobs):
+class Jobs:
     """Fetches jobs for this process, and deletes the jobs that dead processes left."""
 
     def __init__(self, engine: Engine, conninfo: str) -> None:
@@ -44,15 +42,20 @@ class PostgresJobs(Jobs):
         logging.getLogger("procrastinate").setLevel(logging.WARNING)
         logging.getLogger("psycopg.pool").setLevel(logging.ERROR)
 
-    @override
     async def follow(self, take: Take, *, concurrency: int) -> None:
+        """Call `take` with the id of each run that waits for an owner, up to `concurrency` at a time.
+
+        A call lasts as long as the run occupies this process. Usually each run is dispatched to one process;
+        `RunStore.orphans` covers runs that are dispatched twice or not at all. Returns only when cancelled.
+        """
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._fetch_always(take, concurrency))
-            tasks.create_task(self._tidy_always())
+            tasks.create_task(self._clean_up_always())
 
-    @override
     async def workers(self) -> int:
-        sql = f"SELECT count(*) FROM procrastinate_workers WHERE last_heartbeat >= {_ago(3 * _BEAT_SECONDS)}"
+        """Return how many processes currently fetch jobs."""
+        since = _ago(3 * _HEARTBEAT_SECONDS)
+        sql = f"SELECT count(*) FROM procrastinate_workers WHERE last_heartbeat >= {since}"
         found = await self._engine.read(lambda db: db.execute(sql).fetchone())
         return int(found[0])
 
@@ -69,10 +72,10 @@ class PostgresJobs(Jobs):
         """Fetch jobs until cancelled, or until the connection is lost."""
         connector = PsycopgConnector(conninfo=self._conninfo, min_size=2, max_size=4, timeout=10)
         app = App(connector=connector)
-        app.task(name=TASK_NAME)(_Job(take).run)
+        app.task(name=JOB_TASK)(_Job(take).run)
         async with app.open_async():
             await app.run_worker_async(
-                queues=[QUEUE_NAME],
+                queues=[JOB_QUEUE],
                 concurrency=concurrency,
                 fetch_job_polling_interval=_POLL_SECONDS,
                 abort_job_polling_interval=_ABORT_POLL_SECONDS,
@@ -80,17 +83,17 @@ class PostgresJobs(Jobs):
                 shutdown_graceful_timeout=0,
                 delete_jobs="always",
                 install_signal_handlers=False,
-                update_heartbeat_interval=_BEAT_SECONDS,
+                update_heartbeat_interval=_HEARTBEAT_SECONDS,
                 stalled_worker_timeout=_STALLED_SECONDS,
             )
 
-    async def _tidy_always(self) -> None:
+    async def _clean_up_always(self) -> None:
         while True:
             try:
-                await self._engine.write(_tidy)
+                await self._engine.write(_clean_up)
             except DeerFlowError as error:
-                logger.warning("jobs of dead processes could not be cleared away, trying again: %s", error)
-            await asyncio.sleep(_TIDY_SECONDS)
+                logger.warning("jobs of dead processes could not be deleted, trying again: %s", error)
+            await asyncio.sleep(_CLEANUP_SECONDS)
 
 
 class _Job:
@@ -106,16 +109,16 @@ class _Job:
             # A job that returns normally is deleted; the run's state is in its row.
             return
         except DeerFlowError as error:
-            logger.warning("run %s could not be taken up, the next look does it: %s", run_id, error)
+            logger.warning("run %s could not be claimed, the next poll does it: %s", run_id, error)
 
 
-def _tidy(db: Database) -> None:
+def _clean_up(db: Database) -> None:
     """Delete jobs that are done or whose process died: their runs are found by their rows."""
     db.execute(
         "DELETE FROM procrastinate_jobs WHERE queue_name = ? AND (status NOT IN ('todo', 'doing') "
         "OR status = 'doing' AND (worker_id IS NULL OR worker_id IN "
         f"(SELECT id FROM procrastinate_workers WHERE last_heartbeat < {_ago(_STALLED_SECONDS)})))",
-        (QUEUE_NAME,),
+        (JOB_QUEUE,),
     )
     db.execute("SELECT procrastinate_prune_stalled_workers_v1(?)", (_STALLED_SECONDS,))
 
