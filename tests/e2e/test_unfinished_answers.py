@@ -422,7 +422,7 @@ async def test_a_stop_in_the_middle_of_a_tool_keeps_the_call_and_its_turn_is_tak
     model.will_say(text("I look.") + call("bash", description="wait", command="echo on; sleep 60"))
     run, message_id = await shown_until(api, thread, ask("go"), "look")
     await model.until(lambda scripted: bool(scripted.requests))
-    while not any(message["type"] == "ai" for message in await messages(api, thread)):
+    while (await api.get(f"/threads/{thread}/state")).json()["next"] != ["tools"]:
         pass
     await api.post(f"{run}/cancel?wait=1")
 
