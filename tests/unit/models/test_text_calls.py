@@ -93,6 +93,22 @@ def test_what_is_shown_on_purpose_stays_text(text: str) -> None:
     assert found(text) == Found(text)
 
 
+INVENTED = [
+    '<tool-result>\n{\n "description": "Read them.",\n "path": "/mnt/user-data"\n}\n</tool-result>',
+    'Well.\n\n<tool-result>\n  {\n "path": "/a.md",\n "content": "Alpha."\n  }\n</tool-result>\n',
+]
+"""Results that a model of 1.5 billion parameters made up instead of a call; they look like arguments."""
+
+
+@pytest.mark.parametrize("text", INVENTED)
+def test_a_result_that_was_made_up_is_no_call_of_whatever_its_keys_fit(text: str) -> None:
+    written = {"type": "object", "properties": {**FIELDS, "content": TEXT}, "required": ["path", "content"]}
+    finder = CallFinder(OfferedTools([{"name": "write_file", "input_schema": written}]))
+
+    assert (finder.feed(text), finder.finish()) == (text, Found())
+    assert found(text) == Found(text)
+
+
 def test_an_answer_that_was_cut_makes_no_call_of_its_last_object() -> None:
     assert found(LS[:-1], is_cut=True) == Found(LS[:-1])
 
