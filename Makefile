@@ -39,11 +39,11 @@ test: .venv/.dev page ## Set up everything and run all tests.
 	@$(BIN)/python scripts/prepare_tests.py
 	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 
-check: .venv/.dev ## Lint, types, layers, generated reference.
+check: .venv/.dev ## Lint, types, layers, walk of a run, generated reference.
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -q tests/unit/test_layers.py
+	$(BIN)/python -m pytest -q tests/unit/test_layers.py tests/unit/test_spine.py
 	$(BIN)/python scripts/generate_reference.py --check
 
 bench: .venv/.dev ## Run the benchmarks: one JSON line each, exit 1 on a miss.
