@@ -99,8 +99,16 @@ class ModelFactory:
         known = [name for name in names or self.names if name in self._settings]
         wanted = {each for name in known for each in self._chain(name, ())} - self._loaded
         if wanted:
-            await asyncio.to_thread(_import_classes, [self._settings[name] for name in wanted])
+            await asyncio.to_thread(self._import_classes, [self._settings[name] for name in wanted])
             self._loaded |= wanted
+
+    def _import_classes(self, models: Iterable[ModelSettings]) -> None:
+        for settings in models:
+            try:
+                if "pool" in _class_of(settings).model_fields:
+                    self._pool.prepare()
+            except Exception as error:  # third-party code; `create` raises it again to its caller
+                logger.debug("model %s cannot be loaded: %s", settings.name, error)
 
     async def aclose(self) -> None:
         """Close all connections to model servers."""
@@ -160,14 +168,6 @@ class ModelFactory:
         if settings.context_window is not None:
             model.profile = {**(model.profile or {}), "max_input_tokens": settings.context_window}
         return model
-
-
-def _import_classes(models: Iterable[ModelSettings]) -> None:
-    for settings in models:
-        try:
-            _class_of(settings)
-        except Exception as error:  # third-party code; `create` raises it again to its caller
-            logger.debug("model %s cannot be imported: %s", settings.name, error)
 
 
 def _class_of(settings: ModelSettings) -> type[BaseChatModel]:

@@ -4,6 +4,7 @@ import asyncio
 import ssl
 from collections.abc import Callable, Mapping
 from functools import cached_property
+from importlib import import_module
 from types import MappingProxyType
 from typing import Protocol, TypeVar, cast
 
@@ -61,6 +62,11 @@ class SessionPool:
     def tls(self) -> ssl.SSLContext:
         """TLS context that trusts `SSL_CERT_FILE` if it is set, else certifi's certificates."""
         return ssl.create_default_context(cafile=self._env.get("SSL_CERT_FILE") or certifi.where())
+
+    def prepare(self) -> None:
+        """Do ahead, in a thread, what would block the event loop when the first client is created."""
+        import_module("httpcore2")
+        _ = self.tls
 
     def shared(self, name: str, make: Callable[[], T]) -> T:
         """Return the object called `name`, created by `make` on first use and closed with the pool."""

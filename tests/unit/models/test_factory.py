@@ -1,7 +1,10 @@
 """From entries of `models:` to chat models."""
 
+import ssl
 import subprocess
 import sys
+import threading
+from functools import cached_property
 from typing import Any
 
 import pytest
@@ -14,6 +17,7 @@ from deerflow.config import ModelSettings
 from deerflow.errors import ConfigError, NotFoundError
 from deerflow.models import ModelFactory
 from deerflow.models.compatible import CompatibleChatOpenAI
+from deerflow.models.pool import SessionPool
 
 OPENAI = "langchain_openai:ChatOpenAI"
 
@@ -236,6 +240,27 @@ async def test_a_built_model_answers_until_the_factory_closes(model: ScriptedMod
     assert answer.usage_metadata is not None
     assert model.requests[0].body["model"] == "provider/m"
     await model.until(lambda m: m.open_connections == 0)
+
+
+async def test_loading_prepares_connections_off_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Certificates take long to read: the thread that loads the package reads them."""
+    threads: list[threading.Thread] = []
+
+    class Recording(SessionPool):
+        @cached_property
+        def tls(self) -> ssl.SSLContext:
+            threads.append(threading.current_thread())
+            return super().tls
+
+    monkeypatch.setattr("deerflow.models.factory.SessionPool", Recording)
+    models = ModelFactory([entry()], env={})
+
+    await models.load()
+    models.create()
+    await models.aclose()
+
+    assert len(threads) == 1
+    assert threads[0] is not threading.current_thread()
 
 
 def test_importing_the_models_imports_no_provider() -> None:
