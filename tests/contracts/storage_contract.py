@@ -557,6 +557,18 @@ class EventContract:
         assert await storage.events.fragments("t2", [1]) == {1: b"other"}
         assert await storage.events.fragments("t9", [1]) == {}
 
+    async def test_wanted_events_are_rendered_with_their_fragments(self, storage: Storage) -> None:
+        run = await started(storage)
+        bodies = [b"[\x010\x01]", b"[\x010-1\x01]", b"null"]
+        entries = [
+            LogEntry(seq, seq, "values" if seq < 2 else "end", body) for seq, body in enumerate(bodies)
+        ]
+        await storage.events.append(LogBatch("r1", "t1", 1, entries, [(0, b"1"), (1, b"2")]))
+
+        rendered = storage.events.rendered(run, after_seq=0, wants=lambda entry: entry.kind == "values")
+
+        assert [(entry.seq, body) async for entry, body in rendered] == [(1, b"[1,2]")]
+
     async def test_many_runs_append_at_once_each_in_its_order(self, storage: Storage) -> None:
         names = [f"r{number}" for number in range(20)]
         for name in names:

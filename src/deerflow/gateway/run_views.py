@@ -10,7 +10,6 @@ from deerflow.domain import END, RunRecord
 from deerflow.gateway.subagent_task_views import ENDS, TASK_EVENT
 from deerflow.runtime.json_views import stamp
 from deerflow.storage import LogEntry, Storage
-from deerflow.storage.fragments import references, render
 
 _PER_EVENT = 1000
 """Row numbers reserved per event: one event may become several rows."""
@@ -29,21 +28,16 @@ async def run_rows(
         wants: Returns whether rows of a type are requested.
     """
     seq = max(after_seq // _PER_EVENT - 1, -1)
-    while entries := await storage.events.read(run.id, after_seq=seq):
-        seq = entries[-1].seq
-        telling = [entry for entry in entries if _may_tell(entry, wants)]
-        needed = {number for entry in telling for number in references(entry.body)}
-        fragments = await storage.events.fragments(run.thread_id, sorted(needed)) if needed else {}
-        for entry in telling:
-            body = orjson.loads(render(entry.body, fragments))
-            rows = [row for row in _rows_of(run, entry.kind, body) if wants(row[0])]
-            for index, row in enumerate(rows):
-                number = entry.seq * _PER_EVENT + index
-                if number > after_seq:
-                    yield _row(run, entry, number, row)
+    rendered = storage.events.rendered(run, after_seq=seq, wants=lambda entry: _may_produce(entry, wants))
+    async for entry, body in rendered:
+        rows = [row for row in _rows_of(run, entry.kind, orjson.loads(body)) if wants(row[0])]
+        for index, row in enumerate(rows):
+            number = entry.seq * _PER_EVENT + index
+            if number > after_seq:
+                yield _row(run, entry, number, row)
 
 
-def _may_tell(entry: LogEntry, wants: Callable[[str], bool]) -> bool:
+def _may_produce(entry: LogEntry, wants: Callable[[str], bool]) -> bool:
     """Return whether an event's kind can produce a requested row: most events are message chunks."""
     match entry.kind:
         case "metadata":

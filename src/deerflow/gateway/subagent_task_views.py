@@ -1,6 +1,5 @@
 """Reads the sub-agent tasks of a run from its event log, during the run and after it."""
 
-from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -9,7 +8,6 @@ import orjson
 
 from deerflow.domain import RunRecord
 from deerflow.storage import LogEntry, Storage
-from deerflow.storage.fragments import references, render
 from deerflow.subagents import SubagentResult, SubagentStatus
 
 TASK_EVENT = b'"type":"task_'
@@ -73,7 +71,7 @@ async def tasks_of(storage: Storage, run: RunRecord, live: list[SubagentResult])
         live: Results from the executor of this process; the log lags behind it.
     """
     rows: dict[str, TaskRow] = {}
-    async for entry, body in _task_events(storage, run):
+    async for entry, body in storage.events.rendered(run, wants=_is_task_event):
         event = orjson.loads(body)
         if isinstance(event, dict) and isinstance(event.get("task_id"), str):
             at = datetime.fromtimestamp(entry.unix_ms / 1000, UTC).isoformat()
@@ -100,12 +98,5 @@ def _refresh(row: TaskRow, result: SubagentResult) -> None:
         row.usage = dict(result.token_usage) or row.usage
 
 
-async def _task_events(storage: Storage, run: RunRecord) -> AsyncIterator[tuple[LogEntry, bytes]]:
-    seq = -1
-    while entries := await storage.events.read(run.id, after_seq=seq):
-        seq = entries[-1].seq
-        wanted = [entry for entry in entries if entry.kind == "custom" and TASK_EVENT in entry.body]
-        needed = {number for entry in wanted for number in references(entry.body)}
-        fragments = await storage.events.fragments(run.thread_id, sorted(needed)) if needed else {}
-        for entry in wanted:
-            yield entry, render(entry.body, fragments)
+def _is_task_event(entry: LogEntry) -> bool:
+    return entry.kind == "custom" and TASK_EVENT in entry.body

@@ -359,8 +359,8 @@ class StoredLog:
     ) -> Mapping[int, bytes] | None:
         """Return the fragments of entries, caching small ones, which recur; None when some are deleted."""
         needed = {number for entry in entries for number in references(entry.body)}
-        missing = sorted(needed - small.keys())
-        fragments = {**small, **(await self._events.fragments(thread_id, missing) if missing else {})}
+        missing = needed - small.keys()
+        fragments = {**small, **await self._events.fragments(thread_id, missing)}
         if not needed <= fragments.keys():
             return None
         small.update(

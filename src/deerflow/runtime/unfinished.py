@@ -23,7 +23,7 @@ from deerflow.runtime.event_log import RunLog
 from deerflow.runtime.states import ThreadStates
 from deerflow.runtime.translate import visible_values
 from deerflow.storage import EventLog, LogEntry, RunEnd
-from deerflow.storage.fragments import references, render
+from deerflow.storage.fragments import render
 
 logger = logging.getLogger(__name__)
 
@@ -64,8 +64,7 @@ async def keep_unfinished(
 async def unfinished_answer(events: EventLog, run: RunRecord, end: RunEnd) -> AIMessage | None:
     """Return the last answer in a run's log as far as it was streamed; None when it is empty."""
     entries = await _last_streamed(events, run.id)
-    numbers = sorted({number for entry in entries for number in references(entry.body)})
-    fragments = await events.fragments(run.thread_id, numbers) if numbers else {}
+    fragments = await events.fragments_of(run.thread_id, entries)
     # In a thread: a long answer has thousands of chunks.
     return await asyncio.to_thread(_joined, entries, fragments, _marks(end))
 
