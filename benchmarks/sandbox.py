@@ -32,7 +32,7 @@ def main() -> int:
 
 async def _measure(root: Path) -> list[dict[str, object]]:
     provider = create_sandbox_provider(SandboxSettings(use="isolated"))
-    async with provider.lend(_thread(root, "t0")) as sandbox:
+    async with provider.acquire(_thread(root, "t0")) as sandbox:
         promises = [await _command(sandbox), await _search(sandbox, _thread(root, "t0").workspace)]
     promises.append(await _idle(root))
     await provider.aclose()
@@ -82,14 +82,14 @@ async def _search(sandbox: Sandbox, workspace: Path) -> dict[str, object]:
 
 
 async def _idle(root: Path) -> dict[str, object]:
-    """Many threads' sandboxes lent at once, in a provider of their own."""
+    """Many threads' sandboxes acquired at once, in a provider of their own."""
     provider = create_sandbox_provider(SandboxSettings(use="isolated"))
     before = _children()
-    lent = [provider.lend(_thread(root, f"idle{number}")) for number in range(THREADS)]
-    for loan in lent:
+    acquired = [provider.acquire(_thread(root, f"idle{number}")) for number in range(THREADS)]
+    for loan in acquired:
         await loan.__aenter__()
     processes = _children() - before
-    for loan in lent:
+    for loan in acquired:
         await loan.__aexit__(None, None, None)
     await provider.aclose()
     return {

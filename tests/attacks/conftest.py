@@ -16,9 +16,8 @@ import pytest
 from deerflow.config import SandboxSettings
 from deerflow.config.sandbox import LimitSettings
 from deerflow.domain import ThreadFolders
-from deerflow.sandbox import CommandResult, Sandbox, SandboxProvider, create_sandbox_provider
+from deerflow.sandbox import CommandResult, Sandbox, SandboxProvider, SelfTest, create_sandbox_provider
 from deerflow.sandbox.landlock import NEEDED_ABI, landlock_abi
-from deerflow.sandbox.selftest import SelfTest
 
 LIMITS = LimitSettings(
     max_commands=8,
@@ -106,7 +105,7 @@ async def ground(tier: str) -> AsyncIterator[Ground]:
         skills.chmod(0o777)
         provider = create_sandbox_provider(settings, skills_root=skills)
         folders = ThreadFolders("t1", root / "users" / "u" / "threads" / "t1")
-        async with provider.lend(folders) as sandbox:
+        async with provider.acquire(folders) as sandbox:
             yield Ground(tier, sandbox, provider, folders, outside, mark)
         await provider.aclose()
         await gone(mark)

@@ -328,7 +328,7 @@ async def test_x46_secrets_of_the_server(ground: Ground, monkeypatch: pytest.Mon
 
 async def test_x47_another_threads_workspace(ground: Ground) -> None:
     other = ground.other_thread()
-    async with ground.provider.lend(other) as neighbour:
+    async with ground.provider.acquire(other) as neighbour:
         await neighbour.write_file("secret.txt", "neighbour")
 
         result = await ground.run(

@@ -133,7 +133,7 @@ async def test_other_users_of_the_host_do_not_get_into_a_thread(ground: Ground) 
     other = ground.other_thread()
     other.create()
     other.root.chmod(0o755)  # as earlier versions left it
-    async with ground.provider.lend(other):
+    async with ground.provider.acquire(other):
         pass
 
     assert stat.S_IMODE(other.root.stat().st_mode) & 0o067 == 0  # root lets the commands' group pass

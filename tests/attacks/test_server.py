@@ -14,7 +14,7 @@ import pytest
 
 import deerflow
 from deerflow.errors import SandboxUnavailableError
-from deerflow.sandbox import bwrap
+from deerflow.sandbox import bubblewrap
 
 from .conftest import Ground, forty_marked, gone
 
@@ -144,8 +144,8 @@ async def test_x54_without_bwrap_nothing_runs(
     ground: Ground, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await ground.run("true")
-    monkeypatch.setattr(bwrap, "SYSTEM_PATH", str(tmp_path))
-    monkeypatch.setattr(bwrap, "PACKAGE", "no_such_package")
+    monkeypatch.setattr(bubblewrap, "SYSTEM_PATH", str(tmp_path))
+    monkeypatch.setattr(bubblewrap, "PACKAGE", "no_such_package")
 
     with pytest.raises(SandboxUnavailableError, match=r"bubblewrap.*apt install"):
         await ground.run(f"echo bad > {ground.canary}")
@@ -165,7 +165,7 @@ async def test_x54_a_kernel_without_user_namespaces(
     broken = ground.outside.parent / "bwrap"
     broken.write_text("#!/bin/sh\necho 'bwrap: No permissions to create new namespace' >&2\nexit 1\n")
     broken.chmod(0o755)
-    monkeypatch.setattr(bwrap, "SYSTEM_PATH", str(broken.parent))
+    monkeypatch.setattr(bubblewrap, "SYSTEM_PATH", str(broken.parent))
 
     with pytest.raises(SandboxUnavailableError, match=r"user namespaces.*sysctl"):
         await ground.run(f"echo bad > {ground.canary}")
@@ -178,7 +178,7 @@ async def test_x54_a_sandbox_that_does_not_hold_runs_nothing(
     leaky = ground.outside.parent / "bwrap"
     leaky.write_text('#!/bin/bash\nwhile [ "$1" != -- ]; do shift; done; shift; cd /tmp; exec "$@"\n')
     leaky.chmod(0o755)
-    monkeypatch.setattr(bwrap, "SYSTEM_PATH", str(leaky.parent))
+    monkeypatch.setattr(bubblewrap, "SYSTEM_PATH", str(leaky.parent))
 
     with pytest.raises(SandboxUnavailableError, match="does not hold"):
         await ground.run(f"echo bad > {ground.canary}")

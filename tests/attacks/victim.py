@@ -16,7 +16,9 @@ async def main() -> None:
     tier, root, mark, command = sys.argv[1:5]
     settings = SandboxSettings(use=tier, environment={"ATTACK_MARK": mark})
     provider = create_sandbox_provider(settings)
-    async with provider.lend(ThreadFolders("t1", Path(root) / "users" / "u" / "threads" / "t1")) as sandbox:
+    async with provider.acquire(
+        ThreadFolders("t1", Path(root) / "users" / "u" / "threads" / "t1")
+    ) as sandbox:
         await sandbox.execute_command("true")
         print("ready", flush=True)
         while True:

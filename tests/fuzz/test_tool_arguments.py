@@ -64,7 +64,7 @@ async def bench(tmp_path: Path, model: ScriptedModel) -> AsyncIterator[Bench]:
     engine = await SqliteEngine.open(tmp_path / "checkpoints.db")
     lead = Lead(model, tmp_path / "t1", models=models, checkpointer=CheckpointSaver(engine))
     provider = create_sandbox_provider(SandboxSettings(use="local"))
-    async with provider.lend(lead.folders) as sandbox:
+    async with provider.acquire(lead.folders) as sandbox:
         lead.context = replace(lead.context, sandbox=sandbox)
         (lead.folders.workspace / "a.txt").write_text("one\ntwo\n")
         model.will_say(text("Hello."))

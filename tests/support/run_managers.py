@@ -69,7 +69,7 @@ class FolderSandboxes(SandboxProvider):
 
     @override
     @asynccontextmanager
-    async def lend(self, folders: ThreadFolders) -> AsyncIterator[Sandbox]:
+    async def acquire(self, folders: ThreadFolders) -> AsyncIterator[Sandbox]:
         yield FolderSandbox(folders.root)
 
     @override

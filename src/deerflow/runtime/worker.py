@@ -243,7 +243,7 @@ class Worker:
         folders = self._paths.thread(run.user_id, run.thread_id)
         files = SnapshotStore(folders)
         effects = RunEffects(log=self._storage.effects, run=run, files=files, settings=setup.settings.runs)
-        async with setup.sandboxes.lend(folders) as sandbox, _finished(setup, run, effects):
+        async with setup.sandboxes.acquire(folders) as sandbox, _finished(setup, run, effects):
             yield RunContext(
                 run_id=run.id,
                 thread_id=run.thread_id,

@@ -1,6 +1,14 @@
 """Sandboxes: isolated execution of shell commands, and access to a thread's files."""
 
-from deerflow.sandbox.base import CommandResult, Match, OutputListener, Sandbox, SandboxProvider
+from deerflow.sandbox.base import (
+    CommandResult,
+    Match,
+    OutputListener,
+    Probe,
+    Sandbox,
+    SandboxProvider,
+    SelfTest,
+)
 from deerflow.sandbox.paths import (
     ACP_WORKSPACE,
     OUTPUTS,
@@ -13,7 +21,6 @@ from deerflow.sandbox.paths import (
     thread_paths,
 )
 from deerflow.sandbox.provider import create_sandbox_provider, tier_of
-from deerflow.sandbox.selftest import Probe, SelfTest
 from deerflow.sandbox.trees import remove_tree
 from deerflow.sandbox.users import choose_users_root
 

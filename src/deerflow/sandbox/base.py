@@ -3,16 +3,15 @@
 import asyncio
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import ClassVar
 
 from deerflow.domain import ThreadFolders
 from deerflow.errors import SandboxError
-from deerflow.sandbox.locks import FileLocks
-from deerflow.sandbox.selftest import SelfTest
 
 OutputListener = Callable[[str], None]
 """Callback that receives each chunk of output while a command runs."""
@@ -106,13 +105,80 @@ class Sandbox(ABC):
         return self._file_locks.hold(path)
 
     @cached_property
-    def _file_locks(self) -> FileLocks:
+    def _file_locks(self) -> "FileLocks":
         return FileLocks()
 
 
 def content_version(content: bytes) -> str:
     """Return a short hash that distinguishes versions of a file; it has no other purpose."""
     return hashlib.blake2b(content, digest_size=12).hexdigest()
+
+
+class FileLocks:
+    """Locks by name, reentrant for the asyncio task that holds one and for tasks it starts meanwhile."""
+
+    def __init__(self) -> None:
+        self._locks: dict[str, _FileLock] = {}
+
+    @asynccontextmanager
+    async def hold(self, name: str) -> AsyncIterator[None]:
+        """Hold the lock `name` until the block exits."""
+        entry = self._locks.setdefault(name, _FileLock())
+        current = _LOCK_OWNER.get(None)
+        if entry.owner is not None and entry.owner is current:
+            yield
+            return
+        entry.users += 1
+        try:
+            async with entry.lock:
+                entry.owner = current or object()
+                token = _LOCK_OWNER.set(entry.owner)
+                try:
+                    yield
+                finally:
+                    _LOCK_OWNER.reset(token)
+                    entry.owner = None
+        finally:
+            entry.users -= 1
+            if not entry.users:
+                self._locks.pop(name, None)
+
+
+@dataclass(slots=True)
+class _FileLock:
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    owner: object | None = None
+    users: int = 0
+
+
+_LOCK_OWNER: ContextVar[object] = ContextVar("owner of file locks")
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """Result of one check of a self-test."""
+
+    name: str
+    ok: bool
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SelfTest:
+    """Whether commands may run; otherwise `reason` says why not and `fix` what the operator can do."""
+
+    ok: bool
+    probes: tuple[Probe, ...] = ()
+    reason: str | None = None
+    fix: str | None = None
+
+    @property
+    def refusal(self) -> str | None:
+        """The refusal message for the model and the user; None when the test passed."""
+        if self.ok:
+            return None
+        fix = f" Fix: {self.fix}" if self.fix else ""
+        return f"bash is off: {self.reason}.{fix} The file tools go on working."
 
 
 class SandboxProvider(ABC):
@@ -122,7 +188,7 @@ class SandboxProvider(ABC):
     """Name of this kind of sandbox, for operators and `/health`."""
 
     @abstractmethod
-    def lend(self, folders: ThreadFolders) -> AbstractAsyncContextManager[Sandbox]:
+    def acquire(self, folders: ThreadFolders) -> AbstractAsyncContextManager[Sandbox]:
         """Return a context manager that acquires the thread's sandbox and releases it on exit."""
 
     async def self_test(self) -> SelfTest:

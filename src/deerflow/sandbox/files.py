@@ -1,37 +1,26 @@
-"""File operations on a thread's folders, shared by all sandboxes whose files are on this host."""
+"""Opens, replaces and appends to files below a thread's folders; no link leads out of them."""
 
-import asyncio
+import errno
 import os
 import secrets
-import time
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
-from deerflow.errors import SandboxError
-from deerflow.sandbox.base import content_version
+from typing_extensions import override
+
+from deerflow.errors import PathRefusedError, SandboxError
 from deerflow.sandbox.openat2 import O_DIRECTORY, O_PATH, make_folders, open_beneath
-from deerflow.sandbox.paths import PathMapping, PathTable, Place, shown
-from deerflow.sandbox.regular_files import (
-    OpenFile,
-    explained,
-    mode_of_present,
-    read_all,
-    refuse_special,
-    write_all,
-)
-from deerflow.sandbox.searching import MAX_GLOB_COST, Entry, Folder, glob_cost, path_filter, walk
+from deerflow.sandbox.paths import PathMapping, PathTable, ResolvedPath, shown
+from deerflow.sandbox.searching import Folder
 
-TEXT_MAX_BYTES = 8 * 1024 * 1024
-BYTES_MAX = 256 * 1024 * 1024
-INLINE_BYTES = 64 * 1024
-"""Up to this size a read or write is faster than dispatching it to a thread."""
-LISTING_MAX_ENTRIES = 5000
-GLOB_MAX_RESULTS = 1000
-WALK_SECONDS = 10.0
+_BINARY = getattr(os, "O_BINARY", 0)
+_REPARSE_POINT = getattr(stat, "FILE_ATTRIBUTE_REPARSE_POINT", 0)
 
 
 class ThreadFiles:
-    """Reads and writes the files behind a `PathTable`, never through a link that leads out.
+    """Opens and writes the files behind a `PathTable`, never through a link that leads out.
 
     Args:
         table: The virtual paths of the thread.
@@ -43,89 +32,60 @@ class ThreadFiles:
         self.table = table
         self._owner = owner
 
-    async def read(self, path: str, *, max_bytes: int = BYTES_MAX) -> bytes:
-        """Return a file's bytes."""
-        with self._opened(path) as file:
-            if file.size > max_bytes:
-                raise SandboxError(
-                    f"{shown(path)} has {_size(file.size)}, more than the {_size(max_bytes)} that fit here; "
-                    "look at parts of it with bash (head, tail, sed -n) or search it with grep"
-                )
-            if file.size <= INLINE_BYTES:
-                return read_all(file.fd, max_bytes)
-            return await asyncio.to_thread(read_all, file.fd, max_bytes)
-
-    async def version(self, path: str) -> str | None:
-        """Return a hash of the content; for a file too large to read, a hash of inode, size and time."""
-        try:
-            with self._opened(path) as file:
-                if file.size <= INLINE_BYTES:
-                    return content_version(read_all(file.fd, INLINE_BYTES + 1))
-                if file.size <= TEXT_MAX_BYTES:
-                    return await asyncio.to_thread(lambda: content_version(read_all(file.fd, BYTES_MAX)))
-                about = os.fstat(file.fd)
-                return content_version(repr((about.st_ino, about.st_size, about.st_mtime_ns)).encode())
-        except SandboxError:  # no such file, or access is refused: a later write reports that
-            return None
-
-    async def read_text(self, path: str) -> str:
-        """Return a file's text; refuse a binary or oversized file with a message."""
-        data = await self.read(path, max_bytes=TEXT_MAX_BYTES)
-        if data.startswith((b"\xff\xfe", b"\xfe\xff")):
-            return data.decode("utf-16", "replace")
-        if b"\0" in data[:8192]:
-            raise SandboxError(
-                f"{shown(path)} is a binary file of {_size(len(data))}, not text; "
-                "use bash (file, xxd, strings) or a tool made for its format"
-            )
-        return data.decode("utf-8", "replace")
-
-    async def write(self, path: str, data: bytes, *, append: bool = False) -> None:
-        """Replace a file atomically, or append to it; create missing folders."""
-        place = self.table.locate_for_writing(path)
-        if len(data) > BYTES_MAX:
-            raise SandboxError(
-                f"{_size(len(data))} are too much for one file; the limit is {_size(BYTES_MAX)}"
-            )
-        put = self._append if append else self._replace
-        if len(data) <= INLINE_BYTES:
-            put(place, data)
-        else:
-            await asyncio.to_thread(put, place, data)
-
-    async def list_dir(self, path: str, *, max_depth: int) -> list[str]:
-        """Return the entries below `path`; folders have a trailing slash."""
-        return await asyncio.to_thread(self._list_dir, path, max(1, min(max_depth, 16)))
-
-    async def glob(
-        self, path: str, pattern: str, *, include_dirs: bool, limit: int
-    ) -> tuple[list[str], bool]:
-        """Return the paths below `path` that match `pattern`, and whether the results were truncated."""
-        _check_glob(pattern)
-        limit = max(1, min(limit, GLOB_MAX_RESULTS))
-        return await asyncio.to_thread(self._glob, path, pattern, include_dirs, limit)
-
     @contextmanager
-    def open_folder(self, place: Place) -> Iterator[Folder]:
+    def open_folder(self, path: ResolvedPath) -> Iterator[Folder]:
         """Open a folder for walking."""
-        with explained(place.virtual), self._root(place.mapping) as root:
-            folder = open_beneath(root, place.parts, os.O_RDONLY | O_DIRECTORY)
+        with sandbox_errors(path.virtual), self._root(path.mapping) as root:
+            folder = open_beneath(root, path.parts, os.O_RDONLY | O_DIRECTORY)
         try:
             yield folder
         finally:
             os.close(folder)
 
     @contextmanager
-    def _opened(self, path: str) -> Iterator[OpenFile]:
-        place = self.table.locate(path)
-        with explained(path), self._root(place.mapping) as root:
-            fd = open_beneath(root, place.parts, os.O_RDONLY)
+    def open_file(self, path: str) -> Iterator[int]:
+        """Open a regular file for reading."""
+        resolved = self.table.resolve(path)
+        with sandbox_errors(path), self._root(resolved.mapping) as root:
+            fd = open_beneath(root, resolved.parts, os.O_RDONLY)
         try:
-            about = os.fstat(fd)
-            refuse_special(about, path)
-            yield OpenFile(fd, about.st_size)
+            _check_regular(os.fstat(fd), path)
+            yield fd
         finally:
             os.close(fd)
+
+    def replace(self, path: ResolvedPath, data: bytes) -> None:
+        """Replace a file atomically; create missing folders."""
+        name = path.parts[-1]
+        with sandbox_errors(path.virtual), self._parent(path) as parent:
+            mode = _mode_of_replaced(parent, name, path.virtual)
+            draft = f".{secrets.token_hex(8)}.part"
+            fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600, dir_fd=parent)
+            try:
+                self._set_owner(fd, mode)
+                _write_all(fd, data)
+                os.rename(draft, name, src_dir_fd=parent, dst_dir_fd=parent)
+            except BaseException:
+                with suppress(OSError):
+                    os.unlink(draft, dir_fd=parent)
+                raise
+            finally:
+                os.close(fd)
+
+    def append(self, path: ResolvedPath, data: bytes) -> None:
+        """Append to a file; create it and missing folders."""
+        with sandbox_errors(path.virtual), self._parent(path) as parent:
+            flags = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW
+            try:
+                fd = open_beneath(parent, path.parts[-1:], flags)
+            except FileNotFoundError:
+                fd = open_beneath(parent, path.parts[-1:], flags | os.O_CREAT | os.O_EXCL, 0o600)
+                self._set_owner(fd, 0o644)
+            try:
+                _check_regular(os.fstat(fd), path.virtual)
+                _write_all(fd, data)
+            finally:
+                os.close(fd)
 
     @contextmanager
     def _root(self, mapping: PathMapping) -> Iterator[int]:
@@ -136,106 +96,158 @@ class ThreadFiles:
             os.close(root)
 
     @contextmanager
-    def _parent(self, place: Place) -> Iterator[int]:
-        with self._root(place.mapping) as root:
-            parent = make_folders(root, place.parts[:-1], owner=self._owner)
+    def _parent(self, path: ResolvedPath) -> Iterator[int]:
+        with self._root(path.mapping) as root:
+            parent = make_folders(root, path.parts[:-1], owner=self._owner)
         try:
             yield parent
         finally:
             os.close(parent)
 
-    def _replace(self, place: Place, data: bytes) -> None:
-        name = place.parts[-1]
-        with explained(place.virtual), self._parent(place) as parent:
-            mode = mode_of_present(parent, name, place.virtual)
-            draft = f".{secrets.token_hex(8)}.part"
-            fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600, dir_fd=parent)
-            try:
-                self._hand_over(fd, mode)
-                write_all(fd, data)
-                os.rename(draft, name, src_dir_fd=parent, dst_dir_fd=parent)
-            except BaseException:
-                with suppress(OSError):
-                    os.unlink(draft, dir_fd=parent)
-                raise
-            finally:
-                os.close(fd)
-
-    def _append(self, place: Place, data: bytes) -> None:
-        with explained(place.virtual), self._parent(place) as parent:
-            flags = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW
-            try:
-                fd = open_beneath(parent, place.parts[-1:], flags)
-            except FileNotFoundError:
-                fd = open_beneath(parent, place.parts[-1:], flags | os.O_CREAT | os.O_EXCL, 0o600)
-                self._hand_over(fd, 0o644)
-            try:
-                refuse_special(os.fstat(fd), place.virtual)
-                write_all(fd, data)
-            finally:
-                os.close(fd)
-
-    def _hand_over(self, fd: int, mode: int) -> None:
+    def _set_owner(self, fd: int, mode: int) -> None:
         if self._owner is not None:
             os.fchown(fd, self._owner, self._owner)
         os.fchmod(fd, mode)
 
-    def _list_dir(self, path: str, max_depth: int) -> list[str]:
-        places = self.table.places_below(path)
-        found: list[str] = []
-        for place in places:
-            if not self._is_there(place):
-                if len(places) == 1:
-                    raise SandboxError(
-                        f"{shown(path)} does not exist; list its parent folder to see what does"
-                    )
-                continue
-            if len(places) > 1:
-                found.append(f"{place.virtual}/")
-            with self.open_folder(place) as folder:
-                for entry in walk(folder, depth=max_depth):
-                    found.append(_as_listed(place, entry))
-                    if len(found) >= LISTING_MAX_ENTRIES:
-                        return [
-                            *sorted(found),
-                            f"[more than {LISTING_MAX_ENTRIES} entries; list a folder below]",
-                        ]
-        return sorted(found)
 
-    def _glob(self, path: str, pattern: str, include_dirs: bool, limit: int) -> tuple[list[str], bool]:
-        fits = path_filter(pattern)
-        until = time.monotonic() + WALK_SECONDS
-        found: list[str] = []
-        for place in self.table.places_below(path):
-            with self.open_folder(place) as folder:
-                for entry in walk(folder):
-                    if time.monotonic() > until:
-                        return found, True
-                    if (entry.is_dir and not include_dirs) or not fits(entry.path):
-                        continue
-                    if len(found) == limit:
-                        return found, True
-                    found.append(_as_listed(place, entry))
-        return found, False
+class PortableThreadFiles(ThreadFiles):
+    """`ThreadFiles` for systems that cannot open a file relative to a folder, such as Windows.
 
-    def _is_there(self, place: Place) -> bool:
-        return bool(place.parts) or place.mapping.host.is_dir()
+    Every folder of the path is checked, and no link is followed. A link could be created between check and
+    use, but only by a program that already runs on this host with the same rights.
+    """
+
+    @override
+    @contextmanager
+    def open_folder(self, path: ResolvedPath) -> Iterator[Folder]:
+        with sandbox_errors(path.virtual):
+            folder = _host_path(path)
+            if not stat.S_ISDIR(folder.stat().st_mode):
+                raise NotADirectoryError(20, "not a folder")
+        yield str(folder)
+
+    @override
+    @contextmanager
+    def open_file(self, path: str) -> Iterator[int]:
+        with sandbox_errors(path):
+            host = _host_path(self.table.resolve(path))
+            _check_regular(host.lstat(), path)
+            fd = os.open(host, os.O_RDONLY | _BINARY)
+        try:
+            _check_regular(os.fstat(fd), path)
+            yield fd
+        finally:
+            os.close(fd)
+
+    @override
+    def replace(self, path: ResolvedPath, data: bytes) -> None:
+        with sandbox_errors(path.virtual):
+            host = self._writable(path)
+            draft = host.with_name(f".{secrets.token_hex(8)}.part")
+            try:
+                draft.write_bytes(data)
+                draft.replace(host)
+            except BaseException:
+                with suppress(OSError):
+                    draft.unlink()
+                raise
+
+    @override
+    def append(self, path: ResolvedPath, data: bytes) -> None:
+        with sandbox_errors(path.virtual):
+            fd = os.open(self._writable(path), os.O_WRONLY | os.O_APPEND | os.O_CREAT | _BINARY, 0o644)
+            try:
+                _write_all(fd, data)
+            finally:
+                os.close(fd)
+
+    def _writable(self, path: ResolvedPath) -> Path:
+        """Return the host path of a regular or missing file; create the missing parent folders."""
+        parent = _host_path(ResolvedPath(path.mapping, path.parts[:-1]))
+        parent.mkdir(parents=True, exist_ok=True)
+        host = _host_path(path)
+        if host.exists():
+            _check_regular(host.lstat(), path.virtual)
+        return host
 
 
-def _as_listed(place: Place, entry: Entry) -> str:
-    return shown(f"{place.virtual}/{entry.path}") + ("/" if entry.is_dir else "")
+def _host_path(path: ResolvedPath) -> Path:
+    """Return the host path; raise when one of its components is a link."""
+    host = path.mapping.host
+    for name in path.parts:
+        host = host / name
+        try:
+            about = host.lstat()
+        except FileNotFoundError:
+            continue
+        attributes = getattr(about, "st_file_attributes", 0)
+        if stat.S_ISLNK(about.st_mode) or attributes & _REPARSE_POINT:
+            raise PathRefusedError(f"{shown(path.virtual)} goes through a link; name the real file")
+    return host
 
 
-def _check_glob(pattern: str) -> None:
-    if not pattern or len(pattern) > 1000 or "\0" in pattern:
-        raise SandboxError("the pattern must have 1 to 1000 characters, such as **/*.py")
-    if pattern.startswith("/") or ".." in pattern.split("/"):
-        raise SandboxError(
-            "the pattern is relative to `path`: write it without a leading '/' and without '..'"
+def _check_regular(about: os.stat_result, path: str) -> None:
+    """Raise unless it is a regular file with a single hard link."""
+    if stat.S_ISDIR(about.st_mode):
+        raise PathRefusedError(f"{shown(path)} is a folder; name a file, or list it with ls")
+    if not stat.S_ISREG(about.st_mode):
+        raise PathRefusedError(f"{shown(path)} is not a regular file; use a regular file instead")
+    if about.st_nlink > 1:
+        raise PathRefusedError(
+            f"{shown(path)} has more than one name (a hard link); make a copy and use that"
         )
-    if glob_cost(pattern) > MAX_GLOB_COST:
-        raise SandboxError("the pattern has too many parts; use fewer '/' and fewer {…,…}")
 
 
-def _size(number: int) -> str:
-    return f"{number / 1_048_576:.1f} MB" if number >= 1_048_576 else f"{number} bytes"
+def _mode_of_replaced(parent: int, name: str, path: str) -> int:
+    """Return the permissions of the file to be replaced; raise unless it is a regular file."""
+    try:
+        about = os.stat(name, dir_fd=parent, follow_symlinks=False)
+    except FileNotFoundError:
+        return 0o644
+    if stat.S_ISLNK(about.st_mode):
+        raise PathRefusedError(
+            f"{shown(path)} is a link; write to the file it stands for, or remove it first"
+        )
+    _check_regular(about, path)
+    return stat.S_IMODE(about.st_mode) & 0o777
+
+
+@contextmanager
+def sandbox_errors(path: str) -> Iterator[None]:
+    """Convert an `OSError` into a `SandboxError` with a message for the model."""
+    try:
+        yield
+    except OSError as error:
+        raise _explanation(error, path) from error
+
+
+def _explanation(error: OSError, path: str) -> SandboxError:
+    name = shown(path)
+    match error.errno:
+        case errno.ENOENT:
+            return SandboxError(f"{name} does not exist; use ls or glob to find the right path")
+        case errno.ELOOP | errno.EXDEV:
+            return PathRefusedError(f"{name} goes through a link that is not followed; name the real file")
+        case errno.ENOTDIR:
+            return PathRefusedError(f"{name} is not a folder, or goes through something that is none")
+        case errno.EISDIR | errno.ENOTEMPTY:
+            return PathRefusedError(f"{name} is a folder; name a file below it")
+        case errno.ENXIO | errno.ENODEV:
+            return PathRefusedError(f"{name} is not a regular file; use a regular file instead")
+        case errno.EACCES | errno.EPERM | errno.EROFS:
+            return PathRefusedError(f"{name} may not be used: {error.strerror}; choose another file")
+        case errno.ENOSPC | errno.EDQUOT | errno.EFBIG:
+            return SandboxError(
+                f"{name} could not be written: the disk is full; remove files that are not needed"
+            )
+        case errno.ENAMETOOLONG:
+            return PathRefusedError(f"{name} is too long; use a shorter name")
+        case _:
+            return SandboxError(f"{name} could not be used: {error.strerror}")
+
+
+def _write_all(fd: int, data: bytes) -> None:
+    """Write all of `data`, also when `os.write` is partial."""
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]

@@ -4,7 +4,6 @@ Weaker than `isolated`: the names of outside paths remain visible (they cannot b
 network at all, and virtual paths are rewritten instead of mounted.
 """
 
-import asyncio
 import base64
 import ctypes
 import os
@@ -20,32 +19,28 @@ from deerflow.config import SandboxSettings
 from deerflow.domain import ThreadFolders
 from deerflow.errors import SandboxTimeoutError, SandboxUnavailableError
 from deerflow.sandbox import seccomp
-from deerflow.sandbox.base import CommandResult, OutputListener
-from deerflow.sandbox.bwrap import SHOWN_OF_ETC, SYSTEM_PATH
+from deerflow.sandbox.base import CommandResult, OutputListener, Probe, SelfTest
+from deerflow.sandbox.bubblewrap import SYSTEM_PATH, VISIBLE_IN_ETC
 from deerflow.sandbox.cgroups import ControlGroups
-from deerflow.sandbox.diagnosis import diagnose
 from deerflow.sandbox.files import ThreadFiles
-from deerflow.sandbox.gate import SelfTestCache
 from deerflow.sandbox.hosted import HostedSandbox
 from deerflow.sandbox.paths import PathMapping, PathTable, shell_paths, temporary_folder, thread_paths
-from deerflow.sandbox.probing import ProbingSandboxProvider
+from deerflow.sandbox.pool import CommandSlots
 from deerflow.sandbox.selftest import (
     LANDLOCK_PROBES,
-    Probe,
-    SelfTest,
+    PROBE_SECONDS,
+    SelfTestCache,
+    TestedSandboxProvider,
     daemon_name,
-    is_running,
-    judge,
-    parse_probes,
+    diagnose,
+    evaluate,
 )
-from deerflow.sandbox.slots import CommandSlots
-from deerflow.sandbox.supervised import Confinement, Failed, SupervisedShell, refused
+from deerflow.sandbox.supervised import Confinement, StartError, SupervisedShell
 from deerflow.sandbox.users import hand_over, sandbox_uid, scratch_folders, unreachable
 
 NEEDED_ABI = 6
 """The first ABI version that restricts signals; without it a command could kill the server."""
 SHELL = "/bin/bash"
-PROBE_SECONDS = 20.0
 
 _CREATE_RULESET, _GET_VERSION = 444, 1
 _EXECUTE, _WRITE, _READ, _READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
@@ -70,7 +65,8 @@ def landlock_abi() -> int:
 def ruleset(table: PathTable) -> dict[str, Any]:
     """Return a thread's rules in the supervisor's format: every path not listed is refused."""
     paths: list[tuple[str, int]] = [(path, _EXECUTE | _READ | _READ_DIR) for path in _READABLE]
-    paths += [(f"/etc/{name}", _fitting(Path("/etc", name), _READ | _READ_DIR)) for name in SHOWN_OF_ETC]
+    for name in VISIBLE_IN_ETC:  # the kernel rejects a rule with folder rights for a file
+        paths.append((f"/etc/{name}", _READ | (_READ_DIR if Path("/etc", name).is_dir() else 0)))
     paths += [(path, _READ | _WRITE) for path in _DEVICES]
     for mapping in table.mappings:
         rights = _EXECUTE | _READ | _READ_DIR if mapping.read_only else _ALL_FILE_RIGHTS & ~_IOCTL
@@ -80,11 +76,6 @@ def ruleset(table: PathTable) -> dict[str, Any]:
     return {**sizes, "paths": paths}
 
 
-def _fitting(path: Path, rights: int) -> int:
-    """Drop the folder rights for a file: the kernel rejects a rule with them."""
-    return rights if path.is_dir() else rights & ~_READ_DIR
-
-
 class LandlockSandbox(HostedSandbox):
     """A thread's folders on this host, and a shell that Landlock confines to them and to system programs."""
 
@@ -92,32 +83,31 @@ class LandlockSandbox(HostedSandbox):
         self,
         files: ThreadFiles,
         shell: SupervisedShell,
-        gate: SelfTestCache,
+        tests: SelfTestCache,
         *,
         closed: Sequence[PathMapping] = (),
     ) -> None:
         super().__init__(files)
         self._closed = ", ".join(mapping.virtual for mapping in closed)
         self._shell = shell
-        self._gate = gate
+        self._tests = tests
 
     @property
     @override
     def refusal(self) -> str | None:
-        return self._gate.refusal
+        return self._tests.refusal
 
     @override
     async def execute_command(
         self, command: str, *, timeout: float | None = None, on_output: OutputListener | None = None
     ) -> CommandResult:
-        await self._gate.require()
+        await self._tests.require()
         if self._closed:
-            found = diagnose(f"source path {self._closed}")
-            raise SandboxUnavailableError(SelfTest(False, (), found.reason, found.fix).refusal or "")
+            raise SandboxUnavailableError(diagnose(f"source path {self._closed}").refusal or "")
         return await self._shell.execute(command, timeout=timeout, on_output=on_output)
 
 
-class LandlockSandboxProvider(ProbingSandboxProvider):
+class LandlockSandboxProvider(TestedSandboxProvider):
     """Provides `LandlockSandbox`es after a passed self-test."""
 
     tier = "landlock"
@@ -130,14 +120,19 @@ class LandlockSandboxProvider(ProbingSandboxProvider):
         self._filter = base64.b64encode(program).decode()
 
     @override
-    def make(self, folders: ThreadFolders) -> LandlockSandbox:
+    def create(self, folders: ThreadFolders) -> LandlockSandbox:
         table = thread_paths(folders, skills_root=self._skills_root, mounts=self._settings.mounts)
         files = ThreadFiles(table, owner=self._uid)
-        shell = self._shell(folders, table, self.commands, failed=self.failed)
-        return LandlockSandbox(files, shell, self.gate, closed=unreachable(table, self._uid))
+        shell = self._shell(folders, table, self.commands, start_error=self.start_error)
+        return LandlockSandbox(files, shell, self.tests, closed=unreachable(table, self._uid))
 
     def _shell(
-        self, folders: ThreadFolders, table: PathTable, commands: CommandSlots, *, failed: Failed = refused
+        self,
+        folders: ThreadFolders,
+        table: PathTable,
+        commands: CommandSlots,
+        *,
+        start_error: StartError | None = None,
     ) -> SupervisedShell:
         hand_over(folders, self._uid)
         table = shell_paths(folders, table)
@@ -158,7 +153,7 @@ class LandlockSandboxProvider(ProbingSandboxProvider):
             confinement=Confinement(uid=self._uid, landlock=ruleset(table), seccomp=self._filter),
             commands=commands,
             groups=self._groups,
-            failed=failed,
+            start_error=start_error,
         )
 
     @override
@@ -185,6 +180,4 @@ class LandlockSandboxProvider(ProbingSandboxProvider):
                 result = await shell.execute(command, timeout=PROBE_SECONDS, on_output=None)
             except SandboxTimeoutError as error:
                 return SelfTest(False, (Probe("start", False, error.output[:300]),), "its probes did not end")
-        is_left = await asyncio.to_thread(is_running, daemon)
-        probes = parse_probes(result.output, needed=("finished",))
-        return judge([Probe("start", True), *probes, Probe("nothing left running", not is_left)])
+        return await evaluate(result.output, daemon, needed=("finished",))

@@ -10,7 +10,7 @@ import inspect
 import logging
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from contextvars import copy_context
 from typing import Any, cast
 
@@ -20,7 +20,7 @@ from deerflow.config import SandboxSettings
 from deerflow.domain import ThreadFolders
 from deerflow.errors import DeerFlowError, SandboxError, SandboxTimeoutError, SandboxUnavailableError
 from deerflow.sandbox.base import CommandResult, Match, OutputListener, Sandbox, SandboxProvider
-from deerflow.sandbox.output import OutputBuffer
+from deerflow.sandbox.process import OutputBuffer
 from deerflow.sandbox.shell import check_command
 
 logger = logging.getLogger(__name__)
@@ -55,11 +55,8 @@ class LegacySandboxProvider(SandboxProvider):
         self._sandboxes: dict[str, LegacySandbox] = {}
 
     @override
-    def lend(self, folders: ThreadFolders) -> AbstractAsyncContextManager[Sandbox]:
-        return self._lend(folders)
-
     @asynccontextmanager
-    async def _lend(self, folders: ThreadFolders) -> AsyncIterator[Sandbox]:
+    async def acquire(self, folders: ThreadFolders) -> AsyncIterator[Sandbox]:
         """Share one sandbox among the users of a thread; release it after the last one."""
         folders.create()
         key = str(folders.root)
@@ -76,7 +73,7 @@ class LegacySandboxProvider(SandboxProvider):
                 if (sandbox_id := sandbox.id) is not None:
                     await self._log_failure(lambda: self._provider.release(sandbox_id), "release a sandbox")
 
-    async def acquire(self, folders: ThreadFolders) -> tuple[str, Any]:
+    async def start(self, folders: ThreadFolders) -> tuple[str, Any]:
         """Acquire the sandbox of a thread; return its id and the provider's object."""
         options: dict[str, Any] = {}
         if _accepts(self._provider.acquire, "user_id"):
@@ -217,7 +214,7 @@ class LegacySandbox(Sandbox):
     async def _method(self, name: str) -> Callable[..., Any]:
         async with self._acquiring:
             if self._sandbox is None:
-                self.id, self._sandbox = await self._provider.acquire(self._folders)
+                self.id, self._sandbox = await self._provider.start(self._folders)
         method = getattr(self._sandbox, name, None)
         if not callable(method):
             raise SandboxError(f"this sandbox has no {name}; use bash instead")

@@ -10,18 +10,15 @@ from typing_extensions import override
 from deerflow.config import SandboxSettings
 from deerflow.domain import ThreadFolders
 from deerflow.errors import SandboxUnavailableError
-from deerflow.sandbox.base import CommandResult, OutputListener
-from deerflow.sandbox.files import ThreadFiles
+from deerflow.sandbox.base import CommandResult, OutputListener, Probe, SelfTest
+from deerflow.sandbox.files import PortableThreadFiles, ThreadFiles
 from deerflow.sandbox.hosted import HostedSandbox
 from deerflow.sandbox.paths import PathTable, thread_paths
-from deerflow.sandbox.pool import ThreadSandboxProvider
-from deerflow.sandbox.portable import PortableThreadFiles
-from deerflow.sandbox.selftest import Probe, SelfTest
-from deerflow.sandbox.slots import CommandSlots
+from deerflow.sandbox.pool import CommandSlots, ThreadSandboxProvider
 from deerflow.sandbox.supervised import Confinement, SupervisedShell
 from deerflow.sandbox.users import close_to_others
 
-PASSED_ON = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "LC_CTYPE", "TERM", "TZ", "TMPDIR")
+INHERITED = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "LC_CTYPE", "TERM", "TZ", "TMPDIR")
 """The only environment variables of this process that commands inherit: others may contain secrets."""
 
 _SAFE_GIT = {
@@ -101,7 +98,7 @@ class LocalSandboxProvider(ThreadSandboxProvider):
         return SelfTest(reason is None, (Probe("host bash", reason is None),), reason)
 
     @override
-    def make(self, folders: ThreadFolders) -> LocalSandbox:
+    def create(self, folders: ThreadFolders) -> LocalSandbox:
         close_to_others(folders)
         table = thread_paths(folders, skills_root=self._skills_root, mounts=self._settings.mounts)
         return LocalSandbox(files_of(table), self._settings, self.commands)
@@ -124,4 +121,4 @@ def _host_bash() -> str | None:
 
 def host_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the part of this process's environment that a command on the host inherits."""
-    return {name: environment[name] for name in PASSED_ON if name in environment}
+    return {name: environment[name] for name in INHERITED if name in environment}

@@ -1,26 +1,29 @@
 """Egress proxy, a sandbox's only network access: it connects to the hosts that the operator allows.
 
-The sandbox's network namespace has only a loopback. This process listens on one socket there: it accepts
-`CONNECT` requests, resolves the host itself, checks every address, and connects to the address that it
-checked, so that DNS rebinding is not possible.
+The sandbox's network namespace has only a loopback. This process listens on one socket there, opened by the
+program `netns_listener.py`: it accepts `CONNECT` requests, resolves the host itself, checks every address,
+and connects to the address that it checked, so that DNS rebinding is not possible.
 """
 
 import asyncio
 import logging
 import re
 import socket
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
 from deerflow.addresses import Address, Network, check_address, look_up, parse_network
 from deerflow.config.sandbox import NetworkSettings
-from deerflow.errors import AddressRefusedError, ConfigError
+from deerflow.errors import AddressRefusedError, ConfigError, SandboxUnavailableError
+from deerflow.sandbox import netns_listener
 
 logger = logging.getLogger(__name__)
 
 PORT = 3128
 """The proxy's port in a sandbox."""
+OPEN_SECONDS = 10.0
 HEAD_SECONDS = 10.0
 CONNECT_SECONDS = 20.0
 MAX_HEAD_BYTES = 16_384
@@ -36,7 +39,7 @@ Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 """Resolves a host to its addresses."""
 
 
-class RefusedError(Exception):
+class EgressError(Exception):
     """The proxy refuses to connect; the status and the reason are sent to the program in the sandbox."""
 
     def __init__(self, status: str, reason: str) -> None:
@@ -52,7 +55,7 @@ class HostRule:
     """A host name, or `.example.org` for all its subdomains."""
     port: int | None
 
-    def fits(self, host: str, port: int) -> bool:
+    def allows(self, host: str, port: int) -> bool:
         """Return whether the rule allows this host and port."""
         ports = _DEFAULT_PORTS if self.port is None else (self.port,)
         named = host.endswith(self.host) if self.host.startswith(".") else host == self.host
@@ -94,16 +97,56 @@ class NetworkPolicy:
         return bool(self.rules)
 
     def check_host(self, host: str, port: int) -> None:
-        """Raise `RefusedError` unless a rule allows the host and port."""
-        if not any(rule.fits(host, port) for rule in self.rules):
-            raise RefusedError("403 Forbidden", f"{host}:{port} is not in sandbox.network.allow")
+        """Raise `EgressError` unless a rule allows the host and port."""
+        if not any(rule.allows(host, port) for rule in self.rules):
+            raise EgressError("403 Forbidden", f"{host}:{port} is not in sandbox.network.allow")
 
     def check_address(self, text: str) -> Address:
-        """Return the address if it is public or in an allowed range; else raise `RefusedError`."""
+        """Return the address if it is public or in an allowed range; else raise `EgressError`."""
         try:
             return check_address(text, allowed=self.ranges, setting=_CIDRS)
         except AddressRefusedError as error:
-            raise RefusedError("403 Forbidden", str(error)) from error
+            raise EgressError("403 Forbidden", str(error)) from error
+
+
+def proxy_environment() -> dict[str, str]:
+    """Return the environment variables that configure programs for the proxy."""
+    url = f"http://127.0.0.1:{PORT}"
+    names = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy")
+    local = "localhost,127.0.0.1,::1"
+    return {**dict.fromkeys(names, url), "NO_PROXY": local, "no_proxy": local}
+
+
+@asynccontextmanager
+async def serve_proxy(
+    policy: NetworkPolicy, pid: int | None, *, name: str, uid: int | None
+) -> AsyncIterator[None]:
+    """Open the proxy's port in the network namespace of process `pid` and serve it until the block exits."""
+    if pid is None:
+        raise SandboxUnavailableError("the sandbox ended before its network was there")
+    async with asyncio.timeout(OPEN_SECONDS):
+        listener = await _open_port(pid, uid)
+    async with Proxy(policy, name).serving(listener):
+        yield
+
+
+async def _open_port(pid: int, uid: int | None) -> socket.socket:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        helper = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-I", "-S", netns_listener.__file__),
+            *(str(pid), str(theirs.fileno()), str(PORT), str(-1 if uid is None else uid)),
+            pass_fds=(theirs.fileno(),),
+            stdin=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.PIPE,
+            env={},
+        )
+        _, errors = await helper.communicate()
+        if helper.returncode != 0:
+            last = errors.decode(errors="replace").strip().rpartition("\n")[2]
+            raise SandboxUnavailableError(f"the sandbox's network could not be opened: {last}")
+        _, fds, _, _ = socket.recv_fds(ours, 1, 1)
+    return socket.socket(fileno=fds[0])
 
 
 @dataclass(slots=True)
@@ -135,14 +178,14 @@ class Proxy:
         self._handlers.add(task)
         try:
             if len(self._handlers) > MAX_CONNECTIONS:
-                raise RefusedError("503 Too many connections", "too many connections at once")
+                raise EgressError("503 Too many connections", "too many connections at once")
             await self._serve(reader, writer)
-        except RefusedError as error:
+        except EgressError as error:
             logger.warning("sandbox %s: connection refused: %s", self.name, error)
             await _answer(reader, writer, error)
         except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
             logger.info("sandbox %s: connection failed: %s", self.name, error)
-            await _answer(reader, writer, RefusedError("502 Bad Gateway", "the host could not be reached"))
+            await _answer(reader, writer, EgressError("502 Bad Gateway", "the host could not be reached"))
         finally:
             self._handlers.discard(task)
             writer.close()
@@ -167,14 +210,14 @@ class Proxy:
 
 
 def parse_connect(head: bytes) -> tuple[str, int]:
-    """Return host and port of a `CONNECT` request; raise `RefusedError` for anything else."""
+    """Return host and port of a `CONNECT` request; raise `EgressError` for anything else."""
     words = head.partition(b"\r\n")[0].decode("latin-1").split(" ")
     if len(words) != 3 or words[0] != "CONNECT":
-        raise RefusedError("405 Method not allowed", f"only CONNECT is served, not {words[0][:20]!r}")
+        raise EgressError("405 Method not allowed", f"only CONNECT is served, not {words[0][:20]!r}")
     host, colon, port = words[1].rpartition(":")
     host = host.lower().rstrip(".")
     if not colon or not _HOST.fullmatch(host) or not re.fullmatch(r"[0-9]{1,5}", port):
-        raise RefusedError("400 Bad request", f"{words[1][:100]!r} is not host:port")
+        raise EgressError("400 Bad request", f"{words[1][:100]!r} is not host:port")
     return host, int(port)
 
 
@@ -200,7 +243,7 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
             writer.write_eof()
 
 
-async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, error: RefusedError) -> None:
+async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, error: EgressError) -> None:
     with suppress(OSError, TimeoutError):
         body = f"{error}\n".encode()
         head = f"HTTP/1.1 {error.status}\r\nContent-Type: text/plain\r\nContent-Length: {len(body)}\r\n"

@@ -38,7 +38,7 @@ class PathMapping:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ResolvedPath:
     """A resolved virtual path: its mapping and the path components below it."""
 
     mapping: PathMapping
@@ -55,33 +55,33 @@ class PathTable:
     def __init__(self, mappings: Iterable[PathMapping]) -> None:
         self.mappings = tuple(sorted(mappings, key=lambda mapping: -len(mapping.virtual)))
 
-    def locate(self, path: str) -> Place:
+    def resolve(self, path: str) -> ResolvedPath:
         """Resolve `path`; relative paths start in the workspace."""
         parts = _checked_parts(path)
         for mapping in self.mappings:
             root = tuple(mapping.virtual.strip("/").split("/"))
             if parts[: len(root)] == root:
-                return Place(mapping, parts[len(root) :])
+                return ResolvedPath(mapping, parts[len(root) :])
         raise PathRefusedError(f"{shown(path)} is outside the folders of this thread; use {self._names()}")
 
-    def locate_for_writing(self, path: str) -> Place:
+    def resolve_for_writing(self, path: str) -> ResolvedPath:
         """Resolve `path` and check that it may be written."""
-        place = self.locate(path)
-        if place.mapping.read_only:
+        resolved = self.resolve(path)
+        if resolved.mapping.read_only:
             raise PathRefusedError(
                 f"{shown(path)} is read-only; write below {WORKSPACE} or {OUTPUTS} instead"
             )
-        if not place.parts:
+        if not resolved.parts:
             raise PathRefusedError(f"{shown(path)} is a folder; name a file below it")
-        _refuse_ambiguous_name(place.parts[-1])
-        return place
+        _refuse_ambiguous_name(resolved.parts[-1])
+        return resolved
 
-    def places_below(self, path: str) -> list[Place]:
+    def resolve_folders(self, path: str) -> list[ResolvedPath]:
         """Resolve `path`; for a mere parent of mappings, return the mappings below it."""
         parts = _checked_parts(path)
         prefix = "/" + "".join(f"{part}/" for part in parts)
-        beneath = [Place(found, ()) for found in self.mappings if found.virtual.startswith(prefix)]
-        return sorted(beneath, key=lambda place: place.virtual) or [self.locate(path)]
+        below = [ResolvedPath(found, ()) for found in self.mappings if found.virtual.startswith(prefix)]
+        return sorted(below, key=lambda found: found.virtual) or [self.resolve(path)]
 
     def _names(self) -> str:
         return ", ".join(sorted(mapping.virtual for mapping in self.mappings))
@@ -130,7 +130,7 @@ def checked_mount(mount: MountSettings) -> PathMapping:
 
 
 def shown(path: str) -> str:
-    """Return `path` formatted for a message: one line, printable, of limited length."""
+    """Return `path` formatted for a message: one line, shown, of limited length."""
     text = path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
     text = "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
     return text if len(text) <= 300 else f"{text[:200]}…{text[-80:]}"

@@ -1,10 +1,12 @@
-"""Base provider that keeps one sandbox per thread: those in use, and a limited number of idle ones."""
+"""Base provider that keeps one sandbox per thread, and the limits on concurrent commands."""
 
+import asyncio
 from abc import abstractmethod
-from collections import OrderedDict
-from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections import Counter, OrderedDict, deque
+from collections.abc import AsyncIterator, Hashable
+from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Self
 
 from typing_extensions import override
 
@@ -12,7 +14,6 @@ from deerflow.config import SandboxSettings
 from deerflow.domain import ThreadFolders
 from deerflow.sandbox.base import Sandbox, SandboxProvider
 from deerflow.sandbox.shell import check_environment
-from deerflow.sandbox.slots import CommandSlots
 
 MAX_IDLE = 1024
 """Maximum number of idle sandboxes, and so of threads whose working directory and exports are kept."""
@@ -29,61 +30,109 @@ class ThreadSandboxProvider(SandboxProvider):
         self.searches = CommandSlots.from_settings(settings)
         """Separate from `commands`: searches are short, so they do not wait for long commands."""
         self._sandboxes: dict[Path, Sandbox] = {}
-        self._users: dict[Path, int] = {}
+        self._users: Counter[Path] = Counter()
         self._idle: OrderedDict[Path, None] = OrderedDict()
         """Sandboxes not in use, least recently used first."""
 
     @abstractmethod
-    def make(self, folders: ThreadFolders) -> Sandbox:
+    def create(self, folders: ThreadFolders) -> Sandbox:
         """Create the sandbox of one thread, whose folders exist."""
 
-    def is_fit(self, folders: ThreadFolders) -> bool:
+    def is_valid(self, folders: ThreadFolders) -> bool:
         """Return whether an existing sandbox is still valid; not after the thread was recreated."""
         return folders.workspace.is_dir()
 
     @override
-    def lend(self, folders: ThreadFolders) -> AbstractAsyncContextManager[Sandbox]:
-        return self._lend(folders)
-
     @asynccontextmanager
-    async def _lend(self, folders: ThreadFolders) -> AsyncIterator[Sandbox]:
-        sandbox = self.acquire(folders)
+    async def acquire(self, folders: ThreadFolders) -> AsyncIterator[Sandbox]:
+        root = folders.root
+        sandbox = self._sandboxes.get(root)
+        if sandbox is None or not self.is_valid(folders):
+            folders.create()
+            sandbox = self._sandboxes[root] = self.create(folders)
+        self._idle.pop(root, None)
+        self._users[root] += 1
         try:
             yield sandbox
         finally:
-            self.release(folders)
-
-    def acquire(self, folders: ThreadFolders) -> Sandbox:
-        """Return the thread's sandbox, creating it when needed; pair each call with `release`."""
-        sandbox = self._sandboxes.get(folders.root)
-        if sandbox is None or not self.is_fit(folders):
-            folders.create()
-            sandbox = self._sandboxes[folders.root] = self.make(folders)
-        self._idle.pop(folders.root, None)
-        self._users[folders.root] = self._users.get(folders.root, 0) + 1
-        return sandbox
-
-    def get(self, folders: ThreadFolders) -> Sandbox | None:
-        """Return the thread's sandbox if it exists."""
-        return self._sandboxes.get(folders.root)
-
-    def release(self, folders: ThreadFolders) -> None:
-        """Release a sandbox; beyond `MAX_IDLE` idle ones, drop the least recently used."""
-        left = self._users.pop(folders.root, 1) - 1
-        if left:
-            self._users[folders.root] = left
-        elif folders.root in self._sandboxes:
-            self._idle[folders.root] = None
-        while len(self._idle) > MAX_IDLE:
-            del self._sandboxes[self._idle.popitem(last=False)[0]]
-
-    def reset(self) -> None:
-        """Drop all idle sandboxes; the next run gets a new one."""
-        while self._idle:
-            del self._sandboxes[self._idle.popitem()[0]]
+            self._users[root] -= 1
+            if not self._users[root]:
+                del self._users[root]
+                if root in self._sandboxes:  # not after `aclose`
+                    self._idle[root] = None
+            while len(self._idle) > MAX_IDLE:
+                del self._sandboxes[self._idle.popitem(last=False)[0]]
 
     @override
     async def aclose(self) -> None:
         self._sandboxes.clear()
-        self._users.clear()
         self._idle.clear()
+
+
+class CommandSlots:
+    """A fixed number of command slots; waiting threads are served round robin, so none starves another."""
+
+    def __init__(self, *, limit: int, per_thread: int) -> None:
+        self._free = limit
+        self._per_thread = per_thread
+        self._running: Counter[Hashable] = Counter()
+        self._waiting: OrderedDict[Hashable, deque[asyncio.Future[None]]] = OrderedDict()
+        self._starting = asyncio.Lock()
+
+    @classmethod
+    def from_settings(cls, settings: SandboxSettings) -> Self:
+        """Create slots with the limits of the settings."""
+        return cls(limit=settings.max_commands, per_thread=settings.limits.max_commands)
+
+    @asynccontextmanager
+    async def hold(self, thread: Hashable) -> AsyncIterator[None]:
+        """Wait for a slot and hold it until the block exits."""
+        if thread not in self._waiting and self._is_free_for(thread):
+            self._take(thread)
+        else:
+            await self._wait(thread)
+        try:
+            # Starting a process blocks the event loop for milliseconds: at most one start per loop iteration.
+            async with self._starting:
+                await asyncio.sleep(0)
+            yield
+        finally:
+            self._release(thread)
+
+    async def _wait(self, thread: Hashable) -> None:
+        granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(thread, deque()).append(granted)
+        try:
+            await granted
+        except asyncio.CancelledError:
+            if granted.done() and not granted.cancelled():
+                self._release(thread)  # the slot was granted just before the cancellation
+            else:
+                self._dequeue(thread, granted)
+            raise
+
+    def _take(self, thread: Hashable) -> None:
+        self._free -= 1
+        self._running[thread] += 1
+
+    def _release(self, thread: Hashable) -> None:
+        self._free += 1
+        self._running[thread] -= 1
+        if not self._running[thread]:
+            del self._running[thread]
+        while (following := next(filter(self._is_free_for, self._waiting), None)) is not None:
+            granted = self._waiting[following][0]
+            self._dequeue(following, granted)
+            if following in self._waiting:
+                self._waiting.move_to_end(following)
+            self._take(following)
+            granted.set_result(None)
+
+    def _dequeue(self, thread: Hashable, granted: "asyncio.Future[None]") -> None:
+        queue = self._waiting[thread]
+        queue.remove(granted)
+        if not queue:
+            del self._waiting[thread]
+
+    def _is_free_for(self, thread: Hashable) -> bool:
+        return self._free > 0 and self._running[thread] < self._per_thread

@@ -1,19 +1,22 @@
-"""Starts a program, reads its output and guarantees that it ends."""
+"""Starts a program, collects its output and guarantees that it ends."""
 
 import asyncio
+import codecs
 import os
+import re
 import subprocess
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
+
+from deerflow.sandbox.base import OutputListener
 
 CHUNK_BYTES = 65_536
 CHUNKS_AT_ONCE = 16
 """Number of chunks that one wake-up reads before it yields to the event loop."""
 REMAINS_SECONDS = 2.0
 """How long the descendants of an exited program may take to end, and its output pipe to close."""
-
 
 Watch = Callable[[int], Awaitable[str]]
 """Monitors a process by its pid and returns the reason when it has to be stopped."""
@@ -34,7 +37,7 @@ class Launch:
     watch: Watch | None = None
     started: Callable[[int], None] | None = None
     """Called with the pid, which is also the process group id, once the process runs."""
-    gone: Callable[[], Awaitable[None]] | None = None
+    exited: Callable[[], Awaitable[None]] | None = None
     """Returns when all descendants have ended, which may be shortly after the process itself."""
 
 
@@ -82,9 +85,25 @@ async def run(launch: Launch, output: Sink, *, timeout: float) -> Ending:
         # also on cancellation: nothing may keep running, and the process must be reaped
         if not exited.done():
             launch.kill(process.pid)
-        await _settle(launch, exited, pump)
+        await to_the_end(_reap(launch, exited, pump))
     code = process.returncode
     return Ending(code if code >= 0 else 128 - code, stopped, timed_out)
+
+
+async def to_the_end(work: Coroutine[Any, Any, None]) -> None:
+    """Await `work` to completion even when this task is cancelled; re-raise the cancellation afterwards."""
+    task = asyncio.ensure_future(work)
+    is_cancelled = False
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError:
+            is_cancelled = True
+    error = asyncio.CancelledError() if task.cancelled() else task.exception()
+    if is_cancelled:
+        raise asyncio.CancelledError  # a failure of the work must not hide the cancellation
+    if error is not None:
+        raise error
 
 
 async def _until_over(
@@ -110,27 +129,14 @@ async def _until_over(
                 watch.result()
 
 
-async def _settle(launch: Launch, exited: "asyncio.Future[None]", pump: "_Pump") -> None:
-    """Wait until the process is reaped and its pipe is drained, even when the caller is cancelled."""
-    ending = asyncio.ensure_future(_reaped(launch, exited, pump))
-    is_cancelled = False
-    while not ending.done():
-        try:
-            await asyncio.shield(ending)
-        except asyncio.CancelledError:
-            is_cancelled = True
-    ending.result()
-    if is_cancelled:
-        raise asyncio.CancelledError
-
-
-async def _reaped(launch: Launch, exited: "asyncio.Future[None]", pump: "_Pump") -> None:
+async def _reap(launch: Launch, exited: "asyncio.Future[None]", pump: "_Pump") -> None:
+    """Wait until the process is reaped and its pipe is drained."""
     try:
         await exited
         with suppress(TimeoutError):
             async with asyncio.timeout(REMAINS_SECONDS):
-                if launch.gone:
-                    await launch.gone()
+                if launch.exited:
+                    await launch.exited()
                 await asyncio.shield(pump.closed)
     finally:
         pump.close()
@@ -158,14 +164,14 @@ def _start(launch: Launch, writer: int) -> "subprocess.Popen[bytes]":
 async def _exit_of(process: "subprocess.Popen[bytes]") -> None:
     """Wait for the process with a pidfd where available, else in a thread."""
     try:
-        watched = os.pidfd_open(process.pid)
+        pidfd = os.pidfd_open(process.pid)
     except (AttributeError, OSError):
         await asyncio.to_thread(process.wait)
         return
     try:
-        await readable(watched)
+        await readable(pidfd)
     finally:
-        os.close(watched)
+        os.close(pidfd)
     process.wait()
 
 
@@ -217,3 +223,109 @@ class _Pump:
                 self._output.feed(data)
             elif not self.too_much.done():
                 self.too_much.set_result(None)
+
+
+STREAM_MAX_BYTES = 1_048_576
+"""Maximum output of one command that is streamed while it runs; the result has the rest."""
+STOP_BYTES = 64 * 1024 * 1024
+"""A command that prints more than this is stopped."""
+UNCUT_BYTES = 8 * 1024 * 1024
+"""Maximum output that is kept when the settings disable truncation."""
+
+_ESCAPES = re.compile(
+    r"\x1b\[[0-?]*[ -/]*[@-~]"  # colours, cursor
+    r"|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?"  # titles, links, device strings
+    r"|\x1b[@-Z\\-_]?"
+    r"|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\x80-\x9f]"
+)
+
+Mask = Callable[[str], str]
+"""Replaces host paths by virtual paths."""
+
+
+def clean(text: str) -> str:
+    """Return `text` without terminal sequences and control characters, with `\\n` line endings."""
+    return _ESCAPES.sub("", text.replace("\r\n", "\n"))
+
+
+class OutputBuffer:
+    """Keeps the start and the end of an output and passes it to a listener as it arrives."""
+
+    def __init__(
+        self, *, max_chars: int, listener: OutputListener | None = None, mask: Mask | None = None
+    ) -> None:
+        self._max_chars = max_chars
+        self._max_bytes = 2 * max_chars if max_chars else UNCUT_BYTES // 2
+        """Maximum size of the start and of the end."""
+        self._head = bytearray()
+        self._tail = bytearray()
+        self._mask = mask
+        self._live = _LiveOutput(listener, mask) if listener else None
+        self.total_bytes = 0
+
+    @property
+    def is_too_much(self) -> bool:
+        return self.total_bytes > STOP_BYTES
+
+    def feed(self, data: bytes) -> None:
+        """Append the next chunk."""
+        if self._live and self.total_bytes < STREAM_MAX_BYTES:
+            self._live.feed(data)
+        self.total_bytes += len(data)
+        fits = self._max_bytes - len(self._head)
+        if fits > 0:
+            self._head += data[:fits]
+            data = data[fits:]
+        if data:
+            self._tail += data
+            if len(self._tail) > 2 * self._max_bytes:
+                del self._tail[: -self._max_bytes]
+
+    def text(self) -> str:
+        """Return the kept output, truncated in the middle."""
+        if self._live:
+            self._live.finish()
+        tail = self._tail[-self._max_bytes :]
+        half = self._max_chars // 2 or self._max_bytes
+        if self.total_bytes <= len(self._head) + len(tail):
+            text = self._readable(bytes(self._head + tail))
+            if not self._max_chars or len(text) <= self._max_chars:
+                return text
+            return f"{text[:half]}\n[{len(text) - 2 * half} characters left out]\n{text[len(text) - half :]}"
+        start = self._readable(bytes(self._head))[:half]
+        end = self._readable(bytes(tail))[-half:]
+        removed = self.total_bytes - len(start.encode()) - len(end.encode())
+        return f"{start}\n[{removed} bytes left out]\n{end}"
+
+    def _readable(self, data: bytes) -> str:
+        text = clean(data.decode("utf-8", "replace"))
+        return self._mask(text) if self._mask else text
+
+
+class _LiveOutput:
+    """Decodes a stream incrementally; with a mask it buffers to whole lines, so that no path is split."""
+
+    def __init__(self, listener: OutputListener, mask: Mask | None) -> None:
+        self._listener = listener
+        self._mask = mask
+        self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
+        self._pending = ""
+
+    def feed(self, data: bytes) -> None:
+        text = self._pending + self._decode(data)
+        self._pending = ""
+        if self._mask and len(text) < 4096:
+            text, newline, self._pending = text.rpartition("\n")
+            text += newline
+        self._publish(text)
+
+    def finish(self) -> None:
+        text, self._pending = self._pending + self._decode(b"", True), ""
+        self._publish(text)
+
+    def _publish(self, text: str) -> None:
+        text = clean(text)
+        if self._mask:
+            text = self._mask(text)
+        if text:
+            self._listener(text)

@@ -16,11 +16,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, TextIO
 
-_CLUTTER = """
+_IGNORED_NAMES = """
 .git .svn .hg node_modules bower_components venv .venv env __pycache__ dist build target out .next .nuxt
 .cache .tox .nox .mypy_cache .pytest_cache .ruff_cache .turbo .gradle .idea .vscode .DS_Store coverage
 """
-IGNORED = frozenset(_CLUTTER.split())
+IGNORED = frozenset(_IGNORED_NAMES.split())
 """Names that listings and searches skip; such a folder can still be listed or searched explicitly."""
 
 MAX_FILE_BYTES = 1_048_576
@@ -65,23 +65,23 @@ def walk(folder: Folder, *, prefix: str = "", depth: int = MAX_DEPTH) -> Iterato
         yield Entry(path, name, folder, is_dir)
         if is_dir and depth > 1:
             try:
-                deeper = enter(folder, name)
+                deeper = _enter(folder, name)
             except OSError:
                 continue  # removed, replaced by a link, or not readable
             try:
                 yield from walk(deeper, prefix=f"{path}/", depth=depth - 1)
             finally:
-                leave(deeper)
+                _leave(deeper)
 
 
-def enter(folder: Folder, name: str) -> Folder:
+def _enter(folder: Folder, name: str) -> Folder:
     """Open a subfolder of `folder` without following a link; close it with `leave`."""
     if isinstance(folder, int):
         return os.open(name, _OPEN_FOLDER, dir_fd=folder)
     return os.path.join(folder, name)  # noqa: PTH118 - entries come as text, a million at a time
 
 
-def leave(folder: Folder) -> None:
+def _leave(folder: Folder) -> None:
     """Close a folder that `enter` opened."""
     if isinstance(folder, int):
         os.close(folder)
@@ -90,7 +90,7 @@ def leave(folder: Folder) -> None:
 def path_filter(pattern: str) -> PathFilter:
     """Compile a glob (`*`, `?`, `[…]`, `{a,b}`, `**`); one without a slash matches at any depth."""
     alternatives = [_one_filter(text) for text in _expand_braces(pattern)]
-    return lambda path: any(fits(path) for fits in alternatives)
+    return lambda path: any(matches(path) for matches in alternatives)
 
 
 def _one_filter(pattern: str) -> PathFilter:
@@ -101,7 +101,7 @@ def _one_filter(pattern: str) -> PathFilter:
         last = re.compile(fnmatch.translate(names[1]))
         return lambda path: last.match(path.rpartition("/")[2]) is not None
     tests = [None if name == "**" else re.compile(fnmatch.translate(name)) for name in names]
-    return lambda path: _fits(path.split("/"), tests)
+    return lambda path: _matches_parts(path.split("/"), tests)
 
 
 def glob_cost(pattern: str) -> int:
@@ -115,7 +115,7 @@ def _names(pattern: str) -> list[str]:
     return [name for at, name in enumerate(names) if name != "**" or names[at - 1 : at] != ["**"]]
 
 
-def _fits(parts: list[str], tests: list[re.Pattern[str] | None]) -> bool:
+def _matches_parts(parts: list[str], tests: list[re.Pattern[str] | None]) -> bool:
     """Match path components against tests; None matches any number of components."""
     reachable = {0}
     for part in [*parts, None]:
@@ -190,7 +190,7 @@ def read_small(name: str, folder: Folder) -> bytes | None:
         if isinstance(folder, int):
             file = os.open(name, _OPEN_FILE, dir_fd=folder)
         else:
-            file = os.open(enter(folder, name), _OPEN_FILE)  # type: ignore[arg-type]
+            file = os.open(_enter(folder, name), _OPEN_FILE)  # type: ignore[arg-type]
     except OSError:
         return None
     try:
@@ -205,13 +205,13 @@ def read_small(name: str, folder: Folder) -> bytes | None:
 
 
 def search_folder(
-    folder: Folder, search: LineSearch, *, fits: PathFilter | None, until: float
+    folder: Folder, search: LineSearch, *, matches: PathFilter | None, until: float
 ) -> Iterator[tuple[str, int, str]]:
     """Yield path, line number and excerpt of each match below the open `folder`."""
     for count, entry in enumerate(walk(folder)):
         if count >= MAX_ENTRIES or time.monotonic() > until:
             raise TimeoutError
-        if entry.is_dir or (fits is not None and not fits(entry.path)):
+        if entry.is_dir or (matches is not None and not matches(entry.path)):
             continue
         data = read_small(entry.name, entry.folder)
         if data:
@@ -237,7 +237,7 @@ def serve(request: dict[str, Any], out: TextIO) -> None:
     except (re.error, OverflowError, RecursionError) as error:
         out.write(json.dumps({"invalid": str(error)}) + "\n")
         return
-    fits = path_filter(request["glob"]) if request["glob"] else None
+    matches = path_filter(request["glob"]) if request["glob"] else None
     until = time.monotonic() + request["seconds"]
     left = request["max_results"]
     try:
@@ -245,7 +245,7 @@ def serve(request: dict[str, Any], out: TextIO) -> None:
             if "file" in request:
                 found = search_file(folder, request["file"], search)
             else:
-                found = search_folder(folder, search, fits=fits, until=until)
+                found = search_folder(folder, search, matches=matches, until=until)
             for path, number, text in found:
                 if left == 0:
                     raise TimeoutError

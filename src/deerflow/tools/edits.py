@@ -14,7 +14,7 @@ from pydantic import AfterValidator, BaseModel, Field, ValidationError, model_va
 
 from deerflow.errors import SandboxError
 from deerflow.sandbox import Sandbox
-from deerflow.sandbox.finishing import to_the_end
+from deerflow.sandbox.process import to_the_end
 from deerflow.tools.define import Described, PlainText, Runtime, VirtualPath, refuse, tool_of
 from deerflow.tools.patch import MAX_FILES, FilePatch, apply_patch, parse_patch
 from deerflow.tools.text import MAX_EDITED_BYTES, decoded, replace_text

@@ -11,7 +11,7 @@ from contracts.sandbox_contract import SandboxContract
 from deerflow.config import Paths, SandboxSettings
 from deerflow.domain import ThreadFolders
 from deerflow.errors import SandboxUnavailableError
-from deerflow.sandbox import Sandbox, bwrap, choose_users_root, remove_tree, staging, users
+from deerflow.sandbox import Sandbox, bubblewrap, choose_users_root, remove_tree, users
 from deerflow.sandbox.isolated import IsolatedSandboxProvider
 from deerflow.sandbox.paths import temporary_folder
 
@@ -31,8 +31,8 @@ async def provider() -> AsyncIterator[IsolatedSandboxProvider]:
 
 @pytest.fixture
 async def sandbox(provider: IsolatedSandboxProvider, reachable: Path) -> AsyncIterator[Sandbox]:
-    async with provider.lend(thread(reachable)) as lent:
-        yield lent
+    async with provider.acquire(thread(reachable)) as acquired:
+        yield acquired
 
 
 class TestIsolatedSandbox(SandboxContract):
@@ -50,9 +50,9 @@ async def test_the_self_test_passes_with_more_than_ten_probes(provider: Isolated
 async def test_nothing_starts_before_the_first_command(
     provider: IsolatedSandboxProvider, reachable: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bwrap, "find_bwrap", None)
+    monkeypatch.setattr(bubblewrap, "find_bwrap", None)
 
-    async with provider.lend(thread(reachable)) as sandbox:
+    async with provider.acquire(thread(reachable)) as sandbox:
         await sandbox.write_file("a.txt", "x")
         assert await sandbox.read_file("a.txt") == "x"
 
@@ -61,8 +61,8 @@ async def test_a_missing_bwrap_is_a_refusal_and_files_go_on(
     sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await sandbox.execute_command("true")
-    monkeypatch.setattr(bwrap, "SYSTEM_PATH", str(tmp_path))
-    monkeypatch.setattr(bwrap, "PACKAGE", "no_such_package")
+    monkeypatch.setattr(bubblewrap, "SYSTEM_PATH", str(tmp_path))
+    monkeypatch.setattr(bubblewrap, "PACKAGE", "no_such_package")
 
     with pytest.raises(SandboxUnavailableError, match="apt install bubblewrap"):
         await sandbox.execute_command("true")
@@ -81,7 +81,7 @@ async def test_a_bwrap_that_fails_is_a_refusal_with_its_fix(
     broken = reachable / "bwrap"
     broken.write_text("#!/bin/sh\necho 'bwrap: setting up uid map: Permission denied' >&2\nexit 1\n")
     broken.chmod(0o755)
-    monkeypatch.setattr(bwrap, "SYSTEM_PATH", str(reachable))
+    monkeypatch.setattr(bubblewrap, "SYSTEM_PATH", str(reachable))
 
     with pytest.raises(SandboxUnavailableError, match="apparmor_restrict_unprivileged_userns"):
         await sandbox.execute_command("echo escaped > /tmp/escaped")
@@ -92,7 +92,10 @@ async def test_a_bwrap_that_fails_is_a_refusal_with_its_fix(
 async def test_one_sandbox_that_does_not_start_switches_no_other_off(
     provider: IsolatedSandboxProvider, reachable: Path
 ) -> None:
-    async with provider.lend(thread(reachable)) as broken, provider.lend(thread(reachable, "t2")) as other:
+    async with (
+        provider.acquire(thread(reachable)) as broken,
+        provider.acquire(thread(reachable, "t2")) as other,
+    ):
         temporary_folder(thread(reachable)).rmdir()
 
         with pytest.raises(SandboxUnavailableError, match=r"This command was not run: .* Run it again"):
@@ -105,12 +108,12 @@ async def test_one_sandbox_that_does_not_start_switches_no_other_off(
 async def test_a_thread_that_was_removed_and_made_anew_has_a_sandbox_of_its_own(
     provider: IsolatedSandboxProvider, reachable: Path
 ) -> None:
-    async with provider.lend(thread(reachable)) as sandbox:
+    async with provider.acquire(thread(reachable)) as sandbox:
         await sandbox.execute_command("mkdir deep; cd deep; export MOOD=good")
     remove_tree(thread(reachable).root)
     thread(reachable).create()
 
-    async with provider.lend(thread(reachable)) as sandbox:
+    async with provider.acquire(thread(reachable)) as sandbox:
         said = await sandbox.execute_command(
             'echo "$MOOD"; pwd; echo x > a.txt; echo y > /tmp/b; cat a.txt /tmp/b'
         )
@@ -120,7 +123,7 @@ async def test_a_thread_that_was_removed_and_made_anew_has_a_sandbox_of_its_own(
 
 async def test_the_settings_environment_reaches_commands(reachable: Path) -> None:
     provider = IsolatedSandboxProvider(SandboxSettings(environment={"GREETING": "hello 'you'"}))
-    async with provider.lend(thread(reachable)) as sandbox:
+    async with provider.acquire(thread(reachable)) as sandbox:
         assert (await sandbox.execute_command('echo "$GREETING"')).output == "hello 'you'\n"
     await provider.aclose()
 
@@ -138,7 +141,7 @@ async def test_mounts_and_skills_are_there_and_read_only_where_asked(reachable: 
         SandboxSettings.model_validate({"mounts": mounts}), skills_root=reachable / "skills"
     )
 
-    async with provider.lend(thread(reachable)) as sandbox:
+    async with provider.acquire(thread(reachable)) as sandbox:
         result = await sandbox.execute_command(
             "cat /mnt/skills/a.txt /mnt/data/a.txt /mnt/shared/a.txt; echo;"
             "for d in skills data shared; do touch /mnt/$d/new 2>/dev/null && echo wrote $d; done"
@@ -171,7 +174,7 @@ async def test_files_of_an_unconfined_time_are_handed_over(
     outside.write_text("ours")
     (folders.workspace / "second-name.txt").hardlink_to(outside)
 
-    async with provider.lend(folders) as sandbox:
+    async with provider.acquire(folders) as sandbox:
         result = await sandbox.execute_command("echo new > old.txt; echo bad >> second-name.txt; cat old.txt")
 
     assert result.output.endswith("new\n")
@@ -212,7 +215,7 @@ async def test_a_thread_in_a_closed_home_works_from_its_chosen_place(
     paths = Paths(tmp_path / "home")
     chosen = Paths(paths.home, users_root=choose_users_root(paths, SandboxSettings()))
 
-    async with provider.lend(chosen.thread("u", "t1")) as sandbox:
+    async with provider.acquire(chosen.thread("u", "t1")) as sandbox:
         assert (await sandbox.execute_command("echo fine > a; cat a")).output == "fine\n"
 
 
@@ -221,7 +224,7 @@ async def test_folders_out_of_reach_are_shown_all_the_same(
     tmp_path: Path, reachable: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(users, "STATE_ROOT", reachable / "state")
-    monkeypatch.setattr(staging, "STATE_ROOT", reachable / "state")
+    monkeypatch.setattr(bubblewrap, "STATE_ROOT", reachable / "state")
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o700)
     skills = closed / "skills"
@@ -229,7 +232,7 @@ async def test_folders_out_of_reach_are_shown_all_the_same(
     (skills / "SKILL.md").write_text("skill")
     provider = IsolatedSandboxProvider(SandboxSettings(), skills_root=skills)
 
-    async with provider.lend(ThreadFolders("t1", closed / "some" / "where" / "t1")) as sandbox:
+    async with provider.acquire(ThreadFolders("t1", closed / "some" / "where" / "t1")) as sandbox:
         result = await sandbox.execute_command(
             "cat /mnt/skills/SKILL.md; echo x > a; cat a; echo y > /mnt/skills/b"
         )
@@ -250,15 +253,15 @@ async def test_the_temporary_folder_lasts_from_call_to_call(sandbox: Sandbox) ->
 def test_a_wheels_bwrap_is_copied_to_where_the_user_can_run_it(
     tmp_path: Path, reachable: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bwrap, "STATE_ROOT", reachable / "state")
+    monkeypatch.setattr(bubblewrap, "STATE_ROOT", reachable / "state")
     monkeypatch.setattr(users, "STATE_ROOT", reachable / "state")
-    monkeypatch.setattr(bwrap, "SYSTEM_PATH", str(tmp_path))
-    monkeypatch.setattr(bwrap, "can_enter", lambda path, uid: False)
+    monkeypatch.setattr(bubblewrap, "SYSTEM_PATH", str(tmp_path))
+    monkeypatch.setattr(bubblewrap, "can_enter", lambda path, uid: False)
 
-    found = bwrap.find_bwrap(users.SANDBOX_UID)
+    found = bubblewrap.find_bwrap(users.SANDBOX_UID)
 
     assert found.is_relative_to(reachable / "state")
     assert users.can_enter(found, users.SANDBOX_UID)
     command = ["setpriv", f"--reuid={users.SANDBOX_UID}", "--clear-groups", str(found), "--version"]
     assert os.spawnvp(os.P_WAIT, command[0], command) == 0
-    assert bwrap.find_bwrap(users.SANDBOX_UID) == found
+    assert bubblewrap.find_bwrap(users.SANDBOX_UID) == found

@@ -25,8 +25,8 @@ def provider() -> LandlockSandboxProvider:
 
 @pytest.fixture
 async def sandbox(provider: LandlockSandboxProvider, reachable: Path) -> AsyncIterator[Sandbox]:
-    async with provider.lend(ThreadFolders("t1", reachable / "users" / "u" / "threads" / "t1")) as lent:
-        yield lent
+    async with provider.acquire(ThreadFolders("t1", reachable / "users" / "u" / "threads" / "t1")) as one:
+        yield one
 
 
 class TestLandlockSandbox(SandboxContract):

@@ -114,7 +114,7 @@ def provider(tmp_path: Path) -> SandboxProvider:
 
 async def test_its_commands_and_files_work(provider: SandboxProvider, tmp_path: Path) -> None:
     shown: list[str] = []
-    async with provider.lend(ThreadFolders("t1", tmp_path / "t1")) as sandbox:
+    async with provider.acquire(ThreadFolders("t1", tmp_path / "t1")) as sandbox:
         result = await sandbox.execute_command("echo here; echo wrong >&2", on_output=shown.append)
         await sandbox.write_file("/a.txt", "one\n")
         await sandbox.write_file("/a.txt", "two\n", append=True)
@@ -149,11 +149,11 @@ async def test_it_is_acquired_with_the_first_use_and_released_after_the_last(
     folders = ThreadFolders("t1", tmp_path / "t1")
     theirs = FolderSandboxProvider.newest
 
-    async with provider.lend(folders):
+    async with provider.acquire(folders):
         pass
     assert theirs.events == []
-    async with provider.lend(folders) as first:
-        async with provider.lend(folders) as second:
+    async with provider.acquire(folders) as first:
+        async with provider.acquire(folders) as second:
             await asyncio.gather(*(each.execute_command("true") for each in (first, second)))
         assert theirs.events == ["acquire t1"]
     assert theirs.events == ["acquire t1", "release folder-t1"]
@@ -166,7 +166,7 @@ async def test_a_sandbox_that_starts_after_its_run_was_cancelled_is_released(
     theirs.may_start.clear()
 
     async def use() -> None:
-        async with provider.lend(ThreadFolders("t1", tmp_path / "t1")) as sandbox:
+        async with provider.acquire(ThreadFolders("t1", tmp_path / "t1")) as sandbox:
             await sandbox.execute_command("true")
 
     run = asyncio.create_task(use())

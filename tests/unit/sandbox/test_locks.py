@@ -2,7 +2,7 @@
 
 import asyncio
 
-from deerflow.sandbox.locks import FileLocks
+from deerflow.sandbox.base import FileLocks
 
 
 async def test_whoever_holds_a_lock_and_what_it_starts_may_take_it_again() -> None:

@@ -14,7 +14,7 @@ from deerflow.config.sandbox import NetworkSettings
 from deerflow.domain import ThreadFolders
 from deerflow.errors import ConfigError
 from deerflow.sandbox.isolated import IsolatedSandboxProvider
-from deerflow.sandbox.network import NetworkPolicy, Proxy, RefusedError, parse_connect, parse_rule
+from deerflow.sandbox.network import EgressError, NetworkPolicy, Proxy, parse_connect, parse_rule
 
 
 async def web_server() -> tuple[asyncio.Server, int]:
@@ -149,7 +149,7 @@ def test_rules_with_a_star_fit_names_below_only() -> None:
 
     rules.check_host("a.b.example.org", 443)
     for host in ("example.org", "badexample.org", "example.org.evil.test"):
-        with pytest.raises(RefusedError):
+        with pytest.raises(EgressError):
             rules.check_host(host, 443)
 
 
@@ -178,7 +178,7 @@ async def test_a_command_reaches_only_what_is_allowed(
     network = NetworkSettings(allow=(f"localhost:{port}",), allow_cidrs=("127.0.0.0/8", "::1/128"))
     provider = IsolatedSandboxProvider(SandboxSettings(network=network))
 
-    async with provider.lend(ThreadFolders("t1", reachable / "users" / "u" / "threads" / "t1")) as sandbox:
+    async with provider.acquire(ThreadFolders("t1", reachable / "users" / "u" / "threads" / "t1")) as sandbox:
         allowed = await sandbox.execute_command(fetch(port), timeout=60)
         forbidden = await sandbox.execute_command(fetch(closed), timeout=60)
         direct = await sandbox.execute_command(fetch(port, through=str(port)), timeout=60)

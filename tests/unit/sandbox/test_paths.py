@@ -8,8 +8,8 @@ from deerflow.config.sandbox import MountSettings
 from deerflow.domain import ThreadFolders
 from deerflow.errors import ConfigError, PathRefusedError
 from deerflow.sandbox import PathMapping, PathTable, thread_paths
-from deerflow.sandbox.mapping import PathRewriter
 from deerflow.sandbox.paths import checked_mount, shown
+from deerflow.sandbox.supervised import PathRewriter
 
 
 @pytest.fixture
@@ -30,12 +30,12 @@ def table(tmp_path: Path) -> PathTable:
     ],
 )
 def test_paths_are_found_by_their_mapping(table: PathTable, path: str, virtual: str) -> None:
-    assert table.locate(path).virtual == virtual
+    assert table.resolve(path).virtual == virtual
 
 
 def test_a_name_that_only_starts_like_a_mapping_is_outside(table: PathTable) -> None:
     with pytest.raises(PathRefusedError, match="outside"):
-        table.locate("/mnt/user-data/workspace-of-others/x")
+        table.resolve("/mnt/user-data/workspace-of-others/x")
 
 
 def test_the_longest_mapping_wins(tmp_path: Path) -> None:
@@ -43,12 +43,12 @@ def test_the_longest_mapping_wins(tmp_path: Path) -> None:
         [PathMapping("/mnt/a", tmp_path), PathMapping("/mnt/a/b", tmp_path / "b", read_only=True)]
     )
 
-    assert table.locate("/mnt/a/b/c").mapping.read_only
-    assert not table.locate("/mnt/a/bc").mapping.read_only
+    assert table.resolve("/mnt/a/b/c").mapping.read_only
+    assert not table.resolve("/mnt/a/bc").mapping.read_only
 
 
 def test_a_parent_of_mappings_stands_for_them(table: PathTable) -> None:
-    assert [place.virtual for place in table.places_below("/mnt/user-data")] == [
+    assert [found.virtual for found in table.resolve_folders("/mnt/user-data")] == [
         *("/mnt/user-data/outputs", "/mnt/user-data/uploads", "/mnt/user-data/workspace")
     ]
 

@@ -7,8 +7,7 @@ import sys
 
 import pytest
 
-from deerflow.sandbox.output import OutputBuffer
-from deerflow.sandbox.process import Launch, Watch, run
+from deerflow.sandbox.process import Launch, OutputBuffer, Watch, run
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="programs are started as POSIX has it")
 

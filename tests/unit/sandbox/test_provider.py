@@ -11,12 +11,10 @@ from deerflow.config import SandboxSettings
 from deerflow.domain import ThreadFolders
 from deerflow.errors import ConfigError
 from deerflow.sandbox import create_sandbox_provider, pool, tier_of
-from deerflow.sandbox.diagnosis import diagnose
-from deerflow.sandbox.gate import RETRY_SECONDS, SelfTestCache
+from deerflow.sandbox.base import FileLocks, SelfTest
 from deerflow.sandbox.local import LocalSandboxProvider
-from deerflow.sandbox.locks import FileLocks
 from deerflow.sandbox.seccomp import build_filter
-from deerflow.sandbox.selftest import SelfTest, judge, parse_probes
+from deerflow.sandbox.selftest import RETRY_SECONDS, SelfTestCache, diagnose, judge, parse_probes
 
 
 def provider() -> LocalSandboxProvider:
@@ -53,44 +51,46 @@ def test_a_class_can_be_named_by_its_module() -> None:
 
 
 async def test_a_thread_keeps_its_sandbox(tmp_path: Path) -> None:
-    lender = provider()
+    sandboxes = provider()
     folders = ThreadFolders("t1", tmp_path / "t1")
 
-    async with lender.lend(folders) as first, lender.lend(folders) as second:
+    async with sandboxes.acquire(folders) as first, sandboxes.acquire(folders) as second:
         assert first is second
-    async with lender.lend(folders) as third:
+    async with sandboxes.acquire(folders) as third:
         assert third is first
-    assert lender.get(folders) is first
-    lender.reset()
-    assert lender.get(folders) is None
 
 
 async def test_idle_sandboxes_are_forgotten_and_lent_ones_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pool, "MAX_IDLE", 2)
-    lender = provider()
+    sandboxes = provider()
     kept = ThreadFolders("kept", tmp_path / "kept")
 
-    async with lender.lend(kept) as sandbox:
-        for number in range(5):
-            async with lender.lend(ThreadFolders(str(number), tmp_path / str(number))):
-                pass
-        assert lender.get(kept) is sandbox
-        assert lender.get(ThreadFolders("0", tmp_path / "0")) is None
-        assert lender.get(ThreadFolders("4", tmp_path / "4")) is not None
+    async with sandboxes.acquire(kept) as sandbox:
+        seen = []
+        for number in (0, 1, 2, 3, 4, 4, 0):
+            async with sandboxes.acquire(ThreadFolders(str(number), tmp_path / str(number))) as other:
+                seen.append(other)
+        assert seen[4] is seen[5]
+        assert seen[0] is not seen[6]
+        async with sandboxes.acquire(kept) as again:
+            assert again is sandbox
 
 
-async def test_a_sandbox_is_given_back_when_its_run_fails(tmp_path: Path) -> None:
-    lender = provider()
+async def test_a_sandbox_is_released_when_its_run_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sandboxes = provider()
     folders = ThreadFolders("t1", tmp_path / "t1")
 
+    monkeypatch.setattr(pool, "MAX_IDLE", 0)
     with pytest.raises(RuntimeError):
-        async with lender.lend(folders):
+        async with sandboxes.acquire(folders) as first:
             raise RuntimeError
 
-    lender.reset()
-    assert lender.get(folders) is None
+    async with sandboxes.acquire(folders) as second:
+        assert second is not first
 
 
 async def test_a_failed_test_is_believed_for_a_while_and_then_tried_again() -> None:
@@ -100,14 +100,14 @@ async def test_a_failed_test_is_believed_for_a_while_and_then_tried_again() -> N
     async def probe() -> SelfTest:
         return results.pop(0)
 
-    gate = SelfTestCache(probe, clock=lambda: now)
+    tests = SelfTestCache(probe, clock=lambda: now)
 
     for _ in range(3):
         with pytest.raises(Exception, match="broken"):
-            await gate.require()
+            await tests.require()
     now += RETRY_SECONDS
-    await gate.require()
-    assert gate.refusal is None
+    await tests.require()
+    assert tests.refusal is None
 
 
 async def test_what_an_operator_mended_shows_by_itself() -> None:
@@ -117,33 +117,33 @@ async def test_what_an_operator_mended_shows_by_itself() -> None:
     async def probe() -> SelfTest:
         return results.pop(0)
 
-    gate = SelfTestCache(probe, clock=lambda: now)
-    await gate.test()
+    tests = SelfTestCache(probe, clock=lambda: now)
+    await tests.test()
 
-    gate.look_again()
-    assert "broken" in (gate.refusal or "")
+    tests.repeat_if_stale()
+    assert "broken" in (tests.refusal or "")
     now += RETRY_SECONDS
-    gate.look_again()
-    await until(lambda: gate.refusal is None)
-    gate.look_again()  # there is nothing to look for any more
-    await gate.aclose()
+    tests.repeat_if_stale()
+    await until(lambda: tests.refusal is None)
+    tests.repeat_if_stale()  # there is nothing to look for any more
+    await tests.aclose()
 
     assert results == []
 
 
 async def test_many_that_did_not_start_at_once_are_one_test() -> None:
-    tests = 0
+    probed = 0
 
     async def probe() -> SelfTest:
-        nonlocal tests
-        tests += 1
+        nonlocal probed
+        probed += 1
         await asyncio.sleep(0)
         return SelfTest(True)
 
-    gate = SelfTestCache(probe)
+    tests = SelfTestCache(probe)
 
-    assert await asyncio.gather(*(gate.doubt() for _ in range(20))) == [None] * 20
-    assert tests == 1
+    assert await asyncio.gather(*(tests.retest() for _ in range(20))) == [None] * 20
+    assert probed == 1
 
 
 def test_silence_of_a_probe_is_a_failure() -> None:
@@ -166,7 +166,7 @@ def test_silence_of_a_probe_is_a_failure() -> None:
     ],
 )
 def test_every_failure_has_a_fix(said: str, fix: str) -> None:
-    assert fix in diagnose(said).fix
+    assert fix in (diagnose(said).fix or "")
 
 
 def test_the_filter_is_a_whole_program_for_both_processors() -> None:

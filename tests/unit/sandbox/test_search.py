@@ -13,9 +13,9 @@ from deerflow.domain import ThreadFolders
 from deerflow.errors import SandboxError
 from deerflow.sandbox import Sandbox, isolated, thread_paths
 from deerflow.sandbox.files import ThreadFiles
-from deerflow.sandbox.grep import Query, grep
+from deerflow.sandbox.grep import Query, RgOutput, find_rg, grep, rg_argv
 from deerflow.sandbox.isolated import IsolatedSandboxProvider
-from deerflow.sandbox.ripgrep import RgOutput, find_rg, is_quick, rg_argv
+from deerflow.sandbox.local import LocalSandbox
 from deerflow.sandbox.searching import LineSearch, glob_cost, path_filter
 
 WORKSPACE = "/mnt/user-data/workspace"
@@ -26,6 +26,10 @@ def files(tmp_path: Path) -> ThreadFiles:
     folders = ThreadFolders("t1", tmp_path)
     folders.create()
     return ThreadFiles(thread_paths(folders))
+
+
+def write(files: ThreadFiles, path: str, data: bytes) -> None:
+    files.replace(files.table.resolve_for_writing(path), data)
 
 
 def query(pattern: str, *, glob: str | None = None, literal: bool = False, limit: int = 100) -> Query:
@@ -107,7 +111,7 @@ async def test_binary_huge_and_ignored_files_are_left_out(files: ThreadFiles, tm
 
 
 async def test_one_file_can_be_searched(files: ThreadFiles) -> None:
-    await files.write("a.txt", b"one\ntwo\n")
+    write(files, "a.txt", b"one\ntwo\n")
 
     matches, _ = await grep(files, f"{WORKSPACE}/a.txt", query("two"))
 
@@ -115,8 +119,8 @@ async def test_one_file_can_be_searched(files: ThreadFiles) -> None:
 
 
 async def test_all_folders_can_be_searched_at_once(files: ThreadFiles) -> None:
-    await files.write("a.txt", b"needle")
-    await files.write("/mnt/user-data/outputs/b.txt", b"needle")
+    write(files, "a.txt", b"needle")
+    write(files, "/mnt/user-data/outputs/b.txt", b"needle")
 
     matches, _ = await grep(files, "/mnt/user-data", query("needle"))
 
@@ -129,14 +133,14 @@ async def test_a_missing_folder_is_an_error(files: ThreadFiles) -> None:
 
 
 async def test_a_search_out_of_time_keeps_what_it_found_or_says_so(files: ThreadFiles) -> None:
-    await files.write("a.txt", b"a" * 4000)
+    write(files, "a.txt", b"a" * 4000)
 
     with pytest.raises(SandboxError, match="simpler pattern"):
         await grep(files, WORKSPACE, query(r"(a+)+(a+)+(a+)+b"), seconds=0.1)
 
 
 async def test_the_server_goes_on_while_a_pattern_explodes(files: ThreadFiles) -> None:
-    await files.write("a.txt", b"a" * 4000)
+    write(files, "a.txt", b"a" * 4000)
     searching = asyncio.create_task(grep(files, WORKSPACE, query(r"(a+)+(a+)+(a+)+b")))
 
     for _ in range(20):
@@ -159,20 +163,20 @@ async def test_the_server_goes_on_while_a_pattern_explodes(files: ThreadFiles) -
 async def test_a_hostile_pattern_or_glob_is_refused_without_holding_up_others(
     files: ThreadFiles, pattern: str, glob: str | None, said: str
 ) -> None:
-    await files.write("a.txt", b"a" * 100)
+    write(files, "a.txt", b"a" * 100)
 
     async with LoopWatch():
         with pytest.raises(SandboxError, match=said):
             await grep(files, WORKSPACE, query(pattern, glob=glob), seconds=0.1)
         if glob:
             with pytest.raises(SandboxError, match=said):
-                await files.glob(WORKSPACE, glob, include_dirs=False, limit=10)
+                await LocalSandbox(files, SandboxSettings()).glob(WORKSPACE, glob)
 
 
 def test_repeated_stars_cost_nothing_and_only_simple_globs_are_judged_on_the_loop() -> None:
     assert glob_cost("**/" * 330 + "*.py") == 2
-    assert is_quick(query("x", glob="src/**/*.{py,md}"))
-    assert not is_quick(query("x", glob="/".join(["**/a"] * 10)))
+    assert query("x", glob="src/**/*.{py,md}").suits_ripgrep
+    assert not query("x", glob="/".join(["**/a"] * 10)).suits_ripgrep
 
 
 def test_what_ripgrep_prints_is_only_data() -> None:
@@ -199,8 +203,8 @@ class TestRipgrep:
         if find_rg() is None:
             pytest.skip("ripgrep (rg) is not installed on this system")
         provider = IsolatedSandboxProvider(SandboxSettings())
-        async with provider.lend(ThreadFolders("t1", reachable / "users" / "u" / "threads" / "t1")) as lent:
-            yield lent
+        async with provider.acquire(ThreadFolders("t1", reachable / "users" / "u" / "threads" / "t1")) as one:
+            yield one
         await provider.aclose()
 
     @pytest.mark.parametrize(

@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from deerflow.sandbox.slots import CommandSlots
+from deerflow.sandbox.pool import CommandSlots
 
 
 class Commands:

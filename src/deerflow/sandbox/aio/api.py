@@ -1,16 +1,30 @@
-"""Client of the HTTP API of the all-in-one sandbox image."""
+"""Client of a container of the all-in-one sandbox image: its HTTP API and its shell.
+
+Commands run in the container's shell session, one at a time, and their output is streamed. Each runs in a
+new bash that restores the working directory and the exports of the previous one. So `exit` ends the command
+and not the session, and nothing depends on the content of a terminal screen.
+"""
 
 import asyncio
 import json
+import logging
+import secrets
+import shlex
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
 import aiohttp
 
 from deerflow.connection_errors import connection_reason
-from deerflow.errors import SandboxError
+from deerflow.errors import SandboxError, SandboxTimeoutError
+from deerflow.sandbox.base import CommandResult
+from deerflow.sandbox.paths import WORKSPACE
+from deerflow.sandbox.process import OutputBuffer, to_the_end
+
+logger = logging.getLogger(__name__)
 
 QUICK_SECONDS = 15.0
 """Timeout of calls that do not wait for a command."""
@@ -29,7 +43,7 @@ class NoSuchRouteError(SandboxError):
     code = "no_such_route"
 
 
-class RefusedError(SandboxError):
+class ContainerRefusedError(SandboxError):
     """The container responded with an error."""
 
     code = "container_refused"
@@ -45,8 +59,8 @@ class AioApi:
     async def is_ready(self) -> bool:
         """Return whether the container responds."""
         try:
-            async with self._asked("GET", "/v1/sandbox", seconds=5) as answer:
-                return answer.status == 200
+            async with self._request("GET", "/v1/sandbox", seconds=5) as response:
+                return response.status == 200
         except ContainerGoneError:
             return False
 
@@ -54,45 +68,47 @@ class AioApi:
         self, path: str, body: Mapping[str, Any], *, seconds: float = QUICK_SECONDS
     ) -> Mapping[str, Any]:
         """Post `body` to `path` and return the `data` of the response."""
-        async with self._asked("POST", path, seconds=seconds, json=body) as answer:
-            payload = await _json(answer)
-        if answer.status == 404 and payload.get("detail") == "Not Found":
+        async with self._request("POST", path, seconds=seconds, json=body) as response:
+            payload = await _json(response)
+        if response.status == 404 and payload.get("detail") == "Not Found":
             raise NoSuchRouteError(f"the sandbox image has no {path}; use a newer image")
         data = payload.get("data")
-        if answer.status >= 300 or payload.get("success") is False or not isinstance(data, dict):
-            raise RefusedError(_reason(payload, answer.status))
+        if response.status >= 300 or payload.get("success") is False or not isinstance(data, dict):
+            raise ContainerRefusedError(_reason(payload, response.status))
         return data
 
-    async def tidy(self, path: str, body: Mapping[str, Any] | None = None, *, method: str = "POST") -> None:
+    async def cleanup(
+        self, path: str, body: Mapping[str, Any] | None = None, *, method: str = "POST"
+    ) -> None:
         """Make a cleanup call and ignore its response and a lost connection."""
         with suppress(ContainerGoneError):
-            async with self._asked(method, path, seconds=5, json=body or {}) as answer:
-                await _at_most(answer, 65_536)
+            async with self._request(method, path, seconds=5, json=body or {}) as response:
+                await _at_most(response, 65_536)
 
-    async def aside(self, command: str, *, seconds: float) -> Mapping[str, Any]:
+    async def run_internal(self, command: str, *, seconds: float) -> Mapping[str, Any]:
         """Run an internal command to its end in a separate session, and close that session."""
         body = {"command": command, "timeout": seconds}
         try:
-            answer = await self.call(
+            response = await self.call(
                 "/v1/bash/exec", {**body, "max_output_length": 0}, seconds=seconds + QUICK_SECONDS
             )
-            await self.tidy(f"/v1/bash/sessions/{_session(answer)}/close")
+            await self.cleanup(f"/v1/bash/sessions/{_session(response)}/close")
         except NoSuchRouteError:
-            answer = await self.call(
+            response = await self.call(
                 "/v1/shell/exec", {**body, "truncate": False}, seconds=seconds + QUICK_SECONDS
             )
-            await self.tidy(f"/v1/shell/sessions/{_session(answer)}", method="DELETE")
-        return answer
+            await self.cleanup(f"/v1/shell/sessions/{_session(response)}", method="DELETE")
+        return response
 
     async def download(self, path: str, *, max_bytes: int) -> bytes:
         """Return a file's bytes from the container, at most `max_bytes` + 1."""
-        async with self._asked("GET", "/v1/file/download", seconds=120, params={"path": path}) as answer:
-            if answer.status >= 300:
-                raise RefusedError(_reason(await _json(answer), answer.status))
-            return await _at_most(answer, max_bytes + 1)
+        async with self._request("GET", "/v1/file/download", seconds=120, params={"path": path}) as response:
+            if response.status >= 300:
+                raise ContainerRefusedError(_reason(await _json(response), response.status))
+            return await _at_most(response, max_bytes + 1)
 
     @asynccontextmanager
-    async def _asked(
+    async def _request(
         self, method: str, path: str, *, seconds: float, **options: Any
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         timeout = aiohttp.ClientTimeout(total=seconds)
@@ -100,8 +116,8 @@ class AioApi:
             # no redirects: an untrusted container must not direct requests to other hosts
             async with self._http.request(
                 method, f"{self.url}{path}", timeout=timeout, allow_redirects=False, **options
-            ) as answer:
-                yield answer
+            ) as response:
+                yield response
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise ContainerGoneError(
                 f"the sandbox container does not answer ({connection_reason(error)}); "
@@ -130,8 +146,8 @@ async def wait_until_ready(api: AioApi, *, seconds: float) -> None:
         ) from error
 
 
-async def _json(answer: aiohttp.ClientResponse) -> Mapping[str, Any]:
-    body = await _at_most(answer, MAX_ANSWER_BYTES)
+async def _json(response: aiohttp.ClientResponse) -> Mapping[str, Any]:
+    body = await _at_most(response, MAX_ANSWER_BYTES)
     try:
         payload = json.loads(body) if len(body) < 1_000_000 else await asyncio.to_thread(json.loads, body)
     except ValueError:
@@ -139,9 +155,9 @@ async def _json(answer: aiohttp.ClientResponse) -> Mapping[str, Any]:
     return payload if isinstance(payload, dict) else {}
 
 
-async def _at_most(answer: aiohttp.ClientResponse, most: int) -> bytes:
+async def _at_most(response: aiohttp.ClientResponse, most: int) -> bytes:
     body = bytearray()
-    async for chunk in answer.content.iter_chunked(65_536):
+    async for chunk in response.content.iter_chunked(65_536):
         body += chunk
         if len(body) >= most:
             return bytes(body[:most])
@@ -153,5 +169,200 @@ def _reason(payload: Mapping[str, Any], status: int) -> str:
     return f"the sandbox container refused: {str(reason)[:500]}"
 
 
-def _session(answer: Mapping[str, Any]) -> str:
-    return quote(str(answer.get("session_id") or ""), safe="")
+def _session(response: Mapping[str, Any]) -> str:
+    return quote(str(response.get("session_id") or ""), safe="")
+
+
+POLL_SECONDS = 10.0
+"""Long-poll timeout for new output; available output is returned at once."""
+GRACE_SECONDS = 10.0
+"""Margin of the container's own timeout over the server's: it only takes effect when the server has died."""
+STOP_SECONDS = 5.0
+STATE_FILE = "/tmp/.deerflow-shell"
+TOO_MUCH = "[stopped: it printed too much; send the output to a file and look at parts of it]"
+
+# $1 command, $2 state file, $3 marker in the environment by which all its descendants are found.
+SCRIPT = rf"""
+cd {WORKSPACE} 2>/dev/null
+[ -r "$2" ] && . "$2" 2>/dev/null
+export DEERFLOW_COMMAND=$3
+__state=$2
+__keep() {{
+  {{ set +eux; }} 2>/dev/null
+  {{ builtin export -p; builtin printf 'cd -- %q 2>/dev/null\n' "$PWD"; }} >"$__state.new" 2>/dev/null &&
+    command mv -f "$__state.new" "$__state" 2>/dev/null
+}}
+trap __keep EXIT
+eval "set --
+$1"
+"""
+KILL_MARKED = r"""
+for round in 1 2 3; do
+  for environ in /proc/[0-9]*/environ; do
+    if grep -qsz "^DEERFLOW_COMMAND=$1\$" "$environ"; then
+      pid=${environ#/proc/}; pid=${pid%/environ}
+      [ "$pid" = "$$" ] || kill -KILL "$pid" 2>/dev/null
+    fi
+  done
+done
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Running:
+    session: str
+    command_id: str
+    marker: str
+
+
+class AioShell:
+    """Runs commands in one container, one at a time."""
+
+    def __init__(self, api: AioApi) -> None:
+        self._api = api
+        self._lock = asyncio.Lock()
+        self._session: str | None = None
+        self._is_old_image = False
+
+    async def run(self, command: str, *, timeout: float, output: OutputBuffer) -> CommandResult:
+        """Run `command` to its end; on timeout or cancellation kill it and its descendants."""
+        async with self._lock:
+            marker = secrets.token_hex(8)
+            script = _wrapped(command, marker)
+            if not self._is_old_image:
+                try:
+                    return await self._run(command, script, marker, timeout=timeout, output=output)
+                except NoSuchRouteError:
+                    self._session, self._is_old_image = None, True
+            return await self._run_without_streaming(command, script, marker, timeout=timeout, output=output)
+
+    async def _run(
+        self, command: str, script: str, marker: str, *, timeout: float, output: OutputBuffer
+    ) -> CommandResult:
+        running = await self._start(script, marker, timeout)
+        is_over = False
+        try:
+            async with asyncio.timeout(timeout):
+                exit_code = await self._follow(running, output)
+            is_over = exit_code is not None
+        except TimeoutError as error:
+            await self._stop(running)
+            is_over = True
+            raise SandboxTimeoutError(command, timeout, output.text()) from error
+        finally:
+            if not is_over:  # cancelled, failed, or too much output
+                await to_the_end(self._stop(running))
+        if exit_code is None:
+            return CommandResult(137, f"{output.text()}\n{TOO_MUCH}")
+        return CommandResult(exit_code, output.text())
+
+    async def _start(self, script: str, marker: str, timeout: float) -> _Running:
+        """Start the script; replace a lost or broken session once."""
+        body = {"command": script, "async_mode": True, "hard_timeout": timeout + GRACE_SECONDS}
+        if self._session is not None:
+            try:
+                return _running(
+                    await self._api.call("/v1/bash/exec", {**body, "session_id": self._session}), marker
+                )
+            except ContainerRefusedError as error:
+                logger.info("shell session %s is replaced: %s", self._session, error)
+                await self._close_session()
+        session = await self._api.call("/v1/bash/sessions/create", {"exec_dir": WORKSPACE})
+        self._session = str(session.get("session_id") or "")
+        return _running(await self._api.call("/v1/bash/exec", {**body, "session_id": self._session}), marker)
+
+    async def _follow(self, running: _Running, output: OutputBuffer) -> int | None:
+        """Read the output until the command ends and return its exit code; None when it printed too much."""
+        offsets: dict[str, Any] = {"offset": 0, "stderr_offset": 0}
+        wait = True
+        while True:
+            body = {"session_id": running.session, "command_id": running.command_id, **offsets}
+            body |= {"wait": wait, "wait_timeout": POLL_SECONDS}
+            response = await self._api.call("/v1/bash/output", body, seconds=POLL_SECONDS + GRACE_SECONDS)
+            has_news = _feed_output(response, output)
+            offsets = {key: response.get(key) or offsets[key] for key in offsets}
+            if output.is_too_much:
+                return None
+            status = (response.get("command") or {}).get("status")
+            if status not in ("pending", "running"):
+                if not has_news:
+                    return _exit_code(response.get("command") or {})
+                wait = False  # it has ended: fetch the remaining output
+
+    async def _stop(self, running: _Running) -> None:
+        """Kill the command and its descendants, and close the session."""
+        await self._api.cleanup("/v1/bash/kill", {"session_id": running.session, "signal": "SIGKILL"})
+        await self._kill_marked(running.marker)
+
+    async def _kill_marked(self, marker: str) -> None:
+        with suppress(SandboxError):
+            await self._api.run_internal(
+                f"bash -c {shlex.quote(KILL_MARKED)} sweep {marker}", seconds=STOP_SECONDS
+            )
+        await self._close_session()
+
+    async def _close_session(self) -> None:
+        session, self._session = self._session, None
+        if session and self._is_old_image:
+            await self._api.cleanup(f"/v1/shell/sessions/{quote(session, safe='')}", method="DELETE")
+        elif session:
+            await self._api.cleanup(f"/v1/bash/sessions/{quote(session, safe='')}/close")
+
+    async def _run_without_streaming(
+        self, command: str, script: str, marker: str, *, timeout: float, output: OutputBuffer
+    ) -> CommandResult:
+        """Run a command on an image without `/v1/bash`: its output arrives only at its end."""
+        body = {"command": script, "async_mode": False, "timeout": timeout, "truncate": False}
+        body |= {"exec_dir": WORKSPACE, "no_change_timeout": int(timeout + GRACE_SECONDS)}
+        is_over = False
+        try:
+            response = await self._execute(body, seconds=timeout + GRACE_SECONDS)
+            is_over = response.get("status") == "completed"
+        finally:
+            if not is_over:
+                await to_the_end(self._kill_marked(marker))
+        output.feed(str(response.get("output") or "").encode("utf-8", "replace"))
+        if not is_over:
+            raise SandboxTimeoutError(command, timeout, output.text())
+        return CommandResult(_exit_code(response), output.text())
+
+    async def _execute(self, body: Mapping[str, Any], *, seconds: float) -> Mapping[str, Any]:
+        """Execute in a `/v1/shell` session; replace a broken one once."""
+        path = "/v1/shell/exec"
+        if self._session is not None:
+            try:
+                return await self._api.call(path, {**body, "id": self._session}, seconds=seconds)
+            except ContainerRefusedError as error:
+                logger.info("shell session %s is replaced: %s", self._session, error)
+                await self._close_session()
+        response = await self._api.call(path, body, seconds=seconds)
+        self._session = str(response.get("session_id") or "") or None
+        return response
+
+
+def _wrapped(command: str, marker: str) -> str:
+    argv = ("bash", "--noprofile", "--norc", "-c", SCRIPT, "bash", command, STATE_FILE, marker)
+    return f"{shlex.join(argv)} </dev/null 2>&1"
+
+
+def _running(response: Mapping[str, Any], marker: str) -> _Running:
+    session, command_id = response.get("session_id"), response.get("command_id")
+    if not isinstance(session, str) or not isinstance(command_id, str):
+        raise ContainerRefusedError("the sandbox container named no command")
+    return _Running(session, command_id, marker)
+
+
+def _feed_output(response: Mapping[str, Any], output: OutputBuffer) -> bool:
+    pieces = [piece for key in ("stdout", "stderr") if (piece := response.get(key))]
+    for piece in pieces:
+        output.feed(str(piece).encode("utf-8", "replace"))
+    return bool(pieces)
+
+
+def _exit_code(command: Mapping[str, Any]) -> int:
+    code = command.get("exit_code")
+    if isinstance(code, int):
+        return code if code >= 0 else 128 - code
+    if command.get("status") in ("killed", "timed_out", "terminated", "hard_timeout"):
+        return 137
+    raise SandboxError("the sandbox's shell broke off without an exit code; run the command again")

@@ -94,12 +94,12 @@ class Mirror:
         """Copy changes in the container to this host; return a note on files that were not copied."""
         there = await self._listed()
         changed = [name for name, stamp in there.items() if self._there.get(name) != stamp]
-        brought = _within(changed, there)
-        left = sorted(set(changed) - set(brought))
-        if brought:
-            await self._put(NAMES_FILE, _name_list(brought))
+        copied = _within(changed, there)
+        left = sorted(set(changed) - set(copied))
+        if copied:
+            await self._put(NAMES_FILE, _name_list(copied))
             await self._run(PACK)
-            most = MAX_TRIP_BYTES + 10_240 * (len(brought) + 2)  # plus the archive's headers
+            most = MAX_TRIP_BYTES + 10_240 * (len(copied) + 2)  # plus the archive's headers
             left += await self._unpacked(await self._api.download(OUTGOING, max_bytes=most))
         gone = [name for name in self._there if name not in there]
         known = self._here or {}
@@ -111,15 +111,14 @@ class Mirror:
         """Write the archive's files; return the names of those that were refused."""
         refused: list[str] = []
         for name, data, changed_at in await asyncio.to_thread(_members, archive):
-            path = f"{USER_DATA}/{name}"
             try:
-                await self._files.write(path, data)
+                path = self._files.table.resolve_for_writing(f"{USER_DATA}/{name}")
+                await asyncio.to_thread(self._files.replace, path, data)
             except SandboxError as error:
                 logger.info("file of a container is left out: %s", error)
                 refused.append(name)
                 continue
-            place = self._files.table.locate(path)
-            file = place.mapping.host.joinpath(*place.parts)
+            file = path.mapping.host.joinpath(*path.parts)
             if self._here is not None:
                 self._here[name] = await asyncio.to_thread(_dated, file, changed_at)
         return refused
@@ -147,19 +146,19 @@ class Mirror:
 
     async def _run(self, command: str) -> str:
         """Run an internal command and return its output."""
-        answer = await self._api.aside(command, seconds=TRIP_SECONDS)
-        if answer.get("status") != "completed" or answer.get("exit_code"):
+        response = await self._api.run_internal(command, seconds=TRIP_SECONDS)
+        if response.get("status") != "completed" or response.get("exit_code"):
             raise SandboxError("the thread's files could not be copied to or from the container; try again")
-        return str(answer.get("stdout") or answer.get("output") or "")
+        return str(response.get("stdout") or response.get("output") or "")
 
 
 def _stamps(root: Path) -> dict[str, Stamp]:
     """Return the regular files below the thread's folders; links are neither followed nor copied."""
     found: dict[str, Stamp] = {}
     for folder in FOLDERS:
-        for place, _, names in os.walk(root / folder):
+        for folder_path, _, names in os.walk(root / folder):
             for name in names:
-                path = Path(place) / name
+                path = Path(folder_path) / name
                 try:
                     about = path.lstat()
                 except FileNotFoundError:  # removed meanwhile

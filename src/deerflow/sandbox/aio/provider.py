@@ -1,27 +1,43 @@
 """Provides container sandboxes: kept warm between runs, rediscovered after a restart, limited in number."""
 
+import asyncio
 import logging
 import os
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 from typing_extensions import override
 
 from deerflow.config import SandboxSettings
 from deerflow.domain import ThreadFolders
-from deerflow.errors import DeerFlowError
-from deerflow.sandbox.aio.backend import IMAGE_USER, ContainerBackend, ContainerWish, container_id, owner_of
-from deerflow.sandbox.aio.claims import Claims, default_folder
-from deerflow.sandbox.aio.local import LocalContainerBackend, resolved_environment
+from deerflow.errors import DeerFlowError, SandboxError, SandboxTimeoutError, SandboxUnavailableError
+from deerflow.sandbox.aio.api import ContainerGoneError
+from deerflow.sandbox.aio.backends import (
+    IMAGE_USER,
+    ContainerBackend,
+    ContainerSpec,
+    LocalContainerBackend,
+    RemoteSandboxBackend,
+    container_id,
+    owner_of,
+    resolved_environment,
+)
 from deerflow.sandbox.aio.mirror import Mirror
-from deerflow.sandbox.aio.pool import Pool, Slot
-from deerflow.sandbox.aio.remote import RemoteSandboxBackend
-from deerflow.sandbox.aio.sandbox import AioSandbox, Entry
-from deerflow.sandbox.base import Sandbox, SandboxProvider
+from deerflow.sandbox.aio.pool import ContainerLocks, Pool, PooledContainer, default_folder
+from deerflow.sandbox.base import (
+    CommandResult,
+    OutputListener,
+    Probe,
+    Sandbox,
+    SandboxProvider,
+    SelfTest,
+)
 from deerflow.sandbox.files import ThreadFiles
+from deerflow.sandbox.hosted import HostedSandbox
 from deerflow.sandbox.paths import thread_paths
-from deerflow.sandbox.selftest import Probe, SelfTest
+from deerflow.sandbox.process import OutputBuffer
+from deerflow.sandbox.shell import check_command
 from deerflow.sandbox.users import close_to_others
 
 logger = logging.getLogger(__name__)
@@ -51,10 +67,11 @@ class AioSandboxProvider(SandboxProvider):
     ) -> None:
         self._settings = settings
         self._skills_root = skills_root
-        self._backend = backend or _backend_of(settings)
+        make = RemoteSandboxBackend if settings.provisioner_url else LocalContainerBackend
+        self._backend = backend or make(settings)
         is_here = isinstance(self._backend, LocalContainerBackend)
         self._has_mounts = is_here if settings.thread_data_mounts is None else settings.thread_data_mounts
-        self._pool = Pool(self._backend, Claims(state or default_folder()), settings)
+        self._pool = Pool(self._backend, ContainerLocks(state or default_folder()), settings)
 
     @override
     async def self_test(self) -> SelfTest:
@@ -66,18 +83,15 @@ class AioSandboxProvider(SandboxProvider):
         return SelfTest(ok=True, probes=(Probe("containers", True),))
 
     @override
-    def lend(self, folders: ThreadFolders) -> AbstractAsyncContextManager[Sandbox]:
-        return self._lend(folders)
-
     @asynccontextmanager
-    async def _lend(self, folders: ThreadFolders) -> AsyncIterator[Sandbox]:
+    async def acquire(self, folders: ThreadFolders) -> AsyncIterator[Sandbox]:
         folders.create()
         close_to_others(folders)
         table = thread_paths(folders, skills_root=self._skills_root, mounts=self._settings.mounts)
         is_root = os.geteuid() == 0
         _open_to_the_image(folders, is_root=is_root)
         user = owner_of(folders)
-        wish = ContainerWish(
+        spec = ContainerSpec(
             container_id(user, folders.thread_id),
             user_id=user,
             thread_id=folders.thread_id,
@@ -86,35 +100,13 @@ class AioSandboxProvider(SandboxProvider):
             environment=resolved_environment(self._settings.environment),
         )
         files = ThreadFiles(table, owner=IMAGE_USER if is_root else None)
-        marker = folders.root / MARKER
-        taken: list[Slot] = []
-
-        async def enter() -> Entry:
-            if self._has_mounts and not marker.exists():
-                # The thread is new or was recreated: an older container would mount the deleted folders.
-                await self._pool.discard(wish.id)
-                marker.touch()
-            slot = await self._pool.take(wish)
-            taken.append(slot)
-            return Entry(slot.shell, None if self._has_mounts else Mirror(folders, files, slot.api))
-
-        async def lost() -> None:
-            slot = taken.pop()
-            await self._pool.drop(slot)
-
         sandbox = AioSandbox(
-            files,
-            enter=enter,
-            lost=lost,
-            refusal=self._backend.refusal,
-            default_timeout=self._settings.bash_command_timeout,
-            max_output_chars=self._settings.bash_output_max_chars,
+            files, folders, spec, self._pool, settings=self._settings, refusal=self._backend.refusal
         )
         try:
             yield sandbox
         finally:
-            for slot in taken:
-                self._pool.give_back(slot)
+            sandbox.release()
 
     @override
     async def aclose(self) -> None:
@@ -125,10 +117,6 @@ class AioSandboxProvider(SandboxProvider):
             logger.exception("container backend did not close")
 
 
-def _backend_of(settings: SandboxSettings) -> ContainerBackend:
-    return RemoteSandboxBackend(settings) if settings.provisioner_url else LocalContainerBackend(settings)
-
-
 def _open_to_the_image(folders: ThreadFolders, *, is_root: bool) -> None:
     """Make the thread's folders writable for the image's user."""
     for folder in (folders.workspace, folders.uploads, folders.outputs):
@@ -137,3 +125,99 @@ def _open_to_the_image(folders: ThreadFolders, *, is_root: bool) -> None:
                 os.chown(folder, IMAGE_USER, IMAGE_USER)
             elif os.geteuid() != IMAGE_USER:
                 folder.chmod(0o777)
+
+
+class AioSandbox(HostedSandbox):
+    """Runs commands in a container that starts with the first command.
+
+    The container mounts the thread's folders, or has a mirror of them that is synchronized before and after
+    each command. So file operations stay on this host: they need no container and follow no link out.
+    """
+
+    def __init__(
+        self,
+        files: ThreadFiles,
+        folders: ThreadFolders,
+        spec: ContainerSpec,
+        pool: Pool,
+        *,
+        settings: SandboxSettings,
+        refusal: str | None,
+    ) -> None:
+        super().__init__(files)
+        self._folders = folders
+        self._spec = spec
+        self._pool = pool
+        self._settings = settings
+        self._refusal = refusal
+        self._connecting = asyncio.Lock()
+        self._mirroring = asyncio.Lock()
+        self._container: PooledContainer | None = None
+        self._mirror: Mirror | None = None
+
+    @property
+    @override
+    def refusal(self) -> str | None:
+        return self._refusal
+
+    @override
+    async def execute_command(
+        self, command: str, *, timeout: float | None = None, on_output: OutputListener | None = None
+    ) -> CommandResult:
+        if self._refusal is not None:
+            raise SandboxUnavailableError(self._refusal)
+        settings = self._settings
+        seconds = check_command(command, settings.bash_command_timeout if timeout is None else timeout)
+        container, mirror = await self._connect()
+        output = OutputBuffer(max_chars=settings.bash_output_max_chars, listener=on_output)
+        try:
+            if mirror is None:
+                return await container.shell.run(command, timeout=seconds, output=output)
+            async with self._mirroring:
+                return await _run_mirrored(container, mirror, command, output, seconds)
+        except ContainerGoneError:
+            async with self._connecting:
+                if self._container is container:  # the next command gets a new one
+                    self._container = None
+                    await self._pool.drop(container)
+            raise
+
+    async def _connect(self) -> tuple[PooledContainer, Mirror | None]:
+        """Return the container, found or started, and its mirror if it mounts no folders."""
+        async with self._connecting:
+            if self._container is None:
+                marker = self._folders.root / MARKER
+                if self._spec.mounts and not marker.exists():
+                    # The thread is new or was recreated: an older container would mount the deleted folders.
+                    await self._pool.discard(self._spec.id)
+                    marker.touch()
+                self._container = await self._pool.acquire(self._spec)
+                if not self._spec.mounts:
+                    self._mirror = Mirror(self._folders, self.files, self._container.api)
+            return self._container, self._mirror
+
+    def release(self) -> None:
+        """Release the container, if there is one."""
+        if self._container is not None:
+            self._pool.release(self._container)
+
+
+async def _run_mirrored(
+    container: PooledContainer, mirror: Mirror, command: str, output: OutputBuffer, seconds: float
+) -> CommandResult:
+    """Run a command between push and pull; also pull after a timeout."""
+    await mirror.push()
+    try:
+        result = await container.shell.run(command, timeout=seconds, output=output)
+    except SandboxTimeoutError:
+        await _pull(mirror)
+        raise
+    return CommandResult(result.exit_code, result.output + await _pull(mirror))
+
+
+async def _pull(mirror: Mirror) -> str:
+    """Pull the files; return a failure as a note, so that the command's output is not lost."""
+    try:
+        return await mirror.pull()
+    except SandboxError as error:
+        return f"\n[{error}]"

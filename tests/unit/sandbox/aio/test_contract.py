@@ -16,7 +16,7 @@ class TestAioSandbox(SandboxContract):
     async def sandbox(
         self, make_provider: MakeProvider, thread: Callable[[str], ThreadFolders]
     ) -> AsyncIterator[Sandbox]:
-        async with make_provider().lend(thread("t1")) as sandbox:
+        async with make_provider().acquire(thread("t1")) as sandbox:
             yield sandbox
 
 
@@ -27,5 +27,5 @@ class TestMirroredAioSandbox(SandboxContract):
     async def sandbox(
         self, make_provider: MakeProvider, thread: Callable[[str], ThreadFolders]
     ) -> AsyncIterator[Sandbox]:
-        async with make_provider(thread_data_mounts=False).lend(thread("t1")) as sandbox:
+        async with make_provider(thread_data_mounts=False).acquire(thread("t1")) as sandbox:
             yield sandbox

@@ -27,7 +27,7 @@ OUTPUTS = "/mnt/user-data/outputs"
 
 @pytest.fixture
 async def sandbox(make_provider: MakeProvider, thread: Threads) -> AsyncIterator[Sandbox]:
-    async with make_provider(thread_data_mounts=False).lend(thread("t1")) as sandbox:
+    async with make_provider(thread_data_mounts=False).acquire(thread("t1")) as sandbox:
         yield sandbox
 
 
@@ -61,14 +61,14 @@ async def test_a_later_run_finds_its_files_and_copies_none_again(
     make_provider: MakeProvider, thread: Threads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     provider = make_provider(thread_data_mounts=False)
-    async with provider.lend(thread("t1")) as sandbox:
+    async with provider.acquire(thread("t1")) as sandbox:
         await sandbox.write_file("mine.txt", "mine")
         await say(sandbox, "echo theirs > theirs.txt")
     packed: list[list[str]] = []
     pack = mirrors._packed
     monkeypatch.setattr(mirrors, "_packed", lambda root, names: packed.append(names) or pack(root, names))
 
-    async with provider.lend(thread("t1")) as sandbox:
+    async with provider.acquire(thread("t1")) as sandbox:
         assert await say(sandbox, "cat mine.txt theirs.txt") == "minetheirs\n"
 
     assert packed == []

@@ -35,7 +35,7 @@ async def none_left(sandbox: Sandbox, pattern: str) -> str:
 
 
 async def test_files_need_no_container(make_provider: MakeProvider, engine: Engine, thread: Threads) -> None:
-    async with make_provider().lend(thread("t1")) as sandbox:
+    async with make_provider().acquire(thread("t1")) as sandbox:
         await sandbox.write_file("a.txt", "a")
         assert await sandbox.read_file("a.txt") == "a"
 
@@ -46,10 +46,10 @@ async def test_a_thread_keeps_its_container_between_runs(
     make_provider: MakeProvider, engine: Engine, thread: Threads
 ) -> None:
     provider = make_provider()
-    async with provider.lend(thread("t1")) as sandbox:
+    async with provider.acquire(thread("t1")) as sandbox:
         await say(sandbox, "export MOOD=good; touch /tmp/kept")
 
-    async with provider.lend(thread("t1")) as sandbox:
+    async with provider.acquire(thread("t1")) as sandbox:
         assert await say(sandbox, "echo $MOOD; ls /tmp/kept") == "good\n/tmp/kept\n"
 
     assert engine.names == [name_of("t1")]
@@ -59,11 +59,11 @@ async def test_a_thread_that_was_removed_and_made_anew_has_a_container_of_its_ow
     make_provider: MakeProvider, thread: Threads
 ) -> None:
     provider = make_provider()
-    async with provider.lend(thread("t1")) as sandbox:
+    async with provider.acquire(thread("t1")) as sandbox:
         await say(sandbox, "echo old > a.txt; touch /tmp/kept")
     remove_tree(thread("t1").root)
 
-    async with provider.lend(thread("t1")) as sandbox:
+    async with provider.acquire(thread("t1")) as sandbox:
         await sandbox.write_file("b.txt", "new")
         assert (
             await say(sandbox, "cat b.txt; ls /tmp/kept >/dev/null 2>&1 || echo gone; echo c > c.txt")
@@ -79,7 +79,7 @@ async def test_threads_have_containers_of_their_own(
 ) -> None:
     provider = make_provider()
 
-    async with provider.lend(thread("t1")) as one, provider.lend(thread("t2")) as two:
+    async with provider.acquire(thread("t1")) as one, provider.acquire(thread("t2")) as two:
         await asyncio.gather(say(one, "echo 1 > mine"), say(two, "echo 2 > mine"))
 
         assert [await say(one, "cat mine"), await say(two, "cat mine")] == ["1\n", "2\n"]
@@ -92,7 +92,7 @@ async def test_another_process_finds_the_container(
 ) -> None:
     first, second = make_provider(), make_provider()
 
-    async with first.lend(thread("t1")) as one, second.lend(thread("t1")) as two:
+    async with first.acquire(thread("t1")) as one, second.acquire(thread("t1")) as two:
         outputs = await asyncio.gather(say(one, "touch /tmp/met"), say(two, "true"))
         assert outputs == ["", ""]
         assert await say(two, "ls /tmp/met") == "/tmp/met\n"
@@ -104,9 +104,9 @@ async def test_closing_spares_a_container_that_another_process_uses(
     make_provider: MakeProvider, engine: Engine, thread: Threads
 ) -> None:
     first, second = make_provider(), make_provider()
-    async with second.lend(thread("t1")) as two:
+    async with second.acquire(thread("t1")) as two:
         await say(two, "true")
-        async with first.lend(thread("t1")) as one:
+        async with first.acquire(thread("t1")) as one:
             await say(one, "true")
 
         await first.aclose()
@@ -120,7 +120,7 @@ async def test_an_idle_container_is_stopped(
     make_provider: MakeProvider, engine: Engine, thread: Threads
 ) -> None:
     provider = make_provider(idle_timeout=0.2)
-    async with provider.lend(thread("t1")) as sandbox:
+    async with provider.acquire(thread("t1")) as sandbox:
         await say(sandbox, "sleep 0.5")
         assert engine.names == [name_of("t1")]
 
@@ -131,11 +131,11 @@ async def test_what_a_dead_process_left_behind_is_taken_in_and_stopped(
     make_provider: MakeProvider, engine: Engine, thread: Threads
 ) -> None:
     dead = make_provider()
-    async with dead.lend(thread("old")) as sandbox:
+    async with dead.acquire(thread("old")) as sandbox:
         await say(sandbox, "true")
 
     provider = make_provider(idle_timeout=0.3)
-    async with provider.lend(thread("new")) as sandbox:
+    async with provider.acquire(thread("new")) as sandbox:
         await say(sandbox, "true")
         await until(lambda: engine.names == [name_of("new")])
 
@@ -145,7 +145,7 @@ async def test_the_longest_unused_container_makes_room(
 ) -> None:
     provider = make_provider(replicas=2)
     for name in ("t1", "t2", "t1", "t3"):
-        async with provider.lend(thread(name)) as sandbox:
+        async with provider.acquire(thread(name)) as sandbox:
             await say(sandbox, "true")
 
     assert engine.names == sorted([name_of("t1"), name_of("t3")])
@@ -155,8 +155,8 @@ async def test_when_all_are_taken_the_next_waits_for_one(
     make_provider: MakeProvider, engine: Engine, thread: Threads
 ) -> None:
     provider = make_provider(replicas=1)
-    async with provider.lend(thread("t2")) as second:
-        async with provider.lend(thread("t1")) as first:
+    async with provider.acquire(thread("t2")) as second:
+        async with provider.acquire(thread("t1")) as first:
             await say(first, "true")
             waiting = asyncio.create_task(say(second, "echo mine"))
             await asyncio.sleep(0.2)
@@ -172,7 +172,7 @@ async def test_a_full_house_is_said(
 ) -> None:
     provider = make_provider(replicas=1, **policy)
 
-    async with provider.lend(thread("t1")) as first, provider.lend(thread("t2")) as second:
+    async with provider.acquire(thread("t1")) as first, provider.acquire(thread("t2")) as second:
         await say(first, "true")
         with pytest.raises(SandboxUnavailableError, match=r"All 1 .* raise sandbox\.replicas"):
             await say(second, "true")
@@ -184,9 +184,9 @@ async def test_a_burst_goes_beyond_up_to_its_limit(
     provider = make_provider(replicas=1, overflow_policy="burst", burst_limit=1)
 
     async with (
-        provider.lend(thread("t1")) as first,
-        provider.lend(thread("t2")) as second,
-        provider.lend(thread("t3")) as third,
+        provider.acquire(thread("t1")) as first,
+        provider.acquire(thread("t2")) as second,
+        provider.acquire(thread("t3")) as third,
     ):
         await say(first, "true")
         await say(second, "true")
@@ -199,7 +199,7 @@ async def test_a_burst_goes_beyond_up_to_its_limit(
 async def test_a_container_that_died_is_replaced(
     make_provider: MakeProvider, engine: Engine, thread: Threads
 ) -> None:
-    async with make_provider().lend(thread("t1")) as sandbox:
+    async with make_provider().acquire(thread("t1")) as sandbox:
         await say(sandbox, "echo here > kept.txt")
         engine.crash(name_of("t1"))
 
@@ -213,18 +213,18 @@ async def test_a_warm_container_that_died_is_noticed_before_its_use(
     make_provider: MakeProvider, engine: Engine, thread: Threads
 ) -> None:
     provider = make_provider(health_check_skip_seconds=0.0)
-    async with provider.lend(thread("t1")) as sandbox:
+    async with provider.acquire(thread("t1")) as sandbox:
         await say(sandbox, "true")
     engine.crash(name_of("t1"))
 
-    async with provider.lend(thread("t1")) as sandbox:
+    async with provider.acquire(thread("t1")) as sandbox:
         assert await say(sandbox, "echo new") == "new\n"
 
 
 async def test_a_lost_session_is_replaced_by_a_fresh_one(
     make_provider: MakeProvider, engine: Engine, thread: Threads
 ) -> None:
-    async with make_provider().lend(thread("t1")) as sandbox:
+    async with make_provider().acquire(thread("t1")) as sandbox:
         await say(sandbox, "export MOOD=good")
         url = engine.url(name_of("t1"))
         async with aiohttp.ClientSession() as http:
@@ -241,7 +241,7 @@ async def test_sessions_do_not_pile_up(
     make_provider: MakeProvider, engine: Engine, thread: Threads, image: dict[str, str], has_mounts: bool
 ) -> None:
     provider = make_provider(environment=image, thread_data_mounts=has_mounts)
-    async with provider.lend(thread("t1")) as sandbox:
+    async with provider.acquire(thread("t1")) as sandbox:
         for number in range(3):
             await say(sandbox, f"echo {number} > {number}.txt")
         with pytest.raises(SandboxError, match="still running"):
@@ -258,7 +258,7 @@ async def test_sessions_do_not_pile_up(
 async def test_a_stopped_command_leaves_nothing_behind_even_detached(
     make_provider: MakeProvider, thread: Threads
 ) -> None:
-    async with make_provider().lend(thread("t1")) as sandbox:
+    async with make_provider().acquire(thread("t1")) as sandbox:
         with pytest.raises(SandboxError, match="still running"):
             await sandbox.execute_command(
                 "for i in 1 2 3; do (setsid sleep 4321 >/dev/null 2>&1 &) ; done; sleep 60", timeout=1
@@ -269,7 +269,7 @@ async def test_a_stopped_command_leaves_nothing_behind_even_detached(
 
 
 async def test_background_work_outlives_its_command(make_provider: MakeProvider, thread: Threads) -> None:
-    async with make_provider().lend(thread("t1")) as sandbox:
+    async with make_provider().acquire(thread("t1")) as sandbox:
         await say(sandbox, "(sleep 1; echo late > late.txt) >/dev/null 2>&1 &")
 
         assert await say(sandbox, "until [ -s late.txt ]; do sleep 0.1; done; cat late.txt") == "late\n"
@@ -278,7 +278,7 @@ async def test_background_work_outlives_its_command(make_provider: MakeProvider,
 async def test_an_image_without_the_bash_api_works_too(make_provider: MakeProvider, thread: Threads) -> None:
     provider = make_provider(environment={"STANDIN_OLD_IMAGE": "1"})
 
-    async with provider.lend(thread("t1")) as sandbox:
+    async with provider.acquire(thread("t1")) as sandbox:
         first = await sandbox.execute_command("export MOOD=good; mkdir d; cd d; echo hi; exit 3", timeout=60)
         assert (first.exit_code, first.output) == (3, "hi\n")
         assert await say(sandbox, "echo $MOOD; basename $PWD") == "good\nd\n"
@@ -305,7 +305,7 @@ async def test_commands_see_variables_mounts_and_skills_but_no_secret_on_the_com
         limits=LimitSettings(memory_mb=512, max_processes=64),
     )
 
-    async with provider.lend(thread("t1")) as sandbox:
+    async with provider.acquire(thread("t1")) as sandbox:
         seen = await say(
             sandbox, "echo $KEY $PLAIN; cat /mnt/data/a.txt; touch /mnt/data/b 2>/dev/null || echo read-only"
         )
@@ -320,21 +320,21 @@ async def test_an_unset_variable_is_named(make_provider: MakeProvider, thread: T
     provider = make_provider(environment={"KEY": "$NO_SUCH_VARIABLE_HERE"})
 
     with pytest.raises(ConfigError, match=r"sandbox\.environment\.KEY"):
-        async with provider.lend(thread("t1")):
+        async with provider.acquire(thread("t1")):
             pass
 
 
 async def test_a_container_of_another_installation_is_left_alone(
     make_provider: MakeProvider, engine: Engine, thread: Threads
 ) -> None:
-    async with make_provider().lend(thread("t1")) as sandbox:
+    async with make_provider().acquire(thread("t1")) as sandbox:
         await say(sandbox, "true")
         folders = thread("t1")
         elsewhere = ThreadFolders(
             "t1", folders.root.parents[3] / "home2" / "users" / "ann" / "threads" / "t1"
         )
 
-        async with make_provider().lend(elsewhere) as other:
+        async with make_provider().acquire(elsewhere) as other:
             with pytest.raises(SandboxUnavailableError, match=r"sandbox\.container_prefix"):
                 await say(other, "true")
 
@@ -346,7 +346,7 @@ async def test_taken_ports_are_passed_over(
 ) -> None:
     taken = await asyncio.start_server(_nothing, "127.0.0.1", 0)
     port = taken.sockets[0].getsockname()[1]
-    async with taken, make_provider(port=port).lend(thread("t1")) as sandbox:
+    async with taken, make_provider(port=port).acquire(thread("t1")) as sandbox:
         assert await say(sandbox, "echo hi") == "hi\n"
 
         assert int(engine.url(name_of("t1")).rpartition(":")[2]) > port
@@ -362,7 +362,7 @@ async def test_without_an_engine_commands_are_refused_and_files_work(
     monkeypatch.setenv("PATH", "/nowhere")
     provider = make_provider()
 
-    async with provider.lend(thread("t1")) as sandbox:
+    async with provider.acquire(thread("t1")) as sandbox:
         await sandbox.write_file("a.txt", "a")
         assert sandbox.refusal is not None
         with pytest.raises(SandboxUnavailableError, match="neither docker nor podman"):
@@ -378,7 +378,7 @@ async def test_two_processes_that_start_at_once_start_one_container(
     providers = [make_provider() for _ in range(4)]
 
     async def one(index: int) -> str:
-        async with providers[index].lend(thread("t1")) as sandbox:
+        async with providers[index].acquire(thread("t1")) as sandbox:
             return await say(sandbox, f"echo {index}")
 
     work: list[Awaitable[str]] = [one(index) for index in range(4)]

@@ -13,9 +13,8 @@ from typing_extensions import override
 from deerflow.config import SandboxSettings
 from deerflow.errors import SandboxUnavailableError
 from deerflow.sandbox.aio.api import ContainerGoneError
-from deerflow.sandbox.aio.backend import ContainerBackend, ContainerWish
-from deerflow.sandbox.aio.claims import Claims
-from deerflow.sandbox.aio.pool import Pool
+from deerflow.sandbox.aio.backends import ContainerBackend, ContainerSpec
+from deerflow.sandbox.aio.pool import ContainerLocks, Pool
 
 NOBODY = "http://127.0.0.1:9"
 
@@ -39,12 +38,12 @@ class Containers(ContainerBackend):
         return None
 
     @override
-    async def discover(self, wish: ContainerWish) -> str | None:
+    async def discover(self, spec: ContainerSpec) -> str | None:
         return None
 
     @override
-    async def create(self, wish: ContainerWish) -> str:
-        self.started.append(wish.id)
+    async def create(self, spec: ContainerSpec) -> str:
+        self.started.append(spec.id)
         held, self.starting = self.starting, None
         if held is not None:
             await held.wait()
@@ -60,8 +59,8 @@ class Containers(ContainerBackend):
         return []
 
 
-def wish(name: str) -> ContainerWish:
-    return ContainerWish(name, user_id="ann", thread_id=name, origin="/")
+def spec(name: str) -> ContainerSpec:
+    return ContainerSpec(name, user_id="ann", thread_id=name, origin="/")
 
 
 @pytest.fixture
@@ -85,7 +84,7 @@ async def containers() -> AsyncIterator[Containers]:
 
 @asynccontextmanager
 async def pool_of(backend: Containers, locks: Path, **settings: Any) -> AsyncIterator[Pool]:
-    pool = Pool(backend, Claims(locks), SandboxSettings().model_copy(update=settings))
+    pool = Pool(backend, ContainerLocks(locks), SandboxSettings().model_copy(update=settings))
     try:
         yield pool
     finally:
@@ -96,19 +95,19 @@ async def test_who_is_stopped_while_a_warm_container_is_looked_at_does_not_keep_
     containers: Containers, tmp_path: Path
 ) -> None:
     async with pool_of(containers, tmp_path, health_check_skip_seconds=0) as pool:
-        slot = await pool.take(wish("t1"))
-        pool.give_back(slot)
+        container = await pool.acquire(spec("t1"))
+        pool.release(container)
         containers.answers.clear()
         asked = containers.asked
-        taking = asyncio.create_task(pool.take(wish("t1")))
+        taking = asyncio.create_task(pool.acquire(spec("t1")))
         await until(lambda: containers.asked > asked)
 
         taking.cancel()
         await asyncio.gather(taking, return_exceptions=True)
 
-        assert (slot.users, slot.claim) == (0, None)
+        assert (container.users, container.use_lock) == (0, None)
         containers.answers.set()
-        assert await pool.take(wish("t1")) is slot
+        assert await pool.acquire(spec("t1")) is container
 
 
 async def test_a_start_that_fails_lets_the_next_in_line_go_on(containers: Containers, tmp_path: Path) -> None:
@@ -116,16 +115,16 @@ async def test_a_start_that_fails_lets_the_next_in_line_go_on(containers: Contai
         containers, tmp_path, replicas=1, overflow_policy="wait", acquire_timeout=3600
     ) as pool:
         failing = containers.starting = asyncio.Event()
-        first = asyncio.create_task(pool.take(wish("t1")))
+        first = asyncio.create_task(pool.acquire(spec("t1")))
         await until(lambda: containers.started == ["t1"])
-        second = asyncio.create_task(pool.take(wish("t2")))
+        second = asyncio.create_task(pool.acquire(spec("t2")))
         await asyncio.sleep(0)
 
         failing.set()
         async with asyncio.timeout(120):
-            slot = await second
+            container = await second
 
-        assert slot.id == "t2"
+        assert container.id == "t2"
         assert isinstance((await asyncio.gather(first, return_exceptions=True))[0], SandboxUnavailableError)
 
 
@@ -136,6 +135,6 @@ async def test_a_container_that_never_answers_is_stopped_after_a_while(
     containers.url = NOBODY
     async with pool_of(containers, tmp_path, idle_timeout=1) as pool:
         with pytest.raises(ContainerGoneError):
-            await pool.take(wish("t1"))
+            await pool.acquire(spec("t1"))
 
         await until(lambda: containers.destroyed == ["t1"])

@@ -246,7 +246,7 @@ async def test_commands_run_in_pods_on_the_threads_files(
         thread_data_mounts=True,
         environment={"MOOD": "good"},
     )
-    async with provider.lend(service.thread("t1")) as sandbox:
+    async with provider.acquire(service.thread("t1")) as sandbox:
         await sandbox.write_file("a.txt", "from the host\n")
 
         result = await sandbox.execute_command(
@@ -266,10 +266,10 @@ async def test_a_wrong_key_and_a_dead_provisioner_are_explained(
     wrong = make_provider(provisioner_url=service.url, provisioner_api_key="x", thread_data_mounts=True)
     dead = make_provider(provisioner_url=f"http://127.0.0.1:{free_port()}", thread_data_mounts=True)
 
-    async with wrong.lend(service.thread("t1")) as sandbox:
+    async with wrong.acquire(service.thread("t1")) as sandbox:
         with pytest.raises(SandboxUnavailableError, match="provisioner_api_key"):
             await sandbox.execute_command("true", timeout=60)
-    async with dead.lend(service.thread("t1")) as sandbox:
+    async with dead.acquire(service.thread("t1")) as sandbox:
         with pytest.raises(SandboxError, match="does not answer"):
             await sandbox.execute_command("true", timeout=60)
 
