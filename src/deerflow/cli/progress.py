@@ -15,6 +15,7 @@ from rich.spinner import Spinner
 from rich.text import Text
 
 from deerflow.client import ClientEvent, text_of
+from deerflow.domain.task_events import TaskEvents
 from deerflow.domain.visible_text import printable
 
 _MARKS = {"completed": "✓", "failed": "✗", "timed_out": "✗", "cancelled": "■"}
@@ -60,6 +61,7 @@ class View:
     answer: str = ""
     message_id: str = ""
     error: str | None = None
+    task_events: TaskEvents = field(default_factory=TaskEvents)
     tasks: dict[str, _Task] = field(default_factory=dict)
     calls: dict[str, str] = field(default_factory=dict)
     """Descriptions of tool calls by call id."""
@@ -178,20 +180,25 @@ class Progress:
             self._line(f"☐ plan  {plan}")
 
     def _take_custom(self, data: Mapping[str, Any]) -> None:
-        kind, tasks = str(data.get("type", "")), self._view.tasks
-        task_id = str(data.get("task_id", ""))
-        if kind == "llm_retry":
+        if data.get("type") == "llm_retry":
             self._line(f"! {data.get('message')}", width=_NOTICE_WIDTH)
-        elif kind == "task_started":
-            tasks[task_id] = _Task(str(data.get("description", "")))
-            self._line(f"▸ task  {tasks[task_id].description}")
-        elif kind == "task_running" and task_id in tasks:
-            tasks[task_id].take(data.get("message"))
-        elif kind.startswith("task_") and task_id in tasks:
-            outcome = kind.removeprefix("task_")
-            done = tasks.pop(task_id)
-            reason = f": {data['error']}" if data.get("error") else ""
-            self._line(f"{_MARKS.get(outcome, '•')} task  {done.description} {outcome}{reason}{done.note}")
+        change = self._view.task_events.apply(data)
+        if change is None:
+            return
+        task, tasks = change.task, self._view.tasks
+        match change.kind:
+            case "started" | "resumed":
+                tasks[task.task_id] = _Task(task.description)
+                self._line(f"▸ task  {task.description}")
+            case "message" if task.task_id in tasks:
+                tasks[task.task_id].take(change.message)
+            case "asking" | "ended" if task.task_id in tasks:  # one that asks may be cancelled later
+                outcome = "asking" if change.kind == "asking" else task.status
+                done = tasks.pop(task.task_id)
+                reason = f": {task.error}" if task.error else ""
+                self._line(
+                    f"{_MARKS.get(outcome, '•')} task  {task.description} {outcome}{reason}{done.note}"
+                )
 
     def _line(self, text: str, *, width: int = _WIDTH) -> None:
         if not self._is_on:

@@ -7,7 +7,8 @@ from typing import Any
 import orjson
 
 from deerflow.domain import END, RunRecord
-from deerflow.gateway.subagent_task_views import ENDS, TASK_EVENT
+from deerflow.domain.task_events import TASK_ENDS
+from deerflow.gateway.subagent_task_views import TASK_EVENT
 from deerflow.runtime.json_views import stamp
 from deerflow.storage import LogEntry, Storage
 
@@ -84,9 +85,9 @@ def _task(event: Mapping[str, Any]) -> Iterator[Row]:
             yield "subagent.start", "subagent", {"task_id": task_id, **said}
         case "task_running":
             yield "subagent.step", "subagent", _step(task_id, event)
-        case str(kind) if kind in ENDS:
+        case str(kind) if kind in TASK_ENDS:
             said = _given(event, "model_name", "usage", "result", "error")
-            yield "subagent.end", "subagent", {"task_id": task_id, "status": ENDS[kind], **said}
+            yield "subagent.end", "subagent", {"task_id": task_id, "status": TASK_ENDS[kind], **said}
 
 
 def _given(event: Mapping[str, Any], *names: str) -> dict[str, Any]:

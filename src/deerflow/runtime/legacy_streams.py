@@ -1,13 +1,14 @@
 """Older forms of the event stream, made from a run's events while they are sent."""
 
 from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import orjson
 from langchain_core.messages import AIMessageChunk, BaseMessageChunk, message_chunk_to_message
 
 from deerflow.domain import StreamEvent
+from deerflow.domain.task_events import TaskChange, TaskEvents
 from deerflow.runtime.serialization import to_json
 
 Teller = Callable[[StreamEvent], list[StreamEvent]]
@@ -63,59 +64,42 @@ class ClassicMessages:
         return "partial", message_chunk_to_message(self._open[key])
 
 
-_ENDS = frozenset({"task_completed", "task_failed", "task_timed_out", "task_cancelled"})
-_MARK = b'"task_id"'
-
-
-@dataclass(slots=True)
-class _Task:
-    namespace: str
-    messages: list[Any] = field(default_factory=list)
+_TASK_ID = b'"task_id"'
 
 
 class SubgraphFrames:
     """Converts the events of one run's sub-agents, namespaced below the tool call that started them."""
 
     def __init__(self) -> None:
-        self._tasks: dict[str, _Task] = {}
+        self._events = TaskEvents()
+        self._messages: dict[str, list[Any]] = {}
 
     def take(self, event: StreamEvent) -> list[StreamEvent]:
         """Return the subgraph events for an event, followed by the event itself."""
-        if event.kind != "custom" or _MARK not in event.data:
+        if event.kind != "custom" or _TASK_ID not in event.data:
             return [event]
-        told = orjson.loads(event.data)
-        if not isinstance(told, dict) or not isinstance(told.get("task_id"), str):
-            return [event]
-        return [*self._frames(event, told), event]
+        change = self._events.apply(orjson.loads(event.data))
+        return [event] if change is None else [*self._frames(event, change), event]
 
-    def _frames(self, event: StreamEvent, told: Mapping[str, Any]) -> list[StreamEvent]:
-        task_id, kind, message = told["task_id"], told.get("type"), told.get("message")
-        if kind == "task_started" and task_id not in self._tasks:
-            self._tasks[task_id] = task = self._begin(told)
-            return [_frame(event, "values", task, {"messages": task.messages})]
-        known = self._tasks.get(task_id)
-        if known is None:
-            return []
-        if kind == "task_running" and isinstance(message, dict):
-            known.messages.append(message)
-            node = "tools" if message.get("type") == "tool" else "model"
-            about = {"langgraph_node": node, "langgraph_checkpoint_ns": known.namespace, "task_id": task_id}
-            return [
-                _frame(event, "messages", known, [message, about]),
-                _frame(event, "updates", known, {node: {"messages": [message]}}),
-            ]
-        if kind in _ENDS:
-            del self._tasks[task_id]
-            return [_frame(event, "values", known, {"messages": known.messages})]
+    def _frames(self, event: StreamEvent, change: TaskChange) -> list[StreamEvent]:
+        task_id, message = change.task.task_id, change.message
+        namespace = "|".join(f"tools:{each}" for each in change.task.path)
+        match change.kind:
+            case "started":
+                messages = self._messages[task_id] = [change.task.prompt_message]
+                return [_frame(event, "values", namespace, {"messages": messages})]
+            case "message" if isinstance(message, dict) and task_id in self._messages:
+                self._messages[task_id].append(message)
+                node = "tools" if message.get("type") == "tool" else "model"
+                metadata = {"langgraph_node": node, "langgraph_checkpoint_ns": namespace, "task_id": task_id}
+                return [
+                    _frame(event, "messages", namespace, [message, metadata]),
+                    _frame(event, "updates", namespace, {node: {"messages": [message]}}),
+                ]
+            case "ended" if task_id in self._messages:
+                return [_frame(event, "values", namespace, {"messages": self._messages.pop(task_id)})]
         return []
 
-    def _begin(self, told: Mapping[str, Any]) -> _Task:
-        task_id = told["task_id"]
-        above = self._tasks.get(str(told.get("parent_task_id")))
-        namespace = f"tools:{task_id}" if above is None else f"{above.namespace}|tools:{task_id}"
-        asked = {"type": "human", "content": told.get("description") or "", "id": f"{task_id}-asked"}
-        return _Task(namespace, [asked])
 
-
-def _frame(event: StreamEvent, mode: str, task: _Task, payload: Any) -> StreamEvent:
-    return replace(event, kind=f"{mode}|{task.namespace}", data=to_json(payload))
+def _frame(event: StreamEvent, mode: str, namespace: str, payload: Any) -> StreamEvent:
+    return replace(event, kind=f"{mode}|{namespace}", data=to_json(payload))

@@ -1,26 +1,27 @@
 """Presents sub-agents as subgraphs below the tool call that started them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from deerflow.domain.task_events import TaskEvents, TaskState
 from deerflow.gateway.protocol.events import Draft, Namespace
 from deerflow.gateway.protocol.messages import MessageStream
 from deerflow.gateway.protocol.shapes import Json, short_message
 from deerflow.gateway.protocol.tools import ToolCalls
 
-_ENDS = {"task_completed": "completed", "task_failed": "failed", "task_timed_out": "failed"}
-_CANCELLED = "task_cancelled"
+_ENDS = {"completed": "completed", "failed": "failed", "timed_out": "failed", "cancelled": "interrupted"}
+"""The lifecycle event of each end."""
 
 
 @dataclass(slots=True)
 class _Task:
+    state: TaskState
     namespace: Namespace
     graph_name: str
     messages: list[Any] = field(default_factory=list)
     calls: list[str] = field(default_factory=list)
     """Ids of the tool calls that it made."""
-    is_asking: bool = False
 
 
 class Subagents:
@@ -30,32 +31,32 @@ class Subagents:
         self._calls = calls
         self._messages = messages
         self._own_calls = ToolCalls()
+        self._events = TaskEvents()
         self._tasks: dict[str, _Task] = {}
 
     def take(self, event: Any) -> list[Draft]:
         """Return the events for a custom event; empty unless it is about a sub-agent."""
-        if not isinstance(event, Mapping) or not isinstance(event.get("task_id"), str):
+        change = self._events.apply(event)
+        if change is None:
             return []
-        kind = event.get("type")
-        if kind == "task_started":
-            return self._start(event)
-        task = self._tasks.get(event["task_id"])
+        state = change.task
+        if change.kind in ("started", "resumed"):
+            return self._start(state, event.get("messages") or ())
+        task = self._tasks.get(state.task_id)
         if task is None:
             return []
-        if kind == "task_asking":
-            task.is_asking = True
-        if kind == "task_running" and isinstance(event.get("message"), Mapping):
-            return self._step(task, event["message"])
-        if kind in _ENDS or kind == _CANCELLED:
-            del self._tasks[event["task_id"]]
-            return _end(task, _ENDS.get(str(kind), "interrupted"), event.get("error"))
+        if change.kind == "message" and isinstance(change.message, Mapping):
+            return self._step(task, change.message)
+        if change.kind == "ended":
+            del self._tasks[state.task_id]
+            return _end(task, _ENDS[state.status], state.error)
         return []
 
     def close(self, end: str) -> list[Draft]:
         """Return the end events of the sub-agents that end with their run."""
         drafts: list[Draft] = []
         for task in reversed(self._tasks.values()):
-            if task.is_asking:
+            if task.state.is_asking:
                 drafts += self._own_calls.wait(task.namespace, task.calls)
             drafts += _end(task, end, None)
         self._tasks.clear()
@@ -72,21 +73,18 @@ class Subagents:
         below = (
             each.namespace
             for each in self._tasks.values()
-            if each.is_asking and each.namespace[: len(task.namespace)] == task.namespace
+            if each.state.is_asking and each.namespace[: len(task.namespace)] == task.namespace
         )
         return max((task.namespace, *below), key=len)
 
-    def _start(self, event: Mapping[str, Any]) -> list[Draft]:
-        task_id = event["task_id"]
+    def _start(self, state: TaskState, past: Sequence[Any]) -> list[Draft]:
+        task_id = state.task_id
         if (known := self._tasks.get(task_id)) is not None:  # resumed after an interrupt
-            known.is_asking = False
-            return self._recall(known, event)
-        above = self._tasks.get(str(event.get("parent_task_id")))
+            return self._recall(known, past)
+        above = self._tasks.get(state.parent_task_id or "")
         mark = self._calls.task_of.get(task_id, f"task-{task_id}")
         namespace = (*(above.namespace if above else ()), f"tools:{mark}")
-        # Clients match the card of a call by this message: it repeats the call's description.
-        asked = {"type": "human", "content": event.get("description") or "", "id": f"{task_id}-asked"}
-        task = _Task(namespace, str(event.get("subagent_type") or "subagent"), [asked])
+        task = _Task(state, namespace, state.subagent_type or "subagent", [state.prompt_message])
         self._tasks[task_id] = task
         started: Json = {
             "event": "started",
@@ -95,16 +93,14 @@ class Subagents:
             "trigger_call_id": mark,
             "cause": {"type": "toolCall", "tool_call_id": task_id},
         }
-        recalled = self._recall(task, event)
+        recalled = self._recall(task, past)
         return [Draft("lifecycle", started, namespace), *(recalled or [_values(task)])]
 
-    def _recall(self, task: _Task, event: Mapping[str, Any]) -> list[Draft]:
+    def _recall(self, task: _Task, messages: Sequence[Any]) -> list[Draft]:
         """Restore a task's messages from an earlier run; return its values and its unfinished calls."""
         known = {message.get("id") for message in task.messages}
         past = [
-            message
-            for message in event.get("messages") or ()
-            if isinstance(message, Mapping) and message.get("id") not in known
+            message for message in messages if isinstance(message, Mapping) and message.get("id") not in known
         ]
         if not past:
             return []

@@ -62,9 +62,9 @@ async def cancel_task(
     rows = await tasks_of(deerflow.storage, run, deerflow.subagents.list(run_id))
     if task_id not in rows:
         raise NotFoundError("task", task_id, known=rows)
-    if rows[task_id].is_asking and run.status.is_terminal:
+    if rows[task_id].state.is_asking and run.status.is_terminal:
         raise ConflictError(f"task {task_id} waits for an answer to what it asked; reject that instead")
-    if rows[task_id].status in ("running", "pending") and not run.status.is_terminal:
+    if rows[task_id].state.status in ("running", "pending") and not run.status.is_terminal:
         await deerflow.task_cancel_requests.request(run_id, task_id)  # for the process that drives the run
         return Response(status_code=202)
-    raise ConflictError(f"task {task_id} is not cancellable: it is {rows[task_id].status}")
+    raise ConflictError(f"task {task_id} is not cancellable: it is {rows[task_id].state.status}")
