@@ -17,8 +17,6 @@ from deerflow.models.providers import LOCAL_SERVERS, PROVIDERS, LocalServer, Pro
 
 PROBE_SECONDS = 0.3
 LARGEST_LIST_BYTES = 1024 * 1024
-OFFLINE_TYPE = "deerflow-offline"
-"""`_llm_type` of the offline model: tells it from others without loading it."""
 OFFLINE = ModelSettings(
     name="offline",
     display_name="Offline",
@@ -53,11 +51,6 @@ class Discovery:
     models: tuple[ModelSettings, ...]
     notes: tuple[str, ...] = ()
     unusable: tuple[UnusableKey, ...] = ()
-
-    @property
-    def is_offline(self) -> bool:
-        """Whether only the built-in offline model was found."""
-        return self.models[0].use == OFFLINE.use
 
 
 def is_installed(package: str) -> bool:

@@ -13,7 +13,7 @@ from deerflow.config import ModelSettings, install_hint, resolve_use
 from deerflow.config.secrets import shown
 from deerflow.errors import ConfigError, NotFoundError
 from deerflow.models.arguments import COMPATIBLE, arguments_for
-from deerflow.models.fallback import FallbackChatModel
+from deerflow.models.fallback import FallbackChatModel, can_reason
 from deerflow.models.pool import SessionPool
 from deerflow.models.repair import repairing
 from deerflow.models.tool_call_assembly import watched
@@ -89,6 +89,13 @@ class ModelFactory:
         if model is None:
             model = self._with_fallbacks[options] = self._create(*options)
         return model
+
+    def can_reason(self, name: str | None = None) -> bool:
+        """Return whether the model called `name` (default: the first one) can reason."""
+        try:
+            return can_reason(self.create(name, thinking_enabled=False))
+        except ConfigError:  # reported to the caller that uses the model
+            return True
 
     async def load(self, *names: str) -> None:
         """Import the packages of the named models and their fallbacks; of all models if no name is given.

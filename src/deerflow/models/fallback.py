@@ -22,6 +22,15 @@ Messages = list[BaseMessage]
 Tool = dict[str, Any] | type | Callable[..., Any] | BaseTool
 
 
+def can_reason(model: BaseChatModel) -> bool:
+    """Return whether a model can plan, judge and summarize.
+
+    The offline model, which follows fixed rules, cannot. A class says so with a `can_reason` of False;
+    one that says nothing can.
+    """
+    return bool(getattr(model, "can_reason", True))
+
+
 class FallbackChatModel(BaseChatModel):
     """Calls its members in order until one answers.
 
@@ -37,6 +46,11 @@ class FallbackChatModel(BaseChatModel):
     @override
     def _llm_type(self) -> str:
         return "fallback"
+
+    @property
+    def can_reason(self) -> bool:
+        """Whether any member can reason, see `can_reason`."""
+        return any(map(can_reason, self.members))
 
     @override
     def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> LangSmithParams:

@@ -14,6 +14,7 @@ from support.model_server import Reply, ScriptedModel, call, cut, malformed, sil
 from deerflow.config import ModelSettings
 from deerflow.errors import ConfigError
 from deerflow.models import ModelFactory
+from deerflow.models.discovery import OFFLINE
 from deerflow.models.fallback import FallbackChatModel
 
 
@@ -229,3 +230,21 @@ def test_circles_and_unknown_names_are_refused() -> None:
         ModelFactory([entry("a", fallbacks=["b"]), entry("b", fallbacks=["a"])], env={})
     with pytest.raises(ConfigError, match=r"models\[a\].fallbacks: there is no model 'x'; known: a"):
         ModelFactory([entry("a", fallbacks=["x"])], env={})
+
+
+def test_a_model_can_reason_if_any_of_its_members_can() -> None:
+    models = ModelFactory(
+        [
+            OFFLINE.model_copy(update={"name": "rules"}),
+            OFFLINE.model_copy(update={"name": "rules-twice", "fallbacks": ("rules",)}),
+            OFFLINE.model_copy(update={"name": "backed", "fallbacks": ("model",)}),
+            entry("model"),
+            ModelSettings(name="missing", use="no_such_package:Chat", model="m"),
+        ],
+        env={},
+    )
+
+    answers = {name: models.can_reason(name) for name in models.names}
+
+    expected = {"rules": False, "rules-twice": False, "backed": True, "model": True, "missing": True}
+    assert answers == expected

@@ -33,7 +33,6 @@ from deerflow.models import ModelFactory
 logger = logging.getLogger(__name__)
 
 BUILT_IN = "deermem"
-OFFLINE = "deerflow.models.offline:"
 TIMEOUT_SECONDS = 120.0
 
 Count = Callable[[str, str, Mapping[str, Any]], Awaitable[None]]
@@ -76,7 +75,7 @@ class MemoryDesk:
     def talk(self, exchange: Exchange, context: RunContext) -> PendingConversation:
         """Return a run's turn as a pending conversation, with the model call that extracts memories."""
         models, name = self._model_of(context)
-        ask = None if models.get(name).use.startswith(OFFLINE) else partial(self._ask, models, name)
+        ask = partial(self._ask, models, name) if models.can_reason(name) else None
         backend = self.settings.backend_config
         return PendingConversation(scope_of(context), context.thread_id, (exchange,), backend, ask)
 

@@ -11,7 +11,7 @@ from deerflow.agents.middlewares.compaction import extract, transcript
 from deerflow.agents.middlewares.tokens import measure_text
 from deerflow.agents.side_calls import ask_beside, framed
 from deerflow.config import SummarizationSettings
-from deerflow.models.discovery import OFFLINE_TYPE
+from deerflow.models import can_reason
 
 _NAMES = re.compile(r"\{(previous|messages)\}")
 MAX_SUMMARY_TOKENS = 2000
@@ -44,7 +44,7 @@ async def summarise(
         spend: Callback with the model's usage.
     """
     written = ""
-    if model._llm_type != OFFLINE_TYPE:
+    if can_reason(model):
         asked = summary_prompt(previous, transcript(messages, settings.trim_tokens_to_summarize), settings)
         answer = await ask_beside(asked, model, what="a summary", timeout_seconds=timeout_seconds)
         written = answer.text

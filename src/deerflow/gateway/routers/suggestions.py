@@ -14,7 +14,7 @@ from deerflow.app import DeerFlow
 from deerflow.errors import ConfigError, NotFoundError
 from deerflow.gateway.deps import CurrentApp, CurrentUser, ThreadPath, json_response, owned_thread
 from deerflow.gateway.openapi import answers
-from deerflow.models.discovery import OFFLINE_TYPE
+from deerflow.models import can_reason
 from deerflow.runtime.usage import prices_of
 
 router = APIRouter(tags=["suggestions"])
@@ -173,7 +173,7 @@ async def _model(deerflow: DeerFlow, name: str | None) -> BaseChatModel | None:
         model = deerflow.models.create(name, thinking_enabled=False)
     except (ConfigError, NotFoundError):
         return None
-    return None if model._llm_type == OFFLINE_TYPE else model
+    return model if can_reason(model) else None
 
 
 async def _ask(

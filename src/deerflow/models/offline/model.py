@@ -5,7 +5,7 @@ import hashlib
 import json
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
 from langchain_core.language_models import BaseChatModel, LangSmithParams, LanguageModelInput
@@ -31,6 +31,7 @@ class OfflineChatModel(BaseChatModel):
     """
 
     model_config = ConfigDict(populate_by_name=True)
+    can_reason: ClassVar[bool] = False
 
     model_name: str = Field("offline", alias="model")
     """The name it answers to in traces and usage."""

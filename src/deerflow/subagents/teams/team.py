@@ -21,7 +21,6 @@ from deerflow.agents.middlewares.approval import read_decision
 from deerflow.config.teams import TeamsSettings
 from deerflow.context import RunContext
 from deerflow.errors import DeerFlowError, InvalidInputError
-from deerflow.models.discovery import OFFLINE_TYPE
 from deerflow.subagents.builder import SubagentBuilder
 from deerflow.subagents.config import (
     ResumeAnswer,
@@ -129,9 +128,8 @@ class TeamServices:
         return cls(settings, roles, tasks.executor, builder, boards, TeamExperience(builder.store))
 
     def works_by_rules(self, call: TeamCall) -> bool:
-        """Return whether the run's model is the offline model, so that fixed rules plan and join."""
-        name = call.context.options.model_name
-        return self.builder.models.create(name)._llm_type == OFFLINE_TYPE
+        """Return whether the run's model cannot reason, so that fixed rules plan and join."""
+        return not self.builder.models.can_reason(call.context.options.model_name)
 
     async def execute(
         self,

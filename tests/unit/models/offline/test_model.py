@@ -10,8 +10,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessageChunk, HumanMessage
 from langchain_tests.unit_tests import ChatModelUnitTests
 
-from deerflow.models import offline
-from deerflow.models.discovery import OFFLINE_TYPE
+from deerflow.models import can_reason, offline
 from deerflow.models.offline import OfflineChatModel
 
 FILES = "<uploaded_files>\n- /mnt/user-data/uploads/a.md (1.0 KB)\n</uploaded_files>\n\n"
@@ -117,8 +116,8 @@ async def test_many_runs_share_one_instance_without_mixing() -> None:
     assert paths == [f"/mnt/user-data/uploads/{number}.md" for number in range(40)]
 
 
-def test_it_is_recognised_without_being_loaded() -> None:
-    assert OfflineChatModel()._llm_type == OFFLINE_TYPE
+def test_it_cannot_reason() -> None:
+    assert not can_reason(OfflineChatModel())
 
 
 def test_it_imports_nothing_heavier_than_langchain_core() -> None:
