@@ -22,7 +22,7 @@ from deerflow.observability.watch import Watch
 from deerflow.runtime import RunManager, RunSetup, StreamBridge, ThreadStates, Worker
 from deerflow.runtime.graph_stream import Graph
 from deerflow.runtime.threads import Threads
-from deerflow.runtime.usage import SideSpending
+from deerflow.runtime.usage import SideUsage
 from deerflow.runtime.webhooks import Webhooks
 from deerflow.sandbox import Sandbox, SandboxProvider
 from deerflow.storage import OwnerLock, Storage
@@ -106,7 +106,7 @@ async def open_run_manager(
         paths=paths,
         bridge=bridge,
         states=states,
-        spending=SideSpending(storage.store),
+        side_usage=SideUsage(storage.store),
         memories=MemoryService(storage.store, redact=watch.redact),
         titles=lambda: preparer.settings.title,
     )

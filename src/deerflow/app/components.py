@@ -29,7 +29,7 @@ from deerflow.observability.loop_delay import measuring_loop_delay
 from deerflow.observability.opening import open_watch
 from deerflow.observability.watch import Watch
 from deerflow.runtime import RunSetup
-from deerflow.runtime.usage import SideSpending, prices_of
+from deerflow.runtime.usage import SideUsage, prices_of
 from deerflow.sandbox import SandboxProvider, SelfTest, choose_users_root, create_sandbox_provider, tier_of
 from deerflow.skills import Skills
 from deerflow.storage import OwnerLock, Storage, open_storage
@@ -53,7 +53,7 @@ class Resources:
     custom_agents: CustomAgents
     mcp: McpServers
     memories: MemoryService
-    spending: SideSpending
+    side_usage: SideUsage
 
 
 @asynccontextmanager
@@ -85,7 +85,7 @@ async def open_resources(loaded: LoadedSettings) -> AsyncIterator[Resources]:
             custom_agents=CustomAgents(paths),
             mcp=mcp,
             memories=MemoryService(storage.store, redact=watch.redact),
-            spending=SideSpending(storage.store),
+            side_usage=SideUsage(storage.store),
         )
 
 
@@ -123,7 +123,7 @@ async def build_components(loaded: LoadedSettings, resources: Resources) -> Comp
         custom_agents=resources.custom_agents,
         memories=resources.memories,
         memory_models=memory_models,
-        count_beside=partial(resources.spending.add, prices=prices_of(settings.models)),
+        count_beside=partial(resources.side_usage.add, prices=prices_of(settings.models)),
         extra_tools=acp_tools(settings.acp_agents, loaded.env, loaded.extensions.mcp_servers),
     )
     networks = tuple(parse_network(text, setting=ALLOW_CIDRS) for text in settings.runs.webhook_allow_cidrs)

@@ -40,12 +40,12 @@ _SWITCHES = (
     "skill_scan",
 )
 """Sections without effect until something in them is enabled."""
-_FOLDERS_OF_SKILLS = "deerflow.skills.storage.local_skill_storage:LocalSkillStorage"
+_FOLDER_STORAGE = "deerflow.skills.storage.local_skill_storage:LocalSkillStorage"
 _REPLACE_TOOL = (
     "take the entry out; an MCP server can offer such a tool instead (docs/howto/mcp.md), or a LangChain "
     "tool of yours as `use: module:name`"
 )
-_NAMED = 8
+_MAX_NAMED = 8
 """How many faults the log names, in addition to security faults."""
 
 
@@ -76,8 +76,8 @@ def summary(faults: Sequence[Fault]) -> str:
     security = [fault for fault in broken if fault.is_security]
     others = [fault for fault in broken if not fault.is_security]
     notes = [fault for fault in faults if not fault.is_broken]
-    parts = [f"{fault.key}: {fault.text}" for fault in (*security, *others[:_NAMED], *notes)]
-    parts += [f"and {len(others) - _NAMED} more"] if len(others) > _NAMED else []
+    parts = [f"{fault.key}: {fault.text}" for fault in (*security, *others[:_MAX_NAMED], *notes)]
+    parts += [f"and {len(others) - _MAX_NAMED} more"] if len(others) > _MAX_NAMED else []
     count = f"{len(broken)} configured thing(s) do not work" if broken else "all that is configured works"
     return f"{count} (`deerflow doctor` says more): {'; '.join(parts)}" if parts else ""
 
@@ -96,17 +96,17 @@ def _without_effect(loaded: LoadedSettings) -> Iterator[Fault]:
             continue
         is_security = section in SECURITY or (unused.meant or "").split(".")[0] in SECURITY
         if not unused.is_known and (unused.meant or is_security):
-            yield Fault(_place(unused), "is not a setting", _correction(unused), is_security=is_security)
+            yield Fault(_location(unused), "is not a setting", _correction(unused), is_security=is_security)
         elif unused.is_known and (is_security or section in _SWITCHES):
             text = _NOT_BUILT.get(section, "is asked for, but not part of this version")
-            yield Fault(_place(unused), text, "take it out, or do not rely on it", is_security=is_security)
+            yield Fault(_location(unused), text, "take it out, or do not rely on it", is_security=is_security)
         else:
             harmless.append(str(unused))
     if harmless:
         yield Fault("without effect", ", ".join(harmless), is_broken=False)
 
 
-def _place(unused: UnusedKey) -> str:
+def _location(unused: UnusedKey) -> str:
     return f"{unused.key} (line {unused.line})" if unused.line else unused.key
 
 
@@ -226,7 +226,7 @@ def _skills(loaded: LoadedSettings) -> Iterator[Fault]:
         text = f"{loaded.skills_root} is not a folder: there are no skills"
         yield Fault(named, text, "make the folder, or correct the path")
     own = loaded.settings.skills.use
-    if own is not None and own != _FOLDERS_OF_SKILLS:
+    if own is not None and own != _FOLDER_STORAGE:
         yield Fault("skills.use", f"{own} is not used: skills are read from folders", "take it out")
 
 

@@ -42,7 +42,7 @@ class DeerFlow:
         self.subagents = resources.subagents
         self.custom_agents = resources.custom_agents
         self.mcp = resources.mcp
-        self.spending = resources.spending
+        self.side_usage = resources.side_usage
         self.memories = resources.memories
         self.state = ThreadStates(StateReader(self.storage.checkpoints))
         bridge = StreamBridge(
@@ -53,7 +53,7 @@ class DeerFlow:
             paths=self.paths,
             bridge=bridge,
             states=self.state,
-            spending=self.spending,
+            side_usage=self.side_usage,
             memories=self.memories,
             titles=lambda: self.settings.title,
         )
@@ -210,12 +210,12 @@ class DeerFlow:
         keep = self._components.source.current().settings.runs.checkpoints_kept
         if keep is not None:
             await self.storage.retention.drop_checkpoints(run.thread_id, keep=keep)
-        await self.threads.let_go(run)
+        await self.threads.delete_temporary(run)
 
     async def _delete_expired(self) -> None:
         days = self._components.source.current().settings.runs.retention_days
         await drop_expired_events(self.storage.retention, days)
-        await self.threads.sweep()
+        await self.threads.delete_left_behind()
 
     async def _check_shared_resources(self, capacity: int | None) -> None:
         """Log what is wrong with the resources that processes on one database share."""

@@ -1,11 +1,10 @@
 """Domain types: thread, run, event, assistant."""
 
-from deerflow.domain.assistants import Assistant
-from deerflow.domain.documents import companion_of
-from deerflow.domain.events import END, StreamEvent, number_in, seq_of
 from deerflow.domain.ids import DEFAULT_USER, folder_name, is_thread_id, new_id
 from deerflow.domain.runs import (
+    END,
     LEAD_AGENT,
+    Assistant,
     CancelAction,
     DisconnectMode,
     ModelUse,
@@ -14,9 +13,12 @@ from deerflow.domain.runs import (
     RunRecord,
     RunRequest,
     RunStatus,
+    StreamEvent,
     TokenUse,
+    number_in,
+    seq_of,
 )
-from deerflow.domain.threads import Thread, ThreadFolders, ThreadStatus
+from deerflow.domain.threads import Thread, ThreadFolders, ThreadStatus, companion_of
 
 __all__ = [
     "DEFAULT_USER",

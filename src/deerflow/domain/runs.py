@@ -1,4 +1,7 @@
-"""A run: one execution of an agent in a thread, from request to final state."""
+"""A run: one execution of an agent in a thread, from request to final state, with its events.
+
+An assistant is a named, versioned set of defaults for runs.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -167,3 +170,54 @@ class RunRecord:
     @property
     def user_id(self) -> str:
         return self.request.user_id
+
+
+@dataclass(frozen=True, slots=True)
+class Assistant:
+    """One version of an assistant: the defaults of its runs."""
+
+    id: str
+    user_id: str
+    created_at: datetime
+    updated_at: datetime
+    version: int = 1
+    graph_id: str = LEAD_AGENT
+    name: str = "Untitled"
+    description: str | None = None
+    config: Mapping[str, Any] = field(default_factory=dict)
+    context: Mapping[str, Any] = field(default_factory=dict)
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+END = "end"
+"""The kind of the last event of every run."""
+
+_MOST_DIGITS = 18
+
+
+@dataclass(frozen=True, slots=True)
+class StreamEvent:
+    """One numbered event; `data` is JSON, ready to be sent."""
+
+    seq: int
+    unix_ms: int
+    kind: str
+    """The SSE event name: `metadata`, `values`, `messages`, `updates`, `custom`, `error`, `end`…"""
+    data: bytes
+
+    @property
+    def id(self) -> str:
+        return f"{self.unix_ms}-{self.seq}"
+
+
+def seq_of(event_id: str | None) -> int:
+    """Return the sequence number in `Last-Event-ID`: -1 (replay all) when absent, `-1` or unparsable."""
+    if not event_id:
+        return -1
+    _, _, tail = event_id.rpartition("-")
+    return -1 if event_id.startswith("-") else number_in(tail, default=-1)
+
+
+def number_in(text: str, *, default: int) -> int:
+    """Return the number that a client sent; `default` for anything else or beyond 64 bits."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS else default

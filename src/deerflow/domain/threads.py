@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 
@@ -73,3 +73,12 @@ class ThreadFolders:
         self.root.mkdir(mode=0o700, exist_ok=True)  # not accessible to other users of this host
         for folder in (self.user_data, self.workspace, self.uploads, self.outputs):
             folder.mkdir(exist_ok=True)
+
+
+DOCUMENTS = frozenset({".pdf", ".doc", ".docx", ".ppt", ".pptx", ".xls", ".xlsx"})
+"""Suffixes for which a conversion to Markdown is attempted; a failure is reported."""
+
+
+def companion_of(filename: str) -> str | None:
+    """Return the name of the Markdown file for a document; None for any other file."""
+    return f"{filename}.md" if PurePosixPath(filename).suffix.lower() in DOCUMENTS else None

@@ -35,7 +35,7 @@ VIRTUAL_ROOT = "/mnt/user-data"
 _ACTIVE = re.compile(r"text/html|.*[/+]xml")
 """Types that a browser would execute: HTML, and all XML, which may contain HTML or SVG."""
 _BLOCK = 1 << 20
-_MOST_HASHED = 32 * 1024 * 1024
+_MAX_HASHED = 32 * 1024 * 1024
 OUTPUTS = f"{VIRTUAL_ROOT}/outputs"
 MAX_FILES = 10_000
 MAX_DEPTH = 32
@@ -44,12 +44,12 @@ _EARLIEST = 315_619_200.0
 """ZIP cannot store times before 1980."""
 _ODD = re.compile(r'[\x00-\x1f\x7f\\:*?"<>|]')
 """Characters that are special in file names on some system."""
-MOST_EDITED = 2 * 1024 * 1024
+MAX_EDITED = 2 * 1024 * 1024
 """The size in bytes of the largest file that clients can edit."""
 
 
 @dataclass(frozen=True, slots=True)
-class Artifact:
+class ArtifactFile:
     """An open file of a thread; the caller closes it (`contextlib.closing`)."""
 
     fd: int
@@ -68,7 +68,7 @@ class Artifact:
 
     def tag(self) -> str:
         """Return the ETag: the SHA-256, or a weak tag for a file too large to hash."""
-        if self.size > _MOST_HASHED:
+        if self.size > _MAX_HASHED:
             return f'W/"{self.size:x}-{self.modified_ns:x}"'
         total = hashlib.sha256()
         for start in range(0, self.size, _BLOCK):
@@ -85,7 +85,7 @@ class Artifact:
             start += len(block)
 
 
-def open_artifact(folders: ThreadFolders, path: str) -> Artifact:
+def open_artifact(folders: ThreadFolders, path: str) -> ArtifactFile:
     """Open `/mnt/user-data/…` of a thread."""
     parts = _parts(path)
     try:
@@ -104,10 +104,10 @@ def open_artifact(folders: ThreadFolders, path: str) -> Artifact:
         os.close(fd)
         raise PathRefusedError(f"'{path[:200]}' has more than one name (a hard link); make a copy of it")
     media_type = mimetypes.guess_type(parts[-1])[0] or "application/octet-stream"
-    return Artifact(fd, parts[-1], entry.st_size, entry.st_mtime_ns, media_type)
+    return ArtifactFile(fd, parts[-1], entry.st_size, entry.st_mtime_ns, media_type)
 
 
-def open_artifact_or_member(folders: ThreadFolders, path: str) -> Artifact:
+def open_artifact_or_member(folders: ThreadFolders, path: str) -> ArtifactFile:
     """Open a file of a thread, or with `…/x.skill/SKILL.md` a file in a skill archive."""
     try:
         return open_artifact(folders, path)
@@ -123,7 +123,7 @@ def open_artifact_or_member(folders: ThreadFolders, path: str) -> Artifact:
         unpacked.flush()
         name = PurePosixPath(member).name
         media_type = mimetypes.guess_type(name)[0] or "application/octet-stream"
-        return Artifact(os.dup(unpacked.fileno()), name, len(content), packed.modified_ns, media_type)
+        return ArtifactFile(os.dup(unpacked.fileno()), name, len(content), packed.modified_ns, media_type)
 
 
 def replace_artifact(folders: ThreadFolders, path: str, content: str, *, expected: str) -> str:
@@ -134,7 +134,7 @@ def replace_artifact(folders: ThreadFolders, path: str, content: str, *, expecte
     """
     data = _encoded(content)
     with closing(open_artifact(folders, path)) as found:
-        if found.size > MOST_EDITED:
+        if found.size > MAX_EDITED:
             raise UnsupportedTypeError(f"'{path[:200]}' is too large to be edited; download it instead")
         present = b"".join(found.read(0, found.size))
         if hashlib.sha256(present).hexdigest() != expected:
@@ -151,8 +151,8 @@ def _encoded(content: str) -> bytes:
         data = content.encode()
     except UnicodeEncodeError as error:
         raise UnsupportedTypeError("content has half a surrogate pair; send whole characters") from error
-    if len(data) > MOST_EDITED:
-        raise TooLargeError(f"content has {len(data):,} bytes; at most {MOST_EDITED:,} can be written")
+    if len(data) > MAX_EDITED:
+        raise TooLargeError(f"content has {len(data):,} bytes; at most {MAX_EDITED:,} can be written")
     return data
 
 
@@ -221,7 +221,7 @@ def list_outputs(folders: ThreadFolders) -> list[Output]:
         return [] if root is None else list(islice(_walk(root, ()), MAX_FILES))
 
 
-def check_bundle(folders: ThreadFolders) -> None:
+def check_zip_size(folders: ThreadFolders) -> None:
     """Raise `TooLargeError` if a ZIP could not contain all outputs."""
     found = list_outputs(folders)
     if len(found) == MAX_FILES or sum(each.size for each in found) > MAX_BYTES:

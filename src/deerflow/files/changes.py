@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from deerflow.errors import TooLargeError
-from deerflow.files.snapshots import Entry, Kind, Snapshot, SnapshotStore, object_path, opened, scan
+from deerflow.files.snapshots import Kind, Snapshot, SnapshotEntry, SnapshotStore, object_path, opened, scan
 from deerflow.sandbox.openat2 import open_beneath
 
 logger = logging.getLogger(__name__)
@@ -23,7 +23,7 @@ MAX_FILES = 500
 MAX_FILE_BYTES = 256 * 1024
 MAX_DIFF_CHARS = 64 * 1024
 MAX_TOTAL_CHARS = 1024 * 1024
-_MOST_LINES = 5000
+_MAX_LINES = 5000
 """Diffs of more lines take seconds."""
 _USER_DATA = "/mnt/user-data"
 _NOTHING = "/dev/null"
@@ -39,12 +39,12 @@ _LIMITS = {
     "max_total_diff_chars": MAX_TOTAL_CHARS,
 }
 
-Read = Callable[[Entry], bytes | None]
+Read = Callable[[SnapshotEntry], bytes | None]
 """Returns a file's content; None when it is not available."""
 
 
 @dataclass(frozen=True, slots=True)
-class FileChange:
+class FileDiff:
     """One changed file."""
 
     path: str
@@ -90,7 +90,7 @@ class Changes:
 
     is_known: bool
     """False: the run changed nothing, or its snapshot is not kept."""
-    files: Sequence[FileChange] = field(default_factory=list)
+    files: Sequence[FileDiff] = field(default_factory=list)
     left_out: int = 0
 
     def out(self, *, with_files: bool, with_diff: bool) -> dict[str, Any]:
@@ -149,10 +149,10 @@ def keep_end(store: SnapshotStore, run_id: str) -> None:
         logger.warning("what run %s left in its files could not be noted: %s", run_id, error)
 
 
-def _compared(before: Snapshot, after: Sequence[Entry], old: Read, new: Read) -> Changes:
+def _compared(before: Snapshot, after: Sequence[SnapshotEntry], old: Read, new: Read) -> Changes:
     was, now = _by_path(before.entries), _by_path(after)
     changed = [path for path in sorted(was.keys() | now.keys()) if _may_differ(was.get(path), now.get(path))]
-    files: list[FileChange] = []
+    files: list[FileDiff] = []
     left, left_out = MAX_TOTAL_CHARS, 0
     for path in changed:
         if len(files) == MAX_FILES:
@@ -165,11 +165,11 @@ def _compared(before: Snapshot, after: Sequence[Entry], old: Read, new: Read) ->
     return Changes(True, files, left_out)
 
 
-def _by_path(entries: Sequence[Entry]) -> Mapping[bytes, Entry]:
+def _by_path(entries: Sequence[SnapshotEntry]) -> Mapping[bytes, SnapshotEntry]:
     return {entry.path: entry for entry in entries if entry.kind in (Kind.FILE, Kind.LINK)}
 
 
-def _may_differ(was: Entry | None, now: Entry | None) -> bool:
+def _may_differ(was: SnapshotEntry | None, now: SnapshotEntry | None) -> bool:
     if was is None or now is None or was.kind is not now.kind:
         return True
     if was.content and now.content:
@@ -177,12 +177,14 @@ def _may_differ(was: Entry | None, now: Entry | None) -> bool:
     return not was.is_unchanged(now)
 
 
-def _change(was: Entry | None, now: Entry | None, old: Read, new: Read, most: int) -> FileChange | None:
+def _change(
+    was: SnapshotEntry | None, now: SnapshotEntry | None, old: Read, new: Read, most: int
+) -> FileDiff | None:
     """Return the change of one file; None when only its timestamps changed."""
     entry = now or was
     assert entry is not None
     path = os.fsdecode(entry.path).encode("utf-8", "replace").decode()
-    change = FileChange(
+    change = FileDiff(
         path=f"{_USER_DATA}/{path}",
         root=path.partition("/")[0],
         status="created" if was is None else "deleted" if now is None else "modified",
@@ -209,7 +211,7 @@ def _change(was: Entry | None, now: Entry | None, old: Read, new: Read, most: in
     return _with_diff(change, first, second, most)
 
 
-def _is_same(was: Entry, now: Entry, new: Read) -> bool:
+def _is_same(was: SnapshotEntry, now: SnapshotEntry, new: Read) -> bool:
     """Return whether only the timestamps of a large file changed."""
     if was.size != now.size:
         return False
@@ -219,14 +221,14 @@ def _is_same(was: Entry, now: Entry, new: Read) -> bool:
     return content is not None and hashlib.blake2b(content, digest_size=32).digest() == was.content
 
 
-def _with_diff(change: FileChange, first: bytes, second: bytes, most: int) -> FileChange:
+def _with_diff(change: FileDiff, first: bytes, second: bytes, most: int) -> FileDiff:
     try:
         old, new = (text.decode().splitlines(keepends=True) for text in (first, second))
     except UnicodeDecodeError:
         return replace(change, reason="binary")
     if b"\0" in first or b"\0" in second:
         return replace(change, reason="binary")
-    if len(old) + len(new) > _MOST_LINES:
+    if len(old) + len(new) > _MAX_LINES:
         return replace(change, reason="large")
     source = _NOTHING if change.status == "created" else change.path
     target = _NOTHING if change.status == "deleted" else change.path
@@ -247,7 +249,7 @@ def _ended(line: str) -> str:
 
 
 def _reader(store: SnapshotStore) -> Read:
-    def read(entry: Entry) -> bytes | None:
+    def read(entry: SnapshotEntry) -> bytes | None:
         try:
             return object_path(store.objects, entry.content).read_bytes()
         except OSError:  # deleted with old snapshots
@@ -256,7 +258,7 @@ def _reader(store: SnapshotStore) -> Read:
     return read
 
 
-def _content(root: int, entry: Entry) -> bytes | None:
+def _content(root: int, entry: SnapshotEntry) -> bytes | None:
     """Return a file's current content, up to the size seen by the scan."""
     try:
         file = open_beneath(root, entry.parts, os.O_RDONLY | os.O_NOFOLLOW)

@@ -17,13 +17,13 @@ from deerflow.files.restore import restore
 from deerflow.files.snapshots import Snapshot, SnapshotLimits, SnapshotStore
 from deerflow.storage import Storage
 
-MOST_RUNS = 1000
+MAX_RUNS = 1000
 """How many past runs are read."""
-TAKES_AGAIN = "regenerate_before_run_id"
+REGENERATED_RUN = "regenerate_before_run_id"
 """Metadata of a run that regenerates a turn: the run with which that turn first began."""
-FILES_TURNED_BACK = "files_turned_back"
+FILES_RESTORED = "files_turned_back"
 """The type of the event that reports the result."""
-_TAKES_ANSWER_AGAIN = "regenerate_from_run_id"
+_REGENERATED_ANSWER = "regenerate_from_run_id"
 """The same for clients that only send back DeerFlow 2's metadata: the run of the answer."""
 
 
@@ -73,17 +73,17 @@ def runs_from(runs: Sequence[RunRecord], run_id: str) -> list[str] | None:
     seen: set[str] = set()
     while run_id in by_id and run_id not in seen:
         seen.add(run_id)
-        run_id = taken_again(by_id[run_id].request) or run_id
+        run_id = regenerated_run(by_id[run_id].request) or run_id
     ids = list(by_id)
     return ids[: ids.index(run_id) + 1][::-1] if run_id in by_id else None
 
 
-def taken_again(request: RunRequest) -> str | None:
+def regenerated_run(request: RunRequest) -> str | None:
     """Return the run whose turn a request regenerates; None when it regenerates none."""
     if request.checkpoint_id is None:
         return None
     metadata: Mapping[str, object] = request.metadata
-    named = metadata.get(TAKES_AGAIN) or metadata.get(_TAKES_ANSWER_AGAIN)
+    named = metadata.get(REGENERATED_RUN) or metadata.get(_REGENERATED_ANSWER)
     return named if isinstance(named, str) else None
 
 
@@ -130,21 +130,21 @@ def files_before(store: SnapshotStore, runs: Sequence[RunRecord], run_id: str, *
     return PastFiles(None, False) if later is None else files_after(store, later, kept=kept)
 
 
-async def put_files_back(files: SnapshotStore, run_id: str) -> str | None:
+async def roll_back_files(files: SnapshotStore, run_id: str) -> str | None:
     """Undo a run's changes to the thread's files; return the reason if that is not possible."""
     return await asyncio.to_thread(_put_back, files, run_id)
 
 
-async def turn_files_back(
+async def restore_files_before_turn(
     storage: Storage, run: RunRecord, files: SnapshotStore, settings: RunSettings
 ) -> str | None:
     """Undo all file changes since the turn that this run regenerates; return the reason on failure."""
-    first = taken_again(run.request) or ""
+    first = regenerated_run(run.request) or ""
     # Files have no fence: a stale attempt must not undo what later attempts did.
-    await storage.effects.start(run.id, attempt=run.attempt, call=FILES_TURNED_BACK.encode())
-    found = await storage.runs.of_thread(run.thread_id, limit=MOST_RUNS)
+    await storage.effects.start(run.id, attempt=run.attempt, call=FILES_RESTORED.encode())
+    found = await storage.runs.of_thread(run.thread_id, limit=MAX_RUNS)
     earlier = [other for other in found if other.id != run.id]
-    return await asyncio.to_thread(turn_back, files, earlier, first, run.id, settings)
+    return await asyncio.to_thread(restore_before_turn, files, earlier, first, run.id, settings)
 
 
 def _put_back(files: SnapshotStore, run_id: str) -> str | None:
@@ -165,7 +165,7 @@ def _put_back(files: SnapshotStore, run_id: str) -> str | None:
     return None
 
 
-def turn_back(
+def restore_before_turn(
     files: SnapshotStore, earlier: list[RunRecord], first: str, run_id: str, settings: RunSettings
 ) -> str | None:
     """Restore the files to the start of a run's turn; return the reason on failure.

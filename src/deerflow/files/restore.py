@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from deerflow.files.snapshots import Entry, Kind, Snapshot, SnapshotStore, object_path, opened, scan
+from deerflow.files.snapshots import Kind, Snapshot, SnapshotEntry, SnapshotStore, object_path, opened, scan
 from deerflow.sandbox.openat2 import O_DIRECTORY, O_PATH, open_beneath
 
 logger = logging.getLogger(__name__)
@@ -44,11 +44,11 @@ def copy_files(source: SnapshotStore, snapshot: Snapshot, target: SnapshotStore)
         return _each(_ordered(snapshot), lambda entry: _put(root, source.objects, entry))
 
 
-def _ordered(snapshot: Snapshot) -> list[Entry]:
+def _ordered(snapshot: Snapshot) -> list[SnapshotEntry]:
     return sorted(snapshot.entries, key=lambda entry: entry.path)
 
 
-def _each(entries: Sequence[Entry], work: Callable[[Entry], None]) -> list[str]:
+def _each(entries: Sequence[SnapshotEntry], work: Callable[[SnapshotEntry], None]) -> list[str]:
     failed = []
     for entry in entries:
         try:
@@ -59,7 +59,7 @@ def _each(entries: Sequence[Entry], work: Callable[[Entry], None]) -> list[str]:
     return failed
 
 
-def _is_there(wanted: Entry, now: Entry | None) -> bool:
+def _is_there(wanted: SnapshotEntry, now: SnapshotEntry | None) -> bool:
     if now is None or now.kind is not wanted.kind:
         return False
     if wanted.kind is Kind.FOLDER:
@@ -69,7 +69,7 @@ def _is_there(wanted: Entry, now: Entry | None) -> bool:
     return wanted.is_unchanged(now) and now.mtime_ns == wanted.mtime_ns
 
 
-def _remove(root: int, entry: Entry) -> None:
+def _remove(root: int, entry: SnapshotEntry) -> None:
     with _parent(root, entry) as (folder, name), suppress(FileNotFoundError):
         if entry.kind is Kind.FOLDER:
             os.rmdir(name, dir_fd=folder)
@@ -77,7 +77,7 @@ def _remove(root: int, entry: Entry) -> None:
             os.unlink(name, dir_fd=folder)
 
 
-def _put(root: int, objects: Path, entry: Entry) -> None:
+def _put(root: int, objects: Path, entry: SnapshotEntry) -> None:
     with _parent(root, entry) as (folder, name):
         match entry.kind:
             case Kind.FOLDER:
@@ -89,18 +89,18 @@ def _put(root: int, objects: Path, entry: Entry) -> None:
                 _put_file(folder, name, objects, entry)
 
 
-def _put_folder(folder: int, name: str, entry: Entry) -> None:
+def _put_folder(folder: int, name: str, entry: SnapshotEntry) -> None:
     if not _is_folder(folder, name):
         _clear(folder, name)
         os.mkdir(name, 0o700, dir_fd=folder)
     made = os.open(name, os.O_RDONLY | O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)
     try:
-        _dress(made, entry)
+        _set_attributes(made, entry)
     finally:
         os.close(made)
 
 
-def _put_file(folder: int, name: str, objects: Path, entry: Entry) -> None:
+def _put_file(folder: int, name: str, objects: Path, entry: SnapshotEntry) -> None:
     """Write a temporary file and rename it, so that no reader sees half a file."""
     content = object_path(objects, entry.content).read_bytes()
     if hashlib.blake2b(content, digest_size=32).digest() != entry.content:
@@ -113,7 +113,7 @@ def _put_file(folder: int, name: str, objects: Path, entry: Entry) -> None:
     try:
         with os.fdopen(file, "wb", closefd=False) as writer:
             writer.write(content)
-        _dress(file, entry)
+        _set_attributes(file, entry)
         os.rename(draft, name, src_dir_fd=folder, dst_dir_fd=folder)
     except OSError:
         os.unlink(draft, dir_fd=folder)
@@ -122,7 +122,7 @@ def _put_file(folder: int, name: str, objects: Path, entry: Entry) -> None:
         os.close(file)
 
 
-def _dress(file: int, entry: Entry) -> None:
+def _set_attributes(file: int, entry: SnapshotEntry) -> None:
     """Restore the owner, mode and modification time of a file or folder."""
     if os.geteuid() == 0:
         os.fchown(file, entry.uid, entry.gid)
@@ -147,7 +147,7 @@ def _is_folder(folder: int, name: str) -> bool:
     return True
 
 
-def _set_folder_times(root: int, entries: Sequence[Entry]) -> None:
+def _set_folder_times(root: int, entries: Sequence[SnapshotEntry]) -> None:
     for entry in entries:
         if entry.kind is Kind.FOLDER:
             with suppress(OSError), _parent(root, entry) as (folder, name):
@@ -156,7 +156,7 @@ def _set_folder_times(root: int, entries: Sequence[Entry]) -> None:
 
 
 @contextmanager
-def _parent(root: int, entry: Entry) -> Iterator[tuple[int, str]]:
+def _parent(root: int, entry: SnapshotEntry) -> Iterator[tuple[int, str]]:
     *parts, name = entry.parts
     folder = open_beneath(root, parts, os.O_RDONLY | O_DIRECTORY | os.O_NOFOLLOW)
     try:

@@ -5,6 +5,7 @@ calls costs nothing. Contents are stored once, by digest, beside the thread's fi
 reach. A file whose times did not change since the last snapshot is not read again.
 """
 
+import asyncio
 import hashlib
 import logging
 import os
@@ -19,16 +20,18 @@ from pathlib import Path
 
 import ormsgpack
 
-from deerflow.domain import ThreadFolders
-from deerflow.errors import TooLargeError
+from deerflow.config import RunSettings
+from deerflow.domain import RunRecord, ThreadFolders
+from deerflow.errors import StorageError, TooLargeError
 from deerflow.sandbox.openat2 import O_DIRECTORY, O_PATH, open_beneath
+from deerflow.storage import EffectLog, EffectState
 
 logger = logging.getLogger(__name__)
 
 _PIECE = 1024 * 1024
 _RACY_NS = 20_000_000
 """A file changed this shortly before a snapshot may change again with the same timestamps."""
-MOST_ENTRIES = 200_000
+MAX_ENTRIES = 200_000
 """How many paths of a thread are scanned, at a few hundred bytes of memory each."""
 _SCOPES = ("workspace", "outputs", "uploads")
 
@@ -44,7 +47,7 @@ class Kind(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class SnapshotEntry:
     """One path of a snapshot."""
 
     kind: Kind
@@ -63,7 +66,7 @@ class Entry:
     def parts(self) -> list[str]:
         return os.fsdecode(self.path).split("/")
 
-    def is_unchanged(self, now: "Entry") -> bool:
+    def is_unchanged(self, now: "SnapshotEntry") -> bool:
         """Return whether a file and its content are the same, by attributes that programs cannot set."""
         return (self.kind, self.size, self.ctime_ns, self.inode) == (
             now.kind,
@@ -78,7 +81,7 @@ class Snapshot:
     """The files at one time, or why they could not be kept."""
 
     taken_ns: int
-    entries: Sequence[Entry] = ()
+    entries: Sequence[SnapshotEntry] = ()
     problem: str | None = None
     """Why the files could not be kept, as text for users."""
 
@@ -110,7 +113,7 @@ class SnapshotStore:
 
     def find(self, run_id: str) -> Snapshot | None:
         """Return the snapshot of a run; None when the run has changed nothing yet."""
-        return _load(self._place(run_id))
+        return _load(self._manifest(run_id))
 
     def keep(self, run_id: str, limits: SnapshotLimits) -> Snapshot:
         """Take the snapshot of a run unless there is one; on failure, record the reason instead.
@@ -129,10 +132,10 @@ class SnapshotStore:
         except OSError as error:
             logger.warning("files of thread %s could not be kept: %s", self.folders.thread_id, error)
             snapshot = Snapshot(taken_ns, problem=f"the files could not be read: {error.strerror}")
-        _save(self._place(run_id), snapshot)
+        _save(self._manifest(run_id), snapshot)
         if limits.kept is not None:
             try:
-                self._tidy(limits.kept, run_id)
+                self._drop_old(limits.kept, run_id)
             except OSError as error:
                 name = self.folders.thread_id
                 logger.warning("old files of thread %s could not be deleted: %s", name, error)
@@ -140,15 +143,15 @@ class SnapshotStore:
 
     def forget(self, run_id: str) -> None:
         """Delete a snapshot; contents that only it used are deleted in the next clean-up."""
-        self._place(run_id).unlink(missing_ok=True)
+        self._manifest(run_id).unlink(missing_ok=True)
 
     def has(self, run_id: str) -> bool:
         """Return whether there is a snapshot of a run."""
-        return self._place(run_id).exists()
+        return self._manifest(run_id).exists()
 
     def find_end(self, run_id: str) -> Snapshot | None:
         """Return the snapshot of a run's end; None when it was not recorded."""
-        return _load(self._end_place(run_id))
+        return _load(self._end_manifest(run_id))
 
     def keep_end(self, run_id: str, *, max_files: int, max_file_bytes: int) -> None:
         """Record the files at the end of a run that may have changed some.
@@ -166,13 +169,13 @@ class SnapshotStore:
                 end = Snapshot(taken_ns, self._left(root, before, max_files, max_file_bytes))
         except TooLargeError as error:
             end = Snapshot(taken_ns, problem=str(error))
-        _save(self._end_place(run_id), end)
+        _save(self._end_manifest(run_id), end)
 
     def run_ids(self) -> list[str]:
         """Return the runs whose snapshots are kept, newest first."""
         return [path.stem for path in self._manifests()]
 
-    def _take(self, limits: SnapshotLimits) -> list[Entry]:
+    def _take(self, limits: SnapshotLimits) -> list[SnapshotEntry]:
         older = self._newest()
         known = {entry.path: entry for entry in older.entries} if older is not None else {}
         with opened(self.folders.user_data) as root:
@@ -181,9 +184,9 @@ class SnapshotStore:
             taken_ns = older.taken_ns if older is not None else 0
             return [self._with_content(root, entry, known.get(entry.path), taken_ns) for entry in found]
 
-    def _left(self, root: int, before: Snapshot, max_files: int, max_file_bytes: int) -> list[Entry]:
+    def _left(self, root: int, before: Snapshot, max_files: int, max_file_bytes: int) -> list[SnapshotEntry]:
         known = {entry.path: entry for entry in before.entries}
-        found: list[Entry] = []
+        found: list[SnapshotEntry] = []
         left = max_files
         for entry in sorted(scan(root), key=lambda each: each.path):
             was = known.get(entry.path)
@@ -200,14 +203,16 @@ class SnapshotStore:
                 found.append(entry)
         return found
 
-    def _with_content(self, root: int, entry: Entry, older: Entry | None, older_ns: int) -> Entry:
+    def _with_content(
+        self, root: int, entry: SnapshotEntry, older: SnapshotEntry | None, older_ns: int
+    ) -> SnapshotEntry:
         if entry.kind is not Kind.FILE:
             return entry
         if older is not None and older.is_unchanged(entry) and older.ctime_ns < older_ns - _RACY_NS:
             return replace(entry, content=older.content)
         return replace(entry, content=self._store(root, entry))
 
-    def _store(self, root: int, entry: Entry) -> bytes:
+    def _store(self, root: int, entry: SnapshotEntry) -> bytes:
         """Store a file's content by its digest; at most as many bytes as the scan has seen."""
         draft = self.objects / f"{uuid.uuid4().hex}.new"
         digest = hashlib.blake2b(digest_size=32)
@@ -231,13 +236,13 @@ class SnapshotStore:
     def _manifests(self) -> list[Path]:
         return sorted(self._root.glob("*.manifest"), key=lambda path: path.stat().st_mtime_ns, reverse=True)
 
-    def _place(self, run_id: str) -> Path:
+    def _manifest(self, run_id: str) -> Path:
         return self._root / f"{run_id}.manifest"
 
-    def _end_place(self, run_id: str) -> Path:
+    def _end_manifest(self, run_id: str) -> Path:
         return self._root / f"{run_id}.end"
 
-    def _tidy(self, kept: int, run_id: str) -> None:
+    def _drop_old(self, kept: int, run_id: str) -> None:
         # This run's snapshot first, even if the clock was set back since the others.
         manifests = sorted(self._manifests(), key=lambda path: path.stem != run_id)
         if len(manifests) <= 2 * kept:  # rarely: finding unused contents means reading all manifests
@@ -258,7 +263,7 @@ def object_path(objects: Path, digest: bytes) -> Path:
     return objects / digest.hex()
 
 
-def _digest(root: int, entry: Entry) -> bytes:
+def _digest(root: int, entry: SnapshotEntry) -> bytes:
     """Return the digest of a file's content without storing it."""
     digest = hashlib.blake2b(digest_size=32)
     source = open_beneath(root, entry.parts, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -268,7 +273,7 @@ def _digest(root: int, entry: Entry) -> bytes:
     return digest.digest()
 
 
-def check_size(entries: Sequence[Entry], limits: SnapshotLimits) -> None:
+def check_size(entries: Sequence[SnapshotEntry], limits: SnapshotLimits) -> None:
     """Raise `TooLargeError` when a snapshot would exceed the limits."""
     size = sum(entry.size for entry in entries)
     if size > limits.max_bytes:
@@ -287,14 +292,14 @@ def _save(path: Path, snapshot: Snapshot) -> None:
 def _load(path: Path) -> Snapshot | None:
     try:
         _, taken_ns, problem, rows = ormsgpack.unpackb(path.read_bytes())
-        return Snapshot(taken_ns, [Entry(Kind(row[0]), *row[1:]) for row in rows], problem)
+        return Snapshot(taken_ns, [SnapshotEntry(Kind(row[0]), *row[1:]) for row in rows], problem)
     except FileNotFoundError:
         return None
     except (ValueError, TypeError):  # not msgpack, or not our format
         return Snapshot(0, problem="the record of the files is damaged")
 
 
-_COLUMNS = Entry.__slots__[1:]
+_COLUMNS = SnapshotEntry.__slots__[1:]
 
 
 @contextmanager
@@ -307,7 +312,7 @@ def opened(folder: Path) -> Iterator[int]:
         os.close(descriptor)
 
 
-def scan(root: int, *, most: int = MOST_ENTRIES) -> Iterator[Entry]:
+def scan(root: int, *, most: int = MAX_ENTRIES) -> Iterator[SnapshotEntry]:
     """Yield all entries of a thread's folders, each folder before its contents; links are not followed.
 
     `TooLargeError` beyond `most` entries: a command may create millions, and callers keep all in memory.
@@ -318,7 +323,7 @@ def scan(root: int, *, most: int = MOST_ENTRIES) -> Iterator[Entry]:
         yield entry
 
 
-def _entries(root: int) -> Iterator[Entry]:
+def _entries(root: int) -> Iterator[SnapshotEntry]:
     waiting: list[tuple[str, ...]] = [(scope,) for scope in reversed(_SCOPES)]
     while waiting:
         parts = waiting.pop()
@@ -339,7 +344,7 @@ def _entries(root: int) -> Iterator[Entry]:
             os.close(folder)
 
 
-def _entry(folder: int, parts: tuple[str, ...], item: os.DirEntry[str]) -> Entry | None:
+def _entry(folder: int, parts: tuple[str, ...], item: os.DirEntry[str]) -> SnapshotEntry | None:
     """Return the entry of a name; None when it was deleted meanwhile."""
     try:
         status = item.stat(follow_symlinks=False)
@@ -347,7 +352,7 @@ def _entry(folder: int, parts: tuple[str, ...], item: os.DirEntry[str]) -> Entry
         target = os.fsencode(os.readlink(item.name, dir_fd=folder)) if kind is Kind.LINK else b""
     except FileNotFoundError:
         return None
-    return Entry(
+    return SnapshotEntry(
         kind=kind,
         path=os.fsencode("/".join((*parts, item.name))),
         mode=stat.S_IMODE(status.st_mode),
@@ -367,3 +372,47 @@ def _kind(mode: int) -> Kind:
     if stat.S_ISREG(mode):
         return Kind.FILE
     return Kind.LINK if stat.S_ISLNK(mode) else Kind.OTHER
+
+
+class RunEffects:
+    """The effects of one run's tools: files are snapshotted first, and no call is repeated without asking."""
+
+    def __init__(
+        self, *, log: EffectLog, run: RunRecord, files: SnapshotStore, settings: RunSettings
+    ) -> None:
+        self._log = log
+        self._run = run
+        self._files = files
+        self._settings = settings
+        self._keeping: asyncio.Task[None] | None = None
+
+    async def start(self, call: bytes) -> EffectState | None:
+        """Return when a call may execute, with its recorded state from an attempt that died."""
+        if self._keeping is None or _has_failed(self._keeping):
+            self._keeping = asyncio.create_task(self._keep())
+        await asyncio.shield(self._keeping)  # other calls wait for the same snapshot
+        return await self._log.start(self._run.id, attempt=self._run.attempt, call=call)
+
+    def finish(self, call: bytes) -> None:
+        """Record that a call is done."""
+        self._log.finish(self._run.id, attempt=self._run.attempt, call=call)
+
+    async def aclose(self) -> None:
+        """Wait for a snapshot in progress: the next step may change the files."""
+        if self._keeping is not None:
+            await asyncio.gather(self._keeping, return_exceptions=True)
+
+    async def _keep(self) -> None:
+        limits = SnapshotLimits(self._settings.snapshot_max_bytes, kept=self._settings.snapshots_kept)
+        try:
+            await asyncio.to_thread(self._files.keep, self._run.id, limits)
+        except OSError as error:
+            # Nothing may change before the snapshot: a rollback could not undo it.
+            raise StorageError(
+                "the thread's files could not be kept for a rollback, so nothing may change them: "
+                f"{error.strerror}; free some disk space, or make the thread's folder writable"
+            ) from error
+
+
+def _has_failed(keeping: asyncio.Task[None]) -> bool:
+    return keeping.done() and (keeping.cancelled() or keeping.exception() is not None)

@@ -66,17 +66,17 @@ def _failed(reason: str) -> int:
 def _write(parts: Iterable[str], max_chars: int) -> int:
     """Write the parts as they come, up to a limit; return the number of characters other than headings."""
     out = io.TextIOWrapper(sys.stdout.buffer, encoding="utf-8", errors="replace")
-    size = said = 0
+    size = text_chars = 0
     for part in parts:
         text = part.rstrip() + "\n\n"
         out.write(text[: max_chars - size])
         size += len(text)
-        said += len(part.strip()) if not part.startswith("## ") or "\n" in part.strip() else 0
+        text_chars += len(part.strip()) if not part.startswith("## ") or "\n" in part.strip() else 0
         if size >= max_chars:
             out.write("\n\n[The document goes on; the rest was left out.]\n")
             break
     out.flush()
-    return said
+    return text_chars
 
 
 def _pdf(file: Any, converter: str) -> Iterator[str]:

@@ -18,16 +18,16 @@ from typing import BinaryIO
 from deerflow.config import UploadSettings
 from deerflow.domain import ThreadFolders, companion_of
 from deerflow.errors import ConflictError, DeerFlowError
-from deerflow.files.uploads import Upload, add_companion, open_upload
+from deerflow.files.uploads import UploadedFile, add_companion, open_upload
 
 logger = logging.getLogger(__name__)
 
 PROGRAM = Path(__file__).with_name("to_markdown.py")
 AT_ONCE = 2
 WAIT_SECONDS = 20.0
-MOST_SECONDS = 120.0
-MOST_CHARS = 4_000_000
-_MOST_BYTES = 4 * MOST_CHARS + 1000
+MAX_SECONDS = 120.0
+MAX_CHARS = 4_000_000
+_MAX_BYTES = 4 * MAX_CHARS + 1000
 _REASON_BYTES = 500
 
 
@@ -39,7 +39,7 @@ class DocumentConverter:
         *,
         settings: Callable[[], UploadSettings],
         wait_seconds: float = WAIT_SECONDS,
-        most_seconds: float = MOST_SECONDS,
+        most_seconds: float = MAX_SECONDS,
     ) -> None:
         """Create the converter of one process.
 
@@ -50,10 +50,10 @@ class DocumentConverter:
         self._settings = settings
         self._wait_seconds = wait_seconds
         self._most_seconds = most_seconds
-        self._places = asyncio.Semaphore(AT_ONCE)
+        self._slots = asyncio.Semaphore(AT_ONCE)
         self._working: set[asyncio.Task[str | None]] = set()
 
-    async def convert(self, folders: ThreadFolders, uploads: Sequence[Upload]) -> list[Upload]:
+    async def convert(self, folders: ThreadFolders, uploads: Sequence[UploadedFile]) -> list[UploadedFile]:
         """Return the uploads with the state of their conversion after a short wait."""
         if not self._settings().auto_convert_documents:
             return list(uploads)
@@ -79,7 +79,7 @@ class DocumentConverter:
     async def _convert(self, folders: ThreadFolders, filename: str) -> str | None:
         """Convert one document; return the reason on failure."""
         try:
-            async with self._places:
+            async with self._slots:
                 markdown = await self._read(folders, filename)
             await asyncio.to_thread(add_companion, folders, filename, markdown)
         except DeerFlowError as error:
@@ -106,7 +106,7 @@ class DocumentConverter:
 async def _start(document: BinaryIO, kind: str, pdf_converter: str) -> asyncio.subprocess.Process:
     """Start the program with the document on its standard input and without our environment."""
     return await asyncio.create_subprocess_exec(
-        *(sys.executable, "-I", "-W", "ignore", str(PROGRAM), kind, pdf_converter, str(MOST_CHARS)),
+        *(sys.executable, "-I", "-W", "ignore", str(PROGRAM), kind, pdf_converter, str(MAX_CHARS)),
         stdin=document,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
@@ -121,14 +121,16 @@ async def _answer(process: asyncio.subprocess.Process) -> bytes:
     assert process.stdout is not None
     assert process.stderr is not None
     reason, written = await asyncio.gather(
-        process.stderr.read(_REASON_BYTES), _read_within(process.stdout, _MOST_BYTES)
+        process.stderr.read(_REASON_BYTES), _read_within(process.stdout, _MAX_BYTES)
     )
     if written is None:
         raise ConflictError("its text is longer than a document's may be")
     code = await process.wait()
     if code != 0:
-        said = reason.decode(errors="replace").strip()
-        raise ConflictError(said if code > 0 and said else "reading it took more time or memory than it may")
+        message = reason.decode(errors="replace").strip()
+        raise ConflictError(
+            message if code > 0 and message else "reading it took more time or memory than it may"
+        )
     return written
 
 
@@ -143,7 +145,7 @@ async def _read_within(stream: asyncio.StreamReader, most: int) -> bytes | None:
     return b"".join(pieces)
 
 
-def _described(upload: Upload, task: asyncio.Task[str | None] | None) -> Upload:
+def _described(upload: UploadedFile, task: asyncio.Task[str | None] | None) -> UploadedFile:
     if task is None or task.cancelled():
         return upload
     if not task.done():

@@ -31,7 +31,7 @@ _SUFFIX_BYTES = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Upload:
+class UploadedFile:
     """One uploaded file."""
 
     thread_id: str
@@ -76,7 +76,7 @@ def artifact_url(thread_id: str, path: str) -> str:
 
 async def save_upload(
     folders: ThreadFolders, filename: str, chunks: AsyncIterator[bytes], limits: UploadSettings
-) -> Upload:
+) -> UploadedFile:
     """Store one file; a name that is taken gets a number, so that nothing is overwritten."""
     name = checked_name(filename)
     with _uploads(folders) as root:
@@ -90,7 +90,7 @@ async def save_upload(
         return _describe(root, folders.thread_id, final, size)
 
 
-def list_uploads(folders: ThreadFolders) -> list[Upload]:
+def list_uploads(folders: ThreadFolders) -> list[UploadedFile]:
     """Return the thread's uploads, sorted by name."""
     with _uploads(folders) as root, os.scandir(root) as entries:
         found = filter(None, [_listed(entry, folders.thread_id) for entry in entries])
@@ -206,7 +206,7 @@ def _uploads(folders: ThreadFolders) -> Iterator[int]:
 _REPLACED = frozenset({errno.ELOOP, errno.ENOTDIR, errno.EXDEV, errno.EEXIST})
 
 
-def _listed(entry: "os.DirEntry[str]", thread_id: str) -> Upload | None:
+def _listed(entry: "os.DirEntry[str]", thread_id: str) -> UploadedFile | None:
     if entry.name.startswith(_STAGING):
         return None
     try:
@@ -214,7 +214,9 @@ def _listed(entry: "os.DirEntry[str]", thread_id: str) -> Upload | None:
     except FileNotFoundError:  # deleted meanwhile
         return None
     return (
-        Upload(thread_id, entry.name, about.st_size, about.st_mtime) if stat.S_ISREG(about.st_mode) else None
+        UploadedFile(thread_id, entry.name, about.st_size, about.st_mtime)
+        if stat.S_ISREG(about.st_mode)
+        else None
     )
 
 
@@ -252,5 +254,5 @@ def _numbered(name: str, number: int) -> str:
     return stem.decode(errors="ignore") + tail
 
 
-def _describe(root: int, thread_id: str, name: str, size: int) -> Upload:
-    return Upload(thread_id, name, size, os.stat(name, dir_fd=root, follow_symlinks=False).st_mtime)
+def _describe(root: int, thread_id: str, name: str, size: int) -> UploadedFile:
+    return UploadedFile(thread_id, name, size, os.stat(name, dir_fd=root, follow_symlinks=False).st_mtime)

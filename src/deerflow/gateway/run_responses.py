@@ -13,7 +13,7 @@ from deerflow.domain import RunRecord, RunStatus, StreamEvent, seq_of
 from deerflow.gateway.deps import json_response
 from deerflow.gateway.sse import EventStream
 from deerflow.runtime import visible_values
-from deerflow.runtime.legacy_streams import ClassicMessages, SubgraphFrames, Teller, retold
+from deerflow.runtime.legacy_streams import ClassicMessages, Converter, SubgraphFrames, convert_events
 
 
 def location(run: RunRecord, way: Literal["stream", "join"] = "stream") -> dict[str, str]:
@@ -48,15 +48,15 @@ def batches_of(
     deerflow: DeerFlow, run: RunRecord, *, after_seq: int, modes: frozenset[str]
 ) -> AsyncIterator[list[StreamEvent]]:
     """Subscribe to a run; on request with whole messages (LangGraph's older form) and subgraph events."""
-    tellers: list[Teller] = []
+    converters: list[Converter] = []
     if run.request.stream_subgraphs:
-        tellers.append(SubgraphFrames().take)
+        converters.append(SubgraphFrames().take)
     if "messages" in modes and "messages-tuple" not in modes:
-        tellers.append(ClassicMessages().take)
-    if not tellers:
+        converters.append(ClassicMessages().take)
+    if not converters:
         return deerflow.runs.subscribe(run.id, after_seq=after_seq)
     # Accumulated messages can only be built by reading from the start.
-    return retold(deerflow.runs.subscribe(run.id), *tellers, after_seq=after_seq)
+    return convert_events(deerflow.runs.subscribe(run.id), *converters, after_seq=after_seq)
 
 
 async def wait_for(

@@ -72,7 +72,9 @@ DECLINED = (
 
 def cards_of(interrupts: Sequence[Interrupt], messages: Sequence[AnyMessage]) -> list[ToolMessage]:
     """Return the cards of all waiting calls, in the language of the conversation."""
-    return [_card(asked, _language(messages)) for asked in interrupts if _action_in(asked) is not None]
+    return [
+        _card(interrupt, _language(messages)) for interrupt in interrupts if _action_in(interrupt) is not None
+    ]
 
 
 def with_cards(values: Mapping[str, Any], interrupts: Sequence[Interrupt]) -> Mapping[str, Any]:
@@ -87,17 +89,17 @@ def choice_in(message: Any, waiting: Sequence[Interrupt]) -> dict[str, Any] | No
         return None
     given = (message.get("additional_kwargs") or {}).get("human_input_response")
     if isinstance(given, Mapping):
-        answered = [asked for asked in waiting if _request_id(asked) == given.get("request_id")]
-        words, option = str(given.get("value") or "").strip(), str(given.get("option_id") or "")
-        return {answered[0].id: _answer(answered[0], option, words)} if answered else None
+        answered = [interrupt for interrupt in waiting if _request_id(interrupt) == given.get("request_id")]
+        text, option = str(given.get("value") or "").strip(), str(given.get("option_id") or "")
+        return {answered[0].id: _answer(answered[0], option, text)} if answered else None
     option = _option_of(_text_of(message.get("content")))
     return {waiting[0].id: _answer(waiting[0], option, "")} if option and len(waiting) == 1 else None
 
 
 def waiting_calls(snapshot: StateSnapshot) -> list[Interrupt]:
     """Return the approval interrupts that wait in a thread."""
-    asked = [each for task in snapshot.tasks for each in task.interrupts]
-    return [each for each in asked if _action_in(each) is not None]
+    interrupt = [each for task in snapshot.tasks for each in task.interrupts]
+    return [each for each in interrupt if _action_in(each) is not None]
 
 
 def declined(snapshot: StateSnapshot) -> list[ToolMessage]:
@@ -110,7 +112,10 @@ def declined(snapshot: StateSnapshot) -> list[ToolMessage]:
     written = [task.result for task in snapshot.tasks if isinstance(task.result, Mapping)]
     done = [*messages, *(message for result in written for message in result.get("messages", ()))]
     found = {message.tool_call_id: message for message in done if isinstance(message, ToolMessage)}
-    hashes = {asked.value.get("tool_call_id"): asked.value.get("hash") for asked in waiting_calls(snapshot)}
+    hashes = {
+        interrupt.value.get("tool_call_id"): interrupt.value.get("hash")
+        for interrupt in waiting_calls(snapshot)
+    }
     return [
         found.get(call["id"] or "") or _declined(call, hashes.get(call["id"]))
         for call in (last.tool_calls if last is not None else ())
@@ -134,26 +139,26 @@ def _declined(call: ToolCall, call_hash: str | None) -> ToolMessage:
     )
 
 
-def _card(asked: Interrupt, language: str) -> ToolMessage:
-    action = _action_in(asked) or {}
+def _card(interrupt: Interrupt, language: str) -> ToolMessage:
+    action = _action_in(interrupt) or {}
     shown = _shown(action)
     is_whole = len(shown.encode()) <= MAX_SHOWN_BYTES
     options = [
         {"id": option, "label": label, "value": label}
         for option, label in _LABELS[language].items()
-        if option == "reject" or (is_whole and _is_offered(option, asked.value))
+        if option == "reject" or (is_whole and _is_offered(option, interrupt.value))
     ]
     fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", shown)), default=0))
     body = f"{fence}\n{shown}\n{fence}" if is_whole else _TOO_LONG[language]
     name = visible(str(action.get("name", ""))).replace("`", "")
     question = f"{_QUESTION[language].format(name=name)}\n\n{body}"
-    context = _reason(asked.value, action, language)
+    context = _reason(interrupt.value, action, language)
     request = {
         "version": 1,
         "kind": "human_input_request",
         "source": "ask_clarification",
-        "request_id": _request_id(asked),
-        "tool_call_id": f"{_PREFIX}:{asked.id}",
+        "request_id": _request_id(interrupt),
+        "tool_call_id": f"{_PREFIX}:{interrupt.id}",
         "clarification_type": "risk_confirmation",
         "question": question,
         "context": context,
@@ -163,9 +168,9 @@ def _card(asked: Interrupt, language: str) -> ToolMessage:
     listed = "\n".join(f"{number}. {option['label']}" for number, option in enumerate(options, 1))
     return ToolMessage(
         f"{context}\n\n{question}\n\n{listed}",
-        id=f"{_PREFIX}-{asked.id}",
+        id=f"{_PREFIX}-{interrupt.id}",
         name="ask_clarification",
-        tool_call_id=f"{_PREFIX}:{asked.id}",
+        tool_call_id=f"{_PREFIX}:{interrupt.id}",
         artifact={"human_input": request},
         additional_kwargs={CARD: True},
     )
@@ -175,10 +180,10 @@ def _reason(request: Mapping[str, Any], action: Mapping[str, Any], language: str
     known = _REASONS[language].get(str(request.get("reason_code")))
     if known is None:
         return visible(str(action.get("description") or ""))
-    asker = request.get("subagent")
+    subagent = request.get("subagent")
     parts = [
         visible(str(request.get("problem") or "")),
-        _SUBAGENT[language].format(name=visible(str(asker))) if asker else "",
+        _SUBAGENT[language].format(name=visible(str(subagent))) if subagent else "",
         known.format(rule=request.get("rule")),
     ]
     return "\n".join(filter(None, parts))
@@ -194,19 +199,19 @@ def _shown(action: Mapping[str, Any]) -> str:
     return "\n".join(f"{visible(key[:most])}: {visible(text[:most])}" for key, text in texts.items())
 
 
-def _answer(asked: Interrupt, option: str, words: str) -> dict[str, Any]:
+def _answer(interrupt: Interrupt, option: str, text: str) -> dict[str, Any]:
     """Return the decision; text that matches no option rejects the call, with the text as the reason."""
-    chosen = option if option in _DECISIONS else _option_of(words)
-    decision = _DECISIONS.get(chosen) or {"type": "reject", "message": words}
-    given = asked.value.get("hash")
+    chosen = option if option in _DECISIONS else _option_of(text)
+    decision = _DECISIONS.get(chosen) or {"type": "reject", "message": text}
+    given = interrupt.value.get("hash")
     return {"decisions": [dict(decision)], **({} if given is None else {"hash": given})}
 
 
-def _option_of(words: str) -> str:
+def _option_of(text: str) -> str:
     """Return the option with this label; empty when there is none."""
-    said = words.strip().casefold()
+    wanted = text.strip().casefold()
     labels = (pair for language in _LABELS.values() for pair in language.items())
-    return next((option for option, label in labels if label.casefold() == said), "")
+    return next((option for option, label in labels if label.casefold() == wanted), "")
 
 
 def _is_offered(option: str, request: Mapping[str, Any]) -> bool:
@@ -214,13 +219,13 @@ def _is_offered(option: str, request: Mapping[str, Any]) -> bool:
     return scope is None or scope in (request.get("remember") or ())
 
 
-def _request_id(asked: Interrupt) -> str:
+def _request_id(interrupt: Interrupt) -> str:
     """Return a request id unique to this call: the next interrupt may have the same id."""
-    return f"{_PREFIX}:{asked.id}:{str(asked.value.get('hash') or '')[:16]}"
+    return f"{_PREFIX}:{interrupt.id}:{str(interrupt.value.get('hash') or '')[:16]}"
 
 
-def _action_in(asked: Interrupt) -> Mapping[str, Any] | None:
-    actions = asked.value.get("action_requests") if isinstance(asked.value, Mapping) else None
+def _action_in(interrupt: Interrupt) -> Mapping[str, Any] | None:
+    actions = interrupt.value.get("action_requests") if isinstance(interrupt.value, Mapping) else None
     is_one = isinstance(actions, list) and len(actions) == 1 and isinstance(actions[0], Mapping)
     return actions[0] if is_one and isinstance(actions, list) else None
 

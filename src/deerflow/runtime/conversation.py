@@ -30,7 +30,7 @@ _SUMMARY = "summary_text"
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class CheckpointStep:
     """One step of a thread: the checkpoint before it and the checkpoint after it."""
 
     before: CheckpointTuple
@@ -65,7 +65,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class ThreadMessage:
     """One message of a thread, and its origin."""
 
     message: BaseMessage
@@ -75,7 +75,7 @@ class Said:
     run_id: str | None
     checkpoint_id: str
     """The first checkpoint that contains the message."""
-    step: Step | None
+    step: CheckpointStep | None
     """The step that added it; None when only the resulting state was kept."""
 
     @property
@@ -84,16 +84,16 @@ class Said:
         return self.message.type == "human" and self.step is not None and self.step.starts_turn
 
 
-async def steps(checkpoints: BaseCheckpointSaver[Any], thread_id: str) -> AsyncIterator[Step]:
+async def steps(checkpoints: BaseCheckpointSaver[Any], thread_id: str) -> AsyncIterator[CheckpointStep]:
     """Yield the steps that led to a thread's current state, newest first."""
     after: CheckpointTuple | None = None
     discarded: set[str | None] = set()
-    async for found in checkpoints.alist(place(thread_id)):
+    async for found in checkpoints.alist(config_of(thread_id)):
         if after is None:
             after = found
         elif id_of(found.config) == parent_of(after):
             is_branch = id_of(found.config) in discarded
-            yield Step(found, after, await _added(checkpoints, found, after) if is_branch else None)
+            yield CheckpointStep(found, after, await _added(checkpoints, found, after) if is_branch else None)
             after, discarded = found, set()
         else:  # it belongs to a discarded turn
             discarded.add(parent_of(found))
@@ -113,22 +113,24 @@ async def _added(
     return [("", _MESSAGES, new)]
 
 
-async def said(checkpoints: BaseCheckpointSaver[Any], thread_id: str) -> AsyncIterator[Said]:
+async def thread_messages(
+    checkpoints: BaseCheckpointSaver[Any], thread_id: str
+) -> AsyncIterator[ThreadMessage]:
     """Yield the messages of a thread, newest first, each in its latest version."""
     hidden: set[str] = set()
     oldest: CheckpointTuple | None = None
     async for turn in _turns(checkpoints, thread_id):
         oldest = turn[-1].before
-        for item in _fresh(_turn(turn), hidden):
+        for item in _current(_turn(turn), hidden):
             yield item
         if REMOVE_ALL_MESSAGES in hidden:
             return
-    oldest = oldest or await checkpoints.aget_tuple(place(thread_id))
-    for item in _fresh(_kept(oldest), hidden):
+    oldest = oldest or await checkpoints.aget_tuple(config_of(thread_id))
+    for item in _current(_oldest_known(oldest), hidden):
         yield item
 
 
-def place(thread_id: str, checkpoint_id: str | None = None) -> RunnableConfig:
+def config_of(thread_id: str, checkpoint_id: str | None = None) -> RunnableConfig:
     """Return the config of a thread's latest state, or of a checkpoint."""
     names: dict[str, Any] = {"thread_id": thread_id, "checkpoint_ns": ""}
     return {"configurable": {**names, "checkpoint_id": checkpoint_id} if checkpoint_id else names}
@@ -144,14 +146,16 @@ def parent_of(found: CheckpointTuple) -> str | None:
     return id_of(found.parent_config) if found.parent_config else None
 
 
-async def _turns(checkpoints: BaseCheckpointSaver[Any], thread_id: str) -> AsyncIterator[list[Step]]:
+async def _turns(
+    checkpoints: BaseCheckpointSaver[Any], thread_id: str
+) -> AsyncIterator[list[CheckpointStep]]:
     """Yield the steps of each turn, newest first.
 
     A message that is sent again after its answer failed forms one turn with the earlier attempts, and so
     precedes all of them.
     """
-    known: list[Step] = []
-    turn: list[Step] = []
+    known: list[CheckpointStep] = []
+    turn: list[CheckpointStep] = []
     asked: set[str] = set()
     async for step in steps(checkpoints, thread_id):
         turn.append(step)
@@ -166,24 +170,24 @@ async def _turns(checkpoints: BaseCheckpointSaver[Any], thread_id: str) -> Async
         yield [*known, *turn]
 
 
-def _turn(turn: Sequence[Step]) -> list[Said | RemoveMessage]:
+def _turn(turn: Sequence[CheckpointStep]) -> list[ThreadMessage | RemoveMessage]:
     """Return what a turn added, oldest first; a rewritten message keeps its first position."""
-    added: dict[str, Said | RemoveMessage] = {}
+    added: dict[str, ThreadMessage | RemoveMessage] = {}
     for step in reversed(turn):
         is_summed_up = any(channel == _SUMMARY for _, channel, _ in step.writes)
         for index, message in enumerate(_written(step)):
             key = message.id or f"{id_of(step.after.config)}/{index}"
             if not isinstance(message, RemoveMessage):
                 older = added.get(key)
-                new = _said(step, message, index)
-                added[key] = replace(older, message=message) if isinstance(older, Said) else new
+                new = _message_of(step, message, index)
+                added[key] = replace(older, message=message) if isinstance(older, ThreadMessage) else new
             elif not is_summed_up:  # messages that a summary replaced are kept
                 added.pop(key, None)
                 added[key] = message
     return list(added.values())
 
 
-def _fresh(items: Sequence[Said | RemoveMessage], hidden: set[str]) -> Iterator[Said]:
+def _current(items: Sequence[ThreadMessage | RemoveMessage], hidden: set[str]) -> Iterator[ThreadMessage]:
     """Yield the messages that nothing newer has removed or rewritten, newest first; updates `hidden`."""
     for item in reversed(items):
         if isinstance(item, RemoveMessage):
@@ -195,7 +199,7 @@ def _fresh(items: Sequence[Said | RemoveMessage], hidden: set[str]) -> Iterator[
             yield item
 
 
-def _written(step: Step) -> Iterator[BaseMessage]:
+def _written(step: CheckpointStep) -> Iterator[BaseMessage]:
     for _, channel, value in step.writes:
         if channel == _MESSAGES:
             if isinstance(value, Overwrite):
@@ -204,9 +208,9 @@ def _written(step: Step) -> Iterator[BaseMessage]:
             yield from convert_to_messages(value if isinstance(value, list) else [value])
 
 
-def _said(step: Step, message: BaseMessage, index: int) -> Said:
+def _message_of(step: CheckpointStep, message: BaseMessage, index: int) -> ThreadMessage:
     at = datetime.fromisoformat(step.after.checkpoint["ts"])
-    return Said(
+    return ThreadMessage(
         message=message,
         seq=_microseconds(at) + index,
         at=at,
@@ -216,7 +220,7 @@ def _said(step: Step, message: BaseMessage, index: int) -> Said:
     )
 
 
-def _kept(oldest: CheckpointTuple | None) -> list[Said]:
+def _oldest_known(oldest: CheckpointTuple | None) -> list[ThreadMessage]:
     """Return the messages of the oldest checkpoint: all that is known of a thread with a pruned history."""
     if oldest is None:
         return []
@@ -226,7 +230,7 @@ def _kept(oldest: CheckpointTuple | None) -> list[Said]:
     first = _microseconds(at) - len(messages)
     run_id = oldest.metadata.get("run_id")
     return [
-        Said(message, first + index, at, run_id, id_of(oldest.config), None)
+        ThreadMessage(message, first + index, at, run_id, id_of(oldest.config), None)
         for index, message in enumerate(convert_to_messages(messages))
     ]
 
@@ -240,18 +244,18 @@ _A_WHILE = 1 << 96
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class ConversationTurn:
     """A turn that can be regenerated."""
 
-    target: Said
+    target: ThreadMessage
     """The message by which it was found."""
-    question: Sequence[Said]
+    question: Sequence[ThreadMessage]
     """The user's messages that begin it, oldest first."""
-    since: Sequence[Said]
+    since: Sequence[ThreadMessage]
     """All messages from its first one on, oldest first."""
 
     @property
-    def step(self) -> Step:
+    def step(self) -> CheckpointStep:
         """The step that applied the user's messages."""
         step = self.question[0].step
         assert step is not None, "only a message with its step starts a turn"
@@ -259,22 +263,24 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundMessage:
     """A message, and its position in its run."""
 
-    item: Said
+    item: ThreadMessage
     ends_run: bool
     """It is the last message of its run."""
     is_before_tools: bool
     """No tool of its run had returned before it, so the run had changed nothing."""
 
 
-async def find_turn(checkpoints: BaseCheckpointSaver[Any], thread_id: str, message_id: str) -> Turn:
+async def find_turn(
+    checkpoints: BaseCheckpointSaver[Any], thread_id: str, message_id: str
+) -> ConversationTurn:
     """Return the turn of a message; `NotFoundError` when the message is not in the conversation."""
-    since: list[Said] = []
-    target: Said | None = None
-    question: list[Said] = []
-    async for item in said(checkpoints, thread_id):
+    since: list[ThreadMessage] = []
+    target: ThreadMessage | None = None
+    question: list[ThreadMessage] = []
+    async for item in thread_messages(checkpoints, thread_id):
         if question and item.checkpoint_id != question[0].checkpoint_id:
             break
         since.append(item)
@@ -288,17 +294,17 @@ async def find_turn(checkpoints: BaseCheckpointSaver[Any], thread_id: str, messa
         raise ConflictError(
             f"the state before message {message_id} is no longer kept, so its turn cannot be taken again"
         )
-    return Turn(target, question[::-1], since[::-1])
+    return ConversationTurn(target, question[::-1], since[::-1])
 
 
 async def find_message(
     checkpoints: BaseCheckpointSaver[Any], thread_id: str, message_ids: Sequence[str]
-) -> Found:
+) -> FoundMessage:
     """Return the last message of a conversation that has one of these ids."""
     wanted = frozenset(message_ids)
-    target: Said | None = None
-    newer: Said | None = None
-    async for item in said(checkpoints, thread_id):
+    target: ThreadMessage | None = None
+    newer: ThreadMessage | None = None
+    async for item in thread_messages(checkpoints, thread_id):
         if target is None:
             if item.message.id in wanted:
                 target = item
@@ -307,17 +313,21 @@ async def find_message(
         elif item.run_id != target.run_id:
             break
         elif item.message.type == "tool":
-            return Found(target, ends_run=_ends_run(target, newer), is_before_tools=False)
+            return FoundMessage(target, ends_run=_ends_run(target, newer), is_before_tools=False)
     if target is None:
         raise NotFoundError("message", message_ids[0])
-    return Found(target, ends_run=_ends_run(target, newer), is_before_tools=target.message.type != "tool")
+    return FoundMessage(
+        target, ends_run=_ends_run(target, newer), is_before_tools=target.message.type != "tool"
+    )
 
 
-def _ends_run(item: Said, newer: Said | None) -> bool:
+def _ends_run(item: ThreadMessage, newer: ThreadMessage | None) -> bool:
     return newer is None or newer.run_id != item.run_id
 
 
-async def base_of(checkpoints: BaseCheckpointSaver[Any], thread_id: str, turn: Turn) -> str:
+async def base_checkpoint(
+    checkpoints: BaseCheckpointSaver[Any], thread_id: str, turn: ConversationTurn
+) -> str:
     """Return the checkpoint from which a turn can be regenerated.
 
     A thread's first turn has none before it, so an empty one is stored, older than all others.
@@ -329,7 +339,7 @@ async def base_of(checkpoints: BaseCheckpointSaver[Any], thread_id: str, turn: T
     root["id"] = str(uuid.UUID(int=uuid.UUID(id_of(first.config)).int - _A_WHILE))
     root["ts"] = first.checkpoint["ts"]
     metadata: CheckpointMetadata = {"source": "update", "step": -2, "parents": {}}
-    await checkpoints.aput(place(thread_id), root, metadata, {})
+    await checkpoints.aput(config_of(thread_id), root, metadata, {})
     return root["id"]
 
 

@@ -29,7 +29,7 @@ _WHOLE = frozenset({AIMessage, HumanMessage, SystemMessage, ToolMessage})
 _ENTRY_BYTES = 128
 _MESSAGE_BYTES = 2048
 """The approximate memory of a message, with its entry."""
-MOST_SPELT_OUT = 256 * 1024
+MAX_RENDERED_BYTES = 256 * 1024
 """The size in bytes of the longest conversation whose rendered state a run keeps."""
 
 
@@ -81,7 +81,7 @@ class Encoder:
         """Return `payload` as JSON with references in place of whole messages."""
         self._has_referred = False
         try:
-            body = orjson.dumps(self._marked(payload), default=self._refer, option=OPTIONS)
+            body = orjson.dumps(self._with_references(payload), default=self._refer, option=OPTIONS)
         except (TypeError, ValueError, RecursionError):
             return to_json(payload)
         return _NEIGHBOURS.sub(_merge, body) if self._has_referred else body
@@ -98,12 +98,12 @@ class Encoder:
     def render(self, body: bytes) -> bytes:
         """Return an encoded event with its references resolved."""
         for state in (self._state, self._state_before):
-            if state.spelt_out and state.marks in body:
-                body = body.replace(state.marks, state.spelt_out, 1)
+            if state.rendered and state.references in body:
+                body = body.replace(state.references, state.rendered, 1)
                 break
         return render(body, self.fragments)
 
-    def _marked(self, payload: Any) -> Any:
+    def _with_references(self, payload: Any) -> Any:
         """Return a state with pre-encoded messages: in a long thread they are nearly all of it."""
         messages = payload.get("messages") if type(payload) is dict else None
         if not isinstance(messages, list) or not _WHOLE.issuperset(map(type, messages)):
@@ -115,8 +115,8 @@ class Encoder:
         if len(messages) > known:
             added = self._numbers_of(messages[known:])
             self._state_before = self._state
-            self._state = self._state.and_then(messages, added, self.fragments)
-        return {**payload, "messages": orjson.Fragment(b"[%b]" % self._state.marks)}
+            self._state = self._state.extended(messages, added, self.fragments)
+        return {**payload, "messages": orjson.Fragment(b"[%b]" % self._state.references)}
 
     def _refer(self, value: Any) -> Any:
         if isinstance(value, BaseMessageChunk) or not isinstance(value, BaseMessage):
@@ -169,22 +169,22 @@ class _State:
 
     messages: Sequence[BaseMessage] = ()
     numbers: Sequence[int] = ()
-    marks: bytes = b""
-    spelt_out: bytes = b""
-    """The rendered form of the marks; empty when the conversation is too long to be kept twice."""
+    references: bytes = b""
+    rendered: bytes = b""
+    """The rendered form of the references; empty when the conversation is too long to be kept twice."""
 
-    def and_then(
+    def extended(
         self, messages: list[BaseMessage], added: Sequence[int], fragments: Mapping[int, bytes]
     ) -> "_State":
         """Return the state with these messages, of which the last ones are new."""
-        marks, spelt_out = references_to(added), b",".join([fragments[number] for number in added])
+        references, rendered = references_to(added), b",".join([fragments[number] for number in added])
         if self.numbers:
-            is_known = bool(self.spelt_out)
-            marks = b"%b,%b" % (self.marks, marks)
-            spelt_out = b"%b,%b" % (self.spelt_out, spelt_out) if is_known else b""
-        if len(spelt_out) > MOST_SPELT_OUT:
-            spelt_out = b""
-        return _State(messages.copy(), [*self.numbers, *added], marks, spelt_out)
+            is_known = bool(self.rendered)
+            references = b"%b,%b" % (self.references, references)
+            rendered = b"%b,%b" % (self.rendered, rendered) if is_known else b""
+        if len(rendered) > MAX_RENDERED_BYTES:
+            rendered = b""
+        return _State(messages.copy(), [*self.numbers, *added], references, rendered)
 
 
 def _is_only_text(chunk: AIMessageChunk) -> bool:

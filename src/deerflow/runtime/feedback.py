@@ -6,14 +6,14 @@ from typing import Any
 
 from langgraph.store.base import BaseStore
 
-_ROOM = "feedback"
-_MOST = 1000
+_NAMESPACE = "feedback"
+_MAX = 1000
 OWN = "own"
 """The key of a user's single feedback on a run as a whole."""
 
 
 @dataclass(frozen=True, slots=True)
-class Feedback:
+class RunFeedback:
     """One user's feedback on a run."""
 
     feedback_id: str
@@ -26,31 +26,33 @@ class Feedback:
     created_at: str = ""
 
 
-async def put_feedback(store: BaseStore, word: Feedback, *, key: str | None = None) -> None:
+async def put_feedback(store: BaseStore, feedback: RunFeedback, *, key: str | None = None) -> None:
     """Store feedback under its id, or under `key`, replacing what is stored there."""
-    await store.aput((_ROOM, word.thread_id, word.run_id), key or word.feedback_id, asdict(word))
+    await store.aput(
+        (_NAMESPACE, feedback.thread_id, feedback.run_id), key or feedback.feedback_id, asdict(feedback)
+    )
 
 
 async def feedback_of(
     store: BaseStore, thread_id: str, run_id: str | None = None
-) -> list[tuple[str, Feedback]]:
+) -> list[tuple[str, RunFeedback]]:
     """Return key and feedback of a run, or of a whole thread, oldest first."""
-    namespace = (_ROOM, thread_id, run_id) if run_id else (_ROOM, thread_id)
-    found = [(item.key, _load(item.value)) for item in await store.asearch(namespace, limit=_MOST)]
+    namespace = (_NAMESPACE, thread_id, run_id) if run_id else (_NAMESPACE, thread_id)
+    found = [(item.key, _load(item.value)) for item in await store.asearch(namespace, limit=_MAX)]
     return sorted(found, key=lambda pair: pair[1].created_at)
 
 
 async def delete_feedback(store: BaseStore, thread_id: str, run_id: str, key: str) -> None:
     """Delete one feedback entry."""
-    await store.adelete((_ROOM, thread_id, run_id), key)
+    await store.adelete((_NAMESPACE, thread_id, run_id), key)
 
 
 async def forget_feedback(store: BaseStore, thread_id: str) -> None:
     """Delete all feedback on a thread's runs."""
-    while items := await store.asearch((_ROOM, thread_id), limit=_MOST):
+    while items := await store.asearch((_NAMESPACE, thread_id), limit=_MAX):
         for item in items:
             await store.adelete(item.namespace, item.key)
 
 
-def _load(fields: Mapping[str, Any]) -> Feedback:
-    return Feedback(**{name: fields[name] for name in Feedback.__dataclass_fields__ if name in fields})
+def _load(fields: Mapping[str, Any]) -> RunFeedback:
+    return RunFeedback(**{name: fields[name] for name in RunFeedback.__dataclass_fields__ if name in fields})

@@ -34,9 +34,9 @@ def graph_input(request: RunRequest) -> Any:
             "send input.messages, or input null to go on from the thread's state"
         )
     if results:
-        said = known.get("messages") or []
-        known["messages"] = [*results, *(said if isinstance(said, list) else [said])]
-    return fitting(known, where="input")
+        messages = known.get("messages") or []
+        known["messages"] = [*results, *(messages if isinstance(messages, list) else [messages])]
+    return validated(known, where="input")
 
 
 def with_message_ids(values: Mapping[str, Any] | None, *, where: str = "input") -> Mapping[str, Any] | None:
@@ -68,14 +68,14 @@ def with_update_ids(command: Mapping[str, Any] | None) -> Mapping[str, Any] | No
 
 def check_same_input(first: RunRequest, again: RunRequest) -> None:
     """Raise `ConflictError` if the same idempotency key was sent before with another input."""
-    if _said(first) != _said(again):
+    if _comparable(first) != _comparable(again):
         raise ConflictError(
             "this Idempotency-Key was sent before with another input; nothing was started. "
             "Send a new key with a new request"
         )
 
 
-def _said(request: RunRequest) -> bytes:
+def _comparable(request: RunRequest) -> bytes:
     """Return an input without its message ids, which are new each time a client sends none.
 
     Commands are not compared: an answer is rewritten once its interrupt is known.
@@ -132,7 +132,7 @@ def _target(raw: Any) -> str | Send:
         case str():
             return raw
         case {"node": str(node), "input": dict(values), **rest} if not rest:
-            return Send(node, fitting(values, where="command.goto.input"))
+            return Send(node, validated(values, where="command.goto.input"))
     raise InvalidInputError(
         'command.goto is the name of a node, {"node": "…", "input": {…}}, or a list of these; '
         f"not {raw!r:.80}"
@@ -145,9 +145,9 @@ def _update(raw: Any) -> Any:
         case None:
             return None
         case dict():
-            return fitting(raw, where=where)
+            return validated(raw, where=where)
         case list() if all(isinstance(pair, list) and len(pair) == 2 for pair in raw):
-            return [item for key, value in raw for item in fitting({str(key): value}, where=where).items()]
+            return [item for key, value in raw for item in validated({str(key): value}, where=where).items()]
     raise InvalidInputError(f"{where} is an object, or a list of pairs of key and value; not {raw!r:.80}")
 
 
@@ -170,7 +170,7 @@ _SHAPES = {
 KNOWN = frozenset({*_SHAPES, "messages"})
 
 
-def fitting(values: Mapping[str, Any], *, where: str) -> dict[str, Any]:
+def validated(values: Mapping[str, Any], *, where: str) -> dict[str, Any]:
     """Return validated values, with messages parsed; `InvalidInputError` names the invalid one.
 
     Args:
@@ -179,18 +179,18 @@ def fitting(values: Mapping[str, Any], *, where: str) -> dict[str, Any]:
     unknown = sorted(set(values) - KNOWN)
     if unknown:
         raise InvalidInputError(f"{where} has unknown keys {unknown}; known are {sorted(KNOWN)}")
-    return {key: _fitting(key, value, where) for key, value in values.items()}
+    return {key: _validated(key, value, where) for key, value in values.items()}
 
 
-def _fitting(key: str, value: Any, where: str) -> Any:
+def _validated(key: str, value: Any, where: str) -> Any:
     if key == "messages":
         return parse_messages(value, where=where)
     try:
         return _SHAPES[key].validate_python(value, strict=True)
     except ValidationError as error:
         wrong = error.errors(include_url=False, include_input=False)[0]
-        place = ".".join(map(str, (where, key, *wrong["loc"])))
-        raise InvalidInputError(f"{place} does not fit the state: {wrong['msg']}") from error
+        field = ".".join(map(str, (where, key, *wrong["loc"])))
+        raise InvalidInputError(f"{field} does not fit the state: {wrong['msg']}") from error
 
 
 MAX_MESSAGES = 1000

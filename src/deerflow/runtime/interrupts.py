@@ -10,6 +10,7 @@ however many servers find it.
 
 import hashlib
 import logging
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -41,7 +42,7 @@ from deerflow.storage import RunStore, ThreadQuery, ThreadStore
 logger = logging.getLogger(__name__)
 
 
-async def fit_answer(states: ThreadStates, runs: RunStore, request: RunRequest) -> RunRequest:
+async def match_answers(states: ThreadStates, runs: RunStore, request: RunRequest) -> RunRequest:
     """Return the request with its answers by interrupt id; a request without an answer is unchanged.
 
     An answer that sets no agent options goes to the agent that asked: another agent may not have the tool
@@ -51,7 +52,7 @@ async def fit_answer(states: ThreadStates, runs: RunStore, request: RunRequest) 
     if command is None or command.get("resume") is None or request.checkpoint_id is not None:
         return request
     snapshot = await states.latest(request.thread_id)
-    waiting = [asked for task in snapshot.tasks for asked in task.interrupts] if snapshot else []
+    waiting = [interrupt for task in snapshot.tasks for interrupt in task.interrupts] if snapshot else []
     if not waiting:
         if snapshot is not None and snapshot.next:
             return request  # stopped at a breakpoint, which any resume value continues
@@ -59,11 +60,11 @@ async def fit_answer(states: ThreadStates, runs: RunStore, request: RunRequest) 
             f"nothing in thread {request.thread_id} waits for an answer, so command.resume "
             f"{str(command['resume'])[:40]!a} has nowhere to go; it may have been given already"
         )
-    answers = by_question(command["resume"], waiting)
-    return await _as_asked(runs, replace(request, command={**command, "resume": answers}))
+    answers = answers_by_interrupt(command["resume"], waiting)
+    return await _with_options_of_asker(runs, replace(request, command={**command, "resume": answers}))
 
 
-async def heed_message(states: ThreadStates, threads: ThreadStore, request: RunRequest) -> RunRequest:
+async def answer_by_message(states: ThreadStates, threads: ThreadStore, request: RunRequest) -> RunRequest:
     """Turn a message that answers a waiting call into a resume command; any other message declines the call.
 
     A declined call gets a result that says so, for the user and the model. The result is part of the run's
@@ -89,18 +90,18 @@ async def heed_message(states: ThreadStates, threads: ThreadStore, request: RunR
     return replace(request, command={DECLINED: [as_input(result) for result in declined(snapshot)]})
 
 
-async def _as_asked(runs: RunStore, request: RunRequest) -> RunRequest:
+async def _with_options_of_asker(runs: RunStore, request: RunRequest) -> RunRequest:
     if request.options != RunOptions() or request.context:
         return request
-    asked_in = await runs.of_thread(request.thread_id, limit=1)
-    if not asked_in:
+    asking = await runs.of_thread(request.thread_id, limit=1)
+    if not asking:
         return request
-    return replace(request, options=asked_in[0].request.options, context=asked_in[0].request.context)
+    return replace(request, options=asking[0].request.options, context=asking[0].request.context)
 
 
-def by_question(resume: Any, waiting: Sequence[Interrupt]) -> dict[str, Any]:
+def answers_by_interrupt(resume: Any, waiting: Sequence[Interrupt]) -> dict[str, Any]:
     """Return the answers by interrupt id; `ConflictError` if one is for an interrupt that does not wait."""
-    known = {asked.id: asked for asked in waiting}
+    known = {interrupt.id: interrupt for interrupt in waiting}
     answers = _addressed(resume, known)
     if not answers:
         answers = _matched(resume, waiting)
@@ -125,9 +126,11 @@ def _matched(resume: Any, waiting: Sequence[Interrupt]) -> dict[str, Any]:
         return {waiting[0].id: resume}
     decisions = resume.get("decisions") if isinstance(resume, Mapping) else resume
     if isinstance(decisions, list) and len(decisions) == len(waiting):
-        return {asked.id: {"decisions": [each]} for asked, each in zip(waiting, decisions, strict=True)}
+        return {
+            interrupt.id: {"decisions": [each]} for interrupt, each in zip(waiting, decisions, strict=True)
+        }
     given = _hashes(resume)
-    found = [asked for asked in waiting if given and _hash_of(asked.value) in given]
+    found = [interrupt for interrupt in waiting if given and _hash_of(interrupt.value) in given]
     if len(found) == 1 and len(given) == 1:
         return {found[0].id: resume}
     raise ConflictError(
@@ -136,8 +139,8 @@ def _matched(resume: Any, waiting: Sequence[Interrupt]) -> dict[str, Any]:
     )
 
 
-def _check_hash(answer: Any, asked: Interrupt) -> None:
-    wanted = _hash_of(asked.value)
+def _check_hash(answer: Any, interrupt: Interrupt) -> None:
+    wanted = _hash_of(interrupt.value)
     if wanted is not None and any(given != wanted for given in _hashes(answer)):
         raise ConflictError(
             "the answer is about another call than the one that waits (the hash differs); nothing was run. "
@@ -159,37 +162,37 @@ def _hash_of(question: Any) -> Any:
 
 
 def _is_id(key: Any) -> bool:
-    return isinstance(key, str) and len(key) == 32 and all(letter in "0123456789abcdef" for letter in key)
+    return isinstance(key, str) and re.fullmatch("[0-9a-f]{32}", key) is not None
 
 
-_MOST_BYTES = 16 * 1024
+_MAX_BYTES = 16 * 1024
 """A list may hold a thousand threads: the value of a longer interrupt is only in the thread's state."""
 
 
-async def listed_questions(states: ThreadStates, thread_id: str) -> dict[str, Any]:
+async def waiting_interrupts(states: ThreadStates, thread_id: str) -> dict[str, Any]:
     """Return the interrupts of a thread by graph task, as plain JSON."""
     waiting = await states.questions(thread_id)
-    return {task: [_listed(asked) for asked in questions] for task, questions in waiting.items()}
+    return {task: [_listed(interrupt) for interrupt in questions] for task, questions in waiting.items()}
 
 
-def _listed(asked: Interrupt) -> Any:
-    text = to_json(asked)
-    return orjson.loads(text if len(text) <= _MOST_BYTES else to_json(replace(asked, value=None)))
+def _listed(interrupt: Interrupt) -> Any:
+    text = to_json(interrupt)
+    return orjson.loads(text if len(text) <= _MAX_BYTES else to_json(replace(interrupt, value=None)))
 
 
 StartRun = Callable[[RunRequest], Awaitable[RunRecord]]
 Clock = Callable[[], datetime]
 
 _PAGE = 100
-_LEAST_PAUSE, _MOST_PAUSE = 0.25, 15.0
-_MOST_LOOKS = 20_000
+_LEAST_PAUSE, _MAX_PAUSE = 0.25, 15.0
+_MAX_CACHED = 20_000
 """How many threads are cached; beyond that, the cache is cleared and all are read again."""
 _AGAIN_SECONDS = 60
 """The delay before a failed answer is tried again."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Look:
+class _CachedExpiry:
     """The cached expiry of a thread's interrupts."""
 
     updated_at: datetime
@@ -223,7 +226,7 @@ class QuestionTimeouts:
         self._start = start
         self._settings = settings
         self._clock = clock
-        self._looks: dict[str, _Look] = {}
+        self._expiries: dict[str, _CachedExpiry] = {}
         self._poll = Periodic(self.reject_expired, self._interval, name="timing out questions")
 
     def start(self) -> None:
@@ -236,30 +239,34 @@ class QuestionTimeouts:
 
     async def reject_expired(self) -> int:
         """Reject every expired interrupt; return how many runs were started."""
-        await self._look_at_what_changed()
-        due = [thread for thread, look in self._looks.items() if look.until and look.until < self._clock()]
+        await self._read_changed()
+        due = [
+            thread
+            for thread, cached in self._expiries.items()
+            if cached.until and cached.until < self._clock()
+        ]
         return sum([await self._answer(thread_id) for thread_id in due])
 
-    async def _look_at_what_changed(self) -> None:
+    async def _read_changed(self) -> None:
         """Read the changed interrupted threads, latest change first; stops at a page without changes."""
-        if len(self._looks) > _MOST_LOOKS:
-            self._looks.clear()
-        is_first, offset = not self._looks, 0
+        if len(self._expiries) > _MAX_CACHED:
+            self._expiries.clear()
+        is_first, offset = not self._expiries, 0
         while True:
             query = ThreadQuery(None, status=ThreadStatus.INTERRUPTED, limit=_PAGE, offset=offset)
             found = await self._threads.search(query)
-            new = [thread for thread in found if self._has_changed(thread)]
-            for thread in new:
+            changed = [thread for thread in found if self._has_changed(thread)]
+            for thread in changed:
                 questions = await self._waiting(thread.id)
                 until = min(questions.values(), default=None)
-                self._looks[thread.id] = _Look(thread.updated_at, until)
-            if len(found) < _PAGE or (not new and not is_first):
+                self._expiries[thread.id] = _CachedExpiry(thread.updated_at, until)
+            if len(found) < _PAGE or (not changed and not is_first):
                 return
             offset += _PAGE
 
     def _has_changed(self, thread: Thread) -> bool:
-        look = self._looks.get(thread.id)
-        return look is None or look.updated_at != thread.updated_at
+        cached = self._expiries.get(thread.id)
+        return cached is None or cached.updated_at != thread.updated_at
 
     async def _waiting(self, thread_id: str) -> dict[str, datetime]:
         """Return the expiry of each interrupt of a thread, by its id."""
@@ -268,18 +275,19 @@ class QuestionTimeouts:
         writes = (head.pending_writes if head is not None else None) or ()
         if not any(channel == INTERRUPT for _, channel, _ in writes):
             return {}
-        asked = await self._asked(thread_id)
-        return {each.id: until for each in asked if (until := expiry(each.value)) is not None}
+        interrupts = await self._interrupts(thread_id)
+        return {each.id: until for each in interrupts if (until := expiry(each.value)) is not None}
 
-    async def _asked(self, thread_id: str) -> list[Interrupt]:
-        return [each for asked in (await self._states.questions(thread_id)).values() for each in asked]
+    async def _interrupts(self, thread_id: str) -> list[Interrupt]:
+        waiting = await self._states.questions(thread_id)
+        return [interrupt for interrupts in waiting.values() for interrupt in interrupts]
 
     async def _answer(self, thread_id: str) -> bool:
-        look = self._looks.pop(thread_id)
+        cached = self._expiries.pop(thread_id)
         try:
             request = await self._rejection(thread_id)
             if request is None:  # answered, or no run to copy: skip it until it changes
-                self._looks[thread_id] = replace(look, until=None)
+                self._expiries[thread_id] = replace(cached, until=None)
                 return False
             run = await self._start(request)
         except ConflictError:
@@ -287,38 +295,38 @@ class QuestionTimeouts:
         except DeerFlowError as error:
             logger.warning("thread %s: its question could not be timed out: %s", thread_id, error)
             later = self._clock() + timedelta(seconds=_AGAIN_SECONDS)
-            self._looks[thread_id] = replace(look, until=later)
+            self._expiries[thread_id] = replace(cached, until=later)
             return False
         logger.info("thread %s: nobody answered in time, run %s goes on with a rejection", thread_id, run.id)
         return True
 
     async def _rejection(self, thread_id: str) -> RunRequest | None:
         """Return the request that rejects the expired interrupts, with the options of the run that asked."""
-        late = [
+        expired = [
             each
-            for each in await self._asked(thread_id)
+            for each in await self._interrupts(thread_id)
             if (until := expiry(each.value)) and until < self._clock()
         ]
         last = await self._runs.of_thread(thread_id, limit=1)
-        if not late or not last:
+        if not expired or not last:
             return None
         seconds = self._settings().ask_timeout_seconds
-        words = f"nobody answered within {seconds:g} seconds (guardrails.ask_timeout_seconds)"
-        rejected = {"decisions": [{"type": "reject", "message": words}]}
+        reason = f"nobody answered within {seconds:g} seconds (guardrails.ask_timeout_seconds)"
+        rejected = {"decisions": [{"type": "reject", "message": reason}]}
         return replace(
             last[0].request,
             input=None,
-            command={"resume": {each.id: rejected for each in late}},
+            command={"resume": {each.id: rejected for each in expired}},
             checkpoint_id=None,
             after_seconds=None,
             on_disconnect=DisconnectMode.CONTINUE,
             multitask_strategy=MultitaskStrategy.REJECT,
-            idempotency_key=key_of(thread_id, late),
+            idempotency_key=key_of(thread_id, expired),
         )
 
     def _interval(self) -> float:
         """Return the polling interval: a short timeout needs a short interval."""
-        return min(max(self._settings().ask_timeout_seconds / 10, _LEAST_PAUSE), _MOST_PAUSE)
+        return min(max(self._settings().ask_timeout_seconds / 10, _LEAST_PAUSE), _MAX_PAUSE)
 
 
 def expiry(question: Any) -> datetime | None:

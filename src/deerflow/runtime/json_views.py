@@ -121,15 +121,15 @@ def state_out(snapshot: StateSnapshot, *, shows_cards: bool = False) -> dict[str
         "parent_checkpoint_id": parent["checkpoint_id"] if parent else None,
         "created_at": snapshot.created_at,
         "tasks": [_task_out(task) for task in snapshot.tasks],
-        "interrupts": [interrupt for task in snapshot.tasks for interrupt in _asked_in(task)],
+        "interrupts": [interrupt for task in snapshot.tasks for interrupt in _interrupts_of(task)],
     }
 
 
 def changed_state_out(snapshot: StateSnapshot) -> dict[str, Any]:
     """Return the state after an update; LangGraph's clients read its checkpoint from `configurable`."""
     state = state_out(snapshot)
-    place = {name: state["checkpoint"][name] for name in ("thread_id", "checkpoint_ns", "checkpoint_id")}
-    return {**state, "configurable": place}
+    checkpoint = {name: state["checkpoint"][name] for name in ("thread_id", "checkpoint_ns", "checkpoint_id")}
+    return {**state, "configurable": checkpoint}
 
 
 def empty_state(thread_id: str) -> dict[str, Any]:
@@ -166,13 +166,13 @@ def _checkpoint_out(config: Any, created_at: str | None) -> dict[str, Any]:
     }
 
 
-def _asked_in(task: Any) -> list[Any]:
+def _interrupts_of(task: Any) -> list[Any]:
     """Return a task's interrupts; those of a sub-agent have its namespace, as in the thread protocol."""
     return [
-        {"value": asked.value, "id": asked.id, "namespace": [f"{task.name}:{task.id}"]}
-        if isinstance(asked.value, Mapping) and asked.value.get("task_id")
-        else asked
-        for asked in task.interrupts
+        {"value": interrupt.value, "id": interrupt.id, "namespace": [f"{task.name}:{task.id}"]}
+        if isinstance(interrupt.value, Mapping) and interrupt.value.get("task_id")
+        else interrupt
+        for interrupt in task.interrupts
     ]
 
 
@@ -182,7 +182,7 @@ def _task_out(task: Any) -> dict[str, Any]:
         "name": task.name,
         "path": list(task.path),
         "error": str(task.error) if task.error else None,
-        "interrupts": _asked_in(task),
+        "interrupts": _interrupts_of(task),
         "checkpoint": None,
         "state": None,
         "result": None,

@@ -11,24 +11,24 @@ from deerflow.domain import StreamEvent
 from deerflow.domain.task_events import TaskChange, TaskEvents
 from deerflow.runtime.serialization import to_json
 
-Teller = Callable[[StreamEvent], list[StreamEvent]]
+Converter = Callable[[StreamEvent], list[StreamEvent]]
 """Returns an event in the other format."""
 
 
-async def retold(
-    batches: AsyncIterator[list[StreamEvent]], *tellers: Teller, after_seq: int = -1
+async def convert_events(
+    batches: AsyncIterator[list[StreamEvent]], *converters: Converter, after_seq: int = -1
 ) -> AsyncIterator[list[StreamEvent]]:
-    """Yield a run's events converted by each of the `tellers` in turn.
+    """Yield a run's events converted by each of the `converters` in turn.
 
     Args:
         batches: The run's events from the first one on.
         after_seq: Events up to this number update the converters' state, and are not yielded.
     """
     async for batch in batches:
-        told = batch
-        for tell in tellers:
-            told = [frame for event in told for frame in tell(event)]
-        shown = [event for event in told if event.seq > after_seq]
+        converted = batch
+        for convert in converters:
+            converted = [frame for event in converted for frame in convert(event)]
+        shown = [event for event in converted if event.seq > after_seq]
         if shown or not batch:
             yield shown
 

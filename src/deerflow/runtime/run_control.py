@@ -158,7 +158,7 @@ class ActiveRuns:
             self._slot_freed.set()
 
 
-class Claims:
+class RunClaims:
     """Claims runs while there are free slots; a run is claimed by exactly one process."""
 
     def __init__(
@@ -251,7 +251,7 @@ class LeaseKeeper:
         *,
         storage: Storage,
         active: ActiveRuns,
-        claims: Claims,
+        claims: RunClaims,
         owner: OwnerLock,
         heartbeat_seconds: float,
     ) -> None:
@@ -336,7 +336,7 @@ class LeaseKeeper:
 
 
 _NAMESPACE = ("deerflow", "task-cancel-requests")
-_MOST = 100
+_MAX = 100
 
 
 class TaskCancelRequests:
@@ -371,7 +371,7 @@ class TaskCancelRequests:
         """Cancel the tasks of this process that have a request."""
         if not self._is_busy():
             return
-        for item in await self._store.asearch(_NAMESPACE, limit=_MOST):
+        for item in await self._store.asearch(_NAMESPACE, limit=_MAX):
             is_old = datetime.now(UTC) - item.created_at > self._life
             if self._cancel(item.value["run_id"], item.value["task_id"]) or is_old:
                 await self._store.adelete(_NAMESPACE, item.key)

@@ -10,8 +10,8 @@ from deerflow.domain import CancelAction, RunRecord, RunRequest, RunStatus, Stre
 from deerflow.errors import ConflictError, DeerFlowError, InvalidInputError, NotFoundError
 from deerflow.runtime.event_log import StreamBridge
 from deerflow.runtime.inputs import check_same_input, graph_input, with_message_ids, with_update_ids
-from deerflow.runtime.interrupts import fit_answer, heed_message
-from deerflow.runtime.run_control import ActiveRuns, Claims, LeaseKeeper
+from deerflow.runtime.interrupts import answer_by_message, match_answers
+from deerflow.runtime.run_control import ActiveRuns, LeaseKeeper, RunClaims
 from deerflow.runtime.states import ThreadStates
 from deerflow.runtime.threads import Threads, with_title
 from deerflow.runtime.webhooks import Webhooks
@@ -68,7 +68,7 @@ class RunManager:
         self._grace_seconds = grace_seconds
         self._after_run = after_run
         self._active = ActiveRuns(worker=worker, bridge=bridge, capacity=capacity, on_end=self._ended)
-        self._claims = Claims(
+        self._claims = RunClaims(
             storage=storage, active=self._active, worker=worker, owner=owner, max_attempts=max_attempts
         )
         self._leases = LeaseKeeper(
@@ -95,8 +95,8 @@ class RunManager:
         if (earlier := await self._sent_before(request)) is not None:
             return earlier  # even if its thread, agent or question has changed since
         request = await self._preparer.resolve(request)
-        request = await heed_message(self._states, self._storage.threads, request)
-        request = await fit_answer(self._states, self._storage.runs, request)
+        request = await answer_by_message(self._states, self._storage.threads, request)
+        request = await match_answers(self._states, self._storage.runs, request)
         await self._check_input(request)
         request = with_title(request, self._preparer.settings.title)
         command = with_update_ids(request.command)
@@ -106,7 +106,7 @@ class RunManager:
         if request.webhook is not None:
             await self._webhooks.expect(run_id, request.webhook)
         if request.deletes_thread:
-            await self._threads.expect_to_go(run_id, request)
+            await self._threads.mark_temporary(run_id, request)
         return await self._admit(run_id, request)
 
     async def _sent_before(self, request: RunRequest) -> RunRecord | None:

@@ -9,7 +9,7 @@ from langchain_core.messages import BaseMessage
 from pydantic import BaseModel
 
 OPTIONS = orjson.OPT_NON_STR_KEYS
-_MOST_DEPTH = 40
+_MAX_DEPTH = 40
 
 
 def to_json(value: Any) -> bytes:
@@ -79,7 +79,7 @@ def _cleaned(value: Any, above: tuple[int, ...]) -> Any:
 
     Args: `above` are the ids of the enclosing values.
     """
-    if len(above) > _MOST_DEPTH or id(value) in above:
+    if len(above) > _MAX_DEPTH or id(value) in above:
         return "…"
     inside = (*above, id(value))
     match value:

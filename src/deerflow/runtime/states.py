@@ -16,7 +16,7 @@ from deerflow.agents.message_markers import is_question, outdated_failures
 from deerflow.agents.reader import START_NODE
 from deerflow.domain import RunOptions, RunRecord
 from deerflow.errors import InvalidInputError, NotFoundError
-from deerflow.runtime.inputs import fitting, graph_input
+from deerflow.runtime.inputs import graph_input, validated
 from deerflow.storage import fence
 
 _ACTING = (MODEL_NODE, TOOLS_NODE)
@@ -158,7 +158,7 @@ class ThreadStates:
         snapshot = await self.latest(thread_id, checkpoint_id=checkpoint_id)
         if checkpoint_id and snapshot is None:
             raise NotFoundError("checkpoint", checkpoint_id)
-        fitted = fitting(merged, where="values")
+        fitted = validated(merged, where="values")
         is_beside = "messages" not in fitted and not checkpoint_id and not as_node
         if is_beside and snapshot is not None and _waiting(snapshot):
             await self._reader.set_in_place(config, fitted)

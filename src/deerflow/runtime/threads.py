@@ -21,9 +21,9 @@ from deerflow.memory import MemoryService
 from deerflow.runtime.event_log import StreamBridge
 from deerflow.runtime.feedback import forget_feedback
 from deerflow.runtime.inputs import parse_messages
-from deerflow.runtime.interrupts import listed_questions
+from deerflow.runtime.interrupts import waiting_interrupts
 from deerflow.runtime.states import ThreadStates
-from deerflow.runtime.usage import SideSpending
+from deerflow.runtime.usage import SideUsage
 from deerflow.sandbox import remove_tree
 from deerflow.storage import Storage
 
@@ -31,10 +31,10 @@ logger = logging.getLogger(__name__)
 
 _LINGER_SECONDS = 5
 """How long a thread that is deleted after its run stays readable."""
-_HASTY_SECONDS = 2
-_PASSING = ("deerflow", "passing-threads")
+_SHUTDOWN_SECONDS = 2
+_TEMPORARY = ("deerflow", "temporary-threads")
 """Threads to delete after their run; a server may die before it has deleted one."""
-_LEFT_BEHIND = timedelta(minutes=1)
+_MIN_AGE = timedelta(minutes=1)
 _PAGE = 1000
 
 
@@ -48,7 +48,7 @@ class Threads:
         paths: Paths,
         bridge: StreamBridge,
         states: ThreadStates,
-        spending: SideSpending,
+        side_usage: SideUsage,
         memories: MemoryService,
         titles: Callable[[], TitleSettings],
     ) -> None:
@@ -56,7 +56,7 @@ class Threads:
         self._paths = paths
         self._bridge = bridge
         self._states = states
-        self._spending = spending
+        self._side_usage = side_usage
         self._memories = memories
         self._titles = titles
 
@@ -83,7 +83,7 @@ class Threads:
         titles = [part["title"] for part in parts if part.get("title")]
         if checkpoint_id and values is not None and not titles:
             past = (thread_id, checkpoint_id)
-            title = await given_title(self._storage, self._states, *past, self._titles())
+            title = await title_set_by_user(self._storage, self._states, *past, self._titles())
             values = values if title is None else [*parts, {"title": title}]
         await self._states.update(thread_id, values, checkpoint_id=checkpoint_id, as_node=as_node)
         thread = await self._storage.threads.get(thread_id)
@@ -91,7 +91,7 @@ class Threads:
         await self._storage.threads.update(
             thread_id,
             title=titles[-1] if titles else None,
-            interrupts=await listed_questions(self._states, thread_id) if waits else None,
+            interrupts=await waiting_interrupts(self._states, thread_id) if waits else None,
         )
 
     async def copy(self, thread: Thread) -> Thread:
@@ -99,53 +99,53 @@ class Threads:
         folders = (self._paths.thread(thread.user_id, name) for name in (thread.id, new_id()))
         return await copy_thread(self._storage, thread, *folders)
 
-    async def drop_past(self, thread_id: str) -> int:
+    async def prune_checkpoints(self, thread_id: str) -> int:
         """Delete all but the latest checkpoint of a thread and of its sub-agents; return how many."""
         checkpoints = self._storage.checkpoints
-        for place in await checkpoints.anamespaces(thread_id):
-            await hold_messages(checkpoints, place)
+        for namespace in await checkpoints.anamespaces(thread_id):
+            await hold_messages(checkpoints, namespace)
         return await checkpoints.akeep_latest(thread_id)
 
     async def delete(self, thread_id: str, user_id: str) -> None:
         """Delete a thread with its runs, checkpoints and files."""
         # The check for active runs is in the same transaction: a run admitted meanwhile must not vanish.
         await self._storage.threads.delete(thread_id, unless_busy=True)
-        await self._storage.store.adelete(_PASSING, thread_id)
+        await self._storage.store.adelete(_TEMPORARY, thread_id)
         await forget_feedback(self._storage.store, thread_id)
         await AllowedCalls(self._storage.store, user_id).forget_thread(thread_id)
         self._memories.learner.forget(thread_id=thread_id)
-        await self._spending.forget(thread_id)
+        await self._side_usage.forget(thread_id)
         self._bridge.forget(thread_id)
         await asyncio.to_thread(remove_tree, self._paths.thread(user_id, thread_id).root)
 
-    async def expect_to_go(self, run_id: str, request: RunRequest) -> None:
+    async def mark_temporary(self, run_id: str, request: RunRequest) -> None:
         """Record, before the run is admitted, that its thread is to be deleted after it."""
         value = {"run": run_id, "user": request.user_id}
-        await self._storage.store.aput(_PASSING, request.thread_id, value, index=False)
+        await self._storage.store.aput(_TEMPORARY, request.thread_id, value, index=False)
 
-    async def let_go(self, run: RunRecord) -> None:
+    async def delete_temporary(self, run: RunRecord) -> None:
         """Delete a thread that was created only for this run."""
         if run.request.deletes_thread:
             try:
                 await asyncio.sleep(_LINGER_SECONDS)
-            except asyncio.CancelledError:  # shutdown: delete now, else the next process's sweep does
-                async with asyncio.timeout(_HASTY_SECONDS):
+            except asyncio.CancelledError:  # shutdown: delete now, else the next process does
+                async with asyncio.timeout(_SHUTDOWN_SECONDS):
                     await self.delete(run.thread_id, run.user_id)
                 raise
             await self.delete(run.thread_id, run.user_id)
 
-    async def sweep(self, *, now: datetime | None = None) -> None:
+    async def delete_left_behind(self, *, now: datetime | None = None) -> None:
         """Delete threads whose run has ended and that a server failed to delete."""
-        before = (now or datetime.now(UTC)) - _LEFT_BEHIND
-        for item in await self._storage.store.asearch(_PASSING, limit=_PAGE):
+        before = (now or datetime.now(UTC)) - _MIN_AGE
+        for item in await self._storage.store.asearch(_TEMPORARY, limit=_PAGE):
             if item.created_at < before and await self._is_over(item.value["run"], before):
                 try:
                     await self.delete(item.key, item.value["user"])
                 except NotFoundError:
-                    await self._storage.store.adelete(_PASSING, item.key)
+                    await self._storage.store.adelete(_TEMPORARY, item.key)
                 except ConflictError:
                     continue  # another run has started: delete the thread after it
-                except OSError as error:  # must not affect the other threads and later sweeps
+                except OSError as error:  # must not affect the other threads and later deletions
                     logger.warning("the files of thread %s could not be deleted: %s", item.key, error)
 
     async def _is_over(self, run_id: str, before: datetime) -> bool:
@@ -165,7 +165,7 @@ def with_title(request: RunRequest, settings: TitleSettings) -> RunRequest:
     return replace(request, title=title_from_question(messages, settings) or None)
 
 
-async def given_title(
+async def title_set_by_user(
     storage: Storage, states: ThreadStates, thread_id: str, checkpoint_id: str, settings: TitleSettings
 ) -> str | None:
     """Return a thread's title if it was not cut from its question and a past state has another.
@@ -183,7 +183,7 @@ async def given_title(
     return None if is_cut else title
 
 
-def titled(values: Any, title: str) -> Any:
+def input_with_title(values: Any, title: str) -> Any:
     """Return a graph input that also sets the title, unless it sets one itself."""
     match values:
         case None:  # no input: continue, with a command that only updates

@@ -39,7 +39,7 @@ def translate(namespace: tuple[str, ...], mode: str, chunk: Any) -> GraphEvent |
         case "updates":
             if _is_repeated(chunk):
                 return None
-            return GraphEvent(kind, {node: _visible(update) for node, update in chunk.items()})
+            return GraphEvent(kind, {node: visible_values(update) for node, update in chunk.items()})
         case "messages":
             message, metadata = chunk
             return GraphEvent(kind, (message, metadata))
@@ -51,7 +51,9 @@ def translate(namespace: tuple[str, ...], mode: str, chunk: Any) -> GraphEvent |
 
 def visible_values(values: Any) -> Any:
     """Return a state without the graph's internal keys."""
-    return _visible(values)
+    if not isinstance(values, Mapping):
+        return values
+    return {key: value for key, value in values.items() if not key.startswith("__pregel_")}
 
 
 def is_wanted(kind: str, client_modes: frozenset[str]) -> bool:
@@ -74,7 +76,7 @@ def _without_inside(chunk: Any) -> Any:
 def _inner(key: str, value: Any) -> Any:
     if key == "payload":
         return _without_inside(value)
-    return _visible(value) if key == "values" else value
+    return visible_values(value) if key == "values" else value
 
 
 def _visible_config(config: Any) -> Any:
@@ -84,13 +86,7 @@ def _visible_config(config: Any) -> Any:
     return {**config, "configurable": names}
 
 
-def _visible(state: Any) -> Any:
-    if not isinstance(state, Mapping):
-        return state
-    return {key: value for key, value in state.items() if not key.startswith("__pregel_")}
-
-
 def _is_repeated(update: Any) -> bool:
     """Return whether an update is repeated: after a crash, finished tasks come again, marked as cached."""
-    marks = update.get("__metadata__") if isinstance(update, Mapping) else None
-    return isinstance(marks, Mapping) and bool(marks.get("cached"))
+    metadata = update.get("__metadata__") if isinstance(update, Mapping) else None
+    return isinstance(metadata, Mapping) and bool(metadata.get("cached"))

@@ -37,7 +37,7 @@ FAILED_IN_CHINESE = """\
 如需重试，请重新生成这条回答，或再次发送消息。"""
 STOPPED = "stopped"
 FAILED = "failed"
-_MOST_ENTRIES = 1000
+_MAX_ENTRIES = 1000
 _CALLS = frozenset({"tool_use", "input_json_delta", "tool_call", "tool_call_chunk", "function_call"})
 """Content types of (partial) tool calls, which are dropped: half a call is useless."""
 
@@ -79,17 +79,17 @@ def failure_message(run: RunRecord, end: RunEnd, question: str) -> AIMessage | N
         return None
     locale = run.request.context.get("locale")
     chinese = locale.lower().startswith("zh") if isinstance(locale, str) and locale else is_chinese(question)
-    said = (end.error_in_chinese or end.error) if chinese else end.error
+    shown_error = (end.error_in_chinese or end.error) if chinese else end.error
     marks = {
         **_marks(end),
-        END_REASON: said,
+        END_REASON: shown_error,
         NOTE: True,
         FAILURE: True,
         "error_type": end.stop_reason,
         "error_reason": end.error_reason or str(end.status),
         "error_detail": end.error,
     }
-    text = (FAILED_IN_CHINESE if chinese else FAILED_IN_ENGLISH).format(error=said)
+    text = (FAILED_IN_CHINESE if chinese else FAILED_IN_ENGLISH).format(error=shown_error)
     # The id is derived from the run, so that settling it twice adds one message.
     return AIMessage(text, id=f"failure-{run.id}", additional_kwargs=marks)
 
@@ -98,7 +98,7 @@ async def _last_streamed(events: EventLog, run_id: str) -> list[LogEntry]:
     """Return the last message chunks, those not yet contained in a whole state."""
     found: list[LogEntry] = []
     seq, is_over = -1, False
-    while entries := await events.read(run_id, after_seq=seq, limit=_MOST_ENTRIES):
+    while entries := await events.read(run_id, after_seq=seq, limit=_MAX_ENTRIES):
         for entry in entries:
             if entry.kind == "values":
                 is_over = True  # earlier chunks are in it; they count only if none follow

@@ -3,7 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, RemoveMessage
@@ -20,7 +20,7 @@ class RunStats:
     """Aggregates the `updates` chunks of one run."""
 
     def __init__(self) -> None:
-        self._lead = self._subagents = self._beside = self._calls = 0
+        self._lead = self._subagents = self._side_tokens = self._calls = 0
         self._models: dict[str, ModelUse] = {}
         self._model_name = ""
         self._prices: Prices = {}
@@ -41,7 +41,7 @@ class RunStats:
     def spend(self, model_name: str | None, usage: Mapping[str, Any]) -> None:
         """Count a model call outside the conversation."""
         self._calls += 1
-        self._beside += self._count(model_name or self._model_name, usage)
+        self._side_tokens += self._count(model_name or self._model_name, usage)
 
     def add(self, update: Mapping[str, Any]) -> None:
         """Process one `updates` chunk of the lead agent."""
@@ -61,7 +61,7 @@ class RunStats:
             lead_tokens=self._lead,
             subagent_tokens=self._subagents,
             llm_calls=self._calls,
-            middleware_tokens=self._beside,
+            middleware_tokens=self._side_tokens,
             models={name: use for name, use in self._models.items() if name},
             costs=costs_of(self._models, self._prices),
         )
@@ -131,22 +131,22 @@ def cost_out(costs: Mapping[str, float]) -> dict[str, Any]:
     return {"cost": cost, "currency": currency, "costs": rounded}
 
 
-def thread_usage(runs: Iterable[RunRecord], beside: TokenUse) -> dict[str, Any]:
+def thread_usage(runs: Iterable[RunRecord], side: TokenUse) -> dict[str, Any]:
     """Return the total usage of a thread."""
     uses = [run.usage for run in runs]
     by_model: dict[str, dict[str, Any]] = {}
-    for use in (*uses, beside):
+    for use in (*uses, side):
         for name, spent in use.models.items():
             row = by_model.setdefault(name, {"tokens": 0, "runs": 0, **_EMPTY})
             row["tokens"] += spent.input_tokens + spent.output_tokens
-            row["runs"] += use is not beside
+            row["runs"] += use is not side
             for key in _EMPTY:
                 row[key] += getattr(spent, key)
     costs: Counter[str] = Counter()
-    for use in (*uses, beside):
+    for use in (*uses, side):
         costs.update(use.costs)
-    total_in = sum(use.input_tokens for use in (*uses, beside))
-    total_out = sum(use.output_tokens for use in (*uses, beside))
+    total_in = sum(use.input_tokens for use in (*uses, side))
+    total_out = sum(use.output_tokens for use in (*uses, side))
     return {
         "total_tokens": total_in + total_out,
         "total_input_tokens": total_in,
@@ -156,13 +156,13 @@ def thread_usage(runs: Iterable[RunRecord], beside: TokenUse) -> dict[str, Any]:
         "by_caller": {
             "lead_agent": sum(use.lead_tokens for use in uses),
             "subagent": sum(use.subagent_tokens for use in uses),
-            "middleware": sum(use.middleware_tokens for use in (*uses, beside)),
+            "middleware": sum(use.middleware_tokens for use in (*uses, side)),
         },
         **{f"total_{key}" if key != "currency" else key: value for key, value in cost_out(costs).items()},
     }
 
 
-class SideSpending:
+class SideUsage:
     """Counts the usage of model calls outside a thread's runs, such as suggestions.
 
     Each process has its own store item, so that no two processes write the same one.
@@ -181,20 +181,15 @@ class SideSpending:
             item = await self._store.aget(_namespace(thread_id), self._key)
             before = _use_of(item.value) if item is not None else TokenUse()
             spent = plus(ModelUse(), usage)
-            models = dict(before.models)
-            models[model_name] = plus(models.get(model_name, ModelUse()), usage)
-            costs: Counter[str] = Counter(before.costs)
-            costs.update(costs_of({model_name: spent}, prices))
-            total = spent.input_tokens + spent.output_tokens
-            after = replace(
-                before,
-                input_tokens=before.input_tokens + spent.input_tokens,
-                output_tokens=before.output_tokens + spent.output_tokens,
-                middleware_tokens=before.middleware_tokens + total,
-                llm_calls=before.llm_calls + 1,
-                models=models,
-                costs=dict(costs),
+            call = TokenUse(
+                input_tokens=spent.input_tokens,
+                output_tokens=spent.output_tokens,
+                middleware_tokens=spent.input_tokens + spent.output_tokens,
+                llm_calls=1,
+                models={model_name: spent},
+                costs=costs_of({model_name: spent}, prices),
             )
+            after = _sum(before, call)
             await self._store.aput(_namespace(thread_id), self._key, asdict(after), index=False)
 
     async def of_thread(self, thread_id: str) -> TokenUse:

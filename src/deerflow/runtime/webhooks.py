@@ -42,7 +42,7 @@ _TIMEOUT = aiohttp.ClientTimeout(total=15)
 _RETRY_STATUSES = frozenset({408, 425, 429})
 _RESOLVE_SECONDS = 5.0
 _PORTS = {"http": 80, "https": 443}
-_MOST_BYTES = 4 * 1024 * 1024
+_MAX_BYTES = 4 * 1024 * 1024
 _PAGE = 1000
 
 
@@ -166,7 +166,7 @@ class Webhooks:
         values = visible_values(snapshot.values) if snapshot else {}
         shown = {**run_out(run), "webhook_sent_at": stamp(datetime.now(UTC))}
         body = to_json({**shown, "values": values})
-        return body if len(body) <= _MOST_BYTES else to_json({**shown, "values": None})
+        return body if len(body) <= _MAX_BYTES else to_json({**shown, "values": None})
 
 
 async def post(url: str, body: bytes, *, run_id: str, allow_cidrs: Sequence[str] = ()) -> str | None:

@@ -27,19 +27,23 @@ from deerflow.errors import (
     StorageAwayError,
 )
 from deerflow.files.changes import keep_end
-from deerflow.files.file_history import FILES_TURNED_BACK, put_files_back, taken_again, turn_files_back
-from deerflow.files.snapshots import SnapshotStore
+from deerflow.files.file_history import (
+    FILES_RESTORED,
+    regenerated_run,
+    restore_files_before_turn,
+    roll_back_files,
+)
+from deerflow.files.snapshots import RunEffects, SnapshotStore
 from deerflow.models import explain
 from deerflow.observability.logs import Redactor, trace_id_of
 from deerflow.observability.watch import Callback, RunSeen, Watch
 from deerflow.runtime.approval_cards import declined, waiting_calls, with_cards
-from deerflow.runtime.effects import RunEffects
 from deerflow.runtime.event_log import RunLog, StreamBridge
 from deerflow.runtime.graph_stream import Graph, Part, StreamedAnswer, graph_parts
 from deerflow.runtime.inputs import check_goto, graph_input
-from deerflow.runtime.interrupts import listed_questions
+from deerflow.runtime.interrupts import waiting_interrupts
 from deerflow.runtime.states import ThreadStates
-from deerflow.runtime.threads import given_title, titled
+from deerflow.runtime.threads import input_with_title, title_set_by_user
 from deerflow.runtime.translate import translate, visible_values
 from deerflow.runtime.unfinished import keep_unfinished
 from deerflow.runtime.usage import RunStats, prices_of
@@ -215,7 +219,7 @@ class Worker:
         stats.begin(model_name=setup.model_name, prices=prices_of(setup.settings.models))
         config = _config(run)
         values = await self._first_input(run, config, setup.settings)
-        if config["configurable"].get("checkpoint_id") and taken_again(run.request):
+        if config["configurable"].get("checkpoint_id") and regenerated_run(run.request):
             await self._restore_files(run, log, setup)
         limit = asyncio.timeout(setup.settings.runs.timeout_seconds)
         try:
@@ -270,19 +274,19 @@ class Worker:
         values = graph_input(run.request)
         has_waited = run.updated_at > run.created_at  # the run before it may have been interrupted meanwhile
         if has_waited and isinstance(values, dict) and "messages" in values:
-            values = await _without_waiting(values, run, self._states)
+            values = await _declining_waiting_calls(values, run, self._states)
         if run.request.checkpoint_id:
             config["configurable"]["checkpoint_id"] = run.request.checkpoint_id
             config["configurable"]["checkpoint_ns"] = ""
             past = (run.thread_id, run.request.checkpoint_id)
-            title = await given_title(self._storage, self._states, *past, settings.title)
-            return values if title is None else titled(values, title)
+            title = await title_set_by_user(self._storage, self._states, *past, settings.title)
+            return values if title is None else input_with_title(values, title)
         return values
 
     async def _restore_files(self, run: RunRecord, log: RunLog, setup: RunSetup) -> None:
         """Restore the files from before the turn that this run regenerates."""
-        problem = await turn_files_back(self._storage, run, self._files(run), setup.settings.runs)
-        log.publish("custom", {"type": FILES_TURNED_BACK, "files_kept": problem})
+        problem = await restore_files_before_turn(self._storage, run, self._files(run), setup.settings.runs)
+        log.publish("custom", {"type": FILES_RESTORED, "files_kept": problem})
 
     def _files(self, run: RunRecord) -> SnapshotStore:
         return SnapshotStore(self._paths.thread(run.user_id, run.thread_id))
@@ -324,13 +328,13 @@ class Worker:
         if end.rolls_back:
             # Files have no fence: a stale attempt must not undo what later attempts did.
             await self._storage.effects.start(run.id, attempt=run.attempt, call=ROLLED_BACK.encode())
-            end = replace(end, error=await put_files_back(self._files(run), run.id))
+            end = replace(end, error=await roll_back_files(self._files(run), run.id))
             log.publish("custom", {"type": ROLLED_BACK, "files_kept": end.error})
         elif end.error is not None:
             # LangGraph's clients read `error`, DeerFlow's frontend reads `name`.
             log.publish("error", {"error": end.stop_reason, "message": end.error, "name": end.stop_reason})
         elif end.thread_status is ThreadStatus.INTERRUPTED:
-            end = replace(end, interrupts=await listed_questions(self._states, run.thread_id))
+            end = replace(end, interrupts=await waiting_interrupts(self._states, run.thread_id))
         await self._store_end(run, log, replace(end, title=stats.title))
 
     async def _record_results(self, run: RunRecord, log: RunLog, end: RunEnd) -> None:
@@ -402,17 +406,17 @@ def _report(seen: RunSeen, end: RunEnd | None, stats: RunStats, *, events: int) 
 
 def _config(run: RunRecord) -> RunnableConfig:
     request = run.request
-    noted: dict[str, Any] = {
+    metadata: dict[str, Any] = {
         key: value for key, value in request.metadata.items() if key not in EXCLUDED_METADATA_KEYS
     }
     if request.tags:
-        noted["tags"] = list(request.tags)
+        metadata["tags"] = list(request.tags)
     return {
         "configurable": {"thread_id": run.thread_id, **fence(run.id, run.attempt)},
         "recursion_limit": request.recursion_limit,
         "tags": list(request.tags),
         # Stored in the checkpoints: a later attempt sees by it whether the input was applied.
-        "metadata": {**noted, "run_id": run.id},
+        "metadata": {**metadata, "run_id": run.id},
     }
 
 
@@ -431,7 +435,9 @@ async def _show_cards(run: RunRecord, log: RunLog, states: ThreadStates) -> None
         log.publish("values", {**values, "__interrupt__": waiting})
 
 
-async def _without_waiting(values: dict[str, Any], run: RunRecord, states: ThreadStates) -> dict[str, Any]:
+async def _declining_waiting_calls(
+    values: dict[str, Any], run: RunRecord, states: ThreadStates
+) -> dict[str, Any]:
     """Return an input that declines the waiting calls of its thread, as a new message does."""
     snapshot = await states.latest(run.thread_id) if run.request.checkpoint_id is None else None
     if snapshot is None or not waiting_calls(snapshot):

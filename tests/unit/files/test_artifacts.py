@@ -182,12 +182,12 @@ def test_a_list_ends_where_it_is_long_enough(outputs: ThreadFolders, monkeypatch
 
     assert artifacts.list_outputs(outputs) == whole[:3]
     with pytest.raises(TooLargeError, match="3 files"):
-        artifacts.check_bundle(outputs)
+        artifacts.check_zip_size(outputs)
 
 
 def test_outputs_that_are_too_large_for_a_zip_are_refused(outputs: ThreadFolders) -> None:
-    artifacts.check_bundle(outputs)
+    artifacts.check_zip_size(outputs)
     os.truncate(outputs.outputs / "a", artifacts.MAX_BYTES)  # a hole: it takes no room
 
     with pytest.raises(TooLargeError, match="4 GiB"):
-        artifacts.check_bundle(outputs)
+        artifacts.check_zip_size(outputs)

@@ -10,13 +10,13 @@ from deerflow.domain import RunRecord, RunRequest, RunStatus, ThreadFolders
 from deerflow.files import changes
 from deerflow.files.changes import changes_of
 from deerflow.files.file_history import (
-    TAKES_AGAIN,
+    REGENERATED_RUN,
     HistoryPoint,
     files_after,
     files_before,
     later_runs,
+    restore_before_turn,
     runs_from,
-    turn_back,
 )
 from deerflow.files.snapshots import SnapshotLimits, SnapshotStore
 
@@ -46,7 +46,7 @@ def run(run_id: str, minutes: int, *, again: str | None = None) -> RunRecord:
     at = START + timedelta(minutes=minutes)
     request = RunRequest(thread_id="t1")
     if again is not None:
-        request = RunRequest(thread_id="t1", checkpoint_id="c", metadata={TAKES_AGAIN: again})
+        request = RunRequest(thread_id="t1", checkpoint_id="c", metadata={REGENERATED_RUN: again})
     return RunRecord(run_id, request, RunStatus.SUCCESS, at, at)
 
 
@@ -96,7 +96,7 @@ def test_files_are_turned_back_only_while_all_of_them_are_kept(
         (store.folders.workspace / "note.txt").write_text(f"r{number}" if number < runs else "r3")
     done = [run(f"r{number}", number) for number in range(runs, 0, -1)]
 
-    problem = turn_back(store, done, "r1", "r9", settings)  # with five, all but two go
+    problem = restore_before_turn(store, done, "r1", "r9", settings)  # with five, all but two go
 
     assert (store.folders.workspace / "note.txt").read_text() == note
     assert (problem is None) == (runs == 3)

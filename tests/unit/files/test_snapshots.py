@@ -7,7 +7,7 @@ import pytest
 
 from deerflow.domain import ThreadFolders
 from deerflow.files.changes import changes_of, keep_end
-from deerflow.files.file_history import put_files_back
+from deerflow.files.file_history import roll_back_files
 from deerflow.files.restore import copy_files, restore
 from deerflow.files.snapshots import SnapshotLimits, SnapshotStore, scan
 
@@ -217,7 +217,7 @@ async def test_more_files_than_anybody_looks_at_stay_and_the_answer_says_so(
     for number in range(4):
         (store.folders.workspace / f"{number}").write_text("x")
 
-    problem = await put_files_back(store, "r1")
+    problem = await roll_back_files(store, "r1")
 
     assert problem is not None
     assert "the files stay as they are: the thread has more than 3 files" in problem
@@ -231,7 +231,7 @@ async def test_a_record_that_cannot_be_opened_keeps_no_run_from_its_end(store: S
     record.unlink()
     record.mkdir()
 
-    problem = await put_files_back(store, "r1")
+    problem = await roll_back_files(store, "r1")
 
     assert problem == "The conversation was put back, but not the files: Is a directory."
 

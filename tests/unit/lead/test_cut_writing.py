@@ -17,7 +17,7 @@ from typing_extensions import override
 from deerflow.agents import StateReader
 from deerflow.config import DatabaseSettings, Paths, Settings
 from deerflow.domain import RunRecord, RunRequest
-from deerflow.runtime.conversation import said
+from deerflow.runtime.conversation import thread_messages
 from deerflow.runtime.inputs import graph_input
 from deerflow.runtime.states import ThreadStates
 from deerflow.storage import CheckpointSaver, Storage, open_storage
@@ -149,7 +149,7 @@ async def given_up(
         states = ThreadStates(StateReader(storage.checkpoints))
         values = await states.add_unfinished(run, ANSWER, lambda _: NOTE)
         state = await states.latest("t1")
-        listed = [item.message.text async for item in said(storage.checkpoints, "t1")]
+        listed = [item.message.text async for item in thread_messages(storage.checkpoints, "t1")]
         again = await states.add_unfinished(run, ANSWER, lambda _: NOTE)
     assert state is not None, where
     assert values is not None, where

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage, AIMessageChunk, AnyMessage, HumanMessage, ToolMessage
 
-from deerflow.runtime.encoder import MOST_SPELT_OUT, Encoder, Known
+from deerflow.runtime.encoder import MAX_RENDERED_BYTES, Encoder, Known
 from deerflow.runtime.serialization import to_json
 from deerflow.storage.fragments import references, render
 
@@ -158,7 +158,7 @@ def test_what_the_last_run_told_is_known_by_the_same_objects_until_the_run_may_c
     assert changed == plain({"messages": messages[:2]})
 
 
-@pytest.mark.parametrize("words", ["word", "x" * (MOST_SPELT_OUT // 8)])
+@pytest.mark.parametrize("words", ["word", "x" * (MAX_RENDERED_BYTES // 8)])
 def test_every_state_is_shown_whole_also_after_later_ones(words: str) -> None:
     encoder = Encoder(Known({}))
     messages = conversation(10, words)

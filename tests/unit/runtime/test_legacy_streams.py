@@ -6,7 +6,7 @@ from typing import Any
 import orjson
 
 from deerflow.domain import StreamEvent
-from deerflow.runtime.legacy_streams import ClassicMessages, SubgraphFrames, retold
+from deerflow.runtime.legacy_streams import ClassicMessages, SubgraphFrames, convert_events
 
 
 def event(seq: int, kind: str, payload: Any) -> StreamEvent:
@@ -24,7 +24,7 @@ async def classic(*events: StreamEvent, after_seq: int = -1) -> list[tuple[int, 
 
     return [
         (item.seq, item.kind, orjson.loads(item.data))
-        async for batch in retold(batches(), ClassicMessages().take, after_seq=after_seq)
+        async for batch in convert_events(batches(), ClassicMessages().take, after_seq=after_seq)
         for item in batch
     ]
 
@@ -158,11 +158,15 @@ async def test_a_reader_that_comes_back_gets_the_same_frames() -> None:
         yield []
         yield events[1:]
 
-    whole = [frame async for batch in retold(batches(), SubgraphFrames().take) for frame in batch]
-    rest = [frame async for batch in retold(batches(), SubgraphFrames().take, after_seq=1) for frame in batch]
+    whole = [frame async for batch in convert_events(batches(), SubgraphFrames().take) for frame in batch]
+    rest = [
+        frame
+        async for batch in convert_events(batches(), SubgraphFrames().take, after_seq=1)
+        for frame in batch
+    ]
 
     assert rest == [frame for frame in whole if frame.seq > 1]
-    assert [batch async for batch in retold(batches(), SubgraphFrames().take)][1] == []
+    assert [batch async for batch in convert_events(batches(), SubgraphFrames().take)][1] == []
 
 
 async def test_readers_of_the_older_form_get_the_messages_of_sub_agents_in_it() -> None:
@@ -171,7 +175,7 @@ async def test_readers_of_the_older_form_get_the_messages_of_sub_agents_in_it() 
 
     told = [
         frame.kind
-        async for batch in retold(batches(), SubgraphFrames().take, ClassicMessages().take)
+        async for batch in convert_events(batches(), SubgraphFrames().take, ClassicMessages().take)
         for frame in batch
     ]
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from langgraph.types import Command
 
-from deerflow.runtime.threads import titled
+from deerflow.runtime.threads import input_with_title
 
 
 @pytest.mark.parametrize(
@@ -22,4 +22,4 @@ from deerflow.runtime.threads import titled
     ],
 )
 def test_an_input_gets_the_title_unless_it_sets_one(values: Any, expected: Any) -> None:
-    assert titled(values, "Mine") == expected
+    assert input_with_title(values, "Mine") == expected

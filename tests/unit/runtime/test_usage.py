@@ -10,7 +10,7 @@ from langgraph.store.memory import InMemoryStore
 
 from deerflow.config import ModelSettings, PricingSettings
 from deerflow.domain import ModelUse, RunRecord, RunRequest, RunStatus, TokenUse
-from deerflow.runtime.usage import RunStats, SideSpending, cost_out, costs_of, plus, prices_of, thread_usage
+from deerflow.runtime.usage import RunStats, SideUsage, cost_out, costs_of, plus, prices_of, thread_usage
 
 
 def answer(spent_in: int, spent_out: int) -> AIMessage:
@@ -109,7 +109,7 @@ def test_counts_that_make_no_sense_count_nothing(usage: dict[str, Any]) -> None:
 
 async def test_calls_of_all_processes_are_added_up_and_forgotten_with_the_thread() -> None:
     store = InMemoryStore()
-    processes = [SideSpending(store) for _ in range(3)]
+    processes = [SideUsage(store) for _ in range(3)]
     usage = {"input_tokens": 100, "output_tokens": 10}
 
     await asyncio.gather(*(each.add("t", "m", usage, {"m": EURO}) for each in processes * 4))

@@ -14,8 +14,8 @@ from deerflow.domain import RunRecord, Thread, new_id
 from deerflow.errors import ConflictError
 from deerflow.files.copying import fork_files
 from deerflow.files.file_history import (
-    MOST_RUNS,
-    TAKES_AGAIN,
+    MAX_RUNS,
+    REGENERATED_RUN,
     HistoryPoint,
     PastFiles,
     files_at,
@@ -24,7 +24,14 @@ from deerflow.files.file_history import (
 from deerflow.files.snapshots import SnapshotStore
 from deerflow.gateway.deps import CurrentApp, CurrentUser, ThreadPath, idle_thread, json_response
 from deerflow.gateway.openapi import answers
-from deerflow.runtime.conversation import Said, Turn, as_input, base_of, find_message, find_turn
+from deerflow.runtime.conversation import (
+    ConversationTurn,
+    ThreadMessage,
+    as_input,
+    base_checkpoint,
+    find_message,
+    find_turn,
+)
 from deerflow.runtime.usage import is_question
 from deerflow.sandbox import remove_tree
 
@@ -142,12 +149,14 @@ async def prepare_edit(
 async def _past(
     deerflow: DeerFlow, thread: Thread, look: Callable[[SnapshotStore, Sequence[RunRecord], int], PastFiles]
 ) -> PastFiles:
-    runs = await deerflow.runs.of_thread(thread.id, limit=MOST_RUNS)
+    runs = await deerflow.runs.of_thread(thread.id, limit=MAX_RUNS)
     store = SnapshotStore(deerflow.folders(thread.user_id, thread.id))
     return await asyncio.to_thread(look, store, runs, deerflow.settings.runs.snapshots_kept)
 
 
-async def _fork(deerflow: DeerFlow, thread: Thread, item: Said, past: PastFiles, *, title: str | None) -> str:
+async def _fork(
+    deerflow: DeerFlow, thread: Thread, item: ThreadMessage, past: PastFiles, *, title: str | None
+) -> str:
     """Create the new thread; it is listed only once it is complete."""
     new = new_id()
     source, target = (deerflow.folders(thread.user_id, name) for name in (thread.id, new))
@@ -174,9 +183,9 @@ async def _fork(deerflow: DeerFlow, thread: Thread, item: Said, past: PastFiles,
 
 
 async def _prepared(
-    deerflow: DeerFlow, thread: Thread, turn: Turn, messages: list[dict[str, Any]], **more: Any
+    deerflow: DeerFlow, thread: Thread, turn: ConversationTurn, messages: list[dict[str, Any]], **more: Any
 ) -> dict[str, Any]:
-    checkpoint_id = await base_of(deerflow.storage.checkpoints, thread.id, turn)
+    checkpoint_id = await base_checkpoint(deerflow.storage.checkpoints, thread.id, turn)
     first = turn.step.run_id or ""
     past = await _past(
         deerflow, thread, lambda store, runs, kept: files_before(store, runs, first, kept=kept)
@@ -188,7 +197,7 @@ async def _prepared(
             "regenerate_checkpoint_id": checkpoint_id,
             "regenerate_from_message_id": turn.target.message.id,
             "regenerate_from_run_id": turn.target.run_id,
-            TAKES_AGAIN: first,
+            REGENERATED_RUN: first,
             **more,
         },
         "target_run_id": turn.target.run_id,

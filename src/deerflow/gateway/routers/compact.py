@@ -58,7 +58,7 @@ async def compact(
     compacted, reason = await _compacted(deerflow, state, messages, body, lambda *call: spent.append(call))
     for name, usage in spent:
         model_name = name or body.model_name or deerflow.models.default_name
-        await deerflow.spending.add(thread_id, model_name, usage, prices_of(deerflow.settings.models))
+        await deerflow.side_usage.add(thread_id, model_name, usage, prices_of(deerflow.settings.models))
     if compacted.removed:
         await _check_unchanged(deerflow, thread_id, snapshot)
         await deerflow.threads.update_state(thread_id, _update(compacted))

@@ -13,7 +13,7 @@ from deerflow.domain import new_id
 from deerflow.errors import ConflictError, InvalidInputError, NotFoundError
 from deerflow.gateway.deps import CurrentApp, CurrentUser, ThreadPath, json_response, known_run, owned_thread
 from deerflow.gateway.openapi import answers
-from deerflow.runtime.feedback import OWN, Feedback, delete_feedback, feedback_of, put_feedback
+from deerflow.runtime.feedback import OWN, RunFeedback, delete_feedback, feedback_of, put_feedback
 from deerflow.runtime.json_views import stamp
 
 router = APIRouter(tags=["feedback"])
@@ -157,6 +157,6 @@ def _check(body: FeedbackUpsert) -> None:
         raise InvalidInputError(f"rating must be 1 or -1, not {body.rating}")
 
 
-def _word(thread_id: str, run_id: str, user: str) -> Feedback:
+def _word(thread_id: str, run_id: str, user: str) -> RunFeedback:
     more: dict[str, Any] = {"rating": 1, "created_at": stamp(datetime.now(UTC))}
-    return Feedback(new_id(), run_id, thread_id, user, **more)
+    return RunFeedback(new_id(), run_id, thread_id, user, **more)

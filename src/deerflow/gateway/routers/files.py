@@ -17,9 +17,9 @@ from typing_extensions import override
 from deerflow.domain import ThreadFolders
 from deerflow.errors import InvalidInputError, TooLargeError
 from deerflow.files.artifacts import (
-    Artifact,
+    ArtifactFile,
     Output,
-    check_bundle,
+    check_zip_size,
     list_outputs,
     open_artifact_or_member,
     replace_artifact,
@@ -147,7 +147,7 @@ async def artifacts(
     if archive is None or archive.lower() in ("0", "false"):
         found = await asyncio.to_thread(list_outputs, folders)
         return json_response({"files": [_output(thread_id, each) for each in found], "count": len(found)})
-    await asyncio.to_thread(check_bundle, folders)
+    await asyncio.to_thread(check_zip_size, folders)
     headers = {
         "Content-Disposition": f'attachment; filename="outputs-{thread_id[:64]}.zip"',
         "X-Content-Type-Options": "nosniff",
@@ -228,7 +228,9 @@ async def _chunks(file: UploadFile | FormFile) -> AsyncIterator[bytes]:
 class _ArtifactResponse(StreamingResponse):
     """Streams a part of an artifact and closes it, also if the client disconnects before the first byte."""
 
-    def __init__(self, found: Artifact, span: tuple[int, int], status: int, headers: dict[str, str]) -> None:
+    def __init__(
+        self, found: ArtifactFile, span: tuple[int, int], status: int, headers: dict[str, str]
+    ) -> None:
         super().__init__(found.read(*span), status, headers, media_type=found.media_type)
         self._found = found
 
@@ -253,7 +255,7 @@ def _artifact_response(folders: ThreadFolders, path: str, header: str | None, do
     return _ArtifactResponse(found, span, 206 if wanted else 200, headers)
 
 
-def _headers(found: Artifact, download: bool) -> dict[str, str]:
+def _headers(found: ArtifactFile, download: bool) -> dict[str, str]:
     """Return headers that keep active content in the file from acting on this site."""
     kind = "attachment" if download or found.is_active else "inline"
     return {

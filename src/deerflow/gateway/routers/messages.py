@@ -13,7 +13,7 @@ from deerflow.gateway.contract import contract_of
 from deerflow.gateway.deps import CurrentApp, CurrentUser, ThreadPath, json_response, known_run, owned_thread
 from deerflow.gateway.openapi import answers
 from deerflow.runtime.approval_cards import cards_of, waiting_calls
-from deerflow.runtime.conversation import Said, said
+from deerflow.runtime.conversation import ThreadMessage, thread_messages
 from deerflow.runtime.feedback import OWN, feedback_of
 from deerflow.runtime.json_views import stamp
 from deerflow.runtime.serialization import visible_fields
@@ -99,8 +99,8 @@ async def _rows(
     deerflow: DeerFlow, thread_id: str, part: Part, *, run_id: str | None = None
 ) -> tuple[list[dict[str, Any]], bool]:
     """Return rows, oldest first, and whether there are more."""
-    found: list[tuple[Said, bool]] = []
-    async for item, is_last in _with_ends(said(deerflow.storage.checkpoints, thread_id)):
+    found: list[tuple[ThreadMessage, bool]] = []
+    async for item, is_last in _with_ends(thread_messages(deerflow.storage.checkpoints, thread_id)):
         if part.after_seq is not None and item.seq <= part.after_seq:
             break
         if (part.before_seq is None or item.seq < part.before_seq) and run_id in (None, item.run_id):
@@ -145,7 +145,7 @@ async def _cards(deerflow: DeerFlow, thread_id: str, rows: Sequence[dict[str, An
     ]
 
 
-async def _with_ends(items: AsyncIterator[Said]) -> AsyncIterator[tuple[Said, bool]]:
+async def _with_ends(items: AsyncIterator[ThreadMessage]) -> AsyncIterator[tuple[ThreadMessage, bool]]:
     """Mark the last answer of each run: it carries the run's duration and feedback."""
     ended: set[str | None] = {None}
     async for item in items:
@@ -155,7 +155,7 @@ async def _with_ends(items: AsyncIterator[Said]) -> AsyncIterator[tuple[Said, bo
         yield item, is_last
 
 
-async def _durations(deerflow: DeerFlow, items: Sequence[Said]) -> dict[str, int]:
+async def _durations(deerflow: DeerFlow, items: Sequence[ThreadMessage]) -> dict[str, int]:
     """Return the durations of ended runs in seconds."""
     found: dict[str, int] = {}
     for run_id in {item.run_id for item in items if item.run_id}:
@@ -169,7 +169,7 @@ async def _durations(deerflow: DeerFlow, items: Sequence[Said]) -> dict[str, int
 
 
 def _row(
-    thread_id: str, item: Said, feedback: dict[str, Any] | None = None, duration: int | None = None
+    thread_id: str, item: ThreadMessage, feedback: dict[str, Any] | None = None, duration: int | None = None
 ) -> dict[str, Any]:
     content = dict(visible_fields(item.message))
     if duration is not None:

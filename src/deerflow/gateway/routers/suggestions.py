@@ -182,7 +182,7 @@ async def _ask(
     answer = await ask_beside(prompt, model, what=what, timeout_seconds=WAIT_SECONDS)
     if thread_id is not None:
         spender = name or deerflow.models.default_name
-        await deerflow.spending.add(thread_id, spender, answer.usage, prices_of(deerflow.settings.models))
+        await deerflow.side_usage.add(thread_id, spender, answer.usage, prices_of(deerflow.settings.models))
     return answer
 
 

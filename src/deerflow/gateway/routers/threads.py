@@ -112,7 +112,7 @@ async def prune_threads(body: ThreadPrune, user: CurrentUser, deerflow: CurrentA
     pruned = 0
     for thread in owned:
         if body.strategy == "keep_latest":
-            pruned += await deerflow.threads.drop_past(thread.id) > 0
+            pruned += await deerflow.threads.prune_checkpoints(thread.id) > 0
         else:
             await deerflow.threads.delete(thread.id, user)
             pruned += 1

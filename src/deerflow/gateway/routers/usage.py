@@ -35,7 +35,7 @@ async def token_usage(
     return json_response(
         {
             "thread_id": thread_id,
-            **thread_usage(counted, await deerflow.spending.of_thread(thread_id)),
+            **thread_usage(counted, await deerflow.side_usage.of_thread(thread_id)),
             "context_usage": await _context_usage(deerflow, thread_id, runs),
         }
     )

@@ -26,7 +26,7 @@ from deerflow.config.guardrails import GuardrailRule, GuardrailsSettings, Provid
 from deerflow.context import RunContext
 from deerflow.domain import ThreadFolders
 from deerflow.errors import ConflictError, InvalidInputError
-from deerflow.runtime.interrupts import by_question
+from deerflow.runtime.interrupts import answers_by_interrupt
 from deerflow.tools.policy import Call, Verdict
 
 ASK = GuardrailsSettings(rules=(GuardrailRule(tool="pay", action="ask"),))
@@ -296,7 +296,7 @@ YES = {"type": "approve"}
     ],
 )
 def test_answers_find_their_questions(resume: Any, found: Any) -> None:
-    assert by_question(resume, [ONE, TWO]) == found
+    assert answers_by_interrupt(resume, [ONE, TWO]) == found
 
 
 @pytest.mark.parametrize(
@@ -305,4 +305,4 @@ def test_answers_find_their_questions(resume: Any, found: Any) -> None:
 )
 def test_an_answer_without_a_question_is_refused(resume: Any) -> None:
     with pytest.raises(ConflictError):
-        by_question(resume, [ONE, TWO])
+        answers_by_interrupt(resume, [ONE, TWO])

@@ -24,26 +24,26 @@ async def deerflow(tmp_path: Path) -> AsyncIterator[DeerFlow]:
 async def admitted(deerflow: DeerFlow, thread: str) -> RunRecord:
     """Admit a run with which its thread is to go, as another server would."""
     request = RunRequest(thread, deletes_thread=True)
-    await deerflow.threads.expect_to_go(f"run-of-{thread}", request)
+    await deerflow.threads.mark_temporary(f"run-of-{thread}", request)
     return await deerflow.storage.runs.create(f"run-of-{thread}", request, owner="another server")
 
 
 async def left(deerflow: DeerFlow) -> tuple[list[str], list[str]]:
     """Return the threads that are there, and those that are still to go."""
     threads = await deerflow.storage.threads.search(ThreadQuery(None))
-    noted = await deerflow.storage.store.asearch(("deerflow", "passing-threads"))
+    noted = await deerflow.storage.store.asearch(("deerflow", "temporary-threads"))
     return [thread.id for thread in threads], [item.key for item in noted]
 
 
 async def test_what_a_dead_server_left_behind_goes_later(deerflow: DeerFlow) -> None:
     ended = await admitted(deerflow, "ended")
     await admitted(deerflow, "running")
-    await deerflow.threads.expect_to_go("never-admitted", RunRequest("refused", deletes_thread=True))
+    await deerflow.threads.mark_temporary("never-admitted", RunRequest("refused", deletes_thread=True))
     await deerflow.storage.runs.settle(ended.id, attempt=1, end=RunEnd(RunStatus.SUCCESS))
 
-    await deerflow.threads.sweep()
+    await deerflow.threads.delete_left_behind()
     at_once = await left(deerflow)
-    await deerflow.threads.sweep(now=datetime.now(UTC) + timedelta(minutes=2))
+    await deerflow.threads.delete_left_behind(now=datetime.now(UTC) + timedelta(minutes=2))
 
     assert len(at_once[0]) == 2
     assert await left(deerflow) == (["running"], ["running"])
@@ -60,7 +60,7 @@ async def test_files_that_cannot_be_deleted_keep_no_other_thread(
         raise PermissionError(f"{root} is somebody else's")
 
     monkeypatch.setattr("deerflow.runtime.threads.remove_tree", refuse)
-    await deerflow.threads.sweep(now=datetime.now(UTC) + timedelta(minutes=2))
+    await deerflow.threads.delete_left_behind(now=datetime.now(UTC) + timedelta(minutes=2))
 
     assert await left(deerflow) == ([], [])
 
@@ -68,10 +68,10 @@ async def test_files_that_cannot_be_deleted_keep_no_other_thread(
 async def test_a_server_that_ends_deletes_at_once_what_lingers(
     deerflow: DeerFlow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("deerflow.runtime.threads._HASTY_SECONDS", 60)
+    monkeypatch.setattr("deerflow.runtime.threads._SHUTDOWN_SECONDS", 60)
     run = await admitted(deerflow, "t1")
     await deerflow.storage.runs.settle(run.id, attempt=1, end=RunEnd(RunStatus.SUCCESS))
-    lingering = asyncio.create_task(deerflow.threads.let_go(run))
+    lingering = asyncio.create_task(deerflow.threads.delete_temporary(run))
     await asyncio.sleep(0)  # it waits from its first step on
 
     lingering.cancel()

@@ -8,8 +8,7 @@ import pytest
 from deerflow.config import DatabaseSettings, Paths, RunSettings
 from deerflow.domain import RunRequest
 from deerflow.errors import StorageError
-from deerflow.files.snapshots import SnapshotStore
-from deerflow.runtime.effects import RunEffects
+from deerflow.files.snapshots import RunEffects, SnapshotStore
 from deerflow.storage import Storage, open_storage
 
 
