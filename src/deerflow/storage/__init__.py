@@ -9,7 +9,7 @@ from deerflow.storage.items import ItemStore
 from deerflow.storage.open import Storage, data_folder, open_storage
 from deerflow.storage.owners import LEASE_SECONDS, OwnerLock
 from deerflow.storage.retention import Retention
-from deerflow.storage.run_rows import RunEnd
+from deerflow.storage.run_queue import RunEnd
 from deerflow.storage.runs import RunStore
 from deerflow.storage.signals import QUEUE, Signals, Watch, owner_topic, run_topic, thread_topic
 from deerflow.storage.threads import ThreadQuery, ThreadStore

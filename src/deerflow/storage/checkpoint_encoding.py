@@ -53,20 +53,6 @@ class CheckpointRef:
 
 
 @dataclass(frozen=True, slots=True)
-class NewCheckpoint:
-    """A checkpoint to be stored."""
-
-    ref: CheckpointRef
-    parent: str | None
-    run_id: str | None
-    channels: Iterable[str]
-    """The channels it holds values of."""
-    blobs: Sequence[tuple[bytes, bytes]]
-    """Digest and bytes of its large values."""
-    body: bytes
-
-
-@dataclass(frozen=True, slots=True)
 class CheckpointRow:
     """A stored checkpoint with its large values and pending writes."""
 

@@ -16,7 +16,6 @@ from deerflow.storage.checkpoint_encoding import (
     CheckpointRef,
     CheckpointRow,
     Id,
-    NewCheckpoint,
     RawHistory,
     Write,
     decode_channel_set,
@@ -118,17 +117,31 @@ def check_fence(db: Database, fence: tuple[str, int] | None) -> None:
         raise StaleAttemptError(f"attempt {fence[1]} of run {fence[0]} may write no more")
 
 
-def put(db: Database, new: NewCheckpoint) -> None:
-    """Store a checkpoint; one with the same id is replaced."""
-    assert new.ref.id is not None
-    chain = _ensure_chain(db, new.ref)
-    for digest, body in new.blobs:
+def put(
+    db: Database,
+    ref: CheckpointRef,
+    body: bytes,
+    *,
+    parent: str | None,
+    run_id: str | None,
+    channels: Iterable[str],
+    blobs: Sequence[tuple[bytes, bytes]],
+) -> None:
+    """Store a checkpoint; one with the same id is replaced.
+
+    Args:
+        channels: The channels it holds values of.
+        blobs: Digest and bytes of its large values.
+    """
+    assert ref.id is not None
+    chain = _ensure_chain(db, ref)
+    for digest, blob in blobs:
         known = "SELECT 1 FROM blobs WHERE chain = ? AND digest = ?"
         if db.execute(known, (chain, digest)).fetchone() is None:
             db.execute(
                 "INSERT INTO blobs (chain, digest, body) VALUES (?, ?, ?) "
                 "ON CONFLICT (chain, digest) DO NOTHING",
-                (chain, digest, compress(body)),
+                (chain, digest, compress(blob)),
             )
     db.execute(
         "INSERT INTO checkpoints (chain, id, parent, channel_set, run, blobs, body) "
@@ -136,13 +149,9 @@ def put(db: Database, new: NewCheckpoint) -> None:
         "channel_set = excluded.channel_set, run = excluded.run, blobs = excluded.blobs, "
         "body = excluded.body",
         (
-            chain,
-            encode_id(new.ref.id),
-            encode_id(new.parent) if new.parent else None,
-            _ensure_channel_set(db, new.channels),
-            encode_id(new.run_id) if new.run_id else None,
-            b"".join(digest for digest, _ in new.blobs) or None,
-            compress(new.body),
+            *(chain, encode_id(ref.id), encode_id(parent) if parent else None),
+            *(_ensure_channel_set(db, channels), encode_id(run_id) if run_id else None),
+            *(b"".join(digest for digest, _ in blobs) or None, compress(body)),
         ),
     )
 

@@ -23,7 +23,7 @@ from typing_extensions import override
 from deerflow.errors import ConflictError, InvalidInputError, NotFoundError
 from deerflow.storage import checkpoint_encoding as encoding
 from deerflow.storage import checkpoint_rows as rows
-from deerflow.storage.checkpoint_encoding import CheckpointRef, CheckpointRow, NewCheckpoint
+from deerflow.storage.checkpoint_encoding import CheckpointRef, CheckpointRow
 from deerflow.storage.checkpoint_rows import Listing, StoredSizes
 from deerflow.storage.database import Database, Engine
 from deerflow.storage.langgraph_private import StrictSerializer, advance_id_clock
@@ -108,17 +108,16 @@ class CheckpointSaver(BaseCheckpointSaver[int]):
         parent = _ref(config)
         full = {**_nested_metadata(config), **get_checkpoint_metadata(config, metadata)}
         body, blobs = encoding.encode_checkpoint(self.serde, checkpoint, full)
-        new = NewCheckpoint(
-            ref=CheckpointRef(parent.thread_id, parent.ns, checkpoint["id"]),
-            parent=parent.id,
-            run_id=full.get("run_id"),
-            channels=tuple(checkpoint["channel_values"]),
-            blobs=blobs,
-            body=body,
+        ref, run_id = CheckpointRef(parent.thread_id, parent.ns, checkpoint["id"]), full.get("run_id")
+        channels = tuple(checkpoint["channel_values"])
+        await self._write(
+            config,
+            lambda db: rows.put(
+                db, ref, body, parent=parent.id, run_id=run_id, channels=channels, blobs=blobs
+            ),
+            weight=len(body) + sum(len(blob) for _, blob in blobs),
         )
-        weight = len(body) + sum(len(blob) for _, blob in blobs)
-        await self._write(config, lambda db: rows.put(db, new), weight)
-        return new.ref.config()
+        return ref.config()
 
     @override
     async def aput_writes(
@@ -131,14 +130,13 @@ class CheckpointSaver(BaseCheckpointSaver[int]):
         ref = _ref(config)
         # Encode now, not in the writer thread: the caller may mutate the values meanwhile.
         encoded, is_special = encoding.encode_writes(self.serde, writes)
-        weight = sum(len(value) for _, _, value in encoded)
         await self._write(
             config,
             lambda db: rows.put_writes(db, ref, task_id, task_path, encoded, replace=is_special),
-            weight,
+            weight=sum(len(value) for _, _, value in encoded),
         )
 
-    async def _write(self, config: RunnableConfig, work: Callable[[Database], None], weight: int) -> None:
+    async def _write(self, config: RunnableConfig, work: Callable[[Database], None], *, weight: int) -> None:
         """Do `work` after a check, in the same transaction, that the attempt in the config has not ended."""
         attempt: tuple[str, int] | None = config["configurable"].get(FENCE)
 

@@ -1,6 +1,7 @@
 """Key-value items that outlive threads: LangGraph's store plus compare-and-swap."""
 
-from collections.abc import Iterable, Iterator, Mapping
+import operator as operators
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import Any
@@ -36,6 +37,12 @@ _PAGE_ROWS = 256
 _MAX_INT = (1 << 63) - 1
 _BELOW = "(CAST(? AS TEXT) = '' OR namespace = ? OR (namespace > ? AND namespace < ?))"
 _ALIVE = "(expires_at IS NULL OR expires_at > ?)"
+_COMPARISONS: dict[str, Callable[[float, float], bool]] = {
+    "$gt": operators.gt,
+    "$gte": operators.ge,
+    "$lt": operators.lt,
+    "$lte": operators.le,
+}
 _EPOCH = datetime.fromtimestamp(0, UTC)
 
 
@@ -52,8 +59,8 @@ class ItemStore(BaseStore):
         checked = _checked(ops)
         if any(isinstance(op, PutOp) for op in checked):
             return await self._engine.write(lambda db: _run(db, checked))
-        look = self._engine.peek if all(isinstance(op, GetOp) for op in checked) else self._engine.read
-        results, used = await look(lambda db: _look(db, checked))
+        read = self._engine.peek if all(isinstance(op, GetOp) for op in checked) else self._engine.read
+        results, used = await read(lambda db: _read(db, checked))
         if used:  # reading an item writes only if it has a TTL
             await self._engine.write(lambda db: _refresh(db, used))
         return results
@@ -97,7 +104,7 @@ def _checked(ops: Iterable[Op]) -> list[Op]:
 
 def _run(db: Database, ops: list[Op]) -> list[Result]:
     """Run all reads on the previous state, then the puts; the last put of a key counts."""
-    results, used = _look(db, ops)
+    results, used = _read(db, ops)
     _refresh(db, used)
     puts = {(op.namespace, op.key): op for op in ops if isinstance(op, PutOp)}
     for put in puts.values():
@@ -105,7 +112,7 @@ def _run(db: Database, ops: list[Op]) -> list[Result]:
     return results
 
 
-def _look(db: Database, ops: list[Op]) -> tuple[list[Result], list[_Name]]:
+def _read(db: Database, ops: list[Op]) -> tuple[list[Result], list[_Name]]:
     """Run all reads; return their results and the items whose TTL is to be refreshed."""
     results: list[Result] = []
     used: list[_Name] = []
@@ -269,17 +276,9 @@ def _matches(value: Any, wanted: Any) -> bool:
 def _passes(value: Any, operator: str, limit: Any) -> bool:
     if operator in ("$eq", "$ne"):
         return bool((value == limit) is (operator == "$eq"))
-    if operator not in ("$gt", "$gte", "$lt", "$lte"):
+    if operator not in _COMPARISONS:
         raise InvalidInputError(f"filter operator '{operator}' is unknown: $eq $ne $gt $gte $lt $lte")
     try:
-        number, bound = float(value), float(limit)
+        return _COMPARISONS[operator](float(value), float(limit))
     except (TypeError, ValueError):
         return False
-    match operator:
-        case "$gt":
-            return number > bound
-        case "$gte":
-            return number >= bound
-        case "$lt":
-            return number < bound
-    return number <= bound

@@ -28,8 +28,8 @@ class OwnerLock:
         """Create a new id and lock its file in `folder`, which all owners of one home share."""
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._folder = folder
-        self._mark = _mark(folder)
-        self.id = f"{self._mark}-{os.getpid()}-{uuid.uuid4().hex[:12]}"
+        self._folder_id = _folder_id(folder)
+        self.id = f"{self._folder_id}-{os.getpid()}-{uuid.uuid4().hex[:12]}"
         # Lock before renaming: the file of a living owner is never visible unlocked.
         draft = folder / f"{self.id}.new"
         self._file: IO[bytes] | None = draft.open("wb")
@@ -39,7 +39,7 @@ class OwnerLock:
 
     def is_local(self, owner: str) -> bool:
         """Return whether `owner` has its lock on this machine and in this folder, where it is reliable."""
-        return fcntl is not None and owner.startswith(f"{self._mark}-")
+        return fcntl is not None and owner.startswith(f"{self._folder_id}-")
 
     def is_alive(self, owner: str | None) -> bool:
         """Return whether the owner's process is alive; True when only its lease can decide that."""
@@ -51,7 +51,9 @@ class OwnerLock:
 
     def clean_up(self) -> int:
         """Delete the lock files of dead owners and return their number."""
-        dead = [path for path in self._folder.glob(f"{self._mark}-*.lock") if not self.is_alive(path.stem)]
+        dead = [
+            path for path in self._folder.glob(f"{self._folder_id}-*.lock") if not self.is_alive(path.stem)
+        ]
         for path in dead:
             path.unlink(missing_ok=True)
         return len(dead)
@@ -84,10 +86,10 @@ def _is_locked(path: Path) -> bool:
         return False
 
 
-def _mark(folder: Path) -> str:
+def _folder_id(folder: Path) -> str:
     """Return a short id of a folder on this machine that is stable across restarts."""
-    place = f"{_machine()} {folder.resolve()} {folder.stat().st_ino}"
-    return hashlib.blake2b(os.fsencode(place), digest_size=5).hexdigest()
+    location = f"{_machine()} {folder.resolve()} {folder.stat().st_ino}"
+    return hashlib.blake2b(os.fsencode(location), digest_size=5).hexdigest()
 
 
 @functools.cache

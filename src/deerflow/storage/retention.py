@@ -6,7 +6,7 @@ from functools import partial
 from deerflow.storage.checkpoint_rows import keep_latest
 from deerflow.storage.database import Database, Engine
 from deerflow.storage.events import delete_events, delete_fragments
-from deerflow.storage.run_rows import IN_FLIGHT
+from deerflow.storage.threads import IN_FLIGHT
 
 _HAS_EVENTS = (
     "EXISTS (SELECT 1 FROM events WHERE position >= runs.key * 4294967296 "

@@ -1,30 +1,90 @@
-"""The queue of a thread's runs: admission, order, claims and cancellation.
+"""The runs of a thread: their rows, admission, order, claims, cancellation, end and rollback.
 
 One run of a thread is running at a time. The others wait in the order of admission or, if they have a
-start time, of that time.
+start time, of that time. Everything here runs inside a transaction of the engine.
 """
 
-from deerflow.domain import CancelAction, MultitaskStrategy, RunRecord, RunRequest, RunStatus, ThreadStatus
-from deerflow.errors import ConflictError, NotFoundError, ThreadBusyError
-from deerflow.storage.database import Database
-from deerflow.storage.encoding import compress, now_us, time_of
-from deerflow.storage.owners import OwnerLock
-from deerflow.storage.run_rows import (
-    COLUMNS,
-    IN_FLIGHT,
-    ORDER,
-    end_pending,
-    find_run,
-    free_status,
-    lock_run,
-    readable,
-    record,
-    rollback_state,
-    stale_attempt,
-    update_thread,
+import functools
+import logging
+import zlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import ormsgpack
+
+from deerflow.domain import (
+    CancelAction,
+    MultitaskStrategy,
+    RunRecord,
+    RunRequest,
+    RunStatus,
+    ThreadStatus,
+    TokenUse,
 )
-from deerflow.storage.signals import owner_topic, thread_topic
-from deerflow.storage.threads import ensure_thread, store_assistant_id
+from deerflow.errors import (
+    ConflictError,
+    NotFoundError,
+    RollbackWantedError,
+    StaleAttemptError,
+    StorageError,
+    ThreadBusyError,
+)
+from deerflow.storage import checkpoint_rows as checkpoints
+from deerflow.storage.database import Database
+from deerflow.storage.encoding import (
+    LATER,
+    compress,
+    decompress,
+    dump_interrupts,
+    dump_usage,
+    later,
+    load_request,
+    load_usage,
+    now_us,
+    time_of,
+    without_nul,
+)
+from deerflow.storage.owners import OwnerLock
+from deerflow.storage.signals import owner_topic, run_topic, thread_topic
+from deerflow.storage.threads import IN_FLIGHT, ensure_thread, store_assistant_id
+
+logger = logging.getLogger(__name__)
+
+COLUMNS = (
+    "runs.id, runs.status, runs.attempt, runs.owner, runs.error, runs.stop_reason, runs.usage, "
+    "runs.message_count, runs.created_at, runs.updated_at, runs.request, runs.cancel, runs.releases"
+)
+_IS_DUE = "(status = 'running' OR coalesce(start_at, 0) <= ?)"
+_ORDER = "coalesce(start_at, created_at), key"
+"""Order in which the pending runs of a thread start."""
+CANCELLED_BEFORE_START = "cancelled_before_start"
+"""Stop reason of a run that was cancelled while it was pending."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunEnd:
+    """Final state of a run."""
+
+    status: RunStatus
+    thread_status: ThreadStatus = ThreadStatus.IDLE
+    """Status of the thread afterwards; a run that waits for an answer leaves it interrupted."""
+    error: str | None = None
+    error_in_chinese: str | None = None
+    """The error message in Chinese, where there is a translation."""
+    error_reason: str | None = None
+    """Category of a model failure, such as `rate_limited`."""
+    stop_reason: str | None = None
+    usage: TokenUse = TokenUse()
+    message_count: int = 0
+    title: str | None = None
+    """The title that the run gave its thread."""
+    interrupts: Mapping[str, Any] = field(default_factory=dict)
+    """The thread's pending interrupts, by graph task."""
+    asks: bool = False
+    """The run ended with a question to the user."""
+    rolls_back: bool = False
+    """Restore the thread's checkpoints, title, status and interrupts from before the run."""
 
 
 def create(
@@ -46,7 +106,7 @@ def create(
     starts_now = owner is not None and is_free and start_at is None
     status, attempt = (RunStatus.RUNNING, 1) if starts_now else (RunStatus.PENDING, 0)
     owner = owner if starts_now else None
-    before = rollback_state(db, thread, request.thread_id) if starts_now else None
+    before = _rollback_state(db, thread, request.thread_id) if starts_now else None
     made = db.execute(
         "INSERT INTO runs (id, thread, status, attempt, owner, lease_until, message_count, created_at, "
         "updated_at, start_at, idempotency, before, request) "
@@ -63,7 +123,7 @@ def create(
         raise ConflictError(f"run id '{run_id}' is taken")
     db.notify(thread_topic(request.thread_id))
     if start_at is None:
-        update_thread(db, thread, ThreadStatus.BUSY, title=request.title)
+        _update_thread(db, thread, ThreadStatus.BUSY, title=request.title)
     if start_at is not None or (is_free and not starts_now):
         db.enqueue(run_id, start_at)
     return RunRecord(run_id, request, status, time_of(now), time_of(now), attempt, owner)
@@ -74,7 +134,7 @@ def by_idempotency_key(db: Database, request: RunRequest) -> RunRecord | None:
     if (token := _idempotency_token(request)) is None:
         return None
     row = db.execute(f"SELECT {COLUMNS} FROM runs WHERE idempotency = ?", (token,)).fetchone()
-    return None if row is None else record(row)
+    return None if row is None else _record(row)
 
 
 def claim(db: Database, run_id: str, owner: str, attempt: int, lease_seconds: float) -> RunRecord:
@@ -91,31 +151,22 @@ def claim(db: Database, run_id: str, owner: str, attempt: int, lease_seconds: fl
     ).rowcount
     run = find_run(db, run_id)
     if not changed:
-        raise stale_attempt(run, attempt)
+        raise _stale_attempt(run, attempt)
     db.dequeue(run_id)
     if attempt == 0:
-        before = rollback_state(db, thread, run.thread_id)
+        before = _rollback_state(db, thread, run.thread_id)
         db.execute("UPDATE runs SET before = ? WHERE id = ?", (before, run_id))
-        update_thread(db, thread, ThreadStatus.BUSY, title=run.request.title)
+        _update_thread(db, thread, ThreadStatus.BUSY, title=run.request.title)
     return run
 
 
 def next_of(db: Database, thread_id: str) -> tuple[str, int] | None:
-    """Return id and attempt of the next run of a thread."""
+    """Return id and attempt of the next run of a thread, None while one is running."""
     row = db.execute("SELECT key FROM threads WHERE id = ?", (thread_id,)).fetchone()
-    if row is None:
+    due = [] if row is None else _due_runs(db, row[0])
+    if not due or any(status == RunStatus.RUNNING for _, _, status, _, _ in due):
         return None
-    due: list[tuple[str, int]] = []
-    for run_id, attempt, status, is_due in db.execute(
-        f"SELECT id, attempt, status, coalesce(start_at, 0) <= ? FROM runs {db.dialect.by_flight} "
-        f"WHERE {IN_FLIGHT} AND thread = ? ORDER BY {ORDER}",
-        (now_us(), row[0]),
-    ):
-        if status == RunStatus.RUNNING:
-            return None
-        if is_due:
-            due.append((run_id, attempt))
-    return due[0] if due else None
+    return due[0][1], due[0][4]
 
 
 def claim_next(db: Database, thread_id: str, owner: str, lease_seconds: float) -> RunRecord | None:
@@ -144,7 +195,7 @@ def orphans(db: Database, lock: OwnerLock, limit: int | None) -> list[RunRecord]
     """Return the runs that should be claimed, oldest first."""
     rows = db.execute(
         f"SELECT {COLUMNS}, thread, coalesce(lease_until, 0) < {db.dialect.clock} FROM runs "
-        f"WHERE {IN_FLIGHT} AND (status = 'running' OR coalesce(start_at, 0) <= ?) ORDER BY {ORDER}",
+        f"WHERE {IN_FLIGHT} AND {_IS_DUE} ORDER BY {_ORDER}",
         (now_us(),),
     ).fetchall()
     taken = {row[-2] for row in rows if row[1] == RunStatus.RUNNING}
@@ -159,7 +210,7 @@ def orphans(db: Database, lock: OwnerLock, limit: int | None) -> list[RunRecord]
             is_free = _is_orphaned(owner, has_expired=bool(has_expired), lock=lock, trusts_locks=trusts_locks)
         elif is_free := thread not in taken:
             taken.add(thread)
-        if is_free and (run := readable(row[:-2])) is not None:
+        if is_free and (run := _readable(row[:-2])) is not None:
             found.append(run)
     return found
 
@@ -171,9 +222,9 @@ def request_cancel(db: Database, run_id: str, action: CancelAction) -> RunRecord
     if run.status.is_terminal:
         return run
     if run.status is RunStatus.PENDING:
-        end_pending(db, key, run_id)
-        if _blocking(db, thread) is None:
-            update_thread(db, thread, free_status(db, thread))
+        _end_pending(db, key, run_id)
+        if not _due_runs(db, thread):
+            _update_thread(db, thread, _free_status(db, thread))
         elif following := next_of(db, run.thread_id):
             db.enqueue(following[0])
     else:
@@ -185,12 +236,12 @@ def _apply_strategy(db: Database, thread: int, request: RunRequest) -> bool:
     """Apply the request's strategy to the runs in flight; return whether the thread is free."""
     if request.after_seconds:
         return False  # it joins the queue at its start time
-    blocking = _blocking(db, thread)
-    if blocking is None:
+    due = _due_runs(db, thread)
+    if not due:
         return True
     match request.multitask_strategy:
         case MultitaskStrategy.REJECT:
-            raise ThreadBusyError(request.thread_id, blocking)
+            raise ThreadBusyError(request.thread_id, due[0][1])
         case MultitaskStrategy.INTERRUPT:
             return _cancel_all(db, thread, CancelAction.INTERRUPT)
         case MultitaskStrategy.ROLLBACK:
@@ -202,16 +253,12 @@ def _apply_strategy(db: Database, thread: int, request: RunRequest) -> bool:
 def _cancel_all(db: Database, thread: int, action: CancelAction) -> bool:
     """End pending runs and request cancellation of the running one; return whether the thread is free."""
     is_free = True
-    for key, run_id, status, owner in db.execute(
-        f"SELECT key, id, status, owner FROM runs {db.dialect.by_flight} WHERE {IN_FLIGHT} AND thread = ? "
-        "AND coalesce(start_at, 0) <= ?",
-        (thread, now_us()),
-    ).fetchall():
+    for key, run_id, status, owner, _ in _due_runs(db, thread):
         if status == RunStatus.RUNNING:
             _request_cancel(db, key, owner, action)
             is_free = False
         else:
-            end_pending(db, key, run_id)
+            _end_pending(db, key, run_id)
     return is_free
 
 
@@ -225,14 +272,13 @@ def _request_cancel(db: Database, key: int, owner: str | None, action: CancelAct
         db.notify(owner_topic(owner))
 
 
-def _blocking(db: Database, thread: int) -> str | None:
-    """Return the run that a new one has to wait for, if any."""
-    row = db.execute(
-        f"SELECT id FROM runs {db.dialect.by_flight} WHERE {IN_FLIGHT} AND thread = ? "
-        "AND coalesce(start_at, 0) <= ? ORDER BY key LIMIT 1",
+def _due_runs(db: Database, thread: int) -> list[tuple[int, str, str, str | None, int]]:
+    """Return key, id, status, owner and attempt of a thread's runs that run or may start, in their order."""
+    return db.execute(
+        f"SELECT key, id, status, owner, attempt FROM runs {db.dialect.by_flight} WHERE {IN_FLIGHT} "
+        f"AND thread = ? AND {_IS_DUE} ORDER BY {_ORDER}",
         (thread, now_us()),
-    ).fetchone()
-    return None if row is None else str(row[0])
+    ).fetchall()
 
 
 def _after_others(db: Database, thread: int, now: int) -> int:
@@ -246,12 +292,177 @@ def _after_others(db: Database, thread: int, now: int) -> int:
 
 
 def _idempotency_token(request: RunRequest) -> str | None:
-    if request.idempotency_key is None:
-        return None
-    return f"{request.user_id}\n{request.idempotency_key}"
+    return f"{request.user_id}\n{request.idempotency_key}" if request.idempotency_key is not None else None
 
 
 def _is_orphaned(owner: str | None, *, has_expired: bool, lock: OwnerLock, trusts_locks: bool) -> bool:
     if owner is None or not lock.is_alive(owner):
         return True
     return has_expired and not (trusts_locks and lock.is_local(owner))
+
+
+def find_run(db: Database, run_id: str) -> RunRecord:
+    """Return a run; raise `NotFoundError` when it does not exist."""
+    row = db.execute(f"SELECT {COLUMNS} FROM runs WHERE id = ?", (run_id,)).fetchone()
+    if row is None:
+        raise NotFoundError("run", run_id)
+    return _record(row)
+
+
+def lock_run(db: Database, run_id: str) -> tuple[int, int]:
+    """Lock the runs of this run's thread; return the keys of run and thread."""
+    row = db.execute(
+        "SELECT runs.key, runs.thread, threads.id FROM runs JOIN threads ON threads.key = runs.thread "
+        "WHERE runs.id = ?",
+        (run_id,),
+    ).fetchone()
+    if row is None:
+        raise NotFoundError("run", run_id)
+    db.lock_thread(row[2])
+    return row[0], row[1]
+
+
+def records(rows: Iterable[tuple[Any, ...]]) -> list[RunRecord]:
+    """Return the runs of rows of `COLUMNS`, without unreadable ones."""
+    return [run for row in rows if (run := _readable(row)) is not None]
+
+
+def _readable(row: tuple[Any, ...]) -> RunRecord | None:
+    """Return the run of a row of `COLUMNS`; None for an unreadable one, which must not block the others."""
+    try:
+        return _record(row)
+    except StorageError as error:
+        _warn_once(str(error))
+        return None
+
+
+@functools.lru_cache(maxsize=1000)  # once per run: all runs are polled every second
+def _warn_once(problem: str) -> None:
+    logger.warning("%s; it is skipped", problem)
+
+
+def _record(row: tuple[Any, ...]) -> RunRecord:
+    """Return the run of a row of `COLUMNS`; raise `StorageError` when it is unreadable."""
+    (run_id, status, attempt, owner, error, stop_reason, usage) = row[:7]
+    (count, created_at, updated_at, request, cancel, releases) = row[7:]
+    try:
+        return RunRecord(
+            id=run_id,
+            request=load_request(decompress(request)),
+            status=RunStatus(status),
+            created_at=time_of(created_at),
+            updated_at=time_of(updated_at),
+            attempt=attempt,
+            owner=owner,
+            error=error,
+            stop_reason=stop_reason,
+            usage=load_usage(usage),
+            message_count=count,
+            cancel=CancelAction(cancel) if cancel else None,
+            releases=releases,
+        )
+    except (ValueError, TypeError, KeyError, AttributeError, zlib.error) as problem:
+        raise StorageError(
+            f"the row of run {run_id} cannot be read: it is damaged, or of a newer version"
+        ) from problem
+
+
+def _rollback_state(db: Database, thread: int, thread_id: str) -> bytes:
+    """Return what a rollback of a run that starts now will restore."""
+    title, status = db.execute("SELECT title, status FROM threads WHERE key = ?", (thread,)).fetchone()
+    return ormsgpack.packb([checkpoints.rollback_point(db, thread_id), title, status])
+
+
+def settle(db: Database, run_id: str, attempt: int, end: RunEnd) -> RunRecord:
+    """Store the final state of a run and free its thread."""
+    row = db.execute(
+        f"SELECT key, thread, before, cancel FROM runs WHERE id = ? AND attempt = ? AND {IN_FLIGHT} "
+        f"{db.dialect.locked}",
+        (run_id, attempt),
+    ).fetchone()
+    if row is None:
+        raise _stale_attempt(find_run(db, run_id), attempt)
+    key, thread, before, cancel = row
+    if cancel == CancelAction.ROLLBACK and not end.rolls_back:
+        raise RollbackWantedError(f"run {run_id} is to be rolled back")
+    _write_end(db, key, end)
+    settled = find_run(db, run_id)
+    status, restores = end.thread_status, end.rolls_back and before is not None
+    if restores:
+        status = _restore(db, thread, settled.thread_id, before)
+    elif end.title is not None:
+        db.execute("UPDATE threads SET title = ? WHERE key = ?", (without_nul(end.title), thread))
+    following = _due_runs(db, thread)
+    shown = ThreadStatus.BUSY if following else status
+    _update_thread(db, thread, shown, end=None if restores else end)
+    if following:
+        db.enqueue(following[0][1])
+    db.notify(run_topic(run_id))
+    return settled
+
+
+def _end_pending(db: Database, key: int, run_id: str) -> None:
+    """End a run that never started."""
+    _write_end(db, key, RunEnd(RunStatus.INTERRUPTED, stop_reason=CANCELLED_BEFORE_START))
+    db.dequeue(run_id)
+    db.notify(run_topic(run_id))
+
+
+def _write_end(db: Database, key: int, end: RunEnd) -> None:
+    db.execute(
+        "UPDATE runs SET status = ?, error = ?, stop_reason = ?, usage = ?, message_count = ?, "
+        "updated_at = ?, lease_until = NULL, cancel = NULL, before = NULL WHERE key = ?",
+        (
+            end.status,
+            None if end.error is None else without_nul(end.error),
+            None if end.stop_reason is None else without_nul(end.stop_reason),
+            dump_usage(end.usage),
+            end.message_count,
+            now_us(),
+            key,
+        ),
+    )
+    db.execute("DELETE FROM effects WHERE run = ?", (key,))
+
+
+def _restore(db: Database, thread: int, thread_id: str, before: bytes) -> ThreadStatus:
+    point, title, status = ormsgpack.unpackb(before)
+    checkpoints.roll_back(db, thread_id, point)
+    db.execute("UPDATE threads SET title = ? WHERE key = ?", (title, thread))
+    # A queued run found the thread busy because of another run; that status is not restored.
+    return _free_status(db, thread) if status == ThreadStatus.BUSY else ThreadStatus(status)
+
+
+def _update_thread(
+    db: Database, thread: int, status: ThreadStatus, *, end: RunEnd | None = None, title: str | None = None
+) -> None:
+    """Set a thread's status, with a later `updated_at` than before.
+
+    Args:
+        end: Its interrupts become the thread's; None keeps the current ones.
+        title: Title for a thread that has none.
+    """
+    asked = () if end is None else (dump_interrupts(end.interrupts), end.asks)
+    named = () if title is None else (without_nul(title),)
+    # `LATER` keeps the order of two changes within one clock tick.
+    db.execute(
+        f"UPDATE threads SET status = ?, updated_at = {LATER}"
+        f"{', interrupts = ?, asks = ?' if asked else ''}"
+        f"{', title = coalesce(title, ?)' if named else ''} WHERE key = ?",
+        (status, *later(), *asked, *named, thread),
+    )
+
+
+def _free_status(db: Database, thread: int) -> ThreadStatus:
+    """Return the status of a thread without a busy run: interrupted while an interrupt is pending."""
+    status, asked = db.execute("SELECT status, interrupts FROM threads WHERE key = ?", (thread,)).fetchone()
+    if status != ThreadStatus.BUSY:
+        return ThreadStatus(status)
+    return ThreadStatus.IDLE if asked is None else ThreadStatus.INTERRUPTED
+
+
+def _stale_attempt(run: RunRecord, attempt: int) -> StaleAttemptError:
+    """Return the error for a worker whose attempt has ended."""
+    return StaleAttemptError(
+        f"attempt {attempt} of run {run.id} is over: it is {run.status} at attempt {run.attempt}"
+    )

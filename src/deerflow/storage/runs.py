@@ -7,7 +7,8 @@ from deerflow.storage.database import Database, Engine
 from deerflow.storage.encoding import dump_request
 from deerflow.storage.events import LogBatch, append_batch, check_numbers, delete_events
 from deerflow.storage.owners import LEASE_SECONDS, OwnerLock
-from deerflow.storage.run_rows import COLUMNS, IN_FLIGHT, RunEnd, find_run, lock_run, records, settle
+from deerflow.storage.run_queue import COLUMNS, RunEnd, find_run, lock_run, records
+from deerflow.storage.threads import IN_FLIGHT
 
 _OF_THREAD = (
     "FROM runs JOIN threads ON threads.key = runs.thread WHERE threads.id = ? "
@@ -116,7 +117,7 @@ class RunStore:
             lock_run(db, run_id)
             if last is not None:
                 append_batch(db, last)
-            return settle(db, run_id, attempt, end)
+            return queue.settle(db, run_id, attempt, end)
 
         return await self._engine.write(work)
 

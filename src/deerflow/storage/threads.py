@@ -20,9 +20,10 @@ from deerflow.storage.encoding import (
     without_nul,
 )
 from deerflow.storage.events import delete_events, delete_fragments
-from deerflow.storage.run_rows import IN_FLIGHT
 from deerflow.storage.signals import run_topic
 
+IN_FLIGHT = "status IN ('pending', 'running')"
+"""Condition on runs: the thread is busy with them."""
 COLUMNS = "id, user_id, status, title, metadata, created_at, updated_at, interrupts, asks"
 READ = (
     f"{COLUMNS}, CASE WHEN status = 'error' THEN (SELECT error FROM runs WHERE runs.thread = threads.key "

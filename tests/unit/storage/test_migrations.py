@@ -15,7 +15,7 @@ from deerflow.errors import ConfigError
 from deerflow.storage import open_storage
 from deerflow.storage.migrations import FOLDER, VERSION_TABLE, known_revisions
 from deerflow.storage.postgres.connection import first_connection, target_of
-from deerflow.storage.postgres.migrate import migrate as migrate_postgres
+from deerflow.storage.postgres.engine import migrate as migrate_postgres
 from deerflow.storage.sqlite.connection import APPLICATION_ID, connect, migrate
 
 

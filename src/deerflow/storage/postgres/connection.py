@@ -58,7 +58,11 @@ class Target:
     """For messages: without the password."""
     schema: str
     command_timeout: float | None
+    recycle_seconds: float
+    """Age at which a connection is replaced."""
     echo_sql: bool
+    exiting: threading.Event = field(default_factory=threading.Event, repr=False)
+    """Set when this process is about to exit: then nothing waits long for the server."""
 
     @property
     def channel(self) -> str:
@@ -68,7 +72,8 @@ class Target:
     @property
     def timeout_seconds(self) -> float:
         """How long callers wait for an unreachable database."""
-        return self.command_timeout or DEFAULT_TIMEOUT_SECONDS
+        seconds = self.command_timeout or DEFAULT_TIMEOUT_SECONDS
+        return min(seconds, EXIT_SECONDS) if self.exiting.is_set() else seconds
 
 
 def target_of(settings: DatabaseSettings) -> Target:
@@ -89,18 +94,15 @@ def target_of(settings: DatabaseSettings) -> Target:
         name=f"{parts.get('dbname') or parts.get('user') or 'postgres'} at {host}:{port}",
         schema=settings.postgres_schema,
         command_timeout=settings.command_timeout,
+        recycle_seconds=settings.pool_recycle,
         echo_sql=settings.echo_sql,
     )
 
 
-def connect(target: Target, *, is_exiting: bool = False) -> Connection:
-    """Open a connection in autocommit mode; the caller begins transactions.
-
-    Args:
-        is_exiting: Use a short timeout.
-    """
-    conninfo = make_conninfo(target.conninfo, connect_timeout=EXIT_SECONDS) if is_exiting else target.conninfo
-    connection: Connection = psycopg.connect(conninfo, autocommit=True)
+def connect(target: Target) -> Connection:
+    """Open a connection in autocommit mode; the caller begins transactions."""
+    limits = {"connect_timeout": EXIT_SECONDS} if target.exiting.is_set() else {}
+    connection: Connection = psycopg.connect(make_conninfo(target.conninfo, **limits), autocommit=True)
     # One type for all integers, so that each statement is prepared once.
     connection.adapters.register_dumper(int, Int8BinaryDumper)
     limit = int((target.command_timeout or 0) * 1000)
@@ -129,17 +131,12 @@ def first_connection(target: Target) -> Connection:
 class SupervisedConnection:
     """One connection, opened on demand and reopened when it is too old or lost."""
 
-    def __init__(
-        self, target: Target, connection: Connection | None = None, *, recycle_seconds: float
-    ) -> None:
+    def __init__(self, target: Target, connection: Connection | None = None) -> None:
         self._target = target
-        self._recycle_seconds = recycle_seconds
         self._connection = connection
         self._opened_at = time.monotonic()
         self._socket = None if connection is None else _socket_of(connection)
         self._busy_since: float | None = None
-        self.is_exiting = False
-        """This process is about to exit: do not wait for a server that does not respond."""
 
     @property
     def is_lost(self) -> bool:
@@ -148,10 +145,10 @@ class SupervisedConnection:
 
     def open(self) -> None:
         """Ensure that there is a connection; call it between transactions."""
-        is_old = time.monotonic() - self._opened_at > self._recycle_seconds
+        is_old = time.monotonic() - self._opened_at > self._target.recycle_seconds
         if self.is_lost or is_old:
             self.close()
-            self._connection = connect(self._target, is_exiting=self.is_exiting)
+            self._connection = connect(self._target)
             self._socket = _socket_of(self._connection)
             self._opened_at = time.monotonic()
 
@@ -194,24 +191,15 @@ class Watchdog:
     """Periodically checks connections for hung statements, in its own thread."""
 
     def __init__(self, target: Target) -> None:
-        self._limit_seconds = (target.command_timeout or math.inf) + _GRACE_SECONDS
+        self._target = target
         self._connections: list[SupervisedConnection] = []
-        self._is_exiting = False
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="deerflow-watchdog", daemon=True)
         self._thread.start()
 
     def watch(self, connection: SupervisedConnection) -> None:
         """Supervise one more connection."""
-        connection.is_exiting = self._is_exiting
         self._connections.append(connection)
-
-    def shorten_timeouts(self) -> None:
-        """From now on abort unanswered statements after a short time."""
-        self._is_exiting = True
-        self._limit_seconds = min(self._limit_seconds, EXIT_SECONDS)
-        for connection in tuple(self._connections):
-            connection.is_exiting = True
 
     def close(self) -> None:
         """End the thread and close all connections."""
@@ -221,9 +209,10 @@ class Watchdog:
             connection.close()
 
     def _run(self) -> None:
+        limit = (self._target.command_timeout or math.inf) + _GRACE_SECONDS
         while not self._closing.wait(_CHECK_SECONDS):
             for connection in tuple(self._connections):
-                connection.abort_if_hung(self._limit_seconds)
+                connection.abort_if_hung(min(limit, EXIT_SECONDS) if self._target.exiting.is_set() else limit)
 
 
 def retry_pauses() -> Iterator[float]:

@@ -6,20 +6,23 @@ the threads, and its connections would need the same supervision.
 
 import asyncio
 import logging
-import math
 import os
 import select
 import threading
 import time
 from collections.abc import Callable, Sequence
+from importlib import resources
+from pathlib import Path
 from typing import Any, TypeVar
 
 import psycopg
-from psycopg import sql
+from psycopg import errors, sql
 from typing_extensions import override
 
 from deerflow.config import DatabaseSettings
+from deerflow.errors import ConfigError
 from deerflow.storage.database import Database, Engine, Rows
+from deerflow.storage.migrations import FOLDER, VERSION_TABLE, creation_script, known_revisions
 from deerflow.storage.postgres.connection import (
     EXIT_SECONDS,
     Connection,
@@ -33,13 +36,14 @@ from deerflow.storage.postgres.connection import (
     target_of,
 )
 from deerflow.storage.postgres.database import POSTGRES, PostgresDatabase
-from deerflow.storage.postgres.migrate import migrate
 from deerflow.storage.postgres.writer import PostgresWriter
 from deerflow.storage.signals import Signals
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
+_MIGRATION_LOCK = 0x44454552
+"""Advisory lock number of the process that migrates (`DEER`)."""
 
 
 class PostgresEngine(Engine):
@@ -52,19 +56,18 @@ class PostgresEngine(Engine):
         self.target = target_of(settings)
         super().__init__(self.target.name, readers=max(settings.pool_size - 1, 1))
         self.signals = Signals()
-        self._recycle_seconds = float(settings.pool_recycle)
         connection = first_connection(self.target)
         try:
             migrate(self.target, connection)
         except BaseException:
             connection.close()
             raise
-        self._is_exiting = False
         self._needs_snapshot: set[object] = set()
+        """The kinds of reads that are known to have more than one statement."""
         self._watchdog = Watchdog(self.target)
-        supervised = SupervisedConnection(self.target, connection, recycle_seconds=self._recycle_seconds)
+        supervised = SupervisedConnection(self.target, connection)
         self._watchdog.watch(supervised)
-        self._writer: PostgresWriter = PostgresWriter(self.target, supervised)
+        self._writer = PostgresWriter(self.target, supervised)
         self._listener = _Listener(self.target, self.signals)
 
     @classmethod
@@ -74,9 +77,7 @@ class PostgresEngine(Engine):
 
     @override
     def shorten_timeouts(self) -> None:
-        self._is_exiting = True
-        self._writer.shorten_timeouts()
-        self._watchdog.shorten_timeouts()
+        self.target.exiting.set()
 
     @override
     def _close(self) -> None:
@@ -91,12 +92,39 @@ class PostgresEngine(Engine):
 
     @override
     def _read_here(self, work: Callable[[Database], T]) -> T:
-        reader: _Reader | None = getattr(self._local, "reader", None)
-        if reader is None:
-            connection = SupervisedConnection(self.target, recycle_seconds=self._recycle_seconds)
+        """Run a read; retry while the database is unreachable and time remains."""
+        connection: SupervisedConnection | None = getattr(self._local, "connection", None)
+        if connection is None:
+            connection = self._local.connection = SupervisedConnection(self.target)
             self._watchdog.watch(connection)
-            reader = self._local.reader = _Reader(self.target, connection, self._needs_snapshot)
-        return reader.run(work, limit_seconds=lambda: EXIT_SECONDS if self._is_exiting else math.inf)
+        began_at = time.monotonic()
+        for pause in retry_pauses():
+            try:
+                connection.open()
+                return self._read(connection, work)
+            except (UnicodeEncodeError, OverflowError) as error:
+                raise explain(error, self.target) from error
+            except psycopg.Error as error:
+                if not connection.is_lost or time.monotonic() > began_at + self.target.timeout_seconds:
+                    raise explain(error, self.target) from error
+            time.sleep(pause)
+        raise AssertionError("pauses never end")
+
+    def _read(self, connection: SupervisedConnection, work: Callable[[Database], T]) -> T:
+        """Run a read; a single statement needs no transaction, which saves two round trips."""
+        kind = getattr(work, "__code__", work)
+        if kind not in self._needs_snapshot:
+            try:
+                return work(_OneStatement(connection, echo=self.target.echo_sql))
+            except _SecondStatementError:
+                self._needs_snapshot.add(kind)
+        # One transaction, so that all statements of a read see one snapshot.
+        connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", prepare=False)
+        try:
+            return work(PostgresDatabase(connection, echo=self.target.echo_sql))
+        finally:
+            if not connection.is_lost:
+                connection.execute("ROLLBACK", prepare=False)
 
 
 class _SecondStatementError(Exception):
@@ -114,59 +142,6 @@ class _OneStatement(PostgresDatabase):
             raise _SecondStatementError
         self._is_used = True
         return super().execute(sql, values)
-
-
-class _Reader:
-    """Runs reads on one connection, in one thread."""
-
-    def __init__(self, target: Target, connection: SupervisedConnection, needs_snapshot: set[object]) -> None:
-        """Create a reader.
-
-        Args:
-            needs_snapshot: The kinds of reads that are known to have more than one statement.
-        """
-        self._target = target
-        self._connection = connection
-        self._needs_snapshot = needs_snapshot
-
-    def run(self, work: Callable[[Database], T], *, limit_seconds: Callable[[], float]) -> T:
-        """Run a read; retry while the database is unreachable and time remains.
-
-        Args:
-            limit_seconds: Returns the current time limit.
-        """
-        began_at = time.monotonic()
-        for pause in retry_pauses():
-            try:
-                self._connection.open()
-                return self._read(work)
-            except (UnicodeEncodeError, OverflowError) as error:
-                raise explain(error, self._target) from error
-            except psycopg.Error as error:
-                limit = min(self._target.timeout_seconds, limit_seconds())
-                if not self._connection.is_lost or time.monotonic() > began_at + limit:
-                    raise explain(error, self._target) from error
-            time.sleep(pause)
-        raise AssertionError("pauses never end")
-
-    def _read(self, work: Callable[[Database], T]) -> T:
-        """Run a read; a single statement needs no transaction, which saves two round trips."""
-        kind = getattr(work, "__code__", work)
-        if kind not in self._needs_snapshot:
-            try:
-                return work(_OneStatement(self._connection, echo=self._target.echo_sql))
-            except _SecondStatementError:
-                self._needs_snapshot.add(kind)
-        return self._in_snapshot(work)
-
-    def _in_snapshot(self, work: Callable[[Database], T]) -> T:
-        # One transaction, so that all statements of a read see one snapshot.
-        self._connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", prepare=False)
-        try:
-            return work(PostgresDatabase(self._connection, echo=self._target.echo_sql))
-        finally:
-            if not self._connection.is_lost:
-                self._connection.execute("ROLLBACK", prepare=False)
 
 
 class _Listener:
@@ -219,3 +194,70 @@ class _Listener:
             while (notice := connection.pgconn.notifies()) is not None:
                 topics.append(notice.extra.decode())
             self._signals.notify(topics)
+
+
+def migrate(target: Target, connection: Connection, *, folder: Path = FOLDER) -> None:
+    """Create or upgrade the tables; refuse a database that is newer or holds tables of another program."""
+    try:
+        if _revision(connection) == known_revisions(folder)[-1]:
+            return
+        connection.execute("SET statement_timeout = 0")
+        connection.execute("SELECT pg_advisory_lock(%s)", (_MIGRATION_LOCK,))
+        try:
+            _create_or_upgrade(target, connection, folder)
+        finally:
+            connection.execute("SELECT pg_advisory_unlock(%s)", (_MIGRATION_LOCK,))
+            connection.execute(f"SET statement_timeout = {int((target.command_timeout or 0) * 1000)}")
+    except errors.InsufficientPrivilege as error:
+        raise ConfigError(
+            f"the user of database.postgres_url may not make tables in {target.name}: grant it CREATE on "
+            f"the {'schema' if target.schema else 'database'}, or set database.postgres_schema to a schema "
+            "of its own"
+        ) from error
+    except errors.DuplicateTable as error:
+        raise ConfigError(
+            f"the database {target.name} holds tables of another program or of DeerFlow 2: "
+            "set database.postgres_schema to a schema of its own"
+        ) from error
+    except psycopg.Error as error:
+        raise ConfigError(str(explain(error, target))) from error
+
+
+def _create_or_upgrade(target: Target, connection: Connection, folder: Path) -> None:
+    # Check first: CREATE SCHEMA IF NOT EXISTS needs the CREATE privilege even if the schema exists.
+    known = connection.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", (target.schema,))
+    if target.schema and known.fetchone() is None:
+        connection.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(target.schema)))
+    revision, revisions = _revision(connection), known_revisions(folder)
+    if revision is None:
+        with connection.transaction():
+            connection.execute(creation_script("postgres", folder).encode())
+            if not _has_table(connection, "procrastinate_jobs"):
+                schema = resources.files("procrastinate.sql") / "schema.sql"
+                connection.execute(schema.read_bytes())
+    elif revision not in revisions:
+        raise ConfigError(
+            f"the database {target.name} was written by a newer DeerFlow (schema {revision}, this one knows "
+            f"{revisions[-1]}): update DeerFlow, or set database.postgres_schema to another schema"
+        )
+    elif revision != revisions[-1]:
+        from deerflow.storage.migrations.upgrade import upgrade  # noqa: PLC0415 - slow to load
+
+        connection.autocommit = False
+        try:
+            upgrade("postgresql+psycopg", connection, folder=folder)
+        finally:
+            connection.rollback()
+            connection.autocommit = True
+
+
+def _revision(connection: Connection) -> str | None:
+    if not _has_table(connection, VERSION_TABLE):
+        return None
+    row = connection.execute(f"SELECT version_num FROM {VERSION_TABLE}").fetchone()
+    return None if row is None else str(row[0])
+
+
+def _has_table(connection: Connection, name: str) -> bool:
+    found = connection.execute("SELECT to_regclass(%s)", (name,)).fetchone()
+    return found is not None and found[0] is not None

@@ -18,7 +18,6 @@ from typing_extensions import override
 
 from deerflow.errors import DeerFlowError, StorageAwayError, StorageError
 from deerflow.storage.postgres.connection import (
-    EXIT_SECONDS,
     SupervisedConnection,
     Target,
     explain,
@@ -60,17 +59,11 @@ class PostgresWriter(WriteQueue):
         self._connection = connection
         self._id = uuid.uuid4().hex
         self._commits = 0
-        self._timeout_seconds = target.timeout_seconds
         connection.execute(_REGISTER, (self._id,))
         super().__init__(target.name)
 
-    def shorten_timeouts(self) -> None:
-        """Stop waiting for an unreachable database: it may never come back."""
-        self._timeout_seconds = min(self._timeout_seconds, EXIT_SECONDS)
-
     @override
     def close(self) -> None:
-        self.shorten_timeouts()
         super().close()
         if not self._connection.is_lost:
             with suppress(psycopg.Error):  # otherwise the row is deleted later, by age
@@ -173,8 +166,8 @@ class PostgresWriter(WriteQueue):
                 return
             if row is not None:
                 raise _LostError from error
-            minimum = min(_MIN_LOOKUP_SECONDS, self._timeout_seconds)
-            if time.monotonic() > max(queued_at + self._timeout_seconds, began_at + minimum):
+            minimum = min(_MIN_LOOKUP_SECONDS, self._target.timeout_seconds)
+            if time.monotonic() > max(queued_at + self._target.timeout_seconds, began_at + minimum):
                 break
             time.sleep(pause)
         raise StorageAwayError(
@@ -200,7 +193,7 @@ class PostgresWriter(WriteQueue):
 
     def _expire(self, jobs: list[WriteJob], error: Exception) -> list[WriteJob]:
         """Fail jobs that have waited too long, here and in the queue; return the rest of `jobs`."""
-        oldest = time.monotonic() - self._timeout_seconds
+        oldest = time.monotonic() - self._target.timeout_seconds
         with self._lock:
             late = []
             while self._queue and self._queue[0].queued_at < oldest:

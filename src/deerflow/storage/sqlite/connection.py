@@ -22,12 +22,20 @@ LOCK_SECONDS = 30.0
 WAL_BYTES = 200_000
 """Above this size the write-ahead log is checkpointed into the database."""
 
-_FULL = 13
-_READONLY = 8
-_CANTOPEN = 14
-_CORRUPT = 11
-_NOTADB = 26
 _BUSY = (5, 6)
+_FULL = 13
+_DAMAGED = (
+    "the database {path} is damaged or not a SQLite file ({error}): "
+    "move it away to start afresh, or restore a backup"
+)
+_MESSAGES = {
+    8: "the database {path} is read-only: make the file and its folder writable",
+    11: _DAMAGED,
+    _FULL: "no space left for the database {path}: free some disk space and try again",
+    14: "the database {path} cannot be opened: check that its folder still exists",
+    26: _DAMAGED,
+}
+"""Messages by SQLite's primary result code."""
 
 
 def _has_metadata(path: Sequence[str], wanted: Any) -> tuple[str, list[Any]]:
@@ -203,21 +211,11 @@ def explain(error: Exception, path: Path) -> Exception:
         return InvalidInputError("a number is larger than 64 bits")
     if not isinstance(error, sqlite3.Error):
         return error
-    match _code(error):
-        case code if code == _FULL:
-            return StorageError(f"no space left for the database {path}: free some disk space and try again")
-        case code if code == _READONLY:
-            return StorageError(f"the database {path} is read-only: make the file and its folder writable")
-        case code if code in (_CORRUPT, _NOTADB):
-            return StorageError(
-                f"the database {path} is damaged or not a SQLite file ({error}): "
-                "move it away to start afresh, or restore a backup"
-            )
-        case code if code in _BUSY:
-            return StorageAwayError(f"the database {path} is locked by another process for too long")
-        case code if code == _CANTOPEN:
-            return StorageError(f"the database {path} cannot be opened: check that its folder still exists")
-    return StorageError(f"the database {path} failed: {error}")
+    code = _code(error)
+    if code in _BUSY:
+        return StorageAwayError(f"the database {path} is locked by another process for too long")
+    template = _MESSAGES.get(code, "the database {path} failed: {error}")
+    return StorageError(template.format(path=path, error=error))
 
 
 def _code(error: sqlite3.Error) -> int:
