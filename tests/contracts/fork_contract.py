@@ -14,7 +14,7 @@ from deerflow.storage import Storage
 class ForkContract:
     """A subclass supplies `storage`."""
 
-    async def test_a_fork_has_a_checkpoint_and_what_led_to_it(self, storage: Storage, tmp_path: Path) -> None:
+    async def test_a_fork_has_a_checkpoint_and_its_ancestors(self, storage: Storage, tmp_path: Path) -> None:
         steps = Steps()
         async with open_run_manager(storage, tmp_path, steps) as manager:
             for _ in range(3):
@@ -39,13 +39,13 @@ class ForkContract:
         assert [await has_run(*pair) for pair in (("t1", first), ("t1", last), ("t2", first))] == [True] * 3
         assert [await has_run(*pair) for pair in (("t2", last), ("t1", "odd"), ("t3", first))] == [False] * 3
 
-    async def test_a_checkpoint_that_is_not_there_is_not_forked(self, storage: Storage) -> None:
+    async def test_an_unknown_checkpoint_is_not_forked(self, storage: Storage) -> None:
         with pytest.raises(NotFoundError):
             await storage.checkpoints.afork_thread("t1", "t2", "00000000-0000-0000-0000-000000000000")
 
         assert await storage.checkpoints.aget_tuple(config_of("t2")) is None
 
-    async def test_what_states_take_is_added_up(self, storage: Storage, tmp_path: Path) -> None:
+    async def test_sizes_of_checkpoints_are_added_up(self, storage: Storage, tmp_path: Path) -> None:
         steps = Steps()
         nothing = await storage.checkpoints.asizes("t1")
         async with open_run_manager(storage, tmp_path, steps) as manager:

@@ -67,7 +67,7 @@ class QueueContract:
         assert await storage.runs.claim_next("t1", owner="me") is None
         assert (await storage.threads.get("t1")).status is ThreadStatus.IDLE
 
-    async def test_a_clock_that_is_set_back_lets_nobody_past_those_who_wait(
+    async def test_a_clock_that_is_set_back_keeps_the_queue_order(
         self, storage: Storage, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         await admit(storage, "r1")
@@ -86,7 +86,7 @@ class QueueContract:
 
         assert order == ["r2", "r3", "r4"]
 
-    async def test_a_clock_that_is_set_back_delays_a_run_no_longer_than_asked(
+    async def test_a_clock_that_is_set_back_delays_a_run_no_longer_than_requested(
         self, storage: Storage, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         await admit(storage, "r1")
@@ -101,7 +101,7 @@ class QueueContract:
         assert claimed is not None
         assert claimed.id == "r2"
 
-    async def test_a_thread_with_runs_that_run_or_wait_is_not_deleted_unasked(self, storage: Storage) -> None:
+    async def test_a_busy_thread_is_not_deleted_with_unless_busy(self, storage: Storage) -> None:
         await admit(storage, "r1")
         await admit(storage, "r2", ENQUEUE)
 
@@ -116,14 +116,14 @@ class QueueContract:
         with pytest.raises(NotFoundError):
             await storage.runs.get("r1")
 
-    async def test_a_waiting_run_cannot_be_claimed_past_a_running_one(self, storage: Storage) -> None:
+    async def test_a_pending_run_cannot_be_claimed_while_another_runs(self, storage: Storage) -> None:
         await admit(storage, "r1")
         await admit(storage, "r2", ENQUEUE)
 
         with pytest.raises(StaleAttemptError):
             await storage.runs.claim("r2", owner="me", attempt=0)
 
-    async def test_only_the_first_of_a_free_thread_waits_for_anybody_to_take_it_up(
+    async def test_only_the_first_run_of_a_free_thread_is_dispatched(
         self, storage: Storage, tmp_path: Path
     ) -> None:
         lock = OwnerLock(tmp_path / "owners")
@@ -138,7 +138,7 @@ class QueueContract:
         lock.close()
 
     @pytest.mark.parametrize("damage", [b"no json", b"[]", b"{}", b"\x78\xf9\x00\x00\x00\x01"])
-    async def test_a_run_that_cannot_be_read_keeps_no_other_from_being_taken_up(
+    async def test_an_unreadable_run_does_not_block_others(
         self, storage: Storage, tmp_path: Path, damage: bytes
     ) -> None:
         lock = OwnerLock(tmp_path / "owners")
@@ -164,15 +164,15 @@ class QueueContract:
         )
 
     @pytest.mark.parametrize("strategy", [INTERRUPT, ROLLBACK])
-    async def test_a_newcomer_stops_what_runs_and_ends_what_waits(
+    async def test_a_new_run_cancels_the_running_one_and_ends_pending_ones(
         self, storage: Storage, strategy: MultitaskStrategy
     ) -> None:
         await admit(storage, "r1")
         await admit(storage, "r2", ENQUEUE)
 
-        newcomer = await admit(storage, "r3", strategy)
+        new = await admit(storage, "r3", strategy)
 
-        assert newcomer.status is RunStatus.PENDING
+        assert new.status is RunStatus.PENDING
         assert await storage.runs.cancel_requests("me") == {"r1": CancelAction(strategy)}
         ended = await storage.runs.get("r2")
         assert (ended.status, ended.stop_reason) == (RunStatus.INTERRUPTED, "cancelled_before_start")
@@ -181,7 +181,7 @@ class QueueContract:
         assert claimed is not None
         assert claimed.id == "r3"
 
-    async def test_a_delayed_run_is_in_nobodys_way_before_its_time(self, storage: Storage) -> None:
+    async def test_a_delayed_run_blocks_no_other_before_its_start_time(self, storage: Storage) -> None:
         delayed = await admit(storage, "later", after_seconds=3600)
         soon = await admit(storage, "soon", ENQUEUE, after_seconds=0.001)
         assert (delayed.status, soon.status) == (RunStatus.PENDING, RunStatus.PENDING)
@@ -200,7 +200,7 @@ class QueueContract:
         assert await storage.runs.claim_next("t1", owner="me") is None
         assert (await admit(storage, "now")).status is RunStatus.RUNNING
 
-    async def test_a_run_that_waits_is_cancelled_at_once(self, storage: Storage) -> None:
+    async def test_a_pending_run_is_cancelled_at_once(self, storage: Storage) -> None:
         await admit(storage, "r1")
         await admit(storage, "r2", ENQUEUE)
 
@@ -212,7 +212,7 @@ class QueueContract:
         assert (await storage.threads.get("t1")).status is ThreadStatus.BUSY
         assert (await storage.threads.get("t2")).status is ThreadStatus.IDLE
 
-    async def test_a_key_that_was_sent_before_brings_back_its_run(self, storage: Storage) -> None:
+    async def test_a_repeated_idempotency_key_returns_its_run(self, storage: Storage) -> None:
         first, *others = await asyncio.gather(
             *(admit(storage, f"r{number}", thread=f"t{number}", key="k") for number in range(20))
         )
@@ -226,7 +226,7 @@ class QueueContract:
         with pytest.raises(NotFoundError):
             await storage.threads.get("t99")
 
-    async def test_a_title_comes_with_the_end_of_its_run_and_not_from_a_stale_attempt(
+    async def test_a_title_is_stored_with_the_end_of_its_run_and_not_by_a_stale_attempt(
         self, storage: Storage
     ) -> None:
         run = await admit(storage, "r1")
@@ -238,7 +238,7 @@ class QueueContract:
 
         assert (await storage.threads.get("t1")).title == "Right\ufffd"
 
-    async def test_a_rollback_puts_checkpoints_and_title_back(self, storage: Storage) -> None:
+    async def test_a_rollback_restores_checkpoints_and_title(self, storage: Storage) -> None:
         await admit(storage, "r1")
         config = generate_config("t1")
         await storage.checkpoints.aput(config, generate_checkpoint(), generate_metadata(), {})
@@ -260,7 +260,9 @@ class QueueContract:
         assert await storage.checkpoints.aget_tuple(config) == head
         assert await storage.checkpoints.aget_tuple(generate_config("t1/call")) is None
 
-    async def test_a_thread_that_is_renamed_while_a_run_is_undone_still_asks(self, storage: Storage) -> None:
+    async def test_a_thread_that_is_renamed_during_a_rollback_keeps_its_interrupts(
+        self, storage: Storage
+    ) -> None:
         await admit(storage, "r1")
         await storage.runs.settle("r1", attempt=1, end=RunEnd(RunStatus.SUCCESS, asks=True))
         await admit(storage, "r2")
@@ -272,7 +274,7 @@ class QueueContract:
         assert (during.asks, after.asks) == (False, True)
         assert (await storage.threads.update("t1", asks=False)).asks is False
 
-    async def test_a_thread_keeps_its_question_beside_runs_that_come_to_nothing(
+    async def test_a_thread_keeps_its_interrupts_when_other_runs_are_cancelled(
         self, storage: Storage
     ) -> None:
         asked = {"task": [{"id": "q1", "value": {"hash": "h", "said": "\x00 and ä"}}]}
@@ -299,7 +301,7 @@ class QueueContract:
         assert [thread.status for thread in seen] == [busy, waiting, waiting, waiting, idle]
         assert [thread.interrupts for thread in seen] == [{}, asked, asked, asked, {}]
 
-    async def test_a_released_run_may_be_taken_up_and_is_spared_the_attempt(
+    async def test_a_released_run_may_be_claimed_and_counts_the_release(
         self, storage: Storage, tmp_path: Path
     ) -> None:
         lock = OwnerLock(tmp_path / "owners")

@@ -36,7 +36,7 @@ class RetentionContract:
         steps.let(thread)
         return await manager.wait((await manager.start(hello(thread))).id)
 
-    async def test_events_go_when_their_time_is_over_and_the_stream_still_ends(
+    async def test_expired_events_are_deleted_and_the_stream_still_ends(
         self, manager: RunManager, storage: Storage, steps: Steps
     ) -> None:
         run = await self.turn(manager, steps)
@@ -51,7 +51,7 @@ class RetentionContract:
         assert await storage.events.digests("t1") == {}
         assert (await manager.get(run.id)).status is RunStatus.SUCCESS
 
-    async def test_a_log_that_goes_while_it_is_read_still_ends(
+    async def test_a_log_that_is_deleted_while_it_is_read_still_ends(
         self, manager: RunManager, storage: Storage, steps: Steps, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         run = await self.turn(manager, steps)
@@ -66,7 +66,7 @@ class RetentionContract:
 
         assert [event.kind for event in await events(manager, run)] == ["end"]
 
-    async def test_without_a_limit_everything_is_kept(
+    async def test_without_a_limit_nothing_is_deleted(
         self, manager: RunManager, storage: Storage, steps: Steps
     ) -> None:
         run = await self.turn(manager, steps)
@@ -86,11 +86,11 @@ class RetentionContract:
 
         await drop_expired_events(storage.retention, 0.5, now=datetime.now(UTC) + TOMORROW)
 
-        told = await events(manager, run)
-        assert [event.kind for event in told] == ["error", "end"]
-        assert b"used all 1 steps" in told[0].data
+        received = await events(manager, run)
+        assert [event.kind for event in received] == ["error", "end"]
+        assert b"used all 1 steps" in received[0].data
 
-    async def test_runs_in_flight_and_their_threads_are_left_alone(
+    async def test_runs_in_flight_and_their_threads_are_not_changed(
         self, manager: RunManager, storage: Storage, steps: Steps
     ) -> None:
         old = await self.turn(manager, steps)
@@ -109,7 +109,7 @@ class RetentionContract:
         assert whole[-1].kind == "end"
         assert whole[-2].data.count(b"hello") == 2
 
-    async def test_a_thread_goes_on_after_its_events_went(
+    async def test_a_thread_continues_after_its_events_were_deleted(
         self, manager: RunManager, storage: Storage, steps: Steps
     ) -> None:
         await self.turn(manager, steps)
@@ -120,7 +120,7 @@ class RetentionContract:
         assert run.status is RunStatus.SUCCESS
         assert (await events(manager, run))[-2].data.count(b"hello") == 2
 
-    async def test_a_thread_keeps_so_many_checkpoints_and_its_whole_conversation(
+    async def test_a_thread_keeps_its_newest_checkpoints_and_its_whole_conversation(
         self, manager: RunManager, storage: Storage, steps: Steps
     ) -> None:
         config = {"configurable": {"thread_id": "t1"}}
@@ -135,7 +135,7 @@ class RetentionContract:
         again = await self.turn(manager, steps)
         assert (await events(manager, again))[-2].data.count(b"hello") == 5
 
-    async def test_checkpoints_of_a_thread_at_work_stay(
+    async def test_checkpoints_of_a_busy_thread_are_kept(
         self, manager: RunManager, storage: Storage, steps: Steps
     ) -> None:
         run = await self.turn(manager, steps)

@@ -61,7 +61,7 @@ async def started(storage: Storage, run: str = "r1", thread: str = "t1") -> RunR
 
 
 class ThreadContract:
-    async def test_a_thread_is_made_once_and_returned_afterwards(self, storage: Storage) -> None:
+    async def test_a_thread_is_created_once_and_returned_afterwards(self, storage: Storage) -> None:
         first = await storage.threads.create("t1", "ann", {"topic": "deer"})
         second = await storage.threads.create("t1", "ann", {"topic": "other"})
 
@@ -69,17 +69,17 @@ class ThreadContract:
         assert first.metadata == {"topic": "deer"}
         assert first.status is ThreadStatus.IDLE
 
-    async def test_of_many_that_want_a_new_thread_one_gets_it(self, storage: Storage) -> None:
-        wishes = [storage.threads.create("t1", "ann", {"n": number}, is_new=True) for number in range(20)]
+    async def test_of_concurrent_creations_of_a_thread_one_succeeds(self, storage: Storage) -> None:
+        creations = [storage.threads.create("t1", "ann", {"n": number}, is_new=True) for number in range(20)]
 
-        made = await asyncio.gather(*wishes, return_exceptions=True)
+        made = await asyncio.gather(*creations, return_exceptions=True)
 
         threads = [each for each in made if isinstance(each, Thread)]
         assert len(threads) == 1
         assert all(isinstance(each, ConflictError) for each in made if each not in threads)
         assert await storage.threads.get("t1") == threads[0]
 
-    async def test_a_thread_of_somebody_else_is_a_conflict_to_make_and_not_there_to_read(
+    async def test_a_thread_of_another_user_is_a_conflict_to_create_and_not_found(
         self, storage: Storage
     ) -> None:
         await storage.threads.create("t1", "ann", {})
@@ -91,7 +91,9 @@ class ThreadContract:
         assert (await storage.threads.get("t1", "ann")).user_id == "ann"
 
     @pytest.mark.parametrize("name", ["", "a/b", "../x", "a b", "x" * 65, "t\x00", "ü"])
-    async def test_a_name_that_could_leave_its_folder_is_refused(self, storage: Storage, name: str) -> None:
+    async def test_a_thread_id_that_could_leave_its_folder_is_refused(
+        self, storage: Storage, name: str
+    ) -> None:
         with pytest.raises(InvalidInputError):
             await storage.threads.create(name, "ann", {})
 
@@ -107,7 +109,7 @@ class ThreadContract:
         assert after.updated_at > before.updated_at
         assert (await storage.threads.update("t1", title="Other", touch=False)).updated_at == after.updated_at
         with pytest.raises(NotFoundError):
-            await storage.threads.update("t2", title="nobody's")
+            await storage.threads.update("t2", title="unknown")
 
     async def test_metadata_that_is_not_json_is_refused(self, storage: Storage) -> None:
         for bad in ({"a": object()}, {"a": b"bytes"}, {"a": "\ud800"}, {"a": 2**70}):
@@ -200,9 +202,7 @@ class ThreadContract:
             ThreadQuery("ann", sort_by="title; DROP TABLE threads"),  # type: ignore[arg-type]
         ],
     )
-    async def test_a_search_that_makes_no_sense_is_refused(
-        self, storage: Storage, query: ThreadQuery
-    ) -> None:
+    async def test_an_invalid_search_is_refused(self, storage: Storage, query: ThreadQuery) -> None:
         with pytest.raises(InvalidInputError):
             await storage.threads.search(query)
 
@@ -229,7 +229,7 @@ class ThreadContract:
 
 
 class RunContract:
-    async def test_a_run_makes_its_thread_and_keeps_it_busy_until_it_ends(self, storage: Storage) -> None:
+    async def test_a_run_creates_its_thread_and_keeps_it_busy_until_it_ends(self, storage: Storage) -> None:
         run = await storage.runs.create("r1", RunRequest("t1", user_id="ann"))
 
         assert (run.status, run.attempt, run.owner) == (RunStatus.PENDING, 0, None)
@@ -253,7 +253,7 @@ class RunContract:
         with pytest.raises(StaleAttemptError):
             await storage.runs.claim("r1", owner="you", attempt=0)
 
-    async def test_a_request_comes_back_exactly(self, storage: Storage) -> None:
+    async def test_a_request_is_stored_exactly(self, storage: Storage) -> None:
         request = RunRequest(
             "t1",
             user_id="ann",
@@ -290,7 +290,7 @@ class RunContract:
         with pytest.raises(NotFoundError):
             await storage.threads.get("t1")
 
-    async def test_a_busy_thread_rejects_and_says_by_whom(self, storage: Storage) -> None:
+    async def test_a_busy_thread_rejects_and_names_the_run(self, storage: Storage) -> None:
         await started(storage)
 
         with pytest.raises(ThreadBusyError) as caught:
@@ -302,7 +302,7 @@ class RunContract:
         await storage.runs.settle("r1", attempt=1, end=DONE)
         assert (await started(storage, "r2")).status is RunStatus.RUNNING
 
-    async def test_of_50_runs_at_once_a_thread_admits_exactly_one(self, storage: Storage) -> None:
+    async def test_of_50_concurrent_runs_a_thread_admits_exactly_one(self, storage: Storage) -> None:
         tries = [storage.runs.create(f"r{number}", RunRequest("t1")) for number in range(50)]
 
         outcomes = await asyncio.gather(*tries, return_exceptions=True)
@@ -323,7 +323,7 @@ class RunContract:
         await storage.runs.settle("r2", attempt=0, end=DONE)
         assert (await storage.threads.get("t1")).status is ThreadStatus.IDLE
 
-    async def test_a_thread_of_somebody_else_is_not_there(self, storage: Storage) -> None:
+    async def test_a_thread_of_another_user_is_not_found(self, storage: Storage) -> None:
         await storage.threads.create("t1", "ann", {})
 
         with pytest.raises(NotFoundError):
@@ -395,10 +395,10 @@ class RunContract:
         assert [run.id for run in await storage.runs.of_thread("t1", limit=2, offset=1)] == ["r3", "r2"]
         assert [run.id for run in await storage.runs.of_thread("t1", status=RunStatus.RUNNING)] == ["r4"]
         assert [run.id for run in await storage.runs.active()] == ["r4", "s1"]
-        assert await storage.runs.of_thread("nobody's") == []
+        assert await storage.runs.of_thread("unknown") == []
         assert await storage.runs.count_of_thread("t1") == 5
         assert await storage.runs.count_of_thread("t1", status=RunStatus.RUNNING) == 1
-        assert await storage.runs.count_of_thread("nobody's") == 0
+        assert await storage.runs.count_of_thread("unknown") == 0
 
     async def test_a_run_is_looked_up_in_its_thread_only(self, storage: Storage) -> None:
         await started(storage)
@@ -408,7 +408,7 @@ class RunContract:
         with pytest.raises(NotFoundError):
             await storage.runs.get("r2")
 
-    async def test_a_wish_to_stop_reaches_the_owner_until_the_run_ends(self, storage: Storage) -> None:
+    async def test_a_cancel_request_reaches_the_owner_until_the_run_ends(self, storage: Storage) -> None:
         await started(storage)
         await started(storage, "r2", thread="t2")
 
@@ -426,16 +426,16 @@ class RunContract:
         with pytest.raises(NotFoundError):
             await storage.runs.request_cancel("r9", CancelAction.INTERRUPT)
 
-    async def test_a_heartbeat_tells_what_the_owner_still_holds(self, storage: Storage) -> None:
+    async def test_a_heartbeat_returns_the_runs_of_the_owner(self, storage: Storage) -> None:
         await started(storage)
         await started(storage, "r2", thread="t2")
         await storage.runs.claim("r2", owner="you", attempt=1)
 
         assert await storage.runs.heartbeat("me") == {"r1": 1}
         assert await storage.runs.heartbeat("you") == {"r2": 2}
-        assert await storage.runs.heartbeat("nobody") == {}
+        assert await storage.runs.heartbeat("unknown") == {}
 
-    async def test_runs_of_dead_owners_and_of_nobody_are_orphans(
+    async def test_runs_of_dead_owners_and_without_an_owner_are_orphans(
         self, storage: Storage, tmp_path: Path
     ) -> None:
         living, dead, lock = (OwnerLock(tmp_path) for _ in range(3))
@@ -491,7 +491,7 @@ class EventContract:
         assert await storage.events.read("r9") == []
         assert await storage.events.last_seq("r9") == -1
 
-    async def test_bodies_come_back_byte_for_byte(self, storage: Storage) -> None:
+    async def test_bodies_are_stored_byte_for_byte(self, storage: Storage) -> None:
         await started(storage)
         chance = random.Random(7)
         bodies = [
@@ -535,7 +535,7 @@ class EventContract:
 
         assert await storage.events.read("r1") == entries(0, 1, 5)
 
-    async def test_a_batch_of_a_run_that_is_not_there_is_refused(self, storage: Storage) -> None:
+    async def test_a_batch_of_an_unknown_run_is_refused(self, storage: Storage) -> None:
         await started(storage)
 
         with pytest.raises(StaleAttemptError):
@@ -569,7 +569,7 @@ class EventContract:
 
         assert [(entry.seq, body) async for entry, body in rendered] == [(1, b"[1,2]")]
 
-    async def test_many_runs_append_at_once_each_in_its_order(self, storage: Storage) -> None:
+    async def test_concurrent_runs_append_each_in_its_order(self, storage: Storage) -> None:
         names = [f"r{number}" for number in range(20)]
         for name in names:
             await started(storage, name, thread=f"t-{name}")
@@ -613,9 +613,7 @@ class CheckpointContract:
         assert (head.config, head.pending_writes) == (stored, [])
         assert "fence" not in str(head.metadata)
 
-    async def test_deleting_checkpoints_of_a_thread_takes_its_sub_threads_along(
-        self, storage: Storage
-    ) -> None:
+    async def test_deleting_checkpoints_of_a_thread_deletes_its_sub_threads(self, storage: Storage) -> None:
         for thread in ("t1", "t1/a", "t1/b", "t1-", "t2"):
             await storage.checkpoints.aput(
                 generate_config(thread), generate_checkpoint(), generate_metadata(), {}
@@ -645,7 +643,7 @@ class CheckpointContract:
         assert [point["channel_values"]["step"] for point in found] == list(reversed(range(20)))
         assert {point["channel_values"]["image"] for point in found} == {noise}
 
-    async def test_a_long_list_comes_page_by_page_and_whole(self, storage: Storage) -> None:
+    async def test_a_long_list_is_read_page_by_page(self, storage: Storage) -> None:
         config = generate_config("t1")
         for step in range(150):
             config = await storage.checkpoints.aput(
@@ -688,7 +686,7 @@ class ItemContract:
         assert (second.value, second.created_at) == ({"v": 2}, first.created_at)
         assert second.updated_at >= first.updated_at
 
-    async def test_an_item_is_replaced_only_by_who_saw_it_last(self, storage: Storage) -> None:
+    async def test_an_item_is_replaced_only_if_unchanged_since_it_was_read(self, storage: Storage) -> None:
         store = storage.store
 
         is_new = await store.areplace(("a",), "k", {"v": 1}, seen=None)
@@ -762,7 +760,7 @@ class ItemContract:
         assert await listed(max_depth=2) == [("a", "b"), ("a", "x"), ("q",)]
         assert await listed(limit=1, offset=1) == [("a", "b", "d")]
 
-    async def test_an_item_past_its_time_is_gone(self, storage: Storage) -> None:
+    async def test_an_expired_item_is_not_found(self, storage: Storage) -> None:
         await storage.store.aput(("a",), "short", {"v": 1}, ttl=1e-7)
         await storage.store.aput(("a",), "long", {"v": 1}, ttl=60)
 

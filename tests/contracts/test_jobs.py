@@ -1,4 +1,4 @@
-"""Jobs tell processes of runs that wait, and leave nothing behind, whoever dies."""
+"""Jobs dispatch pending runs to processes, and none is left over when a process dies."""
 
 import asyncio
 import time
@@ -17,26 +17,26 @@ from deerflow.storage import Storage, open_storage
 
 
 class Taker:
-    """Takes what it is told of, and holds it until it is let go."""
+    """Takes dispatched runs, and holds them until it is released."""
 
     def __init__(self, *, holds: bool = False) -> None:
-        self.told: list[str] = []
+        self.taken: list[str] = []
         self._news = asyncio.Event()
         self._gate = asyncio.Event()
         if not holds:
             self._gate.set()
 
     async def take(self, run_id: str) -> None:
-        self.told.append(run_id)
+        self.taken.append(run_id)
         self._news.set()
         await self._gate.wait()
 
     async def until(self, count: int) -> list[str]:
         async with asyncio.timeout(60):
-            while len(self.told) < count:
+            while len(self.taken) < count:
                 self._news.clear()
                 await self._news.wait()
-        return self.told
+        return self.taken
 
 
 @asynccontextmanager
@@ -68,21 +68,21 @@ def rows(settings: DatabaseSettings, sql: str) -> list[tuple[Any, ...]]:
         return list(cursor.fetchall()) if cursor.description else []
 
 
-async def test_each_run_is_told_once_in_the_order_of_admission(
+async def test_each_run_is_dispatched_once_in_the_order_of_admission(
     storage: Storage, settings: DatabaseSettings
 ) -> None:
     taker = Taker()
     async with following(storage, taker):
         for number in range(10):
             await storage.runs.create(f"r{number}", hello(f"t{number}"))
-        told = await taker.until(10)
+        taken = await taker.until(10)
 
-    assert told == [f"r{number}" for number in range(10)]
+    assert taken == [f"r{number}" for number in range(10)]
     assert rows(settings, "SELECT status FROM procrastinate_jobs") == []
     assert rows(settings, "SELECT id FROM procrastinate_workers") == []
 
 
-async def test_no_more_are_told_at_once_than_there_is_room_for(storage: Storage) -> None:
+async def test_no_more_runs_are_dispatched_than_the_concurrency(storage: Storage) -> None:
     full, free = Taker(holds=True), Taker()
     async with following(storage, full, concurrency=2):
         for number in range(2):
@@ -92,21 +92,21 @@ async def test_no_more_are_told_at_once_than_there_is_room_for(storage: Storage)
             await storage.runs.create("r2", hello("t2"))
             await free.until(1)
 
-    assert (full.told, free.told) == (["r0", "r1"], ["r2"])
+    assert (full.taken, free.taken) == (["r0", "r1"], ["r2"])
 
 
-async def test_a_run_that_is_given_back_is_told_again(storage: Storage) -> None:
+async def test_a_released_run_is_dispatched_again(storage: Storage) -> None:
     taker = Taker()
     await storage.runs.create("r1", hello("t1"))
     claimed = await storage.runs.claim("r1", owner="me", attempt=0)
     async with following(storage, taker):
         await storage.runs.release("r1", attempt=claimed.attempt)
-        told = await taker.until(1)
+        taken = await taker.until(1)
 
-    assert told == ["r1"]
+    assert taken == ["r1"]
 
 
-async def test_a_delayed_run_is_told_when_its_time_has_come(storage: Storage) -> None:
+async def test_a_delayed_run_is_dispatched_at_its_start_time(storage: Storage) -> None:
     for number, seconds in enumerate((0.5, 5, 30)):  # longer where its time came too soon
         taker, began = Taker(), time.monotonic()
         later, now = f"later{number}", f"now{number}"
@@ -115,16 +115,14 @@ async def test_a_delayed_run_is_told_when_its_time_has_come(storage: Storage) ->
             await storage.runs.create(now, hello(now))
             first = list(await taker.until(1))
             took = time.monotonic() - began
-            told = await taker.until(2)
+            taken = await taker.until(2)
         if took < seconds:
             break
 
-    assert (first, told) == ([now], [now, later])
+    assert (first, taken) == ([now], [now, later])
 
 
-async def test_who_stops_in_the_middle_leaves_no_job_behind(
-    storage: Storage, settings: DatabaseSettings
-) -> None:
+async def test_a_cancelled_process_leaves_no_job(storage: Storage, settings: DatabaseSettings) -> None:
     taker = Taker(holds=True)
     async with following(storage, taker):
         await storage.runs.create("r1", hello("t1"))
@@ -137,7 +135,7 @@ async def test_who_stops_in_the_middle_leaves_no_job_behind(
     assert await storage.jobs.workers() == 0
 
 
-async def test_jobs_of_dead_processes_are_cleared_away(storage: Storage, settings: DatabaseSettings) -> None:
+async def test_jobs_of_dead_processes_are_deleted(storage: Storage, settings: DatabaseSettings) -> None:
     taker = Taker()
     await storage.runs.create("r1", hello("t1"))
     await storage.runs.create("r2", hello("t2"))
@@ -157,7 +155,7 @@ async def test_jobs_of_dead_processes_are_cleared_away(storage: Storage, setting
     assert rows(settings, "SELECT id FROM procrastinate_workers") == []
 
 
-async def test_runs_are_told_again_after_the_database_was_away(tmp_path: Path) -> None:
+async def test_runs_are_dispatched_again_after_an_outage(tmp_path: Path) -> None:
     taker = Taker()
     with PostgresServer.running() as server:
         async with open_storage(server.settings(), Paths(tmp_path)) as storage, following(storage, taker):
@@ -166,6 +164,6 @@ async def test_runs_are_told_again_after_the_database_was_away(tmp_path: Path) -
             await asyncio.to_thread(server.kill)
             await asyncio.to_thread(server.restart)
             await storage.runs.create("after", hello("t2"))
-            told = await taker.until(2)
+            taken = await taker.until(2)
 
-    assert told == ["before", "after"]
+    assert taken == ["before", "after"]

@@ -19,7 +19,7 @@ from deerflow.storage.encoding import (
 
 
 @pytest.mark.parametrize("size", [0, 1, UNCOMPRESSED_BYTES, UNCOMPRESSED_BYTES + 1, 400, 8192, 8193, 200_000])
-def test_every_body_comes_back(size: int) -> None:
+def test_every_body_is_restored(size: int) -> None:
     chance = random.Random(size)
     noise = chance.randbytes(size)
     text = (b'{"content":"deer","additional_kwargs":{}}' * 6000)[:size]
@@ -30,13 +30,13 @@ def test_every_body_comes_back(size: int) -> None:
 
 
 @pytest.mark.parametrize("head", [b"\x78", b"\x58", b"\x78\x9c", b"xyz"])
-def test_a_body_that_looks_compressed_comes_back_too(head: bytes) -> None:
+def test_a_body_that_looks_compressed_is_stored_too(head: bytes) -> None:
     assert decompress(compress(head)) == head
     assert decompress(compress(head + b"\x00" * 50)) == head + b"\x00" * 50
     assert decompress(compress(zlib.compress(head * 100))) == zlib.compress(head * 100)
 
 
-def test_names_that_rows_share_cost_almost_nothing() -> None:
+def test_text_of_the_dictionary_costs_almost_nothing() -> None:
     body = b'{"additional_kwargs":{},"response_metadata":{"finish_reason":"stop","model_name":"'
 
     assert len(compress(body)) < len(body) / 3
@@ -52,7 +52,7 @@ def test_times_keep_their_microseconds() -> None:
     assert time_of(1_763_200_000_123_457).isoformat() == "2025-11-15T09:46:40.123457+00:00"
 
 
-def test_fields_of_a_newer_version_are_left_out() -> None:
+def test_fields_of_a_newer_version_are_ignored() -> None:
     data = orjson.loads(dump_request(RunRequest("t1", input={"messages": []})))
     data["from_the_future"] = {"x": 1}
     data["options"]["also_new"] = True
@@ -66,7 +66,7 @@ def test_fields_that_an_older_version_did_not_write_have_their_defaults() -> Non
     )
 
 
-def test_token_use_comes_back() -> None:
+def test_token_use_is_stored() -> None:
     use = TokenUse(input_tokens=1, output_tokens=2, subagent_tokens=3)
 
     assert load_usage(dump_usage(use)) == use

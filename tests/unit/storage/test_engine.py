@@ -40,14 +40,14 @@ async def texts(engine: SqliteEngine) -> list[str]:
     return await engine.read(lambda db: [text for (text,) in db.execute("SELECT text FROM notes ORDER BY n")])
 
 
-async def test_writes_are_done_in_the_order_they_were_asked_for(engine: SqliteEngine) -> None:
+async def test_writes_are_done_in_queue_order(engine: SqliteEngine) -> None:
     numbers = await asyncio.gather(*(add(engine, number) for number in range(2000)))
 
     assert numbers == list(range(1, 2001))
     assert await texts(engine) == list(range(2000))
 
 
-async def test_light_writes_keep_their_place_among_heavy_ones(engine: SqliteEngine) -> None:
+async def test_small_writes_keep_their_order_among_large_ones(engine: SqliteEngine) -> None:
     options = [{"weight": 10}, {"may_wait": True, "weight": 10}, {}, {"weight": 10**6}, {"may_wait": True}]
 
     await asyncio.gather(*(add(engine, number, **options[number % 5]) for number in range(500)))
@@ -55,19 +55,19 @@ async def test_light_writes_keep_their_place_among_heavy_ones(engine: SqliteEngi
     assert await texts(engine) == list(range(500))
 
 
-async def test_a_light_write_is_committed_without_another_thread(engine: SqliteEngine) -> None:
+async def test_a_small_write_is_committed_on_the_calling_thread(engine: SqliteEngine) -> None:
     await add(engine, "the log has begun")
     here, threads = threading.current_thread().name, []
 
     async with asyncio.timeout(60):
-        while here not in threads:  # the thread that wrote before may not have put its pen down yet
+        while here not in threads:  # the writer thread may still hold the lock
             await engine.write(lambda db: threads.append(threading.current_thread().name), weight=10)
     await engine.write(lambda db: threads.append(threading.current_thread().name))
 
     assert threads[-2:] == [here, "deerflow-writer"]
 
 
-async def test_a_light_write_waits_for_another_process_beside_the_loop(
+async def test_a_small_write_waits_for_another_process_off_the_loop(
     engine: SqliteEngine, tmp_path: Path
 ) -> None:
     await add(engine, "mine")
@@ -84,7 +84,7 @@ async def test_a_light_write_waits_for_another_process_beside_the_loop(
     assert await texts(engine) == ["mine", "later"]
 
 
-async def test_what_waits_together_is_committed_together(engine: SqliteEngine) -> None:
+async def test_queued_writes_are_committed_together(engine: SqliteEngine) -> None:
     statements: list[str] = []
     held = threading.Event()
 
@@ -103,7 +103,7 @@ async def test_what_waits_together_is_committed_together(engine: SqliteEngine) -
     assert statements.count("COMMIT") <= 2
 
 
-async def test_one_that_fails_does_not_fail_its_neighbours(engine: SqliteEngine) -> None:
+async def test_a_write_that_fails_does_not_fail_its_group(engine: SqliteEngine) -> None:
     def bad(db: sqlite3.Connection) -> None:
         db.execute("INSERT INTO notes (text) VALUES ('half done')")
         raise InvalidInputError("no")
@@ -202,7 +202,7 @@ async def test_callers_without_a_loop_write_too(engine: SqliteEngine) -> None:
     assert await texts(engine) == ["x"]
 
 
-async def test_the_log_beside_the_file_stays_small(engine: SqliteEngine) -> None:
+async def test_the_write_ahead_log_stays_small(engine: SqliteEngine) -> None:
     for number in range(60):
         await add(engine, os.urandom(20_000))
         await texts(engine) if number % 10 == 0 else None
@@ -231,7 +231,7 @@ async def test_a_damaged_file_is_refused_with_its_name(tmp_path: Path) -> None:
     assert path.read_bytes().startswith(b"this is no database")
 
 
-async def test_pages_that_were_damaged_later_are_reported_not_guessed(tmp_path: Path) -> None:
+async def test_damaged_pages_are_reported(tmp_path: Path) -> None:
     path = tmp_path / "deerflow.db"
     engine = await SqliteEngine.open(path)
     await engine.write(lambda db: db.execute(MAKE) and None)

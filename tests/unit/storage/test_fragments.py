@@ -16,12 +16,12 @@ PIECES = {number: b'{"n":%d}' % number for number in range(20)}
         ([5, 5], b"\x015\x01,\x015\x01"),
     ],
 )
-def test_marks_neighbours_as_ranges_and_keeps_the_order(numbers: list[int], marked: bytes) -> None:
+def test_consecutive_numbers_become_ranges_in_order(numbers: list[int], marked: bytes) -> None:
     assert references_to(numbers) == marked
 
 
 @pytest.mark.parametrize("numbers", [[0], [0, 1, 2], [5, 4, 9, 10, 11, 3], list(range(20))])
-def test_what_is_marked_is_found_and_rendered(numbers: list[int]) -> None:
+def test_references_are_found_and_rendered(numbers: list[int]) -> None:
     body = b'{"messages":[' + references_to(numbers) + b'],"title":"x"}'
 
     rendered = render(body, PIECES)
@@ -41,6 +41,6 @@ def test_a_reference_is_named_once_however_often_it_occurs() -> None:
     assert references(b"\x012\x01,\x011-3\x01,\x012\x01") == [2, 1, 3]
 
 
-def test_a_missing_fragment_is_not_passed_over() -> None:
+def test_a_missing_fragment_is_an_error() -> None:
     with pytest.raises(KeyError):
         render(b"\x0199\x01", PIECES)

@@ -79,7 +79,7 @@ def test_it_reads_what_langgraphs_own_reads(value: Any) -> None:
     assert type(read) is type(theirs.loads_typed(dumped))
 
 
-def test_a_message_that_was_read_behaves_like_one_that_was_made() -> None:
+def test_a_decoded_message_behaves_like_a_constructed_one() -> None:
     made = MESSAGES[2]
     serializer = StrictSerializer()
 
@@ -95,7 +95,7 @@ def test_a_message_that_was_read_behaves_like_one_that_was_made() -> None:
     assert read.text == "changed"
 
 
-def test_types_that_nobody_allowed_come_back_as_plain_data() -> None:
+def test_types_that_are_not_allowed_are_decoded_as_plain_data() -> None:
     serializer = StrictSerializer()
     allowing = StrictSerializer([("deerflow.domain.runs", "RunOptions")])
     value = {"options": RunOptions(mode="pro"), "model": Unknown(x=1)}

@@ -46,7 +46,7 @@ async def test_a_run_of_another_machine_is_an_orphan_once_its_lease_ran_out(
     lock.close()
 
 
-async def test_a_living_owner_of_this_machine_keeps_its_run_whatever_the_lease_says(
+async def test_a_live_owner_on_this_machine_keeps_its_run_after_its_lease(
     engine: SqliteEngine, tmp_path: Path
 ) -> None:
     runs, mine, other = RunStore(engine), OwnerLock(tmp_path), OwnerLock(tmp_path)

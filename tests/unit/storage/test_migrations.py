@@ -103,21 +103,19 @@ def test_a_postgres_database_gets_later_revisions(postgres: PostgresServer, revi
         assert connection.execute(f"SELECT version_num FROM {VERSION_TABLE}").fetchall() == [("9999",)]
 
 
-def test_a_start_without_anything_to_do_does_not_load_alembic(tmp_path: Path) -> None:
+def test_a_start_without_an_upgrade_does_not_load_alembic(tmp_path: Path) -> None:
     script = (
         "import sys; from pathlib import Path; from deerflow.storage.sqlite.engine import SqliteEngine\n"
         "engine = SqliteEngine(Path(sys.argv[1])); engine._close()\n"
         "print([name for name in ('alembic', 'sqlalchemy', 'psycopg') if name in sys.modules])"
     )
 
-    said = [subprocess.check_output([sys.executable, "-c", script, tmp_path / "x.db"]) for _ in range(2)]
+    output = [subprocess.check_output([sys.executable, "-c", script, tmp_path / "x.db"]) for _ in range(2)]
 
-    assert said == [b"[]\n"] * 2
+    assert output == [b"[]\n"] * 2
 
 
-async def test_a_newer_database_is_refused_and_left_alone(
-    database: Callable[[str], Path], tmp_path: Path
-) -> None:
+async def test_a_newer_database_is_refused_unchanged(database: Callable[[str], Path], tmp_path: Path) -> None:
     path = database(
         f"CREATE TABLE {VERSION_TABLE} (version_num TEXT); INSERT INTO {VERSION_TABLE} VALUES ('9999');"
         f"PRAGMA application_id = {APPLICATION_ID};"
@@ -130,7 +128,7 @@ async def test_a_newer_database_is_refused_and_left_alone(
     assert revision_of(path) == "9999"
 
 
-async def test_the_database_of_another_program_is_refused_and_left_alone(
+async def test_the_database_of_another_program_is_refused_unchanged(
     database: Callable[[str], Path], tmp_path: Path
 ) -> None:
     path = database("CREATE TABLE checkpoints (thread_id TEXT); INSERT INTO checkpoints VALUES ('mine');")

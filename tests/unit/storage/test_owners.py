@@ -19,7 +19,7 @@ time.sleep(60)
 """
 
 
-def test_an_owner_lives_until_it_closes(tmp_path: Path) -> None:
+def test_an_owner_is_alive_until_it_closes(tmp_path: Path) -> None:
     mine, other = OwnerLock(tmp_path / "owners"), OwnerLock(tmp_path / "owners")
 
     assert mine.id != other.id
@@ -33,7 +33,7 @@ def test_an_owner_lives_until_it_closes(tmp_path: Path) -> None:
     assert stat.S_IMODE((tmp_path / "owners").stat().st_mode) == 0o700
 
 
-def test_nobody_and_unknown_owners(tmp_path: Path) -> None:
+def test_no_owner_and_unknown_owners(tmp_path: Path) -> None:
     lock = OwnerLock(tmp_path)
     machine = lock.id.split("-")[0]
 
@@ -65,7 +65,7 @@ def test_a_killed_process_is_a_dead_owner_and_is_cleaned_up(tmp_path: Path) -> N
     lock.close()
 
 
-def test_a_lock_in_another_folder_tells_nothing(tmp_path: Path) -> None:
+def test_a_lock_in_another_folder_is_ignored(tmp_path: Path) -> None:
     mine, other = OwnerLock(tmp_path / "one"), OwnerLock(tmp_path / "two")
 
     assert not mine.is_local(other.id)

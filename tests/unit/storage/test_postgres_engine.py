@@ -49,7 +49,7 @@ def server() -> Iterator[PostgresServer]:
 
 
 @pytest.fixture
-def mortal(server: PostgresServer) -> PostgresServer:
+def killable(server: PostgresServer) -> PostgresServer:
     """Return a running server that tests may end."""
     if not server.is_running:
         server.restart()
@@ -90,7 +90,7 @@ async def texts(engine: PostgresEngine) -> list[str]:
     return await engine.read(lambda db: [text for (text,) in db.execute("SELECT text FROM notes ORDER BY n")])
 
 
-async def test_writes_are_done_in_the_order_they_were_asked_for(engine: PostgresEngine) -> None:
+async def test_writes_are_done_in_queue_order(engine: PostgresEngine) -> None:
     sql = "INSERT INTO notes (text) VALUES (?)"
     waiting = []
     for number in range(100):
@@ -102,7 +102,7 @@ async def test_writes_are_done_in_the_order_they_were_asked_for(engine: Postgres
     assert await texts(engine) == [f"{kind}{number}" for number in range(100) for kind in "pw"]
 
 
-async def test_one_that_fails_does_not_fail_its_neighbours(engine: PostgresEngine) -> None:
+async def test_a_write_that_fails_does_not_fail_its_group(engine: PostgresEngine) -> None:
     def bad(db: Database) -> None:
         db.execute("INSERT INTO notes (text) VALUES ('half done')")
         raise InvalidInputError("no")
@@ -130,7 +130,7 @@ async def test_nothing_of_a_write_that_failed_unexpectedly_is_stored_with_the_ne
     engine: PostgresEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def stumble(*_: object) -> None:
-        raise OSError("nobody expected this")
+        raise OSError("unexpected")
 
     with monkeypatch.context() as broken:
         broken.setattr(PostgresWriter, "_commit", stumble)
@@ -141,7 +141,7 @@ async def test_nothing_of_a_write_that_failed_unexpectedly_is_stored_with_the_ne
     assert await texts(engine) == ["kept"]
 
 
-async def test_what_waits_together_is_committed_together(engine: PostgresEngine) -> None:
+async def test_queued_writes_are_committed_together(engine: PostgresEngine) -> None:
     held = threading.Event()
 
     def number(db: Database) -> str:
@@ -174,9 +174,7 @@ async def test_a_read_sees_one_state_and_cannot_write(engine: PostgresEngine) ->
         await engine.peek(lambda db: db.execute("SELECT nothing FROM nowhere"))
 
 
-async def test_two_that_wait_for_each_other_both_get_through(
-    engine: PostgresEngine, schema: DatabaseSettings
-) -> None:
+async def test_a_deadlock_is_retried(engine: PostgresEngine, schema: DatabaseSettings) -> None:
     other = await PostgresEngine.open(schema)
     ids = [await add(engine, "x"), await add(engine, "y")]
 
@@ -191,7 +189,7 @@ async def test_two_that_wait_for_each_other_both_get_through(
     await other.aclose()
 
 
-async def test_holding_a_thread_keeps_others_out_and_never_locks_up(schema: DatabaseSettings) -> None:
+async def test_locking_a_thread_excludes_others_without_deadlocks(schema: DatabaseSettings) -> None:
     engines = [await PostgresEngine.open(schema) for _ in range(3)]
     inside: list[int] = []
     most = 0
@@ -278,12 +276,12 @@ async def test_callers_without_a_loop_write_too(engine: PostgresEngine) -> None:
 
 
 async def test_a_server_that_is_killed_loses_nothing_it_acknowledged_and_does_nothing_twice(
-    mortal: PostgresServer, tmp_path: Path
+    killable: PostgresServer, tmp_path: Path
 ) -> None:
     acknowledged: list[int] = []
     stop, enough = asyncio.Event(), asyncio.Event()
 
-    async with open_storage(mortal.settings(), Paths(tmp_path)) as storage:
+    async with open_storage(killable.settings(), Paths(tmp_path)) as storage:
         for name in "abc":
             await storage.runs.create(name, RunRequest(name), owner="me")
 
@@ -302,8 +300,8 @@ async def test_a_server_that_is_killed_loses_nothing_it_acknowledged_and_does_no
             for _ in range(3):
                 await enough.wait()
                 enough.clear()
-                await asyncio.to_thread(mortal.kill)
-                await asyncio.to_thread(mortal.restart)
+                await asyncio.to_thread(killable.kill)
+                await asyncio.to_thread(killable.restart)
             stop.set()
 
         async with asyncio.TaskGroup() as tasks:
@@ -316,12 +314,12 @@ async def test_a_server_that_is_killed_loses_nothing_it_acknowledged_and_does_no
         assert all(entry.body == b'"%d"' % entry.seq for entry in log)
 
 
-async def test_a_commit_without_an_answer_is_done_once(mortal: PostgresServer) -> None:
-    engine = await PostgresEngine.open(mortal.settings())
+async def test_a_commit_without_a_response_is_done_once(killable: PostgresServer) -> None:
+    engine = await PostgresEngine.open(killable.settings())
     await engine.write(lambda db: db.execute(MAKE) and None)
 
     async def cut() -> None:
-        with psycopg.connect(mortal.url, autocommit=True) as admin:
+        with psycopg.connect(killable.url, autocommit=True) as admin:
             for _ in range(60):
                 admin.execute(
                     "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
@@ -339,34 +337,34 @@ async def test_a_commit_without_an_answer_is_done_once(mortal: PostgresServer) -
     await engine.aclose()
 
 
-async def test_callers_wait_for_a_database_that_is_away_but_not_for_ever(
-    mortal: PostgresServer, tmp_path: Path
+async def test_callers_wait_for_an_unreachable_database_until_their_timeout(
+    killable: PostgresServer, tmp_path: Path
 ) -> None:
-    patient = mortal.settings(command_timeout=60)
-    hasty = patient.model_copy(update={"command_timeout": 1.5})
+    slow = killable.settings(command_timeout=60)
+    fast = slow.model_copy(update={"command_timeout": 1.5})
     async with (
-        open_storage(patient, Paths(tmp_path / "a")) as storage,
-        open_storage(hasty, Paths(tmp_path / "b")) as other,
+        open_storage(slow, Paths(tmp_path / "a")) as storage,
+        open_storage(fast, Paths(tmp_path / "b")) as other,
     ):
         await storage.threads.create("t1", "ann", {})
         await other.threads.get("t1")
-        await asyncio.to_thread(mortal.kill)
+        await asyncio.to_thread(killable.kill)
 
         for late in (other.threads.create("t2", "ann", {}), other.threads.get("t1")):
             with pytest.raises(StorageError, match="cannot be reached"):
                 await late
         waiting = asyncio.gather(storage.threads.create("t3", "ann", {}), storage.threads.get("t1"))
-        await asyncio.to_thread(mortal.restart)
+        await asyncio.to_thread(killable.restart)
         made, found = await waiting
 
     assert (made.id, found.id) == ("t3", "t1")
 
 
-async def test_a_process_that_ends_does_not_wait_long_for_a_database_that_is_away(
-    mortal: PostgresServer,
+async def test_an_exiting_process_does_not_wait_long_for_an_unreachable_database(
+    killable: PostgresServer,
 ) -> None:
-    engine = await PostgresEngine.open(mortal.settings())
-    await asyncio.to_thread(mortal.kill)
+    engine = await PostgresEngine.open(killable.settings())
+    await asyncio.to_thread(killable.kill)
     waiting = asyncio.ensure_future(engine.write(lambda db: db.execute("SELECT 1") and None))
     await asyncio.sleep(0)
 
@@ -377,12 +375,12 @@ async def test_a_process_that_ends_does_not_wait_long_for_a_database_that_is_awa
         await waiting
 
 
-async def test_a_process_that_ends_does_not_wait_long_for_a_server_that_says_nothing(
-    mortal: PostgresServer,
+async def test_an_exiting_process_does_not_wait_long_for_an_unresponsive_server(
+    killable: PostgresServer,
 ) -> None:
-    engine = await PostgresEngine.open(mortal.settings())
+    engine = await PostgresEngine.open(killable.settings())
     await engine.read(lambda db: db.execute("SELECT 1").fetchone())
-    mortal.pause()
+    killable.pause()
     try:
         waiting = [
             asyncio.ensure_future(engine.write(lambda db: db.execute("SELECT 1") and None)),
@@ -395,35 +393,35 @@ async def test_a_process_that_ends_does_not_wait_long_for_a_server_that_says_not
             errors = await asyncio.gather(*waiting, return_exceptions=True)
             await engine.aclose()
     finally:
-        mortal.resume()
+        killable.resume()
 
     assert [type(error) for error in errors] == [StorageAwayError, StorageAwayError]
 
 
-async def test_a_server_that_says_nothing_at_all_is_given_up(mortal: PostgresServer, tmp_path: Path) -> None:
-    settings = mortal.settings()
+async def test_an_unresponsive_server_is_given_up(killable: PostgresServer, tmp_path: Path) -> None:
+    settings = killable.settings()
     async with open_storage(settings, Paths(tmp_path)) as storage:
         await storage.threads.create("t1", "ann", {})
     limits = {"command_timeout": 1, "postgres_url": f"{settings.postgres_url}&connect_timeout=2"}
 
     async with open_storage(settings.model_copy(update=limits), Paths(tmp_path)) as storage:
         await in_time(lambda: storage.threads.get("t1"))
-        mortal.pause()
+        killable.pause()
         try:
             for silent in (storage.threads.create("t2", "ann", {}), storage.threads.get("t1")):
                 async with asyncio.timeout(60):
                     with pytest.raises(StorageError):
                         await silent
         finally:
-            mortal.resume()
+            killable.resume()
         assert (await in_time(lambda: storage.threads.get("t1"))).id == "t1"
         assert (await in_time(lambda: storage.threads.create("t3", "ann", {}))).id == "t3"
 
 
-async def test_signals_come_from_other_processes_and_come_back_after_a_crash(
-    mortal: PostgresServer, tmp_path: Path
+async def test_signals_of_other_processes_arrive_again_after_a_crash(
+    killable: PostgresServer, tmp_path: Path
 ) -> None:
-    settings, paths = mortal.settings(), Paths(tmp_path)
+    settings, paths = killable.settings(), Paths(tmp_path)
     async with open_storage(settings, paths) as here, open_storage(settings, paths) as there:
         await here.runs.create("r1", RunRequest("t1"), owner="me")
         await connected(there)
@@ -431,10 +429,10 @@ async def test_signals_come_from_other_processes_and_come_back_after_a_crash(
             await here.events.append(LogBatch("r1", "t1", 1, [LogEntry(0, 0, "values", b"1")]))
             assert await watch.wait(60)
 
-            await asyncio.to_thread(mortal.kill)
+            await asyncio.to_thread(killable.kill)
             await connected(there, wanted=False)
             assert not await watch.wait(0.05)  # who waits looks by itself
-            await asyncio.to_thread(mortal.restart)
+            await asyncio.to_thread(killable.restart)
 
             assert await watch.wait(60)  # something may have been missed
             await connected(there)

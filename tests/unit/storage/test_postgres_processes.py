@@ -71,7 +71,7 @@ def batch(seq: int, attempt: int) -> LogBatch:
 
 
 def jobs(schema: DatabaseSettings) -> list[tuple[str, bool]]:
-    """Return the runs that somebody is called for, and whether later."""
+    """Return the runs that have a job, and whether it is for later."""
     with psycopg.connect(schema.postgres_url) as connection:
         return connection.execute(
             f"SELECT args ->> 'run_id', scheduled_at IS NOT NULL "
@@ -79,7 +79,7 @@ def jobs(schema: DatabaseSettings) -> list[tuple[str, bool]]:
         ).fetchall()
 
 
-async def test_of_many_processes_that_claim_a_run_one_gets_it(
+async def test_of_many_processes_that_claim_a_run_one_succeeds(
     postgres: PostgresServer, schema: DatabaseSettings, storages: tuple[Storage, Storage]
 ) -> None:
     here, _ = storages
@@ -102,16 +102,16 @@ async def test_of_many_processes_that_claim_a_run_one_gets_it(
         assert all(isinstance(outcome, StaleAttemptError) or outcome.owner == owner for outcome in outcomes)
         return sum(not isinstance(outcome, StaleAttemptError) for outcome in outcomes)
 
-    told = [child.communicate(b"go\n") for child in children]
+    results = [child.communicate(b"go\n") for child in children]
     won = await asyncio.gather(*(mine(f"me-{number}", storages[number % 2]) for number in range(17)))
-    said = [int(out) for out, _ in await asyncio.gather(*told)]
+    output = [int(out) for out, _ in await asyncio.gather(*results)]
 
-    assert sum(won) + sum(said) == 20
+    assert sum(won) + sum(output) == 20
     runs = [await here.runs.get(f"r{number}") for number in range(20)]
     assert {(run.status, run.attempt) for run in runs} == {(RunStatus.RUNNING, 1)}
 
 
-async def test_a_zombie_writes_nothing_after_somebody_else_took_its_run(
+async def test_a_stale_owner_writes_nothing_after_another_claimed_its_run(
     storages: tuple[Storage, Storage],
 ) -> None:
     zombie, other = storages
@@ -139,7 +139,7 @@ async def test_a_zombie_writes_nothing_after_somebody_else_took_its_run(
     assert (await other.runs.get("r1")).owner == "other"
 
 
-async def test_no_append_slips_in_while_a_run_changes_hands(storages: tuple[Storage, Storage]) -> None:
+async def test_no_append_succeeds_after_another_claim(storages: tuple[Storage, Storage]) -> None:
     await storages[0].runs.create("r1", RunRequest("t1"), owner="first")
     written: dict[int, int] = {}
 
@@ -247,7 +247,7 @@ async def test_a_silent_owner_loses_its_run_even_on_this_machine(
     other.close()
 
 
-async def test_whoever_waits_for_somebody_has_one_job(
+async def test_every_waiting_run_has_one_job(
     schema: DatabaseSettings, storages: tuple[Storage, Storage]
 ) -> None:
     runs = storages[0].runs
@@ -272,7 +272,7 @@ async def test_whoever_waits_for_somebody_has_one_job(
     assert jobs(schema) == []
 
 
-async def test_processes_that_start_at_once_make_the_tables_once(postgres: PostgresServer) -> None:
+async def test_processes_that_start_at_once_create_the_tables_once(postgres: PostgresServer) -> None:
     settings = postgres.settings()
 
     engines = await asyncio.gather(*(PostgresEngine.open(settings) for _ in range(4)))

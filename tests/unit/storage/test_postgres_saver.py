@@ -7,7 +7,7 @@ import pytest
 from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from support.postgres import PostgresServer
-from unit.storage.test_saver import DeltaState, PlainState, WideState, at, build, live, states
+from unit.storage.test_saver import DeltaState, PlainState, WideState, at, build, run_turns, states
 
 from deerflow.config import Paths
 from deerflow.storage import Storage, open_storage
@@ -23,17 +23,17 @@ async def storage(postgres: PostgresServer, tmp_path: Path) -> AsyncIterator[Sto
         yield storage
 
 
-async def test_delta_and_plain_channels_live_the_same_life(storage: Storage) -> None:
+async def test_delta_and_plain_channels_have_the_same_history(storage: Storage) -> None:
     plain = build(PlainState, InMemorySaver())
     delta = build(DeltaState, storage.checkpoints)
 
-    await live(plain, "t1")
-    await live(delta, "t1")
+    await run_turns(plain, "t1")
+    await run_turns(delta, "t1")
 
     assert await states(delta, "t1") == await states(plain, "t1")
 
 
-async def test_a_long_history_is_read_in_a_handful_of_statements(
+async def test_a_long_history_is_read_in_a_few_statements(
     storage: Storage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     graph = build(WideState, storage.checkpoints)

@@ -23,12 +23,12 @@ async def refused(settings: DatabaseSettings, home: Path) -> str:
     with pytest.raises(ConfigError) as caught:
         async with open_storage(settings, Paths(home)):
             pass
-    told = str(caught.value)
+    message = str(caught.value)
     chain: BaseException | None = caught.value
     while chain is not None:
         assert PASSWORD not in str(chain)
         chain = chain.__cause__
-    return told
+    return message
 
 
 @pytest.fixture
@@ -53,19 +53,19 @@ def locked(postgres: PostgresServer) -> Iterator[str]:
         (f"postgresql://me:{PASSWORD}@/db?host=/nowhere", "start the server"),
     ],
 )
-async def test_a_url_that_leads_nowhere_says_what_to_set(tmp_path: Path, url: str, hint: str) -> None:
+async def test_an_unusable_url_names_the_setting(tmp_path: Path, url: str, hint: str) -> None:
     assert hint in await refused(DatabaseSettings(backend="postgres", postgres_url=url), tmp_path)
 
 
 @pytest.mark.parametrize("schema", ["a b", "a;drop table runs", "-c x=y", "x" * 64, 'a"b'])
-async def test_a_schema_that_is_no_name_is_refused(tmp_path: Path, schema: str) -> None:
+async def test_an_invalid_schema_name_is_refused(tmp_path: Path, schema: str) -> None:
     settings = DatabaseSettings(backend="postgres", postgres_url="postgresql://h/d", postgres_schema=schema)
 
     assert "database.postgres_schema" in await refused(settings, tmp_path)
 
 
 @pytest.mark.parametrize("scheme", ["postgres", "postgresql", "postgresql+asyncpg", "postgresql+psycopg"])
-def test_urls_of_other_drivers_are_understood(scheme: str) -> None:
+def test_urls_of_other_drivers_are_accepted(scheme: str) -> None:
     target = target_of(
         DatabaseSettings(backend="postgres", postgres_url=f"{scheme}://me:{PASSWORD}@db.example:5433/deer")
     )
@@ -134,13 +134,13 @@ def test_without_the_extra_it_says_what_to_install(tmp_path: Path) -> None:
         "asyncio.run(main())\n"
     )
 
-    said = subprocess.run([sys.executable, "-c", script, tmp_path], capture_output=True, text=True)
+    output = subprocess.run([sys.executable, "-c", script, tmp_path], capture_output=True, text=True)
 
-    assert "ConfigError" in said.stderr
-    assert "deerflow install postgres" in said.stderr
+    assert "ConfigError" in output.stderr
+    assert "deerflow install postgres" in output.stderr
 
 
-async def test_statements_are_logged_when_asked_for(
+async def test_statements_are_logged_when_enabled(
     postgres: PostgresServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, logger="deerflow.storage")

@@ -37,7 +37,7 @@ async def appender(home: Path, name: str, count: int) -> Process:
     )
 
 
-async def test_a_killed_process_loses_nothing_that_it_was_told_is_stored(tmp_path: Path) -> None:
+async def test_a_killed_process_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None:
     child = await appender(tmp_path, "r1", 1_000_000)
     assert child.stdout is not None
     while int(await child.stdout.readline()) < 300:
@@ -62,7 +62,7 @@ async def test_a_killed_process_loses_nothing_that_it_was_told_is_stored(tmp_pat
     connection.close()
 
 
-async def test_processes_that_write_at_once_all_get_their_turn(tmp_path: Path) -> None:
+async def test_processes_that_write_at_once_all_succeed(tmp_path: Path) -> None:
     children = [await appender(tmp_path, f"r{number}", 150) for number in range(3)]
 
     async with open_storage(DatabaseSettings(), Paths(tmp_path)) as storage:

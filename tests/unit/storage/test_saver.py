@@ -105,7 +105,7 @@ async def states(graph: Graph, thread: str) -> list[Any]:
     ]
 
 
-async def live(graph: Graph, thread: str) -> None:
+async def run_turns(graph: Graph, thread: str) -> None:
     """Do everything a thread goes through: turns, edits, questions, forks."""
     for number, text in enumerate(["a", "b", "c", "forget", "d", "e", "replace", "f"]):
         await graph.ainvoke({"messages": [HumanMessage(text, id=f"h{number}")]}, at(thread))
@@ -126,18 +126,18 @@ async def storage(tmp_path: Path) -> AsyncIterator[Storage]:
         yield storage
 
 
-async def test_delta_and_plain_channels_live_the_same_life_on_ours_and_on_langgraphs_saver(
+async def test_delta_and_plain_channels_have_the_same_history_on_ours_and_on_langgraphs_saver(
     storage: Storage,
 ) -> None:
-    lives = [
+    graphs = [
         (build(PlainState, InMemorySaver()), "t"),
         (build(PlainState, storage.checkpoints), "plain"),
         (build(DeltaState, storage.checkpoints), "delta"),
     ]
-    for graph, thread in lives:
-        await live(graph, thread)
+    for graph, thread in graphs:
+        await run_turns(graph, thread)
 
-    expected, plain, delta = [await states(graph, thread) for graph, thread in lives]
+    expected, plain, delta = [await states(graph, thread) for graph, thread in graphs]
 
     assert len(expected) > 30
     assert plain == expected
@@ -146,16 +146,16 @@ async def test_delta_and_plain_channels_live_the_same_life_on_ours_and_on_langgr
 
 async def test_a_thread_reads_the_same_after_a_restart(tmp_path: Path) -> None:
     async with open_storage(DatabaseSettings(), Paths(tmp_path)) as storage:
-        await live(build(DeltaState, storage.checkpoints), "t1")
+        await run_turns(build(DeltaState, storage.checkpoints), "t1")
         before = await states(build(DeltaState, storage.checkpoints), "t1")
 
     async with open_storage(DatabaseSettings(), Paths(tmp_path)) as storage:
         assert await states(build(DeltaState, storage.checkpoints), "t1") == before
 
 
-async def test_a_copy_has_the_whole_life_and_goes_its_own_way(storage: Storage) -> None:
+async def test_a_copy_has_the_whole_history_and_is_independent(storage: Storage) -> None:
     graph = build(DeltaState, storage.checkpoints)
-    await live(graph, "t1")
+    await run_turns(graph, "t1")
     before = await states(graph, "t1")
 
     await storage.checkpoints.acopy_thread("t1", "t2")
@@ -169,7 +169,7 @@ async def test_a_copy_has_the_whole_life_and_goes_its_own_way(storage: Storage) 
 
 async def test_pruning_keeps_what_the_newest_state_is_rebuilt_from(storage: Storage, tmp_path: Path) -> None:
     graph = build(DeltaState, storage.checkpoints)
-    await live(graph, "t1")
+    await run_turns(graph, "t1")
     before = (await states(graph, "t1"))[0]
 
     await storage.checkpoints.aprune(["t1"])
@@ -195,14 +195,14 @@ async def test_a_plain_thread_becomes_a_delta_thread(storage: Storage) -> None:
     assert len(after) == len(before) + 6
 
 
-async def test_forty_threads_at_once_stay_apart(storage: Storage) -> None:
+async def test_forty_concurrent_threads_are_independent(storage: Storage) -> None:
     graph = build(DeltaState, storage.checkpoints)
 
-    async def talk(name: str) -> None:
+    async def converse(name: str) -> None:
         for number in range(2):
             await graph.ainvoke({"messages": [HumanMessage(name, id=f"{name}-{number}")]}, at(name))
 
-    await asyncio.gather(*(talk(f"t{number}") for number in range(40)))
+    await asyncio.gather(*(converse(f"t{number}") for number in range(40)))
 
     for number in range(40):
         messages = (await graph.aget_state(at(f"t{number}"))).values["messages"]
@@ -211,7 +211,7 @@ async def test_forty_threads_at_once_stay_apart(storage: Storage) -> None:
         ] * 2
 
 
-async def test_a_thread_goes_on_behind_a_turn_that_a_faster_clock_wrote(
+async def test_a_thread_continues_after_a_turn_of_a_faster_clock(
     storage: Storage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     graph, ahead = build(DeltaState, storage.checkpoints), time.time_ns() + 3600 * 10**9
@@ -232,7 +232,7 @@ async def test_a_thread_goes_on_behind_a_turn_that_a_faster_clock_wrote(
     assert [message.text for message in again if isinstance(message, HumanMessage)] == ["one", "three"]
 
 
-async def test_a_graph_of_a_stale_attempt_cannot_go_on(storage: Storage) -> None:
+async def test_a_graph_of_a_stale_attempt_cannot_continue(storage: Storage) -> None:
     graph = build(DeltaState, storage.checkpoints)
     await storage.runs.create("r1", RunRequest("t1"), owner="me")
     config: RunnableConfig = {"configurable": {"thread_id": "t1", **fence("r1", 1)}}
@@ -250,7 +250,7 @@ async def test_a_graph_of_a_stale_attempt_cannot_go_on(storage: Storage) -> None
 async def test_a_rollback_leaves_the_tables_as_they_were(tmp_path: Path, question: str) -> None:
     engine = await SqliteEngine.open(tmp_path / "deerflow.db")
     graph = build(DeltaState, CheckpointSaver(engine))
-    await live(graph, "t1")
+    await run_turns(graph, "t1")
     await graph.ainvoke({"messages": [HumanMessage("sub", id="s0")]}, at("t1/call-1"))
     await graph.ainvoke({"messages": [HumanMessage("ask", id="open")]}, at("t1"))
     past = [state async for state in graph.aget_state_history(at("t1"))][12]
@@ -273,8 +273,8 @@ def tables(db: sqlite3.Connection) -> list[list[Any]]:
     return [db.execute(f"SELECT * FROM {name} ORDER BY key").fetchall() for name in names]
 
 
-async def talk(storage: Storage, *, turns: int, tokens: int) -> Graph:
-    """Have a conversation as the runtime has it: run row, checkpoints, event log, end."""
+async def run_conversation(storage: Storage, *, turns: int, tokens: int) -> Graph:
+    """Store a conversation as the runtime does: run row, checkpoints, event log, end."""
     chance = random.Random(5)
 
     async def model(state: Any) -> dict[str, Any]:
@@ -323,7 +323,7 @@ async def talk(storage: Storage, *, turns: int, tokens: int) -> Graph:
 
 
 async def test_100_turns_of_10_tokens_cost_less_than_8_kb_each(storage: Storage, tmp_path: Path) -> None:
-    graph = await talk(storage, turns=100, tokens=10)
+    graph = await run_conversation(storage, turns=100, tokens=10)
 
     sizes = {path.name: path.stat().st_size for path in Paths(tmp_path).data.glob("deerflow.db*")}
     per_turn = (sizes["deerflow.db"] + sizes["deerflow.db-wal"]) / 100 / 1024
@@ -332,7 +332,7 @@ async def test_100_turns_of_10_tokens_cost_less_than_8_kb_each(storage: Storage,
     assert len((await graph.aget_state(at("t1"))).values["messages"]) == 200
 
 
-async def test_the_walk_reads_no_more_than_the_writes_since_the_last_snapshot(tmp_path: Path) -> None:
+async def test_a_history_has_only_the_writes_since_the_last_snapshot(tmp_path: Path) -> None:
     engine = await SqliteEngine.open(tmp_path / "deerflow.db")
     graph = build(DeltaState, CheckpointSaver(engine))
     for number in range(40):

@@ -22,7 +22,7 @@ from deerflow.storage import (
 )
 
 
-async def test_what_is_told_between_watching_and_waiting_counts() -> None:
+async def test_a_signal_between_watching_and_waiting_counts() -> None:
     signals = Signals()
 
     with signals.watch("a") as watch:
@@ -35,7 +35,7 @@ async def test_what_is_told_between_watching_and_waiting_counts() -> None:
         assert not await watch.wait(0.01)
 
 
-async def test_signals_come_from_any_thread_to_everybody_who_watches() -> None:
+async def test_signals_from_any_thread_reach_every_watch() -> None:
     signals = Signals()
 
     with signals.watch("a") as first, signals.watch("a") as second, signals.watch("b") as other:
@@ -47,7 +47,7 @@ async def test_signals_come_from_any_thread_to_everybody_who_watches() -> None:
         assert await other.wait(30)
 
 
-async def test_a_loop_that_is_gone_is_nobodys_trouble() -> None:
+async def test_a_closed_loop_is_ignored() -> None:
     signals = Signals()
 
     def elsewhere() -> None:
@@ -71,7 +71,7 @@ async def test_a_loop_that_is_gone_is_nobodys_trouble() -> None:
 
 
 @pytest.mark.parametrize("name", ["x" * 100_000, "a\x00b", "\ud800", "line\nbreak"])
-def test_odd_names_make_topics_that_a_notification_can_carry(name: str) -> None:
+def test_unusual_names_become_topics_that_fit_a_notification(name: str) -> None:
     topic = run_topic(name)
 
     assert topic == run_topic(name)
@@ -83,7 +83,7 @@ def test_odd_names_make_topics_that_a_notification_can_carry(name: str) -> None:
 class SignalContract:
     """What the stores signal, the same on every database; a subclass supplies `storage`."""
 
-    async def test_a_run_signals_its_life(self, storage: Storage) -> None:
+    async def test_a_run_signals_its_events_and_its_end(self, storage: Storage) -> None:
         with (
             storage.signals.watch(thread_topic("t1")) as thread,
             storage.signals.watch(run_topic("r1")) as run,
@@ -104,7 +104,7 @@ class SignalContract:
             await storage.runs.settle("r1", attempt=1, end=RunEnd(RunStatus.SUCCESS))
             assert await run.wait(30)
 
-    async def test_a_run_that_nobody_has_signals_the_queue(self, storage: Storage) -> None:
+    async def test_a_run_without_an_owner_signals_the_queue(self, storage: Storage) -> None:
         with storage.signals.watch(QUEUE) as queue, storage.signals.watch(run_topic("r3")) as third:
             await storage.runs.create("r1", RunRequest("t1"))
             assert await queue.wait(30)

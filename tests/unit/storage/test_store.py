@@ -1,4 +1,4 @@
-"""Reading items takes the database's one place for writers only where reading has to be written down."""
+"""Reading items writes only where a TTL has to be refreshed."""
 
 import asyncio
 import sqlite3
@@ -17,7 +17,7 @@ async def storage(tmp_path: Path) -> AsyncIterator[Storage]:
         yield opened
 
 
-async def test_items_are_read_while_somebody_else_writes(storage: Storage, tmp_path: Path) -> None:
+async def test_items_are_read_while_another_process_writes(storage: Storage, tmp_path: Path) -> None:
     await storage.store.aput(("crons",), "c1", {"at": "noon"})
     writer = sqlite3.connect(Paths(tmp_path).database, isolation_level=None)
     writer.execute("BEGIN IMMEDIATE")
