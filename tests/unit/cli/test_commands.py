@@ -187,7 +187,7 @@ def test_help_loads_nothing_of_what_it_describes() -> None:
 
 
 def test_an_idle_server_holds_no_modules_that_only_some_need() -> None:
-    """Patterns of rules, response models and pretty terminals each take megabytes of every server."""
+    """Patterns of rules and pretty terminals each take megabytes of every server."""
     code = (
         "import sys; from deerflow.cli import commands\n"
         "real = commands.import_module\n"
@@ -204,7 +204,6 @@ def test_an_idle_server_holds_no_modules_that_only_some_need() -> None:
 
     assert "deerflow.gateway.app" in names
     unneeded = {
-        "deerflow.gateway.api_models",
         "deerflow.models.offline",
         "openai",
         "pygments",

@@ -12,9 +12,9 @@ from support.documented import Documented, document, operations
 from support.gateway import Gateway, parse_sse
 from support.model_server import ScriptedModel, text
 
-from deerflow.gateway.api_fields import FIELDS, PARAMETERS, REQUEST_EXAMPLES, TAGS
-from deerflow.gateway.openapi import EVENTS, PROTOCOL_EVENTS
+from deerflow.gateway.openapi import read_texts
 
+TEXTS = read_texts()
 NO_BODY = {"202", "204"}
 NAME = re.compile(r"[a-z]+(_[a-z]+)+|login|logout")
 
@@ -38,7 +38,7 @@ def lacking(operation: dict[str, Any]) -> Iterator[str]:
     """Yield what an operation does not say."""
     if not operation["summary"] or not operation["description"].endswith("."):
         yield "description"
-    if operation["tags"][0] not in {tag["name"] for tag in TAGS}:
+    if operation["tags"][0] not in {tag["name"] for tag in TEXTS["tags"]}:
         yield "tag"
     for parameter in operation.get("parameters", ()):
         if not parameter["description"]:
@@ -97,9 +97,9 @@ def test_every_field_is_described_and_every_description_used() -> None:
     assert [
         name for name, schema in schemas.items() if not schema.get("description") and "enum" not in schema
     ] == []
-    assert FIELDS.keys() <= fields.keys() | {name.partition(".")[2] for name in fields}
-    assert REQUEST_EXAMPLES.keys() <= schemas.keys()
-    assert PARAMETERS.keys() <= parameters
+    assert TEXTS["fields"].keys() <= fields.keys() | {name.partition(".")[2] for name in fields}
+    assert TEXTS["examples"].keys() <= schemas.keys()
+    assert TEXTS["parameters"].keys() <= parameters
 
 
 async def test_the_document_is_built_once_and_answered_as_it_is(
@@ -124,13 +124,13 @@ async def test_streams_and_health_are_as_their_examples(
         first = await anext(stream.aiter_text())
     health = await api.get(f"{site.url}/health")
 
-    real, shown = parse_sse(streamed.text), parse_sse(EVENTS.example)
+    real, shown = parse_sse(streamed.text), parse_sse(TEXTS["media"]["events"]["example"])
     kinds = {kind: data for kind, data, _ in real}
     for kind, data, _ in shown:
         assert kinds[kind] == data if data is None else data.keys() <= kinds[kind].keys()
     assert (real[0][0], real[-1][0]) == (shown[0][0], shown[-1][0])
     (_, event, _), *_ = parse_sse(first)
-    (_, example, _), *_ = parse_sse(PROTOCOL_EVENTS.example)
+    (_, example, _), *_ = parse_sse(TEXTS["media"]["protocol_events"]["example"])
     assert event.keys() == example.keys()
     assert event["params"].keys() == example["params"].keys()
     assert health.status_code == 200

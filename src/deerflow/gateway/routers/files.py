@@ -41,7 +41,7 @@ from deerflow.gateway.deps import (
     json_response,
     owned_thread,
 )
-from deerflow.gateway.openapi import FILE, UPLOAD_FORM, ZIP, answers
+from deerflow.gateway.openapi import answers, request_body
 from deerflow.runtime.inputs import check_thread_id
 
 router = APIRouter(tags=["files"])
@@ -53,7 +53,7 @@ _RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
 @router.post(
     "/threads/{thread_id}/uploads",
     operation_id="upload_files",
-    openapi_extra=UPLOAD_FORM,
+    openapi_extra=request_body("upload_form"),
     **answers("Uploaded", 400, 413),
 )
 async def upload(
@@ -130,7 +130,7 @@ async def remove_upload(
 @router.get(
     "/threads/{thread_id}/artifacts",
     operation_id="list_artifacts",
-    **answers(("ArtifactList", ZIP), 404, 413),
+    **answers(("ArtifactList", "zip"), 404, 413),
 )
 async def artifacts(
     thread_id: ThreadPath,
@@ -188,7 +188,7 @@ async def edit_artifact(
 @router.get(
     "/threads/{thread_id}/artifacts/{path:path}",
     operation_id="get_artifact",
-    **answers(FILE, 400, 404, 416, empty={206: "The range that the header `Range` asks for."}),
+    **answers("file", 400, 404, 416, empty={206: "The range that the header `Range` asks for."}),
 )
 async def artifact(
     thread_id: ThreadPath,

@@ -7,12 +7,12 @@ from starlette.responses import Response
 
 from deerflow.errors import NotFoundError
 from deerflow.gateway.deps import CurrentApp
-from deerflow.gateway.openapi import METRICS, answers
+from deerflow.gateway.openapi import answers
 
 router = APIRouter(tags=["about"])
 
 
-@router.get("/metrics", operation_id="get_metrics", **answers(METRICS, 404))
+@router.get("/metrics", operation_id="get_metrics", **answers("metrics", 404))
 async def metrics(deerflow: CurrentApp) -> Response:
     """Return counters and gauges of this process in the text format of Prometheus.
 

@@ -14,7 +14,7 @@ from typing_extensions import override
 from deerflow.domain import is_thread_id
 from deerflow.errors import InvalidInputError
 from deerflow.gateway.deps import CurrentApp, CurrentUser, ThreadPath, json_response
-from deerflow.gateway.openapi import COMMAND_BODY, FILTER_BODY, PROTOCOL_EVENTS, answers
+from deerflow.gateway.openapi import answers, request_body
 from deerflow.gateway.protocol.commands import Commander, CommandError, failure, parse_command
 from deerflow.gateway.protocol.events import ProtocolEvent
 from deerflow.gateway.protocol.feed import ThreadFeed
@@ -32,7 +32,7 @@ _BAD_THREAD = 4422
 @router.post(
     "/threads/{thread_id}/commands",
     operation_id="send_command",
-    openapi_extra=COMMAND_BODY,
+    openapi_extra=request_body("command_body"),
     **answers("CommandResult", own_errors={400: "CommandResult | Error"}),
 )
 async def command(
@@ -59,8 +59,8 @@ async def command(
 @router.post(
     "/threads/{thread_id}/stream/events",
     operation_id="stream_thread_events",
-    openapi_extra=FILTER_BODY,
-    **answers(PROTOCOL_EVENTS, 400),
+    openapi_extra=request_body("filter_body"),
+    **answers("protocol_events", 400),
 )
 async def stream_events(
     thread_id: ThreadPath, user: CurrentUser, deerflow: CurrentApp, request: Request

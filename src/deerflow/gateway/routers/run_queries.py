@@ -12,7 +12,7 @@ from deerflow.app import DeerFlow
 from deerflow.domain import CancelAction, RunRecord, RunStatus
 from deerflow.errors import ConflictError, InvalidInputError
 from deerflow.gateway.deps import CurrentApp, CurrentUser, ThreadPath, json_response, owned_run, owned_thread
-from deerflow.gateway.openapi import EVENTS, answers
+from deerflow.gateway.openapi import answers
 from deerflow.gateway.pagination import names_in, page_of, rows_with, total_of
 from deerflow.gateway.run_responses import event_stream, wait_for
 from deerflow.gateway.sse import EventStream
@@ -120,7 +120,7 @@ async def cancel_runs(
     return Response(status_code=204)
 
 
-@router.get("/threads/{thread_id}/runs/{run_id}/join", **answers(("FinalValues", EVENTS), 400, 404))
+@router.get("/threads/{thread_id}/runs/{run_id}/join", **answers(("FinalValues", "events"), 400, 404))
 async def join_run(
     thread_id: ThreadPath,
     run_id: str,
@@ -141,12 +141,12 @@ async def join_run(
 
 
 @router.get(
-    "/threads/{thread_id}/runs/{run_id}/stream", operation_id="join_run_stream", **answers(EVENTS, 400, 404)
+    "/threads/{thread_id}/runs/{run_id}/stream", operation_id="join_run_stream", **answers("events", 400, 404)
 )
 @router.post(
     "/threads/{thread_id}/runs/{run_id}/stream",
     operation_id="join_run_stream_by_post",
-    **answers(EVENTS, 400, 404),
+    **answers("events", 400, 404),
 )
 async def join_stream(
     thread_id: ThreadPath,
@@ -173,7 +173,7 @@ async def join_stream(
     return event_stream(deerflow, run, after=last_event_id, modes=modes, cancel_on_leave=cancel_on_disconnect)
 
 
-@router.get("/threads/{thread_id}/stream", operation_id="join_thread_stream", **answers(EVENTS, 400, 404))
+@router.get("/threads/{thread_id}/stream", operation_id="join_thread_stream", **answers("events", 400, 404))
 async def join_thread(
     thread_id: ThreadPath,
     user: CurrentUser,

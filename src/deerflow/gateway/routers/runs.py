@@ -15,7 +15,7 @@ from deerflow.errors import DeerFlowError, InvalidInputError, NotFoundError
 from deerflow.gateway.admission import to_request
 from deerflow.gateway.contract import contract_of
 from deerflow.gateway.deps import CurrentApp, CurrentUser, ThreadPath, json_response, owned_thread
-from deerflow.gateway.openapi import EVENTS, answers
+from deerflow.gateway.openapi import answers
 from deerflow.gateway.run_responses import event_stream, location, wait_for
 from deerflow.gateway.wire import RunCreate
 from deerflow.runtime.inputs import check_thread_id
@@ -70,7 +70,7 @@ async def create_run(thread_id: ThreadPath, body: RunCreate, caller: CurrentCall
     return _created(await _admit(caller, thread_id, body))
 
 
-@router.post("/threads/{thread_id}/runs/stream", **answers(EVENTS, 400, 404, 409))
+@router.post("/threads/{thread_id}/runs/stream", **answers("events", 400, 404, 409))
 async def stream_run(thread_id: ThreadPath, body: RunCreate, caller: CurrentCaller) -> Response:
     """Start a run on a thread and stream its events until it ends.
 
@@ -107,7 +107,7 @@ async def create_stateless(body: RunCreate, caller: CurrentCaller) -> Response:
     return _created(await _admit_stateless(caller, body))
 
 
-@router.post("/runs/stream", operation_id="stream_stateless_run", **answers(EVENTS, 400, 404, 409))
+@router.post("/runs/stream", operation_id="stream_stateless_run", **answers("events", 400, 404, 409))
 async def stream_stateless(body: RunCreate, caller: CurrentCaller) -> Response:
     """Start a run on a new thread and stream its events until it ends.
 

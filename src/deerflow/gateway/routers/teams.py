@@ -14,7 +14,7 @@ from deerflow.app import DeerFlow
 from deerflow.domain import RunRequest
 from deerflow.errors import ConflictError, InvalidInputError, NotFoundError
 from deerflow.gateway.deps import CurrentApp, ThreadPath, json_response
-from deerflow.gateway.openapi import EVENTS, answers
+from deerflow.gateway.openapi import answers
 from deerflow.gateway.routers.runs import CurrentCaller, create_run, stream_run
 from deerflow.gateway.wire import RunCreate
 from deerflow.subagents.teams import TEAM_REQUEST, RoleRegistry, TeamPlan, TeamRequest
@@ -61,7 +61,7 @@ async def create_team_run(thread_id: ThreadPath, body: TeamRunCreate, caller: Cu
     return await create_run(thread_id, body, caller)
 
 
-@router.post("/threads/{thread_id}/teams/runs/stream", **answers(EVENTS, 400, 404, 409))
+@router.post("/threads/{thread_id}/teams/runs/stream", **answers("events", 400, 404, 409))
 async def stream_team_run(thread_id: ThreadPath, body: TeamRunCreate, caller: CurrentCaller) -> Response:
     """Start a run on a thread that begins with a team of sub-agents, and stream its events until it ends.
 
