@@ -20,7 +20,7 @@ from langchain_core.messages import (
     SystemMessage,
     message_chunk_to_message,
 )
-from langchain_core.runnables import Runnable, RunnableBinding, RunnableConfig
+from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.tools import BaseTool
 from langgraph.runtime import Runtime
 from langgraph.store.base import BaseStore
@@ -30,7 +30,6 @@ from deerflow.agents.request import QuickRequest
 from deerflow.agents.state import ThreadState
 from deerflow.agents.types import Middleware, ModelCall
 from deerflow.context import RunContext
-from deerflow.domain import new_id
 
 BoundModel = Runnable[LanguageModelInput, AIMessage]
 OnText = Callable[[str], None]
@@ -140,40 +139,9 @@ async def _stream_answer(
     Does not use `ainvoke`, which calls the model in a separate task: of many agents that start together,
     none would send its request before the last one was ready.
     """
-    bare, settings = _unbound(model)
-    if bare is None or config.get("callbacks") or _needs_langchain(bare):
-        chunks = []
-        async for chunk in model.astream(list(messages), config):
-            on_text(str(chunk.text))
-            chunks.append(chunk)
-        first, *more = chunks
-        return message_chunk_to_message(first + more) if isinstance(first, AIMessageChunk) else first
-    generations = []
-    async for generation in bare._astream(list(messages), **settings):
-        on_text(str(generation.message.text))
-        generations.append(generation)
-    if not generations:
-        raise ValueError("the model answered with nothing at all")
-    whole = generations[0] + generations[1:] if len(generations) > 1 else generations[0]
-    answer = whole.message
-    answer.id = answer.id or new_id()
-    answer.response_metadata = {**(whole.generation_info or {}), **answer.response_metadata}
-    return message_chunk_to_message(answer)
-
-
-def _unbound(model: BoundModel) -> tuple[BaseChatModel | None, dict[str, Any]]:
-    """Return the model and its bound arguments; None for the model if another runnable wraps it."""
-    if isinstance(model, RunnableBinding) and not model.config and not model.config_factories:
-        return (model.bound if isinstance(model.bound, BaseChatModel) else None), dict(model.kwargs)
-    return (model, {}) if isinstance(model, BaseChatModel) else (None, {})
-
-
-def _needs_langchain(model: BaseChatModel) -> bool:
-    """Return whether a call must go through LangChain: callbacks, a rate limit, or no streaming."""
-    return bool(
-        model.callbacks
-        or model.rate_limiter
-        or model.verbose
-        or model.output_version == "v1"
-        or not model._should_stream(async_api=True, stream=True)
-    )
+    chunks = []
+    async for chunk in model.astream(list(messages), config):
+        on_text(str(chunk.text))
+        chunks.append(chunk)
+    first, *more = chunks
+    return message_chunk_to_message(first + more) if isinstance(first, AIMessageChunk) else first
