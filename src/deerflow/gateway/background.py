@@ -13,7 +13,7 @@ from deerflow.domain import RunRecord
 from deerflow.errors import NotFoundError
 from deerflow.gateway.admission import to_request
 from deerflow.gateway.wire import RunCreate
-from deerflow.scheduler import Cron, CronStore, Scheduler, tick_key
+from deerflow.scheduler import CronJob, CronStore, Scheduler, tick_key
 from deerflow.scheduler.loop import CRON_ID
 
 
@@ -42,7 +42,7 @@ async def telling(deerflow: DeerFlow) -> AsyncIterator[None]:
         yield
 
 
-async def start_run(deerflow: DeerFlow, cron: Cron, tick: datetime) -> RunRecord | None:
+async def start_run(deerflow: DeerFlow, cron: CronJob, tick: datetime) -> RunRecord | None:
     """Start the run of a cron for a tick; None if the cron's thread no longer exists."""
     key = tick_key(cron, tick)
     if cron.thread_id is not None:

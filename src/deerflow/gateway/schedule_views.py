@@ -7,7 +7,7 @@ from deerflow.app import DeerFlow
 from deerflow.domain import RunStatus
 from deerflow.errors import NotFoundError
 from deerflow.runtime.json_views import stamp
-from deerflow.scheduler import Cron, CronStore, Occurrence
+from deerflow.scheduler import CronJob, CronStore, Occurrence
 
 _RUN_STATUS = {
     RunStatus.PENDING: "queued",
@@ -17,7 +17,7 @@ _RUN_STATUS = {
 }
 
 
-async def task_out(deerflow: DeerFlow, crons: CronStore, task: Cron) -> dict[str, Any]:
+async def task_out(deerflow: DeerFlow, crons: CronStore, task: CronJob) -> dict[str, Any]:
     """Return a scheduled task as JSON."""
     occurrences = await crons.occurrences(task.id)
     last = occurrences[0] if occurrences else None
@@ -44,7 +44,7 @@ async def task_out(deerflow: DeerFlow, crons: CronStore, task: Cron) -> dict[str
     }
 
 
-async def _status(deerflow: DeerFlow, task: Cron, occurrences: list[Occurrence]) -> str:
+async def _status(deerflow: DeerFlow, task: CronJob, occurrences: list[Occurrence]) -> str:
     if not task.enabled:
         return "paused"
     done = next((one for one in occurrences if one.trigger == "scheduled"), None)
@@ -89,6 +89,6 @@ async def occurrence_out(deerflow: DeerFlow, occurrence: Occurrence) -> dict[str
     }
 
 
-def spec_of(task: Cron) -> dict[str, Any]:
+def spec_of(task: CronJob) -> dict[str, Any]:
     """Return the schedule of a task as its creator wrote it."""
     return {"run_at": stamp(task.once_at)} if task.once_at else {"cron": task.schedule}

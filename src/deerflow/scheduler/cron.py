@@ -1,6 +1,7 @@
-"""Cron: a run request with a schedule, and the computation of its due times."""
+"""A run request with a schedule, the computation of its due times, and what came of each."""
 
 import re
+import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -9,19 +10,19 @@ from zoneinfo import ZoneInfo
 
 from croniter import CroniterError, croniter  # type: ignore[import-untyped]
 
-from deerflow.domain import LEAD_AGENT
-from deerflow.errors import InvalidInputError
+from deerflow.domain import LEAD_AGENT, RunRecord
+from deerflow.errors import DeerFlowError, InvalidInputError, ThreadBusyError
 
-_MOST_CHARS = 256
+_MAX_CHARS = 256
 _UNSTABLE = re.compile(r"(?:^|\s)[RH](?=[\s(/]|$)", re.IGNORECASE)
 """Matches croniter's random and hashed fields, whose times would differ between servers."""
 _HINT = "write five fields like '0 9 * * 1-5' (minute, hour, day, month, weekday), a sixth is for seconds"
 _ANY_HOUR = re.compile(r"\S+\s+\S*\*|@hourly")
-_A_MOMENT = timedelta(microseconds=1)
+_MICROSECOND = timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, slots=True)
-class Cron:
+class CronJob:
     """A run request and when to start it."""
 
     id: str
@@ -47,11 +48,11 @@ class Cron:
     title: str | None = None
     """Display name; a cron with a title keeps a history of its occurrences."""
 
-    def next_after(self, moment: datetime) -> datetime | None:
-        """Return the first due time after `moment`; None if the cron is disabled or has ended."""
+    def next_after(self, time: datetime) -> datetime | None:
+        """Return the first due time after `time`; None if the cron is disabled or has ended."""
         if not self.enabled:
             return None
-        found = self._nearest(max(moment, self.since), forward=True)
+        found = self._nearest(max(time, self.since), forward=True)
         return None if found is None or (self.end_time and found > self.end_time) else found
 
     def due(self, now: datetime, *, last: datetime | None) -> datetime | None:
@@ -65,22 +66,54 @@ class Cron:
         if first is None or first > now:
             return None
         until = min(now, self.end_time) if self.end_time else now
-        latest = self._nearest(until + _A_MOMENT, forward=False)
+        latest = self._nearest(until + _MICROSECOND, forward=False)
         return max(first, latest) if latest else first
 
-    def _nearest(self, moment: datetime, *, forward: bool) -> datetime | None:
+    def _nearest(self, time: datetime, *, forward: bool) -> datetime | None:
         if self.once_at is None:
-            return _walk(self.schedule, self.timezone, moment, forward=forward)
-        is_there = self.once_at > moment if forward else self.once_at < moment
-        return self.once_at if is_there else None
+            return _adjacent(self.schedule, self.timezone, time, forward=forward)
+        is_ahead = self.once_at > time if forward else self.once_at < time
+        return self.once_at if is_ahead else None
+
+
+@dataclass(frozen=True, slots=True)
+class Occurrence:
+    """One time at which a cron was due or was triggered manually."""
+
+    id: str
+    cron_id: str
+    scheduled_for: datetime
+    created_at: datetime
+    trigger: Literal["scheduled", "manual"] = "scheduled"
+    run_id: str | None = None
+    thread_id: str | None = None
+    error: str | None = None
+    is_skipped: bool = False
+    """True if the thread was busy."""
+
+
+def occurrence_of(
+    cron: CronJob, tick: datetime, run: RunRecord | None, problem: DeerFlowError | None, *, now: datetime
+) -> Occurrence:
+    """Return the result of a tick; its id is the same on every server."""
+    return Occurrence(
+        id=str(uuid.uuid5(uuid.NAMESPACE_URL, f"{cron.id}/{tick.isoformat()}")),
+        cron_id=cron.id,
+        scheduled_for=tick,
+        created_at=now,
+        run_id=run.id if run else None,
+        thread_id=run.thread_id if run else cron.thread_id,
+        error=str(problem) if problem else None,
+        is_skipped=isinstance(problem, ThreadBusyError),
+    )
 
 
 def check_schedule(schedule: str, timezone: str | None, *, now: datetime) -> None:
     """Raise `InvalidInputError` for an invalid schedule or time zone; the message shows a valid form."""
     zone_of(timezone)
-    if len(schedule) > _MOST_CHARS or _UNSTABLE.search(schedule) or not croniter.is_valid(schedule):
+    if len(schedule) > _MAX_CHARS or _UNSTABLE.search(schedule) or not croniter.is_valid(schedule):
         raise InvalidInputError(f"schedule '{schedule[:80]}' is no cron expression; {_HINT}")
-    if _walk(schedule, timezone, now, forward=True) is None:
+    if _adjacent(schedule, timezone, now, forward=True) is None:
         raise InvalidInputError(f"schedule '{schedule}' never comes; {_HINT}")
 
 
@@ -94,9 +127,9 @@ def zone_of(name: str | None) -> ZoneInfo:
         ) from error
 
 
-def _walk(schedule: str, timezone: str | None, moment: datetime, *, forward: bool) -> datetime | None:
-    """Return the nearest scheduled time after or before a moment, in UTC."""
-    times = croniter(schedule, moment.astimezone(zone_of(timezone)), ret_type=datetime)
+def _adjacent(schedule: str, timezone: str | None, time: datetime, *, forward: bool) -> datetime | None:
+    """Return the nearest scheduled time after or before a time, in UTC."""
+    times = croniter(schedule, time.astimezone(zone_of(timezone)), ret_type=datetime)
     try:
         found: datetime = times.get_next() if forward else times.get_prev()
         while found.fold and not _ANY_HOUR.match(schedule):

@@ -13,21 +13,20 @@ from datetime import UTC, datetime
 
 from deerflow.domain import RunRecord
 from deerflow.errors import DeerFlowError, ThreadBusyError
-from deerflow.scheduler.cron import Cron
-from deerflow.scheduler.occurrences import occurrence_of
+from deerflow.scheduler.cron import CronJob, occurrence_of
 from deerflow.scheduler.store import CronStore
 
 logger = logging.getLogger(__name__)
 
 Clock = Callable[[], datetime]
-StartRun = Callable[[Cron, datetime], Awaitable[RunRecord | None]]
+StartRun = Callable[[CronJob, datetime], Awaitable[RunRecord | None]]
 CRON_ID = "cron_id"
 """Key in a run's metadata that holds its cron's id."""
-_SHORTEST_SECONDS = 0.02
-_LOOK_AGAIN_SECONDS = 0.2
+_MIN_WAIT_SECONDS = 0.02
+_BUSY_POLL_SECONDS = 0.2
 
 
-def tick_key(cron: Cron, tick: datetime) -> str:
+def tick_key(cron: CronJob, tick: datetime) -> str:
     """Return the idempotency key of the run for one tick."""
     return f"cron:{cron.id}:{tick.isoformat()}"
 
@@ -64,57 +63,57 @@ class Scheduler:
         self._poll_seconds = poll_seconds
         self._max_running = max_running
         self._clock = clock
-        self._news = asyncio.Event()
-        self._plans: dict[str, _Plan] = {}
+        self._wake_up = asyncio.Event()
+        self._next_ticks: dict[str, _NextTick] = {}
 
     def wake(self) -> None:
         """Poll again at once, after a cron was created or changed in this process."""
-        self._news.set()
+        self._wake_up.set()
 
     async def run(self) -> None:
         """Start runs on time until cancelled."""
         while True:
-            self._news.clear()
+            self._wake_up.clear()
             try:
-                await self.look()
+                await self.poll()
                 wait_seconds = self._seconds_to_next()
             except Exception:
-                logger.exception("crons could not be looked at, trying again")
+                logger.exception("crons could not be polled, trying again")
                 wait_seconds = self._poll_seconds
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._news.wait(), wait_seconds)
+                await asyncio.wait_for(self._wake_up.wait(), wait_seconds)
 
-    async def look(self) -> list[RunRecord]:
+    async def poll(self) -> list[RunRecord]:
         """Start the runs that are due now and return them."""
         now, ticks = self._clock(), await self._crons.ticks()
         crons = {cron.id: cron for cron in await self._crons.enabled()}
-        self._plans = {cron.id: self._plan(cron, ticks.get(cron.id)) for cron in crons.values()}
+        self._next_ticks = {cron.id: self._next_tick(cron, ticks.get(cron.id)) for cron in crons.values()}
         due = sorted(
-            (plan.time, cron_id)
-            for cron_id, plan in self._plans.items()
-            if plan.time is not None and plan.time <= now
+            (next_tick.time, cron_id)
+            for cron_id, next_tick in self._next_ticks.items()
+            if next_tick.time is not None and next_tick.time <= now
         )
-        room = self._max_running - await self._running() if due else 0
+        free = self._max_running - await self._running() if due else 0
         started = []
-        for _, cron_id in due[: max(room, 0)]:
+        for _, cron_id in due[: max(free, 0)]:
             cron = crons[cron_id]
             tick = cron.due(now, last=ticks.get(cron_id))
             if tick is None:
                 continue
-            run = await self._fire(cron, tick)
-            self._plans[cron_id] = self._plan(cron, tick)
+            run = await self._start_run(cron, tick)
+            self._next_ticks[cron_id] = self._next_tick(cron, tick)
             if run is not None:
                 started.append(run)
         return started
 
-    def _plan(self, cron: Cron, last: datetime | None) -> "_Plan":
+    def _next_tick(self, cron: CronJob, last: datetime | None) -> "_NextTick":
         """Return when a cron is next due; recomputed only if the cron or its last tick has changed."""
-        known = self._plans.get(cron.id)
+        known = self._next_ticks.get(cron.id)
         if known is not None and (known.version, known.last) == (cron.updated_at, last):
             return known
-        return _Plan(cron.updated_at, last, cron.next_after(last or cron.since))
+        return _NextTick(cron.updated_at, last, cron.next_after(last or cron.since))
 
-    async def _fire(self, cron: Cron, tick: datetime) -> RunRecord | None:
+    async def _start_run(self, cron: CronJob, tick: datetime) -> RunRecord | None:
         run: RunRecord | None = None
         problem: DeerFlowError | None = None
         try:
@@ -130,25 +129,28 @@ class Scheduler:
             logger.warning("cron %s could not start a run for %s: %s", cron.id, tick, error)
             problem = error
         if cron.title is not None:
-            await self._crons.note(occurrence_of(cron, tick, run, problem, now=self._clock()))
-        await self._crons.note_tick(cron.id, tick)
+            await self._crons.add_occurrence(occurrence_of(cron, tick, run, problem, now=self._clock()))
+        await self._crons.set_last_tick(cron.id, tick)
         return run
 
     async def _running(self) -> int:
         return sum(CRON_ID in run.request.metadata for run in await self._active())
 
     def _seconds_to_next(self) -> float:
-        nearest = min((plan.time for plan in self._plans.values() if plan.time is not None), default=None)
+        nearest = min(
+            (next_tick.time for next_tick in self._next_ticks.values() if next_tick.time is not None),
+            default=None,
+        )
         if nearest is None:
             return self._poll_seconds
         seconds = (nearest - self._clock()).total_seconds()
         if seconds <= 0:  # it became due meanwhile, or `max_running` is reached
-            seconds = _LOOK_AGAIN_SECONDS
-        return min(max(seconds, _SHORTEST_SECONDS), self._poll_seconds)
+            seconds = _BUSY_POLL_SECONDS
+        return min(max(seconds, _MIN_WAIT_SECONDS), self._poll_seconds)
 
 
 @dataclass(frozen=True, slots=True)
-class _Plan:
+class _NextTick:
     version: datetime
     last: datetime | None
     time: datetime | None

@@ -5,13 +5,13 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from deerflow.errors import InvalidInputError
-from deerflow.scheduler import Cron, check_schedule
+from deerflow.scheduler import CronJob, check_schedule
 
 START = datetime(2026, 11, 16, 10, 0, tzinfo=UTC)
 
 
-def cron(schedule: str, since: datetime = START, **more: object) -> Cron:
-    return Cron(
+def cron(schedule: str, since: datetime = START, **more: object) -> CronJob:
+    return CronJob(
         id="c1",
         user_id="u",
         schedule=schedule,

@@ -17,7 +17,7 @@ from deerflow.gateway.openapi import CHANGED_UNSHOWN, answers
 from deerflow.gateway.pagination import Prefer, changed, page_of
 from deerflow.gateway.wire import RunCreate
 from deerflow.runtime.json_views import selected, stamp
-from deerflow.scheduler import Cron, CronStore, Scheduler, check_schedule
+from deerflow.scheduler import CronJob, CronStore, Scheduler, check_schedule
 
 router = APIRouter(tags=["crons"])
 
@@ -206,11 +206,11 @@ async def delete_cron(cron_id: str, user: CurrentUser, crons: Crons) -> Response
     return Response(status_code=204)
 
 
-async def _new_cron(deerflow: DeerFlow, body: CronCreate, user: str, thread_id: str | None) -> Cron:
+async def _new_cron(deerflow: DeerFlow, body: CronCreate, user: str, thread_id: str | None) -> CronJob:
     if not deerflow.settings.scheduler.enabled:
         raise ConflictError(OFF)
     now = datetime.now(UTC)
-    cron = Cron(
+    cron = CronJob(
         id=new_id(),
         user_id=user,
         schedule=body.schedule,
@@ -230,7 +230,7 @@ async def _new_cron(deerflow: DeerFlow, body: CronCreate, user: str, thread_id: 
     return cron
 
 
-async def _changed(deerflow: DeerFlow, cron: Cron, body: CronPatch) -> Cron:
+async def _changed(deerflow: DeerFlow, cron: CronJob, body: CronPatch) -> CronJob:
     now = datetime.now(UTC)
     sent = {name: getattr(body, name) for name in body.model_fields_set}
     own = {
@@ -254,7 +254,7 @@ async def _changed(deerflow: DeerFlow, cron: Cron, body: CronPatch) -> Cron:
     return newer
 
 
-async def _check(deerflow: DeerFlow, cron: Cron) -> None:
+async def _check(deerflow: DeerFlow, cron: CronJob) -> None:
     """Reject a cron whose runs could only fail."""
     check_schedule(cron.schedule, cron.timezone, now=datetime.now(UTC))
     request = await to_request(deerflow, cron.user_id, cron.thread_id or cron.id, RunCreate(**cron.payload))
@@ -279,7 +279,7 @@ async def _found(crons: CronStore, wish: CronSearch, user: str) -> list[dict[str
     ]
 
 
-def _cron_out(cron: Cron) -> dict[str, Any]:
+def _cron_out(cron: CronJob) -> dict[str, Any]:
     next_run = cron.next_after(datetime.now(UTC))
     return {
         "cron_id": cron.id,

@@ -18,7 +18,7 @@ from deerflow.gateway.openapi import answers
 from deerflow.gateway.routers.crons import OFF, Crons, CurrentScheduler
 from deerflow.gateway.schedule_views import occurrence_out, spec_of, task_out
 from deerflow.gateway.thread_wire import ThreadId
-from deerflow.scheduler import Cron, CronStore, Occurrence, check_schedule
+from deerflow.scheduler import CronJob, CronStore, Occurrence, check_schedule
 from deerflow.scheduler.cron import zone_of
 
 router = APIRouter(tags=["scheduled tasks"])
@@ -88,7 +88,7 @@ async def create_task(
     if not deerflow.settings.scheduler.enabled:
         raise ConflictError(OFF)
     now = datetime.now(UTC)
-    task = Cron(
+    task = CronJob(
         id=new_id(),
         user_id=user,
         schedule="",
@@ -177,7 +177,7 @@ async def trigger_task(task_id: str, user: CurrentUser, deerflow: CurrentApp, cr
     run = await start_run(deerflow, task, now)
     if run is None:
         raise NotFoundError("thread", task.thread_id or "")
-    await crons.note(
+    await crons.add_occurrence(
         Occurrence(
             id=str(uuid.uuid4()),
             cron_id=task.id,
@@ -220,12 +220,12 @@ async def runs_of_task(
     return json_response([await occurrence_out(deerflow, occurrence) for occurrence in page])
 
 
-async def _tasks(crons: CronStore, user: str) -> list[Cron]:
+async def _tasks(crons: CronStore, user: str) -> list[CronJob]:
     found = [cron for cron in await crons.of_user(user) if cron.title is not None]
     return sorted(found, key=lambda task: task.created_at, reverse=True)
 
 
-async def _find(crons: CronStore, task_id: str, user: str) -> Cron:
+async def _find(crons: CronStore, task_id: str, user: str) -> CronJob:
     try:
         task = await crons.get(task_id, user)
     except NotFoundError as error:
@@ -235,7 +235,7 @@ async def _find(crons: CronStore, task_id: str, user: str) -> Cron:
     return task
 
 
-async def _kept(deerflow: DeerFlow, crons: CronStore, scheduler: CurrentScheduler, task: Cron) -> Response:
+async def _kept(deerflow: DeerFlow, crons: CronStore, scheduler: CurrentScheduler, task: CronJob) -> Response:
     task = replace(task, updated_at=datetime.now(UTC))
     await crons.put(task)
     scheduler.wake()
@@ -250,7 +250,9 @@ async def _thread(deerflow: DeerFlow, user: str, mode: ContextMode, thread_id: s
     return (await owned_thread(deerflow, thread_id, user)).id
 
 
-def _timed(deerflow: DeerFlow, task: Cron, spec: dict[str, Any], timezone: str, *, is_once: bool) -> Cron:
+def _timed(
+    deerflow: DeerFlow, task: CronJob, spec: dict[str, Any], timezone: str, *, is_once: bool
+) -> CronJob:
     """Return a task with its schedule; 422 if the schedule is invalid or too soon."""
     try:
         if not is_once:
