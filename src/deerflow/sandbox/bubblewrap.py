@@ -55,7 +55,10 @@ class Bubblewrap:
         self.settings = settings
         self.uid = sandbox_uid()
         self._groups = ControlGroups(settings.limits)
-        self._etc = _etc_files()
+        self._etc = {name: text.encode() for name, text in CREATED_IN_ETC.items()}
+        for name in COPIED_TO_ETC:
+            with suppress(OSError):
+                self._etc[name] = Path("/etc", name).read_bytes()[:MEGABYTE]
         self._ended: list[int] = []
         """Process groups of ended sandboxes that may still have children of this server in them."""
         self._policy = NetworkPolicy.from_settings(settings.network)
@@ -115,7 +118,7 @@ class Bubblewrap:
                 bash = [*BASH, handshake.script + ulimits(self.settings.limits) + script, "bash", *arguments]
                 # options by descriptor, program by relative name: no process list shows host paths
                 options = ("--args", str(fds[-1]), "--info-fd", str(init.writer))
-                argv = [*mount_argv, *self._setpriv(), f"./{bwrap.name}", *options, "--", *bash]
+                argv = [*mount_argv, *_drop_root(self.uid), f"./{bwrap.name}", *options, "--", *bash]
                 inherited = (*fds, init.writer, *handshake.inner_fds, *pass_fds)
                 launch = Launch(
                     argv=guard.argv(argv, inherited=inherited, group=group),
@@ -167,12 +170,10 @@ class Bubblewrap:
             handshake.go()
             return await usage.watch(first or pid)
 
-    def _setpriv(self) -> list[str]:
-        """Return the command prefix that drops root before bwrap starts."""
-        if self.uid is None:
-            return []
-        user = str(self.uid)
-        return ["/usr/bin/setpriv", "--reuid", user, "--regid", user, "--clear-groups", "--"]
+
+def _drop_root(uid: int | None) -> list[str]:
+    ids = ("--reuid", str(uid), "--regid", str(uid))
+    return [] if uid is None else ["/usr/bin/setpriv", *ids, "--clear-groups", "--"]
 
 
 def _has_children_in(group: int) -> bool:
@@ -379,7 +380,15 @@ def _staged(table: PathTable, uid: int | None) -> tuple[PathTable, list[str]]:
     closed = unreachable(table, uid)
     if not closed:
         return table, []
-    stages = {mapping.host: _stage(mapping.host) for mapping in closed}
+    stages: dict[Path, Path] = {}
+    for source in (mapping.host for mapping in closed):
+        name = hashlib.sha256(os.fsencode(source)).hexdigest()[:16]
+        stage = open_folder(STATE_ROOT / "stage" / name)
+        if stage is None:
+            raise SandboxUnavailableError(
+                f"source path {source}: Permission denied, and {STATE_ROOT} cannot be used"
+            )
+        stages[source] = stage
     mappings = [replace(found, host=stages.get(found.host, found.host)) for found in table.mappings]
     script = (
         'while [ "$1" != -- ]; do mount --bind "$1" "$2" || exit 125; shift 2; done; '
@@ -388,25 +397,6 @@ def _staged(table: PathTable, uid: int | None) -> tuple[PathTable, list[str]]:
     argv = ["/usr/bin/unshare", "--mount", "--propagation", "private", "--", "/bin/sh", "-c", script, "sh"]
     argv += [str(path) for pair in stages.items() for path in pair]
     return PathTable(mappings), [*argv, "--"]
-
-
-def _stage(source: Path) -> Path:
-    name = hashlib.sha256(os.fsencode(source)).hexdigest()[:16]
-    stage = open_folder(STATE_ROOT / "stage" / name)
-    if stage is None:
-        raise SandboxUnavailableError(
-            f"source path {source}: Permission denied, and {STATE_ROOT} cannot be used"
-        )
-    return stage
-
-
-def _etc_files() -> dict[str, bytes]:
-    """Return the files of the sandbox's `/etc` by name."""
-    files = {name: text.encode() for name, text in CREATED_IN_ETC.items()}
-    for name in COPIED_TO_ETC:
-        with suppress(OSError):
-            files[name] = Path("/etc", name).read_bytes()[:MEGABYTE]
-    return files
 
 
 def _options(

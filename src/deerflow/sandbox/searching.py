@@ -29,12 +29,9 @@ MAX_DEPTH = 64
 MAX_ENTRIES = 1_000_000
 MAX_GLOB_COST = 256
 """Maximum `glob_cost` of a glob; realistic globs need a tenth of it."""
-_OPEN_FILE = (
-    os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
-)
-_OPEN_FOLDER = (
-    os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXEC", 0)
-)
+_OPEN = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+_OPEN_FILE = _OPEN | getattr(os, "O_NONBLOCK", 0)
+_OPEN_FOLDER = _OPEN | getattr(os, "O_DIRECTORY", 0)
 
 Folder = int | str
 """Descriptor of an open folder, or its path on systems without `dir_fd` support."""
@@ -65,26 +62,20 @@ def walk(folder: Folder, *, prefix: str = "", depth: int = MAX_DEPTH) -> Iterato
         yield Entry(path, name, folder, is_dir)
         if is_dir and depth > 1:
             try:
-                deeper = _enter(folder, name)
+                deeper = _open(folder, name, _OPEN_FOLDER) if isinstance(folder, int) else f"{folder}/{name}"
             except OSError:
                 continue  # removed, replaced by a link, or not readable
             try:
                 yield from walk(deeper, prefix=f"{path}/", depth=depth - 1)
             finally:
-                _leave(deeper)
+                if isinstance(deeper, int):
+                    os.close(deeper)
 
 
-def _enter(folder: Folder, name: str) -> Folder:
-    """Open a subfolder of `folder` without following a link; close it with `leave`."""
+def _open(folder: Folder, name: str, flags: int) -> int:
     if isinstance(folder, int):
-        return os.open(name, _OPEN_FOLDER, dir_fd=folder)
-    return os.path.join(folder, name)  # noqa: PTH118 - entries come as text, a million at a time
-
-
-def _leave(folder: Folder) -> None:
-    """Close a folder that `enter` opened."""
-    if isinstance(folder, int):
-        os.close(folder)
+        return os.open(name, flags, dir_fd=folder)
+    return os.open(f"{folder}/{name}", flags)
 
 
 def path_filter(pattern: str) -> PathFilter:
@@ -125,15 +116,9 @@ def _matches_parts(parts: list[str], tests: list[re.Pattern[str] | None]) -> boo
                 reachable.add(index)
         if part is None:
             return len(tests) in reachable
-        following = set()
-        for index in reachable:
-            if index < len(tests):
-                test = tests[index]
-                if test is None:
-                    following.add(index)
-                elif test.match(part):
-                    following.add(index + 1)
-        reachable = following
+        remaining = [(index, tests[index]) for index in reachable if index < len(tests)]
+        reachable = {index for index, test in remaining if test is None}
+        reachable |= {index + 1 for index, test in remaining if test is not None and test.match(part)}
     return False
 
 
@@ -142,13 +127,8 @@ def _expand_braces(pattern: str, limit: int = 64) -> list[str]:
     if not found or limit < 1:
         return [pattern]
     choices = found.group(1).split(",")
-    expanded = [
-        text
-        for choice in choices
-        for text in _expand_braces(
-            pattern[: found.start()] + choice + pattern[found.end() :], limit // len(choices)
-        )
-    ]
+    before, after, limit = pattern[: found.start()], pattern[found.end() :], limit // len(choices)
+    expanded = [text for choice in choices for text in _expand_braces(before + choice + after, limit)]
     return expanded[:64]
 
 
@@ -187,10 +167,7 @@ def summary(line: str, start: int) -> str:
 def read_small(name: str, folder: Folder) -> bytes | None:
     """Return the bytes of a regular file with a single hard link and at most 1 MB, else None."""
     try:
-        if isinstance(folder, int):
-            file = os.open(name, _OPEN_FILE, dir_fd=folder)
-        else:
-            file = os.open(_enter(folder, name), _OPEN_FILE)  # type: ignore[arg-type]
+        file = _open(folder, name, _OPEN_FILE)
     except OSError:
         return None
     try:
@@ -219,12 +196,6 @@ def search_folder(
                 yield entry.path, number, text
 
 
-def search_file(folder: Folder, name: str, search: LineSearch) -> Iterator[tuple[str, int, str]]:
-    """Yield name, line number and excerpt of each match in one file of the open `folder`."""
-    for number, text in search.lines(read_small(name, folder) or b""):
-        yield name, number, text
-
-
 def serve(request: dict[str, Any], out: TextIO) -> None:
     """Run one search: write a JSON line per match `[root, path, line, text]`, then `{"more": …}`.
 
@@ -243,7 +214,9 @@ def serve(request: dict[str, Any], out: TextIO) -> None:
     try:
         for index, folder in enumerate(request["folders"]):
             if "file" in request:
-                found = search_file(folder, request["file"], search)
+                name = request["file"]
+                lines = search.lines(read_small(name, folder) or b"")
+                found: Iterator[tuple[str, int, str]] = ((name, number, text) for number, text in lines)
             else:
                 found = search_folder(folder, search, matches=matches, until=until)
             for path, number, text in found:

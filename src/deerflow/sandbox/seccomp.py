@@ -8,7 +8,7 @@ that way. A call of another architecture, or of x32, kills the process.
 
 import platform
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _AND, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x54, 0x06
 _ALLOW = 0x7FFF0000
@@ -64,7 +64,7 @@ _DENIED = {
         "userfaultfd": 282, "kexec_file_load": 294,
     },
 }  # fmt: skip
-_LOOKED_INTO = {
+_CHECKED = {
     "x86_64": {"clone": 56, "clone3": 435, "ioctl": 16, "prctl": 157, "socket": 41, "socketpair": 53},
     "aarch64": {"clone": 220, "clone3": 435, "ioctl": 29, "prctl": 167, "socket": 198, "socketpair": 199},
 }
@@ -143,56 +143,44 @@ def build_filter(
     queue.
     """
     machine = machine or platform.machine()
-    numbers = _LOOKED_INTO[machine]
+    numbers = _CHECKED[machine]
     program = [
-        _step(_LOAD, _ARCH),
-        _step(_EQUAL, _ARCHITECTURES[machine], 1, 0),
-        _step(_RETURN, _KILL),
+        *(_step(_LOAD, _ARCH), _step(_EQUAL, _ARCHITECTURES[machine], 1, 0), _step(_RETURN, _KILL)),
         _step(_LOAD, _NR),
     ]
     if machine == "x86_64":
         program += [_step(_AT_LEAST, _X32, 0, 1), _step(_RETURN, _KILL)]
-    for number in sorted(_DENIED[machine].values()):
-        program += [_step(_EQUAL, number, 0, 1), _refuse(_EPERM)]
-    for number in (numbers["clone3"], _OPENAT2):
-        program += [_step(_EQUAL, number, 0, 1), _refuse(_ENOSYS)]
+    program += _refuse_calls(sorted(_DENIED[machine].values()), _EPERM)
+    program += _refuse_calls((numbers["clone3"], _OPENAT2), _ENOSYS)
     if not has_namespaces:
         program += _without_namespaces(machine)
     if not has_system_v:
-        for name in ("shmget", "semget", "msgget"):
-            program += [_step(_EQUAL, _SHARED[machine][name], 0, 1), _refuse(_ENOSYS)]
+        shared = _SHARED[machine]
+        program += _refuse_calls((shared["shmget"], shared["semget"], shared["msgget"]), _ENOSYS)
     program += _without_set_id(machine)
-    for name, check in (
-        ("clone", _check_clone()),
-        ("ioctl", _check_ioctl()),
-        ("prctl", _check_prctl()),
-        ("socketpair", _check_families([AF_UNIX])),
-        ("socket", _check_socket(families)),
-    ):
-        program += [_step(_EQUAL, numbers[name], 0, len(check)), *check]
-    program.append(_step(_RETURN, _ALLOW))
-    return b"".join(program)
+    program += _on(numbers["clone"], _refuse_if(_ARG0, _ANY_BIT, _NEW_NAMESPACES))
+    # ioctls that inject input into the server's terminal
+    terminal = [_step(_LOAD, _ARG1), _step(_EQUAL, _TIOCSTI, 1, 0), _step(_EQUAL, _TIOCLINUX, 0, 1)]
+    program += _on(numbers["ioctl"], [*terminal, _refuse(_EPERM), _step(_RETURN, _ALLOW)])
+    # PR_SET_DUMPABLE is a no-op: the open files of a non-dumpable process could not be counted
+    program += _on(numbers["prctl"], _refuse_if(_ARG0, _EQUAL, _SET_DUMPABLE, errno=0))
+    program += _on(numbers["socketpair"], [*_only_families([AF_UNIX]), _step(_RETURN, _ALLOW)])
+    program += _on(numbers["socket"], [*_only_families(families), *_no_raw_sockets()])
+    return b"".join([*program, _step(_RETURN, _ALLOW)])
 
 
 def _without_namespaces(machine: str) -> list[bytes]:
-    program: list[bytes] = []
-    for number in sorted(_SHARED[machine].values()):
-        program += [_step(_EQUAL, number, 0, 1), _refuse(_EPERM)]
-    for number in sorted(_ON_PATHS[machine].values()):
-        program += [_step(_EQUAL, number, 0, 1), _refuse(0)]
+    program = _refuse_calls(sorted(_SHARED[machine].values()), _EPERM)
+    program += _refuse_calls(sorted(_ON_PATHS[machine].values()), 0)
     own = [_step(_LOAD, _ARG0), _step(_EQUAL, 0, 1, 0), _refuse(_EPERM), _step(_RETURN, _ALLOW)]
     for number in sorted(_OWN_ONLY[machine].values()):
-        program += [_step(_EQUAL, number, 0, len(own)), *own]
+        program += _on(number, own)
     # without a path (both halves of the pointer zero) the call applies to an open file, which is allowed
     by_file = [
-        _step(_LOAD, _ARG1),
-        _step(_EQUAL, 0, 0, 2),
-        _step(_LOAD, _ARG1 + 4),
-        _step(_EQUAL, 0, 1, 0),
-        _refuse(0),
-        _step(_RETURN, _ALLOW),
+        *(_step(_LOAD, _ARG1), _step(_EQUAL, 0, 0, 2), _step(_LOAD, _ARG1 + 4), _step(_EQUAL, 0, 1, 0)),
+        *(_refuse(0), _step(_RETURN, _ALLOW)),
     ]
-    return [*program, _step(_EQUAL, _UTIMENSAT[machine], 0, len(by_file)), *by_file]
+    return [*program, *_on(_UTIMENSAT[machine], by_file)]
 
 
 def _without_set_id(machine: str) -> list[bytes]:
@@ -202,61 +190,40 @@ def _without_set_id(machine: str) -> list[bytes]:
     """
     program: list[bytes] = []
     for number, mode in _MODES[machine].values():
-        check = [_step(_LOAD, mode), _step(_ANY_BIT, _SET_ID, 0, 1), _refuse(_EPERM), _step(_RETURN, _ALLOW)]
-        program += [_step(_EQUAL, number, 0, len(check)), *check]
+        program += _on(number, _refuse_if(mode, _ANY_BIT, _SET_ID))
     for number, flags, mode in _OPENING[machine].values():
-        check = [
-            _step(_LOAD, flags),
-            _step(_ANY_BIT, _MAKES_A_FILE, 0, 3),
-            _step(_LOAD, mode),
-            _step(_ANY_BIT, _SET_ID, 0, 1),
-            _refuse(_EPERM),
-            _step(_RETURN, _ALLOW),
-        ]
-        program += [_step(_EQUAL, number, 0, len(check)), *check]
+        creates = (_step(_LOAD, flags), _step(_ANY_BIT, _MAKES_A_FILE, 0, 3))
+        program += _on(number, [*creates, *_refuse_if(mode, _ANY_BIT, _SET_ID)])
     return program
 
 
-def _check_clone() -> list[bytes]:
+def _only_families(families: Sequence[int]) -> list[bytes]:
+    """Return instructions that refuse all but these socket families."""
+    jumps = [_step(_EQUAL, family, len(families) - index, 0) for index, family in enumerate(families)]
+    return [_step(_LOAD, _ARG0), *jumps, _refuse(_EAFNOSUPPORT)]
+
+
+def _no_raw_sockets() -> list[bytes]:
+    types = (_STREAM, _DATAGRAM, _SEQPACKET)
+    jumps = [_step(_EQUAL, kind, len(types) - index, 0) for index, kind in enumerate(types)]
     return [
-        _step(_LOAD, _ARG0),
-        _step(_ANY_BIT, _NEW_NAMESPACES, 0, 1),
-        _refuse(_EPERM),
-        _step(_RETURN, _ALLOW),
+        *(_step(_LOAD, _ARG1), _step(_AND, _SOCKET_TYPE), *jumps),
+        *(_refuse(_EPERM), _step(_RETURN, _ALLOW)),
     ]
 
 
-def _check_ioctl() -> list[bytes]:
-    """Refuse ioctls that inject input into the server's terminal."""
-    return [
-        _step(_LOAD, _ARG1),
-        _step(_EQUAL, _TIOCSTI, 1, 0),
-        _step(_EQUAL, _TIOCLINUX, 0, 1),
-        _refuse(_EPERM),
-        _step(_RETURN, _ALLOW),
-    ]
+def _on(number: int, check: list[bytes]) -> list[bytes]:
+    """Run `check` for the call `number` only."""
+    return [_step(_EQUAL, number, 0, len(check)), *check]
 
 
-def _check_prctl() -> list[bytes]:
-    """Make PR_SET_DUMPABLE a no-op: the open files of a non-dumpable process could not be counted."""
-    return [_step(_LOAD, _ARG0), _step(_EQUAL, _SET_DUMPABLE, 0, 1), _refuse(0), _step(_RETURN, _ALLOW)]
+def _refuse_calls(numbers: Iterable[int], errno: int) -> list[bytes]:
+    return [step for number in numbers for step in _on(number, [_refuse(errno)])]
 
 
-def _check_families(families: Sequence[int]) -> list[bytes]:
-    """Return instructions that allow these families and refuse all others."""
-    steps = [_step(_LOAD, _ARG0)]
-    for left, family in enumerate(reversed(families)):
-        steps.insert(1, _step(_EQUAL, family, left + 1, 0))
-    return [*steps, _refuse(_EAFNOSUPPORT), _step(_RETURN, _ALLOW)]
-
-
-def _check_socket(families: Sequence[int]) -> list[bytes]:
-    """Return instructions for `socket`: only these families, and no raw sockets."""
-    kinds = (_STREAM, _DATAGRAM, _SEQPACKET)
-    by_kind = [_step(_LOAD, _ARG1), _step(_AND, _SOCKET_TYPE)]
-    by_kind += [_step(_EQUAL, kind, len(kinds) - index, 0) for index, kind in enumerate(kinds)]
-    by_kind += [_refuse(_EPERM), _step(_RETURN, _ALLOW)]
-    return [*_check_families(families)[:-1], *by_kind]
+def _refuse_if(argument: int, test: int, value: int, *, errno: int = _EPERM) -> list[bytes]:
+    """Refuse a call whose argument passes the test, else allow it."""
+    return [_step(_LOAD, argument), _step(test, value, 0, 1), _refuse(errno), _step(_RETURN, _ALLOW)]
 
 
 def _refuse(errno: int) -> bytes:

@@ -87,20 +87,16 @@ class SelfTestCache:
         self._probe = probe
         self._clock = clock
         self._lock = asyncio.Lock()
-        self._last: SelfTest | None = None
+        self.last: SelfTest | None = None
+        """The last result; None before the first test."""
         self._tested_at = 0.0
         self._tests = 0
         self._background: asyncio.Task[SelfTest] | None = None
 
     @property
-    def last(self) -> SelfTest | None:
-        """The last result; None before the first test."""
-        return self._last
-
-    @property
     def refusal(self) -> str | None:
         """The last result's refusal; None when it passed or nothing was tested yet."""
-        return self._last.refusal if self._last else None
+        return self.last.refusal if self.last else None
 
     async def test(self) -> SelfTest:
         """Run the test now and cache the result."""
@@ -109,9 +105,9 @@ class SelfTestCache:
 
     async def require(self) -> None:
         """Return once the sandbox has passed; raise `SandboxUnavailableError` when it has failed."""
-        if self._last is None or not self._last.ok:
+        if self.last is None or not self.last.ok:
             async with self._lock:
-                if self._last is None or self._is_stale():
+                if self.last is None or self._is_stale():
                     await self._test()
         if self.refusal:
             raise SandboxUnavailableError(self.refusal)
@@ -137,18 +133,17 @@ class SelfTestCache:
             await asyncio.wait([self._background])
 
     def _is_stale(self) -> bool:
-        return (
-            self._last is not None and not self._last.ok and self._clock() - self._tested_at >= RETRY_SECONDS
-        )
+        is_failed = self.last is not None and not self.last.ok
+        return is_failed and self._clock() - self._tested_at >= RETRY_SECONDS
 
     async def _test(self) -> SelfTest:
         try:
-            self._last = await self._probe()
+            self.last = await self._probe()
         except SandboxUnavailableError as error:
-            self._last = diagnose(str(error))
+            self.last = diagnose(str(error))
         self._tested_at = self._clock()
         self._tests += 1
-        return self._last
+        return self.last
 
 
 NOT_HOLDING = "this is a defect or a very unusual system: report it, and use `sandbox.use: aio` meanwhile"
@@ -246,17 +241,16 @@ def daemon_name() -> str:
 
 async def evaluate(output: str, daemon: str, *, needed: Sequence[str] = NEEDED) -> SelfTest:
     """Return the result of probes that ran to their end; their daemon must not have survived them."""
-    is_left = await asyncio.to_thread(_is_running, daemon)
+    is_left = await asyncio.to_thread(_is_running, os.fsencode(daemon))
     probes = parse_probes(output, needed=needed)
     return judge([Probe("start", True), *probes, Probe("nothing left running", not is_left)])
 
 
-def _is_running(name: str) -> bool:
+def _is_running(name: bytes) -> bool:
     """Return whether a process whose first argument is `name` is alive on this host."""
-    wanted = os.fsencode(name)
     for entry in Path("/proc").glob("[0-9]*/cmdline"):
         try:
-            if entry.read_bytes().split(b"\0")[0] == wanted:
+            if entry.read_bytes().split(b"\0")[0] == name:
                 return True
         except OSError:
             continue

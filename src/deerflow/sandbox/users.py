@@ -47,14 +47,17 @@ def sandbox_uid() -> int | None:
 
 def can_change_users(status: str) -> bool:
     """Return whether a process with this `/proc/PID/status` may chown to other users and become them."""
-    found = re.search(r"^CapEff:\s*([0-9a-f]+)$", status, re.MULTILINE)
-    return found is not None and int(found[1], 16) & _NEEDED == _NEEDED
+    return _capabilities(status) & _NEEDED == _NEEDED
 
 
 def can_look_into_processes() -> bool:
     """Return whether this process may inspect other users' processes; root in many containers may not."""
-    found = re.search(r"^CapEff:\s*([0-9a-f]+)$", Path("/proc/self/status").read_text(), re.MULTILINE)
-    return found is not None and bool(int(found[1], 16) & 1 << _PTRACE)
+    return bool(_capabilities(Path("/proc/self/status").read_text()) & 1 << _PTRACE)
+
+
+def _capabilities(status: str) -> int:
+    found = re.search(r"^CapEff:\s*([0-9a-f]+)$", status, re.MULTILINE)
+    return int(found[1], 16) if found else 0
 
 
 def has_number(id_map: str, number: int) -> bool:
@@ -97,15 +100,10 @@ def can_enter(path: Path, uid: int) -> bool:
             about = folder.stat()
         except OSError:
             return True  # missing folders will be created traversable
-        if not about.st_mode & _right_to_pass(about, uid):
+        others = stat.S_IXGRP if about.st_gid == uid else stat.S_IXOTH
+        if not about.st_mode & (stat.S_IXUSR if about.st_uid == uid else others):
             return False
     return True
-
-
-def _right_to_pass(about: os.stat_result, uid: int) -> int:
-    if about.st_uid == uid:
-        return stat.S_IXUSR
-    return stat.S_IXGRP if about.st_gid == uid else stat.S_IXOTH
 
 
 def unreachable(table: PathTable, uid: int | None) -> list[PathMapping]:

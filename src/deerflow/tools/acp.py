@@ -7,8 +7,7 @@ from pathlib import Path
 from langchain_core.tools import BaseTool
 from pydantic import BaseModel, Field
 
-from deerflow.acp.agents import AcpAgents, missing_package, refusal_note
-from deerflow.acp.base import AcpAnswer, AcpProgress
+from deerflow.acp.agents import AcpAgents, AcpAnswer, AcpProgress, missing_package, refusal_note
 from deerflow.config.extensions import McpServerSettings
 from deerflow.config.subagents import AcpAgentSettings
 from deerflow.errors import AcpError

@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 from support.waiting import until
 
-from deerflow.acp.agents import AcpAgents
-from deerflow.acp.base import AcpAnswer, AcpProgress
+from deerflow.acp.agents import AcpAgents, AcpAnswer, AcpProgress
 from deerflow.acp.wire import WireLimits
 from deerflow.config.extensions import McpServerSettings
 from deerflow.config.subagents import AcpAgentSettings

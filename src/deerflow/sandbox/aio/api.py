@@ -26,7 +26,7 @@ from deerflow.sandbox.process import OutputBuffer, to_the_end
 
 logger = logging.getLogger(__name__)
 
-QUICK_SECONDS = 15.0
+CALL_SECONDS = 15.0
 """Timeout of calls that do not wait for a command."""
 MAX_ANSWER_BYTES = 64 * 1024 * 1024
 
@@ -65,7 +65,7 @@ class AioApi:
             return False
 
     async def call(
-        self, path: str, body: Mapping[str, Any], *, seconds: float = QUICK_SECONDS
+        self, path: str, body: Mapping[str, Any], *, seconds: float = CALL_SECONDS
     ) -> Mapping[str, Any]:
         """Post `body` to `path` and return the `data` of the response."""
         async with self._request("POST", path, seconds=seconds, json=body) as response:
@@ -90,12 +90,12 @@ class AioApi:
         body = {"command": command, "timeout": seconds}
         try:
             response = await self.call(
-                "/v1/bash/exec", {**body, "max_output_length": 0}, seconds=seconds + QUICK_SECONDS
+                "/v1/bash/exec", {**body, "max_output_length": 0}, seconds=seconds + CALL_SECONDS
             )
             await self.cleanup(f"/v1/bash/sessions/{_session(response)}/close")
         except NoSuchRouteError:
             response = await self.call(
-                "/v1/shell/exec", {**body, "truncate": False}, seconds=seconds + QUICK_SECONDS
+                "/v1/shell/exec", {**body, "truncate": False}, seconds=seconds + CALL_SECONDS
             )
             await self.cleanup(f"/v1/shell/sessions/{_session(response)}", method="DELETE")
         return response
@@ -228,7 +228,8 @@ class AioShell:
         """Run `command` to its end; on timeout or cancellation kill it and its descendants."""
         async with self._lock:
             marker = secrets.token_hex(8)
-            script = _wrapped(command, marker)
+            argv = ("bash", "--noprofile", "--norc", "-c", SCRIPT, "bash", command, STATE_FILE, marker)
+            script = f"{shlex.join(argv)} </dev/null 2>&1"
             if not self._is_old_image:
                 try:
                     return await self._run(command, script, marker, timeout=timeout, output=output)
@@ -259,17 +260,28 @@ class AioShell:
     async def _start(self, script: str, marker: str, timeout: float) -> _Running:
         """Start the script; replace a lost or broken session once."""
         body = {"command": script, "async_mode": True, "hard_timeout": timeout + GRACE_SECONDS}
-        if self._session is not None:
-            try:
-                return _running(
-                    await self._api.call("/v1/bash/exec", {**body, "session_id": self._session}), marker
-                )
-            except ContainerRefusedError as error:
-                logger.info("shell session %s is replaced: %s", self._session, error)
-                await self._close_session()
-        session = await self._api.call("/v1/bash/sessions/create", {"exec_dir": WORKSPACE})
-        self._session = str(session.get("session_id") or "")
-        return _running(await self._api.call("/v1/bash/exec", {**body, "session_id": self._session}), marker)
+        started = await self._call_in_session("/v1/bash/exec", body, id_key="session_id")
+        if started is None:
+            session = await self._api.call("/v1/bash/sessions/create", {"exec_dir": WORKSPACE})
+            self._session = str(session.get("session_id") or "")
+            started = await self._api.call("/v1/bash/exec", {**body, "session_id": self._session})
+        session_id, command_id = started.get("session_id"), started.get("command_id")
+        if not isinstance(session_id, str) or not isinstance(command_id, str):
+            raise ContainerRefusedError("the sandbox container named no command")
+        return _Running(session_id, command_id, marker)
+
+    async def _call_in_session(
+        self, path: str, body: Mapping[str, Any], *, id_key: str, seconds: float = CALL_SECONDS
+    ) -> Mapping[str, Any] | None:
+        """Call with the present session; None when there is none or it is broken and had to be closed."""
+        if self._session is None:
+            return None
+        try:
+            return await self._api.call(path, {**body, id_key: self._session}, seconds=seconds)
+        except ContainerRefusedError as error:
+            logger.info("shell session %s is replaced: %s", self._session, error)
+            await self._close_session()
+            return None
 
     async def _follow(self, running: _Running, output: OutputBuffer) -> int | None:
         """Read the output until the command ends and return its exit code; None when it printed too much."""
@@ -279,13 +291,15 @@ class AioShell:
             body = {"session_id": running.session, "command_id": running.command_id, **offsets}
             body |= {"wait": wait, "wait_timeout": POLL_SECONDS}
             response = await self._api.call("/v1/bash/output", body, seconds=POLL_SECONDS + GRACE_SECONDS)
-            has_news = _feed_output(response, output)
+            pieces = [piece for key in ("stdout", "stderr") if (piece := response.get(key))]
+            for piece in pieces:
+                output.feed(str(piece).encode("utf-8", "replace"))
             offsets = {key: response.get(key) or offsets[key] for key in offsets}
             if output.is_too_much:
                 return None
             status = (response.get("command") or {}).get("status")
             if status not in ("pending", "running"):
-                if not has_news:
+                if not pieces:
                     return _exit_code(response.get("command") or {})
                 wait = False  # it has ended: fetch the remaining output
 
@@ -316,7 +330,11 @@ class AioShell:
         body |= {"exec_dir": WORKSPACE, "no_change_timeout": int(timeout + GRACE_SECONDS)}
         is_over = False
         try:
-            response = await self._execute(body, seconds=timeout + GRACE_SECONDS)
+            path, seconds = "/v1/shell/exec", timeout + GRACE_SECONDS
+            response = await self._call_in_session(path, body, id_key="id", seconds=seconds)
+            if response is None:
+                response = await self._api.call(path, body, seconds=seconds)
+                self._session = str(response.get("session_id") or "") or None
             is_over = response.get("status") == "completed"
         finally:
             if not is_over:
@@ -325,38 +343,6 @@ class AioShell:
         if not is_over:
             raise SandboxTimeoutError(command, timeout, output.text())
         return CommandResult(_exit_code(response), output.text())
-
-    async def _execute(self, body: Mapping[str, Any], *, seconds: float) -> Mapping[str, Any]:
-        """Execute in a `/v1/shell` session; replace a broken one once."""
-        path = "/v1/shell/exec"
-        if self._session is not None:
-            try:
-                return await self._api.call(path, {**body, "id": self._session}, seconds=seconds)
-            except ContainerRefusedError as error:
-                logger.info("shell session %s is replaced: %s", self._session, error)
-                await self._close_session()
-        response = await self._api.call(path, body, seconds=seconds)
-        self._session = str(response.get("session_id") or "") or None
-        return response
-
-
-def _wrapped(command: str, marker: str) -> str:
-    argv = ("bash", "--noprofile", "--norc", "-c", SCRIPT, "bash", command, STATE_FILE, marker)
-    return f"{shlex.join(argv)} </dev/null 2>&1"
-
-
-def _running(response: Mapping[str, Any], marker: str) -> _Running:
-    session, command_id = response.get("session_id"), response.get("command_id")
-    if not isinstance(session, str) or not isinstance(command_id, str):
-        raise ContainerRefusedError("the sandbox container named no command")
-    return _Running(session, command_id, marker)
-
-
-def _feed_output(response: Mapping[str, Any], output: OutputBuffer) -> bool:
-    pieces = [piece for key in ("stdout", "stderr") if (piece := response.get(key))]
-    for piece in pieces:
-        output.feed(str(piece).encode("utf-8", "replace"))
-    return bool(pieces)
 
 
 def _exit_code(command: Mapping[str, Any]) -> int:

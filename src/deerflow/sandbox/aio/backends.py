@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import aiohttp
 from typing_extensions import override
@@ -33,6 +33,7 @@ class ContainerSpec:
     """Specification of a container."""
 
     id: str
+    """The same in every process."""
     user_id: str
     thread_id: str
     origin: str
@@ -40,14 +41,29 @@ class ContainerSpec:
     mounts: Sequence[PathMapping] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
 
+    @classmethod
+    def of(
+        cls, folders: ThreadFolders, mounts: Sequence[PathMapping], environment: Mapping[str, str]
+    ) -> Self:
+        """Return the specification of a thread's container; variables `$NAME` are those of this process."""
+        user = folders.root.parent.parent.name  # {user}/threads/{thread}
+        name = hashlib.sha256(f"{user}:{folders.thread_id}".encode()).hexdigest()[:16]
+        variables = dict(environment)
+        for key, value in environment.items():
+            if value.startswith("$"):
+                if value[1:] not in os.environ:
+                    raise ConfigError(
+                        f"sandbox.environment.{key}: {value} is not set; set it or remove the entry"
+                    )
+                variables[key] = os.environ[value[1:]]
+        return cls(name, user, folders.thread_id, str(folders.root), mounts, variables)
+
 
 class ContainerBackend(ABC):
     """Starts, discovers and stops containers by id."""
 
-    @property
-    @abstractmethod
-    def refusal(self) -> str | None:
-        """Why no container can be started, with the fix; None when one can."""
+    refusal: str | None = None
+    """Why no container can be started, with the fix; None when one can."""
 
     @abstractmethod
     async def discover(self, spec: ContainerSpec) -> str | None:
@@ -68,16 +84,6 @@ class ContainerBackend(ABC):
     async def aclose(self) -> None:
         """Close connections; containers keep running."""
         return
-
-
-def container_id(user_id: str, thread_id: str) -> str:
-    """Return the id of a thread's container, the same in every process."""
-    return hashlib.sha256(f"{user_id}:{thread_id}".encode()).hexdigest()[:16]
-
-
-def owner_of(folders: ThreadFolders) -> str:
-    """Return the user of a thread, from its folder's path `{user}/threads/{thread}`."""
-    return folders.root.parent.parent.name
 
 
 ENGINES = ("docker", "podman")
@@ -111,29 +117,25 @@ class LocalContainerBackend(ContainerBackend):
         self._host = os.environ.get("DEER_FLOW_SANDBOX_HOST", LOOPBACK)
         default_bind = LOOPBACK if self._host in (LOOPBACK, "localhost") else "0.0.0.0"
         self._bind = os.environ.get("DEER_FLOW_SANDBOX_BIND_HOST", default_bind)
-
-    @property
-    @override
-    def refusal(self) -> str | None:
         if self._engine is None:
-            return (
+            self.refusal = (
                 "Commands cannot run: neither docker nor podman is installed. Install one of them, or choose "
                 "another sandbox.use."
             )
-        return None
 
     @override
     async def discover(self, spec: ContainerSpec) -> str | None:
         about = await self._inspect(self._name(spec.id))
         if about is None:
             return None
-        origin = _labels(about).get(ORIGIN_LABEL)
+        origin = ((about.get("Config") or {}).get("Labels") or {}).get(ORIGIN_LABEL)
         if origin != spec.origin:
             raise SandboxUnavailableError(
                 f"Container {self._name(spec.id)} belongs to another installation ({origin}); give each "
                 "its own sandbox.container_prefix."
             )
-        port = _host_port(about)
+        ports = (about.get("NetworkSettings") or {}).get("Ports") or {}
+        port = (ports.get(f"{CONTAINER_PORT}/tcp") or [{}])[0].get("HostPort")
         if not about.get("State", {}).get("Running") or port is None:
             await self.destroy(spec.id)
             return None
@@ -141,15 +143,17 @@ class LocalContainerBackend(ContainerBackend):
 
     @override
     async def create(self, spec: ContainerSpec) -> str:
-        for port in self._ports():
+        first = self._settings.port
+        for port in [0] if first is None else range(first, min(first + PORTS_TRIED, 65536)):
             try:
                 await self._cli(
                     *self._run_argv(spec, port), env=spec.environment, seconds=ENGINE_CREATE_SECONDS
                 )
             except EngineError as error:
-                if _is_name_taken(error) and (url := await self.discover(spec)) is not None:
+                text = str(error).lower()
+                if "already in use by" in text and (url := await self.discover(spec)) is not None:
                     return url
-                if port and _is_port_taken(error):
+                if port and ("port is already allocated" in text or "address already in use" in text):
                     await self.destroy(spec.id)  # the engine keeps a container that it could not publish
                     continue
                 raise
@@ -177,16 +181,8 @@ class LocalContainerBackend(ContainerBackend):
         prefix = self._name("")
         return [name.removeprefix(prefix) for name in listing.split() if name.startswith(prefix)]
 
-    @property
-    def _is_rootless_podman(self) -> bool:
-        return os.geteuid() != 0 and Path(self._engine or "").name == "podman"
-
     def _name(self, container_id: str) -> str:
         return f"{self._settings.container_prefix}-{container_id}"
-
-    def _ports(self) -> list[int]:
-        first = self._settings.port
-        return [0] if first is None else list(range(first, min(first + PORTS_TRIED, 65536)))
 
     def _run_argv(self, spec: ContainerSpec, port: int) -> list[str]:
         argv = ["run", "--detach", "--rm", "--name", self._name(spec.id)]
@@ -195,7 +191,7 @@ class LocalContainerBackend(ContainerBackend):
         argv += ["--publish", f"{self._bind}:{port or ''}:{CONTAINER_PORT}"]
         # as the image's authors start it: its browser has its own sandbox, which needs this
         argv += ["--security-opt", "seccomp=unconfined"]
-        if self._is_rootless_podman:
+        if os.geteuid() != 0 and Path(self._engine or "").name == "podman":
             # map this process's user to the image's user, so that it owns the files in the container
             argv += ["--userns", f"keep-id:uid={IMAGE_USER},gid={IMAGE_USER}"]
         if "limits" in self._settings.model_fields_set:
@@ -252,44 +248,11 @@ class LocalContainerBackend(ContainerBackend):
         return output.decode(errors="replace")
 
 
-def resolved_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables with `$NAME` values resolved from this process's environment."""
-    resolved: dict[str, str] = {}
-    for name, value in environment.items():
-        if value.startswith("$"):
-            if value[1:] not in os.environ:
-                raise ConfigError(
-                    f"sandbox.environment.{name}: {value} is not set; set it or remove the entry"
-                )
-            value = os.environ[value[1:]]
-        resolved[name] = value
-    return resolved
-
-
 def _mount(mount: PathMapping) -> str:
     fields = ["type=bind", f"source={mount.host}", f"target={mount.virtual}"]
     line = io.StringIO()
     csv.writer(line, lineterminator="").writerow([*fields, "readonly"] if mount.read_only else fields)
     return line.getvalue()
-
-
-def _labels(about: Mapping[str, Any]) -> Mapping[str, str]:
-    return (about.get("Config") or {}).get("Labels") or {}
-
-
-def _host_port(about: Mapping[str, Any]) -> str | None:
-    ports = (about.get("NetworkSettings") or {}).get("Ports") or {}
-    bindings = ports.get(f"{CONTAINER_PORT}/tcp") or []
-    return bindings[0].get("HostPort") if bindings else None
-
-
-def _is_name_taken(error: EngineError) -> bool:
-    return "already in use by" in str(error).lower()
-
-
-def _is_port_taken(error: EngineError) -> bool:
-    text = str(error).lower()
-    return "port is already allocated" in text or "address already in use" in text
 
 
 POD_CREATE_SECONDS = 120.0
@@ -306,11 +269,6 @@ class RemoteSandboxBackend(ContainerBackend):
         self._key = settings.provisioner_api_key
         self._image = settings.image
         self._http: aiohttp.ClientSession | None = None
-
-    @property
-    @override
-    def refusal(self) -> str | None:
-        return None
 
     @override
     async def discover(self, spec: ContainerSpec) -> str | None:

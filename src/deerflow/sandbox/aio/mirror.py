@@ -23,9 +23,9 @@ from deerflow.sandbox.paths import USER_DATA
 
 logger = logging.getLogger(__name__)
 
-MAX_TRIP_BYTES = 128 * 1024 * 1024
+MAX_TRANSFER_BYTES = 128 * 1024 * 1024
 MAX_FILES = 20_000
-TRIP_SECONDS = 120.0
+TRANSFER_SECONDS = 120.0
 LATEST = 4e9
 """Upper bound of modification times, in seconds; the container's values are untrusted."""
 FOLDERS = ("workspace", "uploads", "outputs")
@@ -79,7 +79,12 @@ class Mirror:
             self._here = {name: stamp for name, stamp in here.items() if stamp.is_like(self._there.get(name))}
         changed = [name for name, stamp in here.items() if self._here.get(name) != stamp]
         gone = [name for name in self._here if name not in here]
-        _check_load(here, changed)
+        size = sum(here[name].size for name in changed)
+        if size > MAX_TRANSFER_BYTES or len(here) > MAX_FILES:
+            raise SandboxError(
+                f"{len(here)} files ({size} bytes changed) are too much to copy into the container; remove "
+                "what is not needed, or have the operator share the folders (sandbox.thread_data_mounts)"
+            )
         if changed:
             await self._put(INCOMING, await asyncio.to_thread(_packed, self._root, changed))
             await self._run(UNPACK)
@@ -99,7 +104,7 @@ class Mirror:
         if copied:
             await self._put(NAMES_FILE, _name_list(copied))
             await self._run(PACK)
-            most = MAX_TRIP_BYTES + 10_240 * (len(copied) + 2)  # plus the archive's headers
+            most = MAX_TRANSFER_BYTES + 10_240 * (len(copied) + 2)  # plus the archive's headers
             left += await self._unpacked(await self._api.download(OUTGOING, max_bytes=most))
         gone = [name for name in self._there if name not in there]
         known = self._here or {}
@@ -142,11 +147,11 @@ class Mirror:
 
     async def _put(self, path: str, content: bytes) -> None:
         body = {"file": path, "content": base64.b64encode(content).decode(), "encoding": "base64"}
-        await self._api.call("/v1/file/write", body, seconds=TRIP_SECONDS)
+        await self._api.call("/v1/file/write", body, seconds=TRANSFER_SECONDS)
 
     async def _run(self, command: str) -> str:
         """Run an internal command and return its output."""
-        response = await self._api.run_internal(command, seconds=TRIP_SECONDS)
+        response = await self._api.run_internal(command, seconds=TRANSFER_SECONDS)
         if response.get("status") != "completed" or response.get("exit_code"):
             raise SandboxError("the thread's files could not be copied to or from the container; try again")
         return str(response.get("stdout") or response.get("output") or "")
@@ -179,7 +184,7 @@ def _packed(root: Path, names: list[str]) -> bytes:
 def _members(archive: bytes) -> list[tuple[str, bytes, float]]:
     """Return the regular files of an untrusted archive."""
     found: list[tuple[str, bytes, float]] = []
-    left = MAX_TRIP_BYTES
+    left = MAX_TRANSFER_BYTES
     try:
         with tarfile.open(fileobj=io.BytesIO(archive)) as opened:
             for member in opened:
@@ -207,22 +212,13 @@ def _dated(file: Path, changed_at: float) -> Stamp:
     return Stamp(about.st_size, about.st_mtime)
 
 
-def _check_load(here: dict[str, Stamp], changed: list[str]) -> None:
-    size = sum(here[name].size for name in changed)
-    if size > MAX_TRIP_BYTES or len(here) > MAX_FILES:
-        raise SandboxError(
-            f"{len(here)} files ({size} bytes changed) are too much to copy into the container; remove what "
-            "is not needed, or have the operator share the folders (sandbox.thread_data_mounts)"
-        )
-
-
 def _name_list(names: list[str]) -> bytes:
     return b"".join(os.fsencode(name) + b"\0" for name in names)
 
 
 def _within(names: list[str], stamps: dict[str, Stamp]) -> list[str]:
     """Return the files that fit into one transfer, smallest first."""
-    left = MAX_TRIP_BYTES
+    left = MAX_TRANSFER_BYTES
     fits: list[str] = []
     for name in sorted(names, key=lambda name: stamps[name].size):
         left -= stamps[name].size

@@ -174,7 +174,8 @@ class Pool:
             self._use_locks.release_use(container.use_lock)
             container.use_lock = None
         if self._containers.get(container.id) is container:
-            self._retire_later(container)
+            if self._settings.idle_timeout:
+                container.retiring = self._spawn(self._retire(container))
             self._spawn(self._notify_waiters())
 
     async def drop(self, container: PooledContainer) -> None:
@@ -282,6 +283,10 @@ class Pool:
     async def _reserve(self) -> None:
         """Reserve capacity for one more container, evicting the least recently used warm one when needed."""
         settings = self._settings
+        full = SandboxUnavailableError(
+            f"All {settings.replicas} sandbox containers are in use. Try again later, or raise "
+            "sandbox.replicas."
+        )
         most = settings.replicas
         if settings.overflow_policy == "burst":
             most = settings.replicas + settings.burst_limit if settings.burst_limit else 1_000_000
@@ -294,27 +299,18 @@ class Pool:
             elif len(self._containers) + self._starting < most:
                 break
             elif settings.overflow_policy == "wait":
-                await self._wait_for_capacity()
+                try:
+                    async with asyncio.timeout(settings.acquire_timeout), self._freed:
+                        await self._freed.wait_for(self._has_capacity)
+                except TimeoutError as error:
+                    raise full from error
             else:
-                raise self._capacity_error()
+                raise full
         self._starting += 1
-
-    async def _wait_for_capacity(self) -> None:
-        try:
-            async with asyncio.timeout(self._settings.acquire_timeout), self._freed:
-                await self._freed.wait_for(self._has_capacity)
-        except TimeoutError as error:
-            raise self._capacity_error() from error
 
     def _has_capacity(self) -> bool:
         taken = sum(1 for container in self._containers.values() if container.users) + self._starting
         return taken < self._settings.replicas
-
-    def _capacity_error(self) -> SandboxUnavailableError:
-        return SandboxUnavailableError(
-            f"All {self._settings.replicas} sandbox containers are in use. Try again later, or raise "
-            "sandbox.replicas."
-        )
 
     async def _adopt(self) -> None:
         """Schedule the idle stop of containers that an earlier process left running."""
@@ -329,10 +325,6 @@ class Pool:
         for container_id in found:
             if container_id not in self._containers and self._settings.idle_timeout:
                 self._spawn(self._end_when_idle(container_id))
-
-    def _retire_later(self, container: PooledContainer) -> None:
-        if self._settings.idle_timeout:
-            container.retiring = self._spawn(self._retire(container))
 
     async def _retire(self, container: PooledContainer) -> None:
         await asyncio.sleep(self._settings.idle_timeout)

@@ -19,9 +19,6 @@ from deerflow.sandbox.aio.backends import (
     ContainerSpec,
     LocalContainerBackend,
     RemoteSandboxBackend,
-    container_id,
-    owner_of,
-    resolved_environment,
 )
 from deerflow.sandbox.aio.mirror import Mirror
 from deerflow.sandbox.aio.pool import ContainerLocks, Pool, PooledContainer, default_folder
@@ -90,15 +87,8 @@ class AioSandboxProvider(SandboxProvider):
         table = thread_paths(folders, skills_root=self._skills_root, mounts=self._settings.mounts)
         is_root = os.geteuid() == 0
         _open_to_the_image(folders, is_root=is_root)
-        user = owner_of(folders)
-        spec = ContainerSpec(
-            container_id(user, folders.thread_id),
-            user_id=user,
-            thread_id=folders.thread_id,
-            origin=str(folders.root),
-            mounts=table.mappings if self._has_mounts else (),
-            environment=resolved_environment(self._settings.environment),
-        )
+        mounts = table.mappings if self._has_mounts else ()
+        spec = ContainerSpec.of(folders, mounts, self._settings.environment)
         files = ThreadFiles(table, owner=IMAGE_USER if is_root else None)
         sandbox = AioSandbox(
             files, folders, spec, self._pool, settings=self._settings, refusal=self._backend.refusal

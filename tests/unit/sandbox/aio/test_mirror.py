@@ -77,7 +77,7 @@ async def test_a_later_run_finds_its_files_and_copies_none_again(
 async def test_what_is_too_large_stays_and_is_named(
     sandbox: Sandbox, thread: Threads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mirrors, "MAX_TRIP_BYTES", 1000)
+    monkeypatch.setattr(mirrors, "MAX_TRANSFER_BYTES", 1000)
 
     output = await say(sandbox, "head -c 2000 /dev/zero > big.bin; echo small > small.txt")
 
