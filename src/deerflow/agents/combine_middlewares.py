@@ -7,65 +7,65 @@ have a graph node or tools are not combined.
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import groupby
-from typing import Any
+from typing import Any, Self
 
-from langchain.agents.middleware import AgentMiddleware, ModelResponse
+from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse
 from langchain.agents.middleware.types import ExtendedModelResponse
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, SystemMessage
 from langgraph.types import Command
 from langsmith.utils import tracing_is_enabled
 from typing_extensions import override
 
-from deerflow.agents.request import QuickRequest
 from deerflow.agents.types import (
     Middleware,
     ModelAnswer,
     ModelCall,
     ModelHandler,
-    ToolCall,
     ToolHandler,
+    ToolRequest,
     ToolResult,
 )
+from deerflow.context import RunContext
 
 NODE_HOOKS = ("before_agent", "before_model", "after_model", "after_agent")
 SYNC_HOOKS = ("wrap_model_call", "wrap_tool_call")
 
 
-def fold(middlewares: Sequence[Middleware]) -> list[Middleware]:
+def combine(middlewares: Sequence[Middleware]) -> list[Middleware]:
     """Return a shorter, equivalent chain; while tracing is on, each middleware keeps its own span."""
     if tracing_is_enabled():
         return list(middlewares)
-    return list(_folded(middlewares))
+    return list(_groups(middlewares))
 
 
-def fold_whole(middlewares: Sequence[Middleware]) -> Middleware | None:
+def combine_model_calls(middlewares: Sequence[Middleware]) -> Middleware | None:
     """Combine all model call wrappers into one; return None if a middleware does more than wrap calls."""
     if tracing_is_enabled() or not all(_only_wraps(each) for each in middlewares):
         return None
     models = [each for each in middlewares if _overrides(each, "awrap_model_call")]
-    return _FoldedModelCalls(models=models, tools=(), number=0)
+    return _CombinedModelCalls(models=models, tools=(), number=0)
 
 
-def _folded(middlewares: Sequence[Middleware]) -> Iterator[Middleware]:
-    for number, (can_fold, neighbours) in enumerate(groupby(middlewares, key=_only_wraps)):
+def _groups(middlewares: Sequence[Middleware]) -> Iterator[Middleware]:
+    for number, (can_combine, neighbours) in enumerate(groupby(middlewares, key=_only_wraps)):
         group = list(neighbours)
-        if can_fold and len(group) > 1:
-            yield _fold_of(group, number)
+        if can_combine and len(group) > 1:
+            yield _combined(group, number)
         else:
             yield from group
 
 
-def _fold_of(group: Sequence[Middleware], number: int) -> "FoldedMiddleware":
+def _combined(group: Sequence[Middleware], number: int) -> "CombinedMiddleware":
     """Return the group as one middleware with only the hooks in use: LangChain detects hooks by class."""
     models = [each for each in group if _overrides(each, "awrap_model_call")]
     tools = [each for each in group if _overrides(each, "awrap_tool_call")]
-    bases = [_FoldedModelCalls] * bool(models) + [_FoldedToolCalls] * bool(tools)
-    kind = type("FoldedMiddleware", (*bases, FoldedMiddleware), {})
-    folded: FoldedMiddleware = kind(models=models, tools=tools, number=number)
-    return folded
+    bases = [_CombinedModelCalls] * bool(models) + [_CombinedToolCalls] * bool(tools)
+    kind = type("CombinedMiddleware", (*bases, CombinedMiddleware), {})
+    combined: CombinedMiddleware = kind(models=models, tools=tools, number=number)
+    return combined
 
 
-class FoldedMiddleware(AgentMiddleware[Any, Any, Any]):
+class CombinedMiddleware(AgentMiddleware[Any, Any, Any]):
     """Several middlewares combined into one; the first is the outermost."""
 
     def __init__(self, *, models: Sequence[Middleware], tools: Sequence[Middleware], number: int) -> None:
@@ -77,10 +77,10 @@ class FoldedMiddleware(AgentMiddleware[Any, Any, Any]):
     @property
     @override
     def name(self) -> str:
-        return f"Folded{self._number}"
+        return f"Combined{self._number}"
 
 
-class _FoldedModelCalls(FoldedMiddleware):
+class _CombinedModelCalls(CombinedMiddleware):
     @override
     async def awrap_model_call(self, request: ModelCall, handler: ModelHandler) -> ModelAnswer:
         updates: dict[int, dict[str, Any]] = {}
@@ -94,9 +94,9 @@ class _FoldedModelCalls(FoldedMiddleware):
         return ExtendedModelResponse(model_response=response, command=Command(update=merged))
 
 
-class _FoldedToolCalls(FoldedMiddleware):
+class _CombinedToolCalls(CombinedMiddleware):
     @override
-    async def awrap_tool_call(self, request: ToolCall, handler: ToolHandler) -> ToolResult:
+    async def awrap_tool_call(self, request: ToolRequest, handler: ToolHandler) -> ToolResult:
         for middleware in self._tools:
             handler = partial(_call, middleware, handler)
         return await handler(request)
@@ -121,7 +121,7 @@ async def _ask(
     return ModelResponse(result=[answer]) if isinstance(answer, AIMessage) else answer
 
 
-async def _call(middleware: Middleware, handler: ToolHandler, request: ToolCall) -> ToolResult:
+async def _call(middleware: Middleware, handler: ToolHandler, request: ToolRequest) -> ToolResult:
     return await middleware.awrap_tool_call(request, handler)
 
 
@@ -152,3 +152,30 @@ def _only_wraps(middleware: Middleware) -> bool:
 
 def _overrides(middleware: Middleware, hook: str) -> bool:
     return getattr(type(middleware), hook, None) is not getattr(AgentMiddleware, hook, None)
+
+
+class QuickRequest(ModelRequest[RunContext]):
+    """A `ModelRequest` that is copied in one step."""
+
+    @classmethod
+    def made(cls, **parts: Any) -> Self:
+        """Return a request with these fields; all others have their defaults."""
+        quick = object.__new__(cls)
+        quick.__dict__.update(tool_choice=None, response_format=None, model_settings={}, **parts)
+        return quick
+
+    @classmethod
+    def of(cls, request: ModelCall) -> Self:
+        """Return a copy of `request` as a `QuickRequest`."""
+        quick = object.__new__(cls)
+        quick.__dict__.update(request.__dict__)
+        return quick
+
+    @override
+    def override(self, **changes: Any) -> Self:
+        changed = self.of(self)
+        if "system_prompt" in changes:  # the deprecated name
+            prompt = changes.pop("system_prompt")
+            changes["system_message"] = None if prompt is None else SystemMessage(prompt)
+        changed.__dict__.update(changes)
+        return changed

@@ -10,7 +10,7 @@ from langchain_core.tools import BaseTool
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.store.base import BaseStore
 
-from deerflow.agents.combine_middlewares import fold
+from deerflow.agents.combine_middlewares import combine
 from deerflow.agents.state import ThreadState
 from deerflow.agents.types import Agent, Middleware
 from deerflow.context import RunContext
@@ -35,7 +35,7 @@ def build_agent(
         model,
         list(tools),
         system_prompt=system_prompt or None,
-        middleware=fold(middlewares),
+        middleware=combine(middlewares),
         state_schema=ThreadState,
         context_schema=RunContext,
         checkpointer=checkpointer,

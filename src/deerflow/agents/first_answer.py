@@ -25,8 +25,7 @@ from langchain_core.tools import BaseTool
 from langgraph.runtime import Runtime
 from langgraph.store.base import BaseStore
 
-from deerflow.agents.combine_middlewares import fold_whole
-from deerflow.agents.request import QuickRequest
+from deerflow.agents.combine_middlewares import QuickRequest, combine_model_calls
 from deerflow.agents.state import ThreadState
 from deerflow.agents.types import Middleware, ModelCall
 from deerflow.context import RunContext
@@ -67,7 +66,7 @@ class FirstAnswer:
         store: BaseStore | None = None,
     ) -> Self | None:
         """Return the first answer of an agent with these parts; None if the agent needs its graph."""
-        chain = fold_whole(middlewares)
+        chain = combine_model_calls(middlewares)
         if chain is None:
             return None
         return cls(model, system_prompt=system_prompt, tools=tools, chain=chain, store=store)

@@ -39,7 +39,7 @@ def messages_channel() -> DeltaChannel[list[AnyMessage]]:
 def reduce_messages(state: Sequence[Any], writes: Sequence[Any]) -> list[BaseMessage]:
     """Return `state` after `writes`; each write is one message or a list of messages.
 
-    A message with a known id replaces the old one in place, `RemoveMessage` removes one, and
+    A message with a known id replaces the old one in index, `RemoveMessage` removes one, and
     `REMOVE_ALL_MESSAGES` clears the list. The result does not depend on how writes are batched; replay
     relies on that. This is why removing an unknown id is not an error.
     """
@@ -62,18 +62,18 @@ def _items(write: Any) -> Sequence[Any]:
 
 def _merge(present: list[BaseMessage], added: Sequence[BaseMessage]) -> list[BaseMessage]:
     merged: list[BaseMessage | None] = list(present)
-    place = dict(zip([message.id for message in present], range(len(present)), strict=True))
+    index = dict(zip([message.id for message in present], range(len(present)), strict=True))
     for message in added:
-        known = None if message.id is None else place.get(message.id)
+        known = None if message.id is None else index.get(message.id)
         if isinstance(message, RemoveMessage):
             if known is not None:
                 merged[known] = None
-                place.pop(message.id or "")
+                index.pop(message.id or "")
         elif known is not None:
             merged[known] = message
         else:
             if message.id is not None:
-                place[message.id] = len(merged)
+                index[message.id] = len(merged)
             merged.append(message)
     return [message for message in merged if message is not None]
 
@@ -123,9 +123,11 @@ async def stored_messages(saver: BaseCheckpointSaver[Any], found: CheckpointTupl
     if _MESSAGES in values:
         channel = channel.from_checkpoint(values[_MESSAGES])
     else:
-        told = (await saver.aget_delta_channel_history(config=found.config, channels=[_MESSAGES]))[_MESSAGES]
-        channel = channel.from_checkpoint(told.get("seed", []))
-        channel.replay_writes(told["writes"])
+        history = (await saver.aget_delta_channel_history(config=found.config, channels=[_MESSAGES]))[
+            _MESSAGES
+        ]
+        channel = channel.from_checkpoint(history.get("seed", []))
+        channel.replay_writes(history["writes"])
     return list(channel.get())
 
 
@@ -137,5 +139,5 @@ async def keep_ended(
     checkpoint = empty_checkpoint()
     checkpoint["channel_values"] = {"messages": list(messages)}
     checkpoint["channel_versions"] = {"messages": version}
-    place: RunnableConfig = {**config, "configurable": {"checkpoint_ns": "", **config["configurable"]}}
-    await saver.aput(place, checkpoint, {"source": "update", "step": 0, "parents": {}}, {"messages": version})
+    index: RunnableConfig = {**config, "configurable": {"checkpoint_ns": "", **config["configurable"]}}
+    await saver.aput(index, checkpoint, {"source": "update", "step": 0, "parents": {}}, {"messages": version})

@@ -29,7 +29,7 @@ class SideAnswer:
     """The provider's token usage; empty if it reported none."""
 
 
-async def ask_beside(
+async def side_call(
     prompt: str, model: BaseChatModel, *, what: str, timeout_seconds: float = TIMEOUT_SECONDS
 ) -> SideAnswer:
     """Return a model's answer to `prompt`; an empty one if the call failed or timed out.

@@ -22,6 +22,6 @@ ModelCall: TypeAlias = ModelRequest[RunContext]
 ModelHandler: TypeAlias = Callable[[ModelRequest[RunContext]], Awaitable[ModelResponse[Any]]]
 ModelAnswer: TypeAlias = ModelResponse[Any] | AIMessage | ExtendedModelResponse[Any]
 
-ToolCall: TypeAlias = ToolCallRequest
+ToolRequest: TypeAlias = ToolCallRequest
 ToolResult: TypeAlias = ToolMessage | Command[Any]
 ToolHandler: TypeAlias = Callable[[ToolCallRequest], Awaitable[ToolMessage | Command[Any]]]

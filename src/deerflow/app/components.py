@@ -18,7 +18,7 @@ from deerflow.config.faults import Fault
 from deerflow.domain import LEAD_AGENT, RunRecord, RunRequest
 from deerflow.errors import ConfigError, InvalidInputError, NotFoundError
 from deerflow.lead import LeadAgents, LeadDependencies
-from deerflow.lead.custom import CustomAgents, agent_name, is_agent_name
+from deerflow.lead.custom_agents import CustomAgents, agent_name, is_agent_name
 from deerflow.mcp import McpServers, ToolPins
 from deerflow.mcp.base import Place
 from deerflow.memory import MemoryService
@@ -123,7 +123,7 @@ async def build_components(loaded: LoadedSettings, resources: Resources) -> Comp
         custom_agents=resources.custom_agents,
         memories=resources.memories,
         memory_models=memory_models,
-        count_beside=partial(resources.side_usage.add, prices=prices_of(settings.models)),
+        count_side_call=partial(resources.side_usage.add, prices=prices_of(settings.models)),
         extra_tools=acp_tools(settings.acp_agents, loaded.env, loaded.extensions.mcp_servers),
     )
     networks = tuple(parse_network(text, setting=ALLOW_CIDRS) for text in settings.runs.webhook_allow_cidrs)
@@ -248,7 +248,7 @@ class LiveComponents:
         custom = resources.custom_agents.get(run.user_id, name) if name else None
         agents = components.agents
         if resources.mcp:
-            agents = agents.offering(await self._mcp.tools())
+            agents = agents.with_mcp_tools(await self._mcp.tools())
         model_name = options.model_name or components.models.default_name
         await components.models.load(model_name)
         agent = agents.get(options, custom)

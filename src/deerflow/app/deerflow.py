@@ -139,7 +139,7 @@ class DeerFlow:
     def skip_grace(self) -> None:
         """Stop waiting for anything that can be abandoned; for a process that is shutting down."""
         self.runs.skip_grace()
-        self.memories.learner.hurry()
+        self.memories.learner.cancel_all()
 
     async def is_custom_agent(self, name: str, user_id: str) -> bool:
         """Return whether a user has an agent of this name."""

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 from deerflow.app import DeerFlow
 from deerflow.domain import DEFAULT_USER, LEAD_AGENT, Assistant
-from deerflow.lead.custom import CustomAgent, agent_name
+from deerflow.lead.custom_agents import CustomAgent, agent_name
 
 _EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 """These assistants have no creation time, but clients require one."""

@@ -6,12 +6,12 @@ from dataclasses import replace
 from langchain_core.tools import BaseTool
 
 from deerflow.agents import Agent, Middleware, build_agent
-from deerflow.agents.middlewares import Audience
+from deerflow.agents.middlewares import AgentKind
 from deerflow.agents.middlewares.model_settings import ModelSettingsMiddleware
 from deerflow.config import Settings
 from deerflow.domain import LEAD_AGENT, RunOptions
 from deerflow.lead.chain import build_chain
-from deerflow.lead.custom import CustomAgent
+from deerflow.lead.custom_agents import CustomAgent
 from deerflow.lead.dependencies import LeadDependencies
 from deerflow.lead.prompt import lead_prompt
 from deerflow.skills import Skill
@@ -21,43 +21,47 @@ from deerflow.subagents import BackgroundMiddleware, subagent_limit
 class LeadAgents:
     """The lead agents for one set of dependencies, built once per relevant set of options."""
 
-    def __init__(self, rooms: LeadDependencies) -> None:
-        self._components = rooms
-        self._offering = self
+    def __init__(self, dependencies: LeadDependencies) -> None:
+        self._dependencies = dependencies
+        self._with_mcp_tools = self
 
-    def offering(self, mcp_tools: Sequence[BaseTool]) -> "LeadAgents":
+    def with_mcp_tools(self, mcp_tools: Sequence[BaseTool]) -> "LeadAgents":
         """Return these agents with the given MCP tools; the same tools return the same object."""
-        if mcp_tools is self._components.mcp_tools:
+        if mcp_tools is self._dependencies.mcp_tools:
             return self
-        if mcp_tools is not self._offering._components.mcp_tools:
-            self._offering = LeadAgents(replace(self._components, mcp_tools=mcp_tools))
-        return self._offering
+        if mcp_tools is not self._with_mcp_tools._dependencies.mcp_tools:
+            self._with_mcp_tools = LeadAgents(replace(self._dependencies, mcp_tools=mcp_tools))
+        return self._with_mcp_tools
 
     def get(self, options: RunOptions, custom: CustomAgent | None = None) -> Agent:
         """Return the agent for a run with these options: a custom agent or the default one."""
-        rooms = self._components
+        dependencies = self._dependencies
         wanted = None if custom is None else custom.config.skills
-        skills = tuple(each for each in rooms.skills.enabled() if wanted is None or each.name in wanted)
-        types = tuple(rooms.subagents) if options.subagent_enabled else ()
-        key = ("lead", build_key(options, rooms.settings), skills, types, custom)
-        return rooms.cache.get(
-            key, of=[rooms], build=lambda: make_lead_agent(options, rooms, skills=skills, custom=custom)
+        skills = tuple(
+            each for each in dependencies.skills.enabled() if wanted is None or each.name in wanted
+        )
+        types = tuple(dependencies.subagents) if options.subagent_enabled else ()
+        key = ("lead", build_key(options, dependencies.settings), skills, types, custom)
+        return dependencies.cache.get(
+            key,
+            of=[dependencies],
+            build=lambda: make_lead_agent(options, dependencies, skills=skills, custom=custom),
         )
 
 
 def make_lead_agent(
     options: RunOptions,
-    rooms: LeadDependencies,
+    dependencies: LeadDependencies,
     *,
     skills: Sequence[Skill] | None = None,
     custom: CustomAgent | None = None,
 ) -> Agent:
     """Build a lead agent; `LeadAgents` caches the result."""
-    limit = subagent_limit(options, rooms.settings)
-    known = rooms.skills.enabled() if skills is None else skills
-    agent_tools = rooms.agent_tools(options, custom)
+    limit = subagent_limit(options, dependencies.settings)
+    known = dependencies.skills.enabled() if skills is None else skills
+    agent_tools = dependencies.agent_tools(options, custom)
     return build_agent(
-        rooms.models.create(
+        dependencies.models.create(
             options.model_name,
             thinking_enabled=options.thinking_enabled,
             reasoning_effort=options.reasoning_effort,
@@ -66,36 +70,36 @@ def make_lead_agent(
         system_prompt=lead_prompt(
             **({} if custom is None else {"name": custom.name, "soul": custom.soul}),
             skills=known,
-            subagents=tuple(rooms.subagents) if limit else (),
+            subagents=tuple(dependencies.subagents) if limit else (),
             subagent_limit=limit,
-            overflow=rooms.settings.subagents.overflow,
+            overflow=dependencies.settings.subagents.overflow,
             is_bootstrap=bool(agent_tools) and options.is_bootstrap,
         ),
         tools=[
-            *rooms.tools(
-                options.model_name or rooms.models.default_name,
+            *dependencies.tools(
+                options.model_name or dependencies.models.default_name,
                 delegates=limit > 0,
                 groups=None if custom is None else custom.config.tool_groups,
             ),
             *agent_tools,
-            *rooms.memory_tools,
+            *dependencies.memory_tools,
         ],
         middlewares=[
             *build_chain(
-                rooms.settings,
-                audience=Audience.LEAD,
-                model=rooms.models.create,
+                dependencies.settings,
+                kind=AgentKind.LEAD,
+                model=dependencies.models.create,
                 subagent_limit=limit,
-                notes=BackgroundMiddleware(rooms.background) if limit else None,
-                calls=rooms.calls,
-                breakers=rooms.breakers,
-                routes_mcp=rooms.routes_mcp,
-                memory=rooms.memory,
+                notes=BackgroundMiddleware(dependencies.background) if limit else None,
+                calls=dependencies.calls,
+                breakers=dependencies.breakers,
+                routes_mcp=dependencies.routes_mcp,
+                memory=dependencies.memory,
             ),
             *_own_calls(custom),
         ],
-        checkpointer=rooms.checkpointer,
-        store=rooms.store,
+        checkpointer=dependencies.checkpointer,
+        store=dependencies.store,
     )
 
 

@@ -6,7 +6,7 @@ from typing import cast
 from langchain_core.language_models import BaseChatModel
 
 from deerflow.agents.middlewares import (
-    Audience,
+    AgentKind,
     ChainMiddleware,
     ClarificationMiddleware,
     CutOffMiddleware,
@@ -36,17 +36,20 @@ from deerflow.agents.middlewares import (
     ViewImageMiddleware,
     check_order,
 )
-from deerflow.agents.middlewares.call_limit import CallGate, CallLimitMiddleware
-from deerflow.agents.middlewares.circuit_breaker import CircuitBreakers
-from deerflow.agents.middlewares.effects import EffectsMiddleware
+from deerflow.agents.middlewares.approval import GuardrailMiddleware
+from deerflow.agents.middlewares.concurrency_limits import (
+    CallLimitMiddleware,
+    ModelCallSlots,
+    ParallelCallsMiddleware,
+)
 from deerflow.agents.middlewares.goal import GoalMiddleware
-from deerflow.agents.middlewares.guardrail import GuardrailMiddleware
-from deerflow.agents.middlewares.mcp_routing import McpRoutingMiddleware
-from deerflow.agents.middlewares.memory import MemoryDesk, MemoryMiddleware
-from deerflow.agents.middlewares.parallel_calls import ParallelCallsMiddleware
-from deerflow.agents.middlewares.telemetry import ModelWatchMiddleware, ToolWatchMiddleware
-from deerflow.agents.middlewares.tool_progress import ToolProgressMiddleware
-from deerflow.agents.middlewares.truncated_answers import Detector
+from deerflow.agents.middlewares.loop_guard import ToolProgressMiddleware
+from deerflow.agents.middlewares.memory import AgentMemory, MemoryMiddleware
+from deerflow.agents.middlewares.model_errors import CircuitBreakers
+from deerflow.agents.middlewares.telemetry import ModelTelemetryMiddleware, ToolTelemetryMiddleware
+from deerflow.agents.middlewares.tool_failures import EffectsMiddleware
+from deerflow.agents.middlewares.tool_offer import McpRoutingMiddleware
+from deerflow.agents.middlewares.unusable_answers import Detector
 from deerflow.config import SafetyDetector, Settings, Switchable, resolve_use
 from deerflow.errors import ConfigError
 from deerflow.subagents.teams import TeamRequestMiddleware
@@ -73,14 +76,14 @@ SWITCHES: Mapping[Switchable, type[ChainMiddleware]] = {
 def build_chain(
     settings: Settings,
     *,
-    audience: Audience,
+    kind: AgentKind,
     model: ModelByName,
     subagent_limit: int = 0,
     notes: ChainMiddleware | None = None,
-    calls: CallGate | None = None,
+    calls: ModelCallSlots | None = None,
     breakers: CircuitBreakers | None = None,
     routes_mcp: bool = False,
-    memory: MemoryDesk | None = None,
+    memory: AgentMemory | None = None,
 ) -> list[ChainMiddleware]:
     """Return the middlewares of one kind of agent.
 
@@ -103,7 +106,7 @@ def build_chain(
         DanglingToolCallMiddleware(),  # both: after all changes of the history, before the model call
         ToolResultLabelMiddleware(),  # both: labels every tool result, whichever middleware added it
         ViewImageMiddleware(),  # both: after the repaired history, as the newest message
-        ToolWatchMiddleware(),  # both: outside every tool wrapper, so it sees the result the model gets
+        ToolTelemetryMiddleware(),  # both: outside every tool wrapper, so it sees the result the model gets
         ToolErrorMiddleware(),  # both: outermost tool wrapper: no tool error ends the run
         GuardrailMiddleware(settings=settings.guardrails),  # both: all below see the approved call
         *_bounded_calls(settings),  # both: limits concurrency; a rejected write returns no output to limit
@@ -122,11 +125,11 @@ def build_chain(
         *_teams(settings, subagent_limit),  # lead: a team run needs no model call to start the team
         *_model_errors(settings, breakers),  # both: retries the call itself and nothing around it
         *_call_limit(calls),  # both: around each attempt, so a retry delay holds no slot
-        ModelWatchMiddleware(),  # both: inside the retries, so that each attempt counts
+        ModelTelemetryMiddleware(),  # both: inside the retries, so that each attempt counts
         EffectsMiddleware(),  # both: innermost tool wrapper, records only calls that really run
         ReadyToolsMiddleware(),  # both, innermost: no middleware reads the tools after this
     ]
-    return _for_audience(_without(settings.middlewares.off, chain), audience)
+    return _for_kind(_without(settings.middlewares.off, chain), kind)
 
 
 def _without(off: Collection[Switchable], chain: list[ChainMiddleware]) -> list[ChainMiddleware]:
@@ -138,7 +141,7 @@ def _tool_offer(settings: Settings) -> ChainMiddleware:
     return ToolOfferMiddleware(has_questions="clarification" not in settings.middlewares.off)
 
 
-def _turn_start(settings: Settings, memory: MemoryDesk | None) -> list[ChainMiddleware]:
+def _turn_start(settings: Settings, memory: AgentMemory | None) -> list[ChainMiddleware]:
     return [TurnStartMiddleware(title=settings.title, memory=memory.notes if memory else None)]
 
 
@@ -147,18 +150,18 @@ def _model_errors(settings: Settings, breakers: CircuitBreakers | None) -> list[
     return [ModelErrorMiddleware(settings=settings.llm_call, breakers=breakers)]
 
 
-def _for_audience(chain: list[ChainMiddleware], audience: Audience) -> list[ChainMiddleware]:
-    chosen = [middleware for middleware in chain if audience in middleware.audience]
+def _for_kind(chain: list[ChainMiddleware], kind: AgentKind) -> list[ChainMiddleware]:
+    chosen = [middleware for middleware in chain if kind in middleware.applies_to]
     check_order(chosen)
     return chosen
 
 
-def _call_limit(calls: CallGate | None) -> list[ChainMiddleware]:
+def _call_limit(calls: ModelCallSlots | None) -> list[ChainMiddleware]:
     return [CallLimitMiddleware(calls)] if calls is not None else []
 
 
-def _memory(desk: MemoryDesk | None) -> list[ChainMiddleware]:
-    return [MemoryMiddleware(desk)] if desk is not None and desk.learns else []
+def _memory(memory: AgentMemory | None) -> list[ChainMiddleware]:
+    return [MemoryMiddleware(memory)] if memory is not None and memory.learns else []
 
 
 def _title_by_model(settings: Settings, model: ModelByName) -> list[ChainMiddleware]:

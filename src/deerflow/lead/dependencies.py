@@ -11,15 +11,14 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.store.base import BaseStore
 
 from deerflow.agents import AgentCache, Middleware
-from deerflow.agents.middlewares import Audience
-from deerflow.agents.middlewares.call_limit import CallGate
-from deerflow.agents.middlewares.circuit_breaker import CircuitBreakers
-from deerflow.agents.middlewares.memory import Count, MemoryDesk
+from deerflow.agents.middlewares import AgentKind
+from deerflow.agents.middlewares.concurrency_limits import ModelCallSlots
+from deerflow.agents.middlewares.memory import AgentMemory, Count
+from deerflow.agents.middlewares.model_errors import CircuitBreakers
 from deerflow.config import Settings
 from deerflow.domain import RunOptions
-from deerflow.lead.agent_tools import Choices, make_setup_tool, make_update_tool
 from deerflow.lead.chain import build_chain
-from deerflow.lead.custom import CustomAgent, CustomAgents
+from deerflow.lead.custom_agents import Choices, CustomAgent, CustomAgents, make_setup_tool, make_update_tool
 from deerflow.memory import MemoryService
 from deerflow.models import ModelFactory
 from deerflow.skills import Skills
@@ -64,7 +63,7 @@ class LeadDependencies:
     """The memory of users; None when there is none."""
     memory_models: ModelFactory | None = None
     """Creates the model used only by memory, if one is configured."""
-    count_beside: Count | None = None
+    count_side_call: Count | None = None
     """Counts the tokens of model calls outside runs."""
     cache: AgentCache = field(default_factory=AgentCache)
 
@@ -77,14 +76,14 @@ class LeadDependencies:
         groups: Sequence[str] | None = None,
     ) -> list[BaseTool]:
         """Return the tools of an agent with this model, with the delegation tools if it delegates."""
-        beside = [*self.background_tools, *self.team_tools] if delegates and is_lead else []
+        more = [*self.background_tools, *self.team_tools] if delegates and is_lead else []
         return get_available_tools(
             self.settings,
             groups=groups,
             model_name=model_name,
             models={model_name: self.models.get(model_name)},
             subagent_enabled=delegates,
-            subagent_tools=[self.task_tool, *beside] if delegates else (),
+            subagent_tools=[self.task_tool, *more] if delegates else (),
             mcp_tools=self.mcp_tools,
             acp_tools=self.extra_tools,
         )
@@ -103,10 +102,10 @@ class LeadDependencies:
         return [make_update_tool(self.custom_agents, choices)] if custom is not None else []
 
     @cached_property
-    def calls(self) -> CallGate | None:
+    def calls(self) -> ModelCallSlots | None:
         """Limits the concurrent model calls of these agents; None for no limit."""
         most = self.settings.llm_call.max_concurrent_calls
-        return CallGate(most) if most else None
+        return ModelCallSlots(most) if most else None
 
     @cached_property
     def breakers(self) -> CircuitBreakers:
@@ -114,21 +113,21 @@ class LeadDependencies:
         return CircuitBreakers(self.settings.circuit_breaker)
 
     @cached_property
-    def memory(self) -> MemoryDesk | None:
+    def memory(self) -> AgentMemory | None:
         """The memory of these agents; None when memory is off."""
         settings = self.settings.memory
         if self.memories is None or not settings.is_on:
             return None
-        count = {} if self.count_beside is None else {"count": self.count_beside}
-        return MemoryDesk(self.memories, settings, self.models, self.memory_models, **count)
+        count = {} if self.count_side_call is None else {"count": self.count_side_call}
+        return AgentMemory(self.memories, settings, self.models, self.memory_models, **count)
 
     @cached_property
     def memory_tools(self) -> Sequence[BaseTool]:
         """The tools with which a lead agent edits the memory itself, if configured."""
-        desk = self.memory
-        if desk is None or desk.learns:
+        memory = self.memory
+        if memory is None or memory.learns:
             return ()
-        return make_memory_tools(desk.memories, desk.settings.backend_config)
+        return make_memory_tools(memory.memories, memory.settings.backend_config)
 
     @cached_property
     def routes_mcp(self) -> bool:
@@ -184,21 +183,21 @@ class LeadDependencies:
 class _SubagentToolkit:
     """The tools and middlewares of sub-agents, from their lead agent's dependencies."""
 
-    def __init__(self, rooms: LeadDependencies) -> None:
-        self._components = rooms
+    def __init__(self, dependencies: LeadDependencies) -> None:
+        self._dependencies = dependencies
 
     def tools(self, model_name: str, *, may_delegate: bool) -> list[BaseTool]:
-        return self._components.tools(model_name, delegates=may_delegate, is_lead=False)
+        return self._dependencies.tools(model_name, delegates=may_delegate, is_lead=False)
 
     def middlewares(self, options: RunOptions, *, may_delegate: bool) -> Sequence[Middleware]:
-        rooms = self._components
+        dependencies = self._dependencies
         return build_chain(
-            rooms.settings,
-            audience=Audience.SUBAGENT,
-            model=rooms.models.create,
-            subagent_limit=subagent_limit(options, rooms.settings) if may_delegate else 0,
-            notes=InboxMiddleware(rooms.executor),
-            calls=rooms.calls,
-            breakers=rooms.breakers,
-            routes_mcp=rooms.routes_mcp,
+            dependencies.settings,
+            kind=AgentKind.SUBAGENT,
+            model=dependencies.models.create,
+            subagent_limit=subagent_limit(options, dependencies.settings) if may_delegate else 0,
+            notes=InboxMiddleware(dependencies.executor),
+            calls=dependencies.calls,
+            breakers=dependencies.breakers,
+            routes_mcp=dependencies.routes_mcp,
         )

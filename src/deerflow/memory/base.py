@@ -1,11 +1,13 @@
-"""The memory of a user: a few summaries and a list of facts."""
+"""The memory of a user: a few summaries and a list of facts; and the turns that were not learned from yet."""
 
 import re
 import secrets
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
+
+from deerflow.config import MemoryBackendSettings
 
 VERSION = "1.0"
 USER_SECTIONS = ("workContext", "personalContext", "topOfMind")
@@ -55,7 +57,7 @@ class Fact:
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class MemorySection:
     """A summary of one aspect of the user."""
 
     summary: str = ""
@@ -70,7 +72,7 @@ class Section:
 class Memory:
     """Everything remembered in one scope."""
 
-    sections: Mapping[str, Section] = field(default_factory=dict)
+    sections: Mapping[str, MemorySection] = field(default_factory=dict)
     facts: tuple[Fact, ...] = ()
     revision: int = 0
     """Number of changes."""
@@ -83,9 +85,9 @@ class Memory:
         """Whether nothing is remembered."""
         return not self.facts and not any(section.summary for section in self.sections.values())
 
-    def section(self, name: str) -> Section:
+    def section(self, name: str) -> MemorySection:
         """Return a section; an empty one if it was never written."""
-        return self.sections.get(name, Section())
+        return self.sections.get(name, MemorySection())
 
     def to_dict(self) -> dict[str, Any]:
         """Return the memory as clients see it."""
@@ -126,18 +128,18 @@ def utc_now() -> datetime:
     return datetime.now(UTC)
 
 
-def stamp(time: datetime) -> str:
+def timestamp(time: datetime) -> str:
     """Return a time as stored in memories; the strings sort chronologically."""
     return time.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _sections(data: Mapping[str, Any]) -> Iterator[tuple[str, Section]]:
+def _sections(data: Mapping[str, Any]) -> Iterator[tuple[str, MemorySection]]:
     for group, names in (("user", USER_SECTIONS), ("history", HISTORY_SECTIONS)):
         found = data.get(group)
         for name in names:
             entry = found.get(name) if isinstance(found, Mapping) else None
             if isinstance(entry, Mapping) and entry.get("summary"):
-                yield name, Section(str(entry["summary"]), str(entry.get("updatedAt") or ""))
+                yield name, MemorySection(str(entry["summary"]), str(entry.get("updatedAt") or ""))
 
 
 def _is_fact(entry: object) -> bool:
@@ -153,3 +155,54 @@ def _fact(entry: Mapping[str, Any]) -> Fact:
         created_at=str(entry.get("createdAt") or ""),
         source=str(entry.get("source") or "unknown"),
     )
+
+
+MAX_SHOWN_CHARS = 1000
+"""Of a longer message, only the start and the end are used."""
+MAX_TURNS = 20
+_UPLOADS = re.compile(
+    r"<(uploaded_files|current_uploads|system-reminder|memory)>.*?(?:</\1>|\Z)", re.DOTALL | re.IGNORECASE
+)
+_GAP = " […] "
+
+Ask = Callable[[str, str], Awaitable[str | None]]
+"""Sends a prompt to a model, for a thread; returns its answer, None if no model gave one."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryTurn:
+    """One turn: the user's messages and the answer."""
+
+    said: tuple[str, ...]
+    answer: str
+    """Empty where it may repeat external content."""
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class PendingConversation:
+    """The turns of one thread that were not learned from yet."""
+
+    scope: Scope
+    thread_id: str
+    turns: tuple[MemoryTurn, ...]
+    settings: MemoryBackendSettings
+    ask: Ask | None
+    """None without a model: then only explicit requests to remember are stored."""
+    failures: int = 0
+
+    @property
+    def said(self) -> Iterable[str]:
+        """All messages of the user."""
+        return [text for turn in self.turns for text in turn.said]
+
+
+def own_words(text: str) -> str:
+    """Return a user's text without the blocks that clients prepend, such as lists of uploads."""
+    return _UPLOADS.sub("", text).strip()
+
+
+def shortened(text: str, limit: int = MAX_SHOWN_CHARS) -> str:
+    """Return the start and the end of a long text."""
+    half = limit // 2
+    return text if len(text) <= limit else f"{text[:half]}{_GAP}{text[-half:]}"

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from deerflow.errors import ConflictError, NotFoundError
-from deerflow.memory.base import Fact, Memory, Section
+from deerflow.memory.base import Fact, Memory, MemorySection
 
 _PLAIN = re.compile(r"[\W_]+")
 
@@ -18,7 +18,7 @@ class MemoryUpdate:
     changed: tuple[Fact, ...] = ()
     """Facts with new content under their existing ids."""
     removed: frozenset[str] = frozenset()
-    sections: tuple[tuple[str, Section], ...] = ()
+    sections: tuple[tuple[str, MemorySection], ...] = ()
 
     @property
     def is_empty(self) -> bool:
@@ -26,7 +26,7 @@ class MemoryUpdate:
         return not (self.new or self.changed or self.removed or self.sections)
 
 
-def likeness_key(content: str) -> str:
+def comparison_key(content: str) -> str:
     """Return a normalized key: two facts with the same words have the same key."""
     return _PLAIN.sub(" ", content.casefold()).strip()
 
@@ -62,28 +62,30 @@ def find_fact(memory: Memory, fact_id: str) -> Fact:
     raise NotFoundError("fact", fact_id)
 
 
-def taught(memory: Memory, lesson: MemoryUpdate, *, max_facts: int, keeps: Iterable[str] = ()) -> Memory:
+def apply_update(
+    memory: Memory, update: MemoryUpdate, *, max_facts: int, keeps: Iterable[str] = ()
+) -> Memory:
     """Return the memory after an update.
 
     Args:
         max_facts: Above this number the least certain facts are dropped, the oldest of them first.
         keeps: Categories that are dropped last.
     """
-    changed = {fact.id: fact for fact in lesson.changed}
-    facts = [changed.get(fact.id, fact) for fact in memory.facts if fact.id not in lesson.removed]
-    for fact in lesson.new:
+    changed = {fact.id: fact for fact in update.changed}
+    facts = [changed.get(fact.id, fact) for fact in memory.facts if fact.id not in update.removed]
+    for fact in update.new:
         facts = _joined(facts, fact)
     return replace(
         memory,
         facts=tuple(_most_certain(_each_once(facts), max_facts, frozenset(keeps))),
-        sections={**memory.sections, **dict(lesson.sections)},
+        sections={**memory.sections, **dict(update.sections)},
     )
 
 
 def _joined(facts: list[Fact], new: Fact) -> list[Fact]:
     """Add a fact; a duplicate only raises the confidence of the existing one."""
-    key = likeness_key(new.content)
-    known = [fact for fact in facts if likeness_key(fact.content) == key]
+    key = comparison_key(new.content)
+    known = [fact for fact in facts if comparison_key(fact.content) == key]
     if not known:
         return [*facts, new]
     surer = replace(known[0], confidence=max(known[0].confidence, new.confidence))
@@ -94,7 +96,7 @@ def _each_once(facts: Iterable[Fact]) -> list[Fact]:
     """Return facts without duplicates: a change may have made two equal."""
     found: dict[str, Fact] = {}
     for fact in facts:
-        found.setdefault(likeness_key(fact.content), fact)
+        found.setdefault(comparison_key(fact.content), fact)
     return list(found.values())
 
 
@@ -109,7 +111,7 @@ def _most_certain(facts: list[Fact], most: int, keeps: frozenset[str]) -> list[F
 
 
 def _refuse_duplicate(facts: Iterable[Fact], fact: Fact) -> None:
-    key = likeness_key(fact.content)
+    key = comparison_key(fact.content)
     for other in facts:
-        if likeness_key(other.content) == key:
+        if comparison_key(other.content) == key:
             raise ConflictError(f"this is remembered already, as {other.id}; change that one instead")

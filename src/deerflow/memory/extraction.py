@@ -1,7 +1,8 @@
-"""Extract memory updates from a conversation with a model, accepting only what the user said.
+"""Extract memory updates from a conversation, accepting only what the user said.
 
 Whatever the prompt says, a model may attribute other text to the user. So each fact to be remembered,
-changed or removed must come with a verbatim quote of the user; without one it is dropped.
+changed or removed must come with a verbatim quote of the user; without one it is dropped. The offline model
+cannot judge what matters: with it, only what a user explicitly asks to remember is stored.
 """
 
 import json
@@ -18,16 +19,18 @@ from deerflow.memory.base import (
     DEFAULT_CATEGORY,
     MAX_FACT_CHARS,
     MAX_SUMMARY_CHARS,
+    MAX_TURNS,
     SECTIONS,
     Fact,
     Memory,
-    Section,
+    MemorySection,
+    PendingConversation,
     clean,
     new_fact_id,
-    stamp,
+    shortened,
+    timestamp,
 )
-from deerflow.memory.changes import MemoryUpdate, likeness_key
-from deerflow.memory.pending_conversation import MAX_EXCHANGES, PendingConversation, shortened
+from deerflow.memory.changes import MemoryUpdate, comparison_key
 
 Redact = Callable[[str], str]
 """Returns a text without secrets."""
@@ -100,13 +103,13 @@ class _NewSummary(_Entry):
     summary: str
 
 
-def extraction_prompt(memory: Memory, talk: PendingConversation, redact: Redact) -> str:
+def extraction_prompt(memory: Memory, conversation: PendingConversation, redact: Redact) -> str:
     """Return the prompt for the model."""
     spoken: list[dict[str, str]] = []
-    for exchange in talk.exchanges[-MAX_EXCHANGES:]:
-        spoken += [{"user": shortened(redact(text))} for text in exchange.said]
-        if exchange.answer:
-            spoken.append({"assistant": shortened(redact(exchange.answer))})
+    for turn in conversation.turns[-MAX_TURNS:]:
+        spoken += [{"user": shortened(redact(text))} for text in turn.said]
+        if turn.answer:
+            spoken.append({"assistant": shortened(redact(turn.answer))})
     known = memory.to_dict()
     return PROMPT.format(
         categories="|".join(CATEGORIES),
@@ -123,24 +126,24 @@ def extraction_prompt(memory: Memory, talk: PendingConversation, redact: Redact)
     )
 
 
-def lesson_in(
-    answer: str, memory: Memory, talk: PendingConversation, *, now: datetime, redact: Redact
+def parse_update(
+    answer: str, memory: Memory, conversation: PendingConversation, *, now: datetime, redact: Redact
 ) -> MemoryUpdate | None:
     """Return the update in a model's answer; None when it contains no JSON object."""
     data = _object_in(answer)
     if data is None:
         return None
-    words = [likeness_key(text) for text in talk.said]
+    words = [comparison_key(text) for text in conversation.said]
 
     def holds(entry: _Entry, text: str = "") -> bool:
         """Return whether the user said it, and whether it may be stored."""
-        return _was_said(likeness_key(entry.quote), words) and is_fit(text, redact)
+        return _was_said(comparison_key(entry.quote), words) and may_be_stored(text, redact)
 
     known = {fact.id: fact for fact in memory.facts}
-    least = talk.settings.fact_confidence_threshold
+    least = conversation.settings.fact_confidence_threshold
     return MemoryUpdate(
         new=tuple(
-            _new_fact(entry, talk.thread_id, now)
+            _new_fact(entry, conversation.thread_id, now)
             for entry in _entries(data.get("newFacts"), _NewFact)
             if entry.confidence >= least and holds(entry, entry.content)
         ),
@@ -153,14 +156,14 @@ def lesson_in(
             entry.id for entry in _entries(data.get("removedFacts"), _RemovedFact) if holds(entry)
         ),
         sections=tuple(
-            (name, Section(clean(entry.summary, MAX_SUMMARY_CHARS), stamp(now)))
+            (name, MemorySection(clean(entry.summary, MAX_SUMMARY_CHARS), timestamp(now)))
             for name, entry in _summaries(data.get("sections"))
             if holds(entry, entry.summary)
         ),
     )
 
 
-def is_fit(text: str, redact: Redact) -> bool:
+def may_be_stored(text: str, redact: Redact) -> bool:
     """Return whether a text may be remembered: it contains no secret and no path of a thread."""
     return redact(text) == text and _PRIVATE_PATH not in text
 
@@ -208,7 +211,7 @@ def _new_fact(entry: _NewFact, thread_id: str, now: datetime) -> Fact:
         content=clean(entry.content, MAX_FACT_CHARS),
         category=category if category in CATEGORIES else DEFAULT_CATEGORY,
         confidence=entry.confidence,
-        created_at=stamp(now),
+        created_at=timestamp(now),
         source=thread_id,
     )
 
@@ -222,3 +225,38 @@ def _changed(fact: Fact, entry: _ChangedFact) -> Fact:
         created_at=fact.created_at,
         source=fact.source,
     )
+
+
+CERTAINTY = 0.9
+MAX_REQUESTS = 10
+_REQUEST = re.compile(
+    r"(?:^|(?<=[.!?。！？\n]))\s*(?:please,?\s+|bitte\s+|请)?"
+    r"(?:(?:remember|keep in mind|don't forget|note)(?:\s+that\b|\s*:|,)"
+    r"|merk(?:e)?\s+dir\s*(?:,\s*dass\b|:|,)"
+    r"|(?:记住|記住)[:：,，]?)"
+    r"\s*(?P<request>[^.!?。！？\n]{3,300})(?P<end>[.!?。！？\n]|$)",
+    re.IGNORECASE,
+)
+
+
+def explicit_requests(conversation: PendingConversation, *, now: datetime, redact: Redact) -> MemoryUpdate:
+    """Return the facts that the user asked to remember."""
+    facts = [
+        Fact(
+            new_fact_id(),
+            content,
+            confidence=CERTAINTY,
+            created_at=timestamp(now),
+            source=conversation.thread_id,
+        )
+        for text in conversation.said
+        for content in _requests(text)
+        if may_be_stored(content, redact)
+    ]
+    return MemoryUpdate(new=tuple(facts[:MAX_REQUESTS]))
+
+
+def _requests(text: str) -> Iterator[str]:
+    for found in _REQUEST.finditer(text):
+        if found["end"] not in ("?", "？"):
+            yield clean(found["request"], MAX_FACT_CHARS)

@@ -53,7 +53,7 @@ def block(memory: Memory, budget: Budget, measure: Measure) -> str:
     return "\n".join([OPEN, LEAD, *lines, CLOSE])
 
 
-def is_true_still(noted: str, memory: Memory) -> bool:
+def is_still_valid(noted: str, memory: Memory) -> bool:
     """Return whether all facts of an older block still exist and none of its summaries was cleared."""
     facts = {_line(fact) for fact in memory.facts}
     empty = tuple(f"- {title}: " for name, title in TITLES.items() if not memory.section(name).summary)
@@ -64,12 +64,12 @@ def is_true_still(noted: str, memory: Memory) -> bool:
     )
 
 
-def roughly(text: str) -> int:
+def approximate_tokens(text: str) -> int:
     """Return the approximate number of tokens of a text, by its length alone."""
     return int(len(text.encode(errors="replace")) / _BYTES_PER_TOKEN) + 1
 
 
-def at_most(text: str) -> int:
+def upper_bound(text: str) -> int:
     """Return an upper bound for the number of tokens of a text."""
     return int(len(text.encode(errors="replace")) / _FEWEST_BYTES_PER_TOKEN) + 1
 

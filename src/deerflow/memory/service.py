@@ -14,25 +14,30 @@ from deerflow.memory.base import (
     Clock,
     Fact,
     Memory,
+    PendingConversation,
     Scope,
     clean,
     new_fact_id,
-    stamp,
+    timestamp,
     utc_now,
 )
 from deerflow.memory.changes import (
     MemoryUpdate,
+    apply_update,
     find_fact,
-    taught,
     with_changed_fact,
     with_fact,
     without_fact,
 )
-from deerflow.memory.explicit_requests import wishes_in
-from deerflow.memory.extraction import Redact, extraction_prompt, is_fit, lesson_in
+from deerflow.memory.extraction import (
+    Redact,
+    explicit_requests,
+    extraction_prompt,
+    may_be_stored,
+    parse_update,
+)
 from deerflow.memory.learner import Learner
-from deerflow.memory.pending_conversation import PendingConversation
-from deerflow.memory.rendering import Budget, Measure, at_most, block, roughly
+from deerflow.memory.rendering import Budget, Measure, approximate_tokens, block, upper_bound
 from deerflow.memory.store import Items, MemoryStore
 
 MAX_BLOCKS = 256
@@ -70,7 +75,7 @@ class MemoryService:
             content=self._checked(content),
             category=_category(category),
             confidence=confidence,
-            created_at=stamp(self._clock()),
+            created_at=timestamp(self._clock()),
             source=source,
         )
         most = settings.max_facts
@@ -109,7 +114,7 @@ class MemoryService:
     async def clear(self, scope: Scope) -> Memory:
         """Clear the memory, and drop turns that were not learned from yet."""
         self.learner.forget(scope=scope)
-        now = stamp(self._clock())
+        now = timestamp(self._clock())
         return await self._store.change(scope, lambda known: Memory(cleared_at=now))
 
     async def put(self, scope: Scope, memory: Memory, *, settings: MemoryBackendSettings) -> Memory:
@@ -151,45 +156,49 @@ class MemoryService:
             self._blocks.popitem(last=False)
         return memory, known[2]
 
-    async def learn(self, talk: PendingConversation) -> bool:
+    async def learn(self, conversation: PendingConversation) -> bool:
         """Learn from a conversation; return False when the model gave no answer."""
         for _ in range(MAX_REREADS + 1):
-            seen = await self._store.read(talk.scope)
-            talk = _since(talk, seen)
-            if not talk.exchanges:
+            seen = await self._store.read(conversation.scope)
+            conversation = _since(conversation, seen)
+            if not conversation.turns:
                 return True
-            found = await self._lesson(talk, seen)
+            found = await self._extract(conversation, seen)
             if found is None:
                 return False
-            lesson = found
-            if lesson.is_empty or await self._taught(talk, seen, lesson):
+            update = found
+            if update.is_empty or await self._apply(conversation, seen, update):
                 return True
-        return await self._taught(talk, seen, replace(lesson, sections=()))
+        return await self._apply(conversation, seen, replace(update, sections=()))
 
     async def aclose(self, timeout_seconds: float) -> None:
         """Process everything that waits until the timeout, then stop."""
         await self.learner.aclose(timeout_seconds)
 
-    async def _lesson(self, talk: PendingConversation, memory: Memory) -> MemoryUpdate | None:
-        if talk.ask is None:
-            return wishes_in(talk, now=self._clock(), redact=self._redact)
-        answer = await talk.ask(extraction_prompt(memory, talk, self._redact), talk.thread_id)
+    async def _extract(self, conversation: PendingConversation, memory: Memory) -> MemoryUpdate | None:
+        if conversation.ask is None:
+            return explicit_requests(conversation, now=self._clock(), redact=self._redact)
+        answer = await conversation.ask(
+            extraction_prompt(memory, conversation, self._redact), conversation.thread_id
+        )
         if answer is None:
             return None
-        return lesson_in(answer, memory, talk, now=self._clock(), redact=self._redact)
+        return parse_update(answer, memory, conversation, now=self._clock(), redact=self._redact)
 
-    async def _taught(self, talk: PendingConversation, seen: Memory, lesson: MemoryUpdate) -> bool:
+    async def _apply(self, conversation: PendingConversation, seen: Memory, update: MemoryUpdate) -> bool:
         """Store an update; return False when a summary that it replaces was changed meanwhile."""
-        settings, is_outdated = talk.settings, False
+        settings, is_outdated = conversation.settings, False
 
         def change(known: Memory) -> Memory:
             nonlocal is_outdated
-            is_outdated = any(known.section(name) != seen.section(name) for name, _ in lesson.sections)
+            is_outdated = any(known.section(name) != seen.section(name) for name, _ in update.sections)
             if is_outdated or known.cleared_at != seen.cleared_at:
                 return known
-            return taught(known, lesson, max_facts=settings.max_facts, keeps=settings.guaranteed_categories)
+            return apply_update(
+                known, update, max_facts=settings.max_facts, keeps=settings.guaranteed_categories
+            )
 
-        await self._store.change(talk.scope, change)
+        await self._store.change(conversation.scope, change)
         return not is_outdated
 
     def _checked(self, text: str, most: int = MAX_FACT_CHARS, *, what: str = "content") -> str:
@@ -198,7 +207,7 @@ class MemoryService:
         words = clean(text, most)
         if not words:
             raise InvalidInputError(f"{what} is empty; send the words to remember")
-        if not is_fit(words, self._redact):
+        if not may_be_stored(words, self._redact):
             raise InvalidInputError(
                 f"{what} looks like a secret, or names a file of one thread, and is not remembered; "
                 "leave that part out"
@@ -215,19 +224,20 @@ async def _block(memory: Memory, settings: MemoryBackendSettings, measure: Measu
         frozenset(settings.guaranteed_categories),
     )
     if settings.token_counting == "char":
-        return block(memory, budget, roughly)
+        return block(memory, budget, approximate_tokens)
     whole = block(memory, replace(budget, tokens=1 << 30), len)
-    if at_most(whole) <= budget.tokens:
+    if upper_bound(whole) <= budget.tokens:
         return whole
     return await asyncio.to_thread(block, memory, budget, measure)
 
 
-def _since(talk: PendingConversation, memory: Memory) -> PendingConversation:
+def _since(conversation: PendingConversation, memory: Memory) -> PendingConversation:
     """Return a conversation without the turns from before the memory was cleared."""
     if not memory.cleared_at:
-        return talk
+        return conversation
     return replace(
-        talk, exchanges=tuple(each for each in talk.exchanges if stamp(each.at) > memory.cleared_at)
+        conversation,
+        turns=tuple(each for each in conversation.turns if timestamp(each.at) > memory.cleared_at),
     )
 
 

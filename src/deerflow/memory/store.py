@@ -10,11 +10,11 @@ from langgraph.store.base import Item
 
 from deerflow.domain import folder_name
 from deerflow.errors import ConflictError
-from deerflow.memory.base import Clock, Memory, Scope, memory_of, stamp, utc_now
+from deerflow.memory.base import Clock, Memory, Scope, memory_of, timestamp, utc_now
 
 ROOT = "memory"
 MAX_TRIES = 50
-MAX_REMEMBERED = 256
+MAX_CACHED = 256
 
 
 class Items(Protocol):
@@ -50,15 +50,15 @@ class MemoryStore:
             wanted = change(known)
             if wanted == known:
                 return known
-            wanted = replace(wanted, revision=known.revision + 1, last_updated=stamp(self._clock()))
+            wanted = replace(wanted, revision=known.revision + 1, last_updated=timestamp(self._clock()))
             value = {**wanted.to_dict(), "clearedAt": wanted.cleared_at}
-            if await self._items.areplace(*_place(scope), value, seen=item.updated_at if item else None):
+            if await self._items.areplace(*_address(scope), value, seen=item.updated_at if item else None):
                 return wanted
         raise ConflictError("the memory is being changed by too many at once; try again in a moment")
 
     async def _item(self, scope: Scope) -> Item | None:
         # `refresh_ttl=False`: otherwise every read would write a new expiry.
-        return await self._items.aget(*_place(scope), refresh_ttl=False)
+        return await self._items.aget(*_address(scope), refresh_ttl=False)
 
     def _memory(self, scope: Scope, item: Item | None) -> Memory:
         """Return the memory of an item; decoded once per version of the item."""
@@ -68,11 +68,11 @@ class MemoryStore:
         if last is None or last[0] != item.updated_at:
             last = self._last[scope] = (item.updated_at, memory_of(item.value))
         self._last.move_to_end(scope)
-        while len(self._last) > MAX_REMEMBERED:
+        while len(self._last) > MAX_CACHED:
             self._last.popitem(last=False)
         return last[1]
 
 
-def _place(scope: Scope) -> tuple[tuple[str, ...], str]:
+def _address(scope: Scope) -> tuple[tuple[str, ...], str]:
     agent = scope.agent_name
     return (ROOT, folder_name(scope.user_id)), "user" if agent is None else f"agent/{agent.lower()}"

@@ -12,7 +12,7 @@ from pydantic import TypeAdapter
 
 from deerflow.agents import StateReader
 from deerflow.agents.langgraph_beta import MODEL_NODE, TOOLS_NODE
-from deerflow.agents.message_markers import is_question, outdated_failures
+from deerflow.agents.messages import is_question, outdated_failures
 from deerflow.agents.reader import START_NODE
 from deerflow.domain import RunOptions, RunRecord
 from deerflow.errors import InvalidInputError, NotFoundError

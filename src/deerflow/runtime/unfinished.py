@@ -15,7 +15,7 @@ from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.messages.ai import add_ai_message_chunks
 
 from deerflow.agents.langgraph_beta import MODEL_NODE
-from deerflow.agents.message_markers import END_REASON, ENDED, FAILURE, NOTE
+from deerflow.agents.messages import END_REASON, ENDED, FAILURE, NOTE
 from deerflow.domain import RunRecord, RunStatus
 from deerflow.domain.language import is_chinese
 from deerflow.errors import StaleAttemptError, StorageAwayError

@@ -27,11 +27,10 @@ from langgraph.types import interrupt
 from pydantic import BaseModel, ValidationError
 from typing_extensions import override
 
-from deerflow.agents.message_markers import NOTE, REPORTED, STARTED, call_id, open_tasks
-from deerflow.agents.middlewares import Audience, ChainMiddleware
+from deerflow.agents.messages import NOTE, REPORTED, STARTED, call_id, open_tasks
+from deerflow.agents.middlewares import AgentKind, ChainMiddleware
 from deerflow.agents.state import ThreadState
-from deerflow.agents.types import ModelAnswer, ModelCall, ModelHandler, ToolHandler, ToolResult
-from deerflow.agents.types import ToolCall as ToolRequest
+from deerflow.agents.types import ModelAnswer, ModelCall, ModelHandler, ToolHandler, ToolRequest, ToolResult
 from deerflow.context import RunContext
 from deerflow.domain import new_id
 from deerflow.domain.tags import neutralise
@@ -108,7 +107,7 @@ class Background:
 class BackgroundMiddleware(ChainMiddleware):
     """Reports ended background tasks to the lead agent, and keeps its turn open until all have ended."""
 
-    audience: ClassVar[Audience] = Audience.LEAD
+    applies_to: ClassVar[AgentKind] = AgentKind.LEAD
 
     def __init__(self, background: Background) -> None:
         super().__init__()
@@ -160,7 +159,7 @@ class BackgroundMiddleware(ChainMiddleware):
 class InboxMiddleware(ChainMiddleware):
     """Adds the messages in a sub-agent's inbox to its conversation."""
 
-    audience: ClassVar[Audience] = Audience.SUBAGENT
+    applies_to: ClassVar[AgentKind] = AgentKind.SUBAGENT
 
     def __init__(self, executor: SubagentExecutor) -> None:
         super().__init__()

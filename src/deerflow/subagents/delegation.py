@@ -9,7 +9,7 @@ from typing import Any
 from langchain_core.messages import AIMessage, AnyMessage
 from pydantic import BaseModel, Field, model_validator
 
-from deerflow.agents.message_markers import is_question
+from deerflow.agents.messages import is_question
 from deerflow.context import RunContext
 from deerflow.errors import InvalidInputError
 from deerflow.subagents.builder import SubagentBuilder

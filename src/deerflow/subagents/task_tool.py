@@ -9,7 +9,7 @@ from langchain_core.messages import ToolMessage
 from langchain_core.tools import BaseTool
 from langgraph.types import interrupt
 
-from deerflow.agents.message_markers import STARTED
+from deerflow.agents.messages import STARTED
 from deerflow.subagents.config import (
     TASK,
     ResumeAnswer,

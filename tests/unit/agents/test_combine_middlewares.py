@@ -10,7 +10,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.tools import tool
 from langgraph.types import Command
 
-from deerflow.agents.combine_middlewares import FoldedMiddleware, fold
+from deerflow.agents.combine_middlewares import CombinedMiddleware, combine
 from deerflow.agents.state import ThreadState
 
 
@@ -82,34 +82,34 @@ async def test_neighbours_become_one_and_work_in_the_same_order() -> None:
         ModelWrap("e", log),
     ]
 
-    folded = fold(chain)
-    await ask(folded, AIMessage("yes"))
+    combined = combine(chain)
+    await ask(combined, AIMessage("yes"))
 
-    assert [type(each).__name__ for each in folded] == ["FoldedMiddleware", "Node", "FoldedMiddleware"]
+    assert [type(each).__name__ for each in combined] == ["CombinedMiddleware", "Node", "CombinedMiddleware"]
     assert log == ["c node", "a in", "d in", "e in", "e out", "d out", "a out"]
-    assert len({each.name for each in folded}) == 3
+    assert len({each.name for each in combined}) == 3
 
 
 async def test_only_hooks_that_somebody_has_are_there() -> None:
     log: list[str] = []
     models, tools = (
-        fold([ModelWrap("a", log), ModelWrap("b", log)]),
-        fold([ToolWrap("a", log), ToolWrap("b", log)]),
+        combine([ModelWrap("a", log), ModelWrap("b", log)]),
+        combine([ToolWrap("a", log), ToolWrap("b", log)]),
     )
 
     assert type(models[0]).awrap_tool_call is AgentMiddleware.awrap_tool_call
     assert type(tools[0]).awrap_model_call is AgentMiddleware.awrap_model_call
-    assert isinstance(models[0], FoldedMiddleware)
+    assert isinstance(models[0], CombinedMiddleware)
 
 
 async def test_updates_of_all_reach_the_state_the_outer_ones_last() -> None:
-    values = await ask(fold([Update("outer", []), Update("inner", [])]), AIMessage("yes"))
+    values = await ask(combine([Update("outer", []), Update("inner", [])]), AIMessage("yes"))
 
     assert (values["title"], values["artifacts"]) == ("outer", ["inner", "outer"])
 
 
 async def test_updates_of_a_discarded_answer_do_not_count() -> None:
-    values = await ask(fold([AskTwice("a", []), Update("inner", [])]), AIMessage("no"), AIMessage("yes"))
+    values = await ask(combine([AskTwice("a", []), Update("inner", [])]), AIMessage("no"), AIMessage("yes"))
 
     assert values["artifacts"] == ["inner"]
     assert [message.text for message in values["messages"]] == ["hi", "yes"]
@@ -118,7 +118,7 @@ async def test_updates_of_a_discarded_answer_do_not_count() -> None:
 async def test_a_bare_message_is_an_answer_too() -> None:
     log: list[str] = []
 
-    values = await ask(fold([ModelWrap("a", log), Plain("b", log)]))
+    values = await ask(combine([ModelWrap("a", log), Plain("b", log)]))
 
     assert values["messages"][-1].text == "made up"
     assert log == ["a in", "a out"]
@@ -135,4 +135,4 @@ def test_those_with_tools_or_sync_hooks_stay_as_they_are() -> None:
 
     chain = [with_tools, Sync("b", []), ModelWrap("c", [])]
 
-    assert fold(chain) == chain
+    assert combine(chain) == chain

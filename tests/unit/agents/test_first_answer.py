@@ -9,8 +9,8 @@ from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langgraph.types import Command
 
+from deerflow.agents.combine_middlewares import QuickRequest
 from deerflow.agents.first_answer import FirstAnswer
-from deerflow.agents.request import QuickRequest
 
 
 class Recording(GenericFakeChatModel):

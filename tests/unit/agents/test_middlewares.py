@@ -7,12 +7,9 @@ import pytest
 from langchain.agents.middleware import ModelResponse
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolCall, ToolMessage
 
-from deerflow.agents.middlewares.clarification import calls_beside_a_question
-from deerflow.agents.middlewares.dangling_calls import INTERRUPTED, with_answers
-from deerflow.agents.middlewares.subagent_limit import excess_tasks
 from deerflow.agents.middlewares.title import clean_title, first_question, title_from_question
-from deerflow.agents.middlewares.tool_call_removal import without_calls
-from deerflow.agents.middlewares.tool_errors import explain
+from deerflow.agents.middlewares.tool_call_removal import calls_besides_question, excess_tasks, without_calls
+from deerflow.agents.middlewares.tool_failures import INTERRUPTED, tool_error_text, with_answers
 from deerflow.agents.middlewares.turn_start import new_uploads, upload_sizes
 from deerflow.agents.middlewares.uploads import ONLY_NAMES, readable_size, with_uploads
 from deerflow.agents.state import UploadedFile
@@ -262,15 +259,15 @@ def test_a_question_to_the_user_stands_alone() -> None:
         "", tool_calls=[call("1"), call("2", "ask_clarification"), call("3", "ask_clarification")]
     )
 
-    assert calls_beside_a_question(ModelResponse(result=[asked])) == {"1", "3"}
-    assert calls_beside_a_question(ModelResponse(result=[asks("1", "2")])) == set()
+    assert calls_besides_question(ModelResponse(result=[asked])) == {"1", "3"}
+    assert calls_besides_question(ModelResponse(result=[asks("1", "2")])) == set()
 
 
 # Tool errors
 
 
 def test_our_errors_speak_for_themselves_and_others_are_named() -> None:
-    assert explain("ls", PathRefusedError("use /mnt")) == "Error: use /mnt"
-    assert explain("ls", KeyError("x")).startswith("Error: ls failed (KeyError: 'x').")
-    assert explain("ls", RuntimeError()).startswith("Error: ls failed (RuntimeError).")
-    assert len(explain("ls", RuntimeError("y" * 10_000))) < 700
+    assert tool_error_text("ls", PathRefusedError("use /mnt")) == "Error: use /mnt"
+    assert tool_error_text("ls", KeyError("x")).startswith("Error: ls failed (KeyError: 'x').")
+    assert tool_error_text("ls", RuntimeError()).startswith("Error: ls failed (RuntimeError).")
+    assert len(tool_error_text("ls", RuntimeError("y" * 10_000))) < 700

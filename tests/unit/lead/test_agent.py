@@ -13,7 +13,7 @@ from langchain_core.tools import tool
 from support.lead import Lead, NewLead, scripted_models
 from support.model_server import Request, ScriptedModel, call, calls, raw_call, status, text
 
-from deerflow.agents.middlewares import Audience, TitleMiddleware
+from deerflow.agents.middlewares import AgentKind, TitleMiddleware
 from deerflow.agents.middlewares.uploads import ONLY_NAMES
 from deerflow.config import Settings, TitleSettings
 from deerflow.domain import RunOptions
@@ -64,30 +64,30 @@ def test_a_detector_whose_config_does_not_fit_is_named(lead: Lead) -> None:
     settings = Settings.model_validate({"safety_finish_reason": {"detectors": [detector]}})
 
     with pytest.raises(ConfigError, match=r"safety_finish_reason.detectors: .*fractions:Fraction"):
-        build_chain(settings, audience=Audience.LEAD, model=lead.rooms.models.create)
+        build_chain(settings, kind=AgentKind.LEAD, model=lead.rooms.models.create)
 
 
 def test_the_chain_has_one_node_and_says_for_whom_each_part_is(lead: Lead) -> None:
     settings = Settings(title=TitleSettings(model_name="small"))
     chain = {
-        audience: [
+        kind: [
             type(m).__name__
             for m in build_chain(
                 settings,
-                audience=audience,
+                kind=kind,
                 model=lead.models.create,
-                subagent_limit=3 if audience is Audience.LEAD else 0,
+                subagent_limit=3 if kind is AgentKind.LEAD else 0,
             )
         ]
-        for audience in (Audience.LEAD, Audience.SUBAGENT)
+        for kind in (AgentKind.LEAD, AgentKind.SUBAGENT)
     }
 
-    lead_only = [name for name in chain[Audience.LEAD] if name not in chain[Audience.SUBAGENT]]
+    lead_only = [name for name in chain[AgentKind.LEAD] if name not in chain[AgentKind.SUBAGENT]]
     assert {"TurnStartMiddleware", "TitleMiddleware", "UploadsMiddleware", "SubagentLimitMiddleware"} <= set(
         lead_only
     )
-    assert [name for name in chain[Audience.LEAD] if name not in lead_only] == chain[Audience.SUBAGENT]
-    assert chain[Audience.LEAD][-1] == "ReadyToolsMiddleware"
+    assert [name for name in chain[AgentKind.LEAD] if name not in lead_only] == chain[AgentKind.SUBAGENT]
+    assert chain[AgentKind.LEAD][-1] == "ReadyToolsMiddleware"
     assert set(lead.agent.nodes) == {"__start__", "TurnStartMiddleware.before_agent", "model", "tools"}
 
 

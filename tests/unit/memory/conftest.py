@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from deerflow.config import MemoryBackendSettings, SettingsSource
-from deerflow.memory import Ask, Exchange, MemoryService, PendingConversation, Scope
+from deerflow.memory import Ask, MemoryService, MemoryTurn, PendingConversation, Scope
 from deerflow.observability.logs import Redactor
 from deerflow.storage import Storage, open_storage
 
@@ -30,8 +30,8 @@ def memories(storage: Storage) -> MemoryService:
 
 
 @pytest.fixture
-def talk() -> NewTalk:
-    """Make a talk of some words of the user."""
+def conversation() -> NewTalk:
+    """Make a conversation of some words of the user."""
 
     def make(
         *said: str,
@@ -42,9 +42,9 @@ def talk() -> NewTalk:
         answer: str = "I see.",
         **settings: Any,
     ) -> PendingConversation:
-        exchange = Exchange(said, answer, at or datetime.now(UTC))
+        turn = MemoryTurn(said, answer, at or datetime.now(UTC))
         # Shorter waits than the settings allow.
         backend = MemoryBackendSettings.model_construct(**{"debounce_seconds": 0.01, **settings})
-        return PendingConversation(scope, thread, (exchange,), backend, ask)
+        return PendingConversation(scope, thread, (turn,), backend, ask)
 
     return make

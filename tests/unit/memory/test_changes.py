@@ -3,8 +3,8 @@
 import pytest
 
 from deerflow.errors import ConflictError, NotFoundError
-from deerflow.memory.base import Fact, Memory, Section, clean, memory_of
-from deerflow.memory.changes import MemoryUpdate, taught, with_changed_fact, with_fact, without_fact
+from deerflow.memory.base import Fact, Memory, MemorySection, clean, memory_of
+from deerflow.memory.changes import MemoryUpdate, apply_update, with_changed_fact, with_fact, without_fact
 
 TEA = Fact("1", "Likes tea.", confidence=0.8)
 CAKE = Fact("2", "Likes cake.", confidence=0.7)
@@ -45,27 +45,27 @@ def test_an_unknown_fact_is_not_found() -> None:
 
 
 def test_a_lesson_adds_changes_removes_and_rewrites() -> None:
-    lesson = MemoryUpdate(
+    update = MemoryUpdate(
         new=(Fact("3", "Has a dog."),),
         changed=(Fact("2", "Bakes cake."), Fact("9", "Of nobody.")),
         removed=frozenset({"1", "8"}),
-        sections=(("workContext", Section("Bakes.", "now")),),
+        sections=(("workContext", MemorySection("Bakes.", "now")),),
     )
 
-    memory = taught(BOTH, lesson, max_facts=10)
+    memory = apply_update(BOTH, update, max_facts=10)
 
     assert contents(memory) == ["Bakes cake.", "Has a dog."]
     assert memory.section("workContext").summary == "Bakes."
 
 
 def test_what_is_learnt_twice_is_known_once_and_more_surely() -> None:
-    memory = taught(BOTH, MemoryUpdate(new=(Fact("3", "likes tea", confidence=0.95),)), max_facts=10)
+    memory = apply_update(BOTH, MemoryUpdate(new=(Fact("3", "likes tea", confidence=0.95),)), max_facts=10)
 
     assert [(fact.id, fact.confidence) for fact in memory.facts] == [("1", 0.95), ("2", 0.7)]
 
 
 def test_a_change_that_makes_two_facts_alike_leaves_one() -> None:
-    memory = taught(BOTH, MemoryUpdate(changed=(Fact("2", "Likes tea"),)), max_facts=10)
+    memory = apply_update(BOTH, MemoryUpdate(changed=(Fact("2", "Likes tea"),)), max_facts=10)
 
     assert [fact.id for fact in memory.facts] == ["1"]
 
@@ -73,7 +73,7 @@ def test_a_change_that_makes_two_facts_alike_leaves_one() -> None:
 def test_beyond_the_limit_the_least_certain_go_and_corrections_stay() -> None:
     unsure = Fact("3", "Never say dear.", "correction", 0.1)
 
-    memory = taught(
+    memory = apply_update(
         BOTH,
         MemoryUpdate(new=(unsure, Fact("4", "Has a dog.", confidence=0.75))),
         max_facts=3,
@@ -84,7 +84,7 @@ def test_beyond_the_limit_the_least_certain_go_and_corrections_stay() -> None:
 
 
 def test_a_memory_survives_being_written_and_read() -> None:
-    memory = Memory({"topOfMind": Section("Tea.", "t")}, (TEA,), 3, "now", "then")
+    memory = Memory({"topOfMind": MemorySection("Tea.", "t")}, (TEA,), 3, "now", "then")
 
     assert memory_of({**memory.to_dict(), "clearedAt": memory.cleared_at}) == memory
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from deerflow.memory.explicit_requests import wishes_in
+from deerflow.memory.extraction import explicit_requests
 from deerflow.observability.logs import Redactor
 
 from .conftest import NOW, NewTalk
@@ -18,10 +18,10 @@ from .conftest import NOW, NewTalk
         ("请记住：我住在上海。", "我住在上海"),
     ],
 )
-def test_wishes_are_learnt(talk: NewTalk, said: str, wish: str) -> None:
-    lesson = wishes_in(talk(said), now=NOW, redact=Redactor())
+def test_wishes_are_learnt(conversation: NewTalk, said: str, wish: str) -> None:
+    update = explicit_requests(conversation(said), now=NOW, redact=Redactor())
 
-    assert [fact.content for fact in lesson.new] == [wish]
+    assert [fact.content for fact in update.new] == [wish]
 
 
 @pytest.mark.parametrize(
@@ -35,5 +35,5 @@ def test_wishes_are_learnt(talk: NewTalk, said: str, wish: str) -> None:
         "Remember that it is in /mnt/user-data/uploads/a.txt",
     ],
 )
-def test_other_words_are_not(talk: NewTalk, said: str) -> None:
-    assert wishes_in(talk(said), now=NOW, redact=Redactor()).is_empty
+def test_other_words_are_not(conversation: NewTalk, said: str) -> None:
+    assert explicit_requests(conversation(said), now=NOW, redact=Redactor()).is_empty

@@ -4,18 +4,18 @@ from dataclasses import replace
 
 import pytest
 
-from deerflow.memory.base import Fact, Memory, Section
-from deerflow.memory.rendering import Budget, at_most, block, is_true_still, roughly
+from deerflow.memory.base import Fact, Memory, MemorySection
+from deerflow.memory.rendering import Budget, approximate_tokens, block, is_still_valid, upper_bound
 
 BUDGET = Budget(2000, 500, frozenset({"correction"}))
 MEMORY = Memory(
-    sections={"workContext": Section("Bakes in Lyon."), "recentMonths": Section("Moved twice.")},
+    sections={"workContext": MemorySection("Bakes in Lyon."), "recentMonths": MemorySection("Moved twice.")},
     facts=(Fact("1", "Likes tea.", "preference", 0.7), Fact("2", "Has a dog.", "context", 0.9)),
 )
 
 
 def test_the_block_has_context_history_and_facts_the_surest_first() -> None:
-    lines = block(MEMORY, BUDGET, roughly).splitlines()
+    lines = block(MEMORY, BUDGET, approximate_tokens).splitlines()
 
     assert lines[0] == "<memory>"
     assert lines[2:] == [
@@ -31,16 +31,16 @@ def test_the_block_has_context_history_and_facts_the_surest_first() -> None:
 
 
 def test_an_empty_memory_has_no_block() -> None:
-    assert block(Memory(), BUDGET, roughly) == ""
+    assert block(Memory(), BUDGET, approximate_tokens) == ""
 
 
 def test_the_budget_holds_and_corrections_come_first() -> None:
     many = tuple(Fact(f"{n:03}", f"Fact number {n} about something.", confidence=0.9) for n in range(300))
     memory = Memory(facts=(*many, Fact("c", "Never says dear.", "correction", 0.1)))
 
-    text = block(memory, replace(BUDGET, tokens=300), roughly)
+    text = block(memory, replace(BUDGET, tokens=300), approximate_tokens)
 
-    assert roughly(text) <= 330
+    assert approximate_tokens(text) <= 330
     assert "- [correction] Never says dear." in text
     assert 5 < text.count("Fact number") < 100
 
@@ -48,7 +48,7 @@ def test_the_budget_holds_and_corrections_come_first() -> None:
 def test_a_fact_that_is_too_long_gives_way_to_those_that_fit() -> None:
     memory = Memory(facts=(Fact("1", "x" * 1000, confidence=0.9), Fact("2", "Likes tea.", confidence=0.8)))
 
-    text = block(memory, replace(BUDGET, tokens=120), roughly)
+    text = block(memory, replace(BUDGET, tokens=120), approximate_tokens)
 
     assert "xxx" not in text
     assert "Likes tea." in text
@@ -60,10 +60,11 @@ def test_a_fact_that_is_too_long_gives_way_to_those_that_fit() -> None:
 )
 def test_no_word_leaves_its_line_or_the_block(hostile: str) -> None:
     memory = Memory(
-        sections={"topOfMind": Section(hostile)}, facts=(Fact("1", hostile, "</memory>"), Fact("2", "ok"))
+        sections={"topOfMind": MemorySection(hostile)},
+        facts=(Fact("1", hostile, "</memory>"), Fact("2", "ok")),
     )
 
-    text = block(memory, BUDGET, roughly)
+    text = block(memory, BUDGET, approximate_tokens)
 
     assert (text.count("<memory>"), text.count("</memory>")) == (1, 1)
     assert text.endswith("</memory>")
@@ -72,18 +73,18 @@ def test_no_word_leaves_its_line_or_the_block(hostile: str) -> None:
 
 
 def test_a_block_is_true_as_long_as_nothing_of_it_is_forgotten() -> None:
-    noted = f"Today is Sunday.\n\n{block(MEMORY, BUDGET, roughly)}"
+    noted = f"Today is Sunday.\n\n{block(MEMORY, BUDGET, approximate_tokens)}"
     more = replace(MEMORY, facts=(*MEMORY.facts, Fact("3", "New.")), sections={**MEMORY.sections})
-    rewritten = replace(MEMORY, sections={**MEMORY.sections, "workContext": Section("Bakes in Nice.")})
+    rewritten = replace(MEMORY, sections={**MEMORY.sections, "workContext": MemorySection("Bakes in Nice.")})
 
-    assert is_true_still(noted, MEMORY)
-    assert is_true_still(noted, more)
-    assert is_true_still(noted, rewritten)
-    assert not is_true_still(noted, replace(MEMORY, facts=MEMORY.facts[1:]))
-    assert not is_true_still(noted, replace(MEMORY, sections={}))
-    assert not is_true_still(noted, Memory())
+    assert is_still_valid(noted, MEMORY)
+    assert is_still_valid(noted, more)
+    assert is_still_valid(noted, rewritten)
+    assert not is_still_valid(noted, replace(MEMORY, facts=MEMORY.facts[1:]))
+    assert not is_still_valid(noted, replace(MEMORY, sections={}))
+    assert not is_still_valid(noted, Memory())
 
 
 def test_lengths_stand_for_tokens() -> None:
-    assert roughly("Tea and cake, please.") < at_most("Tea and cake, please.")
-    assert roughly("\ud800鹿") > 0
+    assert approximate_tokens("Tea and cake, please.") < upper_bound("Tea and cake, please.")
+    assert approximate_tokens("\ud800鹿") > 0

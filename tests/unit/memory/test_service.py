@@ -10,7 +10,7 @@ import pytest
 
 from deerflow.config import MemoryBackendSettings
 from deerflow.errors import InvalidInputError
-from deerflow.memory import Ask, Fact, Memory, MemoryService, Scope, Section
+from deerflow.memory import Ask, Fact, Memory, MemorySection, MemoryService, Scope
 from deerflow.memory.service import MAX_REREADS
 from deerflow.observability.logs import Redactor
 from deerflow.storage import Storage
@@ -96,7 +96,7 @@ async def test_a_fact_changes_in_parts(memories: MemoryService) -> None:
 
 async def test_a_file_takes_the_place_of_everything(memories: MemoryService) -> None:
     await add(memories, "Old.")
-    file = Memory({"workContext": Section("Bakes.", "t")}, (Fact("x", "New."),))
+    file = Memory({"workContext": MemorySection("Bakes.", "t")}, (Fact("x", "New."),))
 
     memory = await memories.put(ANN, file, settings=SETTINGS)
 
@@ -109,11 +109,11 @@ async def test_a_file_takes_the_place_of_everything(memories: MemoryService) -> 
     assert await contents(memories) == ["New."]
 
 
-async def test_a_talk_is_learnt_from(memories: MemoryService, talk: NewTalk) -> None:
+async def test_a_talk_is_learnt_from(memories: MemoryService, conversation: NewTalk) -> None:
     await add(memories, "Has a dog.")
     ask, asked = answering(tea())
 
-    assert await memories.learn(talk("I like tea", ask=ask))
+    assert await memories.learn(conversation("I like tea", ask=ask))
 
     assert await contents(memories) == ["Has a dog.", "Likes tea."]
     assert "Has a dog." in asked[0]
@@ -121,19 +121,19 @@ async def test_a_talk_is_learnt_from(memories: MemoryService, talk: NewTalk) -> 
 
 @pytest.mark.parametrize("answer", [None, "", "no idea"])
 async def test_a_model_without_an_answer_can_be_asked_again(
-    memories: MemoryService, talk: NewTalk, answer: str | None
+    memories: MemoryService, conversation: NewTalk, answer: str | None
 ) -> None:
     ask, _ = answering(answer)
 
-    assert not await memories.learn(talk("I like tea", ask=ask))
+    assert not await memories.learn(conversation("I like tea", ask=ask))
     assert (await memories.read(ANN)).revision == 0
 
 
 async def test_a_summary_that_somebody_rewrote_meanwhile_is_written_with_theirs_in_view(
-    storage: Storage, memories: MemoryService, talk: NewTalk
+    storage: Storage, memories: MemoryService, conversation: NewTalk
 ) -> None:
     other = MemoryService(storage.store, redact=Redactor())
-    theirs = Memory({"topOfMind": Section("Coffee.", "t")})
+    theirs = Memory({"topOfMind": MemorySection("Coffee.", "t")})
 
     async def slow() -> str:
         await other.put(ANN, theirs, settings=SETTINGS)
@@ -142,7 +142,7 @@ async def test_a_summary_that_somebody_rewrote_meanwhile_is_written_with_theirs_
     both = tea(sections={"topOfMind": {"summary": "Coffee and tea.", "quote": "I like tea"}})
     ask, asked = answering(slow, both)
 
-    assert await memories.learn(talk("I like tea", ask=ask))
+    assert await memories.learn(conversation("I like tea", ask=ask))
 
     memory = await memories.read(ANN)
     assert memory.section("topOfMind").summary == "Coffee and tea."
@@ -152,19 +152,19 @@ async def test_a_summary_that_somebody_rewrote_meanwhile_is_written_with_theirs_
 
 
 async def test_where_a_summary_never_rests_the_facts_are_kept(
-    storage: Storage, memories: MemoryService, talk: NewTalk
+    storage: Storage, memories: MemoryService, conversation: NewTalk
 ) -> None:
     other = MemoryService(storage.store, redact=Redactor())
     count = iter(range(100))
 
     async def slow() -> str:
-        summary = Section(f"Version {next(count)}.", "t")
+        summary = MemorySection(f"Version {next(count)}.", "t")
         await other.put(ANN, Memory({"topOfMind": summary}), settings=SETTINGS)
         return json.dumps(tea(sections={"topOfMind": {"summary": "Tea.", "quote": "I like tea"}}))
 
     ask, _ = answering(slow)
 
-    assert await memories.learn(talk("I like tea", ask=ask))
+    assert await memories.learn(conversation("I like tea", ask=ask))
 
     memory = await memories.read(ANN)
     assert memory.section("topOfMind").summary == f"Version {MAX_REREADS}."
@@ -172,11 +172,11 @@ async def test_where_a_summary_never_rests_the_facts_are_kept(
 
 
 async def test_what_was_said_before_all_was_forgotten_is_not_learnt_wherever_it_waits(
-    storage: Storage, memories: MemoryService, talk: NewTalk
+    storage: Storage, memories: MemoryService, conversation: NewTalk
 ) -> None:
     elsewhere = MemoryService(storage.store, redact=Redactor())
     ask, asked = answering(tea())
-    before = talk("I like tea", ask=ask, at=datetime.now(UTC) - timedelta(seconds=1))
+    before = conversation("I like tea", ask=ask, at=datetime.now(UTC) - timedelta(seconds=1))
 
     await elsewhere.clear(ANN)
     assert await memories.learn(before)
@@ -185,7 +185,7 @@ async def test_what_was_said_before_all_was_forgotten_is_not_learnt_wherever_it_
 
 
 async def test_what_is_being_learnt_while_all_is_forgotten_is_dropped(
-    storage: Storage, memories: MemoryService, talk: NewTalk
+    storage: Storage, memories: MemoryService, conversation: NewTalk
 ) -> None:
     elsewhere = MemoryService(storage.store, redact=Redactor())
 
@@ -194,7 +194,7 @@ async def test_what_is_being_learnt_while_all_is_forgotten_is_dropped(
         return json.dumps(tea())
 
     ask, _ = answering(slow)
-    await memories.learn(talk("I like tea", ask=ask))
+    await memories.learn(conversation("I like tea", ask=ask))
 
     assert await contents(memories) == []
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from langchain_core.tools import BaseTool, StructuredTool
 
-from deerflow.agents.middlewares.mcp_routing import routed
+from deerflow.agents.middlewares.tool_offer import routed
 from deerflow.config import Settings
 from deerflow.tools.catalog import get_available_tools
 from deerflow.tools.deferred import DeferredToolRegistry, defer, fingerprint, is_deferred, is_promoted

@@ -10,7 +10,7 @@ from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from support.sandboxes import FolderSandbox
 
-from deerflow.agents.middlewares.effects import is_safe_to_repeat
+from deerflow.agents.middlewares.tool_failures import is_safe_to_repeat
 from deerflow.config.extensions import McpServerSettings
 from deerflow.mcp import McpServer, McpServers, McpTool, ToolHints
 from deerflow.mcp.base import Limits, Place

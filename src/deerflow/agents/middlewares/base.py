@@ -10,7 +10,7 @@ from deerflow.agents.state import ThreadState
 from deerflow.context import RunContext
 
 
-class Audience(Flag):
+class AgentKind(Flag):
     """The kinds of agents a middleware applies to."""
 
     LEAD = auto()
@@ -21,7 +21,7 @@ class Audience(Flag):
 class ChainMiddleware(AgentMiddleware[ThreadState, RunContext, Any]):
     """Base class of middlewares; an instance holds only settings, since concurrent runs share it."""
 
-    audience: ClassVar[Audience] = Audience.BOTH
+    applies_to: ClassVar[AgentKind] = AgentKind.BOTH
     """The agents that get this middleware."""
     after: ClassVar[tuple[str, ...]] = ()
     """Names of classes that must be further out, if they are in the chain."""
@@ -31,7 +31,7 @@ class ChainMiddleware(AgentMiddleware[ThreadState, RunContext, Any]):
 
 def check_order(chain: Sequence[ChainMiddleware]) -> None:
     """Raise if a chain violates the order that its middlewares declare: order is behaviour."""
-    faults = [*_unknown(chain), *_misplaced(chain)]
+    faults = [*_unknown(chain), *_misordered(chain)]
     if faults:
         raise ValueError(f"the chain is in a wrong order: {'; '.join(faults)}")
 
@@ -44,13 +44,13 @@ def _unknown(chain: Sequence[ChainMiddleware]) -> Iterator[str]:
                 yield f"{type(middleware).__name__} names {name}, which is no middleware"
 
 
-def _misplaced(chain: Sequence[ChainMiddleware]) -> Iterator[str]:
-    place = {type(middleware).__name__: index for index, middleware in enumerate(chain)}
+def _misordered(chain: Sequence[ChainMiddleware]) -> Iterator[str]:
+    index = {type(middleware).__name__: index for index, middleware in enumerate(chain)}
     for middleware in chain:
         name = type(middleware).__name__
         for outer in middleware.after:
-            if place.get(outer, -1) > place[name]:
+            if index.get(outer, -1) > index[name]:
                 yield f"{name} must come after {outer}"
         for inner in middleware.before:
-            if place.get(inner, len(chain)) < place[name]:
+            if index.get(inner, len(chain)) < index[name]:
                 yield f"{name} must come before {inner}"

@@ -1,13 +1,14 @@
-"""Stops an agent that repeats itself.
+"""Stops an agent that repeats itself, and warns one whose tool calls return nothing new.
 
 A call counts as repeated when its name, its arguments and its result all occurred before in this turn. So
-polling (the result changes), paging (the arguments change) and batch edits pass. The guard reads the messages
-and has no state of its own: it decides the same after a restart. It warns first; then the model must answer
-without tools, and a response that still has tool calls is replaced by a summary of the work done.
+polling (the result changes), paging (the arguments change) and batch edits pass. The guard warns first; then
+the model must answer without tools, and a response that still has tool calls is replaced by a summary of the
+work done. Similar results (reworded searches that find the same pages, logs that differ by a timestamp) only
+cause warnings. Both read the messages and have no state of their own: they decide the same after a restart.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -17,10 +18,12 @@ from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMes
 from typing_extensions import override
 
 from deerflow.agents.middlewares.base import ChainMiddleware
-from deerflow.agents.middlewares.early_stop import stopped_answer
-from deerflow.agents.middlewares.tags import reminder
+from deerflow.agents.middlewares.reminder import reminder
+from deerflow.agents.middlewares.unusable_answers import stopped_answer
 from deerflow.agents.types import ModelAnswer, ModelCall, ModelHandler
 from deerflow.config import LoopDetectionSettings
+from deerflow.config.tools import ToolProgressSettings
+from deerflow.memory.searching import words_of
 
 WRITERS = frozenset({"write_file", "str_replace", "edit_files", "present_files", "write_todos", "task"})
 """Tools whose short confirmations do not show whether they achieved anything new."""
@@ -35,7 +38,7 @@ STOP = (
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class FinishedCall:
     """One finished call: its arguments and its result."""
 
     name: str
@@ -45,7 +48,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class LoopVerdict:
     """The guard's decision about a turn."""
 
     action: Literal["warn", "stop"]
@@ -73,14 +76,14 @@ class LoopDetectionMiddleware(ChainMiddleware):
         verdict = judge(request.state["messages"], self._settings)
         if verdict is None:
             return await handler(request)
-        told = request.override(messages=[*request.messages, reminder(verdict.text)])
+        warned = request.override(messages=[*request.messages, reminder(verdict.text)])
         if verdict.action == "warn":
-            return await handler(told)
-        response = await handler(told.override(tools=[], tool_choice=None))
+            return await handler(warned)
+        response = await handler(warned.override(tools=[], tool_choice=None))
         return without_further_calls(response, request.state["messages"], verdict)
 
 
-def judge(messages: Sequence[AnyMessage], settings: LoopDetectionSettings) -> Verdict | None:
+def judge(messages: Sequence[AnyMessage], settings: LoopDetectionSettings) -> LoopVerdict | None:
     """Return what to do about the last turn of `messages`; None if it makes progress."""
     if not messages or not isinstance(messages[-1], ToolMessage):
         return None
@@ -91,12 +94,12 @@ def judge(messages: Sequence[AnyMessage], settings: LoopDetectionSettings) -> Ve
         return None  # the messages with these results' calls were removed
     repeated = _repeated(steps[-settings.window_size :])
     if repeated[0] >= settings.hard_limit:
-        return Verdict("stop", *repeated)
-    frequent = _fruitless(steps, settings)
+        return LoopVerdict("stop", *repeated)
+    frequent = _without_new_results(steps, settings)
     if frequent is not None and frequent.action == "stop":
         return frequent
     if repeated[0] >= settings.warn_threshold:
-        return Verdict("warn", *repeated)
+        return LoopVerdict("warn", *repeated)
     return frequent
 
 
@@ -113,9 +116,9 @@ def _may_repeat(messages: Sequence[AnyMessage], settings: LoopDetectionSettings)
     return same >= settings.warn_threshold or calls > min([settings.tool_freq_warn, *overridden])
 
 
-def steps_of_turn(messages: Sequence[AnyMessage]) -> list[tuple[Call, ...]]:
+def steps_of_turn(messages: Sequence[AnyMessage]) -> list[tuple[FinishedCall, ...]]:
     """Return the finished calls since the last user message, one tuple per response."""
-    steps: list[tuple[Call, ...]] = []
+    steps: list[tuple[FinishedCall, ...]] = []
     results: dict[str, ToolMessage] = {}
     for message in reversed(messages):
         if isinstance(message, HumanMessage):
@@ -132,15 +135,15 @@ def steps_of_turn(messages: Sequence[AnyMessage]) -> list[tuple[Call, ...]]:
     return steps[::-1]
 
 
-def _call(name: str, arguments: Mapping[str, Any], result: ToolMessage) -> Call:
+def _call(name: str, arguments: Mapping[str, Any], result: ToolMessage) -> FinishedCall:
     # The label may be worded differently each time; it does not change the call.
     meant = {key: value for key, value in arguments.items() if key != "description"}
     content = result.content if isinstance(result.content, str) else result.text
     key = orjson.dumps(meant, option=orjson.OPT_SORT_KEYS, default=repr)
-    return Call(name, key, content, result.status == "error")
+    return FinishedCall(name, key, content, result.status == "error")
 
 
-def _repeated(steps: Sequence[tuple[Call, ...]]) -> tuple[int, str]:
+def _repeated(steps: Sequence[tuple[FinishedCall, ...]]) -> tuple[int, str]:
     """Return how often all calls of the last response were made, and the tool of the first."""
     if not steps or not steps[-1]:
         return 0, ""
@@ -148,7 +151,9 @@ def _repeated(steps: Sequence[tuple[Call, ...]]) -> tuple[int, str]:
     return min(seen[call] for call in steps[-1]), steps[-1][0].name
 
 
-def _fruitless(steps: Sequence[tuple[Call, ...]], settings: LoopDetectionSettings) -> Verdict | None:
+def _without_new_results(
+    steps: Sequence[tuple[FinishedCall, ...]], settings: LoopDetectionSettings
+) -> LoopVerdict | None:
     """Judge a tool that is called repeatedly, with whatever arguments, without new results."""
     name = steps[-1][0].name if steps[-1] else ""
     limits = settings.tool_freq_overrides.get(name)
@@ -158,14 +163,14 @@ def _fruitless(steps: Sequence[tuple[Call, ...]], settings: LoopDetectionSetting
     if len(calls) < min(warn, stop):
         return None
     counted = [call for call in calls if call.failed or name not in WRITERS]
-    fruitless = len(counted) - len({call.result for call in counted})
-    if fruitless >= stop:
-        return Verdict("stop", fruitless, name)
-    return Verdict("warn", fruitless, name) if fruitless >= warn else None
+    repeats = len(counted) - len({call.result for call in counted})
+    if repeats >= stop:
+        return LoopVerdict("stop", repeats, name)
+    return LoopVerdict("warn", repeats, name) if repeats >= warn else None
 
 
 def without_further_calls(
-    response: ModelResponse[Any], messages: Sequence[AnyMessage], verdict: Verdict
+    response: ModelResponse[Any], messages: Sequence[AnyMessage], verdict: LoopVerdict
 ) -> ModelResponse[Any]:
     """Return the last answer of a stopped turn: the model's text, or a summary if it called a tool again."""
     if not any(isinstance(message, AIMessage) and message.tool_calls for message in response.result):
@@ -174,3 +179,99 @@ def without_further_calls(
     done = [(call.name, call.result) for step in steps_of_turn(messages) for call in step]
     result = [stopped_answer(message, code="loop", reason=reason, done=done) for message in response.result]
     return replace(response, result=result)
+
+
+MAX_COMPARED_CHARS = 20_000
+STAGNATION_WARNING = (
+    "The last {count} results of {tool} say almost the same. Look at what you have before you call it again: "
+    "change what you look for, use another tool, or answer."
+)
+LAST_STAGNATION_WARNING = (
+    "The last {count} results of {tool} say almost the same, and you were told before. Do not call {tool} "
+    "again for this. Answer with what you have and say what could not be found."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Stagnation:
+    """A tool whose recent results are similar to each other."""
+
+    tool: str
+    count: int
+    is_last_warning: bool
+
+    @property
+    def text(self) -> str:
+        """The reminder for the model."""
+        return (LAST_STAGNATION_WARNING if self.is_last_warning else STAGNATION_WARNING).format(
+            tool=self.tool, count=self.count
+        )
+
+
+class ToolProgressMiddleware(ChainMiddleware):
+    """Warns the agent when a tool's results are no longer new."""
+
+    after = ("DanglingToolCallMiddleware",)
+
+    def __init__(self, *, settings: ToolProgressSettings) -> None:
+        super().__init__()
+        self._settings = settings
+
+    @override
+    async def awrap_model_call(self, request: ModelCall, handler: ModelHandler) -> ModelAnswer:
+        seen = assess(request.state["messages"], self._settings)
+        if seen is None:
+            return await handler(request)
+        event = {"type": "tool_stagnation", "tool": seen.tool, "count": seen.count}
+        request.runtime.context.publish({**event, "is_last_warning": seen.is_last_warning})
+        if not self._settings.inject_assessment:
+            return await handler(request)
+        return await handler(request.override(messages=[*request.messages, reminder(seen.text)]))
+
+
+def assess(messages: Sequence[AnyMessage], settings: ToolProgressSettings) -> Stagnation | None:
+    """Return what stagnates in the last turn of `messages`; None if the last result was new."""
+    results = _last_results(messages)
+    if not results or len(results) < settings.stagnation_threshold:
+        return None
+    tool = results[0].name or ""
+    if tool in WRITERS or tool in settings.exempt_tools:
+        return None
+    newest = _words(results[0])
+    if len(newest) < settings.min_word_count_for_similarity:
+        return None
+    count = 1
+    for older in results[1:]:
+        if _similarity(newest, _words(older)) < settings.jaccard_similarity_threshold:
+            break
+        count += 1
+    if count < settings.stagnation_threshold:
+        return None
+    warnings = count - settings.stagnation_threshold
+    return Stagnation(tool, count, is_last_warning=warnings >= settings.warn_escalation_count)
+
+
+def _last_results(messages: Sequence[AnyMessage]) -> list[ToolMessage]:
+    """Return this turn's results of the tool that was used last, newest first."""
+    if not messages or not isinstance(messages[-1], ToolMessage):
+        return []
+    found: list[ToolMessage] = []
+    for message in reversed(messages):
+        if isinstance(message, HumanMessage):
+            break
+        if isinstance(message, ToolMessage) and message.name == messages[-1].name:
+            found.append(message)
+        elif isinstance(message, AIMessage) and not message.tool_calls:
+            break
+    return found
+
+
+def _words(message: ToolMessage) -> frozenset[str]:
+    return frozenset(words_of(message.text[:MAX_COMPARED_CHARS]))
+
+
+def _similarity(one: Collection[str], other: Collection[str]) -> float:
+    """Return the Jaccard similarity of two sets of words: 1 if equal, 0 if disjoint."""
+    first, second = frozenset(one), frozenset(other)
+    together = len(first | second)
+    return len(first & second) / together if together else 1.0

@@ -14,20 +14,19 @@ from typing import Any, ClassVar, cast
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage
 from typing_extensions import override
 
-from deerflow.agents.message_types import is_result, may_have_results
+from deerflow.agents.messages import is_result, may_have_results
 from deerflow.agents.middlewares.approval import is_users
-from deerflow.agents.middlewares.base import Audience, ChainMiddleware
-from deerflow.agents.middlewares.clarification import ASK_CLARIFICATION
+from deerflow.agents.middlewares.base import AgentKind, ChainMiddleware
 from deerflow.agents.middlewares.tokens import measure_text
-from deerflow.agents.side_calls import ask_beside
+from deerflow.agents.middlewares.tool_call_removal import ASK_CLARIFICATION
+from deerflow.agents.side_calls import side_call
 from deerflow.agents.state import ThreadState
 from deerflow.agents.types import ModelAnswer, ModelCall, ModelHandler
 from deerflow.config import MemorySettings
 from deerflow.context import RunContext
-from deerflow.memory import Exchange, Memory, MemoryService, PendingConversation, Scope, own_words
-from deerflow.memory.base import utc_now
-from deerflow.memory.pending_conversation import shortened
-from deerflow.memory.rendering import OPEN, is_true_still
+from deerflow.memory import Memory, MemoryService, MemoryTurn, PendingConversation, Scope, own_words
+from deerflow.memory.base import shortened, utc_now
+from deerflow.memory.rendering import OPEN, is_still_valid
 from deerflow.models import ModelFactory
 
 logger = logging.getLogger(__name__)
@@ -44,7 +43,7 @@ async def _uncounted(thread_id: str, model_name: str, usage: Mapping[str, Any]) 
 
 
 @dataclass(frozen=True, eq=False)
-class MemoryDesk:
+class AgentMemory:
     """The memory service and models that agents use, for one version of the settings."""
 
     memories: MemoryService
@@ -72,16 +71,16 @@ class MemoryDesk:
         """The source of memory notes for the model; None if injection is disabled."""
         return MemoryNotes(self.memories, self.settings) if self.settings.injection_enabled else None
 
-    def talk(self, exchange: Exchange, context: RunContext) -> PendingConversation:
+    def conversation(self, turn: MemoryTurn, context: RunContext) -> PendingConversation:
         """Return a run's turn as a pending conversation, with the model call that extracts memories."""
         models, name = self._model_of(context)
         ask = partial(self._ask, models, name) if models.can_reason(name) else None
         backend = self.settings.backend_config
-        return PendingConversation(scope_of(context), context.thread_id, (exchange,), backend, ask)
+        return PendingConversation(scope_of(context), context.thread_id, (turn,), backend, ask)
 
     async def _ask(self, models: ModelFactory, name: str, prompt: str, thread_id: str) -> str | None:
         model = models.create(name, thinking_enabled=False)
-        answer = await ask_beside(prompt, model, what="a memory", timeout_seconds=TIMEOUT_SECONDS)
+        answer = await side_call(prompt, model, what="a memory", timeout_seconds=TIMEOUT_SECONDS)
         await self.count(thread_id, name, answer.usage)
         return answer.text or None
 
@@ -101,12 +100,12 @@ class MemoryDesk:
 class MemoryMiddleware(ChainMiddleware):
     """Queues each finished turn for the memory."""
 
-    audience: ClassVar[Audience] = Audience.LEAD
+    applies_to: ClassVar[AgentKind] = AgentKind.LEAD
     before = ("BackgroundMiddleware", "SummarizationMiddleware", "UploadsMiddleware")
 
-    def __init__(self, desk: MemoryDesk) -> None:
+    def __init__(self, memory: AgentMemory) -> None:
         super().__init__()
-        self._desk = desk
+        self._memory = memory
 
     @override
     async def awrap_model_call(self, request: ModelCall, handler: ModelHandler) -> ModelAnswer:
@@ -114,9 +113,9 @@ class MemoryMiddleware(ChainMiddleware):
         context = request.runtime.context
         if is_worth_learning(context):
             has_summary = bool(cast("ThreadState", request.state).get("summary_text"))
-            exchange = exchange_of(request.messages, response.result, has_summary=has_summary)
-            if exchange is not None:
-                self._desk.memories.learner.hear(self._desk.talk(exchange, context))
+            turn = finished_turn(request.messages, response.result, has_summary=has_summary)
+            if turn is not None:
+                self._memory.memories.learner.enqueue(self._memory.conversation(turn, context))
         return response
 
 
@@ -144,7 +143,7 @@ def with_memory(
     notes: Mapping[str, str], known: Mapping[str, str], memory: Memory, block: str
 ) -> dict[str, str]:
     """Add `block` to the new notes unless a known note has it; remove forgotten facts from known notes."""
-    outdated = [name for name, text in known.items() if OPEN in text and not is_true_still(text, memory)]
+    outdated = [name for name, text in known.items() if OPEN in text and not is_still_valid(text, memory)]
     fixed = {name: _date_of(known[name]) for name in outdated}
     found = {**fixed, **notes}
     is_noted = any(block in text for name, text in known.items() if name not in fixed)
@@ -164,9 +163,9 @@ def is_worth_learning(context: RunContext | None) -> bool:
     return context is not None and context.is_interactive and not context.options.is_bootstrap
 
 
-def exchange_of(
+def finished_turn(
     messages: Sequence[AnyMessage], answer: Iterable[BaseMessage], *, has_summary: bool = False
-) -> Exchange | None:
+) -> MemoryTurn | None:
     """Return the user's messages of this turn and the answer; None if the turn continues or has no text.
 
     Args:
@@ -178,7 +177,7 @@ def exchange_of(
         return None
     said = [shortened(words) for message in _own_of_turn(messages) if (words := own_words(message.text))]
     own_answer = "" if has_summary or _saw_outside(messages) else shortened(text)
-    return Exchange(tuple(reversed(said)), own_answer, utc_now()) if said else None
+    return MemoryTurn(tuple(reversed(said)), own_answer, utc_now()) if said else None
 
 
 def _saw_outside(messages: Sequence[AnyMessage]) -> bool:

@@ -1,32 +1,114 @@
 """Retries failed model calls, and raises a readable error when a call fails for good.
 
 The transport has already made its immediate retries. This middleware waits longer, publishes an event for
-clients, and stops calling a model that fails repeatedly. A context overflow is not retried: the middleware
+clients, and suspends calls to a model that keeps failing. A context overflow is not retried: the middleware
 that compacts the conversation is further out. A rate-limited provider is available: the middleware waits as
 long as it asks, and does not count it as failing. An account whose quota is used up is not waited for.
 """
 
 import asyncio
+import hashlib
 import logging
 import math
 import random
-from collections.abc import Awaitable, Callable
+import time
+from collections.abc import Awaitable, Callable, Hashable
 
 from langchain_core.exceptions import ContextOverflowError, ModelRateLimitError
 from langchain_core.exceptions import ModelError as ProviderError
+from langchain_core.language_models import BaseChatModel
+from pydantic import SecretStr
 from typing_extensions import override
 
-from deerflow.agents.message_markers import is_question
+from deerflow.agents.messages import is_question
 from deerflow.agents.middlewares.base import ChainMiddleware
-from deerflow.agents.middlewares.circuit_breaker import CircuitBreaker, CircuitBreakers
 from deerflow.agents.types import ModelAnswer, ModelCall, ModelHandler
-from deerflow.config import LlmCallSettings
+from deerflow.config import CircuitBreakerSettings, LlmCallSettings
 from deerflow.domain.language import is_chinese
 from deerflow.errors import ModelError
 from deerflow.models import explain
 from deerflow.models.quota import is_quota_used_up
 from deerflow.models.retry_after import retry_after, retry_info
 from deerflow.observability.meters import MODEL_RETRIES
+
+Clock = Callable[[], float]
+_ADDRESSES = ("openai_api_base", "base_url", "api_base", "anthropic_api_url", "azure_endpoint")
+
+
+class CircuitBreaker:
+    """Counts consecutive failed calls; when open, it lets one trial call through per recovery period."""
+
+    def __init__(
+        self, *, failure_threshold: int, recovery_seconds: float, clock: Clock = time.monotonic
+    ) -> None:
+        self._threshold = failure_threshold
+        self._recovery_seconds = recovery_seconds
+        self._clock = clock
+        self._opened_at = 0.0
+        self.failures = 0
+        self.last_failure = ""
+        """The error of the last failed call."""
+        self.last_failure_in_chinese = ""
+
+    def seconds_left(self) -> float:
+        """Return how long callers must wait; 0 if a call may be made."""
+        if self.failures < self._threshold:
+            return 0.0
+        left = self._opened_at + self._recovery_seconds - self._clock()
+        if left > 0:
+            return left
+        self._opened_at = self._clock()  # this caller makes the trial call; others wait for its outcome
+        return 0.0
+
+    def succeeded(self) -> None:
+        """Close the circuit: the provider responded, even if with a refusal."""
+        self.failures = 0
+
+    def failed(self, why: str = "", why_in_chinese: str = "") -> None:
+        """Count a failed call; reaching the threshold opens the circuit."""
+        self.failures += 1
+        self.last_failure, self.last_failure_in_chinese = why, why_in_chinese
+        if self.failures >= self._threshold:
+            self._opened_at = self._clock()
+
+    def abandoned(self) -> None:
+        """Record that a call ended without an outcome, so that the next call may be the trial."""
+        self._opened_at = self._clock() - self._recovery_seconds
+
+
+class CircuitBreakers:
+    """One circuit breaker per model and API key.
+
+    All agents share them on purpose: one call's failure spares the others the wait. Other keys and other
+    servers are unaffected.
+    """
+
+    def __init__(self, settings: CircuitBreakerSettings, *, clock: Clock = time.monotonic) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._breakers: dict[Hashable, CircuitBreaker] = {}
+
+    def of(self, model: BaseChatModel) -> CircuitBreaker:
+        """Return the circuit breaker of a model; a model with fallbacks has one for all its members."""
+        key = tuple(map(_identity, getattr(model, "members", (model,))))
+        found = self._breakers.get(key)
+        if found is None:
+            found = self._breakers[key] = CircuitBreaker(
+                failure_threshold=self._settings.failure_threshold,
+                recovery_seconds=self._settings.recovery_timeout_sec,
+                clock=self._clock,
+            )
+        return found
+
+
+def _identity(model: BaseChatModel) -> Hashable:
+    """Return a key of provider, model, address and API key; the API key only as a digest."""
+    named = getattr(model, "model_name", None) or getattr(model, "model", None)
+    address = next((found for name in _ADDRESSES if (found := getattr(model, name, None))), None)
+    secrets = [value for value in model.__dict__.values() if isinstance(value, SecretStr)]
+    digest = hashlib.sha256("\n".join(secret.get_secret_value() for secret in secrets).encode())
+    return type(model).__name__, str(named), str(address), digest.hexdigest()
+
 
 logger = logging.getLogger(__name__)
 
@@ -60,7 +142,7 @@ class ModelErrorMiddleware(ChainMiddleware):
     async def awrap_model_call(self, request: ModelCall, handler: ModelHandler) -> ModelAnswer:
         breaker = self._breakers.of(request.model)
         if (left := breaker.seconds_left()) > 0:
-            raise _left_alone(breaker, left)
+            raise _circuit_open(breaker, left)
         try:
             response = await self._ask(request, handler)
         except Exception as error:
@@ -121,7 +203,7 @@ def _writes_chinese(request: ModelCall) -> bool:
     return question is not None and is_chinese(question.text)
 
 
-def _left_alone(breaker: CircuitBreaker, left: float) -> ModelError:
+def _circuit_open(breaker: CircuitBreaker, left: float) -> ModelError:
     seconds = math.ceil(left)
     return ModelError(
         f"The model failed {breaker.failures} times in a row and is left alone for {seconds} more seconds. "

@@ -14,7 +14,7 @@ from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
 from typing_extensions import override
 
 from deerflow.agents.middlewares.base import ChainMiddleware
-from deerflow.agents.types import ToolCall, ToolHandler, ToolResult
+from deerflow.agents.types import ToolHandler, ToolRequest, ToolResult
 from deerflow.context import RunContext
 from deerflow.sandbox.base import content_version
 from deerflow.tools.edits import EDIT_FILES, edited_paths
@@ -41,7 +41,7 @@ class ReadBeforeWriteMiddleware(ChainMiddleware):
     after = ("ToolErrorMiddleware",)
 
     @override
-    async def awrap_tool_call(self, request: ToolCall, handler: ToolHandler) -> ToolResult:
+    async def awrap_tool_call(self, request: ToolRequest, handler: ToolHandler) -> ToolResult:
         call = request.tool_call
         if call["name"] == EDIT_FILES:
             return await self._edit(request, handler)
@@ -63,7 +63,7 @@ class ReadBeforeWriteMiddleware(ChainMiddleware):
             return result  # no mark: the agent appended without having read the rest
         return _marked(result, {path: await _hash_after(context, call["name"], call["args"], path)})
 
-    async def _edit(self, request: ToolCall, handler: ToolHandler) -> ToolResult:
+    async def _edit(self, request: ToolRequest, handler: ToolHandler) -> ToolResult:
         """Check every file of a call before any of them changes."""
         context = cast("RunContext", request.runtime.context)
         paths = await asyncio.to_thread(edited_paths, request.tool_call["args"])
@@ -93,7 +93,7 @@ def refusal_of(
     if known is None:
         return NOT_READ.format(path=path)
     # Parallel edits of one file in one response each change the hash that the others are compared with.
-    if known != present and not (tool == REPLACE and _is_edited_beside(messages, path)):
+    if known != present and not (tool == REPLACE and _is_edited_in_parallel(messages, path)):
         return CHANGED.format(path=path)
     return None
 
@@ -117,13 +117,13 @@ def _marks(message: ToolMessage) -> Iterator[Mapping[str, Any]]:
             yield mark
 
 
-def _is_edited_beside(messages: Sequence[AnyMessage], path: str) -> bool:
+def _is_edited_in_parallel(messages: Sequence[AnyMessage], path: str) -> bool:
     last = next((message for message in reversed(messages) if isinstance(message, AIMessage)), None)
     calls = last.tool_calls if last is not None else []
     return len([call for call in calls if call["name"] == REPLACE and call["args"].get("path") == path]) > 1
 
 
-def _refused(request: ToolCall, refusal: str) -> ToolMessage:
+def _refused(request: ToolRequest, refusal: str) -> ToolMessage:
     call = request.tool_call
     return ToolMessage(refusal, tool_call_id=call["id"] or "", name=call["name"], status="error")
 

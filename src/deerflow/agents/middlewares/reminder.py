@@ -7,14 +7,14 @@ at the same position, and a thread that continues past midnight gets a second no
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime
+from functools import lru_cache
 from typing import cast
 
-from langchain_core.messages import AnyMessage, HumanMessage
+from langchain_core.messages import AnyMessage, HumanMessage, SystemMessage
 from typing_extensions import override
 
-from deerflow.agents.message_types import is_human
+from deerflow.agents.messages import is_human
 from deerflow.agents.middlewares.base import ChainMiddleware
-from deerflow.agents.middlewares.tags import reminder
 from deerflow.agents.state import ThreadState
 from deerflow.agents.types import ModelAnswer, ModelCall, ModelHandler
 
@@ -58,14 +58,14 @@ def first_note(messages: Sequence[AnyMessage], today: date) -> dict[str, str]:
 
 def with_reminders(messages: Sequence[AnyMessage], notes: Mapping[str, str]) -> list[AnyMessage]:
     """Return `messages` with each note before its message; of notes without a message, only the last."""
-    noted = [place for place, message in enumerate(messages) if message.id in notes]
-    present = {messages[place].id for place in noted}
+    noted = [index for index, message in enumerate(messages) if message.id in notes]
+    present = {messages[index].id for index in noted}
     gone = [text for message_id, text in notes.items() if message_id not in present]
     found = list(messages)
-    for place in reversed(noted):
-        message = messages[place]
+    for index in reversed(noted):
+        message = messages[index]
         if is_human(message) and (note := notes[message.id or ""]):
-            found.insert(place, reminder(note))
+            found.insert(index, reminder(note))
     return [reminder(_last_of(gone)), *found] if gone else found
 
 
@@ -74,5 +74,31 @@ def _last_of(gone: Sequence[str]) -> str:
     date_of_last, _, rest = gone[-1].partition("\n")
     if rest:
         return gone[-1]
-    beside = next((rest for text in reversed(gone) if (rest := text.partition("\n")[2])), "")
-    return f"{date_of_last}\n{beside}" if beside else date_of_last
+    earlier = next((rest for text in reversed(gone) if (rest := text.partition("\n")[2])), "")
+    return f"{date_of_last}\n{earlier}" if earlier else date_of_last
+
+
+MAX_CACHED = 128
+
+
+@lru_cache(maxsize=MAX_CACHED)
+def reminder(text: str) -> HumanMessage:
+    """Return a reminder from the harness to the model; it is part of requests and never stored."""
+    return HumanMessage(
+        f"<system-reminder>\n{text}\n</system-reminder>", additional_kwargs={"hide_from_ui": True}
+    )
+
+
+def extended(prompt: SystemMessage | None, text: str) -> SystemMessage:
+    """Return the system prompt with `text` appended."""
+    if prompt is None:
+        return SystemMessage(text)
+    if isinstance(prompt.content, str):
+        return _joined(prompt.content, text)
+    return SystemMessage([*prompt.content, {"type": "text", "text": text}])
+
+
+@lru_cache(maxsize=MAX_CACHED)
+def _joined(prompt: str, text: str) -> SystemMessage:
+    """Build the message once per prompt: it is the same before every call."""
+    return SystemMessage(f"{prompt}\n\n{text}")

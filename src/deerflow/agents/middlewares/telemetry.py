@@ -14,14 +14,14 @@ from langgraph.errors import GraphBubbleUp
 from typing_extensions import override
 
 from deerflow.agents.middlewares.base import ChainMiddleware
-from deerflow.agents.types import ModelAnswer, ModelCall, ModelHandler, ToolCall, ToolHandler, ToolResult
+from deerflow.agents.types import ModelAnswer, ModelCall, ModelHandler, ToolHandler, ToolRequest, ToolResult
 from deerflow.context import RunContext
 from deerflow.models import reason_of
 from deerflow.observability.meters import OTHER
 from deerflow.observability.watch import Attributes
 
 
-class ModelWatchMiddleware(ChainMiddleware):
+class ModelTelemetryMiddleware(ChainMiddleware):
     """Records each model call."""
 
     after = ("ModelErrorMiddleware",)
@@ -42,13 +42,13 @@ class ModelWatchMiddleware(ChainMiddleware):
             return response
 
 
-class ToolWatchMiddleware(ChainMiddleware):
+class ToolTelemetryMiddleware(ChainMiddleware):
     """Records each tool call, including denied calls and approval requests."""
 
     before = ("ToolErrorMiddleware", "GuardrailMiddleware")
 
     @override
-    async def awrap_tool_call(self, request: ToolCall, handler: ToolHandler) -> ToolResult:
+    async def awrap_tool_call(self, request: ToolRequest, handler: ToolHandler) -> ToolResult:
         context = cast("RunContext", request.runtime.context)
         call = request.tool_call
         name = call["name"] if request.tool is not None else OTHER  # a model may invent names

@@ -15,8 +15,8 @@ from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
 from langgraph.types import Command
 from typing_extensions import override
 
-from deerflow.agents.middlewares.base import Audience, ChainMiddleware
-from deerflow.agents.side_calls import SideAnswer, ask_beside, framed
+from deerflow.agents.middlewares.base import AgentKind, ChainMiddleware
+from deerflow.agents.side_calls import SideAnswer, framed, side_call
 from deerflow.agents.state import ThreadState
 from deerflow.agents.types import ModelAnswer, ModelCall, ModelHandler
 from deerflow.config import TitleSettings
@@ -42,7 +42,7 @@ WIDE = re.compile(r"[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef]")
 class TitleMiddleware(ChainMiddleware):
     """Has a model write the title while the first answer is generated."""
 
-    audience: ClassVar[Audience] = Audience.LEAD
+    applies_to: ClassVar[AgentKind] = AgentKind.LEAD
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class TitleMiddleware(ChainMiddleware):
         if question is None or self._is_named(request):
             return await handler(request)
         prompt = title_prompt(question, self._settings)
-        writing = asyncio.create_task(ask_beside(prompt, self._model(), what="a title"))
+        writing = asyncio.create_task(side_call(prompt, self._model(), what="a title"))
         try:
             response = await handler(request)
             await asyncio.wait([writing], timeout=self._grace_seconds)

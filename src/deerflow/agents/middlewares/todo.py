@@ -11,8 +11,8 @@ from langgraph.types import Command
 from pydantic import BaseModel, Field, StringConstraints
 from typing_extensions import override
 
-from deerflow.agents.middlewares.base import Audience, ChainMiddleware
-from deerflow.agents.middlewares.tags import extended
+from deerflow.agents.middlewares.base import AgentKind, ChainMiddleware
+from deerflow.agents.middlewares.reminder import extended
 from deerflow.agents.types import ModelAnswer, ModelCall, ModelHandler
 from deerflow.tools.define import Runtime, refuse, tool_of
 
@@ -64,7 +64,7 @@ async def write_todos_tool(*, todos: list[TodoItem], runtime: Runtime) -> Comman
 class TodoMiddleware(ChainMiddleware):
     """Offers `write_todos` and its rules to runs in plan mode."""
 
-    audience: ClassVar[Audience] = Audience.LEAD
+    applies_to: ClassVar[AgentKind] = AgentKind.LEAD
     before = ("ReadyToolsMiddleware",)
 
     def __init__(self) -> None:

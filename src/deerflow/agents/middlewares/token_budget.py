@@ -14,10 +14,10 @@ from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
 from langgraph.types import Command
 from typing_extensions import override
 
-from deerflow.agents.middlewares.base import Audience, ChainMiddleware
-from deerflow.agents.middlewares.early_stop import stopped_answer
+from deerflow.agents.middlewares.base import AgentKind, ChainMiddleware
 from deerflow.agents.middlewares.loop_guard import steps_of_turn
-from deerflow.agents.middlewares.tags import reminder
+from deerflow.agents.middlewares.reminder import reminder
+from deerflow.agents.middlewares.unusable_answers import stopped_answer
 from deerflow.agents.state import Spent, ThreadState
 from deerflow.agents.types import ModelAnswer, ModelCall, ModelHandler
 from deerflow.config import TokenBudgetSettings
@@ -31,7 +31,7 @@ REASON = "I stopped because this run's token budget is used up ({used} of {limit
 class TokenBudgetMiddleware(ChainMiddleware):
     """Counts the tokens of a run, warns the agent, and stops the run."""
 
-    audience: ClassVar[Audience] = Audience.LEAD
+    applies_to: ClassVar[AgentKind] = AgentKind.LEAD
     after = ("DanglingToolCallMiddleware",)
 
     def __init__(self, *, settings: TokenBudgetSettings) -> None:

@@ -14,7 +14,7 @@ from importlib.util import find_spec, module_from_spec
 
 from langchain_core.messages import BaseMessage, HumanMessage
 
-from deerflow.agents.message_types import is_ai
+from deerflow.agents.messages import is_ai
 from deerflow.config import install_hint
 
 logger = logging.getLogger(__name__)
@@ -23,7 +23,7 @@ BYTES_PER_TOKEN = 1.9
 """Lower than in real texts (English 4, dense code 2), so that an estimate is rarely too low."""
 MESSAGE_TOKENS = 6
 IMAGE_TOKENS = 1200
-MAX_REMEMBERED = 20_000
+MAX_CACHED = 20_000
 
 Encode = Callable[[str], int]
 
@@ -76,7 +76,7 @@ class TokenCounter:
         key = hash(text)  # strings cache their hash, so a lookup costs nothing
         found = self._known.get(key)
         if found is None:
-            if len(self._known) >= MAX_REMEMBERED:
+            if len(self._known) >= MAX_CACHED:
                 self._known.clear()
             found = self._known[key] = encode(_whole(text))
         return found

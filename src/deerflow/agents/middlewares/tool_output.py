@@ -13,7 +13,7 @@ from langgraph.types import Command
 from typing_extensions import override
 
 from deerflow.agents.middlewares.base import ChainMiddleware
-from deerflow.agents.types import ToolCall, ToolHandler, ToolResult
+from deerflow.agents.types import ToolHandler, ToolRequest, ToolResult
 from deerflow.config import ToolOutputSettings
 from deerflow.context import RunContext
 from deerflow.domain import new_id
@@ -34,7 +34,7 @@ class ToolOutputBudgetMiddleware(ChainMiddleware):
         self._settings = settings
 
     @override
-    async def awrap_tool_call(self, request: ToolCall, handler: ToolHandler) -> ToolResult:
+    async def awrap_tool_call(self, request: ToolRequest, handler: ToolHandler) -> ToolResult:
         result = await handler(request)
         name = request.tool_call["name"]
         limit = self._settings.tool_overrides.get(name, self._settings.externalize_min_chars)

@@ -8,6 +8,7 @@ first token, so that a run that is stopped early has one too.
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -15,12 +16,13 @@ from langchain_core.messages import AnyMessage, HumanMessage, RemoveMessage
 from langgraph.runtime import Runtime
 from typing_extensions import override
 
-from deerflow.agents.message_markers import outdated_failures
-from deerflow.agents.middlewares.base import Audience, ChainMiddleware
+from deerflow.agents.messages import outdated_failures
+from deerflow.agents.middlewares.base import AgentKind, ChainMiddleware
 from deerflow.agents.middlewares.memory import MemoryNotes
 from deerflow.agents.middlewares.reminder import Clock, local_time, new_note
 from deerflow.agents.middlewares.title import title_from_question
 from deerflow.agents.state import ThreadData, ThreadState, UploadedFile
+from deerflow.agents.types import ModelAnswer, ModelCall, ModelHandler
 from deerflow.config import TitleSettings
 from deerflow.context import RunContext
 from deerflow.domain import ThreadFolders, companion_of
@@ -36,7 +38,7 @@ UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 class TurnStartMiddleware(ChainMiddleware):
     """Writes the state with which a turn starts."""
 
-    audience: ClassVar[Audience] = Audience.LEAD
+    applies_to: ClassVar[AgentKind] = AgentKind.LEAD
 
     def __init__(
         self, *, title: TitleSettings, memory: MemoryNotes | None = None, clock: Clock = local_time
@@ -88,7 +90,7 @@ def new_uploads(
         if file["message_id"] != question.id:
             mentioned |= {file["path"], file.get("markdown_path", "")}
     named = _named_files(question)
-    companions = {name: beside for name in sizes if (beside := companion_of(name)) in sizes}
+    companions = {name: companion for name in sizes if (companion := companion_of(name)) in sizes}
     return [
         _upload(name, size, companions.get(name), question)
         for name, size in sorted(sizes.items())
@@ -133,3 +135,19 @@ def _is_upload(path: Path) -> bool:
         and not path.is_symlink()
         and path.is_file()
     )
+
+
+class FailureNoteMiddleware(ChainMiddleware):
+    """Removes the failure notes of earlier attempts at the last question, together with the new answer."""
+
+    applies_to: ClassVar[AgentKind] = AgentKind.LEAD
+
+    @override
+    async def awrap_model_call(self, request: ModelCall, handler: ModelHandler) -> ModelAnswer:
+        response = await handler(request)
+        outdated = outdated_failures(request.state["messages"])
+        if not outdated:
+            return response
+        # In the same list as the response: two writes to one channel would reach clients as two updates.
+        gone = [RemoveMessage(id=message_id) for message_id in outdated]
+        return replace(response, result=[*gone, *response.result])

@@ -1,25 +1,28 @@
-"""Lists a message's uploaded files for the model.
+"""Shows the model the user's files: lists a message's uploads, and adds the images that it asked to see.
 
 The list is added to the request only: the stored message stays what the user wrote. It is built from the
 state, where each upload belongs to one message, so a message is identical in every later request and the
-provider's prompt cache stays valid.
+provider's prompt cache stays valid. Images are part of one request only: in every later request and
+checkpoint they would cost far more than viewing them again.
 
 Small models tend to invent the content of files instead of reading them. So a model that was asked about its
 uploads and responds without a tool call is called once more, with a reminder to read them.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, cast
 
 from langchain.agents.middleware import ModelResponse
+from langchain.agents.middleware.types import ExtendedModelResponse
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
 from langchain_core.tools import BaseTool
+from langgraph.types import Command
 from typing_extensions import override
 
-from deerflow.agents.middlewares.base import Audience, ChainMiddleware
-from deerflow.agents.middlewares.tags import reminder
-from deerflow.agents.state import ThreadState, UploadedFile
+from deerflow.agents.middlewares.base import AgentKind, ChainMiddleware
+from deerflow.agents.middlewares.reminder import reminder
+from deerflow.agents.state import ThreadState, UploadedFile, ViewedImage
 from deerflow.agents.types import ModelAnswer, ModelCall, ModelHandler
 from deerflow.domain.tags import neutralise
 
@@ -42,7 +45,7 @@ ABOUT_FILES = re.compile(
 class UploadsMiddleware(ChainMiddleware):
     """Prepends the list of new uploads to the message they came with."""
 
-    audience: ClassVar[Audience] = Audience.LEAD
+    applies_to: ClassVar[AgentKind] = AgentKind.LEAD
 
     @override
     async def awrap_model_call(self, request: ModelCall, handler: ModelHandler) -> ModelAnswer:
@@ -118,3 +121,28 @@ def _with_block(message: HumanMessage, files: list[UploadedFile]) -> HumanMessag
     if isinstance(message.content, str):
         return message.model_copy(update={"content": f"{block}\n\n{message.content}"})
     return message.model_copy(update={"content": [{"type": "text", "text": block}, *message.content]})
+
+
+class ViewImageMiddleware(ChainMiddleware):
+    """Adds the images that `view_image` stored in the state to the next request."""
+
+    @override
+    async def awrap_model_call(self, request: ModelCall, handler: ModelHandler) -> ModelAnswer:
+        state = cast("ThreadState", request.state)
+        images = state.get("viewed_images")
+        if not images:
+            return await handler(request)
+        response = await handler(request.override(messages=[*request.messages, images_message(images)]))
+        return ExtendedModelResponse(model_response=response, command=Command(update={"viewed_images": {}}))
+
+
+def images_message(images: Mapping[str, ViewedImage]) -> HumanMessage:
+    """Return a message with each image after its path."""
+    blocks: list[str | dict[str, Any]] = []
+    for path, image in images.items():
+        url = f"data:{image['mime_type']};base64,{image['base64']}"
+        blocks += [
+            {"type": "text", "text": f"The image {path}:"},
+            {"type": "image_url", "image_url": {"url": url}},
+        ]
+    return HumanMessage(blocks)

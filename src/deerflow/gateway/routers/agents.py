@@ -10,13 +10,13 @@ from starlette.responses import Response
 from deerflow.app import DeerFlow
 from deerflow.gateway.deps import CurrentApp, CurrentUser, json_response
 from deerflow.gateway.openapi import answers
-from deerflow.lead.custom import (
+from deerflow.lead.custom_agents import (
     MAX_SOUL_CHARS,
     NAME,
     RESERVED,
     CustomAgent,
     CustomAgentConfig,
-    ModelWishes,
+    ModelParameters,
     changed,
 )
 from deerflow.memory import Scope
@@ -45,7 +45,7 @@ class AgentChange(BaseModel):
     model: str | None = Field(None, max_length=128)
     tool_groups: Names | None = Field(None, max_length=100)
     skills: Names | None = Field(None, max_length=500)
-    model_settings: ModelWishes | None = None
+    model_settings: ModelParameters | None = None
     thinking_enabled: bool | None = None
     reasoning_effort: Literal["low", "medium", "high"] | None = None
     soul: str = Field("", max_length=MAX_SOUL_CHARS)

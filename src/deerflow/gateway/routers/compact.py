@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from deerflow.agents import ThreadState
 from deerflow.agents.middlewares import SummarizationMiddleware
-from deerflow.agents.middlewares.summarization import Compacted, token_limit
+from deerflow.agents.middlewares.summarization import Compaction, token_limit
 from deerflow.agents.middlewares.tokens import TokenCounter
 from deerflow.app import DeerFlow
 from deerflow.config import ContextSize
@@ -67,15 +67,15 @@ async def compact(
 
 async def _compacted(
     deerflow: DeerFlow, state: ThreadState, messages: list[AnyMessage], body: CompactRequest, spend: Spend
-) -> tuple[Compacted, str | None]:
+) -> tuple[Compaction, str | None]:
     await deerflow.models.load()
     model = deerflow.models.create(body.model_name)
     settings = deerflow.settings.summarization
     limit = token_limit(settings, model, overhead=0)
     if not messages:
-        return Compacted([]), "the thread has no messages"
+        return Compaction([]), "the thread has no messages"
     if not body.force and await TokenCounter().count(messages) <= limit:
-        return Compacted(messages), "the conversation is below its limit"
+        return Compaction(messages), "the conversation is below its limit"
     writer = SummarizationMiddleware(settings=settings, model=deerflow.models.create)
     compacted = await writer.compact(
         state, messages, model=model, limit=limit, keep=body.keep, is_forced=True, spend=spend
@@ -91,13 +91,13 @@ async def _check_unchanged(deerflow: DeerFlow, thread_id: str, before: StateSnap
         raise ConflictError(f"thread {thread_id} has gone on meanwhile and is as it was: compact it again")
 
 
-def _update(compacted: Compacted) -> dict[str, Any]:
+def _update(compacted: Compaction) -> dict[str, Any]:
     gone = [{"type": "remove", "id": message.id} for message in compacted.removed if message.id]
     return {"messages": [{**one, "content": ""} for one in gone], **compacted.update}
 
 
 async def _report(
-    deerflow: DeerFlow, thread_id: str, compacted: Compacted, reason: str | None, *, kept: int
+    deerflow: DeerFlow, thread_id: str, compacted: Compaction, reason: str | None, *, kept: int
 ) -> dict[str, Any]:
     snapshot = await deerflow.state.latest(thread_id)
     configurable = snapshot.config.get("configurable", {}) if snapshot is not None else {}

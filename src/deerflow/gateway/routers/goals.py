@@ -6,7 +6,7 @@ from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 from starlette.responses import Response
 
-from deerflow.agents.goals import LONGEST_OBJECTIVE, MOST_CONTINUATIONS, new_goal
+from deerflow.agents.middlewares.goal import MAX_CONTINUATIONS, MAX_OBJECTIVE_CHARS, new_goal
 from deerflow.gateway.deps import (
     CurrentApp,
     CurrentUser,
@@ -25,8 +25,8 @@ class Goal(BaseModel):
 
     model_config = ConfigDict(extra="ignore")
 
-    objective: str = Field(min_length=1, max_length=LONGEST_OBJECTIVE)
-    max_continuations: int = Field(MOST_CONTINUATIONS, ge=0, le=MOST_CONTINUATIONS)
+    objective: str = Field(min_length=1, max_length=MAX_OBJECTIVE_CHARS)
+    max_continuations: int = Field(MAX_CONTINUATIONS, ge=0, le=MAX_CONTINUATIONS)
 
     @field_validator("objective")
     @classmethod

@@ -12,7 +12,7 @@ from deerflow.config.secrets import masked
 from deerflow.errors import InvalidInputError
 from deerflow.gateway.deps import CurrentApp, CurrentUser, json_response
 from deerflow.gateway.openapi import answers
-from deerflow.lead.custom import NAME
+from deerflow.lead.custom_agents import NAME
 from deerflow.memory import Memory, Scope, memory_of
 from deerflow.memory.base import (
     DEFAULT_CATEGORY,

@@ -9,7 +9,7 @@ from langchain_core.language_models import BaseChatModel
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from starlette.responses import Response
 
-from deerflow.agents.side_calls import SideAnswer, ask_beside, framed
+from deerflow.agents.side_calls import SideAnswer, framed, side_call
 from deerflow.app import DeerFlow
 from deerflow.errors import ConfigError, NotFoundError
 from deerflow.gateway.deps import CurrentApp, CurrentUser, ThreadPath, json_response, owned_thread
@@ -179,7 +179,7 @@ async def _model(deerflow: DeerFlow, name: str | None) -> BaseChatModel | None:
 async def _ask(
     deerflow: DeerFlow, prompt: str, model: BaseChatModel, what: str, thread_id: str | None, name: str | None
 ) -> SideAnswer:
-    answer = await ask_beside(prompt, model, what=what, timeout_seconds=WAIT_SECONDS)
+    answer = await side_call(prompt, model, what=what, timeout_seconds=WAIT_SECONDS)
     if thread_id is not None:
         spender = name or deerflow.models.default_name
         await deerflow.side_usage.add(thread_id, spender, answer.usage, prices_of(deerflow.settings.models))

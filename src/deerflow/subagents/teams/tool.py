@@ -12,8 +12,8 @@ from langchain_core.tools import BaseTool
 from pydantic import ConfigDict
 from typing_extensions import override
 
-from deerflow.agents.message_markers import call_id
-from deerflow.agents.middlewares import Audience, ChainMiddleware
+from deerflow.agents.messages import call_id
+from deerflow.agents.middlewares import AgentKind, ChainMiddleware
 from deerflow.agents.types import ModelAnswer, ModelCall, ModelHandler
 from deerflow.domain import new_id
 from deerflow.subagents.delegation import task_thread
@@ -100,7 +100,7 @@ def usage_of(services: TeamServices, call: TeamCall) -> dict[str, int]:
 class TeamRequestMiddleware(ChainMiddleware):
     """Answers the user's message with the `run_team` call when the run's context has a team request."""
 
-    audience: ClassVar[Audience] = Audience.LEAD
+    applies_to: ClassVar[AgentKind] = AgentKind.LEAD
 
     @override
     async def awrap_model_call(self, request: ModelCall, handler: ModelHandler) -> ModelAnswer:

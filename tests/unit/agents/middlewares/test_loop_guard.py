@@ -6,7 +6,7 @@ import pytest
 from langchain.agents.middleware import ModelResponse
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 
-from deerflow.agents.middlewares.loop_guard import Verdict, judge, steps_of_turn, without_further_calls
+from deerflow.agents.middlewares.loop_guard import LoopVerdict, judge, steps_of_turn, without_further_calls
 from deerflow.config import LoopDetectionSettings, ToolFrequency
 
 SETTINGS = LoopDetectionSettings()
@@ -39,7 +39,7 @@ def test_the_same_call_with_the_same_result_is_warned_of_then_stopped(count: int
 def test_two_calls_in_turn_are_a_loop_too() -> None:
     steps = [step(n, ("ls", {"path": "/a" if n % 2 else "/b"}, "empty")) for n in range(10)]
 
-    assert judge(turn(*steps), SETTINGS) == Verdict("stop", 5, "ls")
+    assert judge(turn(*steps), SETTINGS) == LoopVerdict("stop", 5, "ls")
 
 
 def test_polling_with_changing_results_passes() -> None:
@@ -69,9 +69,9 @@ def test_ever_new_arguments_with_nothing_new_in_return_are_stopped_in_the_end() 
     strict = LoopDetectionSettings(tool_freq_overrides={"web_search": ToolFrequency(warn=2, hard_limit=4)})
 
     assert judge(turn(*steps[:30]), SETTINGS) is None
-    assert judge(turn(*steps[:31]), SETTINGS) == Verdict("warn", 30, "web_search")
-    assert judge(turn(*steps), SETTINGS) == Verdict("stop", 50, "web_search")
-    assert judge(turn(*steps[:5]), strict) == Verdict("stop", 4, "web_search")
+    assert judge(turn(*steps[:31]), SETTINGS) == LoopVerdict("warn", 30, "web_search")
+    assert judge(turn(*steps), SETTINGS) == LoopVerdict("stop", 50, "web_search")
+    assert judge(turn(*steps[:5]), strict) == LoopVerdict("stop", 4, "web_search")
 
 
 def test_a_new_question_starts_anew() -> None:
@@ -91,7 +91,7 @@ def test_calls_without_results_and_other_endings_are_nobodys_loop() -> None:
 def test_an_answer_that_calls_again_after_the_stop_becomes_what_was_done() -> None:
     again = AIMessage("Once more.", tool_calls=[{"name": "bash", "args": {}, "id": "x"}])
 
-    response = without_further_calls(ModelResponse([again]), turn(*same(5)), Verdict("stop", 5, "bash"))
+    response = without_further_calls(ModelResponse([again]), turn(*same(5)), LoopVerdict("stop", 5, "bash"))
 
     answer = response.result[0]
     assert isinstance(answer, AIMessage)
@@ -105,4 +105,4 @@ def test_an_answer_that_calls_again_after_the_stop_becomes_what_was_done() -> No
 def test_an_answer_in_words_stays_as_it_is() -> None:
     response = ModelResponse([AIMessage("That is all I found.")])
 
-    assert without_further_calls(response, turn(*same(5)), Verdict("stop", 5, "bash")) is response
+    assert without_further_calls(response, turn(*same(5)), LoopVerdict("stop", 5, "bash")) is response

@@ -7,13 +7,13 @@ from typing import Any, cast
 import pytest
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 
-from deerflow.agents.middlewares.memory import MemoryDesk, exchange_of, with_memory
+from deerflow.agents.middlewares.memory import AgentMemory, finished_turn, with_memory
 from deerflow.agents.middlewares.reminder import new_note, with_reminders
 from deerflow.config import MemorySettings, ModelSettings
 from deerflow.context import RunContext
 from deerflow.domain import RunOptions
 from deerflow.memory import Fact, Memory, MemoryService
-from deerflow.memory.rendering import Budget, block, roughly
+from deerflow.memory.rendering import Budget, approximate_tokens, block
 from deerflow.models import ModelFactory
 from deerflow.models.discovery import OFFLINE
 
@@ -27,7 +27,7 @@ def said(text: str, **more: object) -> HumanMessage:
 
 
 def shown(*facts: Fact) -> str:
-    return block(Memory(facts=facts), Budget(2000), roughly)
+    return block(Memory(facts=facts), Budget(2000), approximate_tokens)
 
 
 def test_a_turn_is_the_users_words_since_the_last_answer() -> None:
@@ -42,10 +42,10 @@ def test_a_turn_is_the_users_words_since_the_last_answer() -> None:
         HumanMessage("by the harness", name="harness"),
     ]
 
-    exchange = exchange_of(messages, [AIMessage([{"type": "text", "text": "the answer"}])])
+    turn = finished_turn(messages, [AIMessage([{"type": "text", "text": "the answer"}])])
 
-    assert exchange is not None
-    assert (exchange.said, exchange.answer) == (("question", "reply to a form"), "")
+    assert turn is not None
+    assert (turn.said, turn.answer) == (("question", "reply to a form"), "")
 
 
 def test_an_answer_is_handed_over_unless_it_may_repeat_what_came_from_outside() -> None:
@@ -61,9 +61,9 @@ def test_an_answer_is_handed_over_unless_it_may_repeat_what_came_from_outside() 
     ]
     answer = [AIMessage([{"type": "text", "text": "the answer"}])]
 
-    plain = exchange_of([*own, said("never")], answer)
-    after_page = exchange_of([*outside, said("again?")], answer)
-    summed_up = exchange_of([said("again?")], answer, has_summary=True)
+    plain = finished_turn([*own, said("never")], answer)
+    after_page = finished_turn([*outside, said("again?")], answer)
+    summed_up = finished_turn([said("again?")], answer, has_summary=True)
 
     assert plain is not None
     assert (plain.said, plain.answer) == (("cook", "never"), "the answer")
@@ -73,10 +73,10 @@ def test_an_answer_is_handed_over_unless_it_may_repeat_what_came_from_outside() 
 
 
 def test_a_turn_that_goes_on_or_has_no_words_is_not_handed_over() -> None:
-    assert exchange_of([said("hi")], [AIMessage("x", tool_calls=[CALL])]) is None
-    assert exchange_of([said("hi")], [AIMessage("")]) is None
-    assert exchange_of([said("<uploaded_files>a</uploaded_files>")], [AIMessage("Done.")]) is None
-    assert exchange_of([said("hi"), AIMessage("Hello.")], [AIMessage("Going on.")]) is None
+    assert finished_turn([said("hi")], [AIMessage("x", tool_calls=[CALL])]) is None
+    assert finished_turn([said("hi")], [AIMessage("")]) is None
+    assert finished_turn([said("<uploaded_files>a</uploaded_files>")], [AIMessage("Done.")]) is None
+    assert finished_turn([said("hi"), AIMessage("Hello.")], [AIMessage("Going on.")]) is None
 
 
 def test_the_first_note_has_the_memory_and_the_next_days_only_what_is_new() -> None:
@@ -114,13 +114,13 @@ def test_what_is_remembered_outlives_the_message_it_was_noted_for() -> None:
     assert "Sunday" not in reminder.text
 
 
-def desk(**settings: Any) -> MemoryDesk:
+def memory(**settings: Any) -> AgentMemory:
     models = [
         ModelSettings(name=name, use=use, model=name)
         for name, use in (("big", "langchain_openai:ChatOpenAI"), ("offline", OFFLINE.use))
     ]
     memories = MemoryService(cast("Any", None), redact=str)
-    return MemoryDesk(memories, MemorySettings.model_validate(settings), ModelFactory(models, env={}))
+    return AgentMemory(memories, MemorySettings.model_validate(settings), ModelFactory(models, env={}))
 
 
 @pytest.mark.parametrize(
@@ -139,15 +139,15 @@ def test_the_settings_or_the_run_name_the_model_that_is_asked(
     context = cast(
         "RunContext", SimpleNamespace(user_id="u", thread_id="t", options=RunOptions(model_name=of_run))
     )
-    exchange = exchange_of([said("hi")], [AIMessage("Hello.")])
-    assert exchange is not None
+    turn = finished_turn([said("hi")], [AIMessage("Hello.")])
+    assert turn is not None
 
-    talk = desk(model_name=wanted).talk(exchange, context)
+    conversation = memory(model_name=wanted).conversation(turn, context)
 
-    assert (talk.ask is not None) is can_ask
+    assert (conversation.ask is not None) is can_ask
 
 
 def test_a_memory_that_is_not_here_is_named_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    desk(manager_class="mem0")
+    memory(manager_class="mem0")
 
     assert "there is no mem0" in caplog.text

@@ -12,8 +12,14 @@ from langchain_core.exceptions import (
 )
 from langchain_openai import ChatOpenAI
 
-from deerflow.agents.middlewares.circuit_breaker import CircuitBreaker, CircuitBreakers
-from deerflow.agents.middlewares.model_errors import delay_seconds, is_overflow, is_retryable, retry_event
+from deerflow.agents.middlewares.model_errors import (
+    CircuitBreaker,
+    CircuitBreakers,
+    delay_seconds,
+    is_overflow,
+    is_retryable,
+    retry_event,
+)
 from deerflow.config import CircuitBreakerSettings, LlmCallSettings
 from deerflow.errors import ModelError
 from deerflow.models import explain, reason_of

@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from deerflow.agents.middlewares import (
-    Audience,
+    AgentKind,
     ChainMiddleware,
     DanglingToolCallMiddleware,
     InputSanitizingMiddleware,
@@ -18,8 +18,8 @@ from deerflow.config.agents import MiddlewaresSettings
 from deerflow.lead.chain import SWITCHES, build_chain
 
 
-def chain(audience: Audience) -> list[ChainMiddleware]:
-    return build_chain(Settings(), audience=audience, model=lambda name: None, subagent_limit=3)  # type: ignore[arg-type,return-value]
+def chain(kind: AgentKind) -> list[ChainMiddleware]:
+    return build_chain(Settings(), kind=kind, model=lambda name: None, subagent_limit=3)  # type: ignore[arg-type,return-value]
 
 
 def test_a_chain_in_the_wrong_order_is_refused_with_what_to_move() -> None:
@@ -41,11 +41,11 @@ def test_a_declaration_that_names_nobody_is_refused() -> None:
         check_order([lost])
 
 
-@pytest.mark.parametrize("audience", [Audience.LEAD, Audience.SUBAGENT])
-def test_each_kind_of_agent_gets_only_what_is_for_it(audience: Audience) -> None:
-    built = chain(audience)
+@pytest.mark.parametrize("kind", [AgentKind.LEAD, AgentKind.SUBAGENT])
+def test_each_kind_of_agent_gets_only_what_is_for_it(kind: AgentKind) -> None:
+    built = chain(kind)
 
-    assert all(audience in middleware.audience for middleware in built)
+    assert all(kind in middleware.applies_to for middleware in built)
     assert len({type(middleware) for middleware in built}) == len(built)
 
 
@@ -53,7 +53,7 @@ def test_the_chain_has_at_most_one_node() -> None:
     hooks = ("before_agent", "before_model", "after_model", "after_agent")
     nodes = [
         middleware
-        for middleware in chain(Audience.LEAD)
+        for middleware in chain(AgentKind.LEAD)
         if any(
             getattr(type(middleware), name) is not getattr(ChainMiddleware, name)
             for hook in hooks
@@ -65,14 +65,14 @@ def test_the_chain_has_at_most_one_node() -> None:
 
 
 @pytest.mark.parametrize("name", get_args(Switchable))
-@pytest.mark.parametrize("audience", [Audience.LEAD, Audience.SUBAGENT])
-def test_each_effect_can_be_left_out_alone(name: Switchable, audience: Audience) -> None:
+@pytest.mark.parametrize("kind", [AgentKind.LEAD, AgentKind.SUBAGENT])
+def test_each_effect_can_be_left_out_alone(name: Switchable, kind: AgentKind) -> None:
     settings = Settings(middlewares=MiddlewaresSettings(off=(name,)))
 
-    left = build_chain(settings, audience=audience, model=lambda name: None, subagent_limit=3)  # type: ignore[arg-type,return-value]
+    left = build_chain(settings, kind=kind, model=lambda name: None, subagent_limit=3)  # type: ignore[arg-type,return-value]
 
-    gone = {type(middleware) for middleware in chain(audience)} - {type(middleware) for middleware in left}
-    assert gone == ({SWITCHES[name]} if audience in SWITCHES[name].audience else set())
+    gone = {type(middleware) for middleware in chain(kind)} - {type(middleware) for middleware in left}
+    assert gone == ({SWITCHES[name]} if kind in SWITCHES[name].applies_to else set())
 
 
 def test_settings_that_leave_out_what_does_not_exist_say_what_does() -> None:

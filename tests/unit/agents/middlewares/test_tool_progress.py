@@ -1,11 +1,11 @@
-"""Results that resemble each other: when an agent is told so, and when not."""
+"""Results that resemble each other: when an agent is warned so, and when not."""
 
 from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 
-from deerflow.agents.middlewares.tool_progress import assess
+from deerflow.agents.middlewares.loop_guard import assess
 from deerflow.config.tools import ToolProgressSettings
 
 PAGE = "deer live in forests and eat leaves grass bark and young shoots all year round"

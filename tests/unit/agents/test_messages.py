@@ -13,7 +13,7 @@ from langchain_core.messages import (
     ToolMessageChunk,
 )
 
-from deerflow.agents.message_types import is_ai, is_human, is_result
+from deerflow.agents.messages import is_ai, is_human, is_result
 
 
 class Spoken(HumanMessage):

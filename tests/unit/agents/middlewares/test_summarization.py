@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 
-from deerflow.agents.message_markers import NOTE, REPORTED, STARTED
-from deerflow.agents.middlewares.compaction import (
+from deerflow.agents.messages import NOTE, REPORTED, STARTED
+from deerflow.agents.middlewares.summarization import (
     clipped,
     durable_state,
     extract,

@@ -19,8 +19,15 @@ from support.sandboxes import FolderSandbox
 from support.tool_calls import ScriptedCalls, tool_call
 
 from deerflow.agents.allowed_calls import AllowedCalls
-from deerflow.agents.middlewares.approval import MARK, approval_request, deadline, last_rejection, read_answer
-from deerflow.agents.middlewares.guardrail import MAX_QUESTIONS, GuardrailMiddleware
+from deerflow.agents.middlewares.approval import (
+    MARK,
+    MAX_QUESTIONS,
+    GuardrailMiddleware,
+    approval_request,
+    deadline,
+    last_rejection,
+    read_answer,
+)
 from deerflow.config import Settings
 from deerflow.config.guardrails import GuardrailRule, GuardrailsSettings, ProviderSettings
 from deerflow.context import RunContext

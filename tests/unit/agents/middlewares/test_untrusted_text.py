@@ -3,9 +3,8 @@
 import pytest
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage, ToolMessage
 
-from deerflow.agents.middlewares.input_sanitizing import sanitised
-from deerflow.agents.middlewares.result_labels import labelled
-from deerflow.agents.middlewares.tags import extended
+from deerflow.agents.middlewares.reminder import extended
+from deerflow.agents.middlewares.untrusted_text import labelled, sanitised
 from deerflow.agents.side_calls import framed
 from deerflow.domain.tags import neutralise
 

@@ -3,7 +3,7 @@
 import pytest
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
 
-from deerflow.agents.message_markers import FAILURE, NOTE, outdated_failures
+from deerflow.agents.messages import FAILURE, NOTE, outdated_failures
 
 
 def question(content: str, **marks: object) -> HumanMessage:

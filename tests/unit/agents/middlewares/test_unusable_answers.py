@@ -6,15 +6,15 @@ import pytest
 from langchain.agents.middleware import ModelResponse
 from langchain_core.messages import AIMessage
 
-from deerflow.agents.middlewares.empty_answer import is_empty
-from deerflow.agents.middlewares.truncated_answers import (
+from deerflow.agents.middlewares.unusable_answers import (
     CUT_NOTE,
     detect_safety_stop,
     finish_reason,
     is_cut,
+    is_empty,
     stopped_for_safety,
 )
-from deerflow.agents.middlewares.truncated_answers import _noted as noted
+from deerflow.agents.middlewares.unusable_answers import _with_cut_note as noted
 
 
 @pytest.mark.parametrize(
