@@ -11,7 +11,7 @@ from deerflow.storage.owners import LEASE_SECONDS, OwnerLock
 from deerflow.storage.retention import Retention
 from deerflow.storage.run_queue import RunEnd
 from deerflow.storage.runs import RunStore
-from deerflow.storage.signals import QUEUE, Signals, Watch, owner_topic, run_topic, thread_topic
+from deerflow.storage.signals import QUEUE, Signals, SignalWatch, owner_topic, run_topic, thread_topic
 from deerflow.storage.threads import ThreadQuery, ThreadStore
 
 __all__ = [
@@ -32,12 +32,12 @@ __all__ = [
     "Retention",
     "RunEnd",
     "RunStore",
+    "SignalWatch",
     "Signals",
     "Storage",
     "StoredSizes",
     "ThreadQuery",
     "ThreadStore",
-    "Watch",
     "data_folder",
     "fence",
     "open_storage",

@@ -74,10 +74,11 @@ class AssistantStore:
         body = _body(assistant)
 
         def work(db: Database) -> Assistant:
-            _lock(db, assistant.id, assistant.user_id)
-            (last,) = db.execute(
-                "SELECT max(version) FROM assistant_versions WHERE assistant = ?", (assistant.id,)
-            ).fetchone()
+            lock = f"SELECT 1 FROM assistants WHERE id = ? AND user_id = ? {db.dialect.locked}"
+            if db.execute(lock, (assistant.id, assistant.user_id)).fetchone() is None:
+                raise NotFoundError("assistant", assistant.id)
+            newest = "SELECT max(version) FROM assistant_versions WHERE assistant = ?"
+            (last,) = db.execute(newest, (assistant.id,)).fetchone()
             _add_version(db, assistant.id, last + 1, body)
             return _make_latest(db, assistant.id, assistant.user_id, last + 1)
 
@@ -99,14 +100,11 @@ class AssistantStore:
 
     async def set_latest(self, assistant_id: str, user_id: str, version: int) -> Assistant:
         """Make an existing version the latest."""
+        known = "SELECT 1 FROM assistant_versions WHERE assistant = ? AND version = ?"
 
         def work(db: Database) -> Assistant:
             _find(db, assistant_id, user_id)
-            known = db.execute(
-                "SELECT 1 FROM assistant_versions WHERE assistant = ? AND version = ?",
-                (assistant_id, version),
-            ).fetchone()
-            if known is None:
+            if db.execute(known, (assistant_id, version)).fetchone() is None:
                 raise NotFoundError("version", f"{version} of assistant {assistant_id}")
             return _make_latest(db, assistant_id, user_id, version)
 
@@ -137,12 +135,6 @@ class AssistantStore:
         await self._engine.write(work)
 
 
-def _lock(db: Database, assistant_id: str, user_id: str) -> None:
-    sql = f"SELECT 1 FROM assistants WHERE id = ? AND user_id = ? {db.dialect.locked}"
-    if db.execute(sql, (assistant_id, user_id)).fetchone() is None:
-        raise NotFoundError("assistant", assistant_id)
-
-
 def _find(db: Database, assistant_id: str, user_id: str) -> Assistant:
     columns = _COLUMNS.format(updated="updated_at")
     sql = f"SELECT {columns} {_LATEST} WHERE assistants.id = ? AND user_id = ?"
@@ -169,12 +161,10 @@ def _make_latest(db: Database, assistant_id: str, user_id: str, version: int) ->
 
 def _body(assistant: Assistant) -> tuple[Any, ...]:
     parts = [
-        dump_json(dict(part), what=f"the assistant's {name}", is_sorted=name == "metadata").decode()
-        for name, part in (
-            ("config", assistant.config),
-            ("context", assistant.context),
-            ("metadata", assistant.metadata),
-        )
+        dump_json(
+            getattr(assistant, name), what=f"the assistant's {name}", is_sorted=name == "metadata"
+        ).decode()
+        for name in ("config", "context", "metadata")
     ]
     return (assistant.graph_id, assistant.name, assistant.description, *parts)
 
@@ -194,8 +184,8 @@ def _conditions(query: AssistantQuery, dialect: Dialect) -> tuple[str, list[Any]
 
 
 def _assistant(row: tuple[Any, ...]) -> Assistant:
-    assistant_id, user_id, created_at, updated_at, version, graph_id, name, description = row[:8]
-    config, context, metadata = (orjson.loads(part) for part in row[8:])
+    assistant_id, user_id, created_at, updated_at, version, graph_id, name, description, *parts = row
+    config, context, metadata = map(orjson.loads, parts)
     return Assistant(
         id=assistant_id,
         user_id=user_id,

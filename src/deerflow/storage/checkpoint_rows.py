@@ -67,7 +67,7 @@ _NEWEST_ID = "SELECT id FROM checkpoints WHERE chain = ? ORDER BY id DESC LIMIT 
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
+class CheckpointListing:
     """Filter and position of a checkpoint list, newest first."""
 
     thread_id: str | None = None
@@ -77,7 +77,7 @@ class Listing:
     after_row: tuple[Id, int] | None = None
     """The last row of the previous page."""
 
-    def after(self, row: CheckpointRow) -> "Listing":
+    def after(self, row: CheckpointRow) -> "CheckpointListing":
         """Return the listing that continues after `row`."""
         assert row.ref.id is not None
         return replace(self, after_row=(encode_id(row.ref.id), row.key))
@@ -206,7 +206,7 @@ def has_run(db: Database, ref: CheckpointRef, run_id: str) -> bool:
     return db.execute(sql, (_chain_key(db, ref), encode_id(run_id))).fetchone() is not None
 
 
-def next_page(db: Database, listing: Listing, size: int) -> list[CheckpointRow]:
+def next_page(db: Database, listing: CheckpointListing, size: int) -> list[CheckpointRow]:
     """Return up to `size` checkpoints of a listing."""
     conditions: dict[str, Id | str | None] = {
         "chains.thread_id = ?": listing.thread_id,

@@ -24,7 +24,7 @@ from deerflow.errors import ConflictError, InvalidInputError, NotFoundError
 from deerflow.storage import checkpoint_encoding as encoding
 from deerflow.storage import checkpoint_rows as rows
 from deerflow.storage.checkpoint_encoding import CheckpointRef, CheckpointRow
-from deerflow.storage.checkpoint_rows import Listing, StoredSizes
+from deerflow.storage.checkpoint_rows import CheckpointListing, StoredSizes
 from deerflow.storage.database import Database, Engine
 from deerflow.storage.langgraph_private import StrictSerializer, advance_id_clock
 
@@ -73,7 +73,7 @@ class CheckpointSaver(BaseCheckpointSaver[int]):
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
         names = config["configurable"] if config else {}
-        listing = Listing(
+        listing = CheckpointListing(
             thread_id=names.get("thread_id"),
             ns=names.get("checkpoint_ns"),
             id=names.get("checkpoint_id"),
@@ -94,7 +94,7 @@ class CheckpointSaver(BaseCheckpointSaver[int]):
                 return
             listing = listing.after(page[-1])
 
-    async def _read_page(self, listing: Listing, size: int) -> list[CheckpointRow]:
+    async def _read_page(self, listing: CheckpointListing, size: int) -> list[CheckpointRow]:
         return await self._engine.read(lambda db: rows.next_page(db, listing, size))
 
     @override

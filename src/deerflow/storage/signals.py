@@ -37,7 +37,7 @@ def _topic(kind: str, name: str) -> str:
     return f"{kind}:{name}"
 
 
-class Watch:
+class SignalWatch:
     """Waits for one topic; a signal since the last wait counts."""
 
     def __init__(self) -> None:
@@ -62,13 +62,13 @@ class Signals:
     """Signals of other processes arrive, so waiters may poll rarely."""
 
     def __init__(self) -> None:
-        self._watches: dict[str, set[Watch]] = {}
+        self._watches: dict[str, set[SignalWatch]] = {}
         self._lock = threading.Lock()
 
     @contextmanager
-    def watch(self, topic: str) -> Iterator[Watch]:
-        """Watch a topic from now on: no signal before the first `wait` is lost."""
-        watch = Watch()
+    def watch(self, topic: str) -> Iterator[SignalWatch]:
+        """SignalWatch a topic from now on: no signal before the first `wait` is lost."""
+        watch = SignalWatch()
         with self._lock:
             self._watches.setdefault(topic, set()).add(watch)
         try:
@@ -93,7 +93,7 @@ class Signals:
             self._wake([watch for watches in self._watches.values() for watch in watches])
 
     @staticmethod
-    def _wake(watches: Iterable[Watch]) -> None:
+    def _wake(watches: Iterable[SignalWatch]) -> None:
         loops: dict[asyncio.AbstractEventLoop, list[asyncio.Event]] = {}
         for watch in watches:
             loops.setdefault(watch._loop, []).append(watch._event)

@@ -72,7 +72,17 @@ class Jobs:
         """Fetch jobs until cancelled, or until the connection is lost."""
         connector = PsycopgConnector(conninfo=self._conninfo, min_size=2, max_size=4, timeout=10)
         app = App(connector=connector)
-        app.task(name=JOB_TASK)(_Job(take).run)
+
+        @app.task(name=JOB_TASK)
+        async def run(run_id: str) -> None:
+            try:
+                await take(run_id)
+            except asyncio.CancelledError:
+                # A job that returns normally is deleted; the run's state is in its row.
+                return
+            except DeerFlowError as error:
+                logger.warning("run %s could not be claimed, the next poll does it: %s", run_id, error)
+
         async with app.open_async():
             await app.run_worker_async(
                 queues=[JOB_QUEUE],
@@ -94,22 +104,6 @@ class Jobs:
             except DeerFlowError as error:
                 logger.warning("jobs of dead processes could not be deleted, trying again: %s", error)
             await asyncio.sleep(_CLEANUP_SECONDS)
-
-
-class _Job:
-    """The job's function: have its run claimed."""
-
-    def __init__(self, take: Take) -> None:
-        self._take = take
-
-    async def run(self, run_id: str) -> None:
-        try:
-            await self._take(run_id)
-        except asyncio.CancelledError:
-            # A job that returns normally is deleted; the run's state is in its row.
-            return
-        except DeerFlowError as error:
-            logger.warning("run %s could not be claimed, the next poll does it: %s", run_id, error)
 
 
 def _clean_up(db: Database) -> None:
