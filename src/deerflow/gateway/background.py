@@ -11,8 +11,7 @@ from typing import Any
 from deerflow.app import DeerFlow
 from deerflow.domain import RunRecord
 from deerflow.errors import NotFoundError
-from deerflow.gateway.admission import to_request
-from deerflow.gateway.wire import RunCreate
+from deerflow.gateway.run_request import RunCreate, to_request
 from deerflow.scheduler import CronJob, CronStore, Scheduler, tick_key
 from deerflow.scheduler.loop import CRON_ID
 
@@ -52,7 +51,8 @@ async def start_run(deerflow: DeerFlow, cron: CronJob, tick: datetime) -> RunRec
             return None
     # Derived from the tick, so that concurrent servers create one thread and not two.
     thread_id = cron.thread_id or str(uuid.uuid5(uuid.NAMESPACE_URL, key))
-    request = await to_request(deerflow, cron.user_id, thread_id, RunCreate(**cron.payload), key=key)
+    body = RunCreate(**cron.payload)
+    request = await to_request(deerflow, body, thread_id=thread_id, user_id=cron.user_id, idempotency_key=key)
     return await deerflow.start_run(
         replace(
             request,

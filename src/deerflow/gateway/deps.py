@@ -1,14 +1,14 @@
-"""Dependencies of the routers: DeerFlow, the current user, and fast JSON responses."""
+"""What routers share: DeerFlow, the user, threads and runs of the user, JSON responses, default values."""
 
-from typing import Annotated, Any
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
 
 from fastapi import Depends, Path, Request
 from starlette.responses import Response
 
 from deerflow.app import DeerFlow
-from deerflow.domain import DEFAULT_USER, RunRecord, RunStatus, Thread
+from deerflow.domain import DEFAULT_USER, DisconnectMode, MultitaskStrategy, RunRecord, RunStatus, Thread
 from deerflow.errors import ConflictError, NotFoundError
-from deerflow.gateway.contract import contract_of
 from deerflow.runtime import to_json
 
 
@@ -18,7 +18,7 @@ def json_response(value: Any, status: int = 200, headers: dict[str, str] | None 
 
 
 # Async although they await nothing: FastAPI runs sync dependencies in a thread, on every request.
-async def _house(request: Request) -> DeerFlow:
+async def _deerflow(request: Request) -> DeerFlow:
     deerflow: DeerFlow = request.app.state.deerflow
     await deerflow.refresh()  # every response uses the current settings; costs a stat of a few files
     return deerflow
@@ -28,9 +28,56 @@ async def _user() -> str:
     return DEFAULT_USER
 
 
-CurrentApp = Annotated[DeerFlow, Depends(_house)]
+CurrentApp = Annotated[DeerFlow, Depends(_deerflow)]
 CurrentUser = Annotated[str, Depends(_user)]
 ThreadPath = Annotated[str, Path(max_length=128)]
+
+
+@dataclass(frozen=True, slots=True)
+class Contract:
+    """The defaults of one of the two; docs/reference/compatibility.md lists them in a table."""
+
+    multitask_strategy: MultitaskStrategy
+    """For a run on a thread that has one in flight."""
+    on_disconnect: DisconnectMode
+    """For a run whose client disconnects."""
+    if_not_exists: Literal["create", "reject"]
+    """For a run on a thread that does not exist."""
+    on_completion: Literal["delete", "keep"]
+    """For the thread created for a stateless run."""
+    missing_is_empty: bool
+    """The history of a missing thread is empty; otherwise it is a 404."""
+    cancels_to_delete: bool
+    """Deleting a thread cancels its runs; otherwise a run in flight is a 409."""
+    lists_titles: bool
+    """In the thread list that DeerFlow's frontend polls every few seconds, `values` holds only the title."""
+
+
+CONTRACTS = {
+    "deerflow": Contract(
+        multitask_strategy=MultitaskStrategy.REJECT,
+        on_disconnect=DisconnectMode.CANCEL,
+        if_not_exists="create",
+        on_completion="keep",
+        missing_is_empty=True,
+        cancels_to_delete=False,
+        lists_titles=True,
+    ),
+    "langgraph": Contract(
+        multitask_strategy=MultitaskStrategy.ENQUEUE,
+        on_disconnect=DisconnectMode.CONTINUE,
+        if_not_exists="reject",
+        on_completion="delete",
+        missing_is_empty=False,
+        cancels_to_delete=True,
+        lists_titles=False,
+    ),
+}
+
+
+def contract_of(deerflow: DeerFlow) -> Contract:
+    """Return the defaults that the settings choose."""
+    return CONTRACTS[deerflow.settings.compatibility]
 
 
 async def owned_thread(deerflow: DeerFlow, thread_id: str, user: str) -> Thread:

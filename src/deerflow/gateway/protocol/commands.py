@@ -11,12 +11,11 @@ from pydantic import ValidationError
 from deerflow.app import DeerFlow
 from deerflow.domain import MultitaskStrategy, RunRequest, RunStatus, is_thread_id, new_id
 from deerflow.errors import DeerFlowError, InvalidInputError, NotFoundError
-from deerflow.gateway.admission import to_request
 from deerflow.gateway.errors import STATUS
 from deerflow.gateway.protocol.events import run_base
 from deerflow.gateway.protocol.feed import oldest_open
 from deerflow.gateway.protocol.filters import parse_filter
-from deerflow.gateway.wire import RunCreate
+from deerflow.gateway.run_request import RunCreate, to_request
 
 Json = dict[str, Any]
 
@@ -71,7 +70,7 @@ class Commander:
     """Executes the commands for one thread."""
 
     def __init__(self, deerflow: DeerFlow, thread_id: str, user: str) -> None:
-        self._house = deerflow
+        self._deerflow = deerflow
         self._thread_id = thread_id
         self._user = user
 
@@ -139,15 +138,15 @@ class Commander:
 
     async def _rest(self) -> None:
         """Wait briefly for the end of the running run."""
-        for run in await self._house.runs.of_thread(self._thread_id):
+        for run in await self._deerflow.runs.of_thread(self._thread_id):
             if run.status is RunStatus.RUNNING:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(_REST_SECONDS):
-                        await self._house.runs.wait(run.id)
+                        await self._deerflow.runs.wait(run.id)
 
     async def _resumption(self, command: Json, params: Mapping[str, Any]) -> RunRequest:
         """Build the resuming request; without a `config` it keeps the options of the interrupted run."""
-        runs = await self._house.runs.of_thread(self._thread_id, limit=1)
+        runs = await self._deerflow.runs.of_thread(self._thread_id, limit=1)
         # A copied thread keeps its interrupts but has no runs.
         before = runs[0].request if runs else RunRequest(self._thread_id, self._user)
         request = await self._request({"assistant_id": before.assistant_id, "command": command}, params)
@@ -161,7 +160,7 @@ class Commander:
         )
 
     async def _request(self, given: Json, params: Mapping[str, Any]) -> RunRequest:
-        wish = {
+        fields = {
             **given,
             "config": params.get("config"),
             "metadata": params.get("metadata"),
@@ -171,31 +170,31 @@ class Commander:
             "multitask_strategy": _strategy(params.get("multitaskStrategy")),
         }
         try:
-            body = RunCreate.model_validate(wish)
+            body = RunCreate.model_validate(fields)
         except ValidationError as error:
             wrong = error.errors(include_url=False, include_input=False)[0]
-            place = ".".join(map(str, wrong["loc"]))
-            raise CommandError("invalid_argument", f"{place}: {wrong['msg']}") from error
-        return await to_request(self._house, self._user, self._thread_id, body)
+            location = ".".join(map(str, wrong["loc"]))
+            raise CommandError("invalid_argument", f"{location}: {wrong['msg']}") from error
+        return await to_request(self._deerflow, body, thread_id=self._thread_id, user_id=self._user)
 
     async def _admit(self, request: RunRequest) -> tuple[str, int]:
         applied = await self._applied()
-        run = await self._house.start_run(request)
+        run = await self._deerflow.start_run(request)
         return run.id, applied
 
     async def _applied(self) -> int:
         """Return a sequence number below all events of future runs and of runs in flight."""
-        return run_base(await oldest_open(self._house, self._thread_id, self._user))
+        return run_base(await oldest_open(self._deerflow, self._thread_id, self._user))
 
     async def _asked(self) -> set[str]:
         """Return the ids of pending interrupts, without those that a run in flight resumes."""
         if not await self._is_there():
             return set()
-        questions = await self._house.state.questions(self._thread_id)
+        questions = await self._deerflow.state.questions(self._thread_id)
         waiting = {each.id for asked in questions.values() for each in asked}
         if not waiting:
             return set()
-        for run in await self._house.runs.of_thread(self._thread_id):
+        for run in await self._deerflow.runs.of_thread(self._thread_id):
             resume = (run.request.command or {}).get("resume")
             if not run.status.is_terminal and isinstance(resume, Mapping):
                 waiting -= set(resume)
@@ -203,20 +202,20 @@ class Commander:
 
     async def _is_there(self) -> bool:
         try:
-            await self._house.storage.threads.get(self._thread_id, self._user)
+            await self._deerflow.storage.threads.get(self._thread_id, self._user)
         except NotFoundError:
             return False
         return True
 
     async def _check(self, checkpoint_id: str) -> None:
-        await self._house.storage.threads.get(self._thread_id, self._user)
-        if await self._house.state.latest(self._thread_id, checkpoint_id=checkpoint_id) is None:
+        await self._deerflow.storage.threads.get(self._thread_id, self._user)
+        if await self._deerflow.state.latest(self._thread_id, checkpoint_id=checkpoint_id) is None:
             text = f"thread {self._thread_id} has no checkpoint '{checkpoint_id[:80]}'"
             raise CommandError("no_such_checkpoint", text)
 
     async def _tree(self) -> Json:
         is_there = await self._is_there()
-        runs = await self._house.runs.of_thread(self._thread_id, limit=1) if is_there else []
+        runs = await self._deerflow.runs.of_thread(self._thread_id, limit=1) if is_there else []
         if not runs:
             raise CommandError("no_such_run", "No active run is bound to this thread.")
         status = {"success": "completed", "pending": "running", "error": "failed", "timeout": "failed"}

@@ -46,7 +46,7 @@ class ThreadSocket:
 
     def __init__(self, socket: WebSocket, deerflow: DeerFlow, thread_id: str, user: str) -> None:
         self._socket = socket
-        self._house = deerflow
+        self._deerflow = deerflow
         self._thread_id = thread_id
         self._user = user
         self._commander = Commander(deerflow, thread_id, user)
@@ -100,7 +100,7 @@ class ThreadSocket:
         except DeerFlowError as error:
             await self._send(to_json(failure(command.id, error)))
             return
-        begins = await first_seq(self._house, self._thread_id, self._user, wanted.since)
+        begins = await first_seq(self._deerflow, self._thread_id, self._user, wanted.since)
         name = new_id()
         async with self._turn:
             await self._answer(command, {"subscription_id": name, "replayed_events": 0})
@@ -143,7 +143,7 @@ class ThreadSocket:
             channels=frozenset().union(*(each.wanted.channels for each in subscriptions)),
             since=min(each.wanted.since or 0 for each in subscriptions),
         )
-        feed = ThreadFeed(self._house, self._thread_id, self._user)
+        feed = ThreadFeed(self._deerflow, self._thread_id, self._user)
         async with aclosing(feed.follow(union)) as batches:
             async for batch in batches:
                 if any(event.ends_run for event in batch):

@@ -11,11 +11,10 @@ from starlette.responses import Response
 from deerflow.app import DeerFlow
 from deerflow.domain import LEAD_AGENT, new_id
 from deerflow.errors import ConflictError
-from deerflow.gateway.admission import to_request
 from deerflow.gateway.deps import CurrentApp, CurrentUser, ThreadPath, json_response, owned_thread
 from deerflow.gateway.openapi import CHANGED_UNSHOWN, answers
 from deerflow.gateway.pagination import Prefer, changed, page_of
-from deerflow.gateway.wire import RunCreate
+from deerflow.gateway.run_request import RunCreate, to_request
 from deerflow.runtime.json_views import selected, stamp
 from deerflow.scheduler import CronJob, CronStore, Scheduler, check_schedule
 
@@ -257,7 +256,8 @@ async def _changed(deerflow: DeerFlow, cron: CronJob, body: CronPatch) -> CronJo
 async def _check(deerflow: DeerFlow, cron: CronJob) -> None:
     """Reject a cron whose runs could only fail."""
     check_schedule(cron.schedule, cron.timezone, now=datetime.now(UTC))
-    request = await to_request(deerflow, cron.user_id, cron.thread_id or cron.id, RunCreate(**cron.payload))
+    body = RunCreate(**cron.payload)
+    request = await to_request(deerflow, body, thread_id=cron.thread_id or cron.id, user_id=cron.user_id)
     if request.options.model_name is not None:
         deerflow.models.get(request.options.model_name)
 

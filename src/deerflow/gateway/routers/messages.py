@@ -9,8 +9,15 @@ from starlette.responses import Response
 
 from deerflow.app import DeerFlow
 from deerflow.errors import NotFoundError
-from deerflow.gateway.contract import contract_of
-from deerflow.gateway.deps import CurrentApp, CurrentUser, ThreadPath, json_response, known_run, owned_thread
+from deerflow.gateway.deps import (
+    CurrentApp,
+    CurrentUser,
+    ThreadPath,
+    contract_of,
+    json_response,
+    known_run,
+    owned_thread,
+)
 from deerflow.gateway.openapi import answers
 from deerflow.runtime.approval_cards import cards_of, waiting_calls
 from deerflow.runtime.conversation import ThreadMessage, thread_messages

@@ -11,14 +11,11 @@ from starlette.responses import Response
 
 from deerflow.app import DeerFlow
 from deerflow.domain import DisconnectMode, RunRecord, new_id
-from deerflow.errors import DeerFlowError, InvalidInputError, NotFoundError
-from deerflow.gateway.admission import to_request
-from deerflow.gateway.contract import contract_of
-from deerflow.gateway.deps import CurrentApp, CurrentUser, ThreadPath, json_response, owned_thread
+from deerflow.errors import DeerFlowError, InvalidInputError
+from deerflow.gateway.deps import CurrentApp, CurrentUser, ThreadPath, json_response
 from deerflow.gateway.openapi import answers
+from deerflow.gateway.run_request import RunCreate, checked_request
 from deerflow.gateway.run_responses import event_stream, location, wait_for
-from deerflow.gateway.wire import RunCreate
-from deerflow.runtime.inputs import check_thread_id
 from deerflow.runtime.json_views import run_out
 
 router = APIRouter(tags=["runs"])
@@ -67,7 +64,7 @@ async def create_run(thread_id: ThreadPath, body: RunCreate, caller: CurrentCall
     a run in flight answers 409, unless `multitask_strategy` chooses otherwise. The same `Idempotency-Key`
     returns the run that it has started before. The header `Content-Location` has the run's address.
     """
-    return _created(await _admit(caller, thread_id, body))
+    return _created(await _start(caller, thread_id, body))
 
 
 @router.post("/threads/{thread_id}/runs/stream", **answers("events", 400, 404, 409))
@@ -80,7 +77,7 @@ async def stream_run(thread_id: ThreadPath, body: RunCreate, caller: CurrentCall
     answers 409, unless `multitask_strategy` chooses otherwise. The same `Idempotency-Key` returns the run
     that it has started before. The header `Content-Location` has the run's address.
     """
-    return _streamed(caller, await _admit(caller, thread_id, body))
+    return _streamed(caller, await _start(caller, thread_id, body))
 
 
 @router.post("/threads/{thread_id}/runs/wait", **answers("FinalValues", 400, 404, 409))
@@ -94,7 +91,7 @@ async def wait_run(
     otherwise. The same `Idempotency-Key` returns the run that it has started before. The header
     `Content-Location` has the run's address.
     """
-    return await _waited(caller, await _admit(caller, thread_id, body), request)
+    return await _waited(caller, await _start(caller, thread_id, body), request)
 
 
 @router.post("/runs", operation_id="create_stateless_run", **answers("Run", 400, 404, 409))
@@ -104,7 +101,7 @@ async def create_stateless(body: RunCreate, caller: CurrentCaller) -> Response:
     `config.configurable.thread_id` names an existing thread instead. `on_completion` decides whether a new
     thread is kept.
     """
-    return _created(await _admit_stateless(caller, body))
+    return _created(await _start_stateless(caller, body))
 
 
 @router.post("/runs/stream", operation_id="stream_stateless_run", **answers("events", 400, 404, 409))
@@ -114,7 +111,7 @@ async def stream_stateless(body: RunCreate, caller: CurrentCaller) -> Response:
     `config.configurable.thread_id` names an existing thread instead. `on_completion` decides whether a new
     thread is kept.
     """
-    return _streamed(caller, await _admit_stateless(caller, body))
+    return _streamed(caller, await _start_stateless(caller, body))
 
 
 @router.post("/runs/wait", operation_id="wait_stateless_run", **answers("FinalValues", 400, 404, 409))
@@ -124,7 +121,7 @@ async def wait_stateless(body: RunCreate, caller: CurrentCaller, request: Reques
     `config.configurable.thread_id` names an existing thread instead. `on_completion` decides whether a new
     thread is kept. A run that fails is answered with status 200 and `__error__`.
     """
-    return await _waited(caller, await _admit_stateless(caller, body), request)
+    return await _waited(caller, await _start_stateless(caller, body), request)
 
 
 @router.post("/runs/batch", operation_id="create_run_batch", **answers("list[Run | BatchError]", 400))
@@ -138,7 +135,7 @@ async def create_batch(bodies: list[BatchRun], caller: CurrentCaller) -> Respons
         raise InvalidInputError(f"a batch holds at most {MOST_IN_A_BATCH} runs, not {len(bodies)}")
     single = Caller(caller.deerflow, caller.user, None)
     started = await asyncio.gather(
-        *(_admit_stateless(single, body) for body in bodies), return_exceptions=True
+        *(_start_stateless(single, body) for body in bodies), return_exceptions=True
     )
     for outcome in started:
         if isinstance(outcome, BaseException) and not isinstance(outcome, DeerFlowError):
@@ -146,24 +143,21 @@ async def create_batch(bodies: list[BatchRun], caller: CurrentCaller) -> Respons
     return json_response([_outcome(outcome) for outcome in started])
 
 
-async def _admit_stateless(caller: Caller, body: RunCreate) -> RunRecord:
+async def _start_stateless(caller: Caller, body: RunCreate) -> RunRecord:
     named = body.thread_id()
-    return await _admit(caller, named or new_id(), body, is_stateless=named is None)
+    return await _start(caller, named or new_id(), body, is_stateless=named is None)
 
 
-async def _admit(caller: Caller, thread_id: str, body: RunCreate, *, is_stateless: bool = False) -> RunRecord:
-    check_thread_id(thread_id)
-    deerflow, user = caller.deerflow, caller.user
-    if not is_stateless and (body.if_not_exists or contract_of(deerflow).if_not_exists) == "reject":
-        await owned_thread(deerflow, thread_id, user)
-    # A key is scoped to its thread: the same key on another thread is another request.
-    key = caller.key if caller.key is None or is_stateless else f"{thread_id}\n{caller.key}"
-    request = await to_request(deerflow, user, thread_id, body, key=key, is_stateless=is_stateless)
-    if request.checkpoint_id:
-        await owned_thread(deerflow, thread_id, user)
-        if await deerflow.state.latest(thread_id, checkpoint_id=request.checkpoint_id) is None:
-            raise NotFoundError("checkpoint", request.checkpoint_id)
-    return await deerflow.start_run(request)
+async def _start(caller: Caller, thread_id: str, body: RunCreate, *, is_stateless: bool = False) -> RunRecord:
+    request = await checked_request(
+        caller.deerflow,
+        body,
+        thread_id=thread_id,
+        user_id=caller.user,
+        idempotency_key=caller.key,
+        is_stateless=is_stateless,
+    )
+    return await caller.deerflow.start_run(request)
 
 
 def _created(run: RunRecord) -> Response:

@@ -9,11 +9,11 @@ from starlette.responses import Response
 
 from deerflow.app import DeerFlow
 from deerflow.errors import InvalidInputError, NotFoundError
-from deerflow.gateway.contract import contract_of
 from deerflow.gateway.deps import (
     CurrentApp,
     CurrentUser,
     ThreadPath,
+    contract_of,
     idle_thread,
     json_response,
     owned_thread,

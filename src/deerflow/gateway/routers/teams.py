@@ -3,20 +3,15 @@
 Such a run is an ordinary run: it is streamed, cancelled, resumed and listed through the routes of runs.
 """
 
-from dataclasses import replace
-from typing import Any
-
 from fastapi import APIRouter
 from starlette.responses import Response
-from typing_extensions import override
 
 from deerflow.app import DeerFlow
-from deerflow.domain import RunRequest
 from deerflow.errors import ConflictError, InvalidInputError, NotFoundError
 from deerflow.gateway.deps import CurrentApp, ThreadPath, json_response
 from deerflow.gateway.openapi import answers
 from deerflow.gateway.routers.runs import CurrentCaller, create_run, stream_run
-from deerflow.gateway.wire import RunCreate
+from deerflow.gateway.run_request import RunCreate
 from deerflow.subagents.teams import TEAM_REQUEST, RoleRegistry, TeamPlan, TeamRequest
 from deerflow.subagents.teams.plan import checked_plan
 
@@ -24,21 +19,16 @@ router = APIRouter(tags=["teams"])
 
 
 class TeamRunCreate(RunCreate):
-    """The wish for a run that begins with a team; all fields of a run may stand beside `team`."""
+    """A run that begins with a team: the fields of a run, and `team`."""
 
     team: TeamRequest
 
-    @override
-    def to_request(self, thread_id: str, user_id: str, **more: Any) -> RunRequest:
-        """Convert the body into a `RunRequest`: the goal becomes the message, the rest is in the context."""
-        request = super().to_request(thread_id, user_id, **more)
-        wish = self.team.model_dump(exclude_defaults=True)
-        return replace(
-            request,
-            input=request.input or {"messages": [{"type": "human", "content": self.team.goal}]},
-            options=replace(request.options, subagent_enabled=True),
-            context={**request.context, TEAM_REQUEST: wish},
-        )
+    def as_run(self) -> RunCreate:
+        """Return the body of the run: the goal becomes its message, the rest is in its context."""
+        goal = {"messages": [{"type": "human", "content": self.team.goal}]}
+        team = self.team.model_dump(exclude_defaults=True)
+        context = {**(self.context or {}), "subagent_enabled": True, TEAM_REQUEST: team}
+        return self.model_copy(update={"input": self.input or goal, "context": context})
 
 
 @router.get("/teams/roles", operation_id="list_team_roles", **answers("TeamRoles"))
@@ -58,7 +48,7 @@ async def create_team_run(thread_id: ThreadPath, body: TeamRunCreate, caller: Cu
     `teams.enabled: false` 409.
     """
     _check(caller.deerflow, body.team)
-    return await create_run(thread_id, body, caller)
+    return await create_run(thread_id, body.as_run(), caller)
 
 
 @router.post("/threads/{thread_id}/teams/runs/stream", **answers("events", 400, 404, 409))
@@ -69,7 +59,7 @@ async def stream_team_run(thread_id: ThreadPath, body: TeamRunCreate, caller: Cu
     `teams.enabled: false` 409.
     """
     _check(caller.deerflow, body.team)
-    return await stream_run(thread_id, body, caller)
+    return await stream_run(thread_id, body.as_run(), caller)
 
 
 def _check(deerflow: DeerFlow, team: TeamRequest) -> None:

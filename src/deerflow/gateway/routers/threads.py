@@ -14,11 +14,11 @@ from starlette.responses import Response
 from deerflow.app import DeerFlow
 from deerflow.domain import LEAD_AGENT, Thread, ThreadStatus, new_id
 from deerflow.errors import ConflictError
-from deerflow.gateway.contract import contract_of
 from deerflow.gateway.deps import (
     CurrentApp,
     CurrentUser,
     ThreadPath,
+    contract_of,
     free_thread,
     idle_thread,
     json_response,

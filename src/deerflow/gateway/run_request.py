@@ -1,10 +1,11 @@
-"""The request body of a run, and its conversion into a `RunRequest`."""
+"""Converts the body of a request for a run into a `RunRequest`, with checks and the assistant's defaults."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from deerflow.app import DeerFlow
 from deerflow.domain import (
     LEAD_AGENT,
     Assistant,
@@ -13,8 +14,9 @@ from deerflow.domain import (
     RunOptions,
     RunRequest,
 )
-from deerflow.errors import InvalidInputError
-from deerflow.gateway.contract import CONTRACTS, Contract
+from deerflow.errors import InvalidInputError, NotFoundError
+from deerflow.gateway.deps import contract_of, owned_thread
+from deerflow.runtime.inputs import check_thread_id
 
 StreamMode = Literal[
     "values", "messages", "messages-tuple", "updates", "custom", "tasks", "checkpoints", "debug", "events"
@@ -29,7 +31,7 @@ def _as_list(value: Any) -> Any:
 
 
 class RunCreate(BaseModel):
-    """The wish for a run, as DeerFlow and LangGraph clients write it."""
+    """The body of a request for a run, as DeerFlow's and LangGraph's clients send it."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -59,84 +61,119 @@ class RunCreate(BaseModel):
     feedback_keys: list[str] | None = None
     langsmith_tracer: dict[str, Any] | None = None
 
-    def to_request(
-        self,
-        thread_id: str,
-        user_id: str,
-        *,
-        most_steps: int,
-        idempotency_key: str | None = None,
-        defaults: Assistant | None = None,
-        is_stateless: bool = False,
-        contract: Contract = CONTRACTS["deerflow"],
-    ) -> RunRequest:
-        """Convert the body into a `RunRequest`.
-
-        Args:
-            defaults: The assistant whose config and context apply where the request has none.
-            is_stateless: The thread was created for this run; only such a thread may be deleted with it.
-            contract: Defaults that apply where neither has a value.
-        """
-        self._refuse_what_cannot_be()
-        config = {**(defaults.config if defaults else {}), **(self.config or {})}
-        configurable = _mapping(config, "configurable")
-        context = {
-            **(_default_context(defaults) if defaults else {}),
-            **configurable,
-            **_mapping(config, "context"),
-            **(self.context or {}),
-        }
-        return RunRequest(
-            thread_id=thread_id,
-            user_id=user_id,
-            assistant_id=self.assistant_id or LEAD_AGENT,
-            input=self.input,
-            command=self.command,
-            options=_options(context),
-            context=_extra_context(context),
-            metadata=_metadata({**_mapping(config, "metadata"), **(self.metadata or {})}),
-            tags=_tags(config),
-            stream_modes=tuple(self.stream_mode or ("values",)),
-            stream_subgraphs=self.stream_subgraphs,
-            on_disconnect=self.on_disconnect or _when_left(idempotency_key, contract),
-            multitask_strategy=self.multitask_strategy or contract.multitask_strategy,
-            checkpoint_id=self._checkpoint_id(configurable),
-            recursion_limit=_steps(config, most_steps),
-            interrupt_before=_nodes(self.interrupt_before),
-            interrupt_after=_nodes(self.interrupt_after),
-            durability=self._durability(),
-            after_seconds=self.after_seconds or None,
-            idempotency_key=idempotency_key,
-            deletes_thread=is_stateless and (self.on_completion or contract.on_completion) == "delete",
-            webhook=self.webhook or None,
-        )
-
     def thread_id(self) -> str | None:
         """Return the thread that a stateless run names in its config."""
         thread_id = _mapping(self.config or {}, "configurable").get("thread_id")
         return thread_id if isinstance(thread_id, str) else None
 
-    def _checkpoint_id(self, configurable: Mapping[str, Any]) -> str | None:
+    def checkpoint_in(self, configurable: Mapping[str, Any]) -> str | None:
         named = (self.checkpoint or {}).get("checkpoint_id") or (self.checkpoint or {}).get("id")
         chosen = self.checkpoint_id or named or configurable.get("checkpoint_id")
         return str(chosen) if chosen else None
 
-    def _durability(self) -> Literal["sync", "async", "exit"]:
+    def durability_or_default(self) -> Literal["sync", "async", "exit"]:
         if self.durability is not None:
             return self.durability
         return "exit" if self.checkpoint_during is False else "async"
 
-    def _refuse_what_cannot_be(self) -> None:
-        for metadata in (self.metadata or {}, _mapping(self.config or {}, "metadata")):
-            if "auth_token" in metadata:
-                raise InvalidInputError(
-                    "metadata must not carry auth_token: secrets do not belong into metadata"
-                )
+
+async def checked_request(
+    deerflow: DeerFlow,
+    body: RunCreate,
+    *,
+    thread_id: str,
+    user_id: str,
+    idempotency_key: str | None = None,
+    is_stateless: bool = False,
+) -> RunRequest:
+    """Convert a body into a request; `NotFoundError` if it names a thread or checkpoint that does not exist.
+
+    Args:
+        is_stateless: The thread is created for this run; only such a thread may be deleted with it.
+    """
+    check_thread_id(thread_id)
+    if not is_stateless and (body.if_not_exists or contract_of(deerflow).if_not_exists) == "reject":
+        await owned_thread(deerflow, thread_id, user_id)
+    if idempotency_key is not None and not is_stateless:
+        # A key is scoped to its thread: the same key on another thread is another request.
+        idempotency_key = f"{thread_id}\n{idempotency_key}"
+    request = await to_request(
+        deerflow,
+        body,
+        thread_id=thread_id,
+        user_id=user_id,
+        idempotency_key=idempotency_key,
+        is_stateless=is_stateless,
+    )
+    if request.checkpoint_id:
+        await owned_thread(deerflow, thread_id, user_id)
+        if await deerflow.state.latest(thread_id, checkpoint_id=request.checkpoint_id) is None:
+            raise NotFoundError("checkpoint", request.checkpoint_id)
+    return request
 
 
-def _when_left(idempotency_key: str | None, contract: Contract) -> DisconnectMode:
-    """Return the default on a disconnect: a client with an idempotency key retries for the same run."""
-    return contract.on_disconnect if idempotency_key is None else DisconnectMode.CONTINUE
+async def to_request(
+    deerflow: DeerFlow,
+    body: RunCreate,
+    *,
+    thread_id: str,
+    user_id: str,
+    idempotency_key: str | None = None,
+    is_stateless: bool = False,
+) -> RunRequest:
+    """Convert a body with the defaults of its assistant; `NotFoundError` for an unknown assistant."""
+    if body.webhook:
+        await deerflow.webhooks.check(body.webhook)
+    _check_metadata(body)
+    assistant, contract = await _assistant(deerflow, body, user_id), contract_of(deerflow)
+    config = {**(assistant.config if assistant else {}), **(body.config or {})}
+    configurable = _mapping(config, "configurable")
+    context = {
+        **({**_mapping(assistant.config, "configurable"), **assistant.context} if assistant else {}),
+        **configurable,
+        **_mapping(config, "context"),
+        **(body.context or {}),
+    }
+    # A client with an idempotency key sends the request again for the same run.
+    on_disconnect = contract.on_disconnect if idempotency_key is None else DisconnectMode.CONTINUE
+    return RunRequest(
+        thread_id=thread_id,
+        user_id=user_id,
+        assistant_id=body.assistant_id or LEAD_AGENT,
+        input=body.input,
+        command=body.command,
+        options=_options(context),
+        context=_extra_context(context),
+        metadata=_metadata({**_mapping(config, "metadata"), **(body.metadata or {})}),
+        tags=_tags(config),
+        stream_modes=tuple(body.stream_mode or ("values",)),
+        stream_subgraphs=body.stream_subgraphs,
+        on_disconnect=body.on_disconnect or on_disconnect,
+        multitask_strategy=body.multitask_strategy or contract.multitask_strategy,
+        checkpoint_id=body.checkpoint_in(configurable),
+        recursion_limit=_recursion_limit(config, deerflow.settings.max_recursion_limit),
+        interrupt_before=_nodes(body.interrupt_before),
+        interrupt_after=_nodes(body.interrupt_after),
+        durability=body.durability_or_default(),
+        after_seconds=body.after_seconds or None,
+        idempotency_key=idempotency_key,
+        deletes_thread=is_stateless and (body.on_completion or contract.on_completion) == "delete",
+        webhook=body.webhook or None,
+    )
+
+
+async def _assistant(deerflow: DeerFlow, body: RunCreate, user_id: str) -> Assistant | None:
+    """Return the assistant whose defaults apply; None for the lead agent and custom agents."""
+    name = body.assistant_id or LEAD_AGENT
+    if name == LEAD_AGENT or await deerflow.is_custom_agent(name, user_id):
+        return None
+    return await deerflow.storage.assistants.get(name, user_id)
+
+
+def _check_metadata(body: RunCreate) -> None:
+    for metadata in (body.metadata or {}, _mapping(body.config or {}, "metadata")):
+        if "auth_token" in metadata:
+            raise InvalidInputError("metadata must not carry auth_token: secrets do not belong into metadata")
 
 
 def _options(context: Mapping[str, Any]) -> RunOptions:
@@ -164,10 +201,6 @@ _OPTION_TYPES: dict[str, type] = {
     "agent_name": str,
     "is_bootstrap": bool,
 }
-
-
-def _default_context(assistant: Assistant) -> dict[str, Any]:
-    return {**_mapping(assistant.config, "configurable"), **assistant.context}
 
 
 def _extra_context(context: Mapping[str, Any]) -> dict[str, Any]:
@@ -198,7 +231,7 @@ def _tags(config: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(tags)
 
 
-def _steps(config: Mapping[str, Any], most: int) -> int:
+def _recursion_limit(config: Mapping[str, Any], most: int) -> int:
     wanted = config.get("recursion_limit", min(_MOST_DEFAULT_STEPS, most))
     if not isinstance(wanted, int) or isinstance(wanted, bool) or wanted < 1:
         raise InvalidInputError(f"config.recursion_limit must be a whole number above 0, not {wanted!r:.80}")
