@@ -92,11 +92,11 @@ async def _raw(model_url: str) -> None:
     agent = create_agent(model, [], system_prompt="You are helpful.")
     while line := await asyncio.to_thread(sys.stdin.readline):
         agents, seconds, at_once = json.loads(line)
-        places = asyncio.Semaphore(at_once)
+        limit = asyncio.Semaphore(at_once)
         text = f"Do a part. [[bench answer n=5 first={round(seconds * 1000)}]]"
 
-        async def one(places: asyncio.Semaphore = places, text: str = text) -> None:
-            async with places:
+        async def one(limit: asyncio.Semaphore = limit, text: str = text) -> None:
+            async with limit:
                 await agent.ainvoke({"messages": [("user", text)]})
 
         started = time.perf_counter()

@@ -53,12 +53,12 @@ def custom(events: list[tuple[str, Any]], *kinds: str) -> list[dict[str, Any]]:
 def assert_batches(events: list[tuple[str, Any]], plan: list[list[str]]) -> None:
     """See that each task ran once, and that a batch started when all before it had ended."""
     started, ended, names = {}, {}, {}
-    for place, event in enumerate(custom(events, "task_started", "task_completed")):
+    for index, event in enumerate(custom(events, "task_started", "task_completed")):
         if event["type"] == "task_started":
             names[event["task_id"]] = event["description"]
-            started[event["description"]] = place
+            started[event["description"]] = index
         else:
-            ended[names[event["task_id"]]] = place
+            ended[names[event["task_id"]]] = index
     assert sorted(started) == sorted(ended) == sorted(name for batch in plan for name in batch)
     assert len(names) == len(started)
     for before, after in itertools.pairwise(plan):
@@ -108,7 +108,7 @@ async def test_five_platforms_go_in_two_batches_and_a_reply_with_five_calls_is_c
     assert 'subagent_system limit="3"' in synthesis.system
 
 
-async def test_a_task_beyond_the_places_waits_in_line(tmp_path: Path, model: ScriptedModel) -> None:
+async def test_a_task_beyond_the_slots_waits_in_the_queue(tmp_path: Path, model: ScriptedModel) -> None:
     gate = threading.Event()
     model.on("Look into AWS.", text("AWS found.").held(gate))
     model.on("Look into", text("Found."))
@@ -177,7 +177,7 @@ def narrow(tmp_path: Path, model: ScriptedModel) -> Iterator[Gateway]:
         yield gateway
 
 
-async def test_a_time_out_hands_the_lead_what_was_found(
+async def test_after_a_time_out_the_lead_gets_the_findings(
     tmp_path: Path, model: ScriptedModel, gate: threading.Event
 ) -> None:
     look = call("ls", path="/mnt/user-data/workspace")

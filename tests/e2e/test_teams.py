@@ -121,7 +121,7 @@ async def test_a_decision_that_nobody_makes_is_a_rejection_in_time(
         ({}, 422, "goal"),
         ({"goal": ""}, 422, "goal"),
         ({"goal": "x" * 20_001}, 422, "20000"),
-        ({"goal": "g", "wish": 1}, 422, "wish"),
+        ({"goal": "g", "unknown": 1}, 422, "unknown"),
         ({"goal": "g", "approve": ["everything"]}, 422, "approve"),
         ({"goal": "g", "project_id": "../up"}, 422, "project_id"),
         ({"goal": "g", "members": ["wizard"]}, 400, "there are: financial_analyst"),

@@ -57,7 +57,7 @@ class Lead:
         self.models = models or scripted_models(server)
         self.checkpointer = checkpointer or InMemorySaver()
         self.executor = executor or SubagentExecutor(max_running=self.settings.subagents.max_running)
-        self.rooms = LeadDependencies(
+        self.dependencies = LeadDependencies(
             settings=self.settings,
             models=self.models,
             executor=self.executor,
@@ -65,9 +65,9 @@ class Lead:
             skills=skills or Skills(None),
         )
         self.options = options or RunOptions(subagent_enabled=True)
-        self.agents = LeadAgents(self.rooms)
+        self.agents = LeadAgents(self.dependencies)
         self.events: list[Mapping[str, Any]] = []
-        self._heard = asyncio.Event()
+        self._has_new = asyncio.Event()
         self.folders = ThreadFolders("t1", root)
         self.folders.create()
         self.context = RunContext(
@@ -78,7 +78,7 @@ class Lead:
             folders=self.folders,
             sandbox=FolderSandbox(self.folders.user_data, refusal=refusal),
             options=self.options,
-            publish=self._hear,
+            publish=self._record,
         )
 
     @property
@@ -105,14 +105,14 @@ class Lead:
         """Wait until so many events of a kind were published."""
         async with asyncio.timeout(60):
             while sum(event["type"] == kind for event in self.events) < count:
-                self._heard.clear()
-                await self._heard.wait()
+                self._has_new.clear()
+                await self._has_new.wait()
 
-    def _hear(self, event: Mapping[str, Any]) -> None:
+    def _record(self, event: Mapping[str, Any]) -> None:
         self.events.append(event)
-        self._heard.set()
+        self._has_new.set()
 
-    def told(self, *kinds: str) -> list[tuple[str, str]]:
+    def events_of(self, *kinds: str) -> list[tuple[str, str]]:
         """Return kind and task of the published events, of these kinds when some are given."""
         return [(e["type"], e["task_id"]) for e in self.events if not kinds or e["type"] in kinds]
 

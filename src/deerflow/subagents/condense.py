@@ -83,10 +83,10 @@ def pieces(text: str, max_tokens: int) -> Iterator[str]:
 async def _summed_up(text: str, max_tokens: int, ask: Ask) -> str:
     parts = list(pieces(text, max_tokens))
     share = max(LEAST_SHARE, max_tokens // len(parts))
-    places = asyncio.Semaphore(MAX_ASKED_AT_ONCE)
+    limit = asyncio.Semaphore(MAX_ASKED_AT_ONCE)
 
     async def one(part: str) -> str:
-        async with places:
+        async with limit:
             return (await ask(_prompt(part, share))).strip()
 
     async with asyncio.TaskGroup() as group:

@@ -93,15 +93,15 @@ class MarkdownSubagents:
     def __init__(self, folders: Sequence[Path], *, clock: Callable[[], float] = time.monotonic) -> None:
         self._folders = tuple(folders)
         self._clock = clock
-        self._looked_at = float("-inf")
+        self._scanned_at = float("-inf")
         self._stamps: Mapping[Path, tuple[int, int]] = {}
         self._found: tuple[MarkdownSubagent, ...] = ()
 
     def all(self) -> tuple[MarkdownSubagent, ...]:
         """Return all of them; without changes to the files, the same tuple as before."""
         now = self._clock()
-        if self._folders and now - self._looked_at >= RESCAN_SECONDS:
-            self._looked_at = now
+        if self._folders and now - self._scanned_at >= RESCAN_SECONDS:
+            self._scanned_at = now
             stamps = {file: stamp for folder in self._folders for file, stamp in _files(folder)}
             if stamps != self._stamps:
                 self._stamps = stamps

@@ -39,7 +39,7 @@ class Node(AgentMiddleware[Any, Any, Any]):
         pass
 
 
-def opening(*middlewares: Any, answer: str = "the answer") -> tuple[Recording, FirstAnswer]:
+def first_answer(*middlewares: Any, answer: str = "the answer") -> tuple[Recording, FirstAnswer]:
     model = Recording(messages=iter([AIMessage(answer)]), asked=[])
     found = FirstAnswer.of(model, system_prompt="You help.", tools=(), middlewares=middlewares)
     assert found is not None
@@ -51,8 +51,8 @@ async def answered(given: FirstAnswer, on_text: Any = lambda text: None) -> dict
     return await given.answer([HumanMessage("q", id="q")], context=context, config={}, on_text=on_text)
 
 
-async def test_the_answer_comes_through_the_chain_with_what_it_notes() -> None:
-    model, given = opening(Note())
+async def test_the_answer_comes_through_the_chain_with_its_state_updates() -> None:
+    model, given = first_answer(Note())
 
     written = await answered(given)
 
@@ -61,17 +61,17 @@ async def test_the_answer_comes_through_the_chain_with_what_it_notes() -> None:
     assert [message.text for message in model.asked[0]] == ["Be short.", "q"]
 
 
-async def test_words_are_heard_while_they_come() -> None:
-    heard: list[str] = []
-    _, given = opening(Note(), answer="one two three")
+async def test_text_is_reported_while_it_streams() -> None:
+    texts: list[str] = []
+    _, given = first_answer(Note(), answer="one two three")
 
-    await answered(given, heard.append)
+    await answered(given, texts.append)
 
-    assert [word for word in heard if word.strip()] == ["one", "two", "three"]
+    assert [word for word in texts if word.strip()] == ["one", "two", "three"]
 
 
 async def test_a_middleware_may_answer_by_itself() -> None:
-    model, given = opening(Made())
+    model, given = first_answer(Made())
 
     written = await answered(given)
 

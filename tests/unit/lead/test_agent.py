@@ -35,7 +35,7 @@ def test_options_that_do_not_change_the_agent_share_one(lead: Lead) -> None:
     assert lead.agents.get(RunOptions(max_concurrent_subagents=4)) is first
     assert lead.agents.get(RunOptions(subagent_enabled=True)) is not first
     assert lead.agents.get(RunOptions(thinking_enabled=False)) is not first
-    assert len(lead.rooms.cache) == 3
+    assert len(lead.dependencies.cache) == 3
 
 
 def test_the_number_of_tasks_is_clamped_before_it_splits_agents(lead: Lead) -> None:
@@ -49,7 +49,7 @@ def test_the_number_of_tasks_is_clamped_before_it_splits_agents(lead: Lead) -> N
 def test_new_settings_and_new_skills_make_new_agents(lead: Lead, tmp_path: Path) -> None:
     skill = tmp_path / "skills" / "public" / "one" / "SKILL.md"
     ticks = iter(range(0, 1000, 10))
-    rooms = replace(lead.rooms, skills=Skills(tmp_path / "skills", clock=lambda: next(ticks)))
+    rooms = replace(lead.dependencies, skills=Skills(tmp_path / "skills", clock=lambda: next(ticks)))
     before = LeadAgents(rooms).get(RunOptions())
 
     assert LeadAgents(rooms).get(RunOptions()) is before
@@ -64,7 +64,7 @@ def test_a_detector_whose_config_does_not_fit_is_named(lead: Lead) -> None:
     settings = Settings.model_validate({"safety_finish_reason": {"detectors": [detector]}})
 
     with pytest.raises(ConfigError, match=r"safety_finish_reason.detectors: .*fractions:Fraction"):
-        build_chain(settings, kind=AgentKind.LEAD, model=lead.rooms.models.create)
+        build_chain(settings, kind=AgentKind.LEAD, model=lead.dependencies.models.create)
 
 
 def test_the_chain_has_one_node_and_says_for_whom_each_part_is(lead: Lead) -> None:
@@ -219,7 +219,7 @@ async def test_a_tool_that_fails_is_news_for_the_model_and_not_the_end(
         """Fail in other words."""
         raise ZeroDivisionError("division by zero")
 
-    lead.agents = LeadAgents(replace(lead.rooms, extra_tools=[ours, theirs]))
+    lead.agents = LeadAgents(replace(lead.dependencies, extra_tools=[ours, theirs]))
     model.will_say(calls(call("ours"), call("theirs"), call("nothing")), text("I see."))
 
     messages = await lead.ask("Try.")
@@ -375,7 +375,7 @@ async def test_an_answers_calls_run_a_few_at_a_time_and_keep_their_order(
         running[agent] -= 1
         return f"{agent} {number}"
 
-    lead.agents = LeadAgents(replace(lead.rooms, extra_tools=[hold]))
+    lead.agents = LeadAgents(replace(lead.dependencies, extra_tools=[hold]))
     parts = [call("task", description="part", prompt=f"part {n}") for n in range(3)]
     for n in range(3):
         many = calls(*(call("hold", number=number, agent=f"sub {n}") for number in range(20)))

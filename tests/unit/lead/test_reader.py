@@ -27,8 +27,8 @@ async def approve(what: str) -> str:
 @pytest.fixture
 def lead(model: ScriptedModel, new_lead: NewLead, saver: Saver) -> Lead:
     lead = new_lead(checkpointer=saver)
-    lead.rooms = replace(lead.rooms, extra_tools=[approve])
-    lead.agents = LeadAgents(lead.rooms)
+    lead.dependencies = replace(lead.dependencies, extra_tools=[approve])
+    lead.agents = LeadAgents(lead.dependencies)
     return lead
 
 

@@ -32,7 +32,7 @@ NewAsking = Callable[..., Lead]
 def new_asking(new_lead: NewLead) -> NewAsking:
     def new(**parts: Any) -> Lead:
         lead = new_lead(**parts)
-        lead.agents = LeadAgents(replace(lead.rooms, extra_tools=[pay]))
+        lead.agents = LeadAgents(replace(lead.dependencies, extra_tools=[pay]))
         return lead
 
     return new
@@ -112,7 +112,7 @@ async def test_a_question_is_marked_with_its_task(asking: Lead, model: ScriptedM
     assert question.value["task_id"] == asking.events[0]["task_id"]
 
 
-async def test_a_question_is_asked_between_steps_and_the_lead_goes_on_beside_the_answered_task(
+async def test_a_question_is_asked_between_steps_and_the_lead_continues_with_the_answered_task(
     asking: Lead, model: ScriptedModel
 ) -> None:
     at_step, at_end = threading.Event(), threading.Event()
@@ -135,7 +135,7 @@ async def test_a_question_is_asked_between_steps_and_the_lead_goes_on_beside_the
     assert messages[-1].text == "All is paid."
 
 
-async def test_a_task_that_works_is_not_stopped_by_the_question_of_another(
+async def test_a_running_task_is_not_stopped_by_the_question_of_another(
     asking: Lead, model: ScriptedModel
 ) -> None:
     hold = threading.Event()
@@ -151,14 +151,14 @@ async def test_a_task_that_works_is_not_stopped_by_the_question_of_another(
     messages = await resume(asking, "yes", "r2")
 
     assert not is_paused_early
-    assert asking.told("task_cancelled") == []
+    assert asking.events_of("task_cancelled") == []
     assert "two found" in paused[-2].text
     assert (asking.folders.user_data / "runs.txt").read_text() == "x\n"
     assert "paid" in results(messages, "task_question")[0]
     assert messages[-1].text == "Done."
 
 
-async def test_a_question_of_the_leads_own_tool_waits_for_tasks_that_work(
+async def test_a_question_of_the_leads_own_tool_waits_for_running_tasks(
     asking: Lead, model: ScriptedModel
 ) -> None:
     hold = threading.Event()
@@ -173,13 +173,13 @@ async def test_a_question_of_the_leads_own_tool_waits_for_tasks_that_work(
     messages = await resume(asking, "yes", "r2")
 
     assert list(asked) == ["Pay 7?"]
-    assert asking.told("task_cancelled") == []
+    assert asking.events_of("task_cancelled") == []
     assert (asking.folders.user_data / "runs.txt").read_text() == "x\n"
     assert results(messages, "pay") == ["7: yes"]
     assert any("one found" in each.text for each in messages)
 
 
-async def test_two_tasks_ask_side_by_side_and_each_gets_its_own_answers(
+async def test_two_tasks_ask_at_the_same_time_and_each_gets_its_own_answers(
     asking: Lead, model: ScriptedModel
 ) -> None:
     for part, amounts in (("part 1", (1, 2)), ("part 2", (3, 4))):
@@ -221,7 +221,7 @@ async def test_the_answer_reaches_the_task_in_another_process(
     assert [request.asked for request in model.requests].count("part 1") == 2
 
 
-async def test_a_lead_that_waits_for_a_task_hears_that_it_asks_and_the_person_is_asked(
+async def test_a_lead_that_waits_for_a_task_learns_that_it_asks_and_the_person_is_asked(
     asking: Lead, model: ScriptedModel
 ) -> None:
     hold = threading.Event()

@@ -28,7 +28,7 @@ def test_pieces_lose_nothing_and_are_no_larger_than_allowed(written: str) -> Non
     assert all(estimate_tokens(part) <= 500 for part in parts)
 
 
-async def test_what_is_still_too_long_is_summed_up_again() -> None:
+async def test_a_summary_that_is_still_too_long_is_summarized_again() -> None:
     asked: list[str] = []
 
     async def ask(prompt: str) -> str:

@@ -61,7 +61,7 @@ def test_the_built_in_types_are_there_with_their_limits() -> None:
     ]
 
 
-def test_one_agents_override_wins_over_what_is_said_for_all() -> None:
+def test_an_override_for_one_agent_takes_precedence_over_that_for_all() -> None:
     registry = SubagentRegistry(
         SubagentsSettings(
             timeout_seconds=100,
@@ -75,7 +75,7 @@ def test_one_agents_override_wins_over_what_is_said_for_all() -> None:
     assert (bash.timeout_seconds, bash.max_turns, bash.model, bash.skills) == (5, 7, "small", ("a",))
 
 
-def test_a_type_of_ones_own_keeps_what_it_says_itself() -> None:
+def test_a_custom_type_keeps_its_own_values() -> None:
     said = CustomSubagent(description="d", system_prompt="p", max_turns=3, tools=("ls",))
     unsaid = CustomSubagent(description="d", system_prompt="p", disallowed_tools=None)
     registry = SubagentRegistry(
@@ -91,7 +91,7 @@ def test_a_name_is_found_however_models_spell_it(spelling: str) -> None:
     assert SubagentRegistry(SubagentsSettings()).get(spelling).name == "general-purpose"
 
 
-def test_an_unknown_name_is_told_the_known_ones() -> None:
+def test_an_unknown_name_is_answered_with_the_known_ones() -> None:
     registry = SubagentRegistry(SubagentsSettings())
 
     with pytest.raises(NotFoundError, match="'reviewer' not found; there are: general-purpose, bash"):
@@ -100,7 +100,7 @@ def test_an_unknown_name_is_told_the_known_ones() -> None:
         registry.get("bash", has_shell=False)
 
 
-def test_an_override_of_nobody_is_named_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_override_of_an_unknown_type_is_named_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         SubagentRegistry(SubagentsSettings(agents={"bahs": SubagentOverride(max_turns=1)}))
 
@@ -108,7 +108,7 @@ def test_an_override_of_nobody_is_named_in_the_log(caplog: pytest.LogCaptureFixt
 
 
 @pytest.mark.parametrize("for_all", [None, False, True])
-def test_what_one_agent_says_of_thinking_wins_over_what_is_said_for_all(
+def test_thinking_of_one_agent_takes_precedence_over_that_for_all(
     tmp_path: Path, for_all: bool | None
 ) -> None:
     (tmp_path / "quick.md").write_text("---\ndescription: d\nthinking: false\n---\nbody")
@@ -170,7 +170,7 @@ def names(config: SubagentConfig) -> set[str]:
     return {tool.name for tool in allowed_tools(config, get_available_tools(Settings()))}
 
 
-def test_who_may_not_have_a_shell_may_not_have_programs() -> None:
+def test_without_bash_there_is_no_python_tool() -> None:
     denied = SubagentConfig("reader", "reads", "You read.", disallowed_tools=("bash",))
     named = SubagentConfig(
         "reader", "reads", "You read.", tools=("bash", "python"), disallowed_tools=("bash",)

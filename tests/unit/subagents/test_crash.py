@@ -24,7 +24,7 @@ def steps_of(model: ScriptedModel, part: str) -> int:
     return [request.asked for request in model.requests].count(part)
 
 
-async def test_a_killed_process_is_gone_on_with_and_nothing_runs_twice(
+async def test_after_a_kill_the_run_continues_and_nothing_runs_twice(
     model: ScriptedModel, tmp_path: Path, new_lead: NewLead, saver: Any
 ) -> None:
     gate = threading.Event()

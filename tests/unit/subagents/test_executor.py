@@ -16,7 +16,7 @@ from deerflow.subagents import SubagentExecutor, SubagentStatus, TaskArguments, 
 
 def prepared(lead: Lead, task_id: str = "c1", **values: Any) -> TaskSpec:
     wanted = TaskArguments(description="part", prompt="part 1", **values)
-    return lead.rooms.tasks.create(wanted, task_id=task_id, context=lead.context, messages=())
+    return lead.dependencies.tasks.create(wanted, task_id=task_id, context=lead.context, messages=())
 
 
 async def test_a_task_is_awaited(lead: Lead, model: ScriptedModel) -> None:
@@ -39,7 +39,7 @@ def test_a_task_runs_without_a_running_loop(model: ScriptedModel, tmp_path: Any)
     assert result.result == "found"
 
 
-async def test_a_thread_beside_the_loop_waits_for_a_task_on_it(lead: Lead, model: ScriptedModel) -> None:
+async def test_another_thread_waits_for_a_task_on_the_loop(lead: Lead, model: ScriptedModel) -> None:
     model.on("part", text("found"))
     await lead.executor.execute(prepared(lead))
 
@@ -105,9 +105,7 @@ async def test_waiting_for_an_unknown_task_says_so(lead: Lead) -> None:
         await lead.executor.wait("r1", "nobody")
 
 
-async def test_a_task_is_cancelled_while_it_waits_for_a_place(
-    model: ScriptedModel, new_lead: NewLead
-) -> None:
+async def test_a_task_is_cancelled_while_it_waits_for_a_slot(model: ScriptedModel, new_lead: NewLead) -> None:
     lead = new_lead(executor=SubagentExecutor(max_running=1))
     hold = threading.Event()
     model.on("part", text("found").held(hold))
@@ -121,7 +119,7 @@ async def test_a_task_is_cancelled_while_it_waits_for_a_place(
     await lead.executor.wait("r1", "c1")
 
     assert result.status is SubagentStatus.CANCELLED
-    assert lead.told() == [
+    assert lead.events_of() == [
         ("task_started", "c1"),
         ("task_cancelled", "c2"),
         ("task_running", "c1"),
@@ -129,7 +127,7 @@ async def test_a_task_is_cancelled_while_it_waits_for_a_place(
     ]
 
 
-async def test_a_background_result_that_nobody_was_told_is_not_forgotten(
+async def test_a_background_result_that_was_not_reported_is_kept(
     lead: Lead, model: ScriptedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("deerflow.subagents.executor.MAX_KEPT_RESULTS", 1)
@@ -143,14 +141,12 @@ async def test_a_background_result_that_nobody_was_told_is_not_forgotten(
     assert [each.task_id for each in lead.executor.take_unreported(lead.context.run_id)] == ["c1"]
 
 
-async def test_what_goes_wrong_in_a_thread_of_its_own_is_raised(
-    model: ScriptedModel, new_lead: NewLead
-) -> None:
+async def test_an_error_in_a_thread_of_its_own_is_raised(model: ScriptedModel, new_lead: NewLead) -> None:
     lead = new_lead(executor=SubagentExecutor(max_running=4))
     model.on("part", text("found"))
 
     async def let_go() -> None:
-        await lead.rooms.tasks.builder.models.aclose()
+        await lead.dependencies.tasks.builder.models.aclose()
         raise ConflictError("somebody holds on")
 
     with pytest.raises(ConflictError, match="somebody holds on"):

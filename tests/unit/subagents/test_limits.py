@@ -106,10 +106,10 @@ async def test_a_sub_agent_that_starts_too_many_is_trimmed_too(
         await lead.ask("Go.")
 
     assert "2 task calls dropped" in caplog.text
-    assert len(lead.told("task_completed")) == 4
+    assert len(lead.events_of("task_completed")) == 4
 
 
-def test_a_deny_list_that_somebody_wrote_stays_when_nesting_is_allowed() -> None:
+def test_a_configured_deny_list_stays_when_nesting_is_allowed() -> None:
     said = CustomSubagent(description="d", system_prompt="p", disallowed_tools=("task",))
     unsaid = CustomSubagent(description="d", system_prompt="p")
 
@@ -130,11 +130,11 @@ async def test_tasks_of_sub_agents_count_towards_the_total_of_the_run(
 
     messages = await lead.ask("Go.")
 
-    assert len(lead.told("task_started")) == 2
+    assert len(lead.events_of("task_started")) == 2
     assert "may start 2 tasks and has done so" in results(messages)[1].text
 
 
-def test_a_budget_for_one_type_stands_before_that_for_all() -> None:
+def test_a_budget_for_one_type_takes_precedence_over_that_for_all() -> None:
     few, many = (TokenBudgetSettings(enabled=True, max_tokens=tokens) for tokens in (1000, 9000))
 
     registry = SubagentRegistry(
@@ -154,11 +154,11 @@ def test_tasks_of_a_process_that_died_count_towards_the_total_of_the_run(new_lea
     wanted = TaskArguments(description="d", prompt="p")
     messages = [HumanMessage("Go."), *replies]
 
-    again = lead.rooms.tasks.create(wanted, task_id="c2", context=lead.context, messages=messages)
+    again = lead.dependencies.tasks.create(wanted, task_id="c2", context=lead.context, messages=messages)
 
     assert again.task_id == "c2"
     with pytest.raises(InvalidInputError, match="may start 2 tasks and has done so"):
-        lead.rooms.tasks.create(wanted, task_id="c3", context=lead.context, messages=messages)
+        lead.dependencies.tasks.create(wanted, task_id="c3", context=lead.context, messages=messages)
 
 
 async def test_stopping_a_run_stops_tasks_of_tasks(model: ScriptedModel, new_lead: NewLead) -> None:
@@ -173,7 +173,7 @@ async def test_stopping_a_run_stops_tasks_of_tasks(model: ScriptedModel, new_lea
     async with asyncio.timeout(60):
         await asyncio.gather(run, return_exceptions=True)
 
-    assert len(lead.told("task_cancelled")) == 2
+    assert len(lead.events_of("task_cancelled")) == 2
 
 
 # Tokens

@@ -83,7 +83,7 @@ def test_a_file_that_cannot_be_used_is_left_out_with_the_reason(
     assert problem in caplog.text
 
 
-def test_the_nearer_definition_counts(tmp_path: Path) -> None:
+def test_settings_take_precedence_over_files_and_files_over_builtins(tmp_path: Path) -> None:
     write(tmp_path / "home", "one.md", "---\ndescription: from home\n---\nbody")
     write(tmp_path / "home", "two.md", "---\ndescription: from home\n---\nbody")
     write(tmp_path / "project", "one.md", "---\ndescription: from project\nmax_turns: 9\n---\nbody")
@@ -112,7 +112,7 @@ def test_links_are_not_followed_and_readmes_are_no_sub_agents(tmp_path: Path) ->
     assert MarkdownSubagents([tmp_path / "agents", tmp_path / "nowhere"]).all() == ()
 
 
-def test_a_new_file_is_seen_after_a_moment(tmp_path: Path) -> None:
+def test_a_new_file_is_found_at_the_next_scan(tmp_path: Path) -> None:
     now = 0.0
     registry = SubagentRegistry(SubagentsSettings(), MarkdownSubagents([tmp_path], clock=lambda: now))
     write(tmp_path, "x.md", REVIEWER)
@@ -124,7 +124,7 @@ def test_a_new_file_is_seen_after_a_moment(tmp_path: Path) -> None:
     assert [config.name for config in registry] == ["general-purpose", "bash", "code-reviewer"]
 
 
-async def test_the_lead_hears_of_it_and_a_model_that_is_not_there_is_no_obstacle(
+async def test_the_lead_is_offered_it_and_an_unknown_model_is_replaced_by_the_runs(
     lead: Lead, model: ScriptedModel, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     write(tmp_path / "agents", "x.md", REVIEWER)
@@ -151,9 +151,7 @@ async def test_the_lead_hears_of_it_and_a_model_that_is_not_there_is_no_obstacle
     assert messages[-2].text == "Task Succeeded. Result: Fine."
 
 
-def test_a_file_that_goes_while_the_folder_is_looked_at_does_no_harm(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_removed_during_the_scan_is_ignored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path, "a.md", REVIEWER)
     listed = [*tmp_path.glob("*.md"), tmp_path / "gone.md"]
     monkeypatch.setattr(Path, "glob", lambda folder, pattern: iter(listed))

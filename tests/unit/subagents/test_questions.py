@@ -25,7 +25,7 @@ async def pay(amounts: list[int]) -> str:
 
 def asking_lead(new_lead: NewLead, **parts: Any) -> Lead:
     lead = new_lead(**parts)
-    lead.agents = LeadAgents(replace(lead.rooms, extra_tools=[pay]))
+    lead.agents = LeadAgents(replace(lead.dependencies, extra_tools=[pay]))
     return lead
 
 
@@ -47,7 +47,7 @@ async def questions(lead: Lead) -> list[Any]:
     return [each.value for each in (await lead.agent.aget_state(lead.config)).interrupts]
 
 
-async def test_a_question_goes_up_and_its_answer_down(asking: Lead, model: ScriptedModel) -> None:
+async def test_a_question_reaches_the_run_and_its_answer_the_task(asking: Lead, model: ScriptedModel) -> None:
     model.on("part 1", call("pay", amounts=[5]), lambda r: text(f"paid, {r.last_message}"))
     model.will_say(call("task", description="part 1", prompt="part 1"), text("Done."))
 
@@ -66,7 +66,7 @@ async def test_a_question_goes_up_and_its_answer_down(asking: Lead, model: Scrip
     assert [request.asked for request in model.requests].count("part 1") == 2
 
 
-async def test_each_of_several_questions_meets_its_own_answer(asking: Lead, model: ScriptedModel) -> None:
+async def test_each_of_several_questions_gets_its_own_answer(asking: Lead, model: ScriptedModel) -> None:
     model.on(
         "part 1", call("pay", amounts=[1, 2]), call("pay", amounts=[3]), lambda r: text(f"paid {r.messages}")
     )
@@ -120,7 +120,7 @@ async def test_questions_are_told_apart_in_whatever_order_they_come_up(
         return f"{number} is {interrupt({'question': f'Send {number}?'})}"
 
     lead = new_lead()
-    lead.agents = LeadAgents(replace(lead.rooms, extra_tools=[send]))
+    lead.agents = LeadAgents(replace(lead.dependencies, extra_tools=[send]))
     model.on("part 1", calls(call("send", number=1), call("send", number=2)), lambda r: text(f"{r.messages}"))
     model.will_say(call("task", description="part 1", prompt="part 1"), text("Done."))
 

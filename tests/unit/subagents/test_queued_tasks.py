@@ -30,14 +30,14 @@ async def test_a_queued_task_calls_no_model_and_is_not_reported_as_started(
     await asyncio.to_thread(model.wait_for, lambda model: model.in_flight == 1)
     await asyncio.sleep(0.2)  # time enough to start for one that does not wait
 
-    started = lead.told("task_started")
+    started = lead.events_of("task_started")
     asked = [request.asked for request in model.requests]
     gate.set()
     await asking
 
     assert len(started) == 1
     assert asked == ["Go.", "part 1"]
-    assert len(lead.told("task_started")) == len(lead.told("task_completed")) == 2
+    assert len(lead.events_of("task_started")) == len(lead.events_of("task_completed")) == 2
     assert model.most_in_flight == 1
 
 
@@ -58,10 +58,10 @@ async def test_the_time_limit_of_a_task_begins_with_its_slot(model: ScriptedMode
         await asyncio.sleep(seconds + 0.2)
         gate.set()
         await asking
-        if len(lead.told("task_completed")) == 2:  # else the machine is busy, and its own time was too short
+        if len(lead.events_of("task_completed")) == 2:  # else the machine is busy: more time
             break
 
-    assert len(lead.told("task_completed")) == 2
+    assert len(lead.events_of("task_completed")) == 2
 
 
 async def queued(lead: Lead, description: str) -> str:
@@ -108,5 +108,5 @@ async def test_a_task_cancelled_while_queued_keeps_no_slot(model: ScriptedModel,
     gate.set()
     await asking
 
-    assert len(lead.told("task_completed")) == 2
+    assert len(lead.events_of("task_completed")) == 2
     assert "part 2" not in [request.asked for request in model.requests]

@@ -30,7 +30,7 @@ def results(messages: list[Any]) -> list[ToolMessage]:
     return [message for message in messages if isinstance(message, ToolMessage)]
 
 
-async def test_tasks_run_side_by_side_and_their_events_come_as_they_happen(
+async def test_tasks_run_in_parallel_and_their_events_come_as_they_happen(
     lead: Lead, model: ScriptedModel
 ) -> None:
     gate = threading.Event()
@@ -152,7 +152,7 @@ async def test_the_shell_sub_agent_is_there_only_with_a_shell(
     assert "bash" not in next(request.tools for request in model.requests if request.asked == "part 1")
 
 
-async def test_a_type_of_ones_own_gets_its_model_its_tools_and_its_prompt(
+async def test_a_custom_type_gets_its_model_its_tools_and_its_prompt(
     model: ScriptedModel, new_lead: NewLead
 ) -> None:
     custom = CustomSubagent(
@@ -224,7 +224,7 @@ async def test_a_time_out_returns_what_was_found_so_far(model: ScriptedModel, ne
         f"Task timed out: still working after {seconds} seconds.\n\nFound so far:\nThe first file says A."
     )
     assert result.additional_kwargs["subagent_status"] == "timed_out"
-    assert lead.told("task_timed_out") == [("task_timed_out", result.tool_call_id)]
+    assert lead.events_of("task_timed_out") == [("task_timed_out", result.tool_call_id)]
     assert messages[-1].text == "Good enough."
 
 
@@ -253,7 +253,7 @@ async def test_cancelling_the_run_stops_every_task_with_its_tool(lead: Lead, mod
         with pytest.raises(asyncio.CancelledError):
             await run
 
-    assert len(lead.told("task_cancelled")) == 3
+    assert len(lead.events_of("task_cancelled")) == 3
     assert {each.status for each in lead.executor.list("r1")} == {SubagentStatus.CANCELLED}
     lead.executor.cleanup("r1")
     assert lead.executor.list("r1") == []
@@ -389,7 +389,7 @@ def test_a_tasks_thread_is_named_for_its_call() -> None:
     assert task_thread("t", "c1", [asked]).startswith("t/c1-")
 
 
-def test_a_long_result_is_brief_beside_the_message_and_whole_inside() -> None:
+def test_a_long_result_is_short_in_the_fields_and_whole_in_the_message() -> None:
     result = replace(SubagentResult("t", "x"), status=SubagentStatus.COMPLETED, result="y" * 5000)
 
     message = result_message(result)

@@ -84,7 +84,7 @@ def test_without_a_model_the_words_of_the_goal_choose(goal: str, chosen: list[st
     assert checked_plan(plan, ROLES, max_steps=12) == plan
 
 
-def test_topics_of_ones_own_may_be_written_in_any_way() -> None:
+def test_custom_topics_may_be_written_in_any_way() -> None:
     lawyer = TeamRoleSettings(description="law", system_prompt="You know the law.", topics=("HIPAA",))
     roles = RoleRegistry(TeamsSettings(roles={"lawyer": lawyer}), SubagentsSettings())
 
@@ -133,7 +133,7 @@ def test_named_members_all_take_part_and_checks_come_after_work_and_people_last(
     }
 
 
-def test_roles_of_ones_own_join_and_replace_the_built_in_ones() -> None:
+def test_custom_roles_are_added_or_replace_built_in_ones() -> None:
     lawyer = TeamRoleSettings(
         description="law", system_prompt="You know the law.", tools=("read_file",), topics=("contract",)
     )

@@ -193,7 +193,7 @@ async def test_a_step_that_fails_is_named_and_the_rest_still_counts(
     assert "(not done: stopped at its limit of 1 turns)" in law
 
 
-async def test_without_an_editor_the_reports_stand_side_by_side(lead: Lead, model: ScriptedModel) -> None:
+async def test_without_an_editor_the_reports_are_concatenated(lead: Lead, model: ScriptedModel) -> None:
     model.on(is_planner, text(json.dumps(PLAN)))
     model.on(is_member("financial analyst"), text("It earns 5 M."))
     model.on(is_member("market researcher"), text("A third."))
@@ -252,8 +252,8 @@ async def test_what_a_team_learned_is_recalled_for_a_similar_goal_of_the_same_us
     new_lead: NewLead, model: ScriptedModel
 ) -> None:
     lead = new_lead()
-    lead.rooms = replace(lead.rooms, store=InMemoryStore())
-    lead.agents = type(lead.agents)(lead.rooms)
+    lead.dependencies = replace(lead.dependencies, store=InMemoryStore())
+    lead.agents = type(lead.agents)(lead.dependencies)
     script(model)
     model.will_say(call("run_team", goal="Shall we buy Acme?"), text("ok"))
     model.will_say(call("run_team", goal="Shall we sell Acme?"), text("ok"))
@@ -430,7 +430,7 @@ def test_anything_else_is_no_decision(answer: Any) -> None:
         TeamDecision.of(answer, "x", {})
 
 
-def test_who_answers_nonsense_is_asked_again_with_what_was_wrong() -> None:
+def test_after_an_invalid_answer_the_question_is_asked_again_with_the_reason() -> None:
     asked: list[Any] = []
     answers = iter(
         ["yes", {"type": "edit", "edited_action": {"name": "x", "args": {"a": 0}}}, {"type": "approve"}]
@@ -451,7 +451,7 @@ def test_who_answers_nonsense_is_asked_again_with_what_was_wrong() -> None:
     assert "a must be above 0" in asked[2]
 
 
-def test_endless_nonsense_is_a_rejection() -> None:
+def test_too_many_invalid_answers_are_a_rejection() -> None:
     decision = decide(lambda request: "maybe", "x", {}, "?")
 
     assert not decision.is_approved
