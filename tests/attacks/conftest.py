@@ -37,7 +37,7 @@ ALL = (*CONFINED, "local")
 
 
 @dataclass
-class Ground:
+class AttackTarget:
     """One tier's sandbox with everything an attack could want to reach."""
 
     tier: str
@@ -86,7 +86,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 @pytest.fixture
-async def ground(tier: str) -> AsyncIterator[Ground]:
+async def target(tier: str) -> AsyncIterator[AttackTarget]:
     if tier == "landlock" and landlock_abi() < NEEDED_ABI:
         pytest.skip(f"this kernel has Landlock version {landlock_abi()}, the tier needs {NEEDED_ABI}")
     mark = f"attack-{uuid.uuid4().hex}"
@@ -106,7 +106,7 @@ async def ground(tier: str) -> AsyncIterator[Ground]:
         provider = create_sandbox_provider(settings, skills_root=skills)
         folders = ThreadFolders("t1", root / "users" / "u" / "threads" / "t1")
         async with provider.acquire(folders) as sandbox:
-            yield Ground(tier, sandbox, provider, folders, outside, mark)
+            yield AttackTarget(tier, sandbox, provider, folders, outside, mark)
         await provider.aclose()
         await gone(mark)
         assert sorted(path.name for path in outside.iterdir()) == ["canary.txt"]
@@ -167,4 +167,4 @@ async def gone(mark: str) -> float:
     return time.monotonic() - started
 
 
-__all__ = ["ALL", "CONFINED", "LIMITS", "Ground", "SelfTest", "forty_marked", "gone"]
+__all__ = ["ALL", "CONFINED", "LIMITS", "AttackTarget", "SelfTest", "forty_marked", "gone"]

@@ -14,7 +14,7 @@ from support.loop_watch import LoopWatch
 
 from deerflow.sandbox import WORKSPACE, CommandResult
 
-from .conftest import ALL, LIMITS, Ground
+from .conftest import ALL, LIMITS, AttackTarget
 
 MEGABYTE = 1_048_576
 
@@ -39,18 +39,18 @@ __attribute__((constructor)) static void run(void) {
 """
 
 
-async def test_exported_variables_take_effect_only_within_the_limits(ground: Ground) -> None:
+async def test_exported_variables_take_effect_only_within_the_limits(target: AttackTarget) -> None:
     if (compiler := shutil.which("cc")) is None:
         pytest.skip("the attack is written in C, and this system has no compiler")
-    workspace = ground.folders.workspace
-    seen = WORKSPACE if ground.tier == "isolated" else str(workspace)
-    source, library = ground.outside.parent / "evil.c", ground.outside.parent / "evil.so"
+    workspace = target.folders.workspace
+    seen = WORKSPACE if target.tier == "isolated" else str(workspace)
+    source, library = target.outside.parent / "evil.c", target.outside.parent / "evil.so"
     source.write_text(PRELOADED.replace("@", seen))
     await asyncio.to_thread(subprocess.run, [compiler, "-shared", "-fPIC", "-o", library, source], check=True)
-    await ground.sandbox.update_file("evil.so", library.read_bytes())
+    await target.sandbox.update_file("evil.so", library.read_bytes())
 
-    await ground.run(f"export LD_PRELOAD={WORKSPACE}/evil.so")
-    await ground.run("true; /bin/true")  # the shell itself, and what it starts
+    await target.run(f"export LD_PRELOAD={WORKSPACE}/evil.so")
+    await target.run("true; /bin/true")  # the shell itself, and what it starts
 
     counts = [int(line) for line in (workspace / "forked").read_text().split()]
     assert 0 < max(counts) <= LIMITS.max_processes + 8
@@ -58,14 +58,14 @@ async def test_exported_variables_take_effect_only_within_the_limits(ground: Gro
 
 
 @pytest.mark.tiers("isolated")
-async def test_nothing_that_a_command_exported_is_in_the_shells_own_environment(ground: Ground) -> None:
+async def test_nothing_that_a_command_exported_is_in_the_shells_own_environment(target: AttackTarget) -> None:
     names = (
         *("LD_PRELOAD", "LD_LIBRARY_PATH", "LD_AUDIT", "LD_DEBUG", "BASH_ENV", "ENV", "PROMPT_COMMAND"),
         *("PYTHONSTARTUP", "POSIXLY_CORRECT", "LOCPATH", "GCONV_PATH", "TZ", "FOO"),
     )
-    await ground.run("; ".join(f"export {name}=$PWD/evil" for name in names))
+    await target.run("; ".join(f"export {name}=$PWD/evil" for name in names))
 
-    result = await ground.run(
+    result = await target.run(
         "while IFS= read -r -d '' pair; do echo \"$pair\"; done < /proc/$$/environ; echo -- $FOO"
     )
 
@@ -75,10 +75,10 @@ async def test_nothing_that_a_command_exported_is_in_the_shells_own_environment(
     assert after == "/mnt/user-data/workspace/evil\n"  # and the next command has it all the same
 
 
-async def test_exports_that_no_shell_accepts_do_not_stop_the_next_command(ground: Ground) -> None:
-    await ground.run("export POSIXLY_CORRECT=1 UID EUID PPID LC_ALL=xx_YY; export A=$'1\\n2'")
+async def test_exports_that_no_shell_accepts_do_not_stop_the_next_command(target: AttackTarget) -> None:
+    await target.run("export POSIXLY_CORRECT=1 UID EUID PPID LC_ALL=xx_YY; export A=$'1\\n2'")
 
-    assert (await ground.run('echo "$A"')).output.endswith("1\n2\n")
+    assert (await target.run('echo "$A"')).output.endswith("1\n2\n")
 
 
 SET_ID = r"""
@@ -122,18 +122,18 @@ print("end", oct(os.stat("fine").st_mode & 0o7777))
 """
 
 
-async def test_x40_no_call_makes_a_set_id_file(ground: Ground) -> None:
-    result = await ground.python(SET_ID)
+async def test_x40_no_call_makes_a_set_id_file(target: AttackTarget) -> None:
+    result = await target.python(SET_ID)
 
     assert result.output == "end 0o755\n"
 
 
 @pytest.mark.tiers(*ALL)
-async def test_other_users_of_the_host_do_not_get_into_a_thread(ground: Ground) -> None:
-    other = ground.other_thread()
+async def test_other_users_of_the_host_do_not_get_into_a_thread(target: AttackTarget) -> None:
+    other = target.other_thread()
     other.create()
     other.root.chmod(0o755)  # as earlier versions left it
-    async with ground.provider.acquire(other):
+    async with target.provider.acquire(other):
         pass
 
     assert stat.S_IMODE(other.root.stat().st_mode) & 0o067 == 0  # root lets the commands' group pass
@@ -155,11 +155,11 @@ def listed_by_nobody(folder: Path) -> str:
 
 
 @pytest.mark.tiers("isolated", "landlock", "local")
-async def test_a_command_inherits_only_what_it_needs(ground: Ground) -> None:
+async def test_a_command_inherits_only_what_it_needs(target: AttackTarget) -> None:
     kept = os.open("/", os.O_RDONLY)  # what the server has open, in a way that children would inherit
     os.set_inheritable(kept, True)
     try:
-        result = await ground.python(
+        result = await target.python(
             "import fcntl, os, stat\n"
             "for fd in range(1024):\n"
             " try: about = os.fstat(fd)\n except OSError: continue\n"
@@ -175,8 +175,8 @@ async def test_a_command_inherits_only_what_it_needs(ground: Ground) -> None:
 
 
 @pytest.mark.tiers("isolated")
-async def test_no_process_of_a_sandbox_holds_a_descriptor_of_the_server(ground: Ground) -> None:
-    result = await ground.run(
+async def test_no_process_of_a_sandbox_holds_a_descriptor_of_the_server(target: AttackTarget) -> None:
+    result = await target.run(
         "for fd in /proc/[0-9]*/fd/*; do readlink $fd; done | sed 's/[0-9]\\{2,\\}/N/' | sort -u"
     )
 
@@ -229,48 +229,48 @@ print("not stopped")
 
 
 @pytest.mark.parametrize("way", ["deleted", "unnamed", "sent", "locked"])
-async def test_files_without_a_name_or_behind_a_lock_count(ground: Ground, way: str) -> None:
-    await ground.sandbox.write_file("hold.py", HOLD)
+async def test_files_without_a_name_or_behind_a_lock_count(target: AttackTarget, way: str) -> None:
+    await target.sandbox.write_file("hold.py", HOLD)
 
-    result = await ground.run(f"/usr/bin/python3 hold.py {way}")
+    result = await target.run(f"/usr/bin/python3 hold.py {way}")
 
     assert result.output.startswith("begun\n")
     assert "not stopped" not in result.output
     assert "grew above 48 MB" in result.output
     if way == "locked":
-        modes = {stat.S_IMODE(path.stat().st_mode) for path in ground.folders.workspace.glob("locked*")}
+        modes = {stat.S_IMODE(path.stat().st_mode) for path in target.folders.workspace.glob("locked*")}
         assert modes <= {0, 0o755}  # the last one may have been stopped before it was locked
 
 
-async def test_files_in_memory_count_as_memory(ground: Ground) -> None:
-    await ground.sandbox.write_file("hold.py", HOLD)
+async def test_files_in_memory_count_as_memory(target: AttackTarget) -> None:
+    await target.sandbox.write_file("hold.py", HOLD)
 
-    result = await ground.run("/usr/bin/python3 hold.py memory")
+    result = await target.run("/usr/bin/python3 hold.py memory")
 
     assert result.output.startswith("begun\n")
     assert "not stopped" not in result.output
     assert result.exit_code != 0
 
 
-async def test_a_program_that_nobody_may_read_hides_nothing(ground: Ground) -> None:
-    await ground.run(
+async def test_a_program_that_nobody_may_read_hides_nothing(target: AttackTarget) -> None:
+    await target.run(
         "cp /usr/bin/python3 own && python3 -c \"import os; os.fchmod(os.open('own', 0), 0o111)\""
     )
-    await ground.sandbox.write_file("hold.py", HOLD)
+    await target.sandbox.write_file("hold.py", HOLD)
 
-    result = await ground.run("./own hold.py deleted")
+    result = await target.run("./own hold.py deleted")
 
     assert "not stopped" not in result.output
     assert re.search("grew above 48 MB|hides its open files", result.output)
 
 
-async def test_the_commands_of_a_thread_share_its_memory(ground: Ground) -> None:
+async def test_the_commands_of_a_thread_share_its_memory(target: AttackTarget) -> None:
     begun = asyncio.Barrier(8)
     hold = "data = bytearray(b'x') * (70 << 20); print(1, flush=True); import time; time.sleep(5)"
 
     async def one() -> CommandResult:
         await begun.wait()
-        return await ground.run(f'/usr/bin/python3 -c "{hold}; print(2)"')
+        return await target.run(f'/usr/bin/python3 -c "{hold}; print(2)"')
 
     results = await asyncio.gather(*(one() for _ in range(8)))
 
@@ -279,32 +279,32 @@ async def test_the_commands_of_a_thread_share_its_memory(ground: Ground) -> None
 
 
 @pytest.mark.tiers("isolated")  # without namespaces the kernel counts all processes of the user
-async def test_the_commands_of_a_thread_share_its_processes(ground: Ground) -> None:
+async def test_the_commands_of_a_thread_share_its_processes(target: AttackTarget) -> None:
     many = "for i in $(seq 30); do sleep 6 & done; wait; echo whole"
 
-    results = await asyncio.gather(*(ground.run(many) for _ in range(4)))
+    results = await asyncio.gather(*(target.run(many) for _ in range(4)))
 
     whole = [result for result in results if result.output.endswith("whole\n")]
     assert len(whole) * 30 <= LIMITS.max_processes + 8
     assert any("together had more than 64 processes" in result.output for result in results)
 
 
-async def test_two_hundred_commands_at_once_wait_in_line(ground: Ground) -> None:
-    await ground.run("true")
+async def test_two_hundred_commands_at_once_wait_in_line(target: AttackTarget) -> None:
+    await target.run("true")
     one = "echo + >> steps; for i in 1 2 3 4 5; do cat steps > /dev/null; done; echo - >> steps; echo done"
 
     async with LoopWatch():
-        results = await asyncio.gather(*(ground.run(one, timeout=300) for _ in range(200)))
+        results = await asyncio.gather(*(target.run(one, timeout=300) for _ in range(200)))
 
     assert [result.output for result in results] == ["done\n"] * 200
-    marks = (await ground.run("cat steps")).output.split()
+    marks = (await target.run("cat steps")).output.split()
     at_once = accumulate(1 if mark == "+" else -1 for mark in marks)
     assert len(marks) == 400
     assert max(at_once) <= LIMITS.max_commands
 
 
-async def test_memory_that_belongs_to_no_process_is_refused_or_counted(ground: Ground) -> None:
-    result = await ground.python(
+async def test_memory_that_belongs_to_no_process_is_refused_or_counted(target: AttackTarget) -> None:
+    result = await target.python(
         "import ctypes, time\nlibc = ctypes.CDLL(None)\nlibc.shmat.restype = ctypes.c_void_p\n"
         "for _ in range(40):\n"
         " number = libc.shmget(0, 16 << 20, 0o1600)\n"
@@ -318,7 +318,7 @@ async def test_memory_that_belongs_to_no_process_is_refused_or_counted(ground: G
 
 
 @pytest.mark.tiers("local")
-async def test_where_nothing_confines_a_program_it_may_hide(ground: Ground) -> None:
+async def test_where_nothing_confines_a_program_it_may_hide(target: AttackTarget) -> None:
     hide = "import ctypes, time; ctypes.CDLL(None).prctl(4, 0); time.sleep(1.2); print('end')"
 
-    assert (await ground.run(f'/usr/bin/python3 -c "{hide}"')).output == "end\n"
+    assert (await target.run(f'/usr/bin/python3 -c "{hide}"')).output == "end\n"

@@ -3,7 +3,7 @@
 import asyncio
 import socket
 
-from .conftest import Ground
+from .conftest import AttackTarget
 
 ATTEMPTS = r"""
 import os, socket, struct, sys
@@ -42,7 +42,7 @@ print('end')
 """
 
 
-async def test_n69_no_way_out(ground: Ground) -> None:
+async def test_n69_no_way_out(target: AttackTarget) -> None:
     heard: list[object] = []
 
     class Listener(asyncio.DatagramProtocol):
@@ -61,15 +61,15 @@ async def test_n69_no_way_out(ground: Ground) -> None:
     tcp = await asyncio.start_server(accept, "127.0.0.1", 0)
     udp, _ = await loop.create_datagram_endpoint(Listener, local_addr=("127.0.0.1", 0))
     listener = socket.socket(socket.AF_UNIX)
-    listener.bind(f"\0{ground.mark}")
+    listener.bind(f"\0{target.mark}")
     abstract = await asyncio.start_unix_server(accept, sock=listener)
-    door = ground.outside.parent / "door.sock"
+    door = target.outside.parent / "door.sock"
     path = await asyncio.start_unix_server(accept, str(door))
     door.chmod(0o777)
     ports = f"{tcp.sockets[0].getsockname()[1]} {udp.get_extra_info('sockname')[1]}"
-    await ground.sandbox.write_file("net.py", ATTEMPTS)
+    await target.sandbox.write_file("net.py", ATTEMPTS)
 
-    result = await ground.run(f"/usr/bin/python3 net.py {ports} {ground.mark} {door}", timeout=60)
+    result = await target.run(f"/usr/bin/python3 net.py {ports} {target.mark} {door}", timeout=60)
 
     assert result.output == "end\n"
     assert heard == []
@@ -78,7 +78,7 @@ async def test_n69_no_way_out(ground: Ground) -> None:
     udp.close()
 
 
-async def test_n69_no_way_out_with_the_shells_own_means(ground: Ground) -> None:
+async def test_n69_no_way_out_with_the_shells_own_means(target: AttackTarget) -> None:
     heard: list[str] = []
 
     async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -88,7 +88,7 @@ async def test_n69_no_way_out_with_the_shells_own_means(ground: Ground) -> None:
     server = await asyncio.start_server(accept, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
 
-    result = await ground.run(
+    result = await target.run(
         f"(exec 3<>/dev/tcp/127.0.0.1/{port}) && echo tcp; (exec 3<>/dev/tcp/localhost/{port}) && echo named;"
         f"curl -s --max-time 3 http://127.0.0.1:{port}/ && echo curl;"
         "getent hosts example.com && echo resolved; true"

@@ -16,18 +16,18 @@ import deerflow
 from deerflow.errors import SandboxUnavailableError
 from deerflow.sandbox import bubblewrap
 
-from .conftest import Ground, forty_marked, gone
+from .conftest import AttackTarget, forty_marked, gone
 
 VICTIM = Path(__file__).parent / "victim.py"
 SOURCES = Path(deerflow.__file__).parent.parent
 
 
 @asynccontextmanager
-async def victim(ground: Ground, command: str) -> AsyncIterator[asyncio.subprocess.Process]:
+async def victim(target: AttackTarget, command: str) -> AsyncIterator[asyncio.subprocess.Process]:
     """Start a server of its own and wait until its sandbox works."""
-    users = str(ground.folders.root.parent.parent)
+    users = str(target.folders.root.parent.parent)
     server = await asyncio.create_subprocess_exec(
-        *(sys.executable, str(VICTIM), ground.tier, users, ground.mark, command),
+        *(sys.executable, str(VICTIM), target.tier, users, target.mark, command),
         stdout=asyncio.subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": str(SOURCES)},
     )
@@ -41,19 +41,19 @@ async def victim(ground: Ground, command: str) -> AsyncIterator[asyncio.subproce
         await server.communicate()
 
 
-async def test_x51_nothing_is_left_of_a_killed_server(ground: Ground) -> None:
+async def test_x51_nothing_is_left_of_a_killed_server(target: AttackTarget) -> None:
     command = "for i in $(seq 40); do setsid sleep 60 >/dev/null 2>&1 & done; echo begun; sleep 60"
     seconds = []
     for _ in range(10):  # the best of ten: other jobs share this machine
-        async with victim(ground, command) as server:
+        async with victim(target, command) as server:
             assert server.stdout is not None
             await asyncio.wait_for(server.stdout.readline(), 60)
-            await forty_marked(ground.mark)
+            await forty_marked(target.mark)
 
             server.kill()
             await server.wait()
 
-            seconds.append(await gone(ground.mark))
+            seconds.append(await gone(target.mark))
         if seconds[-1] < 1:
             break
 
@@ -74,16 +74,16 @@ def orphans() -> set[int]:
     return found
 
 
-async def test_x51_nothing_is_left_of_a_server_killed_while_a_sandbox_starts(ground: Ground) -> None:
+async def test_x51_nothing_is_left_of_a_server_killed_while_a_sandbox_starts(target: AttackTarget) -> None:
     before = orphans()
     for moment in range(6):
-        async with victim(ground, "sleep 30") as server:
+        async with victim(target, "sleep 30") as server:
             await asyncio.sleep(random.Random(moment).uniform(0, 0.03))
 
             server.kill()
             await server.wait()
 
-            await gone(ground.mark)
+            await gone(target.mark)
 
     deadline = time.monotonic() + 30
     while left := orphans() - before:
@@ -116,16 +116,16 @@ def own_groups() -> int:
     return len(list(Path("/sys/fs/cgroup").glob(f"**/deerflow-{os.getpid()}-*")))
 
 
-async def test_x52_hundreds_of_commands_leave_nothing(ground: Ground, memory: None) -> None:
-    rounds = 300 if ground.tier == "isolated" and os.geteuid() == 0 else 60
-    await ground.run("true")
+async def test_x52_hundreds_of_commands_leave_nothing(target: AttackTarget, memory: None) -> None:
+    rounds = 300 if target.tier == "isolated" and os.geteuid() == 0 else 60
+    await target.run("true")
     gc.collect()
     before = open_descriptors(), mounts(), children()
     at_once = asyncio.Semaphore(6)
 
     async def one(number: int) -> str:
         async with at_once:
-            return (await ground.run(f"echo {number}")).output
+            return (await target.run(f"echo {number}")).output
 
     outputs = await asyncio.gather(*(one(number) for number in range(rounds)))
 
@@ -135,50 +135,50 @@ async def test_x52_hundreds_of_commands_leave_nothing(ground: Ground, memory: No
     while (after := (open_descriptors(), mounts(), children())) != before:
         assert time.monotonic() < deadline, (before, after)
         await asyncio.sleep(0.02)
-    await ground.provider.aclose()
+    await target.provider.aclose()
     assert own_groups() == 0
 
 
 @pytest.mark.tiers("isolated")
 async def test_x54_without_bwrap_nothing_runs(
-    ground: Ground, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    target: AttackTarget, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await ground.run("true")
+    await target.run("true")
     monkeypatch.setattr(bubblewrap, "SYSTEM_PATH", str(tmp_path))
     monkeypatch.setattr(bubblewrap, "PACKAGE", "no_such_package")
 
     with pytest.raises(SandboxUnavailableError, match=r"bubblewrap.*apt install"):
-        await ground.run(f"echo bad > {ground.canary}")
+        await target.run(f"echo bad > {target.canary}")
 
-    await ground.sandbox.write_file("note.txt", "files go on")
-    assert await ground.sandbox.read_file("note.txt") == "files go on"
-    tested = await ground.provider.self_test()
+    await target.sandbox.write_file("note.txt", "files go on")
+    assert await target.sandbox.read_file("note.txt") == "files go on"
+    tested = await target.provider.self_test()
     assert not tested.ok
     assert "apt install" in (tested.fix or "")
 
 
 @pytest.mark.tiers("isolated")
 async def test_x54_a_kernel_without_user_namespaces(
-    ground: Ground, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    target: AttackTarget, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await ground.run("true")
-    broken = ground.outside.parent / "bwrap"
+    await target.run("true")
+    broken = target.outside.parent / "bwrap"
     broken.write_text("#!/bin/sh\necho 'bwrap: No permissions to create new namespace' >&2\nexit 1\n")
     broken.chmod(0o755)
     monkeypatch.setattr(bubblewrap, "SYSTEM_PATH", str(broken.parent))
 
     with pytest.raises(SandboxUnavailableError, match=r"user namespaces.*sysctl"):
-        await ground.run(f"echo bad > {ground.canary}")
+        await target.run(f"echo bad > {target.canary}")
 
 
 @pytest.mark.tiers("isolated")
 async def test_x54_a_sandbox_that_does_not_hold_runs_nothing(
-    ground: Ground, monkeypatch: pytest.MonkeyPatch
+    target: AttackTarget, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    leaky = ground.outside.parent / "bwrap"
+    leaky = target.outside.parent / "bwrap"
     leaky.write_text('#!/bin/bash\nwhile [ "$1" != -- ]; do shift; done; shift; cd /tmp; exec "$@"\n')
     leaky.chmod(0o755)
     monkeypatch.setattr(bubblewrap, "SYSTEM_PATH", str(leaky.parent))
 
     with pytest.raises(SandboxUnavailableError, match="does not hold"):
-        await ground.run(f"echo bad > {ground.canary}")
+        await target.run(f"echo bad > {target.canary}")

@@ -266,16 +266,16 @@ class AcpHost:
         return {"outcome": {"outcome": "selected", "optionId": option.option_id}}
 
     async def _read(self, request: ReadTextFileRequest) -> ReadTextFileResponse:
-        content = await self._file_work(
+        content = await self._in_thread(
             lambda: read_lines(self._workspace, request.path, line=request.line, limit=request.limit)
         )
         return ReadTextFileResponse(content=content or "")
 
     async def _write(self, request: WriteTextFileRequest) -> WriteTextFileResponse:
-        await self._file_work(lambda: write_text(self._workspace, request.path, request.content))
+        await self._in_thread(lambda: write_text(self._workspace, request.path, request.content))
         return WriteTextFileResponse()
 
-    async def _file_work(self, work: Callable[[], str | None]) -> str | None:
+    async def _in_thread(self, work: Callable[[], str | None]) -> str | None:
         try:
             return await asyncio.to_thread(work)
         except DeerFlowError as error:

@@ -22,7 +22,7 @@ class WireLimits:
     """Maximum number of messages within `burst_seconds`; the fastest models emit about 200 words a second."""
     burst_seconds: float = 10
     total_messages: int = 200_000
-    stray_lines: int = 100
+    invalid_lines: int = 100
     """Maximum number of lines that are not messages; some programs print a banner."""
 
 
@@ -37,7 +37,7 @@ class AgentWire:
         self._limits = limits or WireLimits()
         self._buffer = bytearray()
         self._searched = 0
-        self._strays = 0
+        self._invalid_lines = 0
         self._burst_began = 0.0
         self._burst = self._total = 0
         self.problem: str | None = None
@@ -59,7 +59,7 @@ class AgentWire:
                 self._count()
                 await asyncio.sleep(0)  # let the previous message be handled before this one
                 return message if self.problem is None else None
-            self._stray(line)
+            self._count_invalid(line)
         return None
 
     async def close(self) -> None:
@@ -96,9 +96,9 @@ class AgentWire:
         elif self._total > limits.total_messages:
             self.problem = f"it floods: more than {limits.total_messages} messages in one call"
 
-    def _stray(self, line: bytes) -> None:
-        self._strays += bool(line.strip())
-        if self._strays > self._limits.stray_lines:
+    def _count_invalid(self, line: bytes) -> None:
+        self._invalid_lines += bool(line.strip())
+        if self._invalid_lines > self._limits.invalid_lines:
             start = line[:80].decode(errors="replace")
             self.problem = f"its output is not the protocol's, such as {start!r}"
 

@@ -12,7 +12,7 @@ from deerflow.sandbox.base import Match, Sandbox, content_version
 from deerflow.sandbox.files import ThreadFiles
 from deerflow.sandbox.grep import Query, grep
 from deerflow.sandbox.paths import ResolvedPath, shown
-from deerflow.sandbox.searching import MAX_GLOB_COST, Entry, glob_cost, path_filter, walk
+from deerflow.sandbox.searching import MAX_GLOB_COST, WalkEntry, glob_cost, path_filter, walk
 
 TEXT_MAX_BYTES = 8 * 1024 * 1024
 BYTES_MAX = 256 * 1024 * 1024
@@ -167,7 +167,7 @@ class HostedSandbox(Sandbox):
         return found, False
 
 
-def _as_listed(root: ResolvedPath, entry: Entry) -> str:
+def _as_listed(root: ResolvedPath, entry: WalkEntry) -> str:
     return shown(f"{root.virtual}/{entry.path}") + ("/" if entry.is_dir else "")
 
 

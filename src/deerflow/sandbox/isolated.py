@@ -36,7 +36,7 @@ from deerflow.sandbox.shell import (
     result_of,
     sealed,
 )
-from deerflow.sandbox.users import hand_over, scratch_folders
+from deerflow.sandbox.users import prepare_folders, scratch_folders
 
 
 class IsolatedSandbox(HostedSandbox):
@@ -131,7 +131,7 @@ class IsolatedSandboxProvider(TestedSandboxProvider):
     @override
     def create(self, folders: ThreadFolders) -> IsolatedSandbox:
         uid = self.bubblewrap.uid
-        hand_over(folders, uid)
+        prepare_folders(folders, uid)
         table = thread_paths(folders, skills_root=self._skills_root, mounts=self._settings.mounts)
         return IsolatedSandbox(ThreadFiles(table, owner=uid), shell_paths(folders, table), self)
 

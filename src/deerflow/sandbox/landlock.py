@@ -36,7 +36,7 @@ from deerflow.sandbox.selftest import (
     evaluate,
 )
 from deerflow.sandbox.supervised import Confinement, StartError, SupervisedShell
-from deerflow.sandbox.users import hand_over, sandbox_uid, scratch_folders, unreachable
+from deerflow.sandbox.users import prepare_folders, sandbox_uid, scratch_folders, unreachable
 
 NEEDED_ABI = 6
 """The first ABI version that restricts signals; without it a command could kill the server."""
@@ -134,7 +134,7 @@ class LandlockSandboxProvider(TestedSandboxProvider):
         *,
         start_error: StartError | None = None,
     ) -> SupervisedShell:
-        hand_over(folders, self._uid)
+        prepare_folders(folders, self._uid)
         table = shell_paths(folders, table)
         environment = {
             "PATH": SYSTEM_PATH,

@@ -71,7 +71,7 @@ class LegacySandboxProvider(SandboxProvider):
             if not sandbox.users:
                 del self._sandboxes[key]
                 if (sandbox_id := sandbox.id) is not None:
-                    await self._log_failure(lambda: self._provider.release(sandbox_id), "release a sandbox")
+                    await self._clean_up(lambda: self._provider.release(sandbox_id), "release a sandbox")
 
     async def start(self, folders: ThreadFolders) -> tuple[str, Any]:
         """Acquire the sandbox of a thread; return its id and the provider's object."""
@@ -99,7 +99,7 @@ class LegacySandboxProvider(SandboxProvider):
     async def aclose(self) -> None:
         shutdown = getattr(self._provider, "shutdown", None)
         if callable(shutdown):
-            await self._log_failure(shutdown, "shut down")
+            await self._clean_up(shutdown, "shut down")
         self._executor.shutdown(wait=False, cancel_futures=True)
 
     def _submit(self, work: Callable[[], Any]) -> Future[Any]:
@@ -110,7 +110,7 @@ class LegacySandboxProvider(SandboxProvider):
         if not acquiring.cancelled() and acquiring.exception() is None:
             self._provider.release(acquiring.result())
 
-    async def _log_failure(self, work: Callable[[], Any], what: str) -> None:
+    async def _clean_up(self, work: Callable[[], Any], what: str) -> None:
         try:
             await self.call(work)
         except SandboxError:
@@ -180,9 +180,8 @@ class LegacySandbox(Sandbox):
     async def glob(
         self, path: str, pattern: str, *, include_dirs: bool = False, max_results: int = 200
     ) -> tuple[list[str], bool]:
-        found, more = await self._call(
-            "glob", path, pattern, include_dirs=include_dirs, max_results=max_results
-        )
+        options = {"include_dirs": include_dirs, "max_results": max_results}
+        found, more = await self._call("glob", path, pattern, **options)
         return list(found), bool(more)
 
     @override
@@ -196,15 +195,8 @@ class LegacySandbox(Sandbox):
         case_sensitive: bool = False,
         max_results: int = 100,
     ) -> tuple[list[Match], bool]:
-        found, more = await self._call(
-            "grep",
-            path,
-            pattern,
-            glob=glob,
-            literal=literal,
-            case_sensitive=case_sensitive,
-            max_results=max_results,
-        )
+        options = {"glob": glob, "literal": literal, "case_sensitive": case_sensitive}
+        found, more = await self._call("grep", path, pattern, max_results=max_results, **options)
         return [Match(match.path, match.line_number, match.line) for match in found], bool(more)
 
     async def _call(self, name: str, *arguments: Any, **options: Any) -> Any:

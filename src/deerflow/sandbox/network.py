@@ -197,27 +197,27 @@ class Proxy:
         self.policy.check_host(host, port)
         async with asyncio.timeout(CONNECT_SECONDS):
             addresses = [self.policy.check_address(text) for text in await self.resolve(host, port)]
-            there_reader, there_writer = await _first_open(addresses, port)
-        address = there_writer.get_extra_info("peername")[0]
+            remote_reader, remote_writer = await _first_open(addresses, port)
+        address = remote_writer.get_extra_info("peername")[0]
         logger.info("sandbox %s: connected to %s:%s (%s)", self.name, host, port, address)
         try:
             writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
-            async with asyncio.TaskGroup() as both:
-                both.create_task(_copy(reader, there_writer))
-                both.create_task(_copy(there_reader, writer))
+            async with asyncio.TaskGroup() as copying:
+                copying.create_task(_copy(reader, remote_writer))
+                copying.create_task(_copy(remote_reader, writer))
         finally:
-            there_writer.close()
+            remote_writer.close()
 
 
 def parse_connect(head: bytes) -> tuple[str, int]:
     """Return host and port of a `CONNECT` request; raise `EgressError` for anything else."""
-    words = head.partition(b"\r\n")[0].decode("latin-1").split(" ")
-    if len(words) != 3 or words[0] != "CONNECT":
-        raise EgressError("405 Method not allowed", f"only CONNECT is served, not {words[0][:20]!r}")
-    host, colon, port = words[1].rpartition(":")
+    parts = head.partition(b"\r\n")[0].decode("latin-1").split(" ")
+    if len(parts) != 3 or parts[0] != "CONNECT":
+        raise EgressError("405 Method not allowed", f"only CONNECT is served, not {parts[0][:20]!r}")
+    host, colon, port = parts[1].rpartition(":")
     host = host.lower().rstrip(".")
     if not colon or not _HOST.fullmatch(host) or not re.fullmatch(r"[0-9]{1,5}", port):
-        raise EgressError("400 Bad request", f"{words[1][:100]!r} is not host:port")
+        raise EgressError("400 Bad request", f"{parts[1][:100]!r} is not host:port")
     return host, int(port)
 
 

@@ -41,7 +41,7 @@ PathFilter = Callable[[str], bool]
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class WalkEntry:
     """An entry of a folder; `folder` is open only until the walk continues."""
 
     path: str
@@ -50,7 +50,7 @@ class Entry:
     is_dir: bool
 
 
-def walk(folder: Folder, *, prefix: str = "", depth: int = MAX_DEPTH) -> Iterator[Entry]:
+def walk(folder: Folder, *, prefix: str = "", depth: int = MAX_DEPTH) -> Iterator[WalkEntry]:
     """Yield the sorted entries below the open `folder` without ignored names; links are not followed."""
     with os.scandir(folder) as found:
         # a link is listed but never entered: is_dir does not follow it
@@ -59,7 +59,7 @@ def walk(folder: Folder, *, prefix: str = "", depth: int = MAX_DEPTH) -> Iterato
         if name in IGNORED:
             continue
         path = f"{prefix}{name}"
-        yield Entry(path, name, folder, is_dir)
+        yield WalkEntry(path, name, folder, is_dir)
         if is_dir and depth > 1:
             try:
                 deeper = _open(folder, name, _OPEN_FOLDER) if isinstance(folder, int) else f"{folder}/{name}"

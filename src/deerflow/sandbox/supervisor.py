@@ -140,7 +140,7 @@ def _exec_command(order: dict[str, Any]) -> None:
             _limit(resource.RLIMIT_NPROC, order["max_processes"] + present)
             _prctl(PR_SET_NO_NEW_PRIVS, 1)
         if rules is not None:
-            _syscall(LANDLOCK_RESTRICT_SELF, rules, 0)
+            _libc("syscall", LANDLOCK_RESTRICT_SELF, rules, 0)
             os.close(rules)
         if order.get("seccomp"):
             _filter_calls(base64.b64decode(order["seccomp"]))
@@ -173,15 +173,14 @@ def _threads_of(uid: int) -> int:
 def _open_rules(landlock: dict[str, Any]) -> int:
     """Create the ruleset while this process may still open the paths in it."""
     attributes = struct.pack("<QQQ", landlock["fs"], landlock["net"], landlock["scope"])
-    rules = _syscall(
-        LANDLOCK_CREATE_RULESET, ctypes.c_char_p(attributes), ctypes.c_size_t(landlock["size"]), 0
-    )
+    size = ctypes.c_size_t(landlock["size"])
+    rules = _libc("syscall", LANDLOCK_CREATE_RULESET, ctypes.c_char_p(attributes), size, 0)
     for path, access in landlock["paths"]:
         with suppress(FileNotFoundError):
             fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
             try:
-                rule = struct.pack("<Qi", access, fd)
-                _syscall(LANDLOCK_ADD_RULE, rules, LANDLOCK_RULE_PATH_BENEATH, ctypes.c_char_p(rule), 0)
+                rule = ctypes.c_char_p(struct.pack("<Qi", access, fd))
+                _libc("syscall", LANDLOCK_ADD_RULE, rules, LANDLOCK_RULE_PATH_BENEATH, rule, 0)
             finally:
                 os.close(fd)
     return rules
@@ -202,15 +201,11 @@ def _signal(pid: int, number: int) -> None:
 
 
 def _prctl(option: int, first: int, second: int = 0) -> None:
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(option, ctypes.c_ulong(first), ctypes.c_ulong(second), 0, 0) != 0:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number))
+    _libc("prctl", option, ctypes.c_ulong(first), ctypes.c_ulong(second), 0, 0)
 
 
-def _syscall(*arguments: Any) -> int:
-    libc = ctypes.CDLL(None, use_errno=True)
-    result: int = libc.syscall(*arguments)
+def _libc(function: str, *arguments: Any) -> int:
+    result: int = getattr(ctypes.CDLL(None, use_errno=True), function)(*arguments)
     if result < 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))

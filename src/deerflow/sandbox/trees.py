@@ -96,16 +96,16 @@ def _opened(name: str, folder: int, about: os.stat_result) -> Iterator[int]:
 def _unlocked(name: str, folder: int, about: os.stat_result) -> Iterator[None]:
     locked = stat.S_IMODE(about.st_mode)
     unlocked = locked | 0o500
-    held = os.open(name, O_PATH | O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)
-    path = Path(f"/proc/self/fd/{held}")
+    path_fd = os.open(name, O_PATH | O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)
+    path = Path(f"/proc/self/fd/{path_fd}")
     try:
         path.chmod(unlocked)
         yield
     finally:
         with suppress(OSError):
-            if stat.S_IMODE(os.fstat(held).st_mode) == unlocked:  # else the owner has changed the mode
+            if stat.S_IMODE(os.fstat(path_fd).st_mode) == unlocked:  # else the owner has changed the mode
                 path.chmod(locked)
-        os.close(held)
+        os.close(path_fd)
 
 
 def remove_tree(root: Path) -> None:
@@ -137,7 +137,7 @@ def _empty(top: int, folder: int, depth: int) -> bool:
             os.rename(name, f".{secrets.token_hex(8)}", src_dir_fd=folder, dst_dir_fd=top)
             has_moved = True
         else:
-            deeper = _open_whatever(name, folder)
+            deeper = _open_unlocked(name, folder)
             try:
                 has_moved |= _empty(top, deeper, depth - 1)
             finally:
@@ -146,13 +146,13 @@ def _empty(top: int, folder: int, depth: int) -> bool:
     return has_moved
 
 
-def _open_whatever(name: str, folder: int) -> int:
+def _open_unlocked(name: str, folder: int) -> int:
     """Open a folder; one that this process owns gets mode 0700 first when needed."""
     about = os.stat(name, dir_fd=folder, follow_symlinks=False)
     if about.st_uid == os.geteuid() and about.st_mode & 0o700 != 0o700:
-        held = os.open(name, O_PATH | O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)
+        path_fd = os.open(name, O_PATH | O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)
         try:
-            Path(f"/proc/self/fd/{held}").chmod(0o700)
+            Path(f"/proc/self/fd/{path_fd}").chmod(0o700)
         finally:
-            os.close(held)
+            os.close(path_fd)
     return os.open(name, _FOLDER, dir_fd=folder)

@@ -21,7 +21,7 @@ from deerflow.config.sandbox import LimitSettings
 from deerflow.sandbox.cgroups import ControlGroups, SharedGroup
 from deerflow.sandbox.paths import TEMPORARY, USER_DATA, PathTable
 from deerflow.sandbox.trees import MAX_DEPTH, MAX_LOCKED, measure
-from deerflow.sandbox.users import can_look_into_processes
+from deerflow.sandbox.users import can_inspect_processes
 
 logger = logging.getLogger(__name__)
 
@@ -117,7 +117,7 @@ class ThreadUsage:
         self._folders = [found.host for found in table.mappings if found.virtual.startswith(f"{USER_DATA}/")]
         self._temporary = [found.host for found in table.mappings if found.virtual == TEMPORARY]
         self._group = SharedGroup(groups)
-        self._read_as = None if uid is None or can_look_into_processes() else uid
+        self._read_as = None if uid is None or can_inspect_processes() else uid
         self._has_shared_memory = has_shared_memory
         self._stops_hidden = stops_hidden
         self._running: dict[int, asyncio.Future[str]] = {}
@@ -173,27 +173,21 @@ class ThreadUsage:
         reason = self._disk_overuse(uses.values())
         if reason:
             return dict.fromkeys(pids, reason)
-        return self._memory_overuse(uses) or self._process_overuse(uses)
+        return self._memory_or_process_overuse(uses)
 
     def _uses(self, pids: tuple[int, ...]) -> dict[int, ProcessUse]:
         tree = process_tree()
         with act_as(self._read_as):
             return {pid: use_of(pid, tree, has_shared_memory=self._has_shared_memory) for pid in pids}
 
-    def _memory_overuse(self, uses: Mapping[int, ProcessUse]) -> dict[int, str]:
-        limit = self._limits.memory_mb
+    def _memory_or_process_overuse(self, uses: Mapping[int, ProcessUse]) -> dict[int, str]:
+        memory_mb, processes = self._limits.memory_mb, self._limits.max_processes
         who = "it" if len(uses) == 1 else "the thread's running commands together"
-        excess = largest({pid: use.memory_bytes for pid, use in uses.items()}, limit * MEGABYTE)
-        return dict.fromkeys(excess, f"{who} used more than {limit} MB of memory")
-
-    def _process_overuse(self, uses: Mapping[int, ProcessUse]) -> dict[int, str]:
-        if len(uses) == 1:
-            return {}  # the kernel enforces the limit of a single command
-        limit = self._limits.max_processes
-        excess = largest({pid: use.threads for pid, use in uses.items()}, limit)
-        return dict.fromkeys(
-            excess, f"the thread's running commands together had more than {limit} processes"
-        )
+        excess = largest({pid: use.memory_bytes for pid, use in uses.items()}, memory_mb * MEGABYTE)
+        if excess or len(uses) == 1:  # the kernel enforces the process limit of a single command
+            return dict.fromkeys(excess, f"{who} used more than {memory_mb} MB of memory")
+        excess = largest({pid: use.threads for pid, use in uses.items()}, processes)
+        return dict.fromkeys(excess, f"{who} had more than {processes} processes")
 
     def _disk_overuse(self, uses: Iterable[ProcessUse]) -> str | None:
         limits = self._limits
@@ -201,10 +195,10 @@ class ThreadUsage:
         temporary = measure(self._temporary, max_files=limits.max_files)
         deleted = {key: size for use in uses for key, size in use.deleted.items()}
         # a descriptor in flight between processes may refer to any file: assume the maximum size
-        unknown = sum(use.in_flight for use in uses) * limits.max_file_mb * MEGABYTE
-        held = sum(deleted.values()) + unknown
-        if own.used_bytes + held > limits.disk_mb * MEGABYTE:
-            also = ", with the removed files that are still open," if held else ""
+        in_flight = sum(use.in_flight for use in uses) * limits.max_file_mb * MEGABYTE
+        deleted_bytes = sum(deleted.values()) + in_flight
+        if own.used_bytes + deleted_bytes > limits.disk_mb * MEGABYTE:
+            also = ", with the removed files that are still open," if deleted_bytes else ""
             return f"the thread's folders{also} grew above {limits.disk_mb} MB; remove what is not needed"
         if temporary.used_bytes > limits.tmp_mb * MEGABYTE:
             return f"/tmp grew above {limits.tmp_mb} MB; remove what is not needed"

@@ -50,7 +50,7 @@ def can_change_users(status: str) -> bool:
     return _capabilities(status) & _NEEDED == _NEEDED
 
 
-def can_look_into_processes() -> bool:
+def can_inspect_processes() -> bool:
     """Return whether this process may inspect other users' processes; root in many containers may not."""
     return bool(_capabilities(Path("/proc/self/status").read_text()) & 1 << _PTRACE)
 
@@ -118,11 +118,11 @@ def scratch_folders(uid: int | None) -> Iterator[ThreadFolders]:
     with tempfile.TemporaryDirectory(dir=parent, prefix="deerflow-", ignore_cleanup_errors=True) as name:
         folders = ThreadFolders("scratch", Path(name))
         folders.create()
-        hand_over(folders, uid)
+        prepare_folders(folders, uid)
         yield folders
 
 
-def hand_over(folders: ThreadFolders, uid: int | None) -> None:
+def prepare_folders(folders: ThreadFolders, uid: int | None) -> None:
     """Make the commands' user own a thread's folders, and let that user traverse their parents.
 
     Without such a user, only create the thread's `/tmp`. Other users cannot enter the thread's folder.
@@ -133,16 +133,16 @@ def hand_over(folders: ThreadFolders, uid: int | None) -> None:
         close_to_others(folders)
         return
     for folder in (folders.user_data, folders.root):
-        _let_pass(folder, group=uid)
+        _make_traversable(folder, group=uid)
     parents = list(folders.root.parents)[:3]
     if [folder.name for folder in parents[::2]] == ["threads", "users"]:
         for folder in parents:  # these are DeerFlow's own folders, from `users` down
-            _let_pass(folder)
+            _make_traversable(folder)
     for folder in (folders.workspace, folders.uploads, folders.outputs, temporary):
         fd = os.open(folder, os.O_RDONLY | O_DIRECTORY | os.O_NOFOLLOW)
         try:
             if os.fstat(fd).st_uid != uid:
-                _give_tree(fd, uid)
+                _chown_tree(fd, uid)
         finally:
             os.close(fd)
 
@@ -153,7 +153,7 @@ def close_to_others(folders: ThreadFolders) -> None:
         folders.root.chmod(0o700)
 
 
-def _let_pass(folder: Path, *, group: int | None = None) -> None:
+def _make_traversable(folder: Path, *, group: int | None = None) -> None:
     """Make a folder that this process owns traversable for all users, or only for `group`."""
     with suppress(OSError):
         about = folder.lstat()
@@ -166,7 +166,7 @@ def _let_pass(folder: Path, *, group: int | None = None) -> None:
             folder.chmod(0o710)
 
 
-def _give_tree(folder: int, uid: int) -> None:
+def _chown_tree(folder: int, uid: int) -> None:
     """Chown files left by earlier, unconfined runs; skip hard links, which may be another user's file."""
     for entry in entries(folder, TreeUse()):
         mode = entry.about.st_mode

@@ -22,7 +22,7 @@ def test_a_command_starts_though_others_of_its_user_start_after_they_were_counte
         "cwd": "/",
         "env": {},
         "uid": user,
-        "groups": [],
+        "group": None,
         "rlimits": {},
         "max_processes": -1,  # as if one more had started since the count than the limit allows
     }

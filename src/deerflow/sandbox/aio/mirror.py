@@ -46,13 +46,13 @@ rm -f {NAMES_FILE}
 
 
 @dataclass(frozen=True, slots=True)
-class Stamp:
+class FileStamp:
     """Size and modification time, by which a changed file is detected."""
 
     size: int
     changed_at: float
 
-    def is_like(self, other: "Stamp | None") -> bool:
+    def is_same(self, other: "FileStamp | None") -> bool:
         """Return whether the other side's file is unchanged, within the time resolution of an archive."""
         return (
             other is not None and self.size == other.size and abs(self.changed_at - other.changed_at) < 1e-4
@@ -66,23 +66,25 @@ class Mirror:
         self._root = folders.user_data
         self._files = files
         self._api = api
-        self._here: dict[str, Stamp] | None = None
+        self._local: dict[str, FileStamp] | None = None
         """This host's files after the last synchronization; None before the first."""
-        self._there: dict[str, Stamp] = {}
+        self._remote: dict[str, FileStamp] = {}
 
     async def push(self) -> None:
         """Copy changes on this host to the container."""
-        here = await asyncio.to_thread(_stamps, self._root)
-        if self._here is None:
+        local = await asyncio.to_thread(_stamps, self._root)
+        if self._local is None:
             await self._run(PREPARE)
-            self._there = await self._listed()
-            self._here = {name: stamp for name, stamp in here.items() if stamp.is_like(self._there.get(name))}
-        changed = [name for name, stamp in here.items() if self._here.get(name) != stamp]
-        gone = [name for name in self._here if name not in here]
-        size = sum(here[name].size for name in changed)
-        if size > MAX_TRANSFER_BYTES or len(here) > MAX_FILES:
+            self._remote = await self._listed()
+            self._local = {
+                name: stamp for name, stamp in local.items() if stamp.is_same(self._remote.get(name))
+            }
+        changed = [name for name, stamp in local.items() if self._local.get(name) != stamp]
+        gone = [name for name in self._local if name not in local]
+        size = sum(local[name].size for name in changed)
+        if size > MAX_TRANSFER_BYTES or len(local) > MAX_FILES:
             raise SandboxError(
-                f"{len(here)} files ({size} bytes changed) are too much to copy into the container; remove "
+                f"{len(local)} files ({size} bytes changed) are too much to copy into the container; remove "
                 "what is not needed, or have the operator share the folders (sandbox.thread_data_mounts)"
             )
         if changed:
@@ -92,24 +94,24 @@ class Mirror:
             await self._put(NAMES_FILE, _name_list(gone))
             await self._run(REMOVE)
         if changed or gone:
-            self._there = await self._listed()
-        self._here = here
+            self._remote = await self._listed()
+        self._local = local
 
     async def pull(self) -> str:
         """Copy changes in the container to this host; return a note on files that were not copied."""
-        there = await self._listed()
-        changed = [name for name, stamp in there.items() if self._there.get(name) != stamp]
-        copied = _within(changed, there)
+        remote = await self._listed()
+        changed = [name for name, stamp in remote.items() if self._remote.get(name) != stamp]
+        copied = _fit_transfer(changed, remote)
         left = sorted(set(changed) - set(copied))
         if copied:
             await self._put(NAMES_FILE, _name_list(copied))
             await self._run(PACK)
             most = MAX_TRANSFER_BYTES + 10_240 * (len(copied) + 2)  # plus the archive's headers
             left += await self._unpacked(await self._api.download(OUTGOING, max_bytes=most))
-        gone = [name for name in self._there if name not in there]
-        known = self._here or {}
+        gone = [name for name in self._remote if name not in remote]
+        known = self._local or {}
         await asyncio.to_thread(_remove, self._root, {name: known[name] for name in gone if name in known})
-        self._there = there
+        self._remote = remote
         return f"\n[not copied to the thread's folders: {', '.join(left[:10])}]" if left else ""
 
     async def _unpacked(self, archive: bytes) -> list[str]:
@@ -124,19 +126,19 @@ class Mirror:
                 refused.append(name)
                 continue
             file = path.mapping.host.joinpath(*path.parts)
-            if self._here is not None:
-                self._here[name] = await asyncio.to_thread(_dated, file, changed_at)
+            if self._local is not None:
+                self._local[name] = await asyncio.to_thread(_set_time, file, changed_at)
         return refused
 
-    async def _listed(self) -> dict[str, Stamp]:
+    async def _listed(self) -> dict[str, FileStamp]:
         """Return the container's files; its response is untrusted."""
-        stamps: dict[str, Stamp] = {}
+        stamps: dict[str, FileStamp] = {}
         try:
             listing = os.fsdecode(base64.b64decode(await self._run(LIST)))
             for line in filter(None, listing.split("\0")):
                 size, changed_at, name = line.split(" ", 2)
-                if _is_ours(name):
-                    stamps[name] = Stamp(max(0, int(size)), float(changed_at))
+                if _is_in_folders(name):
+                    stamps[name] = FileStamp(max(0, int(size)), float(changed_at))
         except ValueError as error:
             raise SandboxError(
                 "the container's list of files cannot be read; run the command again"
@@ -157,9 +159,9 @@ class Mirror:
         return str(response.get("stdout") or response.get("output") or "")
 
 
-def _stamps(root: Path) -> dict[str, Stamp]:
+def _stamps(root: Path) -> dict[str, FileStamp]:
     """Return the regular files below the thread's folders; links are neither followed nor copied."""
-    found: dict[str, Stamp] = {}
+    found: dict[str, FileStamp] = {}
     for folder in FOLDERS:
         for folder_path, _, names in os.walk(root / folder):
             for name in names:
@@ -169,7 +171,7 @@ def _stamps(root: Path) -> dict[str, Stamp]:
                 except FileNotFoundError:  # removed meanwhile
                     continue
                 if stat.S_ISREG(about.st_mode) and about.st_nlink == 1:
-                    found[str(path.relative_to(root))] = Stamp(about.st_size, about.st_mtime)
+                    found[str(path.relative_to(root))] = FileStamp(about.st_size, about.st_mtime)
     return found
 
 
@@ -188,7 +190,7 @@ def _members(archive: bytes) -> list[tuple[str, bytes, float]]:
     try:
         with tarfile.open(fileobj=io.BytesIO(archive)) as opened:
             for member in opened:
-                if not member.isreg() or member.issparse() or not _is_ours(member.name):
+                if not member.isreg() or member.issparse() or not _is_in_folders(member.name):
                     continue
                 left -= member.size
                 file = opened.extractfile(member)
@@ -200,23 +202,23 @@ def _members(archive: bytes) -> list[tuple[str, bytes, float]]:
     return found
 
 
-def _is_ours(name: str) -> bool:
+def _is_in_folders(name: str) -> bool:
     parts = name.split("/")
     return len(parts) > 1 and parts[0] in FOLDERS and ".." not in parts and "" not in parts
 
 
-def _dated(file: Path, changed_at: float) -> Stamp:
+def _set_time(file: Path, changed_at: float) -> FileStamp:
     """Set a file's time to that in the container, so that a later run recognizes it as unchanged."""
     os.utime(file, (changed_at, changed_at), follow_symlinks=False)
     about = file.lstat()
-    return Stamp(about.st_size, about.st_mtime)
+    return FileStamp(about.st_size, about.st_mtime)
 
 
 def _name_list(names: list[str]) -> bytes:
     return b"".join(os.fsencode(name) + b"\0" for name in names)
 
 
-def _within(names: list[str], stamps: dict[str, Stamp]) -> list[str]:
+def _fit_transfer(names: list[str], stamps: dict[str, FileStamp]) -> list[str]:
     """Return the files that fit into one transfer, smallest first."""
     left = MAX_TRANSFER_BYTES
     fits: list[str] = []
@@ -228,13 +230,13 @@ def _within(names: list[str], stamps: dict[str, Stamp]) -> list[str]:
     return fits
 
 
-def _remove(root: Path, gone: dict[str, Stamp]) -> None:
+def _remove(root: Path, gone: dict[str, FileStamp]) -> None:
     """Remove files that were deleted in the container, unless they changed on this host meanwhile."""
     for name, stamp in gone.items():
         path = root / name
         try:
             about = path.lstat()
-            if stat.S_ISREG(about.st_mode) and Stamp(about.st_size, about.st_mtime) == stamp:
+            if stat.S_ISREG(about.st_mode) and FileStamp(about.st_size, about.st_mtime) == stamp:
                 path.unlink()
         except OSError:
             continue

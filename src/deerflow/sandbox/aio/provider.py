@@ -66,8 +66,8 @@ class AioSandboxProvider(SandboxProvider):
         self._skills_root = skills_root
         make = RemoteSandboxBackend if settings.provisioner_url else LocalContainerBackend
         self._backend = backend or make(settings)
-        is_here = isinstance(self._backend, LocalContainerBackend)
-        self._has_mounts = is_here if settings.thread_data_mounts is None else settings.thread_data_mounts
+        is_local = isinstance(self._backend, LocalContainerBackend)
+        self._has_mounts = is_local if settings.thread_data_mounts is None else settings.thread_data_mounts
         self._pool = Pool(self._backend, ContainerLocks(state or default_folder()), settings)
 
     @override
@@ -86,7 +86,7 @@ class AioSandboxProvider(SandboxProvider):
         close_to_others(folders)
         table = thread_paths(folders, skills_root=self._skills_root, mounts=self._settings.mounts)
         is_root = os.geteuid() == 0
-        _open_to_the_image(folders, is_root=is_root)
+        _make_writable_for_image(folders, is_root=is_root)
         mounts = table.mappings if self._has_mounts else ()
         spec = ContainerSpec.of(folders, mounts, self._settings.environment)
         files = ThreadFiles(table, owner=IMAGE_USER if is_root else None)
@@ -107,7 +107,7 @@ class AioSandboxProvider(SandboxProvider):
             logger.exception("container backend did not close")
 
 
-def _open_to_the_image(folders: ThreadFolders, *, is_root: bool) -> None:
+def _make_writable_for_image(folders: ThreadFolders, *, is_root: bool) -> None:
     """Make the thread's folders writable for the image's user."""
     for folder in (folders.workspace, folders.uploads, folders.outputs):
         with suppress(PermissionError):

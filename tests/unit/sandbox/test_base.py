@@ -40,3 +40,18 @@ async def test_another_task_waits_until_all_of_it_is_over() -> None:
         order.append("again")
 
     assert order == ["inner", "outer", "other", "again"]
+
+
+async def test_a_file_lock_serves_one_task_at_a_time_and_its_owner_again() -> None:
+    locks, order = FileLocks(), []
+
+    async def work(name: str) -> None:
+        async with locks.hold("file"):
+            async with locks.hold("file"):
+                order.append(f"{name} in")
+            await asyncio.sleep(0)
+            order.append(f"{name} out")
+
+    await asyncio.gather(work("a"), work("b"))
+
+    assert order == ["a in", "a out", "b in", "b out"]
