@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 
 from langgraph.store.base import BaseStore
 
-from deerflow.domain import CancelAction, RunRecord, RunStatus
+from deerflow.domain import RunRecord, RunStatus
 from deerflow.errors import DeerFlowError, NotFoundError, StaleAttemptError
 from deerflow.periodic import Periodic
 from deerflow.runtime.event_log import StreamBridge
@@ -27,32 +27,53 @@ _RELEASE_SECONDS = 5.0
 _LISTEN_SECONDS = 3600
 
 
-class ActiveRuns:
-    """The runs that this process executes, limited by its capacity."""
+class OwnedRuns:
+    """The runs that this process owns: claims, executes and stops them, and keeps their leases."""
 
     def __init__(
         self,
         *,
-        worker: Worker,
+        storage: Storage,
         bridge: StreamBridge,
+        worker: Worker,
+        owner: OwnerLock,
         capacity: int | None,
+        max_attempts: int,
+        heartbeat_seconds: float,
         on_end: Callable[[RunRecord], None],
     ) -> None:
-        """Create the registry of runs executed by this process.
+        """Create the control of one process's runs.
 
         Args:
             capacity: How many runs may be executed at once; None for any number.
+            max_attempts: How many attempts a run gets until it counts as the cause of the crashes.
+            heartbeat_seconds: The time between two heartbeats, a fraction of a lease.
             on_end: Called when this process stops executing a run, for whatever reason.
         """
         self.capacity = capacity
-        self._worker = worker
+        self._runs = storage.runs
+        self._signals = storage.signals
         self._bridge = bridge
+        self._worker = worker
+        self._owner = owner
+        self._max_attempts = max_attempts
+        self._heartbeat_seconds = heartbeat_seconds
         self._on_end = on_end
         self._handles: dict[str, RunHandle] = {}
         self._reserved = 0
         self._slot_freed = asyncio.Event()
         self._queue = asyncio.Lock()
         self._is_closed = False
+        self._idle: dict[str, int] = {}
+        self._leases: list[Periodic] = []
+        self._polls: list[Periodic] = []
+
+    @property
+    def in_progress(self) -> int:
+        return len(self._handles)
+
+    def get(self, run_id: str) -> RunHandle | None:
+        return self._handles.get(run_id)
 
     @property
     def free_slots(self) -> int | None:
@@ -62,14 +83,6 @@ class ActiveRuns:
         if self.capacity is None:
             return None
         return max(0, self.capacity - len(self._handles) - self._reserved)
-
-    @property
-    def handles(self) -> dict[str, RunHandle]:
-        """A copy of the runs in progress, by id."""
-        return dict(self._handles)
-
-    def get(self, run_id: str) -> RunHandle | None:
-        return self._handles.get(run_id)
 
     @contextmanager
     def reserve_slot(self) -> Iterator[bool]:
@@ -85,7 +98,7 @@ class ActiveRuns:
             self._announce_slot()
 
     @asynccontextmanager
-    async def wait_for_slot(self) -> AsyncIterator[None]:
+    async def _wait_for_slot(self) -> AsyncIterator[None]:
         """Wait for a slot and reserve it while a run is being claimed; first come, first served."""
         async with self._queue:
             while self.free_slots == 0:
@@ -98,7 +111,11 @@ class ActiveRuns:
             self._reserved -= 1
             self._announce_slot()
 
-    def start(self, run: RunRecord) -> RunHandle:
+    def _announce_slot(self) -> None:
+        if self.free_slots != 0:
+            self._slot_freed.set()
+
+    def start(self, run: RunRecord) -> None:
         """Execute a claimed run."""
         before = self._handles.get(run.id)
         if before is not None:
@@ -109,18 +126,140 @@ class ActiveRuns:
         work = self._worker.execute(run, log, handle)
         handle.task = asyncio.create_task(work, name=f"run {run.id}")
         handle.task.add_done_callback(lambda _: self._ended(run, handle))
-        return handle
 
-    def cancel(self, requests: Mapping[str, CancelAction]) -> None:
-        """Stop the runs that have a cancel request."""
-        for run_id, action in requests.items():
+    def _ended(self, run: RunRecord, handle: RunHandle) -> None:
+        if self._handles.get(run.id) is handle:
+            del self._handles[run.id]
+        self._announce_slot()
+        self._on_end(run)
+
+    async def claim_next(self, thread_id: str) -> None:
+        """Start the next pending run of a thread, if there is one and a slot is free."""
+        with self.reserve_slot() as has_slot:
+            if has_slot:
+                await self._claim_next(thread_id)
+
+    async def claim_orphans(self) -> list[RunRecord]:
+        """Claim runs that have no live owner and are next in their thread; return those started here."""
+        claimed: list[RunRecord] = []
+        slots = self.free_slots
+        if slots == 0:
+            return claimed
+        limit = None if slots is None else slots + self.in_progress
+        for run in await self._runs.orphans(self._owner, limit=limit):
+            if self.free_slots == 0:
+                break
+            handle = self.get(run.id)
+            if handle is not None and (run.owner, run.attempt) == (self._owner.id, handle.attempt):
+                continue  # its lease expired under load; the next heartbeat renews it
+            started = await self._claim_if_free(run.id, run.attempt)
+            if started is not None:
+                claimed.append(started)
+        return claimed
+
+    async def execute_announced(self, run_id: str) -> None:
+        """Claim an announced run, or the run before it in its thread, and wait for its end.
+
+        The announcement may be stale: a run that has an owner or has ended is left alone.
+        """
+        claimed: RunRecord | None = None
+        async with self._wait_for_slot():
+            try:
+                run = await self._runs.get(run_id)
+            except NotFoundError:
+                return
+            if run.status is RunStatus.PENDING:
+                claimed = await self._claim_next(run.thread_id)
+            elif run.status is RunStatus.RUNNING and run.owner is None:
+                claimed = await self._claim(run.id, run.attempt)
+        handle = None if claimed is None else self.get(claimed.id)
+        if handle is not None:
+            await handle.done()
+
+    async def _claim_next(self, thread_id: str) -> RunRecord | None:
+        run = await self._runs.claim_next(thread_id, owner=self._owner.id)
+        if run is not None:
+            self.start(run)
+        return run
+
+    async def _claim_if_free(self, run_id: str, attempt: int) -> RunRecord | None:
+        with self.reserve_slot() as has_slot:
+            return await self._claim(run_id, attempt) if has_slot else None
+
+    async def _claim(self, run_id: str, attempt: int) -> RunRecord | None:
+        """Claim a run that is still at `attempt`; None when another process claimed it or it is given up."""
+        try:
+            run = await self._runs.claim(run_id, owner=self._owner.id, attempt=attempt)
+            # A cancel gets attempts of its own: what the run did may be too much to undo in one attempt.
+            limit = self._max_attempts if run.cancel is None else 2 * self._max_attempts
+            if run.attempt - run.releases > limit:
+                await self._worker.give_up(run, limit)
+                return None
+        except (StaleAttemptError, NotFoundError):
+            return None
+        if run.attempt > 1:
+            logger.info("run %s goes on here, attempt %s", run.id, run.attempt)
+        self.start(run)
+        return run
+
+    def keep_leases(self) -> None:
+        """Start the heartbeats and the listener for cancel requests."""
+        seconds = self._heartbeat_seconds
+        self._leases = [
+            Periodic(self._heartbeat, seconds, name="heartbeat of runs").start(),
+            Periodic(self._listen, seconds, name="listening for cancel requests").start(),
+        ]
+
+    async def _heartbeat(self) -> None:
+        """Renew the leases of this process's runs, stop lost ones, and restart those not executed."""
+        handles = dict(self._handles)  # read first: a run that starts meanwhile is not missing
+        owned = await self._runs.heartbeat(self._owner.id)
+        for run_id, handle in handles.items():
+            if owned.get(run_id) != handle.attempt:
+                handle.stop(StopReason.LOST)  # the lease expired, and another process took the run
+        await self.apply_cancellations()
+        await self._restart_idle(owned)
+
+    async def apply_cancellations(self) -> None:
+        """Cancel the runs of this process that have a cancel request."""
+        for run_id, action in (await self._runs.cancel_requests(self._owner.id)).items():
             handle = self._handles.get(run_id)
             if handle is not None:
                 handle.stop(STOP_OF[action])
 
+    async def _listen(self) -> None:
+        """Apply cancel requests as soon as they are stored, by whichever process."""
+        with self._signals.watch(owner_topic(self._owner.id)) as requests:
+            while True:
+                if await requests.wait(_LISTEN_SECONDS):
+                    await self.apply_cancellations()
+
+    async def _restart_idle(self, owned: Mapping[str, int]) -> None:
+        """Restart runs that this process owns but does not execute, such as after a failure to store the end.
+
+        A run that is being started looks the same for a moment, so only runs that were in this state at the
+        last heartbeat too are restarted.
+        """
+        before, self._idle = (
+            self._idle,
+            {run_id: attempt for run_id, attempt in owned.items() if run_id not in self._handles},
+        )
+        for run_id, attempt in self._idle.items():
+            if before.get(run_id) == attempt and await self._claim_if_free(run_id, attempt) is not None:
+                logger.warning("run %s was owned here but not executed, and is restarted", run_id)
+
+    def every(self, seconds: float, work: Callable[[], Awaitable[object]], *, name: str) -> None:
+        """Start to call `work` periodically, until `stop_polling`."""
+        self._polls.append(Periodic(work, seconds, name=name).start())
+
     def close(self) -> None:
         """Accept no more runs."""
         self._is_closed = True
+
+    async def stop_polling(self) -> None:
+        """Stop the periodic calls; heartbeats and cancel requests go on."""
+        polls, self._polls = self._polls, []
+        await asyncio.gather(*(each.aclose() for each in polls))
 
     async def drain(self, grace_seconds: float, *, on_grace_over: Callable[[], None]) -> int:
         """Stop all runs at their next step; cancel those that take longer than the grace period.
@@ -147,192 +286,19 @@ class ActiveRuns:
         for handle in self._handles.values():
             handle.stop(StopReason.HANDOVER)
 
-    def _ended(self, run: RunRecord, handle: RunHandle) -> None:
-        if self._handles.get(run.id) is handle:
-            del self._handles[run.id]
-        self._announce_slot()
-        self._on_end(run)
-
-    def _announce_slot(self) -> None:
-        if self.free_slots != 0:
-            self._slot_freed.set()
-
-
-class RunClaims:
-    """Claims runs while there are free slots; a run is claimed by exactly one process."""
-
-    def __init__(
-        self, *, storage: Storage, active: ActiveRuns, worker: Worker, owner: OwnerLock, max_attempts: int
-    ) -> None:
-        self._runs = storage.runs
-        self._active = active
-        self._worker = worker
-        self._owner = owner
-        self._max_attempts = max_attempts
-
-    async def claim_next(self, thread_id: str) -> None:
-        """Start the next pending run of a thread, if there is one and a slot is free."""
-        with self._active.reserve_slot() as has_slot:
-            if has_slot:
-                await self._claim_next(thread_id)
-
-    async def claim_orphans(self) -> list[RunRecord]:
-        """Claim runs that have no live owner and are next in their thread; return those started here."""
-        claimed: list[RunRecord] = []
-        slots = self._active.free_slots
-        if slots == 0:
-            return claimed
-        limit = None if slots is None else slots + len(self._active.handles)
-        for run in await self._runs.orphans(self._owner, limit=limit):
-            if self._active.free_slots == 0:
-                break
-            if self._executes(run):
-                continue  # its lease expired under load; the next heartbeat renews it
-            started = await self.claim(run.id, run.attempt)
-            if started is not None:
-                claimed.append(started)
-        return claimed
-
-    async def claim(self, run_id: str, attempt: int) -> RunRecord | None:
-        """Claim a run that is still at `attempt`; None when another process claimed it or it is given up."""
-        with self._active.reserve_slot() as has_slot:
-            return await self._claim(run_id, attempt) if has_slot else None
-
-    async def execute_announced(self, run_id: str) -> None:
-        """Claim an announced run, or the run before it in its thread, and wait for its end.
-
-        The announcement may be stale: a run that has an owner or has ended is left alone.
-        """
-        claimed: RunRecord | None = None
-        async with self._active.wait_for_slot():
-            try:
-                run = await self._runs.get(run_id)
-            except NotFoundError:
-                return
-            if run.status is RunStatus.PENDING:
-                claimed = await self._claim_next(run.thread_id)
-            elif run.status is RunStatus.RUNNING and run.owner is None:
-                claimed = await self._claim(run.id, run.attempt)
-        handle = None if claimed is None else self._active.get(claimed.id)
-        if handle is not None:
-            await handle.done()
-
-    def _executes(self, run: RunRecord) -> bool:
-        handle = self._active.get(run.id)
-        return handle is not None and (run.owner, run.attempt) == (self._owner.id, handle.attempt)
-
-    async def _claim_next(self, thread_id: str) -> RunRecord | None:
-        run = await self._runs.claim_next(thread_id, owner=self._owner.id)
-        if run is not None:
-            self._active.start(run)
-        return run
-
-    async def _claim(self, run_id: str, attempt: int) -> RunRecord | None:
-        try:
-            run = await self._runs.claim(run_id, owner=self._owner.id, attempt=attempt)
-            # A cancel gets attempts of its own: what the run did may be too much to undo in one attempt.
-            limit = self._max_attempts if run.cancel is None else 2 * self._max_attempts
-            if run.attempt - run.releases > limit:
-                await self._worker.give_up(run, limit)
-                return None
-        except (StaleAttemptError, NotFoundError):
-            return None
-        if run.attempt > 1:
-            logger.info("run %s goes on here, attempt %s", run.id, run.attempt)
-        self._active.start(run)
-        return run
-
-
-class LeaseKeeper:
-    """Renews the leases of this process's runs, and polls for more work."""
-
-    def __init__(
-        self,
-        *,
-        storage: Storage,
-        active: ActiveRuns,
-        claims: RunClaims,
-        owner: OwnerLock,
-        heartbeat_seconds: float,
-    ) -> None:
-        """Args: `heartbeat_seconds` is the time between two heartbeats, a fraction of a lease."""
-        self._storage = storage
-        self._active = active
-        self._claims = claims
-        self._owner = owner
-        self._heartbeat_seconds = heartbeat_seconds
-        self._idle: dict[str, int] = {}
-        self._leases: list[Periodic] = []
-        self._polls: list[Periodic] = []
-
-    def start(self) -> None:
-        """Start the heartbeats and the listener for cancel requests."""
-        seconds = self._heartbeat_seconds
-        self._leases = [
-            Periodic(self.heartbeat, seconds, name="heartbeat of runs").start(),
-            Periodic(self._listen, seconds, name="listening for cancel requests").start(),
-        ]
-
-    def every(self, seconds: float, work: Callable[[], Awaitable[object]], *, name: str) -> None:
-        """Start to call `work` periodically, until `stop_polling`."""
-        self._polls.append(Periodic(work, seconds, name=name).start())
-
-    async def stop_polling(self) -> None:
-        """Stop the periodic calls; heartbeats and cancel requests go on."""
-        polls, self._polls = self._polls, []
-        await asyncio.gather(*(each.aclose() for each in polls))
-
     async def aclose(self) -> None:
-        """Stop everything; called when no run is in progress any more."""
-        await self.stop_polling()
+        """Stop the heartbeats; called when no run is in progress any more."""
         leases, self._leases = self._leases, []
         await asyncio.gather(*(each.aclose() for each in leases))
-        if leases:
-            await self._release()
-
-    async def _release(self) -> None:
-        """Release runs that were claimed but never started, so that others need not wait for their leases."""
+        if not leases:
+            return
+        # Runs that were claimed but never started: others need not wait for their leases.
         try:
             async with asyncio.timeout(_RELEASE_SECONDS):
-                for run_id, attempt in (await self._storage.runs.heartbeat(self._owner.id)).items():
-                    await self._storage.runs.release(run_id, attempt=attempt)
+                for run_id, attempt in (await self._runs.heartbeat(self._owner.id)).items():
+                    await self._runs.release(run_id, attempt=attempt)
         except (DeerFlowError, TimeoutError) as error:
             logger.warning("runs could not be released, their leases have to expire: %s", error)
-
-    async def heartbeat(self) -> None:
-        """Renew the leases of this process's runs, stop lost ones, and restart those not executed."""
-        handles = self._active.handles  # read first: a run that starts meanwhile is not missing
-        owned = await self._storage.runs.heartbeat(self._owner.id)
-        for run_id, handle in handles.items():
-            if owned.get(run_id) != handle.attempt:
-                handle.stop(StopReason.LOST)  # the lease expired, and another process took the run
-        await self.apply_cancellations()
-        await self._restart_idle(owned)
-
-    async def apply_cancellations(self) -> None:
-        """Cancel the runs of this process that have a cancel request."""
-        self._active.cancel(await self._storage.runs.cancel_requests(self._owner.id))
-
-    async def _listen(self) -> None:
-        """Apply cancel requests as soon as they are stored, by whichever process."""
-        with self._storage.signals.watch(owner_topic(self._owner.id)) as requests:
-            while True:
-                if await requests.wait(_LISTEN_SECONDS):
-                    await self.apply_cancellations()
-
-    async def _restart_idle(self, owned: Mapping[str, int]) -> None:
-        """Restart runs that this process owns but does not execute, such as after a failure to store the end.
-
-        A run that is being started looks the same for a moment, so only runs that were in this state at the
-        last heartbeat too are restarted.
-        """
-        before, self._idle = (
-            self._idle,
-            {run_id: attempt for run_id, attempt in owned.items() if self._active.get(run_id) is None},
-        )
-        for run_id, attempt in self._idle.items():
-            if before.get(run_id) == attempt and await self._claims.claim(run_id, attempt) is not None:
-                logger.warning("run %s was owned here but not executed, and is restarted", run_id)
 
 
 _NAMESPACE = ("deerflow", "task-cancel-requests")

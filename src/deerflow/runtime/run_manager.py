@@ -11,7 +11,7 @@ from deerflow.errors import ConflictError, DeerFlowError, InvalidInputError, Not
 from deerflow.runtime.event_log import StreamBridge
 from deerflow.runtime.inputs import check_same_input, graph_input, with_message_ids, with_update_ids
 from deerflow.runtime.interrupts import answer_by_message, match_answers
-from deerflow.runtime.run_control import ActiveRuns, LeaseKeeper, RunClaims
+from deerflow.runtime.run_control import OwnedRuns
 from deerflow.runtime.states import ThreadStates
 from deerflow.runtime.threads import Threads, with_title
 from deerflow.runtime.webhooks import Webhooks
@@ -67,16 +67,15 @@ class RunManager:
         self._owner = owner
         self._grace_seconds = grace_seconds
         self._after_run = after_run
-        self._active = ActiveRuns(worker=worker, bridge=bridge, capacity=capacity, on_end=self._ended)
-        self._claims = RunClaims(
-            storage=storage, active=self._active, worker=worker, owner=owner, max_attempts=max_attempts
-        )
-        self._leases = LeaseKeeper(
+        self._owned = OwnedRuns(
             storage=storage,
-            active=self._active,
-            claims=self._claims,
+            bridge=bridge,
+            worker=worker,
             owner=owner,
+            capacity=capacity,
+            max_attempts=max_attempts,
             heartbeat_seconds=min(POLL_SECONDS, lease_seconds / 4),
+            on_end=self._ended,
         )
         self._takes_over = False
         self._waiting: dict[str, str] = {}
@@ -129,7 +128,7 @@ class RunManager:
             )
 
     async def _admit(self, run_id: str, request: RunRequest) -> RunRecord:
-        with self._active.reserve_slot() as has_slot:
+        with self._owned.reserve_slot() as has_slot:
             # Without a free slot, or during shutdown, other processes start the admitted run.
             owner = self._owner.id if has_slot else None
             run = await self._storage.runs.create(run_id, request, owner=owner)
@@ -137,7 +136,7 @@ class RunManager:
                 check_same_input(run.request, request)
                 return run  # a repeated request: its run is in progress or has ended
             if run.status is RunStatus.RUNNING:
-                self._active.start(run)
+                self._owned.start(run)
                 return run
         try:
             await self._wait_in_queue(run)
@@ -162,7 +161,7 @@ class RunManager:
     @property
     def in_progress(self) -> int:
         """How many runs this process executes now."""
-        return len(self._active.handles)
+        return self._owned.in_progress
 
     def subscribe(
         self, run_id: str, *, after_seq: int = -1, heartbeat_seconds: float | None = None
@@ -172,7 +171,7 @@ class RunManager:
 
     async def wait(self, run_id: str) -> RunRecord:
         """Wait for a run to end, in whichever process it runs, and return it."""
-        handle = self._active.get(run_id)
+        handle = self._owned.get(run_id)
         if handle is not None:
             await handle.done()
         run = await self.get(run_id)
@@ -214,7 +213,7 @@ class RunManager:
         run = before if before.status.is_terminal else await self._storage.runs.request_cancel(run_id, action)
         if run.status.is_terminal and before.status is not RunStatus.PENDING:
             raise ConflictError(f"run {run_id} is not cancellable: it has ended with status {run.status}")
-        await self._leases.apply_cancellations()
+        await self._owned.apply_cancellations()
         return run
 
     async def _stopped(self, runs: Sequence[RunRecord]) -> list[RunRecord]:
@@ -240,21 +239,21 @@ class RunManager:
     def start_polling(self, *, take_over: bool) -> None:
         """Start the background loops: cancel requests, heartbeats and (for servers) runs of dead owners."""
         self._takes_over = take_over
-        if self._active.capacity == 0:
+        if self._owned.capacity == 0:
             return  # nothing runs here, and other processes claim runs without an owner
-        self._leases.start()
+        self._owned.keep_leases()
         if not take_over:
             self._grace_seconds = 0  # a one-off job must not delay its caller on shutdown
             self.every_second(self._claim_waiting, name="starting runs that wait")
             return
-        self.every_second(self._claims.claim_orphans, name="claiming runs without an owner")
+        self.every_second(self._owned.claim_orphans, name="claiming runs without an owner")
         if (jobs := self._storage.jobs) is not None:
-            take, concurrency = self._claims.execute_announced, self._active.capacity or _ANY_NUMBER
+            take, concurrency = self._owned.execute_announced, self._owned.capacity or _ANY_NUMBER
             self.every_second(lambda: jobs.follow(take, concurrency=concurrency), name="job queue of runs")
 
     def every_second(self, work: Callable[[], Awaitable[object]], *, name: str) -> None:
         """Call `work` once a second, until shutdown begins."""
-        self._leases.every(POLL_SECONDS, work, name=name)
+        self._owned.every(POLL_SECONDS, work, name=name)
 
     async def aclose(self) -> None:
         """Shut down: runs in progress stop at their next step, and another process resumes them.
@@ -262,42 +261,42 @@ class RunManager:
         A step that takes longer than the grace period is cancelled and repeated there.
         """
         self._is_closing = True
-        self._active.close()
+        self._owned.close()
         for timer in self._timers.values():
             timer.cancel()
-        await self._leases.stop_polling()
+        await self._owned.stop_polling()
         for task in list(self._follow_ups):
             task.cancel()
         await asyncio.gather(*self._follow_ups, return_exceptions=True)
         if self.in_progress:
             logger.info("%s runs in progress are handed over at their next step", self.in_progress)
-        self.left_behind = await self._active.drain(
+        self.left_behind = await self._owned.drain(
             self._grace_seconds, on_grace_over=self._storage.shorten_timeouts
         )
-        await self._leases.aclose()
+        await self._owned.aclose()
 
     def skip_grace(self) -> None:
         """Cancel and hand over all runs immediately; for a process that is shutting down."""
         self._grace_seconds = 0
-        self._active.hand_over()
+        self._owned.hand_over()
 
     def _ended(self, run: RunRecord) -> None:
         if not self._is_closing:
             self._in_background(self._follow_up(run))
 
     async def _follow_up(self, run: RunRecord) -> None:
-        if self._active.capacity is None:
-            await self._claims.claim_next(run.thread_id)
+        if self._owned.capacity is None:
+            await self._owned.claim_next(run.thread_id)
         elif self._storage.jobs is None:  # with jobs, the queue brings the oldest; without, poll
-            await self._claims.claim_orphans()
+            await self._owned.claim_orphans()
         if self._after_run is not None:
             ended = await self.get(run.id)
             if ended.status.is_terminal:
                 await self._after_run(ended)
 
     async def _wait_in_queue(self, run: RunRecord) -> None:
-        await self._leases.apply_cancellations()  # stops a run that this one interrupts
-        if self._active.capacity == 0:
+        await self._owned.apply_cancellations()  # stops a run that this one interrupts
+        if self._owned.capacity == 0:
             return
         if not self._takes_over:
             self._waiting[run.id] = run.thread_id
@@ -306,11 +305,11 @@ class RunManager:
             # Not the run record: its input need not stay in memory until then.
             timer = loop.call_later(run.request.after_seconds, self._is_due, run.id, run.thread_id)
             self._timers[run.id] = timer
-        await self._claims.claim_next(run.thread_id)  # the run before it may have ended meanwhile
+        await self._owned.claim_next(run.thread_id)  # the run before it may have ended meanwhile
 
     def _is_due(self, run_id: str, thread_id: str) -> None:
         self._timers.pop(run_id, None)
-        self._in_background(self._claims.claim_next(thread_id))
+        self._in_background(self._owned.claim_next(thread_id))
 
     def _in_background(self, work: Awaitable[None]) -> None:
         async def run() -> None:
@@ -327,7 +326,7 @@ class RunManager:
         """Start runs admitted here when they are next; the run before may have ended in another process."""
         for run_id, thread_id in list(self._waiting.items()):
             if await self._is_waiting(run_id):
-                await self._claims.claim_next(thread_id)
+                await self._owned.claim_next(thread_id)
             else:
                 self._waiting.pop(run_id, None)
 
