@@ -72,10 +72,8 @@ def looking_later(gateway: Gateway) -> Any:
     assert deerflow is not None
     asks = deerflow.question_timeouts
     return type(asks)(
-        threads=deerflow.storage.threads,
-        runs=deerflow.storage.runs,
+        storage=deerflow.storage,
         states=deerflow.state,
-        checkpoints=deerflow.storage.checkpoints,
         start=deerflow.start_run,
         settings=lambda: deerflow.settings.guardrails,
         clock=lambda: asks._clock() + timedelta(days=2),

@@ -67,10 +67,8 @@ class DeerFlow:
             is_busy=lambda: self.runs.in_progress > 0,
         )
         self.question_timeouts = QuestionTimeouts(
-            threads=self.storage.threads,
-            runs=self.storage.runs,
+            storage=self.storage,
             states=self.state,
-            checkpoints=self.storage.checkpoints,
             start=self.start_run,
             settings=lambda: self.settings.guardrails,
         )

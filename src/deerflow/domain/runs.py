@@ -4,9 +4,10 @@ An assistant is a named, versioned set of defaults for runs.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from datetime import datetime
 from enum import StrEnum
+from operator import add
 from typing import Any, Literal
 
 from deerflow.domain.ids import DEFAULT_USER
@@ -120,6 +121,9 @@ class ModelUse:
     """How many of the input tokens the provider had cached."""
     calls: int = 0
 
+    def __add__(self, other: "ModelUse") -> "ModelUse":
+        return ModelUse(*map(add, astuple(self), astuple(other)))
+
 
 @dataclass(frozen=True, slots=True)
 class TokenUse:
@@ -140,6 +144,23 @@ class TokenUse:
     @property
     def total_tokens(self) -> int:
         return self.input_tokens + self.output_tokens
+
+    def __add__(self, other: "TokenUse") -> "TokenUse":
+        models, costs = dict(self.models), dict(self.costs)
+        for name, use in other.models.items():
+            models[name] = models.get(name, ModelUse()) + use
+        for currency, cost in other.costs.items():
+            costs[currency] = costs.get(currency, 0.0) + cost
+        return TokenUse(
+            input_tokens=self.input_tokens + other.input_tokens,
+            output_tokens=self.output_tokens + other.output_tokens,
+            lead_tokens=self.lead_tokens + other.lead_tokens,
+            subagent_tokens=self.subagent_tokens + other.subagent_tokens,
+            llm_calls=self.llm_calls + other.llm_calls,
+            middleware_tokens=self.middleware_tokens + other.middleware_tokens,
+            models=models,
+            costs=costs,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ from langgraph.types import Overwrite
 
 from deerflow.agents.langgraph_beta import stored_messages
 from deerflow.errors import ConflictError, NotFoundError
+from deerflow.files.file_history import HistoryPoint
 
 _MESSAGES = "messages"
 _SUMMARY = "summary_text"
@@ -262,17 +263,6 @@ class ConversationTurn:
         return step
 
 
-@dataclass(frozen=True, slots=True)
-class FoundMessage:
-    """A message, and its position in its run."""
-
-    item: ThreadMessage
-    ends_run: bool
-    """It is the last message of its run."""
-    is_before_tools: bool
-    """No tool of its run had returned before it, so the run had changed nothing."""
-
-
 async def find_turn(
     checkpoints: BaseCheckpointSaver[Any], thread_id: str, message_id: str
 ) -> ConversationTurn:
@@ -299,11 +289,12 @@ async def find_turn(
 
 async def find_message(
     checkpoints: BaseCheckpointSaver[Any], thread_id: str, message_ids: Sequence[str]
-) -> FoundMessage:
-    """Return the last message of a conversation that has one of these ids."""
+) -> tuple[ThreadMessage, HistoryPoint]:
+    """Return the last message of a conversation that has one of these ids, and its position in its run."""
     wanted = frozenset(message_ids)
     target: ThreadMessage | None = None
     newer: ThreadMessage | None = None
+    had_tools = False
     async for item in thread_messages(checkpoints, thread_id):
         if target is None:
             if item.message.id in wanted:
@@ -313,16 +304,13 @@ async def find_message(
         elif item.run_id != target.run_id:
             break
         elif item.message.type == "tool":
-            return FoundMessage(target, ends_run=_ends_run(target, newer), is_before_tools=False)
+            had_tools = True
+            break
     if target is None:
         raise NotFoundError("message", message_ids[0])
-    return FoundMessage(
-        target, ends_run=_ends_run(target, newer), is_before_tools=target.message.type != "tool"
-    )
-
-
-def _ends_run(item: ThreadMessage, newer: ThreadMessage | None) -> bool:
-    return newer is None or newer.run_id != item.run_id
+    ends_run = newer is None or newer.run_id != target.run_id
+    had_tools = had_tools or target.message.type == "tool"
+    return target, HistoryPoint(target.run_id, target.at, ends_run, is_before_tools=not had_tools)
 
 
 async def base_checkpoint(

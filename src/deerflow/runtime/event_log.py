@@ -72,18 +72,16 @@ class RunLog:
 
     def __init__(
         self,
+        run: RunRecord,
         *,
-        run_id: str,
-        thread_id: str,
-        attempt: int,
         events: EventLog,
         flush_seconds: float,
         on_lost: Callable[[str], object],
         kept_bytes: int = KEPT_BYTES,
     ) -> None:
-        self.run_id = run_id
-        self.thread_id = thread_id
-        self._attempt = attempt
+        self.run_id = run.id
+        self.thread_id = run.thread_id
+        self._attempt = run.attempt
         self._events = events
         self._flush_seconds = flush_seconds
         self._on_lost = on_lost
@@ -109,9 +107,8 @@ class RunLog:
         self._is_ending = False
         self.is_closed = False
 
-    def begin(self, *, attempt: int, first_seq: int, known: Known) -> None:
+    def begin(self, *, first_seq: int, known: Known) -> None:
         """Set the values read from the database; nothing may have been published before."""
-        self._attempt = attempt
         self._first_seq = first_seq
         self._encoder = Encoder(known)
 
@@ -434,9 +431,7 @@ class StreamBridge:
     def open(self, run: RunRecord, *, on_lost: Callable[[str], object]) -> RunLog:
         """Open the log of a run that this process is about to execute."""
         log = RunLog(
-            run_id=run.id,
-            thread_id=run.thread_id,
-            attempt=run.attempt,
+            run,
             events=self._events,
             flush_seconds=self._flush_seconds,
             on_lost=on_lost,
@@ -453,7 +448,7 @@ class StreamBridge:
             last = await self._events.last_seq(run.id)
             # Multiplied by the attempt, since several in a row may die before they store anything.
             first_seq = last + 1 + CRASH_GAP * (run.attempt - 1)
-        log.begin(attempt=run.attempt, first_seq=first_seq, known=await self._known_of(run.thread_id))
+        log.begin(first_seq=first_seq, known=await self._known_of(run.thread_id))
         self._live[run.id] = log
 
     async def _known_of(self, thread_id: str) -> Known:

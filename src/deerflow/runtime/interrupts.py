@@ -17,7 +17,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import orjson
-from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.serde.types import INTERRUPT
 from langgraph.types import Interrupt
 
@@ -37,7 +36,7 @@ from deerflow.runtime.approval_cards import as_input, choice_in, declined, waiti
 from deerflow.runtime.inputs import DECLINED
 from deerflow.runtime.serialization import to_json
 from deerflow.runtime.states import ThreadStates
-from deerflow.storage import RunStore, ThreadQuery, ThreadStore
+from deerflow.storage import RunStore, Storage, ThreadQuery, ThreadStore
 
 logger = logging.getLogger(__name__)
 
@@ -206,23 +205,15 @@ class QuestionTimeouts:
     def __init__(
         self,
         *,
-        threads: ThreadStore,
-        runs: RunStore,
+        storage: Storage,
         states: ThreadStates,
-        checkpoints: BaseCheckpointSaver[Any],
         start: StartRun,
         settings: Callable[[], GuardrailsSettings],
         clock: Clock = lambda: datetime.now(UTC),
     ) -> None:
-        """Create the timeouts of one process.
-
-        Args:
-            start: Starts the run that sends the rejection.
-        """
-        self._threads = threads
-        self._runs = runs
+        """Args: `start` starts the run that sends the rejection."""
+        self._storage = storage
         self._states = states
-        self._checkpoints = checkpoints
         self._start = start
         self._settings = settings
         self._clock = clock
@@ -254,7 +245,7 @@ class QuestionTimeouts:
         is_first, offset = not self._expiries, 0
         while True:
             query = ThreadQuery(None, status=ThreadStatus.INTERRUPTED, limit=_PAGE, offset=offset)
-            found = await self._threads.search(query)
+            found = await self._storage.threads.search(query)
             changed = [thread for thread in found if self._has_changed(thread)]
             for thread in changed:
                 questions = await self._waiting(thread.id)
@@ -270,7 +261,7 @@ class QuestionTimeouts:
 
     async def _waiting(self, thread_id: str) -> dict[str, datetime]:
         """Return the expiry of each interrupt of a thread, by its id."""
-        head = await self._checkpoints.aget_tuple({"configurable": {"thread_id": thread_id}})
+        head = await self._storage.checkpoints.aget_tuple({"configurable": {"thread_id": thread_id}})
         # Most threads of this status were only cancelled: seeing that does not require their messages.
         writes = (head.pending_writes if head is not None else None) or ()
         if not any(channel == INTERRUPT for _, channel, _ in writes):
@@ -307,7 +298,7 @@ class QuestionTimeouts:
             for each in await self._interrupts(thread_id)
             if (until := expiry(each.value)) and until < self._clock()
         ]
-        last = await self._runs.of_thread(thread_id, limit=1)
+        last = await self._storage.runs.of_thread(thread_id, limit=1)
         if not expired or not last:
             return None
         seconds = self._settings().ask_timeout_seconds

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from langchain_core.runnables import RunnableConfig
 from langgraph.types import StateSnapshot
 
 from deerflow.config import ModelSettings
@@ -134,18 +135,8 @@ def changed_state_out(snapshot: StateSnapshot) -> dict[str, Any]:
 
 def empty_state(thread_id: str) -> dict[str, Any]:
     """Return the state of a thread without checkpoints."""
-    return {
-        "values": {},
-        "next": [],
-        "metadata": {},
-        "checkpoint": _checkpoint_out({"configurable": {"thread_id": thread_id}}, None),
-        "checkpoint_id": None,
-        "parent_checkpoint": None,
-        "parent_checkpoint_id": None,
-        "created_at": None,
-        "tasks": [],
-        "interrupts": [],
-    }
+    config: RunnableConfig = {"configurable": {"thread_id": thread_id}}
+    return state_out(StateSnapshot({}, (), config, None, None, None, (), ()))
 
 
 def stamp(moment: datetime) -> str:

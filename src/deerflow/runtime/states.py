@@ -16,6 +16,7 @@ from deerflow.agents.messages import is_question, outdated_failures
 from deerflow.agents.reader import START_NODE
 from deerflow.domain import RunOptions, RunRecord
 from deerflow.errors import InvalidInputError, NotFoundError
+from deerflow.runtime.conversation import config_of
 from deerflow.runtime.inputs import graph_input, validated
 from deerflow.storage import fence
 
@@ -41,7 +42,7 @@ class ThreadStates:
 
     async def latest(self, thread_id: str, *, checkpoint_id: str | None = None) -> StateSnapshot | None:
         """Return the latest state, or that of a checkpoint; None when there is none."""
-        snapshot = await self._reader.state(_config(thread_id, checkpoint_id))
+        snapshot = await self._reader.state(config_of(thread_id, checkpoint_id))
         return snapshot if _checkpoint_of(snapshot) and snapshot.created_at else None
 
     async def questions(self, thread_id: str) -> dict[str, tuple[Interrupt, ...]]:
@@ -60,7 +61,7 @@ class ThreadStates:
         Args:
             note: Returns the note for the turn's user message; None for no note.
         """
-        config = _config(run.thread_id)
+        config = config_of(run.thread_id)
         config["configurable"].update(fence(run.id, run.attempt))
         config["metadata"] = {"run_id": run.id}
         begun = await self._begun(config, run, answer)
@@ -119,7 +120,7 @@ class ThreadStates:
             await self._reader.add_finished(config, finished, is_whole=len(calls) == len(finished))
         else:
             return state
-        return await self._reader.state(_config(config["configurable"]["thread_id"]))
+        return await self._reader.state(config_of(config["configurable"]["thread_id"]))
 
     async def history(
         self,
@@ -132,9 +133,9 @@ class ThreadStates:
     ) -> list[StateSnapshot]:
         """Return the states, newest first; with `checkpoint_id`, only that one."""
         states = self._reader.history(
-            _config(thread_id, checkpoint_id),
+            config_of(thread_id, checkpoint_id),
             filter=metadata,
-            before=_config(thread_id, before) if before else None,
+            before=config_of(thread_id, before) if before else None,
             limit=limit,
         )
         return [snapshot async for snapshot in states]
@@ -154,16 +155,16 @@ class ThreadStates:
         merged: dict[str, Any] = {}
         for part in values if isinstance(values, Sequence) else [values or {}]:
             merged.update(part)
-        config = _config(thread_id, checkpoint_id)
+        config = config_of(thread_id, checkpoint_id)
         snapshot = await self.latest(thread_id, checkpoint_id=checkpoint_id)
         if checkpoint_id and snapshot is None:
             raise NotFoundError("checkpoint", checkpoint_id)
-        fitted = validated(merged, where="values")
-        is_beside = "messages" not in fitted and not checkpoint_id and not as_node
-        if is_beside and snapshot is not None and _waiting(snapshot):
-            await self._reader.set_in_place(config, fitted)
+        checked = validated(merged, where="values")
+        is_without_step = "messages" not in checked and not checkpoint_id and not as_node
+        if is_without_step and snapshot is not None and _waiting(snapshot):
+            await self._reader.set_in_place(config, checked)
             return
-        writes = _writes(fitted, present=snapshot.values if snapshot else {})
+        writes = _writes(checked, present=snapshot.values if snapshot else {})
         try:
             # Without values, `__end__` clears the pending tasks.
             await self._reader.update(config, None if values is None else writes, as_node=as_node)
@@ -195,13 +196,6 @@ def _writes(values: Mapping[str, Any], *, present: Mapping[str, Any]) -> dict[st
         key: Overwrite(value) if key in present and key != "messages" else value
         for key, value in values.items()
     }
-
-
-def _config(thread_id: str, checkpoint_id: str | None = None) -> RunnableConfig:
-    configurable: dict[str, Any] = {"thread_id": thread_id, "checkpoint_ns": ""}
-    if checkpoint_id:
-        configurable["checkpoint_id"] = checkpoint_id
-    return {"configurable": configurable}
 
 
 def _from(config: RunnableConfig, checkpoint_id: str | None) -> RunnableConfig:

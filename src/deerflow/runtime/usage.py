@@ -1,7 +1,6 @@
 """Token usage and cost: of one run, by model and by caller, and of model calls outside runs."""
 
 import asyncio
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
@@ -134,31 +133,29 @@ def cost_out(costs: Mapping[str, float]) -> dict[str, Any]:
 def thread_usage(runs: Iterable[RunRecord], side: TokenUse) -> dict[str, Any]:
     """Return the total usage of a thread."""
     uses = [run.usage for run in runs]
-    by_model: dict[str, dict[str, Any]] = {}
-    for use in (*uses, side):
-        for name, spent in use.models.items():
-            row = by_model.setdefault(name, {"tokens": 0, "runs": 0, **_EMPTY})
-            row["tokens"] += spent.input_tokens + spent.output_tokens
-            row["runs"] += use is not side
-            for key in _EMPTY:
-                row[key] += getattr(spent, key)
-    costs: Counter[str] = Counter()
-    for use in (*uses, side):
-        costs.update(use.costs)
-    total_in = sum(use.input_tokens for use in (*uses, side))
-    total_out = sum(use.output_tokens for use in (*uses, side))
+    total = sum((*uses, side), TokenUse())
+    costs = cost_out(total.costs)
     return {
-        "total_tokens": total_in + total_out,
-        "total_input_tokens": total_in,
-        "total_output_tokens": total_out,
+        "total_tokens": total.total_tokens,
+        "total_input_tokens": total.input_tokens,
+        "total_output_tokens": total.output_tokens,
         "total_runs": len(uses),
-        "by_model": by_model,
-        "by_caller": {
-            "lead_agent": sum(use.lead_tokens for use in uses),
-            "subagent": sum(use.subagent_tokens for use in uses),
-            "middleware": sum(use.middleware_tokens for use in (*uses, side)),
+        "by_model": {
+            name: {
+                "tokens": use.input_tokens + use.output_tokens,
+                "runs": sum(name in each.models for each in uses),
+                **asdict(use),
+            }
+            for name, use in total.models.items()
         },
-        **{f"total_{key}" if key != "currency" else key: value for key, value in cost_out(costs).items()},
+        "by_caller": {
+            "lead_agent": total.lead_tokens,
+            "subagent": total.subagent_tokens,
+            "middleware": total.middleware_tokens,
+        },
+        "total_cost": costs["cost"],
+        "currency": costs["currency"],
+        "total_costs": costs["costs"],
     }
 
 
@@ -189,23 +186,18 @@ class SideUsage:
                 models={model_name: spent},
                 costs=costs_of({model_name: spent}, prices),
             )
-            after = _sum(before, call)
+            after = before + call
             await self._store.aput(_namespace(thread_id), self._key, asdict(after), index=False)
 
     async def of_thread(self, thread_id: str) -> TokenUse:
         """Return the usage outside a thread's runs, summed over all processes."""
-        total = TokenUse()
-        for item in await self._store.asearch(_namespace(thread_id), limit=1000):
-            total = _sum(total, _use_of(item.value))
-        return total
+        items = await self._store.asearch(_namespace(thread_id), limit=1000)
+        return sum((_use_of(item.value) for item in items), TokenUse())
 
     async def forget(self, thread_id: str) -> None:
         """Delete the usage of a deleted thread."""
         for item in await self._store.asearch(_namespace(thread_id), limit=1000):
             await self._store.adelete(_namespace(thread_id), item.key)
-
-
-_EMPTY = {"input_tokens": 0, "output_tokens": 0, "cache_read_tokens": 0, "calls": 0}
 
 
 def _namespace(thread_id: str) -> tuple[str, ...]:
@@ -215,23 +207,6 @@ def _namespace(thread_id: str) -> tuple[str, ...]:
 def _use_of(value: Mapping[str, Any]) -> TokenUse:
     models = {name: ModelUse(**use) for name, use in value.get("models", {}).items()}
     return TokenUse(**{**value, "models": models})
-
-
-def _sum(one: TokenUse, other: TokenUse) -> TokenUse:
-    models = dict(one.models)
-    for name, use in other.models.items():
-        known = models.get(name, ModelUse())
-        models[name] = ModelUse(**{key: getattr(known, key) + getattr(use, key) for key in _EMPTY})
-    costs: Counter[str] = Counter(one.costs)
-    costs.update(other.costs)
-    return TokenUse(
-        input_tokens=one.input_tokens + other.input_tokens,
-        output_tokens=one.output_tokens + other.output_tokens,
-        middleware_tokens=one.middleware_tokens + other.middleware_tokens,
-        llm_calls=one.llm_calls + other.llm_calls,
-        models=models,
-        costs=dict(costs),
-    )
 
 
 def _cost(use: ModelUse, price: PricingSettings) -> float:

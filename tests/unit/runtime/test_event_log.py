@@ -88,9 +88,7 @@ def log(
     events: FragileEvents, run: RunRecord, lost: "asyncio.Queue[str]", monkeypatch: pytest.MonkeyPatch
 ) -> RunLog:
     monkeypatch.setattr("deerflow.runtime.event_log._RETRY_SECONDS", 0.01)
-    return RunLog(
-        run_id=run.id, thread_id="t1", attempt=1, events=events, flush_seconds=0.001, on_lost=lost.put_nowait
-    )
+    return RunLog(run, events=events, flush_seconds=0.001, on_lost=lost.put_nowait)
 
 
 async def settled(storage: Storage, log: RunLog, *, attempt: int = 1) -> None:
@@ -240,7 +238,7 @@ async def test_a_waiting_reader_wakes_for_an_event_and_when_its_time_is_up(log: 
 
 
 async def test_a_new_attempt_numbers_behind_the_gap(log: RunLog) -> None:
-    log.begin(attempt=1, first_seq=10_007, known=Known({}))
+    log.begin(first_seq=10_007, known=Known({}))
     log.publish("custom", 0)
     await log.flush()
 
@@ -253,9 +251,7 @@ async def test_a_new_attempt_numbers_behind_the_gap(log: RunLog) -> None:
 @pytest.fixture
 def slow_log(events: FragileEvents, run: RunRecord) -> RunLog:
     """Store text so seldom that a test would time out if it had to wait for it."""
-    return RunLog(
-        run_id=run.id, thread_id="t1", attempt=1, events=events, flush_seconds=600, on_lost=lambda _: None
-    )
+    return RunLog(run, events=events, flush_seconds=600, on_lost=lambda _: None)
 
 
 async def test_the_first_text_is_shown_at_once_and_what_follows_closely_with_the_next_event(
@@ -288,9 +284,7 @@ async def test_text_after_something_else_does_not_wait_for_text_before_it(slow_l
 async def test_a_flood_of_text_is_stored_and_shown_in_few_pieces(
     events: FragileEvents, run: RunRecord
 ) -> None:
-    log = RunLog(
-        run_id=run.id, thread_id="t1", attempt=1, events=events, flush_seconds=0.05, on_lost=lambda _: None
-    )
+    log = RunLog(run, events=events, flush_seconds=0.05, on_lost=lambda _: None)
     for _ in range(200):
         log.publish_chunk("messages", AIMessageChunk("more"), {})
         await asyncio.sleep(0)

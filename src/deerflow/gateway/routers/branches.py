@@ -16,7 +16,6 @@ from deerflow.files.copying import fork_files
 from deerflow.files.file_history import (
     MAX_RUNS,
     REGENERATED_RUN,
-    HistoryPoint,
     PastFiles,
     files_at,
     files_before,
@@ -80,9 +79,8 @@ async def branch(thread_id: ThreadPath, body: Branch, user: CurrentUser, deerflo
     answers 409.
     """
     thread = await idle_thread(deerflow, thread_id, user)
-    found = await find_message(deerflow.storage.checkpoints, thread_id, [body.message_id, *body.message_ids])
-    item = found.item
-    point = HistoryPoint(item.run_id, item.at, found.ends_run, found.is_before_tools)
+    ids = [body.message_id, *body.message_ids]
+    item, point = await find_message(deerflow.storage.checkpoints, thread_id, ids)
     past = await _past(deerflow, thread, lambda store, runs, kept: files_at(store, runs, point, kept=kept))
     forked = await _fork(deerflow, thread, item, past, title=body.title)
     return json_response(
