@@ -13,7 +13,7 @@ from deerflow.agents.messages import is_question
 from deerflow.context import RunContext
 from deerflow.errors import InvalidInputError
 from deerflow.subagents.builder import SubagentBuilder
-from deerflow.subagents.config import TASK, TaskSpec, total_limit
+from deerflow.subagents.config import TASK, SubagentConfig, TaskSpec, total_limit
 from deerflow.subagents.executor import SubagentExecutor
 from deerflow.subagents.registry import SubagentRegistry
 
@@ -72,39 +72,50 @@ class TaskFactory:
             context: The context of the delegating agent.
             messages: Its conversation, including the call.
         """
-        self._check_total(context, messages, task_id)
+        called = [each for message in this_turn(messages) for each in _task_ids(message)]
+        self.check_total(context, task_id, called=called if context.depth == 0 else ())
         config = self.registry.get(arguments.subagent_type, has_shell=context.sandbox.refusal is None)
         if arguments.max_turns is not None:
             config = replace(config, max_turns=min(config.max_turns, arguments.max_turns))
         may_delegate = context.depth + 1 < context.settings.subagents.max_depth
-        return TaskSpec(
+        return self.new_task(
+            config,
             task_id=task_id,
             thread_id=task_thread(context.thread_id, task_id, messages),
-            config=config,
             description=arguments.description,
             prompt=_with_context(arguments.prompt, arguments.context),
+            context=context,
+            may_delegate=may_delegate,
+            # A sub-agent waits for its own tasks: the end of one that outlives it would not be reported.
+            is_background=arguments.background and context.depth == 0,
+        )
+
+    def new_task(
+        self, config: SubagentConfig, *, context: RunContext, may_delegate: bool = False, **fields: Any
+    ) -> TaskSpec:
+        """Return a task of a type with the agent and the models that execute it."""
+        return TaskSpec(
+            config=config,
             model_name=self.builder.model_name(config, context.options),
             agent=self.builder.agent(config, context.options, may_delegate=may_delegate),
             context=context,
             model=lambda: self.builder.model(config, context.options),
             close_models=self.builder.models.aclose,
-            # A sub-agent waits for its own tasks: the end of one that outlives it would not be reported.
-            is_background=arguments.background and context.depth == 0,
+            **fields,
         )
 
-    def _check_total(self, context: RunContext, messages: Sequence[AnyMessage], task_id: str) -> None:
+    def check_total(self, context: RunContext, task_id: str, *, called: Sequence[str | None] = ()) -> None:
         """Refuse a task beyond the number that one run may start, including tasks of sub-agents.
 
-        Calls are counted in the conversation, which outlives the process; the executor counts the tasks that
-        are not in it.
+        Args:
+            called: The tasks that the conversation starts, which outlives the process; the executor counts
+                the tasks that are not in it.
         """
         total = total_limit(context.options, context.settings.subagents)
         if total is None:
             return
-        called = [each for message in this_turn(messages) for each in _task_ids(message)]
         started = self.executor.started(context.run_id)
-        is_late = context.depth == 0 and task_id in called[total:]
-        if is_late or (task_id not in started and len(started) >= total):
+        if task_id in called[total:] or (task_id not in started and len(started) >= total):
             raise InvalidInputError(
                 f"this run may start {total} tasks and has done so; go on with what they found"
             )

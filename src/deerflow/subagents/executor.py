@@ -44,7 +44,7 @@ class SubagentExecutor:
         self._background: dict[TaskKey, asyncio.Task[SubagentResult]] = {}
         self._asking: dict[TaskKey, Attempt] = {}
         self._unreported: defaultdict[str, list[str]] = defaultdict(list)
-        """By run: the background tasks that ended and that the lead agent was not told of yet."""
+        """By run: the background tasks that ended and were not reported to the lead agent yet."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._sync_lock = threading.Lock()
 

@@ -58,8 +58,8 @@ class Contradiction:
     findings: tuple[TeamFinding, ...]
 
     def __str__(self) -> str:
-        said = "; ".join(f"{finding.object} (by {finding.step})" for finding in self.findings)
-        return f"{self.subject} — {self.predicate}: {said}"
+        objects = "; ".join(f"{finding.object} (by {finding.step})" for finding in self.findings)
+        return f"{self.subject} — {self.predicate}: {objects}"
 
 
 class FindingsGraph:
@@ -227,18 +227,12 @@ class TeamExperience:
         if self.store is None:
             return []
         items = await self.store.asearch((STORE_NAMESPACE, folder_name(user_id)), limit=MAX_SEARCHED)
-        ranked = sorted(
-            (
-                (
-                    _similarity(goal, str(item.value.get("goal"))) + 0.5 * (item.namespace[-1] == project_id),
-                    item,
-                )
-                for item in items
-                if _similarity(goal, str(item.value.get("goal"))) > 0
-            ),
-            key=lambda pair: (-pair[0], pair[1].key),
-        )
-        return [_summary(item.value) for _, item in ranked[:MAX_RECALLED]]
+        ranked = []
+        for item in items:
+            if (similarity := _similarity(goal, str(item.value.get("goal")))) > 0:
+                is_same_project = item.namespace[-1] == project_id
+                ranked.append((-similarity - 0.5 * is_same_project, item.key, _summary(item.value)))
+        return [summary for *_, summary in sorted(ranked)[:MAX_RECALLED]]
 
     async def save(
         self, key: str, *, user_id: str, project_id: str, goal: str, outcome: str, findings: FindingsGraph

@@ -21,17 +21,13 @@ from deerflow.agents.middlewares.approval import read_decision
 from deerflow.config.teams import TeamsSettings
 from deerflow.context import RunContext
 from deerflow.errors import DeerFlowError, InvalidInputError
-from deerflow.subagents.builder import SubagentBuilder
 from deerflow.subagents.config import (
     ResumeAnswer,
     SubagentConfig,
     SubagentResult,
     SubagentStatus,
-    TaskSpec,
-    total_limit,
 )
 from deerflow.subagents.delegation import TaskFactory
-from deerflow.subagents.executor import SubagentExecutor
 from deerflow.subagents.teams.findings import (
     ID_SEPARATOR,
     FindingsBoards,
@@ -115,8 +111,7 @@ class TeamServices:
 
     settings: TeamsSettings
     roles: RoleRegistry
-    executor: SubagentExecutor
-    builder: SubagentBuilder
+    tasks: TaskFactory
     boards: FindingsBoards
     experience: TeamExperience
 
@@ -125,11 +120,11 @@ class TeamServices:
         """Create the services; members get the tools of sub-agents and those for shared findings."""
         boards = FindingsBoards()
         builder = replace(tasks.builder, extra_tools=make_findings_tools(boards))
-        return cls(settings, roles, tasks.executor, builder, boards, TeamExperience(builder.store))
+        return cls(settings, roles, replace(tasks, builder=builder), boards, TeamExperience(builder.store))
 
     def works_by_rules(self, call: TeamCall) -> bool:
         """Return whether the run's model cannot reason, so that fixed rules plan and join."""
-        return not self.builder.models.can_reason(call.context.options.model_name)
+        return not self.tasks.builder.models.can_reason(call.context.options.model_name)
 
     async def execute(
         self,
@@ -143,28 +138,21 @@ class TeamServices:
     ) -> SubagentResult:
         """Run one task of a team until it ends or asks; a task that cannot be started is a failed result."""
         task_id = f"{call.team_id}{ID_SEPARATOR}{name}"
-        failed = SubagentResult(task_id, call.context.trace_id, status=SubagentStatus.FAILED)
-        context = call.context
-        total = total_limit(context.options, context.settings.subagents)
-        started = self.executor.started(context.run_id)
-        if total is not None and task_id not in started and len(started) >= total:
-            return replace(failed, error=f"this run may start {total} tasks and has done so")
         try:
-            task = TaskSpec(
+            self.tasks.check_total(call.context, task_id)
+            task = self.tasks.new_task(
+                config,
                 task_id=task_id,
                 thread_id=f"{call.thread_id}{ID_SEPARATOR}{name}",
-                config=config,
                 description=description,
                 prompt=prompt,
-                model_name=self.builder.model_name(config, context.options),
-                agent=self.builder.agent(config, context.options),
-                context=context,
-                model=lambda: self.builder.model(config, context.options),
+                context=call.context,
                 resume=resume,
             )
-            return await self.executor.execute(task)
+            return await self.tasks.executor.execute(task)
         except DeerFlowError as error:
-            return replace(failed, error=str(error))
+            trace_id = call.context.trace_id
+            return SubagentResult(task_id, trace_id, status=SubagentStatus.FAILED, error=str(error))
 
     async def plan(self, call: TeamCall, prompts: TeamPrompts) -> tuple[TeamPlan, PlanSource]:
         """Return the caller's plan, a model's, or when that is invalid one by rules; and which it is.

@@ -91,7 +91,7 @@ def usage_of(services: TeamServices, call: TeamCall) -> dict[str, int]:
     prefix = f"{call.team_id}{ID_SEPARATOR}"
     parts = [
         task.token_usage
-        for task in services.executor.list(call.context.run_id)
+        for task in services.tasks.executor.list(call.context.run_id)
         if task.task_id.startswith(prefix)
     ]
     return {name: sum(part.get(name, 0) for part in parts) for name in sorted({n for p in parts for n in p})}
