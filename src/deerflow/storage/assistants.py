@@ -10,7 +10,7 @@ from deerflow.domain import Assistant
 from deerflow.errors import ConflictError, InvalidInputError, NotFoundError
 from deerflow.storage.database import Database, Dialect, Engine
 from deerflow.storage.encoding import LATER, dump_json, later, now_us, time_of
-from deerflow.storage.threads import metadata_conditions
+from deerflow.storage.threads import search_conditions
 
 _COLUMNS = (
     "assistants.id, user_id, assistants.created_at, {updated}, versions.version, graph_id, name, "
@@ -172,15 +172,12 @@ def _body(assistant: Assistant) -> tuple[Any, ...]:
 def _conditions(query: AssistantQuery, dialect: Dialect) -> tuple[str, list[Any]]:
     if query.sort_by not in _ORDER:
         raise InvalidInputError(f"sort_by '{query.sort_by}' is unknown: use one of {', '.join(_ORDER)}")
-    where, values = ["user_id = ?"], [query.user_id]
-    if query.graph_id is not None:
-        where.append("graph_id = ?")
-        values.append(query.graph_id)
-    if query.name is not None:
-        where.append(f"{dialect.position}(lower(name), lower(?)) > 0")
-        values.append(query.name)
-    conditions, bound = metadata_conditions(query.metadata, dialect)
-    return " AND ".join([*where, *conditions]), [*values, *bound]
+    wanted = {
+        "user_id = ?": query.user_id,
+        "graph_id = ?": query.graph_id,
+        f"{dialect.position}(lower(name), lower(?)) > 0": query.name,
+    }
+    return search_conditions(wanted, query.metadata, dialect)
 
 
 def _assistant(row: tuple[Any, ...]) -> Assistant:

@@ -243,36 +243,32 @@ def _metadata_text(metadata: Mapping[str, Any]) -> str:
 
 
 def _conditions(query: ThreadQuery, dialect: Dialect) -> tuple[str, list[Any]]:
-    where: list[str] = []
-    values: list[Any] = []
-    if query.user_id is not None:
-        where.append("user_id = ?")
-        values.append(query.user_id)
-    if query.status is not None:
-        where.append("status = ?")
-        values.append(query.status)
-    if query.ids is not None:
-        # One JSON parameter instead of one placeholder per id: the statement is the same for any number.
-        where.append(f"id {dialect.is_text_of}")
-        values.append(dump_json(list(query.ids), what="ids").decode())
-    conditions, bound = metadata_conditions(query.metadata, dialect)
-    return " AND ".join([*where, *conditions]) or "1 = 1", [*values, *bound]
+    # One JSON parameter instead of one placeholder per id: the statement is the same for any number.
+    ids = None if query.ids is None else dump_json(list(query.ids), what="ids").decode()
+    wanted = {"user_id = ?": query.user_id, "status = ?": query.status, f"id {dialect.is_text_of}": ids}
+    return search_conditions(wanted, query.metadata, dialect)
 
 
-def metadata_conditions(metadata: Mapping[str, Any] | None, dialect: Dialect) -> tuple[list[str], list[Any]]:
-    """Return the conditions under which a row's metadata has all of these keys with equal values.
+def search_conditions(
+    wanted: Mapping[str, Any], metadata: Mapping[str, Any] | None, dialect: Dialect
+) -> tuple[str, list[Any]]:
+    """Return the SQL condition of a search and its parameters.
 
-    An object matches when it has the wanted keys, among others; a list matches only when it is equal.
+    Args:
+        wanted: Parameters by condition; None omits the condition.
+        metadata: Keys that a row's metadata must have with equal values. An object matches when it has the
+            wanted keys, among others; a list matches only when it is equal.
     """
-    where: list[str] = []
-    values: list[Any] = []
-    for path, wanted in _leaves(metadata or {}):
-        if len(where) >= MAX_FILTERS:
-            raise InvalidInputError(f"a search takes at most {MAX_FILTERS} metadata keys")
-        condition, bound = dialect.has_metadata(path, wanted)
+    where = [condition for condition, value in wanted.items() if value is not None]
+    values = [value for value in wanted.values() if value is not None]
+    leaves = list(_leaves(metadata or {}))
+    if len(leaves) > MAX_FILTERS:
+        raise InvalidInputError(f"a search takes at most {MAX_FILTERS} metadata keys")
+    for path, leaf in leaves:
+        condition, bound = dialect.has_metadata(path, leaf)
         where.append(condition)
         values += bound
-    return where, values
+    return " AND ".join(where) or "1 = 1", values
 
 
 def _leaves(metadata: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
