@@ -17,7 +17,7 @@ from deerflow.files.upload_conversion import DocumentConverter
 from deerflow.files.uploads import UploadedFile, list_uploads
 
 UPLOADS = "/mnt/user-data/uploads"
-SETTINGS = UploadSettings(auto_convert_documents=True)
+SETTINGS = UploadSettings()
 PATIENCE_SECONDS = 90
 """How long an upload waits here: longer than its documents take on a busy machine."""
 
@@ -25,7 +25,7 @@ PATIENCE_SECONDS = 90
 @pytest.fixture(scope="module")
 def gateway(tmp_path_factory: pytest.TempPathFactory, server: ScriptedModel) -> Iterator[Gateway]:
     home = tmp_path_factory.mktemp("home")
-    with running_gateway(home, server.base_url, uploads={"auto_convert_documents": True}) as running:
+    with running_gateway(home, server.base_url) as running:
         assert running.deerflow is not None
         running.deerflow.documents._wait_seconds = PATIENCE_SECONDS
         yield running
@@ -183,9 +183,9 @@ async def test_a_file_of_the_users_is_not_overwritten_and_links_are_not_read(
     assert "not found" in (linked.markdown_note or "")
 
 
-async def test_nothing_is_converted_unless_the_settings_say_so(folders: ThreadFolders) -> None:
+async def test_nothing_is_converted_if_the_settings_say_so(folders: ThreadFolders) -> None:
     (folders.uploads / "a.pdf").write_bytes(documents.pdf("x"))
-    off = DocumentConverter(settings=UploadSettings)
+    off = DocumentConverter(settings=lambda: UploadSettings(auto_convert_documents=False))
 
     (found,) = await off.convert(folders, [UploadedFile("t1", "a.pdf", 1, 0.0)])
 

@@ -14,7 +14,7 @@ class UploadSettings(Section):
     max_file_size: int = Field(52_428_800, ge=1, description="Bytes of one file.")
     max_total_size: int = Field(104_857_600, ge=1, description="Bytes of one upload.")
     auto_convert_documents: bool = Field(
-        False, description="Turn PDF and office files into Markdown beside them."
+        True, description="Convert uploaded PDF and office files to Markdown files next to them."
     )
     pdf_converter: Literal["auto", "pymupdf4llm", "markitdown"] = Field(
         "auto", description="What reads PDFs: `auto` takes pymupdf4llm where it is installed, else pypdf."
