@@ -23,7 +23,7 @@ from deerflow.mcp import McpServers, ToolPins
 from deerflow.mcp.base import Place
 from deerflow.memory import MemoryService
 from deerflow.models import ModelFactory, discover
-from deerflow.models.memory_model import own_model
+from deerflow.models.providers import memory_model
 from deerflow.observability import learn_secrets, secrets_of
 from deerflow.observability.loop_delay import measuring_loop_delay
 from deerflow.observability.opening import open_watch
@@ -70,7 +70,11 @@ async def open_resources(loaded: LoadedSettings) -> AsyncIterator[Resources]:
         owner = OwnerLock(paths.data / "owners")
         stack.callback(owner.close)
         owner.clean_up()
-        sandboxes = create_sandbox_provider(settings.sandbox, skills_root=loaded.skills_root)
+        sandboxes = create_sandbox_provider(
+            settings.sandbox,
+            skills_root=loaded.skills_root,
+            skills_path=settings.skills.container_path,
+        )
         stack.push_async_callback(sandboxes.aclose)
         place = Place(env=loaded.env, folder=loaded.project_root)
         mcp = McpServers(place, redact=watch.redact, pins=ToolPins(storage.store))
@@ -144,7 +148,7 @@ def _memory_models(loaded: LoadedSettings) -> ModelFactory | None:
     own = loaded.settings.memory.backend_config.model
     if own is None:
         return None
-    entry = own_model(own, name="memory", key="memory.backend_config.model")
+    entry = memory_model(own, name="memory", key="memory.backend_config.model")
     return ModelFactory([entry], env=loaded.env)
 
 

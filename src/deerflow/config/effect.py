@@ -8,6 +8,7 @@ RESTART_ONLY = frozenset(
         "telemetry",
         "tracing",
         "sandbox",
+        "skills.container_path",
         "database",
         "checkpointer",
         "run_events",
@@ -20,7 +21,7 @@ RESTART_ONLY = frozenset(
         "mcp_tasks",
     }
 )
-"""Sections whose changes apply from the next start; changes of all others apply from the next run."""
+"""Sections and settings whose changes apply from the next start; all others apply from the next run."""
 
 WAITING = frozenset(
     {

@@ -10,7 +10,11 @@ class SkillsSettings(Section):
 
     use: str | None = Field(None, description="A class of your own as `module:Class`; absent: folders.")
     path: str | None = Field(None, description="Folder with `public/` and `custom/`; absent: `skills/`.")
-    container_path: str = Field("/mnt/skills", pattern=r"^/", description="Where agents see them.")
+    container_path: str = Field(
+        "/mnt/skills",
+        pattern=r"^/",
+        description="Folder in which sandboxes and agents see the skills, read-only. Needs a restart.",
+    )
     deferred_discovery: bool = Field(False, description="Name skills in the prompt only when searched for.")
 
 

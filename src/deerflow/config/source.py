@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +64,7 @@ class SettingsSource:
     def restart_needed(self) -> tuple[str, ...]:
         """The sections that were changed since the start and apply only after a restart."""
         now, then = self._loaded.settings, self._first.settings
-        return tuple(sorted(name for name in RESTART_ONLY if getattr(now, name) != getattr(then, name)))
+        return tuple(sorted(name for name in RESTART_ONLY if attrgetter(name)(now) != attrgetter(name)(then)))
 
     def current(self) -> LoadedSettings:
         """Return the settings in the files, or the last valid ones; the same object if unchanged."""

@@ -114,9 +114,9 @@ def temporary_folder(folders: ThreadFolders) -> Path:
     return folders.root / "tmp"
 
 
-def checked_mount(mount: MountSettings) -> PathMapping:
-    """Return an entry of `sandbox.mounts` as a mapping; raise `ConfigError` for an unsafe one."""
-    key = f"sandbox.mounts: {mount.container_path}"
+def checked_mount(mount: MountSettings, *, key: str | None = None) -> PathMapping:
+    """Return an entry of `sandbox.mounts` as a mapping; raise `ConfigError` with `key` for an unsafe one."""
+    key = key or f"sandbox.mounts: {mount.container_path}"
     virtual = PurePosixPath(mount.container_path)
     names = virtual.parts[1:]
     if not virtual.is_absolute() or not names or ".." in names or _CONTROL.search(mount.container_path):

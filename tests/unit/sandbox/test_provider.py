@@ -7,7 +7,7 @@ import pytest
 
 from deerflow.config import SandboxSettings
 from deerflow.domain import ThreadFolders
-from deerflow.errors import ConfigError
+from deerflow.errors import ConfigError, DeerFlowError
 from deerflow.sandbox import create_sandbox_provider, pool, tier_of
 from deerflow.sandbox.local import LocalSandboxProvider
 
@@ -43,6 +43,29 @@ def test_a_class_can_be_named_by_its_module() -> None:
     chosen = create_sandbox_provider(SandboxSettings(use="deerflow.sandbox.landlock:LandlockSandboxProvider"))
 
     assert chosen.tier == "landlock"
+
+
+@pytest.mark.parametrize("use", ["local", "isolated"])
+async def test_skills_are_mounted_where_the_settings_say(tmp_path: Path, use: str) -> None:
+    skills = tmp_path / "skills"
+    skills.mkdir(mode=0o755)
+    (skills / "SKILL.md").write_text("Know how.")
+    sandboxes = create_sandbox_provider(
+        SandboxSettings(use=use), skills_root=skills, skills_path="/mnt/know-how"
+    )
+
+    async with sandboxes.acquire(ThreadFolders("t1", tmp_path / "t1")) as sandbox:
+        assert await sandbox.read_file("/mnt/know-how/SKILL.md") == "Know how."
+        with pytest.raises(DeerFlowError):
+            await sandbox.write_file("/mnt/know-how/SKILL.md", "Other.")
+        with pytest.raises(DeerFlowError):
+            await sandbox.read_file("/mnt/skills/SKILL.md")
+    await sandboxes.aclose()
+
+
+def test_a_path_of_skills_that_would_hide_the_system_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="skills.container_path: /usr/skills would hide"):
+        create_sandbox_provider(SandboxSettings(use="local"), skills_root=tmp_path, skills_path="/usr/skills")
 
 
 async def test_a_thread_keeps_its_sandbox(tmp_path: Path) -> None:
