@@ -62,6 +62,24 @@ def load_plugins(group: str) -> dict[str, object | PluginError]:
     return loaded
 
 
+def find_plugin(group: str, name: str, *, key: str = "use") -> Plugin:
+    """Return the plug-in of this name, without importing it; raise `ConfigError` if there is none.
+
+    Args:
+        key: The setting that names it, for the message.
+    """
+    plugins = find_plugins(group)
+    if name in plugins:
+        return plugins[name]
+    if not any(plugin.package == OWN_PACKAGE for plugin in plugins.values()):
+        raise ConfigError(
+            f"{key}: {group} has no plug-ins: DeerFlow's package information is missing or older than its "
+            "source; install it again (in a source folder: `make install`)"
+        )
+    known = ", ".join(sorted(plugins))
+    raise ConfigError(f"{key}: {name!r} is unknown; use one of {known}, or `module:name`")
+
+
 def broken_plugins() -> Iterator[tuple[Plugin, PluginError]]:
     """Yield the plug-ins of other packages that cannot be used, each with its error.
 

@@ -4,11 +4,15 @@ from pathlib import Path
 
 import pytest
 
+from deerflow.app.configured import faults_of, summary
 from deerflow.cli import doctor
-from deerflow.config import SandboxSettings
+from deerflow.config import ModelSettings, SandboxSettings, SettingsSource
 from deerflow.errors import ConfigError
+from deerflow.models import ModelFactory
+from deerflow.models.compatible import CompatibleChatOpenAI
 from deerflow.plugins import PluginError, broken_plugins, find_plugins, load_plugins
 from deerflow.sandbox import create_sandbox_provider
+from deerflow.tools import get_available_tools
 
 GROUP = "deerflow.sandboxes"
 
@@ -20,15 +24,15 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def install(site: Path, package: str, entries: dict[str, str], code: str) -> None:
-    """Install a package of one module with entry points for sandboxes."""
+def install(site: Path, package: str, entries: dict[str, str], code: str, group: str = GROUP) -> None:
+    """Install a package of one module with entry points."""
     module = package.replace("-", "_")
     (site / f"{module}.py").write_text(code)
     about = site / f"{module}-1.0.dist-info"
     about.mkdir()
     (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
     lines = "".join(f"{name} = {target}\n" for name, target in entries.items())
-    (about / "entry_points.txt").write_text(f"[{GROUP}]\n{lines}")
+    (about / "entry_points.txt").write_text(f"[{group}]\n{lines}")
 
 
 def test_our_own_sandboxes_are_plug_ins() -> None:
@@ -87,3 +91,57 @@ async def test_doctor_names_a_broken_plug_in(site: Path, tmp_path: Path) -> None
     assert [finding.verdict for finding in found] == [doctor.Verdict.BAD]
     assert "'broken' of plug-three" in found[0].text
     assert "uninstall plug-three" in found[0].fix
+
+
+async def test_an_installed_tool_is_offered_by_its_name_and_a_broken_one_is_named(
+    site: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    code = (
+        "from langchain_core.tools import tool\n@tool\ndef weather() -> str:\n  'Say it.'\n  return 'rain'\n"
+    )
+    install(site, "plug-weather", {"weather": "plug_weather:weather"}, code, "deerflow.tools")
+    install(site, "plug-storm", {"storm": "plug_storm:storm"}, "1 / 0\n", "deerflow.tools")
+    config = tmp_path / "config.yaml"
+    config.write_text("sandbox: {use: local}\ntools: [{name: weather}, {name: storm}]\n")
+    loaded = SettingsSource(config).current()
+
+    offered = [tool.name for tool in get_available_tools(loaded.settings)]
+    (fault,) = (fault for fault in faults_of(loaded) if fault.key.startswith("tools["))
+    findings = [f"{finding.subject} {finding.text}" for finding in await doctor.examine(config)]
+
+    assert "weather" in offered
+    assert "storm" not in offered
+    assert "bash" in offered
+    assert (fault.key, "plug-storm" in fault.text) == ("tools[storm]", True)
+    assert sum("plug-storm" in finding for finding in findings) == 2  # the entry, and the plug-in
+    assert "tools[storm]" in summary([fault])
+
+
+async def test_an_installed_model_is_used_by_its_name_and_a_broken_one_is_named(
+    site: Path, tmp_path: Path
+) -> None:
+    code = (
+        "from deerflow.models.offline import OfflineChatModel as O\nclass Mine(O):\n  model_name: str = 'x'\n"
+    )
+    install(site, "plug-model", {"mine": "plug_model:Mine"}, code, "deerflow.models")
+    install(site, "plug-ruin", {"ruin": "plug_ruin:Mine"}, "1 / 0\n", "deerflow.models")
+    models = [ModelSettings(name=name, use=name, model="m") for name in ("mine", "ruin", "offline", "none")]
+    factory = ModelFactory(models, env={})
+
+    assert type(factory.create("mine")).__name__ == "Mine"
+    assert type(factory.create("offline")).__name__ == "OfflineChatModel"
+    for name, words in (("ruin", "plug-ruin"), ("none", "'none' is unknown; use one of anthropic, google")):
+        with pytest.raises(ConfigError, match=words):
+            factory.create(name)
+
+
+def test_a_plug_in_gets_the_defaults_of_its_class() -> None:
+    factory = ModelFactory(
+        [ModelSettings(name="o", use="openai", model="m")],
+        env={"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": "http://127.0.0.1:9/v1"},
+    )
+
+    model = factory.create("o")
+
+    assert isinstance(model, CompatibleChatOpenAI)
+    assert model.openai_api_base == "http://127.0.0.1:9/v1"

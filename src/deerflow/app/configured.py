@@ -11,14 +11,13 @@ from pathlib import Path
 
 from deerflow.acp.agents import missing_package as missing_for_acp
 from deerflow.config import LoadedSettings, ModelSettings, Section, Settings, module_hint, resolve_use
-from deerflow.config.aliases import TOOLS_OF_DEERFLOW_2, canonical_use
+from deerflow.config.aliases import TOOLS_OF_DEERFLOW_2
 from deerflow.config.faults import SECURITY, Fault
 from deerflow.config.unused import UnusedKey
 from deerflow.errors import ConfigError
 from deerflow.mcp import missing_package as missing_for_mcp
 from deerflow.models import ModelFactory
-from deerflow.models.arguments import COMPATIBLE
-from deerflow.models.factory import REPLACED
+from deerflow.models.providers import COMPATIBLE, class_path
 from deerflow.sandbox import tier_of
 from deerflow.tools.catalog import tool_problems
 from deerflow.tools.policy_provider import make_provider
@@ -154,8 +153,16 @@ def _models(settings: Settings, factory: ModelFactory | None) -> Iterator[Fault]
             yield Fault(key, f"there is no model {name!r}", known)
 
 
+def _path(model: ModelSettings) -> str:
+    """Return the `module:Class` of a model; its `use` if that names nothing."""
+    try:
+        return class_path(model.use)
+    except ConfigError:
+        return model.use
+
+
 def _missing_package(model: ModelSettings) -> str | None:
-    module, colon, _ = canonical_use(model.use).partition(":")
+    module, colon, _ = _path(model).partition(":")
     package = module.split(".")[0]
     try:
         return None if not colon or not package.isidentifier() or find_spec(package) else package
@@ -165,7 +172,7 @@ def _missing_package(model: ModelSettings) -> str | None:
 
 def _missing_key(model: ModelSettings, factory: ModelFactory) -> str | None:
     names_one = any("key" in name or "token" in name for name in model.handed_on)
-    is_ours = REPLACED.get(model.use, canonical_use(model.use)) == COMPATIBLE
+    is_ours = _path(model) == COMPATIBLE
     if names_one or not (is_ours or _is_loaded(model)):
         return None
     try:
@@ -177,14 +184,15 @@ def _missing_key(model: ModelSettings, factory: ModelFactory) -> str | None:
 
 def _is_loaded(model: ModelSettings) -> bool:
     """Return whether the model's module is imported; importing a provider's package takes over a second."""
-    return canonical_use(model.use).partition(":")[0] in sys.modules
+    return _path(model).partition(":")[0] in sys.modules
 
 
 def _wrong_use(model: ModelSettings) -> str | None:
-    if ":" in canonical_use(model.use) and not _is_loaded(model):
-        return None
     try:
-        resolve_use(model.use)
+        if _is_loaded(model):
+            resolve_use(class_path(model.use))
+        else:
+            class_path(model.use)
     except ConfigError as error:
         return str(error)
     return None
@@ -214,7 +222,7 @@ def _mounts(settings: Settings) -> Iterator[Fault]:
 
 def _tools(settings: Settings) -> Iterator[Fault]:
     for entry, problem in tool_problems(settings):
-        is_old = entry.use.strip().startswith(TOOLS_OF_DEERFLOW_2)
+        is_old = (entry.use or "").strip().startswith(TOOLS_OF_DEERFLOW_2)
         fix = _REPLACE_TOOL if is_old else "correct the entry, or take it out"
         yield Fault(f"tools[{entry.name}]", f"left out: {problem}", fix)
 

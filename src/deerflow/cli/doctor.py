@@ -24,8 +24,8 @@ from deerflow.gateway.page import STATIC
 from deerflow.mcp import McpServers, ServerStatus, ToolPins, missing_package
 from deerflow.mcp.base import Place
 from deerflow.models import ModelFactory, discover
-from deerflow.models.memory_model import own_model
 from deerflow.models.model_probe import reaching_problem
+from deerflow.models.providers import memory_model
 from deerflow.observability import secrets_of
 from deerflow.observability.logs import Redactor
 from deerflow.observability.telemetry import audience_of
@@ -118,7 +118,7 @@ async def _models(loaded: LoadedSettings, known: set[str]) -> list[Finding]:
     own = loaded.settings.memory.backend_config.model
     try:
         if own is not None:
-            own_model(own, name="memory", key="memory.backend_config.model")
+            memory_model(own, name="memory", key="memory.backend_config.model")
         factory = ModelFactory(entries, env=loaded.env)
     except ConfigError as error:
         return [*findings, Finding(Verdict.BAD, "models", str(error), "correct it in config.yaml")]
@@ -144,7 +144,11 @@ async def _model(factory: ModelFactory, name: str, use: str) -> Finding:
 async def _sandbox(loaded: LoadedSettings) -> Finding:
     tier = tier_of(loaded.settings.sandbox)
     try:
-        provider = create_sandbox_provider(loaded.settings.sandbox, skills_root=loaded.skills_root)
+        provider = create_sandbox_provider(
+            loaded.settings.sandbox,
+            skills_root=loaded.skills_root,
+            skills_path=loaded.settings.skills.container_path,
+        )
     except DeerFlowError as error:
         return Finding(Verdict.BAD, "sandbox", str(error))
     try:

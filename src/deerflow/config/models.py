@@ -26,7 +26,8 @@ class ModelSettings(OpenSection):
     description: str | None = Field(None, description="One sentence on what the model is good at.")
     use: str = Field(
         min_length=1,
-        description="The model's class as `module:Class`, such as `langchain_openai:ChatOpenAI`.",
+        description="The model's class as `module:Class`, such as `langchain_openai:ChatOpenAI`, or the name "
+        "of an installed plug-in: `openai` (any compatible server), `anthropic`, `google`, `offline`.",
     )
     model: str = Field(min_length=1, description="The provider's own name of the model.")
     supports_thinking: bool = Field(False, description="The model can think before it answers.")

@@ -9,8 +9,17 @@ class ToolSettings(OpenSection):
     """One entry of `tools:`; keys not listed here go to the tool as they are."""
 
     name: str = Field(min_length=1, description="The name that the model calls.")
-    group: str = Field(min_length=1, description="The group it belongs to: agents are given groups.")
-    use: str = Field(min_length=1, description="The tool as `module:name`.")
+    group: str | None = Field(
+        None,
+        min_length=1,
+        description="The group it belongs to. An agent that is limited to groups gets only their tools. "
+        "Default: the group of the built-in tool of this name, else none.",
+    )
+    use: str | None = Field(
+        None,
+        min_length=1,
+        description="The tool as `module:name`, or the name of an installed plug-in. Default: `name`.",
+    )
 
 
 class ToolGroupSettings(OpenSection):

@@ -9,35 +9,13 @@ from pydantic import AliasChoices
 
 from deerflow.config import ModelSettings
 from deerflow.errors import ConfigError
-from deerflow.models.server_address import SELF_HOSTED, default_address, has_address, with_one_name
-from deerflow.models.thinking import Arguments, merged, thinking_arguments
+from deerflow.models.providers import ClassDefaults, class_defaults
+from deerflow.models.server_address import Arguments, has_address, with_one_name
 
-COMPATIBLE = "deerflow.models.compatible:CompatibleChatOpenAI"
-KEY_VARIABLES: Mapping[str, tuple[str, ...]] = {
-    "deerflow.models.patched_deepseek": ("DEEPSEEK_API_KEY",),
-    "deerflow.models.patched_minimax": ("MINIMAX_API_KEY",),
-    "deerflow.models.patched_stepfun": ("STEPFUN_API_KEY",),
-    "deerflow.models.patched_mimo": ("MIMO_API_KEY",),
-    "deerflow.models.vllm_provider": ("VLLM_API_KEY",),
-    "deerflow.models.mindie_provider": ("MINDIE_API_KEY",),
-    "langchain_deepseek": ("DEEPSEEK_API_KEY",),
-    "langchain_anthropic": ("ANTHROPIC_API_KEY",),
-    "deerflow.models.claude_provider": ("ANTHROPIC_API_KEY",),
-    "langchain_google_genai": ("GOOGLE_API_KEY", "GEMINI_API_KEY"),
-    "langchain_openai:AzureChatOpenAI": ("AZURE_OPENAI_API_KEY",),
-}
-"""Environment variables with a provider's key, read if the entry has none."""
-DEFAULTS: Mapping[str, Arguments] = {
-    "deerflow.models.patched_minimax": {
-        "reasoning_key": "reasoning_details",
-        "extra_body": {"reasoning_split": True},
-    },
-    "deerflow.models.patched_stepfun": {"reasoning_key": "reasoning"},
-    # The SDK would retry five times for half a minute, also a quota that is used up, and nobody would see it.
-    "langchain_google_genai": {"max_retries": 1},
-}
-"""Arguments of entries that do not set them; DeerFlow 2's own classes have these built in."""
 NO_KEY = "not-needed"
+NESTED = ("extra_body", "model_kwargs", "chat_template_kwargs")
+"""Arguments that hold further arguments."""
+SWITCHES = ("enable_thinking", "thinking")
 
 
 def arguments_for(
@@ -49,21 +27,22 @@ def arguments_for(
     env: Mapping[str, str],
 ) -> Arguments:
     """Return the constructor arguments of `cls`; raise ConfigError for keys that it does not accept."""
-    package = settings.use.partition(":")[0]
+    defaults = class_defaults(settings.use, is_openai=_is_openai(cls))
     known = known_keys(cls)
     entry = f"models[{settings.name}]"
     # Token counts are enabled wherever a class supports them: a run's usage is recorded from them.
     counting = {"stream_usage": True} if "stream_usage" in known else {}
-    given = merged(DEFAULTS.get(package, {}), counting)
+    given = merged(defaults.arguments, counting)
     extra = with_one_name(settings.model_extra or {}, known, entry=entry)
     given = merged(given, {**extra, **_listed(settings, known)})
     thinking = thinking_arguments(settings, is_on=is_thinking)
     given = merged(given, with_one_name(thinking, known, entry=entry))
     _set_effort(given, reasoning_effort, settings, known)
-    _find_address(given, cls, known, settings, env)
+    if not has_address(given):
+        given.update(with_one_name(_default_address(defaults, settings, env), known, entry=entry))
     if "extra_body" in known and "thinking" in given and "thinking" not in known:
         given = merged(given, {"extra_body": {"thinking": given.pop("thinking")}})
-    _find_key(given, cls, known, settings.use, env)
+    _find_key(given, known, defaults, is_openai=_is_openai(cls), env=env)
     _tidy_keys(given, settings)
     _refuse_unknown(given, cls, known, settings)
     return given
@@ -97,33 +76,26 @@ def _listed(settings: ModelSettings, known: frozenset[str]) -> Arguments:
     return listed
 
 
-def _set_effort(given: Arguments, wish: str | None, settings: ModelSettings, known: frozenset[str]) -> None:
+def _set_effort(given: Arguments, effort: str | None, settings: ModelSettings, known: frozenset[str]) -> None:
     if not settings.supports_reasoning_effort:
         given.pop("reasoning_effort", None)
-    elif wish:
-        given["effort" if "reasoning_effort" not in known and "effort" in known else "reasoning_effort"] = (
-            wish
-        )
+    elif effort:
+        name = "effort" if "reasoning_effort" not in known and "effort" in known else "reasoning_effort"
+        given[name] = effort
 
 
-def _find_address(
-    given: Arguments,
-    cls: type[BaseChatModel],
-    known: frozenset[str],
-    settings: ModelSettings,
-    env: Mapping[str, str],
-) -> None:
-    """Set the server address if the entry does not."""
-    if has_address(given):
-        return
-    address = default_address(settings.use, is_openai=_is_openai(cls), env=env)
-    if address is not None:
-        given.update(with_one_name({"base_url": address}, known, entry=f"models[{settings.name}]"))
-    elif settings.use.partition(":")[0] in SELF_HOSTED:
+def _default_address(
+    defaults: ClassDefaults, settings: ModelSettings, env: Mapping[str, str]
+) -> Mapping[str, str]:
+    """Return the server address for an entry that sets none; empty leaves the choice to the class."""
+    variables = (env.get(name, "").strip() for name in defaults.address_variables)
+    address = defaults.address or next(filter(None, variables), None)
+    if address is None and defaults.needs_address:
         raise ConfigError(
             f"models[{settings.name}]: {settings.use} needs `base_url`, the address of your server, "
             "such as http://127.0.0.1:8000/v1"
         )
+    return {} if address is None else {"base_url": address}
 
 
 def _is_openai(cls: type[BaseChatModel]) -> bool:
@@ -132,15 +104,18 @@ def _is_openai(cls: type[BaseChatModel]) -> bool:
 
 
 def _find_key(
-    given: Arguments, cls: type[BaseChatModel], known: frozenset[str], use: str, env: Mapping[str, str]
+    given: Arguments,
+    known: frozenset[str],
+    defaults: ClassDefaults,
+    *,
+    is_openai: bool,
+    env: Mapping[str, str],
 ) -> None:
     name = next((one for one in ("api_key", "google_api_key") if one in known), None)
     if name is None or any(given.get(one) for one in given if one.endswith("api_key")):
         return
-    usual = ("OPENAI_API_KEY",) if _is_openai(cls) else ()
-    variables = KEY_VARIABLES.get(use, KEY_VARIABLES.get(use.partition(":")[0], usual))
-    key = next((env[variable] for variable in variables if env.get(variable)), None)
-    if key is None and _is_openai(cls) and given.get("base_url"):
+    key = next((env[variable] for variable in defaults.key_variables if env.get(variable)), None)
+    if key is None and is_openai and given.get("base_url"):
         key = NO_KEY  # self-hosted servers need no key, but the SDK requires one
     if key is not None:
         given[name] = key
@@ -173,3 +148,43 @@ def _refuse_unknown(
         raise ConfigError(
             f"models[{settings.name}]: {settings.use} does not know {', '.join(sorted(unknown))}.{hint}"
         )
+
+
+def thinking_arguments(settings: ModelSettings, *, is_on: bool) -> Arguments:
+    """Return the arguments that enable or disable the model's thinking, according to its settings."""
+    enabled = dict(settings.when_thinking_enabled or {})
+    short_form: Mapping[str, Any] | None = getattr(settings, "thinking", None)
+    if short_form:
+        enabled["thinking"] = {**(enabled.get("thinking") or {}), **short_form}
+    if is_on:
+        return enabled
+    if settings.when_thinking_disabled is not None:
+        return dict(settings.when_thinking_disabled)
+    return switched_off(enabled)
+
+
+def switched_off(enabled: Mapping[str, Any]) -> Arguments:
+    """Return arguments that disable thinking, derived from those that enable it where the form is known."""
+    off: Arguments = {}
+    for key, value in enabled.items():
+        if key in NESTED and isinstance(value, Mapping):
+            inner = switched_off(value)
+            if inner:
+                off[key] = inner
+        elif key == "thinking" and isinstance(value, Mapping) and "type" in value:
+            off[key] = {"type": "disabled"}
+        elif key in SWITCHES and value is True:
+            off[key] = False
+    return off
+
+
+def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> Arguments:
+    """Return `base` updated with `over`; nested arguments are merged."""
+    result = dict(base)
+    for key, value in over.items():
+        before = result.get(key)
+        if key in NESTED and isinstance(before, Mapping) and isinstance(value, Mapping):
+            result[key] = merged(before, value)
+        else:
+            result[key] = value
+    return result

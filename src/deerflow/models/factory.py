@@ -12,22 +12,17 @@ from pydantic import ValidationError
 from deerflow.config import ModelSettings, install_hint, resolve_use
 from deerflow.config.secrets import shown
 from deerflow.errors import ConfigError, NotFoundError
-from deerflow.models.arguments import COMPATIBLE, arguments_for
+from deerflow.models.arguments import arguments_for
 from deerflow.models.fallback import FallbackChatModel, can_reason
 from deerflow.models.pool import SessionPool
+from deerflow.models.providers import PLUGINS, class_path
 from deerflow.models.repair import repairing
 from deerflow.models.tool_call_assembly import watched
+from deerflow.plugins import find_plugin
 
 logger = logging.getLogger(__name__)
 
 OPENAI_URL = "https://api.openai.com/v1"
-REPLACED = {
-    "langchain_openai:ChatOpenAI": COMPATIBLE,
-    "langchain_openai.chat_models:ChatOpenAI": COMPATIBLE,
-    "langchain_openai.chat_models.base:ChatOpenAI": COMPATIBLE,
-}
-"""Our subclass behaves like the class and also keeps what compatible servers send in addition to the text."""
-
 Options = tuple[str, bool, str | None]
 
 
@@ -180,7 +175,7 @@ class ModelFactory:
 def _class_of(settings: ModelSettings) -> type[BaseChatModel]:
     use = settings.use.strip()
     try:
-        found = resolve_use(REPLACED.get(use, use))
+        found = resolve_use(class_path(use)) if ":" in use else find_plugin(PLUGINS, use).load()
     except ConfigError as error:
         raise ConfigError(f"models[{settings.name}].{error}") from error
     if not isinstance(found, type) or not issubclass(found, BaseChatModel):
@@ -215,6 +210,6 @@ def _constructed(
         raise ConfigError(f"models[{settings.name}]: {settings.use} cannot be set up: {error}") from error
 
 
-def _named(place: tuple[int | str, ...], value: object) -> str:
+def _named(path: tuple[int | str, ...], value: object) -> str:
     """Return an invalid argument and its value, which is masked if it may be a secret."""
-    return f"{'.'.join(map(str, place))} is {shown(value, place)}" if place else "entry"
+    return f"{'.'.join(map(str, path))} is {shown(value, path)}" if path else "entry"

@@ -1,8 +1,100 @@
-"""The providers recognized by their API key variables, and the local model servers that are probed."""
+"""What DeerFlow knows about providers: classes, plug-ins, keys, addresses and default models."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+from pydantic import ValidationError
+
+from deerflow.config import ModelSettings
+from deerflow.config.aliases import canonical_use
+from deerflow.config.memory import MemoryModelSettings
+from deerflow.errors import ConfigError
+from deerflow.models.server_address import has_address
+from deerflow.plugins import find_plugin
+
+COMPATIBLE = "deerflow.models.compatible:CompatibleChatOpenAI"
+PLUGINS = "deerflow.models"
+"""Entry-point group of model classes, DeerFlow's own included."""
+REPLACED = {
+    "langchain_openai:ChatOpenAI": COMPATIBLE,
+    "langchain_openai.chat_models:ChatOpenAI": COMPATIBLE,
+    "langchain_openai.chat_models.base:ChatOpenAI": COMPATIBLE,
+}
+"""Our subclass behaves like the class and also keeps what compatible servers send in addition to the text."""
+
+
+def class_path(use: str) -> str:
+    """Return the `module:Class` that `use` stands for: that of a plug-in, of an older path, or itself."""
+    use = canonical_use(use)
+    if ":" not in use:
+        use = find_plugin(PLUGINS, use).entry_point.value
+    return REPLACED.get(use, use)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClassDefaults:
+    """What an entry of `models:` with a certain class gets if it does not set it."""
+
+    key_variables: tuple[str, ...] = ()
+    """Environment variables with the provider's key."""
+    address: str | None = None
+    address_variables: tuple[str, ...] = ()
+    """Environment variables with the provider's address."""
+    needs_address: bool = False
+    """Whether it is for self-hosted servers, which have no default address."""
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+
+
+_ANTHROPIC = ClassDefaults(
+    key_variables=("ANTHROPIC_API_KEY",), address_variables=("ANTHROPIC_API_URL", "ANTHROPIC_BASE_URL")
+)
+CLASS_DEFAULTS: Mapping[str, ClassDefaults] = {
+    "deerflow.models.patched_deepseek": ClassDefaults(
+        key_variables=("DEEPSEEK_API_KEY",), address="https://api.deepseek.com"
+    ),
+    "deerflow.models.patched_minimax": ClassDefaults(
+        key_variables=("MINIMAX_API_KEY",),
+        address="https://api.minimax.io/v1",
+        arguments={"reasoning_key": "reasoning_details", "extra_body": {"reasoning_split": True}},
+    ),
+    "deerflow.models.patched_stepfun": ClassDefaults(
+        key_variables=("STEPFUN_API_KEY",),
+        address="https://api.stepfun.com/v1",
+        arguments={"reasoning_key": "reasoning"},
+    ),
+    "deerflow.models.patched_mimo": ClassDefaults(
+        key_variables=("MIMO_API_KEY",), address="https://api.xiaomimimo.com/v1"
+    ),
+    "deerflow.models.vllm_provider": ClassDefaults(key_variables=("VLLM_API_KEY",), needs_address=True),
+    "deerflow.models.mindie_provider": ClassDefaults(key_variables=("MINDIE_API_KEY",), needs_address=True),
+    "deerflow.models.claude_provider": _ANTHROPIC,
+    "langchain_anthropic": _ANTHROPIC,
+    "langchain_deepseek": ClassDefaults(
+        key_variables=("DEEPSEEK_API_KEY",), address_variables=("DEEPSEEK_API_BASE", "DEEPSEEK_BASE_URL")
+    ),
+    "langchain_google_genai": ClassDefaults(
+        key_variables=("GOOGLE_API_KEY", "GEMINI_API_KEY"),
+        address_variables=("GOOGLE_GEMINI_BASE_URL",),
+        # The SDK would retry five times, for half a minute unseen, even when a quota is used up.
+        arguments={"max_retries": 1},
+    ),
+    "langchain_openai:AzureChatOpenAI": ClassDefaults(
+        key_variables=("AZURE_OPENAI_API_KEY",), address_variables=("AZURE_OPENAI_ENDPOINT",)
+    ),
+}
+"""By module, or by class; the modules of DeerFlow 2 stand for classes with one provider built in."""
+OPENAI_DEFAULTS = ClassDefaults(
+    key_variables=("OPENAI_API_KEY",), address_variables=("OPENAI_API_BASE", "OPENAI_BASE_URL")
+)
+
+
+def class_defaults(use: str, *, is_openai: bool) -> ClassDefaults:
+    """Return the defaults of an entry's `use`; a class that reads OpenAI's variables has OpenAI's."""
+    path = use.strip() if ":" in use else class_path(use)
+    usual = OPENAI_DEFAULTS if is_openai else ClassDefaults()
+    return CLASS_DEFAULTS.get(path, CLASS_DEFAULTS.get(path.partition(":")[0], usual))
+
 
 THINKING_TYPE: Mapping[str, Any] = {
     "supports_thinking": True,
@@ -131,3 +223,43 @@ LOCAL_SERVERS: tuple[LocalServer, ...] = (
     LocalServer("LM Studio", "http://127.0.0.1:1234"),
     LocalServer("vLLM", "http://127.0.0.1:8000"),
 )
+
+
+def memory_model(settings: MemoryModelSettings, *, name: str, key: str) -> ModelSettings:
+    """Return the entry of `models:` for a memory model that is configured in short form.
+
+    Args:
+        name: The model's name in the metrics.
+        key: The path of `settings` in the settings, for messages.
+    """
+    provider = _provider(settings.provider, key)
+    default = None if has_address(settings.handed_on) else provider.base_url
+    given = {
+        **settings.handed_on,
+        "base_url": settings.base_url or default,
+        "api_key": settings.api_key,
+        "temperature": settings.temperature,
+    }
+    entry = {
+        "name": name,
+        "use": provider.use,
+        "model": settings.model or provider.model,
+        **{part: value for part, value in given.items() if value is not None},
+    }
+    try:
+        return ModelSettings.model_validate(entry)
+    except ValidationError as error:
+        wrong = error.errors(include_url=False, include_input=False)[0]
+        path = ".".join(map(str, wrong["loc"]))
+        raise ConfigError(f"{key}.{path}: {wrong['msg']}") from error
+
+
+def _provider(name: str | None, key: str) -> Provider:
+    """Return a provider by its name; OpenAI, and so any compatible server, if there is no name."""
+    if name is None:
+        return PROVIDERS[0]
+    for provider in PROVIDERS:
+        if name.casefold() in (provider.label.casefold(), provider.prefix.casefold()):
+            return provider
+    known = ", ".join(provider.label for provider in PROVIDERS)
+    raise ConfigError(f"{key}.provider is '{name}'; allowed: {known}")

@@ -10,30 +10,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from deerflow.errors import ConfigError
-from deerflow.models.thinking import Arguments
 
-ADDRESS = re.compile(r"(?!validate_)(\w+_)?(base_url|api_base|api_url|api_endpoint|endpoint|endpoint_url)")
+Arguments = dict[str, Any]
+
+ADDRESS_KEY = re.compile(
+    r"(?!validate_)(\w+_)?(base_url|api_base|api_url|api_endpoint|endpoint|endpoint_url)"
+)
 """All keys under which an entry may give the address."""
-NAMES_OF_CLASSES = ("base_url", "api_base", "endpoint", "endpoint_url", "api_endpoint", "api_url")
+ADDRESS_NAMES = ("base_url", "api_base", "endpoint", "endpoint_url", "api_endpoint", "api_url")
 """Argument names for the address in provider classes, the most common first."""
-DEFAULT_ADDRESSES: Mapping[str, str] = {
-    "deerflow.models.patched_deepseek": "https://api.deepseek.com",
-    "deerflow.models.patched_minimax": "https://api.minimax.io/v1",
-    "deerflow.models.patched_mimo": "https://api.xiaomimimo.com/v1",
-    "deerflow.models.patched_stepfun": "https://api.stepfun.com/v1",
-}
-"""The provider's address, for DeerFlow 2 classes that belong to one provider."""
-ADDRESS_VARIABLES: Mapping[str, tuple[str, ...]] = {
-    "langchain_anthropic": ("ANTHROPIC_API_URL", "ANTHROPIC_BASE_URL"),
-    "deerflow.models.claude_provider": ("ANTHROPIC_API_URL", "ANTHROPIC_BASE_URL"),
-    "langchain_deepseek": ("DEEPSEEK_API_BASE", "DEEPSEEK_BASE_URL"),
-    "langchain_google_genai": ("GOOGLE_GEMINI_BASE_URL",),
-    "langchain_openai:AzureChatOpenAI": ("AZURE_OPENAI_ENDPOINT",),
-}
-"""Environment variables with a provider's address, read if the entry has none; OpenAI: `OPENAI_VARIABLES`."""
-OPENAI_VARIABLES = ("OPENAI_API_BASE", "OPENAI_BASE_URL")
-SELF_HOSTED = ("deerflow.models.vllm_provider", "deerflow.models.mindie_provider")
-"""Classes for self-hosted servers, which have no default address."""
 
 
 def has_address(given: Mapping[str, Any]) -> bool:
@@ -52,7 +37,7 @@ def with_one_name(given: Mapping[str, Any], known: frozenset[str], *, entry: str
     result = {key: value for key, value in given.items() if not (_is_address(key) and key not in found)}
     if not found:
         return result
-    addresses = {name: _checked(value, place=f"{entry}.{name}") for name, value in found.items()}
+    addresses = {name: _checked(value, path=f"{entry}.{name}") for name, value in found.items()}
     first, *others = addresses
     for other in others:
         if addresses[other].rstrip("/") != addresses[first].rstrip("/"):
@@ -65,16 +50,6 @@ def with_one_name(given: Mapping[str, Any], known: frozenset[str], *, entry: str
     return result | _named(addresses[first], first, known)
 
 
-def default_address(use: str, *, is_openai: bool, env: Mapping[str, str]) -> str | None:
-    """Return the server address for an entry that sets none; None leaves the choice to the class."""
-    package = use.partition(":")[0]
-    if package in DEFAULT_ADDRESSES:
-        return DEFAULT_ADDRESSES[package]
-    usual = OPENAI_VARIABLES if is_openai else ()
-    variables = ADDRESS_VARIABLES.get(use, ADDRESS_VARIABLES.get(package, usual))
-    return next((env[name].strip() for name in variables if env.get(name, "").strip()), None)
-
-
 def _found(given: Mapping[str, Any]) -> dict[str, Any]:
     found = {key: value for key, value in given.items() if _is_address(key) and value is not None}
     options = given.get("client_options")  # Google's legacy form
@@ -84,13 +59,13 @@ def _found(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _is_address(key: str) -> bool:
-    return ADDRESS.fullmatch(key) is not None
+    return ADDRESS_KEY.fullmatch(key) is not None
 
 
-def _checked(address: object, *, place: str) -> str:
+def _checked(address: object, *, path: str) -> str:
     if not isinstance(address, str) or not re.match(r"https?://[^/\s]", address.strip()):
         raise ConfigError(
-            f"{place} is {address!r}, which is no address; write it with its scheme, "
+            f"{path} is {address!r}, which is no address; write it with its scheme, "
             "such as http://127.0.0.1:8000/v1, or remove the key"
         )
     return address.strip()
@@ -102,4 +77,4 @@ def _named(address: str, name: str, known: frozenset[str]) -> Arguments:
             return {"base_url": address, "azure_endpoint": None}
         return {"azure_endpoint": address, "base_url": None}
     own = sorted(one for one in known if _is_address(one))
-    return {next((one for one in (*NAMES_OF_CLASSES, *own) if one in known), name): address}
+    return {next((one for one in (*ADDRESS_NAMES, *own) if one in known), name): address}

@@ -1,4 +1,4 @@
-"""Selects an agent's tools: configured or default ones, built-in ones, sub-agents', MCP and ACP tools."""
+"""Selects an agent's tools: the sandbox's, the settings', built-in ones, sub-agents', MCP and ACP tools."""
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -6,7 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from langchain_core.tools import BaseTool
 
 from deerflow.config import ModelSettings, Settings, ToolSettings, resolve_use
+from deerflow.config.aliases import canonical_use
 from deerflow.errors import ConfigError
+from deerflow.plugins import find_plugin
 from deerflow.tools.clarify import ask_clarification_tool
 from deerflow.tools.deferred import defer, tool_search_tool
 from deerflow.tools.edits import edit_files_tool
@@ -26,7 +28,9 @@ from deerflow.tools.vision import view_image_tool
 
 logger = logging.getLogger(__name__)
 
-DEFAULT_TOOLS: tuple[tuple[str, BaseTool], ...] = (
+GROUP = "deerflow.tools"
+"""Entry-point group of tools, DeerFlow's own included."""
+SANDBOX_TOOLS: tuple[tuple[str, BaseTool], ...] = (
     ("file:read", ls_tool),
     ("file:read", read_file_tool),
     ("file:read", glob_tool),
@@ -37,7 +41,10 @@ DEFAULT_TOOLS: tuple[tuple[str, BaseTool], ...] = (
     ("bash", bash_tool),
     ("bash", python_tool),
 )
-"""The tools without a `tools:` section, with their groups."""
+"""The tools that work in the sandbox, with their groups."""
+SANDBOX_MODULES = frozenset(
+    {"deerflow.tools", *(f"deerflow.tools.{name}" for name in ("edits", "files", "python", "shell"))}
+)
 
 
 def get_available_tools(
@@ -74,7 +81,7 @@ def get_available_tools(
         built_in.append(tool_search_tool)
         offered_by_servers = defer(offered_by_servers)
     classes = {
-        "the settings": [tool for group, tool in _grouped(settings) if groups is None or group in groups],
+        "the settings": [tool for group, tool in _configured(settings) if groups is None or group in groups],
         "the built-in ones": built_in,
         "the sub-agents": subagent_tools if subagent_enabled else (),
         "MCP servers": offered_by_servers,
@@ -86,7 +93,7 @@ def get_available_tools(
 def tool_groups(settings: Settings) -> list[str]:
     """Return the tool groups that agents can be assigned."""
     named = [group.name for group in settings.tool_groups]
-    used = [entry.group for entry in settings.tools] or [group for group, _ in DEFAULT_TOOLS]
+    used = [group for group, _ in _configured(settings) if group is not None]
     return list(dict.fromkeys([*used, *named]))
 
 
@@ -104,12 +111,30 @@ def tool_problems(settings: Settings) -> Iterator[tuple[ToolSettings, str]]:
         known.add(entry.name)
 
 
-def _grouped(settings: Settings) -> Iterator[tuple[str, BaseTool]]:
-    if not settings.tools and "tools" not in settings.model_fields_set:
-        yield from DEFAULT_TOOLS
+def _configured(settings: Settings) -> Iterator[tuple[str | None, BaseTool]]:
+    """Yield the sandbox tools, as the `tools:` section changes them, and its other tools, with their groups.
+
+    An entry overrides the sandbox tool of its name. A section that names sandbox tools by their path, as
+    DeerFlow 2's file does, is the whole list of them.
+    """
+    entries = {entry.name: entry for entry in reversed(settings.tools)}
+    is_whole_list = any(_is_sandbox_tool(entry) for entry in settings.tools)
+    for group, tool in () if is_whole_list else SANDBOX_TOOLS:
+        entry = entries.pop(tool.name, None)
+        if entry is None:
+            yield group, tool
+        elif (own := _resolve(entry)) is not None:
+            yield entry.group or group, own
+    groups = {tool.name: group for group, tool in SANDBOX_TOOLS}
     for entry in settings.tools:
-        if (tool := _resolve(entry)) is not None:
-            yield entry.group, tool
+        if entries.get(entry.name) is entry and (own := _resolve(entry)) is not None:
+            yield entry.group or groups.get(entry.name), own
+
+
+def _is_sandbox_tool(entry: ToolSettings) -> bool:
+    """Return whether an entry names a sandbox tool by its path, ours or DeerFlow 2's."""
+    module, colon, name = canonical_use(entry.use or "").partition(":")
+    return bool(colon) and module in SANDBOX_MODULES and name.endswith("_tool")
 
 
 def _resolve(entry: ToolSettings) -> BaseTool | None:
@@ -123,14 +148,15 @@ def _resolve(entry: ToolSettings) -> BaseTool | None:
 
 def _load(entry: ToolSettings) -> BaseTool:
     """Return the entry's tool under its configured name."""
-    found = resolve_use(entry.use)
+    use = entry.use or entry.name
+    found = resolve_use(use) if ":" in use else find_plugin(GROUP, use.strip()).load()
     if not isinstance(found, BaseTool) and callable(found):
         try:
             found = found(entry)  # a factory, for tools that need their own settings
-        except (TypeError, ValueError) as error:
-            raise ConfigError(f"{entry.use} cannot be made: {error}") from error
+        except Exception as error:  # code of another package, which may raise anything
+            raise ConfigError(f"{use} cannot be made: {error}") from error
     if not isinstance(found, BaseTool):
-        raise ConfigError(f"{entry.use} is not a tool")
+        raise ConfigError(f"{use} is not a tool")
     tool = with_max_results(found, (entry.model_extra or {}).get("max_results"))
     return tool if tool.name == entry.name else tool.model_copy(update={"name": entry.name})
 

@@ -14,11 +14,7 @@ from deerflow.config.extras import EXTRAS
 from deerflow.config.memory import MemoryModelSettings
 from deerflow.errors import ConfigError
 from deerflow.models import ModelFactory
-from deerflow.models.arguments import KEY_VARIABLES
-from deerflow.models.factory import REPLACED
-from deerflow.models.memory_model import own_model
-from deerflow.models.providers import PROVIDERS
-from deerflow.models.server_address import ADDRESS_VARIABLES, OPENAI_VARIABLES
+from deerflow.models.providers import CLASS_DEFAULTS, OPENAI_DEFAULTS, PROVIDERS, REPLACED, memory_model
 
 AZURE = "langchain_openai:AzureChatOpenAI"
 CLASSES = {
@@ -39,8 +35,8 @@ NAMES = ("base_url", "api_base", "openai_api_base", "endpoint", "anthropic_api_u
 VARIABLES = (
     "LANGSMITH_GATEWAY",
     "OLLAMA_HOST",
-    *OPENAI_VARIABLES,
-    *(name for names in ADDRESS_VARIABLES.values() for name in names),
+    *OPENAI_DEFAULTS.address_variables,
+    *(name for each in CLASS_DEFAULTS.values() for name in each.address_variables),
 )
 pytestmark = pytest.mark.filterwarnings("ignore:Inheritance class AiohttpClientSession:DeprecationWarning")
 
@@ -59,7 +55,7 @@ async def servers(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[Provid
 
 
 def env_of(server: ProviderServer) -> dict[str, str]:
-    keys = {name: "another-key" for names in KEY_VARIABLES.values() for name in names}
+    keys = {name: "another-key" for each in CLASS_DEFAULTS.values() for name in each.key_variables}
     return {**dict.fromkeys(VARIABLES, server.url), **keys, "OPENAI_API_KEY": "another-key"}
 
 
@@ -213,6 +209,6 @@ def test_a_model_of_the_memory_may_call_its_address_otherwise() -> None:
         {"provider": "DeepSeek", "api_base": "http://127.0.0.1:9/v1"}
     )
 
-    made: Any = ModelFactory([own_model(settings, name="memory", key="memory.model")], env={}).create()
+    made: Any = ModelFactory([memory_model(settings, name="memory", key="memory.model")], env={}).create()
 
     assert made.openai_api_base == "http://127.0.0.1:9/v1"

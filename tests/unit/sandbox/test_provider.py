@@ -64,7 +64,7 @@ async def test_skills_are_mounted_where_the_settings_say(tmp_path: Path, use: st
 
 
 def test_a_path_of_skills_that_would_hide_the_system_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="skills.container_path: /usr/skills would hide"):
+    with pytest.raises(ConfigError, match=r"skills\.container_path: /usr/skills would hide"):
         create_sandbox_provider(SandboxSettings(use="local"), skills_root=tmp_path, skills_path="/usr/skills")
 
 

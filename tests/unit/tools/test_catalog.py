@@ -10,8 +10,9 @@ from support.sandboxes import run_context
 from support.tool_calls import answer_of
 
 from deerflow.config import ModelSettings, Settings, ToolSettings
+from deerflow.plugins import find_plugins
 from deerflow.tools import bash_tool, get_available_tools, glob_tool
-from deerflow.tools.catalog import tool_problems
+from deerflow.tools.catalog import SANDBOX_TOOLS, tool_groups, tool_problems
 
 FILES = ["ls", "read_file", "glob", "grep", "write_file", "str_replace", "edit_files"]
 SHELLS = ["bash", "python"]
@@ -50,7 +51,7 @@ def names(settings: Settings, **options: Any) -> list[str]:
     return [tool.name for tool in get_available_tools(settings, **options)]
 
 
-def entry(name: str, use: str, group: str = "g", **keys: Any) -> ToolSettings:
+def entry(name: str, use: str | None = None, group: str | None = "g", **keys: Any) -> ToolSettings:
     return ToolSettings(name=name, group=group, use=use, **keys)
 
 
@@ -62,8 +63,45 @@ def test_without_a_section_there_are_the_default_tools() -> None:
     assert names(Settings()) == [*FILES, *SHELLS, *BUILT_IN]
 
 
-def test_an_empty_section_leaves_the_built_in_tools() -> None:
-    assert names(Settings(tools=())) == BUILT_IN
+def test_a_section_adds_to_the_sandbox_tools() -> None:
+    added = entry("hello", f"{__name__}:greeter")
+
+    assert names(Settings(tools=())) == [*FILES, *SHELLS, *BUILT_IN]
+    assert names(Settings(tools=(added,))) == [*FILES, *SHELLS, "hello", *BUILT_IN]
+
+
+def test_an_entry_overrides_the_sandbox_tool_of_its_name() -> None:
+    settings = Settings(
+        tools=(entry("bash", f"{__name__}:other_bash", group=None), entry("glob", max_results=2, group=None))
+    )
+
+    tools = {tool.name: tool for tool in get_available_tools(settings)}
+
+    assert list(tools) == [*FILES, *SHELLS, *BUILT_IN]
+    assert tools["bash"] is other_bash
+    assert tools["glob"].args["max_results"]["default"] == 2
+    assert names(settings, groups=["bash"]) == [*SHELLS, *BUILT_IN]
+
+
+def test_an_override_that_cannot_be_loaded_leaves_no_tool_of_that_name() -> None:
+    settings = Settings(tools=(entry("bash", "no_such_package:bash"),))
+
+    assert "bash" not in names(settings)
+    assert [entry.name for entry, _ in tool_problems(settings)] == ["bash"]
+
+
+def test_a_tool_without_a_group_is_for_agents_without_groups() -> None:
+    settings = Settings(tools=(ToolSettings(name="hello", use=f"{__name__}:greeter"),))
+
+    assert "hello" in names(settings)
+    assert "hello" not in names(settings, groups=["file:read", "bash"])
+    assert tool_groups(settings) == ["file:read", "file:write", "bash"]
+
+
+def test_the_sandbox_tools_are_plug_ins() -> None:
+    loaded = {name: plugin.load() for name, plugin in find_plugins("deerflow.tools").items()}
+
+    assert loaded == {tool.name: tool for _, tool in SANDBOX_TOOLS}
 
 
 def test_groups_narrow_the_tools_but_not_the_built_in_ones() -> None:
@@ -86,7 +124,7 @@ def test_task_is_there_when_subagents_are_on() -> None:
 
 
 def test_tools_of_mcp_servers_can_be_left_out() -> None:
-    assert names(Settings(tools=()), mcp_tools=[task], acp_tools=[other_bash])[-2:] == ["task", "bash"]
+    assert names(Settings(), groups=[], mcp_tools=[task], acp_tools=[other_bash])[-2:] == ["task", "bash"]
     assert "task" not in names(Settings(), include_mcp=False, mcp_tools=[task])
 
 
@@ -102,9 +140,9 @@ def test_the_section_names_tools_as_older_files_do() -> None:
 def test_a_factory_gets_the_entry_with_its_keys() -> None:
     settings = Settings(tools=(entry("hello", f"{__name__}:greeter", greeting="hi"),))
 
-    tool = get_available_tools(settings)[0]
+    (tool,) = (tool for tool in get_available_tools(settings) if tool.name == "hello")
 
-    assert (tool.name, tool.invoke({})) == ("hello", "hi")
+    assert tool.invoke({}) == "hi"
 
 
 def test_what_cannot_be_used_is_left_out_and_said() -> None:
