@@ -145,7 +145,7 @@ async def test_the_end_of_a_run_comes_after_all_that_was_asked_for_a_moment_late
         await socket.ask("run.start", **ask("go"))
         await socket.read()  # it is over before anybody asks for its values
     for moment in (0.25, 4, 40):  # longer where the machine took longer than the moment
-        monkeypatch.setattr("deerflow.gateway.protocol.socket._COMPANY_SECONDS", moment)
+        monkeypatch.setattr("deerflow.gateway.protocol.socket._SUBSCRIBE_SECONDS", moment)
         began = time.monotonic()
         async with line(gateway, thread) as socket:
             await socket.ask("subscription.subscribe", channels=["lifecycle"])

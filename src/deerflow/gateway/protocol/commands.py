@@ -12,8 +12,7 @@ from deerflow.app import DeerFlow
 from deerflow.domain import MultitaskStrategy, RunRequest, RunStatus, is_thread_id, new_id
 from deerflow.errors import DeerFlowError, InvalidInputError, NotFoundError
 from deerflow.gateway.errors import STATUS
-from deerflow.gateway.protocol.events import run_base
-from deerflow.gateway.protocol.feed import oldest_open
+from deerflow.gateway.protocol.feed import applied_seq
 from deerflow.gateway.protocol.filters import parse_filter
 from deerflow.gateway.run_request import RunCreate, to_request
 
@@ -183,8 +182,7 @@ class Commander:
         return run.id, applied
 
     async def _applied(self) -> int:
-        """Return a sequence number below all events of future runs and of runs in flight."""
-        return run_base(await oldest_open(self._deerflow, self._thread_id, self._user))
+        return await applied_seq(self._deerflow, self._thread_id, self._user)
 
     async def _asked(self) -> set[str]:
         """Return the ids of pending interrupts, without those that a run in flight resumes."""

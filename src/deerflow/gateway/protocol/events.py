@@ -62,16 +62,16 @@ class ProtocolEvent:
         return to_json({"type": "event", **known, "seq": self.seq, "method": self.method, "params": params})
 
 
-def run_base(place: int) -> int:
-    """Return the sequence number before all events of the thread's run at index `place`, from 0."""
-    return place << _RUN_BITS
+def run_base(index: int) -> int:
+    """Return the sequence number before all events of the thread's run at this index, from 0."""
+    return index << _RUN_BITS
 
 
-def place_of(seq: int) -> int:
+def run_index(seq: int) -> int:
     """Return the index of the run to which the event number `seq` belongs."""
     return seq >> _RUN_BITS
 
 
-def event_seq(place: int, entry: int, part: int) -> int:
+def event_seq(index: int, entry: int, part: int) -> int:
     """Return the sequence number of event `part` of an entry of a run's log."""
-    return run_base(place) + (min(entry, _MOST_ENTRIES - 1) << _ENTRY_BITS) + part + 1
+    return run_base(index) + (min(entry, _MOST_ENTRIES - 1) << _ENTRY_BITS) + part + 1

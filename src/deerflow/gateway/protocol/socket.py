@@ -19,13 +19,13 @@ from deerflow.domain import new_id
 from deerflow.errors import DeerFlowError
 from deerflow.gateway.protocol.commands import Command, Commander, CommandError, failure, parse_command
 from deerflow.gateway.protocol.events import ProtocolEvent
-from deerflow.gateway.protocol.feed import ThreadFeed, first_seq
+from deerflow.gateway.protocol.feed import first_seq, follow_thread
 from deerflow.gateway.protocol.filters import EventFilter, parse_filter
 from deerflow.runtime import to_json
 
 _MOST_SUBSCRIPTIONS = 64
 _REMEMBERED = 4096
-_COMPANY_SECONDS = 0.25
+_SUBSCRIBE_SECONDS = 0.25
 """How long the end of a run is delayed after a command: clients subscribe several times in a row, and after
 the end of a run they treat a later subscription as finished.
 """
@@ -143,19 +143,18 @@ class ThreadSocket:
             channels=frozenset().union(*(each.wanted.channels for each in subscriptions)),
             since=min(each.wanted.since or 0 for each in subscriptions),
         )
-        feed = ThreadFeed(self._deerflow, self._thread_id, self._user)
-        async with aclosing(feed.follow(union)) as batches:
+        async with aclosing(follow_thread(self._deerflow, self._thread_id, self._user, union)) as batches:
             async for batch in batches:
                 if any(event.ends_run for event in batch):
-                    await self._wait_for_company()
+                    await self._wait_for_subscriptions()
                 async with self._turn:
                     for event in batch:
                         if self._is_due(event, subscriptions):
                             self._remember(event.id, event.seq)
                             await self._send(event.json())
 
-    async def _wait_for_company(self) -> None:
-        rest = self._commanded_at + _COMPANY_SECONDS - asyncio.get_running_loop().time()
+    async def _wait_for_subscriptions(self) -> None:
+        rest = self._commanded_at + _SUBSCRIBE_SECONDS - asyncio.get_running_loop().time()
         await asyncio.sleep(rest)
 
     def _is_due(self, event: ProtocolEvent, subscriptions: list[_Subscription]) -> bool:

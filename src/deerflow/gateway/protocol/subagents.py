@@ -62,7 +62,7 @@ class Subagents:
         self._tasks.clear()
         return drafts
 
-    def place_of(self, question: Any) -> Namespace | None:
+    def namespace_of(self, question: Any) -> Namespace | None:
         """Return the namespace of the sub-agent that raised an interrupt; None for the lead agent.
 
         Interrupts of nested sub-agents are raised through their parent.

@@ -5,7 +5,6 @@ the run is translated again from its first entry, and known events are skipped.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import orjson
@@ -16,28 +15,20 @@ from deerflow.gateway.protocol.messages import MessageStream
 from deerflow.gateway.protocol.shapes import Json, short_values
 from deerflow.gateway.protocol.subagents import Subagents
 from deerflow.gateway.protocol.tools import NODE, ToolCalls
+from deerflow.gateway.thread_follower import ThreadRun
 
 _HEAD_BYTES = 200
 """Prefix that holds a task's name; the input after it is the whole state and is not parsed."""
 
 
-@dataclass(frozen=True, slots=True)
-class RunPlace:
-    """A run and its index within the thread."""
-
-    run: RunRecord
-    place: int
-    """Index of the run within its thread, from 0."""
-
-
 class RunTranslator:
     """Translates one run's log, entry by entry from the first."""
 
-    def __init__(self, about: RunPlace, *, channels: frozenset[str] | None = None) -> None:
+    def __init__(self, followed: ThreadRun, *, channels: frozenset[str] | None = None) -> None:
         """Args: `channels` are those that are read; costly entries of other channels are not parsed."""
-        self._about = about
+        self._run, self._index = followed.run, followed.index
         self._channels = channels
-        modes = about.run.request.stream_modes
+        modes = followed.run.request.stream_modes
         self._has_checkpoints = "checkpoints" in modes
         self._has_tasks = "tasks" in modes
         self._messages = MessageStream()
@@ -96,7 +87,7 @@ class RunTranslator:
         if self._has_begun:
             return []  # a later attempt of the same run
         self._has_begun = True
-        return [Draft("lifecycle", {"event": "running", "graph_name": self._about.run.request.assistant_id})]
+        return [Draft("lifecycle", {"event": "running", "graph_name": self._run.request.assistant_id})]
 
     def _values(self, namespace: Namespace, data: bytes) -> list[Draft]:
         state = short_values(orjson.loads(data)) if self._is_read("values") else None
@@ -124,7 +115,7 @@ class RunTranslator:
         if "__interrupt__" in update:
             self._is_waiting = True
             return [
-                _request(self._subagents.place_of(asked.get("value")) or namespace, asked)
+                _request(self._subagents.namespace_of(asked.get("value")) or namespace, asked)
                 for asked in update["__interrupt__"] or []
             ]
         drafts: list[Draft] = []
@@ -188,8 +179,8 @@ class RunTranslator:
             drafts = [*drafts[: MOST_PER_ENTRY - 1], drafts[-1]]
         return [
             ProtocolEvent(
-                seq=event_seq(self._about.place, entry.seq, part),
-                id=f"{self._about.run.id}:{entry.seq}.{part}",
+                seq=event_seq(self._index, entry.seq, part),
+                id=f"{self._run.id}:{entry.seq}.{part}",
                 method=draft.method,
                 namespace=draft.namespace,
                 unix_ms=entry.unix_ms,

@@ -17,8 +17,8 @@ from deerflow.gateway.deps import CurrentApp, CurrentUser, ThreadPath, json_resp
 from deerflow.gateway.openapi import answers, request_body
 from deerflow.gateway.protocol.commands import Commander, CommandError, failure, parse_command
 from deerflow.gateway.protocol.events import ProtocolEvent
-from deerflow.gateway.protocol.feed import ThreadFeed
-from deerflow.gateway.protocol.filters import EventFilter, parse_filter
+from deerflow.gateway.protocol.feed import Batches, follow_thread
+from deerflow.gateway.protocol.filters import parse_filter
 from deerflow.gateway.protocol.socket import ThreadSocket
 from deerflow.gateway.sse import HEARTBEAT
 
@@ -80,8 +80,8 @@ async def stream_events(
         wanted = parse_filter(body)
     except InvalidInputError as error:
         return json_response({"detail": str(error)}, 400)
-    feed = ThreadFeed(deerflow, thread_id, user)
-    return _Endless(_frames(feed, wanted), headers=_HEADERS, media_type="text/event-stream")
+    batches = follow_thread(deerflow, thread_id, user, wanted)
+    return _Endless(_frames(batches), headers=_HEADERS, media_type="text/event-stream")
 
 
 @router.websocket("/threads/{thread_id}/stream/events")
@@ -110,8 +110,8 @@ class _Endless(StreamingResponse):
             return
 
 
-async def _frames(feed: ThreadFeed, wanted: EventFilter) -> AsyncIterator[bytes]:
-    async with aclosing(feed.follow(wanted)) as batches:
+async def _frames(events: Batches) -> AsyncIterator[bytes]:
+    async with aclosing(events) as batches:
         async for batch in batches:
             yield b"".join(map(_frame, batch)) or HEARTBEAT
 

@@ -188,9 +188,9 @@ async def join_thread(
     """
     await owned_thread(deerflow, thread_id, user)
     # Before the response starts: a client that has seen its start misses no later run.
-    start = await start_of(deerflow, thread_id, last_event_id)
+    start = await start_of(deerflow, thread_id, user, last_event_id)
     return EventStream(
-        thread_events(deerflow, thread_id, start, _named(stream_mode, _THREAD_MODES) or ("run_modes",)),
+        thread_events(deerflow, start, _named(stream_mode, _THREAD_MODES) or ("run_modes",)),
         modes=CLIENT_MODES,
         headers={},
         watch=deerflow.watch,

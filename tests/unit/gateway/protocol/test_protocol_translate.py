@@ -6,8 +6,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from deerflow.domain import RunRecord, RunRequest, RunStatus, StreamEvent
-from deerflow.gateway.protocol.events import ProtocolEvent, place_of
-from deerflow.gateway.protocol.translate import RunPlace, RunTranslator
+from deerflow.gateway.protocol.events import ProtocolEvent, run_index
+from deerflow.gateway.protocol.translate import RunTranslator
+from deerflow.gateway.thread_follower import ThreadRun
 
 NOW = datetime(2026, 11, 15, tzinfo=UTC)
 ALL = ("values", "messages", "updates", "custom", "tasks", "checkpoints")
@@ -42,10 +43,10 @@ class Log:
     """Feeds entries to a translator and keeps what comes out."""
 
     def __init__(
-        self, run: RunRecord | None = None, *, place: int = 0, channels: frozenset[str] | None = None
+        self, run: RunRecord | None = None, *, index: int = 0, channels: frozenset[str] | None = None
     ):
         self.run = run or a_run()
-        self.translator = RunTranslator(RunPlace(self.run, place), channels=channels)
+        self.translator = RunTranslator(ThreadRun(self.run, index), channels=channels)
         self.seq = 0
         self.events: list[ProtocolEvent] = []
 
@@ -81,7 +82,7 @@ def test_a_run_begins_once_and_ends_once() -> None:
 
 
 def test_the_numbers_rise_within_a_run_and_from_run_to_run_and_do_not_depend_on_the_reader() -> None:
-    logs = [Log(), Log(channels=frozenset({"lifecycle"})), Log(place=1)]
+    logs = [Log(), Log(channels=frozenset({"lifecycle"})), Log(index=1)]
     for log in logs:
         log.add("metadata", {})
         log.add("values", {"messages": [HUMAN]})
@@ -95,7 +96,7 @@ def test_the_numbers_rise_within_a_run_and_from_run_to_run_and_do_not_depend_on_
     assert [seq for seq, _ in first] == sorted({seq for seq, _ in first})
     assert narrow == first
     assert second[0][0] > first[-1][0]
-    assert place_of(second[0][0]) == 1
+    assert run_index(second[0][0]) == 1
     assert second[-1][0] < 2**53
 
 
