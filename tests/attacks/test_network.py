@@ -43,18 +43,18 @@ print('end')
 
 
 async def test_n69_no_way_out(target: AttackTarget) -> None:
-    heard: list[object] = []
+    received: list[object] = []
 
     class Listener(asyncio.DatagramProtocol):
         def connection_made(self, transport: asyncio.BaseTransport) -> None:
             self.transport = transport
 
         def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
-            heard.append(data)
+            received.append(data)
             self.transport.sendto(b"answer", addr)  # type: ignore[attr-defined]
 
     async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        heard.append("connection")
+        received.append("connection")
         writer.close()
 
     loop = asyncio.get_running_loop()
@@ -72,17 +72,17 @@ async def test_n69_no_way_out(target: AttackTarget) -> None:
     result = await target.run(f"/usr/bin/python3 net.py {ports} {target.mark} {door}", timeout=60)
 
     assert result.output == "end\n"
-    assert heard == []
+    assert received == []
     for server in (tcp, abstract, path):
         server.close()
     udp.close()
 
 
 async def test_n69_no_way_out_with_the_shells_own_means(target: AttackTarget) -> None:
-    heard: list[str] = []
+    received: list[str] = []
 
     async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        heard.append("connection")
+        received.append("connection")
         writer.close()
 
     server = await asyncio.start_server(accept, "127.0.0.1", 0)
@@ -94,6 +94,6 @@ async def test_n69_no_way_out_with_the_shells_own_means(target: AttackTarget) ->
         "getent hosts example.com && echo resolved; true"
     )
 
-    assert heard == []
+    assert received == []
     assert not {"tcp", "named", "curl", "resolved"} & set(result.output.split())
     server.close()

@@ -220,7 +220,7 @@ async def test_p19_replaced_between_look_and_open(target: AttackTarget) -> None:
     assert time.monotonic() - started < 60  # a pipe would be waited for without end
 
 
-async def test_p21_names_that_would_speak_to_the_terminal_or_page(target: AttackTarget) -> None:
+async def test_p21_names_with_terminal_sequences_or_markup(target: AttackTarget) -> None:
     names = ("line\nbreak", "\x1b[31mred", 'quo"te', "<script>alert(1)</script>", "bad\udcff", "tab\there")
     for name in names:
         (target.folders.workspace / name.replace("/", "_")).mkdir()

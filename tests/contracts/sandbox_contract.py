@@ -69,19 +69,19 @@ class SandboxContract:
 
     async def test_output_arrives_while_the_command_runs(self, sandbox: Sandbox) -> None:
         for seconds in (1, 8, 40):  # longer where the machine had no time to listen meanwhile
-            heard: list[tuple[float, str]] = []
+            received: list[tuple[float, str]] = []
             await sandbox.execute_command(
                 f"echo one; sleep {seconds}; echo two",
                 timeout=PATIENCE + seconds,
-                on_output=lambda text, heard=heard: heard.append((time.monotonic(), text)),
+                on_output=lambda text, received=received: received.append((time.monotonic(), text)),
             )
-            early = time.monotonic() - heard[0][0]
+            early = time.monotonic() - received[0][0]
             if early > seconds / 2:
                 break
 
         assert early > seconds / 2
-        assert heard[0][1] == "one\n"
-        assert "".join(text for _, text in heard) == "one\ntwo\n"
+        assert received[0][1] == "one\n"
+        assert "".join(text for _, text in received) == "one\ntwo\n"
 
     async def test_long_output_is_cut_in_the_middle(self, sandbox: Sandbox) -> None:
         result = await sandbox.execute_command("echo first; seq 1 100000; echo last", timeout=PATIENCE)

@@ -122,7 +122,6 @@ class FileLocks:
 
     @asynccontextmanager
     async def hold(self, name: str) -> AsyncIterator[None]:
-        """Hold the lock `name` until the block exits."""
         entry = self._locks.setdefault(name, _FileLock())
         current = _LOCK_OWNER.get(None)
         if entry.owner is not None and entry.owner is current:

@@ -70,7 +70,6 @@ class Bubblewrap:
         )
 
     def usage(self, table: PathTable) -> ThreadUsage:
-        """Create the usage monitor of a thread's commands."""
         return ThreadUsage(
             self.settings.limits, table, groups=self._groups, uid=self.uid, has_shared_memory=True
         )
@@ -267,12 +266,10 @@ class Handshake:
         )
 
     async def ready(self) -> None:
-        """Wait until the shell is ready."""
         await readable(self._ready)
         self.has_begun = True
 
     def go(self) -> None:
-        """Let the command start."""
         os.write(self._go, b"g")
 
 
@@ -304,7 +301,6 @@ class InitProcess:
                 os.close(fd)
 
     def kill(self) -> None:
-        """Kill the process, if its pid is known."""
         if self._pidfd is not None:
             with suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
@@ -315,7 +311,6 @@ class InitProcess:
         return self._pid
 
     async def exited(self) -> None:
-        """Wait until all processes of the sandbox have ended."""
         self._read()
         if self._pidfd is not None:
             await readable(self._pidfd)

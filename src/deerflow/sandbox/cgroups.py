@@ -28,7 +28,6 @@ class ControlGroups:
 
     @property
     def are_available(self) -> bool:
-        """Return whether groups can be created on this system."""
         return self._parent is not None
 
     def create(self) -> Path | None:

@@ -184,7 +184,6 @@ class RgOutput:
         return len(self.rows) > self._query.max_results
 
     def feed(self, data: bytes) -> None:
-        """Parse the next chunk."""
         *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines:
             path, nul, rest = line.partition(b"\0")

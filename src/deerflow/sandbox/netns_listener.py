@@ -25,8 +25,8 @@ def main() -> None:
         os.setresuid(user, user, user)
     # bwrap nests user namespaces, so the outer one may own the network: ask the kernel which
     owner = fcntl.ioctl(network, NS_GET_USERNS)
-    enter(owner, CLONE_NEWUSER)
-    enter(network, CLONE_NEWNET)
+    _enter(owner, CLONE_NEWUSER)
+    _enter(network, CLONE_NEWNET)
     listener = socket.socket()
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     listener.bind(("127.0.0.1", port))
@@ -35,8 +35,7 @@ def main() -> None:
         socket.send_fds(out, [b"\0"], [listener.fileno()])
 
 
-def enter(namespace: int, kind: int) -> None:
-    """Enter a namespace."""
+def _enter(namespace: int, kind: int) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.setns(namespace, kind) != 0:
         number = ctypes.get_errno()

@@ -56,7 +56,6 @@ class HostRule:
     port: int | None
 
     def allows(self, host: str, port: int) -> bool:
-        """Return whether the rule allows this host and port."""
         ports = _DEFAULT_PORTS if self.port is None else (self.port,)
         named = host.endswith(self.host) if self.host.startswith(".") else host == self.host
         return named and port in ports

@@ -130,7 +130,7 @@ def checked_mount(mount: MountSettings, *, key: str | None = None) -> PathMappin
 
 
 def shown(path: str) -> str:
-    """Return `path` formatted for a message: one line, shown, of limited length."""
+    """Return `path` formatted for a message: one line, printable, of limited length."""
     text = path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
     text = "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
     return text if len(text) <= 300 else f"{text[:200]}…{text[-80:]}"

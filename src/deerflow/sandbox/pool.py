@@ -81,7 +81,6 @@ class CommandSlots:
 
     @classmethod
     def from_settings(cls, settings: SandboxSettings) -> Self:
-        """Create slots with the limits of the settings."""
         return cls(limit=settings.max_commands, per_thread=settings.limits.max_commands)
 
     @asynccontextmanager

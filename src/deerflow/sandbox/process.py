@@ -130,7 +130,6 @@ async def _until_over(
 
 
 async def _reap(launch: Launch, exited: "asyncio.Future[None]", pump: "_Pump") -> None:
-    """Wait until the process is reaped and its pipe is drained."""
     try:
         await exited
         with suppress(TimeoutError):
@@ -268,7 +267,6 @@ class OutputBuffer:
         return self.total_bytes > STOP_BYTES
 
     def feed(self, data: bytes) -> None:
-        """Append the next chunk."""
         if self._live and self.total_bytes < STREAM_MAX_BYTES:
             self._live.feed(data)
         self.total_bytes += len(data)

@@ -198,7 +198,6 @@ def _without_set_id(machine: str) -> list[bytes]:
 
 
 def _only_families(families: Sequence[int]) -> list[bytes]:
-    """Return instructions that refuse all but these socket families."""
     jumps = [_step(_EQUAL, family, len(families) - index, 0) for index, family in enumerate(families)]
     return [_step(_LOAD, _ARG0), *jumps, _refuse(_EAFNOSUPPORT)]
 

@@ -99,7 +99,6 @@ class SelfTestCache:
         return self.last.refusal if self.last else None
 
     async def test(self) -> SelfTest:
-        """Run the test now and cache the result."""
         async with self._lock:
             return await self._test()
 
@@ -127,7 +126,6 @@ class SelfTestCache:
             self._background = asyncio.create_task(self.test())
 
     async def aclose(self) -> None:
-        """Cancel a background test."""
         if self._background is not None:
             self._background.cancel()
             await asyncio.wait([self._background])

@@ -105,7 +105,6 @@ class StateFile:
 
     @property
     def has_begun(self) -> bool:
-        """Return whether the shell reached the command."""
         return os.pread(self.fd, len(BEGUN), 0) == BEGUN
 
     def read(self, before: ShellState, base: Mapping[str, str]) -> ShellState:

@@ -77,7 +77,6 @@ class SupervisedShell:
     async def execute(
         self, command: str, *, timeout: float | None, on_output: OutputListener | None
     ) -> CommandResult:
-        """Run one command; see `Sandbox.execute_command`."""
         seconds = check_command(command, self._settings.bash_command_timeout if timeout is None else timeout)
         output = OutputBuffer(
             max_chars=self._settings.bash_output_max_chars, listener=on_output, mask=self._rewriter.to_virtual
@@ -180,11 +179,9 @@ class PathRewriter:
         return _any_of(self._virtual, "", r"(?![\w-])")
 
     def to_host(self, command: str) -> str:
-        """Return a shell command with virtual paths replaced by host paths."""
         return self._in_command.sub(lambda found: _escape(self._hosts[found.group()]), command)
 
     def host_path(self, virtual: str) -> str:
-        """Return the host path of a virtual path."""
         if virtual in self._hosts:
             return self._hosts[virtual]
         return self._in_command.sub(lambda found: self._hosts[found.group()], virtual)

@@ -56,9 +56,7 @@ def is_alive(pid: int) -> bool:
         return False
 
 
-async def test_an_agent_answers_and_its_words_are_heard_as_they_come(
-    ask: Any, seen: list[AcpProgress]
-) -> None:
+async def test_an_agent_answers_and_its_messages_are_streamed(ask: Any, seen: list[AcpProgress]) -> None:
     answer = await ask("echo", "count to three\n三")
 
     assert answer == AcpAnswer("you said: count to three\n三", "end_turn")
@@ -158,7 +156,7 @@ async def test_agents_of_a_server_that_is_gone_are_ended_and_those_of_a_living_o
 
 
 @pytest.mark.parametrize("mode", ["banner", "noise"])
-async def test_a_greeting_or_noise_beside_the_messages_does_no_harm(ask: Any, mode: str) -> None:
+async def test_a_banner_or_invalid_lines_between_messages_do_no_harm(ask: Any, mode: str) -> None:
     assert (await ask(mode)).text == "hello" * (mode == "banner")
 
 
@@ -190,12 +188,12 @@ async def test_an_agent_that_never_greets_is_stopped_in_time(ask: Any) -> None:
 
 
 async def test_cancelling_the_caller_ends_the_whole_tree_at_once(tmp_path: Path) -> None:
-    heard: asyncio.Queue[AcpProgress] = asyncio.Queue()
+    received: asyncio.Queue[AcpProgress] = asyncio.Queue()
     asking = asyncio.create_task(
-        agents("hang").ask("helper", "go", workspace=tmp_path, watch=heard.put_nowait)
+        agents("hang").ask("helper", "go", workspace=tmp_path, watch=received.put_nowait)
     )
     async with asyncio.timeout(60):
-        helper = int((await heard.get()).text.split()[1])
+        helper = int((await received.get()).text.split()[1])
     assert is_alive(helper)
 
     asking.cancel()

@@ -5,7 +5,7 @@ import asyncio
 from deerflow.sandbox.base import FileLocks
 
 
-async def test_whoever_holds_a_lock_and_what_it_starts_may_take_it_again() -> None:
+async def test_the_holder_of_a_lock_and_its_tasks_may_take_it_again() -> None:
     locks = FileLocks()
     done: list[str] = []
 

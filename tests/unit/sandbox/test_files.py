@@ -157,7 +157,7 @@ async def test_patterns_that_cannot_be_used_are_explained(sandbox: LocalSandbox,
         await sandbox.glob(WORKSPACE, pattern, max_results=5)
 
 
-async def test_versions_tell_files_of_any_size_apart_without_reading_huge_ones(
+async def test_versions_distinguish_files_of_any_size_without_reading_huge_ones(
     sandbox: LocalSandbox, workspace: Path
 ) -> None:
     sizes = {"small": 10, "large": 2_000_000, "huge": 255 * 1024 * 1024}

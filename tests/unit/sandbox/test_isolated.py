@@ -105,7 +105,7 @@ async def test_one_sandbox_that_does_not_start_switches_no_other_off(
         assert (await other.execute_command("echo on")).output == "on\n"
 
 
-async def test_a_thread_that_was_removed_and_made_anew_has_a_sandbox_of_its_own(
+async def test_a_recreated_thread_has_a_sandbox_of_its_own(
     provider: IsolatedSandboxProvider, reachable: Path
 ) -> None:
     async with provider.acquire(thread(reachable)) as sandbox:

@@ -60,7 +60,7 @@ async def test_a_thread_has_no_more_than_its_own_number_while_others_go_on() -> 
     assert commands.started == ["a1", "b1", "a2"]
 
 
-async def test_whoever_is_cancelled_in_line_or_on_the_way_in_leaves_no_gap() -> None:
+async def test_a_cancelled_waiter_leaves_no_slot_taken() -> None:
     commands = Commands(CommandSlots(limit=1, per_thread=1))
     first, waiting, called, last = commands.start("a1", "b1", "c1", "d1")
     await settled()

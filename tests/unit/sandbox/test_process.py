@@ -16,7 +16,7 @@ def launch(*argv: str, watch: Watch) -> Launch:
     return Launch(argv=argv, env={}, kill=lambda pid: os.killpg(pid, signal.SIGKILL), watch=watch)
 
 
-async def test_who_is_stopped_while_the_watch_ends_is_stopped() -> None:
+async def test_a_caller_cancelled_while_the_watch_ends_is_stopped() -> None:
     is_ending, may_end = asyncio.Event(), asyncio.Event()
 
     async def watch(pid: int) -> str:
@@ -39,7 +39,7 @@ async def test_who_is_stopped_while_the_watch_ends_is_stopped() -> None:
         await following
 
 
-async def test_what_goes_wrong_with_the_watch_is_told() -> None:
+async def test_an_error_of_the_watch_is_raised() -> None:
     async def watch(pid: int) -> str:
         raise OSError("no descriptors left")
 

@@ -29,7 +29,7 @@ def test_absent_means_the_best_of_the_system() -> None:
         ("landlock", "landlock"),
     ],
 )
-def test_names_of_today_and_yesterday_choose_a_tier(use: str, tier: str) -> None:
+def test_current_and_old_names_select_a_tier(use: str, tier: str) -> None:
     assert create_sandbox_provider(SandboxSettings(use=use)).tier == tier
 
 
@@ -78,7 +78,7 @@ async def test_a_thread_keeps_its_sandbox(tmp_path: Path) -> None:
         assert third is first
 
 
-async def test_idle_sandboxes_are_forgotten_and_lent_ones_not(
+async def test_idle_sandboxes_are_evicted_and_used_ones_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pool, "MAX_IDLE", 2)

@@ -27,7 +27,7 @@ async def test_a_failed_test_is_believed_for_a_while_and_then_tried_again() -> N
     assert tests.refusal is None
 
 
-async def test_what_an_operator_mended_shows_by_itself() -> None:
+async def test_a_fix_of_the_operator_is_noticed() -> None:
     now = 0.0
     results = [SelfTest(False, reason="broken"), SelfTest(True)]
 

@@ -57,7 +57,7 @@ def test_variables_that_no_shell_could_have_are_errors_at_start(environment: dic
         check_environment(environment)
 
 
-def test_the_middle_is_what_goes() -> None:
+def test_the_middle_is_left_out() -> None:
     for text, limit, kept in (
         ("a" * 50 + "b" * 50, 60, "a" * 30 + "\n[40 characters left out]\n" + "b" * 30),
         ("short", 20, "short"),
@@ -86,20 +86,20 @@ def test_output_keeps_its_ends_and_says_what_went() -> None:
 
 
 def test_listeners_get_whole_characters() -> None:
-    heard: list[str] = []
-    buffer = OutputBuffer(max_chars=100, listener=heard.append)
+    received: list[str] = []
+    buffer = OutputBuffer(max_chars=100, listener=received.append)
 
     for byte in "ü€😀\n".encode():
         buffer.feed(bytes([byte]))
     buffer.text()
 
-    assert "".join(heard) == "ü€😀\n"
+    assert "".join(received) == "ü€😀\n"
 
 
 def test_a_masked_path_is_not_split_between_pieces() -> None:
-    heard: list[str] = []
+    received: list[str] = []
     buffer = OutputBuffer(
-        max_chars=100, listener=heard.append, mask=lambda text: text.replace("/host/path", "/mnt")
+        max_chars=100, listener=received.append, mask=lambda text: text.replace("/host/path", "/mnt")
     )
 
     buffer.feed(b"see /host")
@@ -107,7 +107,7 @@ def test_a_masked_path_is_not_split_between_pieces() -> None:
     buffer.feed(b"st/path")
     buffer.text()
 
-    assert "".join(heard) == "see /mnt/a\nand /mnt"
+    assert "".join(received) == "see /mnt/a\nand /mnt"
 
 
 def test_output_without_a_limit_is_whole() -> None:

@@ -57,7 +57,6 @@ class AioApi:
         self._http = http
 
     async def is_ready(self) -> bool:
-        """Return whether the container responds."""
         try:
             async with self._request("GET", "/v1/sandbox", seconds=5) as response:
                 return response.status == 200

@@ -71,7 +71,6 @@ class Mirror:
         self._remote: dict[str, FileStamp] = {}
 
     async def push(self) -> None:
-        """Copy changes on this host to the container."""
         local = await asyncio.to_thread(_stamps, self._root)
         if self._local is None:
             await self._run(PREPARE)
@@ -152,7 +151,6 @@ class Mirror:
         await self._api.call("/v1/file/write", body, seconds=TRANSFER_SECONDS)
 
     async def _run(self, command: str) -> str:
-        """Run an internal command and return its output."""
         response = await self._api.run_internal(command, seconds=TRANSFER_SECONDS)
         if response.get("status") != "completed" or response.get("exit_code"):
             raise SandboxError("the thread's files could not be copied to or from the container; try again")

@@ -152,7 +152,6 @@ class Pool:
         self._has_adopted = False
 
     async def acquire(self, spec: ContainerSpec) -> PooledContainer:
-        """Acquire the thread's container; release it with `release`."""
         async with self._locks.hold(spec.id):
             container = self._containers.get(spec.id)
             if container is not None:

@@ -108,7 +108,6 @@ class AioSandboxProvider(SandboxProvider):
 
 
 def _make_writable_for_image(folders: ThreadFolders, *, is_root: bool) -> None:
-    """Make the thread's folders writable for the image's user."""
     for folder in (folders.workspace, folders.uploads, folders.outputs):
         with suppress(PermissionError):
             if is_root:
@@ -187,7 +186,6 @@ class AioSandbox(HostedSandbox):
             return self._container, self._mirror
 
     def release(self) -> None:
-        """Release the container, if there is one."""
         if self._container is not None:
             self._pool.release(self._container)
 

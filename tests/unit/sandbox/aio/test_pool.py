@@ -55,7 +55,7 @@ async def test_a_thread_keeps_its_container_between_runs(
     assert engine.names == [name_of("t1")]
 
 
-async def test_a_thread_that_was_removed_and_made_anew_has_a_container_of_its_own(
+async def test_a_recreated_thread_has_a_container_of_its_own(
     make_provider: MakeProvider, thread: Threads
 ) -> None:
     provider = make_provider()
@@ -140,7 +140,7 @@ async def test_what_a_dead_process_left_behind_is_taken_in_and_stopped(
         await until(lambda: engine.names == [name_of("new")])
 
 
-async def test_the_longest_unused_container_makes_room(
+async def test_the_longest_unused_container_is_evicted(
     make_provider: MakeProvider, engine: Engine, thread: Threads
 ) -> None:
     provider = make_provider(replicas=2)
@@ -167,7 +167,7 @@ async def test_when_all_are_taken_the_next_waits_for_one(
 
 
 @pytest.mark.parametrize("policy", [{"overflow_policy": "reject"}, {"acquire_timeout": 0.1}])
-async def test_a_full_house_is_said(
+async def test_a_full_pool_is_reported(
     make_provider: MakeProvider, thread: Threads, policy: dict[str, object]
 ) -> None:
     provider = make_provider(replicas=1, **policy)
@@ -268,7 +268,9 @@ async def test_a_stopped_command_leaves_nothing_behind_even_detached(
     assert left == "0\n"
 
 
-async def test_background_work_outlives_its_command(make_provider: MakeProvider, thread: Threads) -> None:
+async def test_a_background_process_outlives_its_command(
+    make_provider: MakeProvider, thread: Threads
+) -> None:
     async with make_provider().acquire(thread("t1")) as sandbox:
         await say(sandbox, "(sleep 1; echo late > late.txt) >/dev/null 2>&1 &")
 

@@ -91,7 +91,7 @@ async def pool_of(backend: Containers, locks: Path, **settings: Any) -> AsyncIte
         await pool.aclose()
 
 
-async def test_who_is_stopped_while_a_warm_container_is_looked_at_does_not_keep_it(
+async def test_a_caller_cancelled_while_a_warm_container_is_looked_at_does_not_keep_it(
     containers: Containers, tmp_path: Path
 ) -> None:
     async with pool_of(containers, tmp_path, health_check_skip_seconds=0) as pool:

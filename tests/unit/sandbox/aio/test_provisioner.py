@@ -191,7 +191,7 @@ async def test_a_pod_gets_the_threads_folder_and_no_token(service: Service) -> N
         {"sandbox_id": ID, "thread_id": "t1", "environment": {f"A{n}": "x" for n in range(65)}},
     ],
 )
-async def test_malformed_wishes_reach_no_cluster(service: Service, body: dict[str, Any]) -> None:
+async def test_malformed_requests_reach_no_cluster(service: Service, body: dict[str, Any]) -> None:
     service.cluster.requests.clear()
 
     status, _ = await service.ask("POST", json=body)
