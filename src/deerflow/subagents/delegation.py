@@ -72,7 +72,7 @@ class TaskFactory:
             context: The context of the delegating agent.
             messages: Its conversation, including the call.
         """
-        called = [each for message in this_turn(messages) for each in _task_ids(message)]
+        called = [each for message in this_turn(messages) for each in _call_ids(message, TASK)]
         self.check_total(context, task_id, called=called if context.depth == 0 else ())
         config = self.registry.get(arguments.subagent_type, has_shell=context.sandbox.refusal is None)
         if arguments.max_turns is not None:
@@ -126,25 +126,18 @@ def this_turn(messages: Sequence[AnyMessage]) -> list[AnyMessage]:
     return list(itertools.takewhile(lambda message: not is_question(message), reversed(messages)))[::-1]
 
 
-def task_thread(thread_id: str, call_id: str, messages: Sequence[AnyMessage]) -> str:
+def task_thread(thread_id: str, call_id: str, messages: Sequence[AnyMessage], *, tool: str = TASK) -> str:
     """Return the checkpoint thread of a call's task or team: the same after a restart, one for every call.
 
-    The id of the message with the call is part of the name: some models reuse their call ids in every turn.
+    The id of the message with the call is part of the name: some models reuse their call ids in every step.
     """
-    calling = next(
-        (
-            message.id or ""
-            for message in reversed(messages)
-            if isinstance(message, AIMessage) and any(call["id"] == call_id for call in message.tool_calls)
-        ),
-        "",
-    )
-    return f"{thread_id}/{call_id}-{hashlib.sha256(calling.encode()).hexdigest()[:8]}"
+    calling = (message.id or "" for message in reversed(messages) if call_id in _call_ids(message, tool))
+    return f"{thread_id}/{call_id}-{hashlib.sha256(next(calling, '').encode()).hexdigest()[:8]}"
 
 
-def _task_ids(message: AnyMessage) -> list[str | None]:
+def _call_ids(message: AnyMessage, tool: str) -> list[str | None]:
     calls = message.tool_calls if isinstance(message, AIMessage) else []
-    return [call["id"] for call in calls if call["name"] == TASK]
+    return [call["id"] for call in calls if call["name"] == tool]
 
 
 def _with_context(prompt: str, context: str | None) -> str:

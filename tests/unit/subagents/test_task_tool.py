@@ -387,6 +387,8 @@ def test_a_tasks_thread_is_named_for_its_call() -> None:
     assert task_thread("t", "c1", [asked]) == task_thread("t", "c1", [HumanMessage("x"), asked])
     assert task_thread("t", "c1", [asked]) != task_thread("t", "c1", [asked.model_copy(update={"id": "m2"})])
     assert task_thread("t", "c1", [asked]).startswith("t/c1-")
+    other = AIMessage("", id="m3", tool_calls=[{"name": "task_status", "args": {}, "id": "c1"}])
+    assert task_thread("t", "c1", [asked, other]) == task_thread("t", "c1", [asked])
 
 
 def test_a_long_result_is_short_in_the_fields_and_whole_in_the_message() -> None:

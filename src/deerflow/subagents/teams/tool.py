@@ -46,7 +46,8 @@ def make_team_tool(services: TeamServices) -> BaseTool:
 
     async def run_team(*, runtime: Runtime, **values: Any) -> ToolMessage:
         team_id, context = runtime.tool_call_id or "", runtime.context
-        thread_id = task_thread(context.thread_id, team_id, runtime.state.get("messages", ()))
+        messages = runtime.state.get("messages", ())
+        thread_id = task_thread(context.thread_id, team_id, messages, tool=RUN_TEAM)
         request = TeamRequest.model_construct(**values)
         with services.boards.open(context.run_id, team_id) as findings:
             call = TeamCall(team_id, thread_id, context)
