@@ -52,13 +52,13 @@ class IsolatedSandbox(HostedSandbox):
     @property
     @override
     def refusal(self) -> str | None:
-        return self._provider.tests.refusal
+        return self._provider.refusal
 
     @override
     async def execute_command(
         self, command: str, *, timeout: float | None = None, on_output: OutputListener | None = None
     ) -> CommandResult:
-        await self._provider.tests.require()
+        await self._provider.require_passed()
         settings = self._provider.bubblewrap.settings
         seconds = check_command(command, settings.bash_command_timeout if timeout is None else timeout)
         output = OutputBuffer(max_chars=settings.bash_output_max_chars, listener=on_output)
@@ -101,7 +101,7 @@ class IsolatedSandbox(HostedSandbox):
         output = RgOutput(query)
         bubblewrap = self._provider.bubblewrap
         try:
-            await self._provider.tests.require()
+            await self._provider.require_passed()
             async with self._provider.searches.hold(self):
                 ending = await bubblewrap.run(
                     self._inside,

@@ -29,7 +29,6 @@ from deerflow.sandbox.pool import CommandSlots
 from deerflow.sandbox.selftest import (
     LANDLOCK_PROBES,
     PROBE_SECONDS,
-    SelfTestCache,
     TestedSandboxProvider,
     daemon_name,
     diagnose,
@@ -83,25 +82,25 @@ class LandlockSandbox(HostedSandbox):
         self,
         files: ThreadFiles,
         shell: SupervisedShell,
-        tests: SelfTestCache,
+        provider: TestedSandboxProvider,
         *,
         closed: Sequence[PathMapping] = (),
     ) -> None:
         super().__init__(files)
         self._closed = ", ".join(mapping.virtual for mapping in closed)
         self._shell = shell
-        self._tests = tests
+        self._provider = provider
 
     @property
     @override
     def refusal(self) -> str | None:
-        return self._tests.refusal
+        return self._provider.refusal
 
     @override
     async def execute_command(
         self, command: str, *, timeout: float | None = None, on_output: OutputListener | None = None
     ) -> CommandResult:
-        await self._tests.require()
+        await self._provider.require_passed()
         if self._closed:
             raise SandboxUnavailableError(diagnose(f"source path {self._closed}").refusal or "")
         return await self._shell.execute(command, timeout=timeout, on_output=on_output)
@@ -124,7 +123,7 @@ class LandlockSandboxProvider(TestedSandboxProvider):
         table = thread_paths(folders, skills_root=self._skills_root, mounts=self._settings.mounts)
         files = ThreadFiles(table, owner=self._uid)
         shell = self._shell(folders, table, self.commands, start_error=self.start_error)
-        return LandlockSandbox(files, shell, self.tests, closed=unreachable(table, self._uid))
+        return LandlockSandbox(files, shell, self, closed=unreachable(table, self._uid))
 
     def _shell(
         self,

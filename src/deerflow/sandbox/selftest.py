@@ -9,7 +9,7 @@ import os
 import secrets
 import time
 from abc import abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -28,13 +28,24 @@ PROBE_SECONDS = 20.0
 
 
 class TestedSandboxProvider(ThreadSandboxProvider):
-    """Base class of the providers of confining tiers."""
+    """Base class of the providers of confining tiers; runs at most one self-test at a time."""
 
     __test__ = False  # keep pytest from collecting this class
 
-    def __init__(self, settings: SandboxSettings, *, skills_root: Path | None = None) -> None:
+    def __init__(
+        self,
+        settings: SandboxSettings,
+        *,
+        skills_root: Path | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         super().__init__(settings, skills_root=skills_root)
-        self.tests = SelfTestCache(self.probe)
+        self._clock = clock
+        self._testing = asyncio.Lock()
+        self._last: SelfTest | None = None
+        self._tested_at = 0.0
+        self._tests = 0
+        self._background: asyncio.Task[SelfTest] | None = None
 
     @abstractmethod
     async def probe(self) -> SelfTest:
@@ -43,7 +54,9 @@ class TestedSandboxProvider(ThreadSandboxProvider):
     @override
     @asynccontextmanager
     async def acquire(self, folders: ThreadFolders) -> AsyncIterator[Sandbox]:
-        self.tests.repeat_if_stale()
+        # with bash off, no command triggers a new test of a failed sandbox
+        if self._is_stale() and (self._background is None or self._background.done()):
+            self._background = asyncio.create_task(self.self_test())
         async with super().acquire(folders) as sandbox:
             yield sandbox
 
@@ -53,18 +66,37 @@ class TestedSandboxProvider(ThreadSandboxProvider):
 
     @override
     async def self_test(self) -> SelfTest:
-        return await self.tests.test()
+        async with self._testing:
+            return await self._test()
 
     @property
     @override
     def last_test(self) -> SelfTest | None:
-        return self.tests.last
+        return self._last
+
+    @property
+    def refusal(self) -> str | None:
+        """The last result's refusal; None when it passed or nothing was tested yet."""
+        return self._last.refusal if self._last else None
+
+    async def require_passed(self) -> None:
+        """Return once the sandbox has passed; raise `SandboxUnavailableError` when it has failed."""
+        if self._last is None or not self._last.ok:
+            async with self._testing:
+                if self._last is None or self._is_stale():
+                    await self._test()
+        if self.refusal:
+            raise SandboxUnavailableError(self.refusal)
 
     async def start_error(self, text: str) -> SandboxUnavailableError:
         """Return the error of a command whose sandbox did not start, after a new self-test."""
-        refusal = await self.tests.retest()
-        if refusal:
-            return SandboxUnavailableError(refusal)
+        tests = self._tests
+        async with self._testing:
+            if self._tests == tests:  # else another caller has tested meanwhile
+                await self._test()
+                self._tested_at -= RETRY_SECONDS  # it passed before: let the next command test again at once
+        if self.refusal:
+            return SandboxUnavailableError(self.refusal)
         found = diagnose(text)
         return SandboxUnavailableError(
             f"This command was not run: {found.reason}. Run it again; if that does not help: {found.fix}"
@@ -73,75 +105,22 @@ class TestedSandboxProvider(ThreadSandboxProvider):
     @override
     async def aclose(self) -> None:
         await super().aclose()
-        await self.tests.aclose()
-
-
-class SelfTestCache:
-    """Caches the last self-test; runs at most one at a time."""
-
-    __test__ = False  # keep pytest from collecting this class
-
-    def __init__(
-        self, probe: Callable[[], Awaitable[SelfTest]], *, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._probe = probe
-        self._clock = clock
-        self._lock = asyncio.Lock()
-        self.last: SelfTest | None = None
-        """The last result; None before the first test."""
-        self._tested_at = 0.0
-        self._tests = 0
-        self._background: asyncio.Task[SelfTest] | None = None
-
-    @property
-    def refusal(self) -> str | None:
-        """The last result's refusal; None when it passed or nothing was tested yet."""
-        return self.last.refusal if self.last else None
-
-    async def test(self) -> SelfTest:
-        async with self._lock:
-            return await self._test()
-
-    async def require(self) -> None:
-        """Return once the sandbox has passed; raise `SandboxUnavailableError` when it has failed."""
-        if self.last is None or not self.last.ok:
-            async with self._lock:
-                if self.last is None or self._is_stale():
-                    await self._test()
-        if self.refusal:
-            raise SandboxUnavailableError(self.refusal)
-
-    async def retest(self) -> str | None:
-        """Test again after a command's sandbox did not start; return the refusal, None when it passes."""
-        tests = self._tests
-        async with self._lock:
-            if self._tests == tests:  # else another caller has tested meanwhile
-                await self._test()
-                self._tested_at -= RETRY_SECONDS  # it passed before: let the next command test again at once
-        return self.refusal
-
-    def repeat_if_stale(self) -> None:
-        """Test in the background when the last failure is stale: with bash off, no command triggers it."""
-        if self._is_stale() and (self._background is None or self._background.done()):
-            self._background = asyncio.create_task(self.test())
-
-    async def aclose(self) -> None:
         if self._background is not None:
             self._background.cancel()
             await asyncio.wait([self._background])
 
     def _is_stale(self) -> bool:
-        is_failed = self.last is not None and not self.last.ok
+        is_failed = self._last is not None and not self._last.ok
         return is_failed and self._clock() - self._tested_at >= RETRY_SECONDS
 
     async def _test(self) -> SelfTest:
         try:
-            self.last = await self._probe()
+            self._last = await self.probe()
         except SandboxUnavailableError as error:
-            self.last = diagnose(str(error))
+            self._last = diagnose(str(error))
         self._tested_at = self._clock()
         self._tests += 1
-        return self.last
+        return self._last
 
 
 NOT_HOLDING = "this is a defect or a very unusual system: report it, and use `sandbox.use: aio` meanwhile"

@@ -1,66 +1,74 @@
 """The self-test of confining tiers, its repetition, and the system-call filter that it checks."""
 
 import asyncio
+from pathlib import Path
 
 import pytest
+from support.sandboxes import FolderSandbox
 from support.waiting import until
 
-from deerflow.sandbox import SelfTest
+from deerflow.config import SandboxSettings
+from deerflow.domain import ThreadFolders
+from deerflow.errors import SandboxUnavailableError
+from deerflow.sandbox import Sandbox, SelfTest
 from deerflow.sandbox.seccomp import build_filter
-from deerflow.sandbox.selftest import RETRY_SECONDS, SelfTestCache, diagnose, judge, parse_probes
+from deerflow.sandbox.selftest import RETRY_SECONDS, TestedSandboxProvider, diagnose, judge, parse_probes
 
 
-async def test_a_failed_test_is_believed_for_a_while_and_then_tried_again() -> None:
-    now = 0.0
-    results = [SelfTest(False, reason="broken"), SelfTest(True)]
+class Provider(TestedSandboxProvider):
+    """Has the given results of self-tests, the last one again and again, and its own clock."""
 
-    async def probe() -> SelfTest:
-        return results.pop(0)
+    def __init__(self, *results: SelfTest) -> None:
+        super().__init__(SandboxSettings(), clock=lambda: self.now)
+        self.now = 0.0
+        self.results = results
+        self.probed = 0
 
-    tests = SelfTestCache(probe, clock=lambda: now)
+    async def probe(self) -> SelfTest:
+        self.probed += 1
+        await asyncio.sleep(0)
+        return self.results[min(self.probed, len(self.results)) - 1]
+
+    def create(self, folders: ThreadFolders) -> Sandbox:
+        return FolderSandbox(folders.root)
+
+
+async def test_a_failed_test_is_valid_for_a_while_and_then_repeated() -> None:
+    provider = Provider(SelfTest(False, reason="broken"), SelfTest(True))
 
     for _ in range(3):
-        with pytest.raises(Exception, match="broken"):
-            await tests.require()
-    now += RETRY_SECONDS
-    await tests.require()
-    assert tests.refusal is None
+        with pytest.raises(SandboxUnavailableError, match="broken"):
+            await provider.require_passed()
+    assert provider.probed == 1
+    provider.now += RETRY_SECONDS
+    await provider.require_passed()
+    assert provider.refusal is None
 
 
-async def test_a_fix_of_the_operator_is_noticed() -> None:
-    now = 0.0
-    results = [SelfTest(False, reason="broken"), SelfTest(True)]
+async def test_a_fix_of_the_operator_is_noticed(tmp_path: Path) -> None:
+    provider = Provider(SelfTest(False, reason="broken"), SelfTest(True))
+    folders = ThreadFolders("t1", tmp_path / "t1")
+    await provider.self_test()
 
-    async def probe() -> SelfTest:
-        return results.pop(0)
+    async with provider.acquire(folders):
+        assert "broken" in (provider.refusal or "")
+    provider.now += RETRY_SECONDS
+    async with provider.acquire(folders):
+        await until(lambda: provider.refusal is None)
+    async with provider.acquire(folders):  # there is nothing to test any more
+        pass
+    await provider.aclose()
 
-    tests = SelfTestCache(probe, clock=lambda: now)
-    await tests.test()
-
-    tests.repeat_if_stale()
-    assert "broken" in (tests.refusal or "")
-    now += RETRY_SECONDS
-    tests.repeat_if_stale()
-    await until(lambda: tests.refusal is None)
-    tests.repeat_if_stale()  # there is nothing to look for any more
-    await tests.aclose()
-
-    assert results == []
+    assert provider.probed == 2
 
 
 async def test_many_that_did_not_start_at_once_are_one_test() -> None:
-    probed = 0
+    provider = Provider(SelfTest(True))
 
-    async def probe() -> SelfTest:
-        nonlocal probed
-        probed += 1
-        await asyncio.sleep(0)
-        return SelfTest(True)
+    errors = await asyncio.gather(*(provider.start_error("no message") for _ in range(20)))
 
-    tests = SelfTestCache(probe)
-
-    assert await asyncio.gather(*(tests.retest() for _ in range(20))) == [None] * 20
-    assert probed == 1
+    assert all("Run it again" in str(error) for error in errors)
+    assert provider.probed == 1
 
 
 def test_silence_of_a_probe_is_a_failure() -> None:
