@@ -24,7 +24,7 @@ from deerflow.gateway.page import STATIC
 from deerflow.mcp import McpServers, ServerStatus, ToolPins, missing_package
 from deerflow.mcp.base import Place
 from deerflow.models import ModelFactory, discover
-from deerflow.models.model_probe import reaching_problem
+from deerflow.models.compatible import reaching_problem
 from deerflow.models.providers import memory_model
 from deerflow.observability import secrets_of
 from deerflow.observability.logs import Redactor

@@ -5,6 +5,7 @@ is kept in `additional_kwargs["reasoning_content"]`, streamed, and sent back wit
 it, since several servers reject a conversation without it.
 """
 
+import asyncio
 import inspect
 import re
 from collections.abc import Mapping, Sequence
@@ -12,7 +13,7 @@ from typing import Any, Literal, Self
 
 import httpx2
 import openai
-from langchain_core.language_models import LanguageModelInput
+from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import (
     AIMessage,
     AIMessageChunk,
@@ -28,12 +29,10 @@ from langchain_openai import ChatOpenAI
 from pydantic import Field, PrivateAttr, SecretStr, model_validator
 from typing_extensions import override
 
-from deerflow.models.call_pieces import is_json
-from deerflow.models.endpoint import Endpoint
-from deerflow.models.openai_transport import LeanCompletions
-from deerflow.models.patience import PatientCompletions
+from deerflow.models.fallback import FallbackChatModel
+from deerflow.models.openai_transport import Endpoint, LeanCompletions
 from deerflow.models.pool import SessionPool
-from deerflow.models.wire import BROKEN_CALLS
+from deerflow.models.tool_call_assembly import BROKEN_CALLS, is_json
 
 DEFAULT_RETRIES = 2
 CONNECT_SECONDS = 10.0
@@ -83,22 +82,12 @@ class CompatibleChatOpenAI(ChatOpenAI):
 
     @model_validator(mode="after")
     def _use_transport(self) -> Self:
-        if self.root_async_client is None:
+        if self.root_async_client is None or self.transport == "sdk":
             return self
-        seconds = self.stream_chunk_timeout
-        if self.transport == "lean":
-            if self.pool is None:
-                self._own_pool = SessionPool()
-            self.async_client = LeanCompletions(
-                self._endpoint(), self.pool or self._own_pool or SessionPool()
-            )
-        elif seconds and not (self.use_responses_api or self.include_response_headers or self._uses_gateway):
-            self.async_client = PatientCompletions(
-                self.root_async_client.chat.completions, model=self.model_name, chunk_seconds=seconds
-            )
-        else:
-            return self
-        # Both transports enforce the chunk timeout themselves; the adapter's costs a task per chunk.
+        if self.pool is None:
+            self._own_pool = SessionPool()
+        self.async_client = LeanCompletions(self._endpoint(), self.pool or self._own_pool or SessionPool())
+        # The lean transport enforces the chunk timeout itself; the adapter's costs a task per chunk.
         self.stream_chunk_timeout = None
         return self
 
@@ -305,3 +294,31 @@ def _timeouts(timeout: object) -> tuple[float, float | None]:
     if isinstance(timeout, httpx2.Timeout):
         return timeout.connect or CONNECT_SECONDS, timeout.read
     return CONNECT_SECONDS, READ_SECONDS
+
+
+PROBE_SECONDS = 5.0
+
+
+async def reaching_problem(model: BaseChatModel, *, timeout_seconds: float = PROBE_SECONDS) -> str | None:
+    """Return why a model's server cannot be used; None if it can, or if that cannot be determined.
+
+    Listing the models is free, and every OpenAI-compatible server checks the key for it. A server without a
+    model list still responds, which proves that it is reachable.
+    """
+    first = model.members[0] if isinstance(model, FallbackChatModel) else model
+    if not isinstance(first, ChatOpenAI) or first.root_async_client is None:
+        return None
+    client = first.root_async_client.with_options(max_retries=0, timeout=timeout_seconds)
+    where = str(client.base_url).rstrip("/")
+    try:
+        async with asyncio.timeout(timeout_seconds):
+            await client.models.list()
+    except (openai.AuthenticationError, openai.PermissionDeniedError):
+        return f"{where} refuses the key; check `api_key`"
+    except (TimeoutError, openai.APITimeoutError):
+        return f"{where} did not answer within {timeout_seconds:g} s; check `base_url` and the network"
+    except openai.APIConnectionError:
+        return f"{where} cannot be reached; check `base_url` and the network"
+    except openai.APIError:
+        return None
+    return None

@@ -14,9 +14,7 @@ import openai
 import orjson
 
 from deerflow.connection_errors import connection_reason
-from deerflow.models.explain import BROKEN_ANSWER
-from deerflow.models.quota import is_quota_used_up
-from deerflow.models.retry_after import retry_after
+from deerflow.models.explain import BROKEN_ANSWER, is_quota_used_up, retry_after
 
 FIRST_DELAY_SECONDS = 0.5
 LONGEST_DELAY_SECONDS = 8.0

@@ -1,7 +1,7 @@
 """A chat model with fallbacks: when one model fails, the next one answers the same call."""
 
 import logging
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from copy import copy
 from typing import Any
@@ -66,8 +66,8 @@ class FallbackChatModel(BaseChatModel):
         formatted = [tool if isinstance(tool, dict) else convert_to_openai_tool(tool) for tool in tools]
         return self.bind(tools=formatted, **kwargs)
 
-    # LangChain decides in these two methods whether a call streams. Overriding them instead of `_agenerate`
-    # keeps each member's own streaming, cache and rate limit.
+    # LangChain decides here whether a call streams. Overriding this method instead of `_agenerate` keeps each
+    # member's own streaming, cache and rate limit.
     @override
     async def _agenerate_with_cache(
         self,
@@ -86,7 +86,7 @@ class FallbackChatModel(BaseChatModel):
         raise failures.first()
 
     @override
-    def _generate_with_cache(
+    def _generate(
         self,
         messages: Messages,
         stop: list[str] | None = None,
@@ -96,20 +96,8 @@ class FallbackChatModel(BaseChatModel):
         failures = _Failures(self.names)
         for member in self.members:
             with failures:
-                return member._generate_with_cache(
-                    messages, stop=stop, run_manager=run_manager, **_arguments(member, kwargs)
-                )
+                return member._generate_with_cache(messages, stop, run_manager, **_arguments(member, kwargs))
         raise failures.first()
-
-    @override
-    def _generate(
-        self,
-        messages: Messages,
-        stop: list[str] | None = None,
-        run_manager: CallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
-    ) -> ChatResult:
-        return self._generate_with_cache(messages, stop, run_manager, **kwargs)
 
     @override
     async def _agenerate(
@@ -137,23 +125,6 @@ class FallbackChatModel(BaseChatModel):
                     async for chunk in chunks:
                         failures.are_final = True
                         yield chunk
-                return
-        raise failures.first()
-
-    @override
-    def _stream(
-        self,
-        messages: Messages,
-        stop: list[str] | None = None,
-        run_manager: CallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
-    ) -> Iterator[ChatGenerationChunk]:
-        failures = _Failures(self.names)
-        for member in self.members:
-            with failures:
-                for chunk in member._stream(messages, stop, run_manager, **_arguments(member, kwargs)):
-                    failures.are_final = True
-                    yield chunk
                 return
         raise failures.first()
 

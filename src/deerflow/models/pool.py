@@ -1,17 +1,16 @@
-"""Pool of keep-alive connections to model servers, shared by all models of one factory."""
+"""Pool of keep-alive connections to model servers, shared by all models of one factory; selects proxies."""
 
 import asyncio
 import ssl
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from importlib import import_module
+from ipaddress import ip_address, ip_network
 from types import MappingProxyType
 from typing import Protocol, TypeVar, cast
+from urllib.parse import urlsplit
 
 import aiohttp
 import certifi
-
-from deerflow.models.proxies import proxy_for
 
 KEEP_ALIVE_SECONDS = 60
 T = TypeVar("T", bound="Closable")
@@ -65,8 +64,9 @@ class SessionPool:
 
     def prepare(self) -> None:
         """Do ahead, in a thread, what would block the event loop when the first client is created."""
-        import_module("httpcore2")
-        _ = self.tls
+        import httpcore2  # noqa: PLC0415 - slow to load
+
+        _ = httpcore2, self.tls
 
     def shared(self, name: str, make: Callable[[], T]) -> T:
         """Return the object called `name`, created by `make` on first use and closed with the pool."""
@@ -87,3 +87,39 @@ class SessionPool:
     async def _forget_dead_loops(self) -> None:
         for loop in [loop for loop in self._sessions if loop.is_closed()]:
             await self._sessions.pop(loop).close()
+
+
+def proxy_for(url: str, env: Mapping[str, str]) -> str | None:
+    """Return the proxy that `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY` select for `url`."""
+    parts = urlsplit(url)
+    proxy = _variable(env, f"{parts.scheme}_proxy") or _variable(env, "all_proxy")
+    host = parts.hostname or ""
+    if not proxy or _is_exempt(host, parts.port, _variable(env, "no_proxy")):
+        return None
+    return proxy if "://" in proxy else f"http://{proxy}"
+
+
+def _variable(env: Mapping[str, str], name: str) -> str:
+    return (env.get(name) or env.get(name.upper()) or "").strip()
+
+
+def _is_exempt(host: str, port: int | None, no_proxy: str) -> bool:
+    for entry in filter(None, (part.strip().lower() for part in no_proxy.split(","))):
+        if entry == "*":
+            return True
+        name, _, wanted_port = entry.partition(":") if entry.count(":") == 1 else (entry, "", "")
+        if wanted_port and wanted_port != str(port):
+            continue
+        if _is_within(host, name):
+            return True
+    return False
+
+
+def _is_within(host: str, name: str) -> bool:
+    suffix = name.removeprefix("*").removeprefix(".")
+    if host == suffix or host.endswith(f".{suffix}"):
+        return True
+    try:
+        return ip_address(host) in ip_network(name.strip("[]"), strict=False)
+    except ValueError:  # one of them is a host name, not an IP address
+        return False

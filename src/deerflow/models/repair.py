@@ -16,8 +16,7 @@ from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, Huma
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 
 from deerflow.domain import new_id
-from deerflow.models.offered_tools import OfferedTools, TextCall
-from deerflow.models.text_calls import CallFinder, Found
+from deerflow.models.text_calls import CallFinder, Found, OfferedTools, TextCall
 
 Mode = Literal["auto", "always"]
 Stream = Callable[..., AsyncIterator[ChatGenerationChunk]]

@@ -1,12 +1,19 @@
-"""Normalizes other providers' streams: reports malformed tool calls, splits finish reason and content.
+"""Assembles streamed tool calls and reports malformed ones, whatever the server sends.
 
-LangChain joins the fragments of a call and completes truncated JSON, so a truncated file can no longer be
-distinguished from a complete one. The fragments are therefore inspected while they stream. A chunk that has
-both content and a finish reason is split, because some clients ignore the content of such a chunk.
+LangChain's adapter joins fragments by their index. Some servers send no index, or the same index for every
+call, or no id, or a new id with every fragment, or repeat the tool name in every fragment; `CallPieces`
+assigns their fragments.
+
+LangChain completes truncated JSON, so a truncated file can no longer be distinguished from a complete one.
+`watched` therefore inspects the fragments of other providers' models while they stream. It also splits a
+chunk that has both content and a finish reason, because some clients ignore the content of such a chunk.
 """
 
+import json
+import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
@@ -15,8 +22,148 @@ from langchain_core.messages import AIMessageChunk, BaseMessage, ToolCallChunk
 from langchain_core.messages.tool import tool_call_chunk
 from langchain_core.outputs import ChatGenerationChunk
 
-from deerflow.models.call_pieces import MENDED_CHARS, hopeless_ending, is_json
-from deerflow.models.wire import BROKEN_CALLS
+from deerflow.domain import new_id
+
+Json = dict[str, Any]
+BROKEN_CALLS = "broken_calls"
+"""Key under which a chunk, and then a message, lists the tool calls whose arguments are not valid JSON.
+
+LangChain completes truncated arguments, so a tool would run with a part of its input.
+"""
+MENDED_CHARS = 1000
+"""Malformed arguments up to this length are left to LangChain, which recovers what it can."""
+_WHOLE_TEXT = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
+_OPEN_TEXT = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+(\\)?\Z', re.DOTALL)
+
+
+@dataclass(slots=True)
+class _Call:
+    """The fragments received so far of one tool call."""
+
+    id: str
+    name: str = ""
+    arguments: list[str] = field(default_factory=list)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the arguments are complete, so that the next fragment belongs to another call."""
+        last = next((piece.rstrip() for piece in reversed(self.arguments) if piece.strip()), "")
+        # Check the last character first: parsing a long call again for every fragment is quadratic.
+        return last.endswith("}") and is_json("".join(self.arguments))
+
+
+class CallPieces:
+    """The tool calls received so far in one answer."""
+
+    def __init__(self) -> None:
+        self._calls: list[_Call] = []
+        self._numbers: dict[object, int] = {}
+        """Maps the server's index to our index of the latest call with it."""
+
+    def take(self, piece: Json) -> None:
+        """Assign a fragment to its call and set the fields that the adapter requires: index, id, function."""
+        function = _tidied(piece)
+        name = function.get("name") or ""
+        number = self._number(piece, function)
+        piece["index"] = number
+        call = self._calls[number]
+        if piece.get("id") or not call.arguments:
+            piece["id"] = call.id  # the first id is kept; a missing one is generated for the tool result
+        if name and name == call.name:
+            del function["name"]
+        else:
+            call.name += name
+        call.arguments.append(function.get("arguments") or "")
+
+    def broken(self) -> list[str]:
+        """Return the ids of the calls whose arguments are not valid JSON."""
+        return [call.id for call in self._calls if not is_json("".join(call.arguments))]
+
+    def endings(self) -> list[Json]:
+        """Return a final fragment for each long malformed call, see `hopeless_ending`."""
+        whole = {number: "".join(call.arguments) for number, call in enumerate(self._calls)}
+        return [
+            {"index": number, "function": {"arguments": hopeless_ending(arguments)}}
+            for number, arguments in whole.items()
+            if len(arguments) > MENDED_CHARS and not is_json(arguments)
+        ]
+
+    def _number(self, piece: Json, function: Json) -> int:
+        given, index, name = piece.get("id") or "", piece.get("index"), function.get("name") or ""
+        number = self._numbers.get(index)
+        if number is None or (given and given != self._calls[number].id):
+            number = self._by_id(given, name, index)
+        elif not given and self._begins_another(self._calls[number], function, index):
+            number = None
+        if number is None:
+            number = len(self._calls)
+            self._calls.append(_Call(given or f"call_{new_id().replace('-', '')}"))
+        self._numbers[index] = number
+        return number
+
+    def _by_id(self, given: str, name: str, index: object) -> int | None:
+        """Return our index of the call to which a fragment with a new id belongs; None for a new call."""
+        latest = self._numbers.get(index)
+        if given and (index is None or latest is not None):
+            known = next((at for at, call in enumerate(self._calls) if call.id == given), None)
+            if known is not None:
+                return known
+        return None if name or index is None else latest
+
+    @staticmethod
+    def _begins_another(call: _Call, function: Json, index: object) -> bool:
+        """Return whether a fragment without an id starts a new call after `call` of the same index."""
+        name = function.get("name")
+        if not (name and call.name) or (name == call.name and not function.get("arguments")):
+            return False  # servers that repeat the name also send it with an empty last fragment
+        return call.is_whole or (index is None and name != call.name)
+
+
+def is_json(arguments: str) -> bool:
+    """Return whether the arguments of a tool call are complete JSON; empty arguments are complete."""
+    try:
+        json.loads(arguments or "{}", strict=False)  # like LangChain's parser: allows raw line breaks
+    except (ValueError, RecursionError):  # RecursionError: nested too deeply
+        return False
+    return True
+
+
+def hopeless_ending(arguments: str) -> str:
+    """Return a suffix that makes LangChain's partial JSON parser reject malformed arguments at once.
+
+    The parser removes one character after another from the end and parses the rest again, which takes
+    minutes for a long text. An unmatched closing bracket stops it.
+    """
+    open_text = _OPEN_TEXT.search(_WHOLE_TEXT.sub("", arguments))
+    quote = "" if open_text is None else '"'
+    escaped = "" if open_text is None or open_text[1] is None else "\\"
+    return escaped + quote + "]" * (arguments.count("{") + arguments.count("[") + 1)
+
+
+def _tidied(piece: Json) -> Json:
+    """Convert a fragment's fields to the types that the adapter accepts; return its name and arguments."""
+    if not isinstance(piece.get("index"), int | str):
+        piece["index"] = None
+    if piece.get("id") is not None:
+        piece["id"] = str(piece["id"])
+    function = piece.get("function")
+    if not isinstance(function, dict):
+        function = piece["function"] = {}
+    if isinstance(function.get("arguments"), dict):
+        function["arguments"] = _written(function["arguments"])
+    for key in ("name", "arguments"):
+        if not isinstance(function.get(key), str):
+            function.pop(key, None)
+    return function
+
+
+def _written(arguments: Json) -> str:
+    """Serialize arguments that came as an object; return invalid JSON if they are nested too deeply."""
+    try:
+        return json.dumps(arguments, ensure_ascii=False, separators=(",", ":"))
+    except RecursionError:
+        return "{"
+
 
 END_KEYS = frozenset({"finish_reason", "stop_reason", "done_reason"})
 """The providers' keys for the finish reason of an answer."""

@@ -9,15 +9,10 @@ from typing import Any
 
 import orjson
 
-from deerflow.models.call_pieces import CallPieces
+from deerflow.models.tool_call_assembly import BROKEN_CALLS, CallPieces
 
 Json = dict[str, Any]
 TEXT_KEYS = frozenset({"content", "reasoning_content", "reasoning"})
-BROKEN_CALLS = "broken_calls"
-"""Key under which a chunk, and then a message, lists the tool calls whose arguments are not valid JSON.
-
-LangChain completes truncated arguments, so a tool would run with a part of its input.
-"""
 LONGEST_LINE_BYTES = 32 * 1024 * 1024
 _GOOD_CODES = (None, "", 0, "0", 200, "200")
 """Success codes of servers that put a code into every answer."""

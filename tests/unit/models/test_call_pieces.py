@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from langchain_core.utils.json import parse_partial_json
 
-from deerflow.models.call_pieces import CallPieces, hopeless_ending
+from deerflow.models.tool_call_assembly import CallPieces, hopeless_ending
 
 Piece = dict[str, Any]
 

@@ -6,8 +6,8 @@ from email.utils import formatdate
 import openai
 import pytest
 
+from deerflow.models.explain import retry_after
 from deerflow.models.failures import connection_error, error_of_body, retry_delay, stream_error
-from deerflow.models.retry_after import retry_after
 
 URL = "https://models.example/v1/chat/completions"
 

@@ -8,8 +8,8 @@ from support.model_server import ScriptedModel
 
 from deerflow.config import ModelSettings
 from deerflow.models import ModelFactory
+from deerflow.models.compatible import reaching_problem
 from deerflow.models.discovery import OFFLINE
-from deerflow.models.model_probe import reaching_problem
 
 Server = Callable[[int | None], Awaitable[str]]
 
@@ -42,10 +42,10 @@ def entry(base_url: str, name: str = "m", **more: object) -> ModelSettings:
     return ModelSettings.model_validate({"name": name, **given, **more})
 
 
-async def problem(*entries: ModelSettings, patience_seconds: float = 30) -> str | None:
+async def problem(*entries: ModelSettings, timeout_seconds: float = 30) -> str | None:
     factory = ModelFactory(entries, env={})
     try:
-        return await reaching_problem(factory.create(), patience_seconds=patience_seconds)
+        return await reaching_problem(factory.create(), timeout_seconds=timeout_seconds)
     finally:
         await factory.aclose()
 
@@ -66,7 +66,7 @@ async def test_a_server_without_a_list_is_there_all_the_same(server: Server, sta
 
 
 async def test_a_silent_server_is_not_waited_for_long(server: Server) -> None:
-    said = await problem(entry(await server(None)), patience_seconds=0.2)
+    said = await problem(entry(await server(None)), timeout_seconds=0.2)
 
     assert "did not answer within 0.2 s" in str(said)
 

@@ -12,7 +12,7 @@ from support.raw_server import raw_server
 from deerflow.models.compatible import CompatibleChatOpenAI
 from deerflow.models.explain import explain
 from deerflow.models.pool import SessionPool
-from deerflow.models.wire import BROKEN_CALLS
+from deerflow.models.tool_call_assembly import BROKEN_CALLS
 
 Make = Callable[..., CompatibleChatOpenAI]
 EVENTS = "text/event-stream"

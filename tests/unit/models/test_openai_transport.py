@@ -35,7 +35,7 @@ from support.model_server import (
 from support.raw_server import raw_server
 
 from deerflow.models.compatible import CompatibleChatOpenAI
-from deerflow.models.endpoint import Endpoint
+from deerflow.models.openai_transport import Endpoint
 from deerflow.models.pool import SessionPool
 
 Make = Callable[..., CompatibleChatOpenAI]

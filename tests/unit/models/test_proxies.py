@@ -10,7 +10,7 @@ from support.model_server import ScriptedModel, text
 from deerflow.config import ModelSettings
 from deerflow.errors import ConfigError
 from deerflow.models import ModelFactory
-from deerflow.models.proxies import proxy_for
+from deerflow.models.pool import proxy_for
 
 OPENAI = "https://api.openai.com/v1"
 

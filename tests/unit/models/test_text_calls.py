@@ -5,8 +5,7 @@ import time
 
 import pytest
 
-from deerflow.models.offered_tools import OfferedTools, fitted
-from deerflow.models.text_calls import CallFinder, Found
+from deerflow.models.text_calls import CallFinder, Found, OfferedTools, fitted
 
 TEXT = {"type": "string"}
 NUMBER = {"anyOf": [{"type": "integer"}, {"type": "null"}]}

@@ -12,7 +12,7 @@ from support.raw_server import raw_server
 
 from deerflow.config import ModelSettings
 from deerflow.models import ModelFactory
-from deerflow.models.wire import BROKEN_CALLS
+from deerflow.models.tool_call_assembly import BROKEN_CALLS
 
 HALF = '{"path": "/a.txt", "content": "half of'
 WHOLE = '{"path": "/a.txt", "content": "all of it"}'

@@ -27,8 +27,7 @@ from deerflow.config import CircuitBreakerSettings, LlmCallSettings
 from deerflow.domain.language import is_chinese
 from deerflow.errors import ModelError
 from deerflow.models import explain
-from deerflow.models.quota import is_quota_used_up
-from deerflow.models.retry_after import retry_after, retry_info
+from deerflow.models.explain import is_quota_used_up, retry_after, retry_info
 from deerflow.observability.meters import MODEL_RETRIES
 
 Clock = Callable[[], float]

@@ -22,7 +22,7 @@ from deerflow.agents.middlewares.base import ChainMiddleware
 from deerflow.agents.middlewares.reminder import reminder
 from deerflow.agents.types import ModelAnswer, ModelCall, ModelHandler, ToolHandler, ToolRequest, ToolResult
 from deerflow.domain import new_id
-from deerflow.models.wire import BROKEN_CALLS
+from deerflow.models.tool_call_assembly import BROKEN_CALLS
 
 AGAIN = (
     "Your last reply had no text and no tool call, so the user saw nothing. Give your answer now, as visible "
