@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 import yaml
 from pydantic.fields import FieldInfo
 
-from deerflow.config.describe import sections_in, slot_of
+from deerflow.config.check import sections_in, slot_of
 from deerflow.config.effect import RESTART_ONLY, WAITING
 from deerflow.config.environment import VARIABLES
 from deerflow.config.extensions import ExtensionsSettings
@@ -194,7 +194,7 @@ def reference() -> str:
 
 def _chapter(title: str, section: type[Section], notes: str, *, level: int) -> list[str]:
     lines = [f"{'#' * level} {title}", "", notes]
-    if section.hands_on_extra_keys:
+    if section.passes_extra_keys:
         lines += ["", "Keys that are not listed are handed on as they are."]
     lines += ["", *_table(section, f"{title}.")]
     for name, field in section.model_fields.items():

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Literal
 
 from deerflow.acp.wire import WireLimits
+from deerflow.config.agents import AcpAgentSettings
 from deerflow.config.extensions import McpServerSettings
 from deerflow.config.extras import install_hint
-from deerflow.config.masking import hidden_values
-from deerflow.config.subagents import AcpAgentSettings
+from deerflow.config.secrets import hidden_values
 from deerflow.errors import AcpError, NotFoundError, ProgramError
 from deerflow.observability.logs import Redactor
 from deerflow.programs import Program, declared_environment, kill_orphans, running_program

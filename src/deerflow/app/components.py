@@ -14,7 +14,7 @@ from typing import Any
 from deerflow.addresses import ALLOW_CIDRS, parse_network
 from deerflow.app.configured import faults_of, summary
 from deerflow.config import LoadedSettings, ModelSettings, Paths, SandboxSettings, Settings, SettingsSource
-from deerflow.config.faults import Fault
+from deerflow.config.effect import Fault
 from deerflow.domain import LEAD_AGENT, RunRecord, RunRequest
 from deerflow.errors import ConfigError, InvalidInputError, NotFoundError
 from deerflow.lead import LeadAgents, LeadDependencies

@@ -12,8 +12,8 @@ from pathlib import Path
 from deerflow.acp.agents import missing_package as missing_for_acp
 from deerflow.config import LoadedSettings, ModelSettings, Section, Settings, module_hint, resolve_use
 from deerflow.config.aliases import TOOLS_OF_DEERFLOW_2
-from deerflow.config.faults import SECURITY, Fault
-from deerflow.config.unused import UnusedKey
+from deerflow.config.check import UnusedKey
+from deerflow.config.effect import SECURITY, Fault
 from deerflow.errors import ConfigError
 from deerflow.mcp import missing_package as missing_for_mcp
 from deerflow.models import ModelFactory
@@ -120,7 +120,9 @@ def _is_on(value: object) -> bool:
             if getattr(value, "enabled", False):
                 return True
             return any(_is_on(getattr(value, name)) for name in value.model_fields_set if name != "enabled")
-        case tuple():
+        case dict():  # a section of DeerFlow 2 that does not exist here
+            return bool(value.get("enabled", True))
+        case tuple() | list():
             return any(map(_is_on, value))
     return False
 
@@ -171,7 +173,7 @@ def _missing_package(model: ModelSettings) -> str | None:
 
 
 def _missing_key(model: ModelSettings, factory: ModelFactory) -> str | None:
-    names_one = any("key" in name or "token" in name for name in model.handed_on)
+    names_one = any("key" in name or "token" in name for name in model.extra_keys)
     is_ours = _path(model) == COMPATIBLE
     if names_one or not (is_ours or _is_loaded(model)):
         return None

@@ -9,7 +9,7 @@ from typing import Any
 from deerflow.agents import StateReader
 from deerflow.app.components import LiveComponents, Resources, SandboxCheck, build_components, open_resources
 from deerflow.config import LoadedSettings, Settings, SettingsSource
-from deerflow.config.faults import Fault
+from deerflow.config.effect import Fault
 from deerflow.domain import RunRecord, RunRequest, ThreadFolders
 from deerflow.errors import ConflictError
 from deerflow.files.home_marker import home_problem

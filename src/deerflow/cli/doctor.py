@@ -16,7 +16,7 @@ from rich.text import Text
 
 from deerflow.app.configured import faults_of
 from deerflow.config import LoadedSettings, SettingsSource
-from deerflow.config.faults import Fault
+from deerflow.config.effect import Fault
 from deerflow.config.secrets import without_login
 from deerflow.errors import ConfigError, DeerFlowError
 from deerflow.files.home_marker import home_problem

@@ -1,33 +1,45 @@
 """Settings as frozen values: read from files, validated, passed on by section."""
 
 from deerflow.config.agents import (
+    AcpAgentSettings,
     ContextSize,
+    CustomSubagent,
     LoopDetectionSettings,
     SafetyDetector,
+    SubagentOverride,
+    SubagentsSettings,
     SummarizationSettings,
     Switchable,
     TitleSettings,
     ToolFrequency,
 )
 from deerflow.config.aliases import canonical_use, resolve_use
+from deerflow.config.environment import Paths
 from deerflow.config.extensions import ExtensionsSettings, McpServerSettings
 from deerflow.config.extensions_file import save_extensions
 from deerflow.config.extras import install_hint, module_hint
-from deerflow.config.guardrails import GuardrailRule, GuardrailsSettings
-from deerflow.config.load import LoadedSettings, load_settings
+from deerflow.config.load import LoadedSettings, Problem, load_settings
 from deerflow.config.memory import MemoryBackendSettings, MemorySettings
-from deerflow.config.models import CircuitBreakerSettings, LlmCallSettings, ModelSettings, PricingSettings
-from deerflow.config.parts import Problem
-from deerflow.config.paths import Paths
+from deerflow.config.models import (
+    CircuitBreakerSettings,
+    LlmCallSettings,
+    ModelSettings,
+    PricingSettings,
+    TokenBudgetSettings,
+)
 from deerflow.config.sandbox import LimitSettings, MountSettings, NetworkSettings, SandboxSettings
 from deerflow.config.section import OpenSection, Section
 from deerflow.config.settings import Settings
 from deerflow.config.source import SettingsSource
-from deerflow.config.storage import DatabaseSettings, RunOwnershipSettings, RunSettings, StreamBridgeSettings
-from deerflow.config.subagents import AcpAgentSettings, CustomSubagent, SubagentOverride, SubagentsSettings
-from deerflow.config.tokens import TokenBudgetSettings
-from deerflow.config.tools import ToolGroupSettings, ToolOutputSettings, ToolSettings
-from deerflow.config.uploads import UploadSettings
+from deerflow.config.storage import DatabaseSettings, RunOwnershipSettings, RunSettings
+from deerflow.config.tools import (
+    GuardrailRule,
+    GuardrailsSettings,
+    ToolGroupSettings,
+    ToolOutputSettings,
+    ToolSettings,
+    UploadSettings,
+)
 
 __all__ = [
     "AcpAgentSettings",
@@ -59,7 +71,6 @@ __all__ = [
     "Section",
     "Settings",
     "SettingsSource",
-    "StreamBridgeSettings",
     "SubagentOverride",
     "SubagentsSettings",
     "SummarizationSettings",

@@ -1,4 +1,7 @@
-"""Locates the settings files and merges `.env` with the environment, without changing `os.environ`."""
+"""Locates the settings files and data folders, and merges `.env` with the environment.
+
+`os.environ` is not changed.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,6 +12,7 @@ from dotenv import dotenv_values
 from dotenv.variables import parse_variables
 
 from deerflow.config.yaml_file import read_text
+from deerflow.domain import ThreadFolders, folder_name
 from deerflow.errors import ConfigError
 
 CONFIG_NAME = "config.yaml"
@@ -49,7 +53,7 @@ VARIABLES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class SettingsFiles:
     """Locations of the settings files and folders, and the merged environment."""
 
     project_root: Path
@@ -78,7 +82,7 @@ class Places:
         return self.project_root / Path(configured).expanduser()
 
 
-def find_places(path: Path | None, *, env: Mapping[str, str], cwd: Path) -> Places:
+def find_settings_files(path: Path | None, *, env: Mapping[str, str], cwd: Path) -> SettingsFiles:
     """Locate the files: an explicit path, else the environment, else `cwd`, else its parent folder."""
     configs = _config_candidates(path, env, cwd)
     config = _first_file(configs)
@@ -89,7 +93,7 @@ def find_places(path: Path | None, *, env: Mapping[str, str], cwd: Path) -> Plac
         config = _first_file(configs)
     extensions = _extensions_candidates(merged, root, cwd)
     home = merged.get("DEER_FLOW_HOME")
-    return Places(
+    return SettingsFiles(
         project_root=root,
         home=cwd / Path(home).expanduser() if home else root / HOME_NAME,
         config=config,
@@ -148,3 +152,34 @@ def _read_dotenv(path: Path, env: Mapping[str, str]) -> dict[str, str]:
         known = {**values, **env}
         values[name] = "".join(atom.resolve(known) for atom in parse_variables(text or ""))
     return values
+
+
+@dataclass(frozen=True, slots=True)
+class Paths:
+    """The folders of one DeerFlow home directory."""
+
+    home: Path
+    users_root: Path | None = None
+    """Folder of users' threads if not under `home` (a server run by root whose home others cannot enter)."""
+    data_root: Path | None = None
+    """Folder of the database if not under `home` (`database.sqlite_dir`)."""
+
+    @property
+    def data(self) -> Path:
+        return self.data_root or self.home / "data"
+
+    @property
+    def database(self) -> Path:
+        return self.data / "deerflow.db"
+
+    @property
+    def users(self) -> Path:
+        return self.users_root or self.home / "users"
+
+    def agents(self, user_id: str) -> Path:
+        """Return the folder of a user's custom agents; it may not exist."""
+        return self.thread(user_id, "-").root.parents[1] / "agents"
+
+    def thread(self, user_id: str, thread_id: str) -> ThreadFolders:
+        """Return the folders of one thread; they may not exist."""
+        return ThreadFolders(thread_id, self.users / folder_name(user_id) / "threads" / thread_id)

@@ -1,4 +1,4 @@
-"""Settings in `extensions_config.json`: MCP servers, enabled skills, custom middlewares."""
+"""Settings of extensions: MCP servers, enabled skills, custom middlewares."""
 
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -6,87 +6,85 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from deerflow.config.secrets import without_login
-from deerflow.config.section import OpenSection, Section
+from deerflow.config.section import OpenSection, Section, section
 
 _TYPE_NAMES = {"streamable_http": "http", "streamable-http": "http", "streamablehttp": "http"}
 
 
 class McpOAuthSettings(OpenSection):
-    """How a token for an MCP server is fetched."""
+    """OAuth access tokens for an MCP server."""
 
-    enabled: bool = Field(True, description="Fetch one.")
-    token_url: str = Field(description="Where.")
+    enabled: bool = Field(True, description="Request access tokens.")
+    token_url: str = Field(description="URL of the token endpoint.")
     grant_type: Literal["client_credentials", "refresh_token"] = Field(
-        "client_credentials", description="What it is fetched with."
+        "client_credentials", description="OAuth grant type."
     )
-    client_id: str | None = Field(None, description="Who we are.")
-    client_secret: str | None = Field(None, description="What proves it.")
-    refresh_token: str | None = Field(None, description="With `refresh_token`: the token.")
-    scope: str | None = Field(None, description="What we ask for.")
-    audience: str | None = Field(None, description="For whom.")
-    token_field: str = Field("access_token", description="Field of the answer that has the token.")
-    token_type_field: str = Field("token_type", description="Field of the answer that has its type.")
-    expires_in_field: str = Field("expires_in", description="Field of the answer that has its seconds.")
-    default_token_type: str = Field("Bearer", description="The type when the answer names none.")
-    refresh_skew_seconds: int = Field(60, ge=0, description="Seconds before its end that it is renewed.")
-    extra_token_params: dict[str, str] = Field({}, description="Further fields of the request.")
+    client_id: str | None = Field(None, description="Client id.")
+    client_secret: str | None = Field(None, description="Client secret.")
+    refresh_token: str | None = Field(None, description="With `refresh_token`: refresh token.")
+    scope: str | None = Field(None, description="Scope to request.")
+    audience: str | None = Field(None, description="Audience to request.")
+    token_field: str = Field("access_token", description="Field of the response with the token.")
+    token_type_field: str = Field("token_type", description="Field of the response with the token's type.")
+    expires_in_field: str = Field(
+        "expires_in", description="Field of the response with its lifetime in seconds."
+    )
+    default_token_type: str = Field("Bearer", description="Token type if the response has none.")
+    refresh_skew_seconds: int = Field(
+        60, ge=0, description="Seconds before its expiry at which a token is renewed."
+    )
+    extra_token_params: dict[str, str] = Field({}, description="Further fields of the token request.")
 
 
 class McpRoutingSettings(Section):
-    """When the model is pointed at a server's tools."""
+    """Mentioning tools in the prompt when the user's message contains a keyword."""
 
-    mode: Literal["off", "prefer"] = Field("off", description="`prefer` names them when a keyword is said.")
-    priority: int = Field(0, description="Higher ones come first.")
-    keywords: tuple[str, ...] = Field((), description="Words that point to them.")
+    mode: Literal["off", "prefer"] = Field("off", description="`prefer` mentions the tools, `off` does not.")
+    priority: int = Field(0, description="Tools with a higher priority are mentioned first.")
+    keywords: tuple[str, ...] = Field((), description="Words that select the tools.")
 
 
 class McpToolOverride(OpenSection):
-    """What is different about one tool of a server."""
+    """Changed settings of one tool of a server."""
 
-    routing: McpRoutingSettings = Field(
-        McpRoutingSettings.model_construct(), description="When it is pointed at."
-    )
-
-
-class McpTaskToolset(Section):
-    """Three tools of a server that together are one long-running task."""
-
-    name: str = Field(min_length=1, description="The task's name.")
-    submit_tool: str = Field(min_length=1, description="Starts it.")
-    status_tool: str = Field(min_length=1, description="Says how far it is.")
-    cancel_tool: str = Field(min_length=1, description="Stops it.")
+    routing: McpRoutingSettings = section(McpRoutingSettings)
 
 
 class McpServerSettings(OpenSection):
-    """One MCP server; keys not listed here are kept as they are."""
+    """One MCP server; further keys are kept."""
 
-    enabled: bool = Field(True, description="Use it.")
+    enabled: bool = Field(True, description="Use the server.")
     set_over_http: bool = Field(
         False,
-        description="Written by the HTTP API for entries that came through it: their addresses must be "
-        "public, or in `runs.webhook_allow_cidrs`. Entries without it are the operator's.",
+        description="Set by the HTTP API in entries that it wrote: their addresses must be public, or in "
+        "`runs.webhook_allow_cidrs`. Entries without it are the operator's.",
     )
-    type: Literal["stdio", "sse", "http"] = Field("stdio", description="How it is reached; also `transport`.")
+    type: Literal["stdio", "sse", "http"] = Field(
+        "stdio", description="Transport of the server; also `transport`."
+    )
     command: str | None = Field(None, description="With `stdio`: the program.")
-    args: tuple[str, ...] = Field((), description="With `stdio`: its arguments.")
-    env: dict[str, str] = Field({}, description="With `stdio`: the only variables it gets beside the usual.")
-    url: str | None = Field(None, description="With `sse` and `http`: its address.")
+    args: tuple[str, ...] = Field((), description="With `stdio`: arguments of the program.")
+    env: dict[str, str] = Field(
+        {}, description="With `stdio`: environment variables, besides `PATH`, `HOME` and the like."
+    )
+    url: str | None = Field(None, description="With `sse` and `http`: URL of the server.")
     headers: dict[str, str] = Field({}, description="With `sse` and `http`: headers of every request.")
-    oauth: McpOAuthSettings | None = Field(None, description="With `sse` and `http`: where tokens come from.")
-    description: str = Field("", description="What it is for.")
-    routing: McpRoutingSettings = Field(
-        McpRoutingSettings.model_construct(), description="When its tools are pointed at."
+    oauth: McpOAuthSettings | None = Field(None, description="With `sse` and `http`: access tokens.")
+    description: str = Field("", description="Purpose of the server, shown to people.")
+    routing: McpRoutingSettings = section(McpRoutingSettings)
+    tools: dict[str, McpToolOverride] = Field(
+        {}, description="Changed settings of single tools, by the tool's name."
     )
-    tools: dict[str, McpToolOverride] = Field({}, description="What is different about single tools.")
-    tool_name_prefix: bool = Field(True, description="Put the server's name before its tools' names.")
+    tool_name_prefix: bool = Field(True, description="Prefix the names of its tools with the server's name.")
     tool_call_timeout: float | None = Field(
-        None, gt=0, description="Seconds that one call may take; 600 when absent."
+        None, gt=0, description="Maximum duration of a tool call in seconds. Absent: 600."
     )
-    session_init_timeout: float | None = Field(60, gt=0, description="Seconds that it may take to start.")
+    session_init_timeout: float | None = Field(
+        60, gt=0, description="Maximum duration of its start in seconds."
+    )
     run_wait_seconds: float = Field(
-        5, ge=0, description="Seconds that a run waits for it to be ready; then it goes on without its tools."
+        5, ge=0, description="Seconds that a run waits for the server; then it continues without its tools."
     )
-    task_toolsets: tuple[McpTaskToolset, ...] = Field((), description="Its long-running tasks; not used yet.")
 
     @model_validator(mode="before")
     @classmethod
@@ -111,23 +109,35 @@ class McpServerSettings(OpenSection):
 
 
 class SkillState(OpenSection):
-    """Whether one skill is on."""
+    """State of one skill."""
 
-    enabled: bool = Field(True, description="Agents may use it.")
+    enabled: bool = Field(True, description="Allow agents to use the skill.")
 
 
 class ExtensionsSettings(Section):
-    """What `extensions_config.json` says."""
+    """MCP servers, skills and middlewares; a key set in `config.yaml` replaces that of the file."""
 
     mcp_servers: dict[str, McpServerSettings] = Field(
         {}, alias="mcpServers", description="MCP servers by name."
     )
-    mcp_interceptors: tuple[str, ...] = Field(
-        (),
-        alias="mcpInterceptors",
-        description="Builders of MCP call interceptors, as `module:name`; not used yet.",
-    )
-    skills: dict[str, SkillState] = Field({}, description="Skills by name; one that is absent is on.")
+    skills: dict[str, SkillState] = Field({}, description="Skills by name. Absent ones are enabled.")
     middlewares: tuple[str, ...] = Field(
-        (), description="Middlewares of your own, as `module:Class`; not used yet."
+        (), description="Custom middlewares, as `module:Class`; not used yet."
+    )
+
+
+class McpSettings(Section):
+    """Use of the MCP servers in `extensions_config.json`."""
+
+    allow_http_commands: bool = Field(
+        False,
+        description="Allow clients of the HTTP API to set `command`, `args` and `env` of MCP servers, and to "
+        "change entries of the file. Off by default: every client could then run programs on this host with "
+        "DeerFlow's permissions.",
+    )
+    tool_approval: Literal["off", "changes", "all"] = Field(
+        "changes",
+        description="Which tools need a person's approval before agents get them. `changes`: tools whose "
+        "description, input schema or hints changed since they were first seen; `all`: new ones too; `off`: "
+        "none.",
     )

@@ -1,92 +1,81 @@
-"""Settings of the memory across threads."""
+"""Settings of memory and skills."""
 
 from collections.abc import Mapping
 from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from deerflow.config.section import OpenSection, Section
+from deerflow.config.section import OpenSection, Section, section
 
-LEGACY_KEYS = frozenset(
-    {
-        "storage_path",
-        "storage_class",
-        "strict_user_scope",
-        "manifest_filename",
-        "file_lock_timeout_seconds",
-        "retrieval_adapter",
-        "debounce_seconds",
-        "queue_max_depth",
-        "model",
-        "model_name",
-        "max_facts",
-        "fact_confidence_threshold",
-        "fact_eviction_policy",
-        "fact_eviction_shadow_enabled",
-        "max_injection_tokens",
-        "token_counting",
-        "guaranteed_categories",
-        "guaranteed_token_budget",
-        "watermark_max_keys",
-        "patterns_dir",
-        "prompts_dir",
-    }
-)
 NOOP = "noop"
-_LEGACY_PREFIXES = ("eviction_", "staleness_", "consolidation_")
+_REMOVED_KEYS = {
+    *("storage_path", "storage_class", "strict_user_scope", "manifest_filename", "file_lock_timeout_seconds"),
+    *("retrieval_adapter", "fact_eviction_policy", "fact_eviction_shadow_enabled", "watermark_max_keys"),
+    *("patterns_dir", "prompts_dir"),
+}
+_REMOVED_PREFIXES = ("eviction_", "staleness_", "consolidation_")
 
 
 class MemoryModelSettings(OpenSection):
-    """The model that extracts facts, when it is not one of `models:`."""
+    """A model for extracting facts that is not in `models:`."""
 
-    provider: str | None = Field(None, description="The provider's name.")
-    model: str | None = Field(None, description="The provider's own name of the model.")
-    api_key: str | None = Field(None, description="The provider's key.")
-    base_url: str | None = Field(None, description="The provider's address.")
-    temperature: float | None = Field(None, ge=0, le=2, description="How freely it writes.")
+    provider: str | None = Field(None, description="Name of the provider.")
+    model: str | None = Field(None, description="The provider's name for the model.")
+    api_key: str | None = Field(None, description="API key.")
+    base_url: str | None = Field(None, description="Base URL of the API.")
+    temperature: float | None = Field(None, ge=0, le=2, description="Sampling temperature.")
 
 
 class MemoryBackendSettings(Section):
-    """How the memory works."""
+    """Extraction, storage and use of facts."""
 
-    storage_path: str = Field("", description="Where older versions keep facts; here it is the database.")
     debounce_seconds: float = Field(
-        30, ge=1, le=300, description="Quiet seconds before a talk is learnt from."
+        30, ge=1, le=300, description="Seconds without a new message after which facts are extracted."
     )
-    queue_max_depth: int = Field(1000, ge=0, description="Talks waiting to be learnt from; 0: any number.")
-    model_name: str | None = Field(None, description="Model that extracts facts; absent: the run's.")
-    model: MemoryModelSettings | None = Field(None, description="Or a model of its own.")
-    max_facts: int = Field(100, ge=10, le=500, description="Facts kept per user.")
-    fact_confidence_threshold: float = Field(0.7, ge=0, le=1, description="How sure a fact must be.")
+    queue_max_depth: int = Field(
+        1000, ge=0, description="Maximum number of conversations waiting for extraction; 0: no limit."
+    )
+    model_name: str | None = Field(
+        None, description="Model of `models:` that extracts facts. Absent: the run's model."
+    )
+    model: MemoryModelSettings | None = Field(None, description="Extracting model outside of `models:`.")
+    max_facts: int = Field(100, ge=10, le=500, description="Maximum number of facts per user.")
+    fact_confidence_threshold: float = Field(
+        0.7, ge=0, le=1, description="Minimum confidence of a fact that is stored."
+    )
     max_injection_tokens: int = Field(
-        2000, ge=100, le=8000, description="Tokens of memory that the model reads."
+        2000, ge=100, le=8000, description="Maximum size in tokens of the memory in the prompt."
     )
     token_counting: Literal["tiktoken", "char"] = Field(
-        "tiktoken", description="How these are counted: exactly, or by length."
+        "tiktoken",
+        description="How tokens are counted: `tiktoken` exactly if the extra `tokens` is installed, `char` "
+        "by length.",
     )
     guaranteed_categories: tuple[str, ...] = Field(
-        ("correction",), description="Kinds of facts that come first."
+        ("correction",), description="Categories of facts that are included first."
     )
-    guaranteed_token_budget: int = Field(500, ge=50, le=2000, description="Tokens set aside for them.")
+    guaranteed_token_budget: int = Field(
+        500, ge=50, le=2000, description="Tokens of `max_injection_tokens` reserved for these categories."
+    )
 
 
 class MemorySettings(Section):
-    """What is remembered between threads."""
+    """Facts about a user that are remembered across threads."""
 
-    enabled: bool = Field(True, description="Remember facts about a user between threads.")
+    enabled: bool = Field(True, description="Remember facts about a user across threads.")
     mode: Literal["middleware", "tool"] = Field(
-        "middleware", description="Learn from every talk, or only when the model calls a tool."
+        "middleware",
+        description="When facts are stored: `middleware` extracts them from every conversation, `tool` only "
+        "stores what the model passes to a tool.",
     )
-    injection_enabled: bool = Field(True, description="Tell the model what is remembered.")
+    injection_enabled: bool = Field(True, description="Include remembered facts in the prompt.")
     shutdown_flush_timeout_seconds: float = Field(
-        30, ge=1, le=300, description="Seconds to finish learning when the server stops."
+        30, ge=1, le=300, description="Seconds that pending extractions may take when the server stops."
     )
     manager_class: str = Field(
-        "deermem", description="`noop` remembers nothing; with any other name the built-in memory is used."
+        "deermem", description="`noop` disables the memory; any other name selects the built-in memory."
     )
-    backend_config: MemoryBackendSettings = Field(
-        MemoryBackendSettings.model_construct(), description="How it works."
-    )
+    backend_config: MemoryBackendSettings = section(MemoryBackendSettings)
 
     @property
     def is_on(self) -> bool:
@@ -108,4 +97,40 @@ class MemorySettings(Section):
 
 
 def _is_legacy(key: str) -> bool:
-    return key in LEGACY_KEYS or key.startswith(_LEGACY_PREFIXES)
+    """Return whether older files have a key directly under `memory:` instead of `backend_config`."""
+    return (
+        key in MemoryBackendSettings.model_fields or key in _REMOVED_KEYS or key.startswith(_REMOVED_PREFIXES)
+    )
+
+
+class SkillsSettings(Section):
+    """Skills: instructions and files that agents load on demand."""
+
+    use: str | None = Field(
+        None, description="Class that finds skills, as `module:Class`. Absent: skills are read from folders."
+    )
+    path: str | None = Field(
+        None, description="Folder with `public/` and `custom/`. Absent: `skills/` in the project."
+    )
+    container_path: str = Field(
+        "/mnt/skills",
+        pattern=r"^/",
+        description="Path of the skills in the sandbox, read-only, and in prompts. Needs a restart.",
+    )
+    deferred_discovery: bool = Field(
+        False, description="List skills in the prompt only after a search for them."
+    )
+
+
+class SkillScanSettings(Section):
+    """Checks of installed skills for dangerous contents."""
+
+    enabled: bool = Field(True, description="Check skills.")
+
+
+class SkillEvolutionSettings(Section):
+    """Skills written by agents."""
+
+    enabled: bool = Field(False, description="Allow agents to write skills.")
+    moderation_model_name: str | None = Field(None, description="Model that reviews these skills.")
+    security_fail_closed: bool = Field(True, description="Reject a skill when its review fails.")

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, ClassVar, get_args
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic.fields import FieldInfo
 from typing_extensions import override
 
@@ -12,7 +12,7 @@ from deerflow.config.yaml_file import KeyPath
 
 
 class Section(BaseModel):
-    """A frozen part of the settings; keys it does not know are kept and named in one warning."""
+    """A frozen part of the settings; unknown keys are kept and reported in one warning."""
 
     # Validators are built on first use: most commands need few. Defaults are therefore written as
     # `X.model_construct()`, which needs no validator.
@@ -26,7 +26,7 @@ class Section(BaseModel):
         allow_inf_nan=False,
     )
 
-    hands_on_extra_keys: ClassVar[bool] = False
+    passes_extra_keys: ClassVar[bool] = False
     """True if unknown keys are passed to the class or tool that the section names."""
 
     @model_validator(mode="before")
@@ -46,14 +46,18 @@ class Section(BaseModel):
 
 
 class OpenSection(Section):
-    """A section whose further keys are handed on as they are, to a class, a tool or a server."""
+    """A section whose unknown keys are passed on to a class, a tool or a server."""
 
-    hands_on_extra_keys: ClassVar[bool] = True
+    passes_extra_keys: ClassVar[bool] = True
 
     @property
-    def handed_on(self) -> dict[str, Any]:
-        """The unknown keys, which are passed on to a class, tool or server."""
+    def extra_keys(self) -> dict[str, Any]:
         return dict(self.model_extra or {})
+
+
+def section(kind: type[Section], description: str = "") -> Any:
+    """Return the field of a nested section; it is described by the section's docstring by default."""
+    return Field(kind.model_construct(), description=description or kind.__doc__)
 
 
 def _takes_none(field: FieldInfo) -> bool:

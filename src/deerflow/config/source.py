@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from deerflow.config.effect import RESTART_ONLY
-from deerflow.config.environment import Places, find_places
+from deerflow.config.environment import SettingsFiles, find_settings_files
 from deerflow.config.extensions import ExtensionsSettings
 from deerflow.config.extensions_file import alone_at, read_document, save_extensions
 from deerflow.config.load import LoadedSettings, load_from
@@ -50,9 +50,9 @@ class SettingsSource:
         self._cwd = (cwd or Path.cwd()).absolute()
         self._lock = threading.Lock()
         self._problem: str | None = None
-        places = self._places()
-        self._reading = _read(places.watched)
-        self._loaded = load_from(places)
+        files = self._files()
+        self._reading = _read(files.watched)
+        self._loaded = load_from(files)
         self._first = self._loaded
 
     @property
@@ -87,8 +87,8 @@ class SettingsSource:
             update = change(read_document(path).data)
             return save_extensions(path, update, env=self._loaded.env)
 
-    def _places(self) -> Places:
-        return find_places(self._path, env=self._env, cwd=self._cwd)
+    def _files(self) -> SettingsFiles:
+        return find_settings_files(self._path, env=self._env, cwd=self._cwd)
 
     def _refresh(self) -> None:
         before = self._reading
@@ -96,11 +96,11 @@ class SettingsSource:
         if self._reading.digest == before.digest:
             return
         try:
-            places = self._places()
-            self._refuse_half_written(places)
+            files = self._files()
+            self._refuse_half_written(files)
             # Stamp the files before loading them: an edit in between is then detected by the next call.
-            self._reading = _read(places.watched)
-            loaded = load_from(places)
+            self._reading = _read(files.watched)
+            loaded = load_from(files)
         except ConfigError as error:
             self._problem = f"the last good settings stay in force: {error}"
             logger.error("settings could not be read again; %s", self._problem)
@@ -109,14 +109,14 @@ class SettingsSource:
         self._loaded = loaded
         logger.info("settings were read again from %s", loaded.source_path)
 
-    def _refuse_half_written(self, places: Places) -> None:
+    def _refuse_half_written(self, files: SettingsFiles) -> None:
         """Treat a missing or empty file as an edit in progress, not as a request for the defaults."""
         old = self._loaded.source_path
         if old is None:
             return
         if not old.exists():
             raise ConfigError(f"{old} is gone; put it back, or restart to go on without it")
-        if places.config == old and old.is_file() and old.stat().st_size == 0:
+        if files.config == old and old.is_file() and old.stat().st_size == 0:
             raise ConfigError(f"{old} is empty")
 
 

@@ -1,4 +1,4 @@
-"""Settings of the database, and of runs and their events."""
+"""Settings of the database, runs and schedules."""
 
 from collections.abc import Mapping
 from pathlib import PurePath
@@ -10,32 +10,37 @@ from deerflow.config.section import Section
 
 
 class DatabaseSettings(Section):
-    """Where threads, runs, events and checkpoints are kept."""
+    """The database of threads, runs, events and checkpoints."""
 
     backend: Literal["memory", "sqlite", "postgres"] = Field(
-        "sqlite", description="`sqlite` for one server, `postgres` for many, `memory` to keep nothing."
+        "sqlite", description="`sqlite` for one server, `postgres` for several, `memory` to store nothing."
     )
-    sqlite_dir: str | None = Field(None, description="Folder of the SQLite file; `{home}/data` when absent.")
+    sqlite_dir: str | None = Field(
+        None, description="Folder of the SQLite file. Absent: `data` in the home folder."
+    )
     postgres_url: str = Field("", description="With `postgres`: `postgresql://user:password@host/database`.")
-    postgres_schema: str = Field("", description="With `postgres`: the schema; empty: the user's own.")
+    postgres_schema: str = Field("", description="With `postgres`: schema. Empty: the user's default.")
     echo_sql: bool = Field(
-        False, description="With `postgres`: log every statement, without its values; for debugging."
+        False, description="With `postgres`: log every statement without its values, for debugging."
     )
-    pool_size: int = Field(5, ge=1, description="With `postgres`: connections kept open; one writes.")
-    pool_recycle: int = Field(300, gt=0, description="With `postgres`: seconds after which one is renewed.")
+    pool_size: int = Field(5, ge=1, description="With `postgres`: number of connections; one of them writes.")
+    pool_recycle: int = Field(
+        300, gt=0, description="With `postgres`: maximum age of a connection in seconds."
+    )
     command_timeout: float | None = Field(
         30,
         gt=0,
-        description="With `postgres`: seconds for one statement, and for a database that is away.",
+        description="With `postgres`: maximum duration of a statement, and of waiting for a database that "
+        "cannot be reached, in seconds.",
     )
 
 
 class CheckpointerSettings(Section):
     """The older form of `database:`; used when there is no `database:` section."""
 
-    type: Literal["memory", "sqlite", "postgres"] = Field(description="Which database.")
-    connection_string: str | None = Field(None, description="The SQLite file's path, or PostgreSQL's URL.")
-    postgres_schema: str = Field("", description="With `postgres`: the schema.")
+    type: Literal["memory", "sqlite", "postgres"] = Field(description="Kind of database.")
+    connection_string: str | None = Field(None, description="Path of the SQLite file, or URL of PostgreSQL.")
+    postgres_schema: str = Field("", description="With `postgres`: schema.")
 
 
 def database_from(checkpointer: Mapping[str, Any]) -> dict[str, Any]:
@@ -53,84 +58,66 @@ def database_from(checkpointer: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class RunSettings(Section):
-    """What one run may take, and how long it is kept."""
+    """Limits of runs, and retention of their data."""
 
     timeout_seconds: float | None = Field(
         None,
         gt=0,
-        description="Seconds after which a run is stopped with status `timeout`; absent: no limit.",
+        description="Seconds after which a run is stopped with status `timeout`. Absent: no limit.",
     )
     max_attempts: int = Field(
         5,
         ge=1,
-        description="How often a run is taken up again after its worker died, before it ends in error.",
+        description="Maximum number of attempts of a run whose worker died; then it ends with an error.",
     )
     max_parallel_tool_calls: int = Field(
         8,
         ge=1,
-        description="Tool calls of one answer that run at the same time; further ones wait in line. Calls "
-        "that start sub-agents are not counted: `subagents` limits those.",
+        description="Maximum number of tool calls of one answer at once; further ones wait. Calls that start "
+        "sub-agents do not count: `subagents` limits those.",
     )
     snapshot_max_bytes: int = Field(
         64 * 1024 * 1024,
         ge=0,
-        description="Up to this size a thread's files are kept before a run changes them, so that a rollback "
-        "can put them back; 0: only an empty one.",
+        description="Maximum total size in bytes of a thread's files for which a snapshot is taken before a "
+        "run, so that a rollback restores them; 0: only if there are no files.",
     )
     webhook_allow_cidrs: tuple[str, ...] = Field(
         (),
-        description="Private or reserved networks that a run's `webhook` and MCP servers set over HTTP may "
-        "reach, such as `10.0.0.0/8`; public addresses always may.",
+        description="Private or reserved networks, such as `10.0.0.0/8`, that the `webhook` of a run and MCP "
+        "servers set over HTTP may use; public addresses are always allowed.",
     )
-    snapshots_kept: int = Field(20, ge=1, description="How many such snapshots of a thread are kept.")
+    snapshots_kept: int = Field(20, ge=1, description="Maximum number of snapshots per thread.")
     retention_days: float | None = Field(
-        None, gt=0, description="Days that the events of an ended run are kept; absent: for good."
+        None, gt=0, description="Days after which the events of an ended run are deleted. Absent: never."
     )
     checkpoints_kept: int | None = Field(
         None,
         ge=1,
-        description="How many of its newest checkpoints a thread keeps at the end of a run; those before "
-        "cannot be gone back to. Absent: all.",
+        description="Number of newest checkpoints that a thread keeps at the end of a run; a thread cannot "
+        "be reset to deleted ones. Absent: all.",
     )
-
-
-class RunEventsSettings(Section):
-    """How the log of a run is kept; ours always is in the database."""
-
-    backend: Literal["memory", "db", "jsonl"] = Field(
-        "db", description="Accepted for older files: the log is always in the database."
-    )
-    max_trace_content: int = Field(10_240, ge=0, description="Characters kept of one traced text.")
-    track_token_usage: bool = Field(True, description="Count tokens per call.")
 
 
 class RunOwnershipSettings(Section):
-    """How long a worker owns a run without a sign of life."""
+    """Ownership of runs by workers."""
 
     lease_seconds: float = Field(
-        30, ge=1, description="Seconds after which a silent worker's run is taken over."
+        30, ge=1, description="Seconds without a heartbeat after which another worker takes over a run."
     )
-    grace_seconds: float = Field(10, ge=0, description="Seconds given to a worker that is being stopped.")
-
-
-class StreamBridgeSettings(Section):
-    """How events reach their readers."""
-
-    type: Literal["memory", "redis"] = Field(
-        "memory", description="Accepted for older files: events always go through the database's log."
-    )
-    redis_url: str | None = Field(None, description="With `redis`: the server.")
-    queue_maxsize: int = Field(
-        256, ge=1, description="Events held in memory for one reader; the log has the rest."
-    )
-    max_connections: int | None = Field(None, ge=1, description="With `redis`: connections.")
-    stream_ttl_seconds: int = Field(86_400, ge=0, description="With `redis`: seconds that a stream is kept.")
-    recovered_stream_cleanup_delay_seconds: float = Field(
-        60, ge=0, description="With `redis`: seconds before a recovered stream is cleaned up."
+    grace_seconds: float = Field(
+        10, ge=0, description="Seconds that a run may take to its next checkpoint when its worker stops."
     )
 
 
-class DedupeStorageSettings(Section):
-    """Where delivered messages of channels are remembered."""
+class SchedulerSettings(Section):
+    """Scheduled runs."""
 
-    backend: Literal["auto", "memory", "postgres"] = Field("auto", description="Where.")
+    enabled: bool = Field(True, description="Start scheduled runs.")
+    poll_interval_seconds: int = Field(
+        5, ge=1, le=300, description="Seconds between two reads of the schedules that other servers changed."
+    )
+    max_concurrent_runs: int = Field(3, ge=1, le=32, description="Maximum number of scheduled runs at once.")
+    min_once_delay_seconds: int = Field(
+        60, ge=1, le=86_400, description="Minimum number of seconds until a run that is scheduled once."
+    )

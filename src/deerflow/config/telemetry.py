@@ -1,59 +1,99 @@
-"""Settings of metrics and tracing: Prometheus, OpenTelemetry, LangSmith, Langfuse."""
+"""Settings of logs, metrics and tracing."""
 
-from pydantic import Field
+from typing import Annotated, Any, Literal
 
-from deerflow.config.section import Section
+from pydantic import BeforeValidator, Field
+
+from deerflow.config.section import Section, section
+
+_LEVEL_ALIASES = {"warn": "warning", "fatal": "critical", "trace": "debug"}
+
+
+def _canonical_level(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    level = value.strip().lower()
+    return _LEVEL_ALIASES.get(level, level)
+
+
+LogLevel = Annotated[
+    Literal["debug", "info", "warning", "error", "critical"], BeforeValidator(_canonical_level)
+]
+
+
+class EnhanceSettings(Section):
+    """Format of log lines."""
+
+    enabled: bool = Field(False, description="Use `format`. Otherwise log lines are text.")
+    format: Literal["text", "json"] = Field("text", description="`json` writes one JSON object per line.")
+
+
+class LoggingSettings(Section):
+    """Log lines."""
+
+    enhance: EnhanceSettings = section(EnhanceSettings)
+
+    @property
+    def format(self) -> Literal["text", "json"]:
+        """The effective log format."""
+        return self.enhance.format if self.enhance.enabled else "text"
 
 
 class MetricsSettings(Section):
-    """Numbers for Prometheus."""
+    """Metrics for Prometheus."""
 
-    enabled: bool = Field(True, description="Serve them at `/metrics`, to those who may use the API.")
+    enabled: bool = Field(True, description="Serve metrics at `/metrics`, to clients that may use the API.")
 
 
 class TelemetrySettings(Section):
-    """Spans for an OpenTelemetry collector; needs the extra `telemetry`."""
+    """Spans for an OpenTelemetry collector. Needs the extra `telemetry`."""
 
     enabled: bool | None = Field(
         None,
-        description="Send spans of runs, model calls, tools and sub-agents. Absent: when `endpoint` or one "
-        "of OpenTelemetry's own variables (`OTEL_EXPORTER_OTLP_ENDPOINT`) says where to.",
+        description="Send spans of runs, model calls, tools and sub-agents. Absent: if `endpoint` or a "
+        "variable of OpenTelemetry (`OTEL_EXPORTER_OTLP_ENDPOINT`) is set.",
     )
     endpoint: str | None = Field(
         None,
-        description="The collector's address for OTLP over HTTP, such as `http://localhost:4318`. Absent: "
-        "as `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT` or `OTEL_EXPORTER_OTLP_ENDPOINT` says, or that address.",
+        description="URL of the collector for OTLP over HTTP. Absent: `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT`, "
+        "`OTEL_EXPORTER_OTLP_ENDPOINT`, or `http://localhost:4318`.",
     )
-    headers: dict[str, str] = Field({}, description="Headers of every request to it, such as a key.")
+    headers: dict[str, str] = Field({}, description="Headers of requests to the collector, such as a key.")
     service_name: str | None = Field(
-        None, description="What the collector calls us. Absent: `OTEL_SERVICE_NAME`, or `deerflow`."
+        None, description="Service name in spans. Absent: `OTEL_SERVICE_NAME`, or `deerflow`."
     )
-    sample_ratio: float = Field(1.0, ge=0, le=1, description="The share of runs that are sent.")
+    sample_ratio: float = Field(1.0, ge=0, le=1, description="Share of runs whose spans are sent.")
     capture_content: bool = Field(
-        False, description="Put prompts, answers, arguments and results into spans too, not only numbers."
+        False,
+        description="Include prompts, answers, tool arguments and results. Off by default: they may hold "
+        "personal data.",
     )
 
 
 class LangSmithSettings(Section):
-    """Traces for LangSmith; they hold whole conversations."""
+    """Traces for LangSmith; they contain whole conversations."""
 
-    enabled: bool | None = Field(None, description="Send them. Absent: as `LANGSMITH_TRACING` says.")
-    api_key: str | None = Field(None, description="Absent: `LANGSMITH_API_KEY`.")
-    project: str | None = Field(None, description="Absent: `LANGSMITH_PROJECT`, or `deer-flow`.")
-    endpoint: str | None = Field(None, description="Absent: `LANGSMITH_ENDPOINT`, or the public service.")
+    enabled: bool | None = Field(None, description="Send traces. Absent: value of `LANGSMITH_TRACING`.")
+    api_key: str | None = Field(None, description="API key. Absent: `LANGSMITH_API_KEY`.")
+    project: str | None = Field(None, description="Project. Absent: `LANGSMITH_PROJECT`, or `deer-flow`.")
+    endpoint: str | None = Field(
+        None, description="URL of the service. Absent: `LANGSMITH_ENDPOINT`, or the public service."
+    )
 
 
 class LangfuseSettings(Section):
-    """Traces for Langfuse; they hold whole conversations. Needs the extra `langfuse`."""
+    """Traces for Langfuse; they contain whole conversations. Needs the extra `langfuse`."""
 
-    enabled: bool | None = Field(None, description="Send them. Absent: as `LANGFUSE_TRACING` says.")
-    public_key: str | None = Field(None, description="Absent: `LANGFUSE_PUBLIC_KEY`.")
-    secret_key: str | None = Field(None, description="Absent: `LANGFUSE_SECRET_KEY`.")
-    host: str | None = Field(None, description="Absent: `LANGFUSE_BASE_URL`, or the public service.")
+    enabled: bool | None = Field(None, description="Send traces. Absent: value of `LANGFUSE_TRACING`.")
+    public_key: str | None = Field(None, description="Public key. Absent: `LANGFUSE_PUBLIC_KEY`.")
+    secret_key: str | None = Field(None, description="Secret key. Absent: `LANGFUSE_SECRET_KEY`.")
+    host: str | None = Field(
+        None, description="URL of the service. Absent: `LANGFUSE_BASE_URL`, or the public service."
+    )
 
 
 class TracingSettings(Section):
-    """Services that show what agents did, call by call."""
+    """Tracing services."""
 
-    langsmith: LangSmithSettings = Field(LangSmithSettings.model_construct(), description="LangSmith.")
-    langfuse: LangfuseSettings = Field(LangfuseSettings.model_construct(), description="Langfuse.")
+    langsmith: LangSmithSettings = section(LangSmithSettings)
+    langfuse: LangfuseSettings = section(LangfuseSettings)

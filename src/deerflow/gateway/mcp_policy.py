@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from deerflow.config.extensions import McpServerSettings
-from deerflow.config.masking import goes_elsewhere, unmasked_server
+from deerflow.config.secrets import is_other_host, unmasked_server
 from deerflow.config.variables import variable_in
 from deerflow.errors import ConflictError, InvalidInputError
 
@@ -114,7 +114,7 @@ def _check_variables(name: str, entry: Entry, known: Entry) -> None:
     for key, value in entry.items():
         if key in _PROGRAM_KEYS:  # who may change these may run programs, which see the environment
             continue
-        kept = set() if goes_elsewhere(key, entry, known) else set(_variables(known.get(key)))
+        kept = set() if is_other_host(key, entry, known) else set(_variables(known.get(key)))
         for variable in _variables(value):
             if variable not in kept:
                 raise InvalidInputError(

@@ -12,7 +12,7 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 from deerflow.config.extensions import McpServerSettings
-from deerflow.config.masking import hidden_values
+from deerflow.config.secrets import hidden_values
 from deerflow.connection_errors import known_reason, without_objects
 from deerflow.errors import DeerFlowError, McpError
 from deerflow.mcp.base import (

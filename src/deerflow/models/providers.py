@@ -233,9 +233,9 @@ def memory_model(settings: MemoryModelSettings, *, name: str, key: str) -> Model
         key: The path of `settings` in the settings, for messages.
     """
     provider = _provider(settings.provider, key)
-    default = None if has_address(settings.handed_on) else provider.base_url
+    default = None if has_address(settings.extra_keys) else provider.base_url
     given = {
-        **settings.handed_on,
+        **settings.extra_keys,
         "base_url": settings.base_url or default,
         "api_key": settings.api_key,
         "temperature": settings.temperature,

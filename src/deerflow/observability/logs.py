@@ -14,8 +14,14 @@ from urllib.parse import quote
 from typing_extensions import override
 
 from deerflow.config import LoadedSettings
-from deerflow.config.masking import hidden_values
-from deerflow.config.secrets import HIDDEN, SECRET_WORDS, is_secret_key, secret_values, without_login
+from deerflow.config.secrets import (
+    HIDDEN,
+    SECRET_WORDS,
+    hidden_values,
+    is_secret_key,
+    secret_values,
+    without_login,
+)
 
 LogFormat = Literal["text", "json"]
 

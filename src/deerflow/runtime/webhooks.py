@@ -17,8 +17,7 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from typing_extensions import override
 
 from deerflow.addresses import ALLOW_CIDRS, Network, checked_addresses, parse_network
-from deerflow.config.masking import masked_address
-from deerflow.config.secrets import url_secrets
+from deerflow.config.secrets import masked_address, url_secrets
 from deerflow.connection_errors import connection_reason
 from deerflow.domain import RunRecord, new_id
 from deerflow.errors import AddressRefusedError, ConfigError, InvalidInputError, NotFoundError

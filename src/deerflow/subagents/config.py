@@ -12,7 +12,7 @@ from langchain_core.messages import BaseMessage
 from deerflow.agents import Agent
 from deerflow.agents.first_answer import FirstAnswer
 from deerflow.config import Settings, SubagentsSettings
-from deerflow.config.tokens import TokenBudgetSettings
+from deerflow.config.models import TokenBudgetSettings
 from deerflow.context import RunContext
 from deerflow.domain import RunOptions
 from deerflow.errors import ConflictError

@@ -17,7 +17,7 @@ from langgraph.types import Command, Interrupt
 
 from deerflow.agents.first_answer import FirstAnswer
 from deerflow.agents.langgraph_beta import MODEL_NODE, keep_ended
-from deerflow.config.tokens import TokenBudgetSettings
+from deerflow.config.models import TokenBudgetSettings
 from deerflow.context import RunContext
 from deerflow.domain import new_id
 from deerflow.observability.watch import Where

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from deerflow.config import SubagentsSettings
-from deerflow.config.subagents import CustomSubagent
+from deerflow.config.agents import CustomSubagent
 from deerflow.errors import NotFoundError
 from deerflow.subagents.builtins import BUILTINS
 from deerflow.subagents.config import TASK, SubagentConfig

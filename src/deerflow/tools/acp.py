@@ -8,8 +8,8 @@ from langchain_core.tools import BaseTool
 from pydantic import BaseModel, Field
 
 from deerflow.acp.agents import AcpAgents, AcpAnswer, AcpProgress, missing_package, refusal_note
+from deerflow.config.agents import AcpAgentSettings
 from deerflow.config.extensions import McpServerSettings
-from deerflow.config.subagents import AcpAgentSettings
 from deerflow.errors import AcpError
 from deerflow.observability.logs import StreamRedactor
 from deerflow.sandbox.paths import ACP_WORKSPACE

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import orjson
 from langchain_core.tools import BaseTool
 
-from deerflow.config.guardrails import GuardrailRule
+from deerflow.config.tools import GuardrailRule
 from deerflow.sandbox import Sandbox
 from deerflow.sandbox.local import LocalSandbox
 from deerflow.tools.define import Described

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any, cast
 
 from deerflow.config import resolve_use
-from deerflow.config.guardrails import GuardrailsSettings
+from deerflow.config.tools import GuardrailsSettings
 from deerflow.errors import ConfigError
 from deerflow.tools.policy import PYTHON, SHELL
 

@@ -15,8 +15,8 @@ from support.waiting import until
 
 from deerflow.acp.agents import AcpAgents, AcpAnswer, AcpProgress
 from deerflow.acp.wire import WireLimits
+from deerflow.config.agents import AcpAgentSettings
 from deerflow.config.extensions import McpServerSettings
-from deerflow.config.subagents import AcpAgentSettings
 from deerflow.errors import AcpError, NotFoundError
 from deerflow.programs import MARK, _owner_mark, kill_orphans
 

@@ -32,18 +32,18 @@ def test_it_loads_unchanged(project: Project) -> None:
     assert loaded.paths.database == project.root / ".deer-flow" / "data" / "deerflow.db"
 
 
-def test_extra_keys_of_models_and_tools_are_handed_on(project: Project) -> None:
+def test_extra_keys_of_models_and_tools_are_passed_on(project: Project) -> None:
     settings = project.load(TEXT, env=ENV).settings
 
-    assert settings.models[0].handed_on == {
+    assert settings.models[0].extra_keys == {
         "api_key": "value-of-OPENAI_API_KEY",
         "max_tokens": 4096,
         "temperature": 0.7,
         "request_timeout": 600.0,
         "max_retries": 2,
     }
-    assert settings.tools[0].handed_on == {"max_results": 5}
-    assert settings.sandbox.handed_on == {"template": "base"}
+    assert settings.tools[0].extra_keys == {"max_results": 5}
+    assert settings.sandbox.extra_keys["template"] == "base"
     assert settings.sandbox.environment["PORT"] == "8080"
 
 
@@ -51,7 +51,7 @@ def test_flat_memory_keys_are_folded(project: Project) -> None:
     memory = project.load(TEXT, env=ENV).settings.memory
 
     assert (memory.backend_config.debounce_seconds, memory.backend_config.max_facts) == (45, 120)
-    assert memory.backend_config.model_extra == {"staleness_age_days": 60}
+    assert memory.backend_config.model_extra == {"staleness_age_days": 60, "storage_path": "memory.json"}
     assert memory.model_extra == {}
 
 

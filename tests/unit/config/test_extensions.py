@@ -34,7 +34,6 @@ def test_servers_and_skills_are_read(project: Project) -> None:
     assert extensions.mcp_servers["files"].env == {"ROOT": "/srv"}
     assert extensions.mcp_servers["web"].headers == {"A": ""}
     assert extensions.skills["podcast"].enabled is False
-    assert extensions.mcp_interceptors == ("x.y:build",)
     assert loaded.problems == ()
     unused, unknown, empty = loaded.warnings
     assert unknown == "extensions.somethingElse: is not a setting; take it out"

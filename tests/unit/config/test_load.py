@@ -87,7 +87,7 @@ def test_dotenv_fills_in_but_never_overrides(project: Project) -> None:
 
     loaded = project.load("models: [{name: a, use: 'x:Y', model: m, api_key: $KEY}]", env={"KEY": "real"})
 
-    assert loaded.settings.models[0].handed_on["api_key"] == "real"
+    assert loaded.settings.models[0].extra_keys["api_key"] == "real"
     assert loaded.env["OTHER"] == "quoted text"
     assert loaded.env["MIXED"] == "real-quoted text-x"
     assert loaded.env["E"] == "1"

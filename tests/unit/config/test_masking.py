@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from deerflow.config.masking import MASK, hidden_values, masked_server, unmasked_server
+from deerflow.config.secrets import MASK, hidden_values, masked_server, unmasked_server
 from deerflow.errors import InvalidInputError
 
 ENTRY: dict[str, Any] = {

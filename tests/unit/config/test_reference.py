@@ -10,7 +10,7 @@ from support.project import Project
 
 import deerflow
 from deerflow.config import ExtensionsSettings, Section, Settings
-from deerflow.config.describe import sections_in
+from deerflow.config.check import sections_in
 from deerflow.config.effect import RESTART_ONLY, WAITING
 from deerflow.config.environment import VARIABLES
 

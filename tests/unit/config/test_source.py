@@ -151,7 +151,7 @@ def test_edits_of_dotenv_and_extensions_count_too(project: Project) -> None:
     assert [problem.key for problem in source.current().problems] == ["models[0]"]
 
     project.write("KEY=k\n", ".env")
-    assert source.current().settings.models[0].handed_on == {"api_key": "k"}
+    assert source.current().settings.models[0].extra_keys == {"api_key": "k"}
 
     source.save_extensions({"skills": {"s": {"enabled": False}}})
     assert source.current().extensions.skills["s"].enabled is False

@@ -10,7 +10,7 @@ from support.lead import NewLead, scripted_models
 from support.model_server import Request, ScriptedModel, call, calls, text
 
 from deerflow.config import Settings, SubagentsSettings
-from deerflow.config.subagents import CustomSubagent, SubagentOverride
+from deerflow.config.agents import CustomSubagent, SubagentOverride
 from deerflow.domain import RunOptions
 from deerflow.errors import ConflictError, NotFoundError
 from deerflow.subagents import (

@@ -11,8 +11,8 @@ from support.lead import Lead, NewLead
 from support.model_server import ScriptedModel, call, calls, text, usage
 
 from deerflow.config import Settings, SubagentsSettings
-from deerflow.config.subagents import CustomSubagent, SubagentOverride
-from deerflow.config.tokens import TokenBudgetSettings
+from deerflow.config.agents import CustomSubagent, SubagentOverride
+from deerflow.config.models import TokenBudgetSettings
 from deerflow.domain import RunOptions
 from deerflow.errors import InvalidInputError
 from deerflow.subagents import SubagentExecutor, SubagentRegistry, TaskArguments

@@ -8,7 +8,7 @@ from support.lead import Lead
 from support.model_server import ScriptedModel, call, text
 
 from deerflow.config import SubagentsSettings
-from deerflow.config.subagents import CustomSubagent, SubagentOverride
+from deerflow.config.agents import CustomSubagent, SubagentOverride
 from deerflow.lead import LeadAgents, LeadDependencies
 from deerflow.subagents import MarkdownSubagents, SubagentRegistry
 from deerflow.subagents.markdown import read_subagent

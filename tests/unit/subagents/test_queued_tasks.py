@@ -9,7 +9,7 @@ from support.model_server import ScriptedModel, call, calls, text
 from support.waiting import until
 
 from deerflow.config import Settings, SubagentsSettings
-from deerflow.config.subagents import CustomSubagent
+from deerflow.config.agents import CustomSubagent
 from deerflow.subagents import SubagentExecutor
 
 

@@ -13,7 +13,7 @@ from support.lead import Lead, NewLead
 from support.model_server import ScriptedModel, call, calls, silence, status, text, usage
 
 from deerflow.config import Settings, SubagentsSettings
-from deerflow.config.subagents import CustomSubagent, SubagentOverride
+from deerflow.config.agents import CustomSubagent, SubagentOverride
 from deerflow.domain import RunOptions
 from deerflow.subagents import SubagentResult, SubagentStatus
 from deerflow.subagents.delegation import TaskArguments, task_thread

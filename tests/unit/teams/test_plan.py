@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from deerflow.config.subagents import SubagentsSettings
-from deerflow.config.teams import TeamRoleSettings, TeamsSettings
+from deerflow.config.agents import SubagentsSettings, TeamRoleSettings, TeamsSettings
 from deerflow.errors import DeerFlowError, NotFoundError
 from deerflow.subagents.teams.plan import TeamPlan, TeamStep, checked_plan, fallback_plan, read_plan
 from deerflow.subagents.teams.roles import RoleRegistry

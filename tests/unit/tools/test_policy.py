@@ -7,7 +7,8 @@ import pytest
 from langchain_core.tools import BaseTool, tool
 
 from deerflow.config import SandboxSettings
-from deerflow.config.guardrails import GuardrailRule, GuardrailsSettings, ProviderSettings
+from deerflow.config.auth import ProviderSettings
+from deerflow.config.tools import GuardrailRule, GuardrailsSettings
 from deerflow.domain import ThreadFolders
 from deerflow.errors import ConfigError
 from deerflow.sandbox.local import LocalSandbox, files_of

@@ -22,7 +22,7 @@ from typing_extensions import override
 from deerflow.agents.allowed_calls import SCOPES, AllowedCall, AllowedCalls, Scope
 from deerflow.agents.middlewares.base import ChainMiddleware
 from deerflow.agents.types import ToolHandler, ToolRequest, ToolResult
-from deerflow.config.guardrails import GuardrailsSettings
+from deerflow.config.tools import GuardrailsSettings
 from deerflow.context import RunContext
 from deerflow.errors import InvalidInputError
 from deerflow.tools.define import clip_middle

@@ -11,7 +11,7 @@ from starlette.responses import Response
 from deerflow.addresses import ALLOW_CIDRS, parse_network
 from deerflow.app import DeerFlow
 from deerflow.config.extensions_file import read_document
-from deerflow.config.masking import masked_address, masked_server, unmasked_server
+from deerflow.config.secrets import masked_address, masked_server, unmasked_server
 from deerflow.config.variables import variable_in
 from deerflow.errors import InvalidInputError, NotFoundError
 from deerflow.gateway.deps import CurrentApp, json_response

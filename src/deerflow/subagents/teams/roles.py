@@ -4,8 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from deerflow.agents.prompts import CITATIONS, WORKING_DIRECTORY, join_parts
-from deerflow.config.subagents import SubagentsSettings
-from deerflow.config.teams import TeamRoleSettings, TeamsSettings, TeamStage
+from deerflow.config.agents import SubagentsSettings, TeamRoleSettings, TeamsSettings, TeamStage
 from deerflow.errors import NotFoundError
 from deerflow.subagents.config import SubagentConfig
 from deerflow.subagents.registry import configured, custom_subagent, overridden

@@ -18,7 +18,7 @@ from langchain.agents.middleware.human_in_the_loop import ActionRequest, HITLReq
 from langgraph.types import interrupt
 
 from deerflow.agents.middlewares.approval import read_decision
-from deerflow.config.teams import TeamsSettings
+from deerflow.config.agents import TeamsSettings
 from deerflow.context import RunContext
 from deerflow.errors import DeerFlowError, InvalidInputError
 from deerflow.subagents.config import (

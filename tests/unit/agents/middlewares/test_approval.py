@@ -29,7 +29,8 @@ from deerflow.agents.middlewares.approval import (
     read_answer,
 )
 from deerflow.config import Settings
-from deerflow.config.guardrails import GuardrailRule, GuardrailsSettings, ProviderSettings
+from deerflow.config.auth import ProviderSettings
+from deerflow.config.tools import GuardrailRule, GuardrailsSettings
 from deerflow.context import RunContext
 from deerflow.domain import ThreadFolders
 from deerflow.errors import ConflictError, InvalidInputError
