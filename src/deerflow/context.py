@@ -20,7 +20,7 @@ def _uncounted(model_name: str | None, usage: Mapping[str, Any]) -> None:
     """Discard the usage. Default for agents outside a run."""
 
 
-def _nobody(event: Mapping[str, Any]) -> None:
+def _discard(event: Mapping[str, Any]) -> None:
     """Discard the event. Default for agents outside a run."""
 
 
@@ -52,8 +52,8 @@ class RunContext:
     """Nesting level: 0 for the lead agent, 1 for its sub-agents."""
     trace_id: str = ""
     is_interactive: bool = True
-    publish: Publish = _nobody
-    publish_update: Publish = _nobody
+    publish: Publish = _discard
+    publish_update: Publish = _discard
     """Publishes an `updates` event, as if a graph node had emitted it."""
     spend: Spend = _uncounted
     effects: Effects | None = None

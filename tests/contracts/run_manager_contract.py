@@ -316,7 +316,7 @@ class RunManagerContract:
             after = await ended(manager, run)
 
         assert after.attempt == 3
-        assert "each time it was broken off" in (after.error or "")
+        assert "aborted each time" in (after.error or "")
         is_undone = action is CancelAction.ROLLBACK
         assert after.status is (RunStatus.INTERRUPTED if is_undone else RunStatus.ERROR)
         assert steps.begun == []
@@ -332,7 +332,7 @@ class RunManagerContract:
         after = await storage.runs.get("lost")
         assert (after.status, after.owner) == (RunStatus.RUNNING, None)
 
-    async def test_a_wish_to_stop_reaches_the_process_that_has_the_run(
+    async def test_a_cancel_request_reaches_the_process_that_has_the_run(
         self, manager: RunManager, elsewhere: Storage, tmp_path: Path, steps: Steps
     ) -> None:
         run = await manager.start(hello("t1"))

@@ -173,7 +173,6 @@ class LiveComponents:
 
     @property
     def now(self) -> Components:
-        """The components as of the last refresh."""
         return self._current
 
     @property
@@ -201,7 +200,7 @@ class LiveComponents:
             components = await build_components(loaded, self._resources)
         except ConfigError as error:
             self._refused, self._problem = loaded, f"the last good settings stay in force: {error}"
-            logger.error("settings were not taken up; %s", self._problem)
+            logger.error("settings were not applied; %s", self._problem)
             return
         # Runs in progress may still call their models; their agents are freed with the last of these runs.
         self._outdated += self._current.factories
@@ -218,7 +217,6 @@ class LiveComponents:
         return self._current.loaded.settings
 
     async def is_custom_agent(self, name: str, user_id: str) -> bool:
-        """Return whether a user has an agent of this name."""
         name = agent_name(name)
         exists = self._resources.custom_agents.exists
         return is_agent_name(name) and await asyncio.to_thread(exists, user_id, name)
@@ -295,7 +293,6 @@ class SandboxCheck:
             logger.warning("sandbox %s cannot run commands: %s", self._tier, found.reason)
 
     def health(self) -> dict[str, Any]:
-        """Return the result so far."""
         found = self._sandboxes.last_test or self._found
         return {
             "tier": self._tier,

@@ -126,7 +126,6 @@ class DeerFlow:
         return self._components.now.models
 
     def folders(self, user_id: str, thread_id: str) -> ThreadFolders:
-        """Return the folders of a thread's files."""
         return self.paths.thread(user_id, thread_id)
 
     async def start_run(self, request: RunRequest) -> RunRecord:
@@ -140,7 +139,6 @@ class DeerFlow:
         self.memories.learner.cancel_all()
 
     async def is_custom_agent(self, name: str, user_id: str) -> bool:
-        """Return whether a user has an agent of this name."""
         return await self._components.is_custom_agent(name, user_id)
 
     async def refresh(self) -> None:
@@ -165,7 +163,6 @@ class DeerFlow:
         return [*self._components.now.faults, *servers]
 
     def health(self) -> dict[str, Any]:
-        """Return the health summary for operators."""
         source = self._components.source
         return {
             "models": list(self.models.names),
@@ -221,7 +218,7 @@ class DeerFlow:
         if jobs is None:
             return  # a process with its own database shares nothing
         if capacity == 0 and not await jobs.workers():
-            logger.warning("nobody executes runs yet: they wait until a `deerflow worker` is started")
+            logger.warning("no process executes runs yet: they wait until a `deerflow worker` is started")
         problem = await home_problem(self.storage.store, self.paths, remember=True)
         if problem is not None:
             logger.warning("%s", problem)

@@ -28,6 +28,7 @@ from deerflow.errors import (
     TooLargeError,
     UnsupportedTypeError,
 )
+from deerflow.files.snapshots import opened
 from deerflow.sandbox.openat2 import O_DIRECTORY, open_beneath
 from deerflow.skills import SKILL_SUFFIX, read_member
 
@@ -60,7 +61,6 @@ class ArtifactFile:
 
     @property
     def is_active(self) -> bool:
-        """Return whether a browser would execute its content."""
         return _ACTIVE.fullmatch(self.media_type) is not None
 
     def close(self) -> None:
@@ -89,13 +89,10 @@ def open_artifact(folders: ThreadFolders, path: str) -> ArtifactFile:
     """Open `/mnt/user-data/…` of a thread."""
     parts = _parts(path)
     try:
-        root = os.open(folders.user_data, os.O_RDONLY | O_DIRECTORY)
+        with opened(folders.user_data) as root:
+            fd = _open(root, parts, path)
     except FileNotFoundError as error:
         raise NotFoundError("artifact", path[:200]) from error
-    try:
-        fd = _open(root, parts, path)
-    finally:
-        os.close(root)
     entry = os.fstat(fd)
     if not stat.S_ISREG(entry.st_mode):
         os.close(fd)
@@ -165,11 +162,8 @@ def _is_text(data: bytes) -> bool:
 
 def _put(folders: ThreadFolders, parts: list[str], data: bytes, old: os.stat_result) -> None:
     """Write a temporary file and rename it, so that readers see the old text or the new one."""
-    root = os.open(folders.user_data, os.O_RDONLY | O_DIRECTORY)
-    try:
+    with opened(folders.user_data) as root:
         folder = open_beneath(root, parts[:-1], os.O_RDONLY | O_DIRECTORY)
-    finally:
-        os.close(root)
     draft = f".{secrets.token_hex(8)}.part"
     try:
         fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600, dir_fd=folder)
@@ -211,7 +205,6 @@ class Output:
 
     @property
     def path(self) -> str:
-        """Its path in the sandbox."""
         return "/".join([OUTPUTS, *self.parts])
 
 
@@ -273,21 +266,15 @@ class _Sink:
 def _outputs(folders: ThreadFolders) -> Iterator[int | None]:
     """Open the outputs folder; None when it is missing or not a folder."""
     try:
-        above = os.open(folders.user_data, os.O_RDONLY | O_DIRECTORY)
+        with opened(folders.user_data) as above:
+            root = open_beneath(above, [folders.outputs.name], os.O_RDONLY | O_DIRECTORY | os.O_NOFOLLOW)
     except OSError:
         yield None
         return
     try:
-        root = open_beneath(above, [folders.outputs.name], os.O_RDONLY | O_DIRECTORY | os.O_NOFOLLOW)
-    except OSError:
-        root = None
-    finally:
-        os.close(above)
-    try:
         yield root
     finally:
-        if root is not None:
-            os.close(root)
+        os.close(root)
 
 
 def _walk(folder: int, above: tuple[str, ...]) -> Iterator[Output]:

@@ -65,7 +65,6 @@ class FileDiff:
     """Why there is no diff."""
 
     def out(self, *, with_diff: bool) -> dict[str, Any]:
-        """Return the change as JSON."""
         return {
             "path": self.path,
             "root": self.root,
@@ -94,7 +93,6 @@ class Changes:
     left_out: int = 0
 
     def out(self, *, with_files: bool, with_diff: bool) -> dict[str, Any]:
-        """Return the changes as JSON."""
         return {
             "available": self.is_known,
             "version": VERSION,

@@ -153,15 +153,15 @@ def _put_back(files: SnapshotStore, run_id: str) -> str | None:
         if snapshot is None:
             return None  # no tool that changes anything was called, or snapshots are switched off
         if snapshot.problem is not None:
-            return f"The conversation was put back, but the files stay as they are: {snapshot.problem}."
+            return f"The conversation was restored, but the files stay as they are: {snapshot.problem}."
         failed = restore(files, snapshot)
         keep_end(files, run_id)  # the run's changes are undone
     except OSError as error:
-        return f"The conversation was put back, but not the files: {error.strerror}."
+        return f"The conversation was restored, but not the files: {error.strerror}."
     except TooLargeError as error:
-        return f"The conversation was put back, but the files stay as they are: {error}."
+        return f"The conversation was restored, but the files stay as they are: {error}."
     if failed:
-        return f"The conversation was put back, and all files but {len(failed)}: {', '.join(failed[:5])}."
+        return f"The conversation was restored, and all files but {len(failed)}: {', '.join(failed[:5])}."
     return None
 
 
@@ -189,9 +189,9 @@ def restore_before_turn(
     try:
         failed = restore(files, past.snapshot)
     except OSError as error:
-        return f"The files could not be put back: {error.strerror}."
+        return f"The files could not be restored: {error.strerror}."
     except TooLargeError as error:
         return f"The files stay as they are: {error}."
     if failed:
-        return f"All files were put back but {len(failed)}: {', '.join(failed[:5])}."
+        return f"All files were restored but {len(failed)}: {', '.join(failed[:5])}."
     return None

@@ -54,7 +54,7 @@ def _each(entries: Sequence[SnapshotEntry], work: Callable[[SnapshotEntry], None
         try:
             work(entry)
         except OSError as error:  # one file that cannot be written must not prevent the others
-            logger.warning("file %r could not be put back: %s", entry.path, error)
+            logger.warning("file %r could not be restored: %s", entry.path, error)
             failed.append(os.fsdecode(entry.path))
     return failed
 

@@ -146,7 +146,6 @@ class SnapshotStore:
         self._manifest(run_id).unlink(missing_ok=True)
 
     def has(self, run_id: str) -> bool:
-        """Return whether there is a snapshot of a run."""
         return self._manifest(run_id).exists()
 
     def find_end(self, run_id: str) -> Snapshot | None:
@@ -394,7 +393,6 @@ class RunEffects:
         return await self._log.start(self._run.id, attempt=self._run.attempt, call=call)
 
     def finish(self, call: bytes) -> None:
-        """Record that a call is done."""
         self._log.finish(self._run.id, attempt=self._run.attempt, call=call)
 
     async def aclose(self) -> None:

@@ -70,7 +70,6 @@ class DocumentConverter:
         return [_described(upload, tasks.get(upload.filename)) for upload in uploads]
 
     async def aclose(self) -> None:
-        """Cancel the unfinished conversions."""
         working = list(self._working)
         for task in working:
             task.cancel()

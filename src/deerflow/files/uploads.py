@@ -21,6 +21,7 @@ from deerflow.errors import (
     PathRefusedError,
     TooLargeError,
 )
+from deerflow.files.snapshots import opened
 from deerflow.sandbox.openat2 import O_DIRECTORY, make_folders, open_beneath
 
 VIRTUAL_UPLOADS = "/mnt/user-data/uploads"
@@ -44,7 +45,6 @@ class UploadedFile:
     """Why there is no Markdown file, or not yet."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the upload as clients see it."""
         path = f"{VIRTUAL_UPLOADS}/{self.filename}"
         shown = {
             "filename": self.filename,
@@ -59,13 +59,13 @@ class UploadedFile:
             shown["markdown_note"] = self.markdown_note
         if self.markdown is None:
             return shown
-        beside = f"{VIRTUAL_UPLOADS}/{self.markdown}"
+        markdown_path = f"{VIRTUAL_UPLOADS}/{self.markdown}"
         return {
             **shown,
             "markdown_file": self.markdown,
-            "markdown_path": beside,
-            "markdown_virtual_path": beside,
-            "markdown_artifact_url": artifact_url(self.thread_id, beside),
+            "markdown_path": markdown_path,
+            "markdown_virtual_path": markdown_path,
+            "markdown_artifact_url": artifact_url(self.thread_id, markdown_path),
         }
 
 
@@ -95,7 +95,7 @@ def list_uploads(folders: ThreadFolders) -> list[UploadedFile]:
     with _uploads(folders) as root, os.scandir(root) as entries:
         found = filter(None, [_listed(entry, folders.thread_id) for entry in entries])
         by_name = {upload.filename: upload for upload in found}
-    companions = {name: beside for name in by_name if (beside := companion_of(name)) in by_name}
+    companions = {name: markdown for name in by_name if (markdown := companion_of(name)) in by_name}
     return [
         replace(by_name[name], markdown=companions.get(name))
         for name in sorted(by_name)
@@ -135,7 +135,7 @@ def add_companion(folders: ThreadFolders, filename: str, markdown: bytes) -> Non
     """Store a document's Markdown file; an existing file of that name is not overwritten."""
     name = companion_of(checked_name(filename))
     if name is None or len(name.encode()) > _NAME_BYTES:
-        raise InvalidInputError("its name is too long for a file beside it")
+        raise InvalidInputError("its name is too long for a Markdown file next to it")
     with _uploads(folders) as root:
         staging = f"{_STAGING}{secrets.token_hex(8)}"
         try:
@@ -184,10 +184,10 @@ def _uploads(folders: ThreadFolders) -> Iterator[int]:
     """Open the uploads folder; a link that an agent put in its place is rejected."""
     folders.user_data.mkdir(parents=True, exist_ok=True)
     name = folders.uploads.name
-    above = os.open(folders.user_data, os.O_RDONLY | O_DIRECTORY)
     try:
-        os.close(make_folders(above, [name]))
-        root = open_beneath(above, [name], os.O_RDONLY | O_DIRECTORY | os.O_NOFOLLOW)
+        with opened(folders.user_data) as above:
+            os.close(make_folders(above, [name]))
+            root = open_beneath(above, [name], os.O_RDONLY | O_DIRECTORY | os.O_NOFOLLOW)
     except OSError as error:
         if error.errno not in _REPLACED:
             raise
@@ -195,8 +195,6 @@ def _uploads(folders: ThreadFolders) -> Iterator[int]:
             f"the uploads folder of thread {folders.thread_id} was replaced by something else; "
             "remove that, or use another thread"
         ) from error
-    finally:
-        os.close(above)
     try:
         yield root
     finally:

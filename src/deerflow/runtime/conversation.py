@@ -282,7 +282,7 @@ async def find_turn(
         raise NotFoundError("message", message_id)
     if not question:
         raise ConflictError(
-            f"the state before message {message_id} is no longer kept, so its turn cannot be taken again"
+            f"the state before message {message_id} is no longer kept, so its turn cannot be regenerated"
         )
     return ConversationTurn(target, question[::-1], since[::-1])
 

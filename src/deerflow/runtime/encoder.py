@@ -49,8 +49,8 @@ class Known:
     @property
     def size(self) -> int:
         """The approximate memory use in bytes."""
-        words = sum(map(len, self.bodies.values()))
-        return _ENTRY_BYTES * len(self.digests) + _MESSAGE_BYTES * len(self.messages) + 2 * words
+        body_bytes = sum(map(len, self.bodies.values()))
+        return _ENTRY_BYTES * len(self.digests) + _MESSAGE_BYTES * len(self.messages) + 2 * body_bytes
 
 
 class Encoder:

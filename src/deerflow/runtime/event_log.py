@@ -114,11 +114,9 @@ class RunLog:
 
     @property
     def known(self) -> Known:
-        """The fragments with which the thread's next run may begin."""
         return self._encoder.known
 
     def publish(self, kind: str, payload: Any) -> None:
-        """Append one event."""
         if self._append(kind, self._encoder.encode(payload)):
             self._ends_in_text = False
             self._text_flushed_at = _NEVER

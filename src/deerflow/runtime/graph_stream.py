@@ -74,7 +74,6 @@ class StreamedAnswer:
         self._was_retried = False
 
     def retry(self) -> None:
-        """Record that a failed model call is retried."""
         self._was_retried = True
 
     def settle(self) -> None:

@@ -221,11 +221,9 @@ class QuestionTimeouts:
         self._poll = Periodic(self.reject_expired, self._interval, name="timing out questions")
 
     def start(self) -> None:
-        """Start polling, until `aclose`."""
         self._poll.start()
 
     async def aclose(self) -> None:
-        """Stop polling."""
         await self._poll.aclose()
 
     async def reject_expired(self) -> int:

@@ -198,7 +198,7 @@ class OwnedRuns:
         except (StaleAttemptError, NotFoundError):
             return None
         if run.attempt > 1:
-            logger.info("run %s goes on here, attempt %s", run.id, run.attempt)
+            logger.info("run %s is resumed, attempt %s", run.id, run.attempt)
         self.start(run)
         return run
 
@@ -253,7 +253,6 @@ class OwnedRuns:
         self._polls.append(Periodic(work, seconds, name=name).start())
 
     def close(self) -> None:
-        """Accept no more runs."""
         self._is_closed = True
 
     async def stop_polling(self) -> None:

@@ -306,7 +306,7 @@ class Worker:
 
         It is not released: a failure specific to this run would otherwise have it retried without end.
         """
-        logger.warning("run %s is left to be taken up again: %s", run.id, why)
+        logger.warning("run %s is left to be resumed: %s", run.id, why)
         handle.is_left_behind = True
         await self._bridge.abandon(log)
 
@@ -514,12 +514,12 @@ def given_up(attempts: int, *, rolls_back: bool = False) -> RunEnd:
     """
     if rolls_back:
         text = (
-            "The conversation was put back, but not the files: the run was taken up "
-            f"{attempts} times and each time it was broken off. The servers' logs say more."
+            "The conversation was restored, but not the files: the run was attempted "
+            f"{attempts} times and aborted each time. The servers' logs say more."
         )
         return RunEnd(RunStatus.INTERRUPTED, error=text, stop_reason=ROLLED_BACK, rolls_back=True)
     text = (
-        f"The run was taken up {attempts} times (runs.max_attempts) and each time it was broken off: its "
+        f"The run was attempted {attempts} times (runs.max_attempts) and aborted each time: its "
         "process died, or what it did could not be stored. Not trying again; the servers' logs say more."
     )
     return RunEnd(RunStatus.ERROR, ThreadStatus.ERROR, error=text, stop_reason="TooManyAttempts")

@@ -1,4 +1,4 @@
-"""Files are kept once, put back exactly, and never outside their thread."""
+"""Files are kept once, restored exactly, and never outside their thread."""
 
 import os
 from pathlib import Path
@@ -233,7 +233,7 @@ async def test_a_record_that_cannot_be_opened_keeps_no_run_from_its_end(store: S
 
     problem = await roll_back_files(store, "r1")
 
-    assert problem == "The conversation was put back, but not the files: Is a directory."
+    assert problem == "The conversation was restored, but not the files: Is a directory."
 
 
 def test_files_are_copied_to_another_thread(store: SnapshotStore, tmp_path: Path) -> None:

@@ -150,11 +150,11 @@ def test_what_the_last_run_told_is_known_by_the_same_objects_until_the_run_may_c
     first.encode({"messages": messages})
     second = Encoder(first.known)
 
-    told = shown(second, second.encode({"messages": messages}))
+    rendered = shown(second, second.encode({"messages": messages}))
     messages[1].additional_kwargs["n"] = True
     changed = shown(second, second.encode({"messages": messages[:2]}))
 
-    assert told == plain({"messages": conversation(3)})
+    assert rendered == plain({"messages": conversation(3)})
     assert changed == plain({"messages": messages[:2]})
 
 

@@ -89,22 +89,22 @@ def custom(seq: int, kind: str, task_id: Any = "c1", **more: Any) -> StreamEvent
 
 
 def frames(*events: StreamEvent) -> list[tuple[str, Any]]:
-    told = SubgraphFrames()
-    taken = [frame for event in events for frame in told.take(event)]
+    converted = SubgraphFrames()
+    taken = [frame for event in events for frame in converted.take(event)]
     return [(frame.kind, orjson.loads(frame.data)) for frame in taken if frame.kind != "custom"]
 
 
 def test_a_sub_agent_is_a_graph_below_its_call() -> None:
     asked = {"type": "human", "content": "look", "id": "c1-asked"}
 
-    told = frames(
+    converted = frames(
         custom(1, "task_started", description="look"),
         custom(2, "task_running", message=RESULT),
         custom(3, "task_running", message=ANSWER),
         custom(4, "task_completed", result="found"),
     )
 
-    assert [kind for kind, _ in told] == [
+    assert [kind for kind, _ in converted] == [
         "values|tools:c1",
         "messages|tools:c1",
         "updates|tools:c1",
@@ -112,23 +112,23 @@ def test_a_sub_agent_is_a_graph_below_its_call() -> None:
         "updates|tools:c1",
         "values|tools:c1",
     ]
-    assert told[0][1] == {"messages": [asked]}
-    assert (told[2][1], told[4][1]) == (
+    assert converted[0][1] == {"messages": [asked]}
+    assert (converted[2][1], converted[4][1]) == (
         {"tools": {"messages": [RESULT]}},
         {"model": {"messages": [ANSWER]}},
     )
-    assert told[1][1][1]["langgraph_node"] == "tools"
-    assert told[-1][1] == {"messages": [asked, RESULT, ANSWER]}
+    assert converted[1][1][1]["langgraph_node"] == "tools"
+    assert converted[-1][1] == {"messages": [asked, RESULT, ANSWER]}
 
 
 def test_a_task_of_a_task_stands_below_it() -> None:
-    told = frames(
+    converted = frames(
         custom(1, "task_started", description="outer"),
         custom(2, "task_started", "c2", description="inner", parent_task_id="c1"),
         custom(3, "task_running", "c2", message=ANSWER),
     )
 
-    assert {kind for kind, _ in told[1:]} == {
+    assert {kind for kind, _ in converted[1:]} == {
         f"{mode}|tools:c1|tools:c2" for mode in ("values", "messages", "updates")
     }
 
@@ -173,13 +173,13 @@ async def test_readers_of_the_older_form_get_the_messages_of_sub_agents_in_it() 
     async def batches() -> AsyncIterator[list[StreamEvent]]:
         yield [custom(1, "task_started", description="look"), custom(2, "task_running", message=ANSWER)]
 
-    told = [
+    converted = [
         frame.kind
         async for batch in convert_events(batches(), SubgraphFrames().take, ClassicMessages().take)
         for frame in batch
     ]
 
-    assert told == [
+    assert converted == [
         "values|tools:c1",
         "custom",
         "messages/metadata|tools:c1",

@@ -12,7 +12,7 @@ class Process:
 
     def __init__(self, store: InMemoryStore, *tasks: tuple[str, str]) -> None:
         self.tasks = set(tasks)
-        self.wishes = TaskCancelRequests(store=store, cancel=self.cancel, is_busy=lambda: bool(tasks))
+        self.requests = TaskCancelRequests(store=store, cancel=self.cancel, is_busy=lambda: bool(tasks))
 
     def cancel(self, run_id: str, task_id: str) -> bool:
         found = (run_id, task_id) in self.tasks
@@ -20,26 +20,26 @@ class Process:
         return found
 
 
-async def test_only_who_has_the_task_takes_the_wish_up() -> None:
+async def test_only_the_process_with_the_task_applies_a_request() -> None:
     store = InMemoryStore()
     gateway, first, second = Process(store), Process(store, ("r1", "a")), Process(store, ("r2", "b"))
-    await gateway.wishes.request("r2", "b")
+    await gateway.requests.request("r2", "b")
 
     for process in (gateway, first, second, second):
-        await process.wishes.apply()
+        await process.requests.apply()
 
     assert first.tasks == {("r1", "a")}
     assert second.tasks == set()
     assert await store.asearch(("deerflow",)) == []
 
 
-async def test_a_wish_for_what_is_long_over_is_forgotten() -> None:
+async def test_a_request_for_an_ended_run_is_deleted() -> None:
     store = InMemoryStore()
-    wishes = TaskCancelRequests(
+    requests = TaskCancelRequests(
         store=store, cancel=lambda run, task: False, is_busy=lambda: True, life=timedelta(seconds=-1)
     )
-    await wishes.request("gone", "b")
+    await requests.request("gone", "b")
 
-    await wishes.apply()
+    await requests.apply()
 
     assert await store.asearch(("deerflow",)) == []

@@ -21,31 +21,31 @@ def answer(spent_in: int, spent_out: int) -> AIMessage:
 
 
 def test_tokens_are_added_up_by_who_spent_them() -> None:
-    tally = RunStats()
+    stats = RunStats()
     by_subagent = {"subagent_token_usage": {"input_tokens": 100, "output_tokens": None}}
 
-    tally.add({"model": {"messages": [answer(10, 2)]}})
-    tally.add({"tools": {"messages": [ToolMessage("x", tool_call_id="1", additional_kwargs=by_subagent)]}})
-    tally.add({"model": {"messages": answer(20, 3)}})
+    stats.add({"model": {"messages": [answer(10, 2)]}})
+    stats.add({"tools": {"messages": [ToolMessage("x", tool_call_id="1", additional_kwargs=by_subagent)]}})
+    stats.add({"model": {"messages": answer(20, 3)}})
 
-    use = tally.usage
+    use = stats.usage
     assert (use.input_tokens, use.output_tokens, use.total_tokens) == (130, 5, 135)
     assert (use.lead_tokens, use.subagent_tokens, use.llm_calls) == (35, 100, 2)
-    assert tally.message_count == 3
+    assert stats.message_count == 3
 
 
 def test_the_last_title_counts_and_an_interrupt_is_a_question() -> None:
-    tally = RunStats()
+    stats = RunStats()
 
-    tally.add({"start": {"title": "first"}, "model": {"title": None}})
-    tally.add({"model": {"title": "second", "messages": [HumanMessage("x")]}})
-    tally.add({"__interrupt__": ("?",)})
+    stats.add({"start": {"title": "first"}, "model": {"title": None}})
+    stats.add({"model": {"title": "second", "messages": [HumanMessage("x")]}})
+    stats.add({"__interrupt__": ("?",)})
 
-    assert (tally.title, tally.is_waiting, tally.usage.llm_calls) == ("second", True, 0)
+    assert (stats.title, stats.is_waiting, stats.usage.llm_calls) == ("second", True, 0)
 
 
 def test_updates_of_any_shape_are_taken() -> None:
-    tally = RunStats()
+    stats = RunStats()
     strange: list[dict[str, Any]] = [
         {},
         {"a": None},
@@ -55,9 +55,9 @@ def test_updates_of_any_shape_are_taken() -> None:
     ]
 
     for update in strange:
-        tally.add(update)
+        stats.add(update)
 
-    assert (tally.message_count, tally.title, tally.is_waiting) == (0, None, False)
+    assert (stats.message_count, stats.title, stats.is_waiting) == (0, None, False)
 
 
 EURO = PricingSettings(currency="EUR", input_per_million=10, output_per_million=100)

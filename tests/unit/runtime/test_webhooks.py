@@ -1,4 +1,4 @@
-"""Addresses that cannot be told are refused at the door, and given up once behind it."""
+"""Webhook addresses that cannot be called are refused, or given up once."""
 
 import asyncio
 import logging
