@@ -131,7 +131,7 @@ async def stored_messages(saver: BaseCheckpointSaver[Any], found: CheckpointTupl
     return list(channel.get())
 
 
-async def keep_ended(
+async def store_ended(
     saver: BaseCheckpointSaver[Any], config: RunnableConfig, messages: Sequence[AnyMessage]
 ) -> None:
     """Store a finished conversation that ran without a graph; a graph that loads it has nothing to run."""

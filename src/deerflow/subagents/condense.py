@@ -18,9 +18,9 @@ logger = logging.getLogger(__name__)
 RESULTS_FOLDER = "/mnt/user-data/outputs/.task-results"
 CHARS_PER_TOKEN = 4
 MAX_ROUNDS = 4
-MAX_ASKED_AT_ONCE = 4
-LEAST_SHARE = 100
-WIDE = re.compile("[\u2e80-\U0010ffff]")
+MAX_CONCURRENT_SUMMARIES = 4
+MIN_SUMMARY_TOKENS = 100
+WIDE_CHARACTER = re.compile("[\u2e80-\U0010ffff]")
 
 Ask = Callable[[str], Awaitable[str]]
 """Sends a prompt to a model and returns the answer's text."""
@@ -28,7 +28,7 @@ Ask = Callable[[str], Awaitable[str]]
 
 def estimate_tokens(text: str) -> int:
     """Estimate the tokens of a text: one per four narrow characters, one per wide character."""
-    wide = len(WIDE.findall(text))
+    wide = len(WIDE_CHARACTER.findall(text))
     return (len(text) - wide) // CHARS_PER_TOKEN + wide
 
 
@@ -42,7 +42,7 @@ async def condense(text: str, *, max_tokens: int, ask: Ask) -> str:
     for _ in range(MAX_ROUNDS):
         if not is_too_long(text, max_tokens):
             return text
-        shorter = await _summed_up(text, max_tokens, ask)
+        shorter = await _summarize_pieces(text, max_tokens, ask)
         if estimate_tokens(shorter) >= estimate_tokens(text):
             break  # a model that did not shorten the text will not do so in the next round
         text = shorter
@@ -56,7 +56,7 @@ def clip_to(text: str, max_tokens: int) -> str:
     return clip_middle(text, max(1, len(text) * max_tokens // max(1, estimate_tokens(text))))
 
 
-async def keep_whole(sandbox: Sandbox, name: str, text: str) -> str | None:
+async def write_full_text(sandbox: Sandbox, name: str, text: str) -> str | None:
     """Write a text to its file and return the path; None when it cannot be written."""
     path = f"{RESULTS_FOLDER}/{re.sub(r'[^A-Za-z0-9_-]', '-', name)[-80:] or 'task'}.md"
     try:
@@ -67,7 +67,7 @@ async def keep_whole(sandbox: Sandbox, name: str, text: str) -> str | None:
     return path
 
 
-def pieces(text: str, max_tokens: int) -> Iterator[str]:
+def split_text(text: str, max_tokens: int) -> Iterator[str]:
     """Yield the text in parts of at most about `max_tokens`, split between paragraphs, lines or words."""
     size = max(1, len(text) * max_tokens // max(1, estimate_tokens(text)))
     start = 0
@@ -80,10 +80,10 @@ def pieces(text: str, max_tokens: int) -> Iterator[str]:
         start = end
 
 
-async def _summed_up(text: str, max_tokens: int, ask: Ask) -> str:
-    parts = list(pieces(text, max_tokens))
-    share = max(LEAST_SHARE, max_tokens // len(parts))
-    limit = asyncio.Semaphore(MAX_ASKED_AT_ONCE)
+async def _summarize_pieces(text: str, max_tokens: int, ask: Ask) -> str:
+    parts = list(split_text(text, max_tokens))
+    share = max(MIN_SUMMARY_TOKENS, max_tokens // len(parts))
+    limit = asyncio.Semaphore(MAX_CONCURRENT_SUMMARIES)
 
     async def one(part: str) -> str:
         async with limit:

@@ -17,7 +17,7 @@ from langgraph.errors import GraphRecursionError
 from deerflow.domain import new_id
 from deerflow.errors import ConflictError, DeerFlowError, NotFoundError
 from deerflow.observability.logs import mark_logs
-from deerflow.subagents.condense import clip_to, condense, estimate_tokens, is_too_long, keep_whole
+from deerflow.subagents.condense import clip_to, condense, estimate_tokens, is_too_long, write_full_text
 from deerflow.subagents.config import ResumeAnswer, SubagentResult, SubagentStatus, TaskSpec
 from deerflow.subagents.graph_runner import GraphRunner, TaskEnd
 from deerflow.subagents.slots import FairSlots, TaskSlot
@@ -323,7 +323,7 @@ class Attempt:
         text = progress.final_text() if end.is_whole else progress.findings()
         if not is_too_long(text, max_tokens):
             return text, None
-        file = await keep_whole(self.task.context.sandbox, self.task.name, text)
+        file = await write_full_text(self.task.context.sandbox, self.task.name, text)
         summary = await self._summary(text, max_tokens)
         where = f"; the whole text is in {file}" if file else ""
         return f"{summary}\n\n[Summed up from about {estimate_tokens(text)} tokens{where}]", file

@@ -16,7 +16,7 @@ from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 from langgraph.types import Command, Interrupt
 
 from deerflow.agents.first_answer import FirstAnswer
-from deerflow.agents.langgraph_beta import MODEL_NODE, keep_ended
+from deerflow.agents.langgraph_beta import MODEL_NODE, store_ended
 from deerflow.config.models import TokenBudgetSettings
 from deerflow.context import RunContext
 from deerflow.domain import new_id
@@ -82,7 +82,7 @@ class GraphRunner:
         """Store an end reached without the graph: if the result is lost, the task returns it from here."""
         saver = self._task.agent.graph.checkpointer
         if self._unstored and isinstance(saver, BaseCheckpointSaver):
-            await keep_ended(saver, self._config(), self._unstored)
+            await store_ended(saver, self._config(), self._unstored)
         self._unstored = ()
 
     async def run(self) -> TaskEnd:

@@ -16,9 +16,9 @@ from deerflow.agents.factory import build_agent
 from deerflow.agents.langgraph_beta import (
     MODEL_NODE,
     SNAPSHOT_FREQUENCY,
-    keep_ended,
     reduce_messages,
     set_in_place,
+    store_ended,
 )
 from deerflow.agents.state import ThreadState
 
@@ -161,7 +161,7 @@ async def test_a_conversation_that_ended_without_a_graph_is_one_that_a_graph_has
     saver = InMemorySaver()
     config: RunnableConfig = {"configurable": {"thread_id": "t"}, "metadata": {"task_id": "c1"}}
 
-    await keep_ended(saver, config, [human("q"), AIMessage("a", id="a")])
+    await store_ended(saver, config, [human("q"), AIMessage("a", id="a")])
     agent = agent_on(saver)
     head = await agent.aget_state(config)
 

@@ -10,7 +10,7 @@ from support.lead import Lead, NewLead
 from support.model_server import Request, ScriptedModel, call, status, text, usage
 
 from deerflow.config import Settings, SubagentsSettings
-from deerflow.subagents.condense import clip_to, condense, estimate_tokens, pieces
+from deerflow.subagents.condense import clip_to, condense, estimate_tokens, split_text
 
 LONG = "\n\n".join(f"Finding {number}: " + "some words about it " * 20 for number in range(60))
 
@@ -22,7 +22,7 @@ def test_tokens_are_estimated_by_width(written: str, tokens: int) -> None:
 
 @pytest.mark.parametrize("written", [LONG, "x" * 9000, "你好" * 3000, "a\n" * 5000])
 def test_pieces_lose_nothing_and_are_no_larger_than_allowed(written: str) -> None:
-    parts = list(pieces(written, 500))
+    parts = list(split_text(written, 500))
 
     assert "".join(parts) == written
     assert all(estimate_tokens(part) <= 500 for part in parts)
@@ -37,7 +37,7 @@ async def test_a_summary_that_is_still_too_long_is_summarized_again() -> None:
 
     short = await condense(LONG, max_tokens=300, ask=ask)
 
-    first_round = len(list(pieces(LONG, 300)))
+    first_round = len(list(split_text(LONG, 300)))
     assert len(asked) > first_round
     assert estimate_tokens(short) < 330
 
@@ -51,7 +51,7 @@ async def test_a_model_that_does_not_shorten_is_asked_once() -> None:
 
     short = await condense(LONG, max_tokens=300, ask=ask)
 
-    assert len(asked) == len(list(pieces(LONG, 300)))
+    assert len(asked) == len(list(split_text(LONG, 300)))
     assert "characters left out" in short
     assert estimate_tokens(short) < 330
 

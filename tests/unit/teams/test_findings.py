@@ -54,8 +54,8 @@ def test_findings_come_back_from_a_members_messages() -> None:
     ]
     made = FindingsGraph()
 
-    made.learn("a", [AIMessage("", tool_calls=calls), AIMessage("done")])
-    made.learn("a", [AIMessage("", tool_calls=calls)])
+    made.add_from_messages("a", [AIMessage("", tool_calls=calls), AIMessage("done")])
+    made.add_from_messages("a", [AIMessage("", tool_calls=calls)])
 
     assert made.render() == "- Acme — seat: Oslo (by a) [a.md]"
 
@@ -64,7 +64,7 @@ def test_a_flood_of_findings_is_bounded_in_number_and_size() -> None:
     made = FindingsGraph()
     words = {"subject": "s" * 9999, "predicate": "p", "object": "o"}
     calls = [{"name": "share_finding", "args": words, "id": "1"}]
-    made.learn("a", [AIMessage("", tool_calls=calls)])
+    made.add_from_messages("a", [AIMessage("", tool_calls=calls)])
 
     for number in range(2 * MAX_FINDINGS):
         made.add(TeamFinding(f"s{number}", "p", "o", "a"))

@@ -79,7 +79,7 @@ class FindingsGraph:
         self._findings[key] = finding
         return True
 
-    def learn(self, step: str, messages: Iterable[BaseMessage]) -> None:
+    def add_from_messages(self, step: str, messages: Iterable[BaseMessage]) -> None:
         """Add the findings in a member's tool calls: after a restart only its messages are left."""
         for message in messages:
             for call in message.tool_calls if isinstance(message, AIMessage) else ():

@@ -332,7 +332,7 @@ class ProjectAgentTeam:
             prompt=self._prompts.for_member(step, config, reports, self._findings),
             resume=self._answers.pop(step.id, None),
         )
-        self._findings.learn(step.id, result.ai_messages)
+        self._findings.add_from_messages(step.id, result.ai_messages)
         return result
 
     def _ask_next(self, plan: TeamPlan) -> None:
