@@ -19,7 +19,8 @@ from typing_extensions import override
 
 from deerflow.agents.factory import build_agent
 from deerflow.agents.langgraph_beta import INPUT_NODE, MODEL_NODE, set_in_place
-from deerflow.agents.middlewares import ToolErrorMiddleware, TurnStartMiddleware
+from deerflow.agents.middlewares.tool_failures import ToolErrorMiddleware
+from deerflow.agents.middlewares.turn_start import TurnStartMiddleware
 from deerflow.config import TitleSettings
 
 START_NODE = f"{TurnStartMiddleware.__name__}.before_agent"

@@ -93,7 +93,6 @@ def make_lead_agent(
                 notes=BackgroundMiddleware(dependencies.background) if limit else None,
                 calls=dependencies.calls,
                 breakers=dependencies.breakers,
-                routes_mcp=dependencies.routes_mcp,
                 memory=dependencies.memory,
             ),
             *_own_calls(custom),

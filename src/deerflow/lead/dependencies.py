@@ -36,7 +36,6 @@ from deerflow.subagents import (
 )
 from deerflow.subagents.teams import RoleRegistry, TeamServices, make_team_tool
 from deerflow.tools.catalog import get_available_tools, tool_groups
-from deerflow.tools.mcp import ROUTING
 from deerflow.tools.memory import make_memory_tools
 
 
@@ -130,11 +129,6 @@ class LeadDependencies:
         return make_memory_tools(memory.memories, memory.settings.backend_config)
 
     @cached_property
-    def routes_mcp(self) -> bool:
-        """Whether any MCP tool has routing keywords."""
-        return any(ROUTING in (tool.metadata or {}) for tool in self.mcp_tools)
-
-    @cached_property
     def subagents(self) -> SubagentRegistry:
         """The sub-agents that these agents may start."""
         return SubagentRegistry(self.settings.subagents, MarkdownSubagents(self.agent_folders))
@@ -199,5 +193,4 @@ class _SubagentToolkit:
             notes=InboxMiddleware(dependencies.executor),
             calls=dependencies.calls,
             breakers=dependencies.breakers,
-            routes_mcp=dependencies.routes_mcp,
         )

@@ -13,7 +13,8 @@ from langchain_core.tools import tool
 from support.lead import Lead, NewLead, scripted_models
 from support.model_server import Request, ScriptedModel, call, calls, raw_call, status, text
 
-from deerflow.agents.middlewares import AgentKind, TitleMiddleware
+from deerflow.agents.middlewares import AgentKind
+from deerflow.agents.middlewares.title import TitleMiddleware
 from deerflow.agents.middlewares.uploads import ONLY_NAMES
 from deerflow.config import Settings, TitleSettings
 from deerflow.domain import RunOptions

@@ -1,13 +1,17 @@
 """The base class of all DeerFlow middlewares: which agents they apply to, and their order in the chain."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from enum import Flag, auto
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 from langchain.agents.middleware import AgentMiddleware
+from langchain_core.language_models import BaseChatModel
 
 from deerflow.agents.state import ThreadState
+from deerflow.config import Switchable
 from deerflow.context import RunContext
+
+ModelByName: TypeAlias = Callable[[str], BaseChatModel]
 
 
 class AgentKind(Flag):
@@ -19,10 +23,15 @@ class AgentKind(Flag):
 
 
 class ChainMiddleware(AgentMiddleware[ThreadState, RunContext, Any]):
-    """Base class of middlewares; an instance holds only settings, since concurrent runs share it."""
+    """Base class of middlewares; an instance holds only settings, since concurrent runs share it.
+
+    One that the settings configure has a class method `from_settings`, which returns None if it is off.
+    """
 
     applies_to: ClassVar[AgentKind] = AgentKind.BOTH
     """The agents that get this middleware."""
+    switch: ClassVar[Switchable | None] = None
+    """The name by which `middlewares.off` removes it."""
     after: ClassVar[tuple[str, ...]] = ()
     """Names of classes that must be further out, if they are in the chain."""
     before: ClassVar[tuple[str, ...]] = ()

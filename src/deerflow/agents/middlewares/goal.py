@@ -8,7 +8,7 @@ needs user input or an external event is kept with the reason.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any, ClassVar, Literal, cast, get_args
+from typing import Any, Literal, cast, get_args
 
 import orjson
 from langchain.agents.middleware.types import ExtendedModelResponse
@@ -177,7 +177,7 @@ Clock = Callable[[], datetime]
 class GoalMiddleware(ChainMiddleware):
     """Evaluates the end of each turn of a thread that has a goal; without one it does nothing."""
 
-    applies_to: ClassVar[AgentKind] = AgentKind.LEAD
+    applies_to = AgentKind.LEAD
 
     def __init__(self, *, clock: Clock = lambda: datetime.now(UTC)) -> None:
         super().__init__()

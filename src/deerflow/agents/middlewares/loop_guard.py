@@ -10,7 +10,7 @@ cause warnings. Both read the messages and have no state of their own: they deci
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import orjson
 from langchain.agents.middleware import ModelResponse
@@ -21,7 +21,7 @@ from deerflow.agents.middlewares.base import ChainMiddleware
 from deerflow.agents.middlewares.reminder import reminder
 from deerflow.agents.middlewares.unusable_answers import stopped_answer
 from deerflow.agents.types import ModelAnswer, ModelCall, ModelHandler
-from deerflow.config import LoopDetectionSettings
+from deerflow.config import LoopDetectionSettings, Settings
 from deerflow.config.tools import ToolProgressSettings
 from deerflow.memory.searching import words_of
 
@@ -70,6 +70,10 @@ class LoopDetectionMiddleware(ChainMiddleware):
     def __init__(self, *, settings: LoopDetectionSettings) -> None:
         super().__init__()
         self._settings = settings
+
+    @classmethod
+    def from_settings(cls, settings: Settings) -> Self | None:
+        return cls(settings=settings.loop_detection) if settings.loop_detection.enabled else None
 
     @override
     async def awrap_model_call(self, request: ModelCall, handler: ModelHandler) -> ModelAnswer:
@@ -216,6 +220,10 @@ class ToolProgressMiddleware(ChainMiddleware):
     def __init__(self, *, settings: ToolProgressSettings) -> None:
         super().__init__()
         self._settings = settings
+
+    @classmethod
+    def from_settings(cls, settings: Settings) -> Self | None:
+        return cls(settings=settings.tool_progress) if settings.tool_progress.enabled else None
 
     @override
     async def awrap_model_call(self, request: ModelCall, handler: ModelHandler) -> ModelAnswer:

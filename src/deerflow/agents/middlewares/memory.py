@@ -9,7 +9,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, cast
+from typing import Any, cast
 
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage
 from typing_extensions import override
@@ -100,7 +100,7 @@ class AgentMemory:
 class MemoryMiddleware(ChainMiddleware):
     """Queues each finished turn for the memory."""
 
-    applies_to: ClassVar[AgentKind] = AgentKind.LEAD
+    applies_to = AgentKind.LEAD
     before = ("BackgroundMiddleware", "SummarizationMiddleware", "UploadsMiddleware")
 
     def __init__(self, memory: AgentMemory) -> None:

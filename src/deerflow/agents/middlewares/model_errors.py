@@ -13,6 +13,7 @@ import math
 import random
 import time
 from collections.abc import Awaitable, Callable, Hashable
+from typing import Self
 
 from langchain_core.exceptions import ContextOverflowError, ModelRateLimitError
 from langchain_core.exceptions import ModelError as ProviderError
@@ -23,7 +24,7 @@ from typing_extensions import override
 from deerflow.agents.messages import is_question
 from deerflow.agents.middlewares.base import ChainMiddleware
 from deerflow.agents.types import ModelAnswer, ModelCall, ModelHandler
-from deerflow.config import CircuitBreakerSettings, LlmCallSettings
+from deerflow.config import CircuitBreakerSettings, LlmCallSettings, Settings
 from deerflow.domain.language import is_chinese
 from deerflow.errors import ModelError
 from deerflow.models import explain
@@ -126,6 +127,7 @@ OVERFLOW_WORDS = (
 class ModelErrorMiddleware(ChainMiddleware):
     """Retries model calls that may still succeed."""
 
+    switch = "model_errors"
     before = ("ReadyToolsMiddleware",)
     after = ("EmptyAnswerMiddleware",)
 
@@ -136,6 +138,10 @@ class ModelErrorMiddleware(ChainMiddleware):
         self._settings = settings
         self._breakers = breakers
         self._sleep = sleep
+
+    @classmethod
+    def from_settings(cls, settings: Settings, breakers: CircuitBreakers | None) -> Self:
+        return cls(settings=settings.llm_call, breakers=breakers or CircuitBreakers(settings.circuit_breaker))
 
     @override
     async def awrap_model_call(self, request: ModelCall, handler: ModelHandler) -> ModelAnswer:

@@ -8,13 +8,14 @@ Appending and creating files need no recorded hash.
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, cast
+from typing import Any, Self, cast
 
 from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
 from typing_extensions import override
 
 from deerflow.agents.middlewares.base import ChainMiddleware
 from deerflow.agents.types import ToolHandler, ToolRequest, ToolResult
+from deerflow.config import Settings
 from deerflow.context import RunContext
 from deerflow.sandbox.base import content_version
 from deerflow.tools.edits import EDIT_FILES, edited_paths
@@ -39,6 +40,10 @@ class ReadBeforeWriteMiddleware(ChainMiddleware):
     """Rejects changes to files whose current content the agent has not read."""
 
     after = ("ToolErrorMiddleware",)
+
+    @classmethod
+    def from_settings(cls, settings: Settings) -> Self | None:
+        return cls() if settings.read_before_write.enabled else None
 
     @override
     async def awrap_tool_call(self, request: ToolRequest, handler: ToolHandler) -> ToolResult:

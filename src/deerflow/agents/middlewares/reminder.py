@@ -29,6 +29,7 @@ def local_time() -> datetime:
 class ReminderMiddleware(ChainMiddleware):
     """Inserts the stored notes before the messages they belong to."""
 
+    switch = "reminder"
     after = ("UploadsMiddleware",)
 
     def __init__(self, *, clock: Clock = local_time) -> None:

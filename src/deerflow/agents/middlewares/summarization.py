@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, cast
+from typing import Any, Self, cast
 
 from langchain.agents.middleware.types import ExtendedModelResponse
 from langchain_core.exceptions import ContextOverflowError
@@ -23,12 +23,12 @@ from langgraph.types import Command
 from typing_extensions import override
 
 from deerflow.agents.messages import is_question, open_tasks
-from deerflow.agents.middlewares.base import ChainMiddleware
+from deerflow.agents.middlewares.base import ChainMiddleware, ModelByName
 from deerflow.agents.middlewares.tokens import TokenCounter, estimate, measure, measure_text
 from deerflow.agents.side_calls import framed, side_call
 from deerflow.agents.state import Delegation, ThreadState
 from deerflow.agents.types import ModelAnswer, ModelCall, ModelHandler
-from deerflow.config import ContextSize, SummarizationSettings
+from deerflow.config import ContextSize, Settings, SummarizationSettings
 from deerflow.context import RunContext, Spend
 from deerflow.domain import new_id
 from deerflow.models import can_reason, explain
@@ -67,6 +67,10 @@ class SummarizationMiddleware(ChainMiddleware):
         self._settings = settings
         self._model = model
         self._counter = TokenCounter()
+
+    @classmethod
+    def from_settings(cls, settings: Settings, model: ModelByName) -> Self | None:
+        return cls(settings=settings.summarization, model=model) if settings.summarization.enabled else None
 
     @override
     async def awrap_model_call(self, request: ModelCall, handler: ModelHandler) -> ModelAnswer:

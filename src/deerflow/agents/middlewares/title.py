@@ -7,7 +7,7 @@ first answer, in a separate context: its tokens appear in no run's stream, and i
 import asyncio
 import re
 from collections.abc import Callable, Sequence
-from typing import ClassVar, cast
+from typing import Self, cast
 
 from langchain.agents.middleware.types import ExtendedModelResponse
 from langchain_core.language_models import BaseChatModel
@@ -15,11 +15,11 @@ from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
 from langgraph.types import Command
 from typing_extensions import override
 
-from deerflow.agents.middlewares.base import AgentKind, ChainMiddleware
+from deerflow.agents.middlewares.base import AgentKind, ChainMiddleware, ModelByName
 from deerflow.agents.side_calls import SideAnswer, framed, side_call
 from deerflow.agents.state import ThreadState
 from deerflow.agents.types import ModelAnswer, ModelCall, ModelHandler
-from deerflow.config import TitleSettings
+from deerflow.config import Settings, TitleSettings
 from deerflow.domain.tags import FRAMEWORK_TAGS
 
 GRACE_SECONDS = 5.0
@@ -42,7 +42,7 @@ WIDE = re.compile(r"[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef]")
 class TitleMiddleware(ChainMiddleware):
     """Has a model write the title while the first answer is generated."""
 
-    applies_to: ClassVar[AgentKind] = AgentKind.LEAD
+    applies_to = AgentKind.LEAD
 
     def __init__(
         self,
@@ -55,6 +55,13 @@ class TitleMiddleware(ChainMiddleware):
         self._grace_seconds = grace_seconds
         self._model = model
         self._settings = settings
+
+    @classmethod
+    def from_settings(cls, settings: Settings, model: ModelByName) -> Self | None:
+        name = settings.title.model_name
+        if name is None or not settings.title.enabled:
+            return None
+        return cls(lambda: model(name), settings=settings.title)
 
     @override
     async def awrap_model_call(self, request: ModelCall, handler: ModelHandler) -> ModelAnswer:

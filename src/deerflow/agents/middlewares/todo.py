@@ -3,7 +3,7 @@
 Every agent has the tool, but only requests in plan mode offer it, so that the mode needs no second agent.
 """
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from langchain_core.messages import ToolMessage
 from langchain_core.tools import BaseTool
@@ -64,7 +64,8 @@ async def write_todos_tool(*, todos: list[TodoItem], runtime: Runtime) -> Comman
 class TodoMiddleware(ChainMiddleware):
     """Offers `write_todos` and its rules to runs in plan mode."""
 
-    applies_to: ClassVar[AgentKind] = AgentKind.LEAD
+    switch = "todo"
+    applies_to = AgentKind.LEAD
     before = ("ReadyToolsMiddleware",)
 
     def __init__(self) -> None:

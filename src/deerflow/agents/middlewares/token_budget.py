@@ -6,7 +6,7 @@ calls are not made, and the turn ends with a summary of the work done. Sub-agent
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, cast
+from typing import Any, Self, cast
 
 from langchain.agents.middleware import ModelResponse
 from langchain.agents.middleware.types import ExtendedModelResponse
@@ -20,7 +20,7 @@ from deerflow.agents.middlewares.reminder import reminder
 from deerflow.agents.middlewares.unusable_answers import stopped_answer
 from deerflow.agents.state import Spent, ThreadState
 from deerflow.agents.types import ModelAnswer, ModelCall, ModelHandler
-from deerflow.config import TokenBudgetSettings
+from deerflow.config import Settings, TokenBudgetSettings
 
 WARNING = (
     "{share:.0%} of this run's token budget is used. Start nothing new: finish what is at hand and answer."
@@ -31,12 +31,16 @@ REASON = "I stopped because this run's token budget is used up ({used} of {limit
 class TokenBudgetMiddleware(ChainMiddleware):
     """Counts the tokens of a run, warns the agent, and stops the run."""
 
-    applies_to: ClassVar[AgentKind] = AgentKind.LEAD
+    applies_to = AgentKind.LEAD
     after = ("DanglingToolCallMiddleware",)
 
     def __init__(self, *, settings: TokenBudgetSettings) -> None:
         super().__init__()
         self._settings = settings
+
+    @classmethod
+    def from_settings(cls, settings: Settings) -> Self | None:
+        return cls(settings=settings.token_budget) if settings.token_budget.enabled else None
 
     @override
     async def awrap_model_call(self, request: ModelCall, handler: ModelHandler) -> ModelAnswer:

@@ -9,7 +9,7 @@ never has a call that was not run.
 import logging
 from collections.abc import Collection
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any, Self
 
 from langchain.agents.middleware import ModelResponse
 from langchain_core.messages import AIMessage
@@ -17,6 +17,7 @@ from typing_extensions import override
 
 from deerflow.agents.middlewares.base import AgentKind, ChainMiddleware
 from deerflow.agents.types import ModelAnswer, ModelCall, ModelHandler
+from deerflow.config import Settings
 
 logger = logging.getLogger(__name__)
 
@@ -26,7 +27,8 @@ ASK_CLARIFICATION = "ask_clarification"
 class ClarificationMiddleware(ChainMiddleware):
     """Drops every other call of a response that calls `ask_clarification`."""
 
-    applies_to: ClassVar[AgentKind] = AgentKind.LEAD
+    switch = "clarification"
+    applies_to = AgentKind.LEAD
 
     @override
     async def awrap_model_call(self, request: ModelCall, handler: ModelHandler) -> ModelAnswer:
@@ -60,6 +62,11 @@ class SubagentLimitMiddleware(ChainMiddleware):
     def __init__(self, *, limit: int) -> None:
         super().__init__()
         self._limit = limit
+
+    @classmethod
+    def from_settings(cls, settings: Settings, limit: int) -> Self | None:
+        # With `queue`, the executor holds the excess back.
+        return cls(limit=limit) if limit and settings.subagents.overflow == "drop" else None
 
     @override
     async def awrap_model_call(self, request: ModelCall, handler: ModelHandler) -> ModelAnswer:

@@ -35,6 +35,8 @@ MAX_DETAIL_CHARS = 500
 class ToolErrorMiddleware(ChainMiddleware):
     """Returns an error result for a call whose tool raised."""
 
+    switch = "tool_errors"
+
     @override
     async def awrap_tool_call(self, request: ToolRequest, handler: ToolHandler) -> ToolResult:
         try:
@@ -126,6 +128,7 @@ INTERRUPTED = "This call was interrupted and has no result. Make it again if you
 class DanglingToolCallMiddleware(ChainMiddleware):
     """Adds a result for every unanswered tool call of the request, and reduces incomplete answers to text."""
 
+    switch = "dangling_calls"
     after = ("SummarizationMiddleware", "UploadsMiddleware", "ReminderMiddleware")
 
     @override

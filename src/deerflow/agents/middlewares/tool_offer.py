@@ -8,7 +8,7 @@ followed by a hint, and the first matching deferred tools are loaded at once.
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, cast
+from typing import Any, Self, cast
 
 from langchain.agents.middleware.types import ExtendedModelResponse
 from langchain_core.messages import HumanMessage, ToolMessage
@@ -23,6 +23,7 @@ from deerflow.agents.middlewares.tool_call_removal import ASK_CLARIFICATION
 from deerflow.agents.prompts import deferred_section
 from deerflow.agents.state import ThreadState
 from deerflow.agents.types import ModelAnswer, ModelCall, ModelHandler, ToolHandler, ToolRequest, ToolResult
+from deerflow.config import Settings
 from deerflow.context import RunContext
 from deerflow.tools.deferred import TOOL_SEARCH, fingerprint, is_deferred, is_promoted
 from deerflow.tools.mcp import ROUTING
@@ -36,6 +37,10 @@ class ToolOfferMiddleware(ChainMiddleware):
     def __init__(self, *, has_questions: bool = True) -> None:
         super().__init__()
         self._never = frozenset[str]() if has_questions else frozenset({ASK_CLARIFICATION})
+
+    @classmethod
+    def from_settings(cls, settings: Settings) -> Self:
+        return cls(has_questions="clarification" not in settings.middlewares.off)
 
     @override
     async def awrap_model_call(self, request: ModelCall, handler: ModelHandler) -> ModelAnswer:
@@ -66,6 +71,10 @@ class DeferredToolsMiddleware(ChainMiddleware):
     """Hides the schemas of deferred tools until they are searched for, and rejects earlier calls."""
 
     before = ("ReadyToolsMiddleware",)
+
+    @classmethod
+    def from_settings(cls, settings: Settings) -> Self | None:
+        return cls() if settings.tool_search.enabled else None
 
     @override
     async def awrap_model_call(self, request: ModelCall, handler: ModelHandler) -> ModelAnswer:
@@ -118,6 +127,10 @@ class McpRoutingMiddleware(ChainMiddleware):
     def __init__(self, *, top_k: int) -> None:
         super().__init__()
         self._top_k = top_k
+
+    @classmethod
+    def from_settings(cls, settings: Settings) -> Self:
+        return cls(top_k=settings.tool_search.auto_promote_top_k)
 
     @override
     async def awrap_model_call(self, request: ModelCall, handler: ModelHandler) -> ModelAnswer:

@@ -6,7 +6,7 @@ replaced a page would cause a loop.
 """
 
 import re
-from typing import Any, cast
+from typing import Any, Self, cast
 
 from langchain_core.messages import ToolMessage
 from langgraph.types import Command
@@ -14,7 +14,7 @@ from typing_extensions import override
 
 from deerflow.agents.middlewares.base import ChainMiddleware
 from deerflow.agents.types import ToolHandler, ToolRequest, ToolResult
-from deerflow.config import ToolOutputSettings
+from deerflow.config import Settings, ToolOutputSettings
 from deerflow.context import RunContext
 from deerflow.domain import new_id
 from deerflow.errors import SandboxError
@@ -32,6 +32,10 @@ class ToolOutputBudgetMiddleware(ChainMiddleware):
     def __init__(self, *, settings: ToolOutputSettings) -> None:
         super().__init__()
         self._settings = settings
+
+    @classmethod
+    def from_settings(cls, settings: Settings) -> Self | None:
+        return cls(settings=settings.tool_output) if settings.tool_output.enabled else None
 
     @override
     async def awrap_tool_call(self, request: ToolRequest, handler: ToolHandler) -> ToolResult:

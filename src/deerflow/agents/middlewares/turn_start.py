@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, Self
 
 from langchain_core.messages import AnyMessage, HumanMessage, RemoveMessage
 from langgraph.runtime import Runtime
@@ -18,12 +18,12 @@ from typing_extensions import override
 
 from deerflow.agents.messages import outdated_failures
 from deerflow.agents.middlewares.base import AgentKind, ChainMiddleware
-from deerflow.agents.middlewares.memory import MemoryNotes
+from deerflow.agents.middlewares.memory import AgentMemory, MemoryNotes
 from deerflow.agents.middlewares.reminder import Clock, local_time, new_note
 from deerflow.agents.middlewares.title import title_from_question
 from deerflow.agents.state import ThreadData, ThreadState, UploadedFile
 from deerflow.agents.types import ModelAnswer, ModelCall, ModelHandler
-from deerflow.config import TitleSettings
+from deerflow.config import Settings, TitleSettings
 from deerflow.context import RunContext
 from deerflow.domain import ThreadFolders, companion_of
 
@@ -38,7 +38,7 @@ UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 class TurnStartMiddleware(ChainMiddleware):
     """Writes the state with which a turn starts."""
 
-    applies_to: ClassVar[AgentKind] = AgentKind.LEAD
+    applies_to = AgentKind.LEAD
 
     def __init__(
         self, *, title: TitleSettings, memory: MemoryNotes | None = None, clock: Clock = local_time
@@ -47,6 +47,10 @@ class TurnStartMiddleware(ChainMiddleware):
         self._title = title
         self._memory = memory
         self._clock = clock
+
+    @classmethod
+    def from_settings(cls, settings: Settings, memory: AgentMemory | None) -> Self:
+        return cls(title=settings.title, memory=memory.notes if memory else None)
 
     @override
     async def abefore_agent(self, state: ThreadState, runtime: Runtime[RunContext]) -> dict[str, Any] | None:
@@ -140,7 +144,7 @@ def _is_upload(path: Path) -> bool:
 class FailureNoteMiddleware(ChainMiddleware):
     """Removes the failure notes of earlier attempts at the last question, together with the new answer."""
 
-    applies_to: ClassVar[AgentKind] = AgentKind.LEAD
+    applies_to = AgentKind.LEAD
 
     @override
     async def awrap_model_call(self, request: ModelCall, handler: ModelHandler) -> ModelAnswer:

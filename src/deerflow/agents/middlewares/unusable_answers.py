@@ -11,7 +11,7 @@ and a turn with no other calls would end there. They are not repaired: truncated
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import reduce
-from typing import Any
+from typing import Any, Self, cast
 
 import orjson
 from langchain.agents.middleware import ModelResponse
@@ -21,7 +21,9 @@ from typing_extensions import override
 from deerflow.agents.middlewares.base import ChainMiddleware
 from deerflow.agents.middlewares.reminder import reminder
 from deerflow.agents.types import ModelAnswer, ModelCall, ModelHandler, ToolHandler, ToolRequest, ToolResult
+from deerflow.config import SafetyDetector, Settings, resolve_use
 from deerflow.domain import new_id
+from deerflow.errors import ConfigError
 from deerflow.models.tool_call_assembly import BROKEN_CALLS
 
 AGAIN = (
@@ -34,6 +36,7 @@ NOTHING = "The model gave no answer, also when asked again. Ask again, or choose
 class EmptyAnswerMiddleware(ChainMiddleware):
     """Calls the model once more after an empty response."""
 
+    switch = "empty_answer"
     before = ("MalformedCallMiddleware",)
 
     @override
@@ -91,6 +94,7 @@ SAFETY_NOTE = "The model's provider stopped this answer for safety ({reason})."
 class CutOffMiddleware(ChainMiddleware):
     """Marks answers that reached the output limit and never runs a truncated call."""
 
+    switch = "cut_off"
     before = ("MalformedCallMiddleware",)
 
     @override
@@ -111,10 +115,32 @@ class SafetyStopMiddleware(ChainMiddleware):
         super().__init__()
         self._detectors = detectors or (detect_safety_stop,)
 
+    @classmethod
+    def from_settings(cls, settings: Settings) -> Self | None:
+        safety = settings.safety_finish_reason
+        return (
+            cls(detectors=[_detector(entry) for entry in safety.detectors or ()]) if safety.enabled else None
+        )
+
     @override
     async def awrap_model_call(self, request: ModelCall, handler: ModelHandler) -> ModelAnswer:
         response = await handler(request)
         return stopped_for_safety(response, self._detectors)
+
+
+def _detector(entry: SafetyDetector) -> Detector:
+    """Return a configured detector: its class has a method `detect`, or its instances are callable."""
+    build = cast("Callable[..., object]", resolve_use(entry.use))
+    try:
+        made = build(**entry.config)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(
+            f"safety_finish_reason.detectors: the config does not fit {entry.use}: {error}"
+        ) from error
+    detect = getattr(made, "detect", made)
+    if not callable(detect):
+        raise ConfigError(f"safety_finish_reason.detectors: {entry.use} has no method `detect`")
+    return cast("Detector", detect)
 
 
 def finish_reason(message: BaseMessage) -> str:
@@ -181,6 +207,8 @@ WHAT_TO_DO = (
 
 class MalformedCallMiddleware(ChainMiddleware):
     """Restores malformed calls and answers them with an error result."""
+
+    switch = "malformed_calls"
 
     @override
     async def awrap_model_call(self, request: ModelCall, handler: ModelHandler) -> ModelAnswer:

@@ -11,7 +11,7 @@ uploads and responds without a tool call is called once more, with a reminder to
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar, cast
+from typing import Any, cast
 
 from langchain.agents.middleware import ModelResponse
 from langchain.agents.middleware.types import ExtendedModelResponse
@@ -45,7 +45,8 @@ ABOUT_FILES = re.compile(
 class UploadsMiddleware(ChainMiddleware):
     """Prepends the list of new uploads to the message they came with."""
 
-    applies_to: ClassVar[AgentKind] = AgentKind.LEAD
+    switch = "uploads"
+    applies_to = AgentKind.LEAD
 
     @override
     async def awrap_model_call(self, request: ModelCall, handler: ModelHandler) -> ModelAnswer:
@@ -125,6 +126,8 @@ def _with_block(message: HumanMessage, files: list[UploadedFile]) -> HumanMessag
 
 class ViewImageMiddleware(ChainMiddleware):
     """Adds the images that `view_image` stored in the state to the next request."""
+
+    switch = "view_image"
 
     @override
     async def awrap_model_call(self, request: ModelCall, handler: ModelHandler) -> ModelAnswer:

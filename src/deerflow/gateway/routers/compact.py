@@ -10,8 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
 from deerflow.agents import ThreadState
-from deerflow.agents.middlewares import SummarizationMiddleware
-from deerflow.agents.middlewares.summarization import Compaction, token_limit
+from deerflow.agents.middlewares.summarization import Compaction, SummarizationMiddleware, token_limit
 from deerflow.agents.middlewares.tokens import TokenCounter
 from deerflow.app import DeerFlow
 from deerflow.config import ContextSize

@@ -5,17 +5,13 @@ from typing import get_args
 import pytest
 from pydantic import ValidationError
 
-from deerflow.agents.middlewares import (
-    AgentKind,
-    ChainMiddleware,
-    DanglingToolCallMiddleware,
-    InputSanitizingMiddleware,
-    UploadsMiddleware,
-    check_order,
-)
+from deerflow.agents.middlewares import AgentKind, ChainMiddleware, check_order
+from deerflow.agents.middlewares.tool_failures import DanglingToolCallMiddleware
+from deerflow.agents.middlewares.untrusted_text import InputSanitizingMiddleware
+from deerflow.agents.middlewares.uploads import UploadsMiddleware
 from deerflow.config import Settings, Switchable
 from deerflow.config.agents import MiddlewaresSettings
-from deerflow.lead.chain import SWITCHES, build_chain
+from deerflow.lead.chain import build_chain
 
 
 def chain(kind: AgentKind) -> list[ChainMiddleware]:
@@ -72,7 +68,8 @@ def test_each_effect_can_be_left_out_alone(name: Switchable, kind: AgentKind) ->
     left = build_chain(settings, kind=kind, model=lambda name: None, subagent_limit=3)  # type: ignore[arg-type,return-value]
 
     gone = {type(middleware) for middleware in chain(kind)} - {type(middleware) for middleware in left}
-    assert gone == ({SWITCHES[name]} if kind in SWITCHES[name].applies_to else set())
+    [switched] = [each for each in ChainMiddleware.__subclasses__() if each.switch == name]
+    assert gone == ({switched} if kind in switched.applies_to else set())
 
 
 def test_settings_that_leave_out_what_does_not_exist_say_what_does() -> None:
