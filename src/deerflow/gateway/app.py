@@ -14,34 +14,25 @@ from starlette.routing import BaseRoute
 from typing_extensions import override
 
 from deerflow.app import DeerFlow
-from deerflow.gateway.background import scheduling, telling
-from deerflow.gateway.docs import serve_docs
+from deerflow.gateway.background import run_scheduler, run_webhooks
 from deerflow.gateway.errors import handle_errors
 from deerflow.gateway.guard import LocalGuard, Network
 from deerflow.gateway.limits import BodyLimit, Bound
 from deerflow.gateway.openapi import build_document, operation_id
-from deerflow.gateway.page import serve_page
+from deerflow.gateway.page import serve_docs, serve_page
 from deerflow.gateway.pagination import NEXT_PAGE, TOTAL
 from deerflow.gateway.routers import (
     about,
     agents,
-    allowed_calls,
     assistants,
-    auth,
     branches,
-    browser,
-    channels,
-    compact,
     crons,
     feedback,
     files,
-    goals,
-    lark,
     mcp,
-    mcp_tasks,
     memory,
     messages,
-    metrics,
+    not_built,
     protocol,
     run_events,
     run_queries,
@@ -50,9 +41,8 @@ from deerflow.gateway.routers import (
     skills,
     states,
     store,
+    subagents,
     suggestions,
-    tasks,
-    teams,
     threads,
     usage,
 )
@@ -97,7 +87,7 @@ def create_app(
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         async with opening() as deerflow:
             app.state.deerflow = deerflow
-            async with scheduling(deerflow) as app.state.scheduler, telling(deerflow):
+            async with run_scheduler(deerflow) as app.state.scheduler, run_webhooks(deerflow):
                 yield
 
     # FastAPI's documentation pages load scripts from a CDN; ours do not.
@@ -118,13 +108,13 @@ def _routes() -> Sequence[BaseRoute]:
     A match is tried on each route at once. Otherwise the first request would build their lazy parts and block
     the event loop.
     """
-    shelf = FastAPI(openapi_url=None, generate_unique_id_function=operation_id)
-    _add_routes(shelf)
+    api = FastAPI(openapi_url=None, generate_unique_id_function=operation_id)
+    _add_routes(api)
     for prefix in PREFIXES:
         scope = {"type": "http", "method": "GET", "path": f"{prefix}/-", "root_path": "", "headers": []}
-        for route in shelf.router.routes:
+        for route in api.router.routes:
             route.matches(scope)
-    return tuple(shelf.router.routes)
+    return tuple(api.router.routes)
 
 
 def _add_routes(app: FastAPI) -> None:
@@ -132,43 +122,43 @@ def _add_routes(app: FastAPI) -> None:
     app.include_router(runs.router, prefix=PREFIXES[0])
     app.include_router(runs.router, prefix=PREFIXES[1], include_in_schema=False)
     app.include_router(about.root_router)
-    app.include_router(metrics.router, include_in_schema=False)
+    app.include_router(about.metrics_router, include_in_schema=False)
     api = APIRouter()
-    for room in (
-        about,
-        agents,
-        allowed_calls,
-        assistants,
-        auth,
-        branches,
-        browser,
-        channels,
-        crons,
-        feedback,
-        goals,
-        lark,
-        mcp,
-        mcp_tasks,
-        memory,
-        messages,
-        run_events,
-        scheduled_tasks,
-        skills,
-        threads,
-        states,
-        run_queries,
-        protocol,
-        store,
-        teams,
-        files,
-        tasks,
-        compact,
-        suggestions,
-        usage,
-        metrics,
+    for router in (
+        about.router,
+        agents.router,
+        feedback.approvals_router,
+        assistants.router,
+        not_built.auth_router,
+        branches.router,
+        not_built.browser_router,
+        not_built.channels_router,
+        crons.router,
+        feedback.router,
+        states.goals_router,
+        not_built.lark_router,
+        mcp.router,
+        not_built.mcp_tasks_router,
+        memory.router,
+        messages.router,
+        run_events.router,
+        scheduled_tasks.router,
+        skills.router,
+        threads.router,
+        states.router,
+        run_queries.router,
+        protocol.router,
+        store.router,
+        subagents.teams_router,
+        files.router,
+        subagents.tasks_router,
+        usage.compact_router,
+        suggestions.router,
+        usage.router,
+        about.metrics_router,
     ):
         # Flattened into one router: a nested router would be searched twice.
-        api.routes.extend(room.router.routes)
+        api.routes.extend(router.routes)
     app.include_router(api, prefix=PREFIXES[0])
     app.include_router(api, prefix=PREFIXES[1], include_in_schema=False)
 

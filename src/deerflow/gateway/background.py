@@ -17,7 +17,7 @@ from deerflow.scheduler.loop import CRON_ID
 
 
 @asynccontextmanager
-async def scheduling(deerflow: DeerFlow) -> AsyncIterator[Scheduler]:
+async def run_scheduler(deerflow: DeerFlow) -> AsyncIterator[Scheduler]:
     """Run the scheduler for the length of a block, if the settings enable it."""
     settings = deerflow.settings.scheduler
     scheduler = Scheduler(
@@ -30,14 +30,14 @@ async def scheduling(deerflow: DeerFlow) -> AsyncIterator[Scheduler]:
     if not settings.enabled:
         yield scheduler
         return
-    async with _at_work(scheduler.run(), "scheduler"):
+    async with _in_background(scheduler.run(), "scheduler"):
         yield scheduler
 
 
 @asynccontextmanager
-async def telling(deerflow: DeerFlow) -> AsyncIterator[None]:
+async def run_webhooks(deerflow: DeerFlow) -> AsyncIterator[None]:
     """Deliver webhooks for the length of a block."""
-    async with _at_work(deerflow.webhooks.run(), "webhooks"):
+    async with _in_background(deerflow.webhooks.run(), "webhooks"):
         yield
 
 
@@ -79,7 +79,7 @@ def _without_ids(values: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
 
 
 @asynccontextmanager
-async def _at_work(work: Coroutine[Any, Any, None], name: str) -> AsyncIterator[None]:
+async def _in_background(work: Coroutine[Any, Any, None], name: str) -> AsyncIterator[None]:
     task = asyncio.create_task(work, name=name)
     try:
         yield

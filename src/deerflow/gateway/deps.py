@@ -4,9 +4,11 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from fastapi import Depends, Path, Request
+from pydantic import StringConstraints
 from starlette.responses import Response
 
 from deerflow.app import DeerFlow
+from deerflow.config import Settings
 from deerflow.domain import DEFAULT_USER, DisconnectMode, MultitaskStrategy, RunRecord, RunStatus, Thread
 from deerflow.errors import ConflictError, NotFoundError
 from deerflow.runtime import to_json
@@ -31,6 +33,7 @@ async def _user() -> str:
 CurrentApp = Annotated[DeerFlow, Depends(_deerflow)]
 CurrentUser = Annotated[str, Depends(_user)]
 ThreadPath = Annotated[str, Path(max_length=128)]
+ThreadId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,3 +132,8 @@ async def known_run(deerflow: DeerFlow, thread_id: str, run_id: str, user: str) 
     except NotFoundError:
         return None
     return run if run.user_id == user else None
+
+
+def may_set_commands(settings: Settings) -> bool:
+    """Return whether a caller may choose the programs that run on this host; checked by every such route."""
+    return settings.mcp.allow_http_commands

@@ -12,8 +12,8 @@ from deerflow.app import DeerFlow
 from deerflow.domain import MultitaskStrategy, RunRequest, RunStatus, is_thread_id, new_id
 from deerflow.errors import DeerFlowError, InvalidInputError, NotFoundError
 from deerflow.gateway.errors import STATUS
+from deerflow.gateway.protocol.events import parse_filter
 from deerflow.gateway.protocol.feed import applied_seq
-from deerflow.gateway.protocol.filters import parse_filter
 from deerflow.gateway.run_request import RunCreate, to_request
 
 Json = dict[str, Any]

@@ -7,8 +7,7 @@ from contextlib import aclosing
 from deerflow.app import DeerFlow
 from deerflow.domain import END
 from deerflow.errors import NotFoundError
-from deerflow.gateway.protocol.events import ProtocolEvent, run_base, run_index
-from deerflow.gateway.protocol.filters import EventFilter
+from deerflow.gateway.protocol.events import EventFilter, ProtocolEvent, run_base, run_index
 from deerflow.gateway.protocol.translate import RunTranslator
 from deerflow.gateway.thread_follower import ThreadFollower, ThreadRun
 

@@ -18,9 +18,8 @@ from deerflow.app import DeerFlow
 from deerflow.domain import new_id
 from deerflow.errors import DeerFlowError
 from deerflow.gateway.protocol.commands import Command, Commander, CommandError, failure, parse_command
-from deerflow.gateway.protocol.events import ProtocolEvent
+from deerflow.gateway.protocol.events import EventFilter, ProtocolEvent, parse_filter
 from deerflow.gateway.protocol.feed import first_seq, follow_thread
-from deerflow.gateway.protocol.filters import EventFilter, parse_filter
 from deerflow.runtime import to_json
 
 _MOST_SUBSCRIPTIONS = 64

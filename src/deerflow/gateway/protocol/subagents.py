@@ -6,8 +6,7 @@ from typing import Any
 
 from deerflow.domain.task_events import TaskEvents, TaskState
 from deerflow.gateway.protocol.events import Draft, Namespace
-from deerflow.gateway.protocol.messages import MessageStream
-from deerflow.gateway.protocol.shapes import Json, short_message
+from deerflow.gateway.protocol.messages import Json, MessageStream, short_message
 from deerflow.gateway.protocol.tools import ToolCalls
 
 _ENDS = {"completed": "completed", "failed": "failed", "timed_out": "failed", "cancelled": "interrupted"}

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from deerflow.gateway.protocol.events import Draft, Namespace
-from deerflow.gateway.protocol.shapes import Json, pieces_of
+from deerflow.gateway.protocol.messages import Json, pieces_of
 
 METHOD = "tools"
 NODE = "tools"

@@ -11,8 +11,7 @@ import orjson
 
 from deerflow.domain import RunRecord, RunStatus, StreamEvent
 from deerflow.gateway.protocol.events import MOST_PER_ENTRY, Draft, Namespace, ProtocolEvent, event_seq
-from deerflow.gateway.protocol.messages import MessageStream
-from deerflow.gateway.protocol.shapes import Json, short_values
+from deerflow.gateway.protocol.messages import Json, MessageStream, short_values
 from deerflow.gateway.protocol.subagents import Subagents
 from deerflow.gateway.protocol.tools import NODE, ToolCalls
 from deerflow.gateway.thread_follower import ThreadRun

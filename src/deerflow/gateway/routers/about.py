@@ -1,16 +1,19 @@
-"""Routes for the server itself: health, version, models, features."""
+"""Routes for the server itself: health, version, models, features, metrics."""
 
+from importlib import import_module
 from importlib.metadata import version
 
 from fastapi import APIRouter
 from starlette.responses import Response
 
+from deerflow.errors import NotFoundError
 from deerflow.gateway.deps import CurrentApp, json_response
 from deerflow.gateway.openapi import answers
 from deerflow.runtime.json_views import model_out
 
 router = APIRouter(tags=["about"])
 root_router = APIRouter(tags=["about"])
+metrics_router = APIRouter(tags=["about"])
 
 
 @root_router.get("/health", operation_id="get_health", **answers("Health"))
@@ -72,3 +75,16 @@ async def features(deerflow: CurrentApp) -> Response:
             "mcp_tasks": {"enabled": False},
         }
     )
+
+
+@metrics_router.get("/metrics", operation_id="get_metrics", **answers("metrics", 404))
+async def metrics(deerflow: CurrentApp) -> Response:
+    """Return counters and gauges of this process in the text format of Prometheus.
+
+    The same is at `/metrics`. Answers 404 while `metrics.enabled` is false in the settings.
+    """
+    if not deerflow.settings.metrics.enabled:
+        raise NotFoundError("page", "/metrics (switched off by metrics.enabled)")
+    # Imported on request: loading the library takes longer than a server may take to start.
+    exposition = import_module("deerflow.observability.exposition")
+    return Response(exposition.render(deerflow.watch.meters), media_type=exposition.CONTENT_TYPE)

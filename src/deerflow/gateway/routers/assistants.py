@@ -1,5 +1,6 @@
 """Routes for assistants: the built-in one, those of custom agents, and stored ones."""
 
+import asyncio
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -10,12 +11,12 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from starlette.responses import Response
 
 from deerflow.app import DeerFlow
-from deerflow.domain import LEAD_AGENT, Assistant, Thread, new_id
+from deerflow.domain import DEFAULT_USER, LEAD_AGENT, Assistant, Thread, new_id
 from deerflow.errors import ConflictError, InvalidInputError, NotFoundError
 from deerflow.gateway.deps import CurrentApp, CurrentUser, free_thread, json_response
 from deerflow.gateway.openapi import CHANGED_UNSHOWN, answers
 from deerflow.gateway.pagination import Prefer, changed, page_of
-from deerflow.gateway.ready_assistants import ready_assistant, ready_assistants
+from deerflow.lead.custom_agents import CustomAgent, agent_name
 from deerflow.runtime.json_views import assistant_out, selected
 from deerflow.storage import AssistantQuery, ThreadQuery
 
@@ -140,7 +141,7 @@ async def search_assistants(
     has the number of all that match.
     """
     wish = body or AssistantSearch()
-    ready = await _ready(deerflow, wish, user)
+    ready = await _matching_ready(deerflow, wish, user)
     found = ready[wish.offset : wish.offset + wish.limit + 1]
     query = replace(
         _query(wish, user),
@@ -160,7 +161,7 @@ async def count_assistants(
 ) -> Response:
     """Count the assistants that match a filter, as a plain number."""
     wish = body or AssistantSearch()
-    ready = await _ready(deerflow, wish, user)
+    ready = await _matching_ready(deerflow, wish, user)
     return json_response(await deerflow.storage.assistants.count(_query(wish, user)) + len(ready))
 
 
@@ -321,7 +322,7 @@ async def _delete_threads(deerflow: DeerFlow, assistant_id: str, user: str) -> N
             await deerflow.threads.delete(thread.id, user)
 
 
-async def _ready(deerflow: DeerFlow, wish: AssistantSearch, user: str) -> list[Assistant]:
+async def _matching_ready(deerflow: DeerFlow, wish: AssistantSearch, user: str) -> list[Assistant]:
     return [assistant for assistant in await ready_assistants(deerflow, user) if _fits(assistant, wish)]
 
 
@@ -348,4 +349,47 @@ def _fits(assistant: Assistant, wish: AssistantSearch) -> bool:
         wish.graph_id in (None, assistant.graph_id)
         and (wish.name or "").lower() in assistant.name.lower()
         and all(assistant.metadata.get(key) == value for key, value in (wish.metadata or {}).items())
+    )
+
+
+_EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
+"""These assistants have no creation time, but clients require one."""
+LEAD = Assistant(
+    id=LEAD_AGENT,
+    user_id=DEFAULT_USER,
+    created_at=_EPOCH,
+    updated_at=_EPOCH,
+    name=LEAD_AGENT,
+    description="Plans, delegates, works with files and a shell, and answers.",
+    metadata={"created_by": "system"},
+)
+
+
+async def ready_assistants(deerflow: DeerFlow, user: str) -> list[Assistant]:
+    """Return all of them, the built-in one first."""
+    if not deerflow.settings.agents_api.enabled:
+        return [LEAD]  # custom agents are not exposed over HTTP
+    agents = await asyncio.to_thread(deerflow.custom_agents.of_user, user)
+    return [LEAD, *(_of_agent(agent, user) for agent in agents)]
+
+
+async def ready_assistant(deerflow: DeerFlow, assistant_id: str, user: str) -> Assistant | None:
+    """Return the assistant of this name, if there is one."""
+    if assistant_id == LEAD_AGENT:
+        return LEAD
+    if deerflow.settings.agents_api.enabled and await deerflow.is_custom_agent(assistant_id, user):
+        agent = await asyncio.to_thread(deerflow.custom_agents.get, user, agent_name(assistant_id))
+        return _of_agent(agent, user)
+    return None
+
+
+def _of_agent(agent: CustomAgent, user: str) -> Assistant:
+    return Assistant(
+        id=agent.name,
+        user_id=user,
+        created_at=_EPOCH,
+        updated_at=_EPOCH,
+        name=agent.name,
+        description=agent.config.description or None,
+        metadata={"created_by": "user"},
     )

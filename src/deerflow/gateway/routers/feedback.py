@@ -1,4 +1,4 @@
-"""Routes for feedback: user ratings of runs."""
+"""Routes for what a user decided: ratings of runs, and tool calls that run without approval."""
 
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
@@ -8,6 +8,7 @@ from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
+from deerflow.agents.allowed_calls import AllowedCalls
 from deerflow.app import DeerFlow
 from deerflow.domain import new_id
 from deerflow.errors import ConflictError, InvalidInputError, NotFoundError
@@ -15,6 +16,7 @@ from deerflow.gateway.deps import CurrentApp, CurrentUser, ThreadPath, json_resp
 from deerflow.gateway.openapi import answers
 from deerflow.runtime.feedback import OWN, RunFeedback, delete_feedback, feedback_of, put_feedback
 from deerflow.runtime.json_views import stamp
+from deerflow.storage import ThreadQuery
 
 router = APIRouter(tags=["feedback"])
 
@@ -160,3 +162,29 @@ def _check(body: FeedbackUpsert) -> None:
 def _word(thread_id: str, run_id: str, user: str) -> RunFeedback:
     more: dict[str, Any] = {"rating": 1, "created_at": stamp(datetime.now(UTC))}
     return RunFeedback(new_id(), run_id, thread_id, user, **more)
+
+
+approvals_router = APIRouter(tags=["approvals"])
+
+
+@approvals_router.get("/allowed-calls", **answers("AllowedCallRows"))
+async def list_allowed_calls(user: CurrentUser, deerflow: CurrentApp) -> Response:
+    """List the tool calls that run without approval because the user allowed them for good.
+
+    Answering a question with "always allow" creates an entry.
+    """
+    allowed = await AllowedCalls(deerflow.storage.store, user).all()
+    ids = list({each.thread_id for each in allowed})
+    threads = await deerflow.storage.threads.search(
+        ThreadQuery(user_id=user, ids=ids, limit=max(len(ids), 1))
+    )
+    titles = {thread.id: thread.title or "" for thread in threads}
+    rows = [{**asdict(each), "thread_title": titles.get(each.thread_id, "")} for each in allowed]
+    return json_response({"allowed_calls": rows})
+
+
+@approvals_router.delete("/allowed-calls/{allowed_id}", **answers(None, 404, status=204))
+async def revoke_allowed_call(allowed_id: str, user: CurrentUser, deerflow: CurrentApp) -> Response:
+    """Revoke the permission of a tool call, so that it needs approval again."""
+    await AllowedCalls(deerflow.storage.store, user).revoke(allowed_id)
+    return Response(status_code=204)

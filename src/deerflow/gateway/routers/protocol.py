@@ -16,9 +16,8 @@ from deerflow.errors import InvalidInputError
 from deerflow.gateway.deps import CurrentApp, CurrentUser, ThreadPath, json_response
 from deerflow.gateway.openapi import answers, request_body
 from deerflow.gateway.protocol.commands import Commander, CommandError, failure, parse_command
-from deerflow.gateway.protocol.events import ProtocolEvent
+from deerflow.gateway.protocol.events import ProtocolEvent, parse_filter
 from deerflow.gateway.protocol.feed import Batches, follow_thread
-from deerflow.gateway.protocol.filters import parse_filter
 from deerflow.gateway.protocol.socket import ThreadSocket
 from deerflow.gateway.sse import HEARTBEAT
 

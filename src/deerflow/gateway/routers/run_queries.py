@@ -16,7 +16,7 @@ from deerflow.gateway.openapi import answers
 from deerflow.gateway.pagination import names_in, page_of, rows_with, total_of
 from deerflow.gateway.run_responses import event_stream, wait_for
 from deerflow.gateway.sse import EventStream
-from deerflow.gateway.thread_events import start_of, thread_events
+from deerflow.gateway.thread_follower import position_of, thread_events
 from deerflow.runtime.json_views import run_out
 from deerflow.runtime.translate import CLIENT_MODES
 
@@ -188,9 +188,9 @@ async def join_thread(
     """
     await owned_thread(deerflow, thread_id, user)
     # Before the response starts: a client that has seen its start misses no later run.
-    start = await start_of(deerflow, thread_id, user, last_event_id)
+    position = await position_of(deerflow, thread_id, user, last_event_id)
     return EventStream(
-        thread_events(deerflow, start, _named(stream_mode, _THREAD_MODES) or ("run_modes",)),
+        thread_events(deerflow, position, _named(stream_mode, _THREAD_MODES) or ("run_modes",)),
         modes=CLIENT_MODES,
         headers={},
         watch=deerflow.watch,

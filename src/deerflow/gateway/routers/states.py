@@ -1,12 +1,15 @@
-"""Routes for a thread's state: read the current one and past ones, and update it."""
+"""Routes for a thread's state: read the current one and past ones, update it, and set its goal."""
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Annotated, Any
 from uuid import UUID
 
 from fastapi import APIRouter, Query
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 from starlette.responses import Response
 
+from deerflow.agents.middlewares.goal import MAX_CONTINUATIONS, MAX_OBJECTIVE_CHARS, new_goal
 from deerflow.app import DeerFlow
 from deerflow.errors import InvalidInputError, NotFoundError
 from deerflow.gateway.deps import (
@@ -20,12 +23,45 @@ from deerflow.gateway.deps import (
 )
 from deerflow.gateway.openapi import answers
 from deerflow.gateway.pagination import names_in
-from deerflow.gateway.thread_wire import HistoryQuery, StateQuery, StateUpdate
 from deerflow.runtime.json_views import changed_state_out, empty_state, selected, state_out, storage_out
 
 router = APIRouter(tags=["state"])
 
 Selection = Annotated[list[str] | None, Query()]
+
+
+class StateUpdate(BaseModel):
+    """Values to set in a thread's state."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    values: dict[str, Any] | list[dict[str, Any]] | None = None
+    checkpoint_id: str | None = None
+    checkpoint: dict[str, Any] | None = None
+    as_node: str | None = None
+
+
+class HistoryQuery(BaseModel):
+    """Which states of a thread's past to list."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    limit: int = Field(10, ge=1, le=1000)
+    before: str | dict[str, Any] | None = None
+    metadata: dict[str, Any] | None = None
+    checkpoint: dict[str, Any] | None = None
+    select: list[str] | None = None
+
+
+class StateQuery(BaseModel):
+    """Which state of a thread, and what of it."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    checkpoint: dict[str, Any] | str | None = None
+    subgraphs: bool = False
+    """Accepted: sub-agents have threads of their own."""
+    select: list[str] | None = None
 
 
 @router.get("/threads/{thread_id}/state", **answers("SelectedState", 404))
@@ -193,3 +229,63 @@ def _checkpoint_id(checkpoint: Any) -> str | None:
         raise InvalidInputError("checkpoint must be an object with a checkpoint_id")
     found = configurable.get("checkpoint_id") or configurable.get("id")
     return str(found) if found else None
+
+
+goals_router = APIRouter(tags=["goals"])
+
+
+class Goal(BaseModel):
+    """What is to be reached, and how often the agent may go on towards it by itself."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    objective: str = Field(min_length=1, max_length=MAX_OBJECTIVE_CHARS)
+    max_continuations: int = Field(MAX_CONTINUATIONS, ge=0, le=MAX_CONTINUATIONS)
+
+    @field_validator("objective")
+    @classmethod
+    def _says_something(cls, objective: str) -> str:
+        words = objective.strip()
+        if not words:
+            raise ValueError("say what is to be reached")
+        return words
+
+
+@goals_router.get("/threads/{thread_id}/goal", **answers("ThreadGoal", 404))
+async def get_goal(thread_id: ThreadPath, user: CurrentUser, deerflow: CurrentApp) -> Response:
+    """Return the goal of a thread; null where there is none.
+
+    A thread that does not exist yet has none.
+    """
+    snapshot = await deerflow.state.latest(thread_id)
+    if snapshot is None:
+        return json_response({"goal": None})
+    await owned_thread(deerflow, thread_id, user)
+    return json_response({"goal": snapshot.values.get("goal")})
+
+
+@goals_router.put("/threads/{thread_id}/goal", **answers("ThreadGoal", 409))
+async def put_goal(thread_id: ThreadPath, body: Goal, user: CurrentUser, deerflow: CurrentApp) -> Response:
+    """Set the goal of a thread, in place of an earlier one; the thread is created where it does not exist.
+
+    After each answer a model judges whether the goal is reached; until then the agent goes on by itself, at
+    most `max_continuations` times. A run in flight answers 409.
+    """
+    goal = new_goal(body.objective, max_continuations=body.max_continuations, now=datetime.now(UTC))
+    await deerflow.storage.threads.create(thread_id, user, {})
+    await idle_thread(deerflow, thread_id, user)
+    await deerflow.threads.update_state(thread_id, {"goal": goal})
+    return json_response({"goal": goal})
+
+
+@goals_router.delete("/threads/{thread_id}/goal", **answers("ThreadGoal", 404, 409))
+async def delete_goal(thread_id: ThreadPath, user: CurrentUser, deerflow: CurrentApp) -> Response:
+    """Remove the goal of a thread, if it has one.
+
+    A run in flight answers 409.
+    """
+    snapshot = await deerflow.state.latest(thread_id)
+    if snapshot is not None and snapshot.values.get("goal"):
+        await idle_thread(deerflow, thread_id, user)
+        await deerflow.threads.update_state(thread_id, {"goal": None})
+    return json_response({"goal": None})

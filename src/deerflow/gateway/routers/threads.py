@@ -1,22 +1,25 @@
 """Routes for threads: create, search, change, copy, delete."""
 
 import asyncio
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import orjson
 from fastapi import APIRouter
 from orjson import Fragment
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from starlette.responses import Response
 
 from deerflow.app import DeerFlow
 from deerflow.domain import LEAD_AGENT, Thread, ThreadStatus, new_id
-from deerflow.errors import ConflictError
+from deerflow.errors import ConflictError, InvalidInputError
 from deerflow.gateway.deps import (
     CurrentApp,
     CurrentUser,
+    ThreadId,
     ThreadPath,
     contract_of,
     free_thread,
@@ -26,8 +29,6 @@ from deerflow.gateway.deps import (
 )
 from deerflow.gateway.openapi import CHANGED_UNSHOWN, answers
 from deerflow.gateway.pagination import Prefer, changed, page_of, total_of
-from deerflow.gateway.paths import Path, parse_path, value_at
-from deerflow.gateway.thread_wire import Superstep, ThreadCreate, ThreadPatch, ThreadPrune, ThreadSearch
 from deerflow.runtime import to_json, visible_values
 from deerflow.runtime.json_views import selected, thread_out
 from deerflow.storage import ThreadQuery
@@ -44,6 +45,98 @@ _MOST_READ = 1000
 """How many states one search by values reads at most."""
 _MOST_LISTED = 8 * 1024 * 1024
 """How many bytes of states one list holds."""
+
+
+JsonPath = tuple[str | int, ...]
+"""Steps of a path such as `values.messages[-1].content`."""
+
+_PATH = re.compile(r"[^.\[\]]+(\[-?\d{1,6}\])*(\.[^.\[\]]+(\[-?\d{1,6}\])*)*")
+_PATH_STEP = re.compile(r"([^.\[\]]+)|\[(-?\d+)\]")
+
+ThreadField = Literal[
+    "thread_id",
+    "status",
+    "created_at",
+    "updated_at",
+    "state_updated_at",
+    "metadata",
+    "values",
+    "interrupts",
+    "waits_for_answer",
+    "config",
+    "context",
+    "error",
+    "extracted",
+]
+"""The thread fields that LangGraph's clients select; we have most of them."""
+OneValue = Annotated[str, StringConstraints(pattern=r"^values\.[^.]+$", max_length=256)]
+"""One value of a thread's state; `values.title` is available without reading the state."""
+
+
+class StepUpdate(BaseModel):
+    """What one node wrote in a step of a thread from elsewhere."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    values: dict[str, Any] | list[dict[str, Any]] | None = None
+    as_node: str | None = None
+
+
+class Superstep(BaseModel):
+    """One step of a thread from elsewhere."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    updates: list[StepUpdate] = Field(max_length=100)
+
+
+class ThreadCreate(BaseModel):
+    """A new thread, or an old one when the id is known already."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    thread_id: ThreadId | None = None
+    assistant_id: str | None = None
+    metadata: dict[str, Any] | None = None
+    if_exists: Literal["raise", "do_nothing"] | None = None
+    ttl: dict[str, Any] | float | None = None
+    """Accepted: threads stay until they are deleted."""
+    supersteps: list[Superstep] | None = Field(None, max_length=1000)
+    """Steps of a thread from elsewhere, to be taken in one after another."""
+
+
+class ThreadSearch(BaseModel):
+    """Which threads to list."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    metadata: dict[str, Any] | None = None
+    values: dict[str, Any] | None = None
+    ids: list[str] | None = None
+    limit: int = Field(100, ge=1, le=1000)
+    offset: int = Field(0, ge=0)
+    extract: dict[str, str] | None = Field(None, max_length=10)
+    status: Literal["idle", "busy", "interrupted", "error"] | None = None
+    sort_by: Literal["thread_id", "status", "created_at", "updated_at", "state_updated_at"] | None = None
+    sort_order: Literal["asc", "desc"] | None = None
+    select: list[ThreadField | OneValue] | None = None
+
+
+class ThreadPatch(BaseModel):
+    """A change to a thread's metadata."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    metadata: dict[str, Any] = {}
+
+
+class ThreadPrune(BaseModel):
+    """Threads to delete, or to strip of their past."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    thread_ids: list[str] = Field(max_length=1000)
+    strategy: Literal["delete", "keep_latest"] = "delete"
 
 
 @router.post("/threads", **answers("Thread", 400, 409))
@@ -181,7 +274,7 @@ async def _with_state(deerflow: DeerFlow, thread: Thread) -> dict[str, Any]:
 
 
 async def _rows(
-    deerflow: DeerFlow, threads: Sequence[Thread], fields: Sequence[str] | None, paths: Mapping[str, Path]
+    deerflow: DeerFlow, threads: Sequence[Thread], fields: Sequence[str] | None, paths: Mapping[str, JsonPath]
 ) -> list[Fragment]:
     """Return threads as JSON with the selected fields.
 
@@ -227,7 +320,9 @@ async def _with_values(deerflow: DeerFlow, wish: ThreadSearch, user: str) -> lis
     return found
 
 
-def _chosen(shown: dict[str, Any], fields: Sequence[str] | None, paths: Mapping[str, Path]) -> dict[str, Any]:
+def _chosen(
+    shown: dict[str, Any], fields: Sequence[str] | None, paths: Mapping[str, JsonPath]
+) -> dict[str, Any]:
     chosen = selected(shown, fields)
     keys = [field.removeprefix("values.") for field in fields or () if field.startswith("values.")]
     if keys and "values" not in chosen:
@@ -258,3 +353,20 @@ def _query(body: ThreadSearch, user: str) -> ThreadQuery:
 def _own_metadata(metadata: dict[str, Any]) -> dict[str, Any]:
     """Remove the keys that only the server sets: the owner of the thread."""
     return {key: value for key, value in metadata.items() if key not in ("owner_id", "user_id")}
+
+
+def parse_path(text: str) -> JsonPath:
+    """Parse a path into its steps; `InvalidInputError` if it is malformed."""
+    if len(text) > 256 or _PATH.fullmatch(text) is None:
+        raise InvalidInputError(f"'{text[:80]}' is no path; write it like values.messages[-1].content")
+    return tuple(name or int(index) for name, index in _PATH_STEP.findall(text))
+
+
+def value_at(whole: Any, path: JsonPath) -> Any:
+    """Return the value at a path; None if there is none."""
+    for step in path:
+        try:
+            whole = whole[step]
+        except (KeyError, IndexError, TypeError):
+            return None
+    return whole

@@ -6,8 +6,7 @@ import pytest
 
 from deerflow.errors import InvalidInputError
 from deerflow.gateway.protocol.commands import CommandError, failure, parse_command
-from deerflow.gateway.protocol.events import ProtocolEvent
-from deerflow.gateway.protocol.filters import parse_filter
+from deerflow.gateway.protocol.events import ProtocolEvent, parse_filter
 
 
 def event(method: str = "values", *namespace: str, data: Any = None) -> ProtocolEvent:
