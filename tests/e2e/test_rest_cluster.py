@@ -102,7 +102,7 @@ async def test_a_gateway_tells_of_an_end_for_one_that_is_gone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("deerflow.runtime.webhooks._ORPHANED_SECONDS", 0)
-    monkeypatch.setattr("deerflow.runtime.webhooks._REST_SECONDS", 0.1)
+    monkeypatch.setattr("deerflow.runtime.webhooks._IDLE_SECONDS", 0.1)
     model.on("go", text("there"))
     told: asyncio.Queue[str] = asyncio.Queue()
 

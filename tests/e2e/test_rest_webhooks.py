@@ -14,7 +14,7 @@ from support.model_server import ScriptedModel, text
 from support.waiting import until
 
 from deerflow.errors import AddressRefusedError, InvalidInputError, StorageAwayError
-from deerflow.runtime.webhooks import check_webhook, post
+from deerflow.runtime.webhooks import check_web_address, post
 
 LOOPBACK = {"webhook_allow_cidrs": ["127.0.0.0/8", "::1/128"]}
 PATIENCE_SECONDS = 120
@@ -98,7 +98,7 @@ async def test_a_private_address_is_refused_with_the_request_and_not_called_late
     tmp_path: Path, model: ScriptedModel, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A name whose lookup takes too long is accepted and checked at the end; a busy machine must not do that.
-    monkeypatch.setattr("deerflow.runtime.webhooks._LOOK_UP_SECONDS", PATIENCE_SECONDS)
+    monkeypatch.setattr("deerflow.runtime.webhooks._RESOLVE_SECONDS", PATIENCE_SECONDS)
     model.on("go", text("there"))
     listener = Listener()
     with running_gateway(tmp_path, model.base_url, scheduler={"enabled": True}) as gateway:
@@ -130,7 +130,7 @@ async def test_a_private_address_is_refused_with_the_request_and_not_called_late
 )  # fmt: skip
 async def test_what_is_no_web_address_is_refused(url: str) -> None:
     with pytest.raises(InvalidInputError, match="write it like"):
-        check_webhook(url)
+        check_web_address(url, what="webhook")
 
 
 @pytest.mark.parametrize(

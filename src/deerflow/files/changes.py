@@ -9,7 +9,7 @@ import logging
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 from deerflow.errors import TooLargeError
@@ -59,28 +59,14 @@ class FileDiff:
     additions: int = 0
     deletions: int = 0
     diff: str = ""
-    is_cut: bool = False
-    """The diff is truncated."""
-    reason: Literal["binary", "large", "sensitive", "truncated"] | None = None
-    """Why there is no diff."""
+    diff_truncated: bool = False
+    diff_unavailable_reason: Literal["binary", "large", "sensitive", "truncated"] | None = None
 
     def out(self, *, with_diff: bool) -> dict[str, Any]:
-        return {
-            "path": self.path,
-            "root": self.root,
-            "status": self.status,
-            "binary": self.reason == "binary",
-            "sensitive": self.reason == "sensitive",
-            "size_before": self.size_before,
-            "size_after": self.size_after,
-            "sha256_before": self.sha256_before,
-            "sha256_after": self.sha256_after,
-            "diff": self.diff if with_diff else "",
-            "diff_truncated": self.is_cut,
-            "diff_unavailable_reason": self.reason,
-            "additions": self.additions,
-            "deletions": self.deletions,
-        }
+        shown = asdict(self) if with_diff else asdict(replace(self, diff=""))
+        del shown["is_symlink"]
+        reason = self.diff_unavailable_reason
+        return {**shown, "binary": reason == "binary", "sensitive": reason == "sensitive"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +96,7 @@ class Changes:
             "symlink_created": sum(change.is_symlink and change.status == "created" for change in self.files),
             "additions": sum(change.additions for change in self.files),
             "deletions": sum(change.deletions for change in self.files),
-            "truncated": bool(self.left_out) or any(change.is_cut for change in self.files),
+            "truncated": bool(self.left_out) or any(change.diff_truncated for change in self.files),
         }
 
 
@@ -193,10 +179,14 @@ def _change(
     if any(side is not None and side.kind is Kind.LINK for side in (was, now)):
         return change
     if any(side is not None and side.size > MAX_FILE_BYTES for side in (was, now)):
-        return None if was and now and _is_same(was, now, new) else replace(change, reason="large")
+        return (
+            None
+            if was and now and _is_same(was, now, new)
+            else replace(change, diff_unavailable_reason="large")
+        )
     first, second = old(was) if was else b"", new(now) if now else b""
     if first is None or second is None:
-        return replace(change, reason="truncated")
+        return replace(change, diff_unavailable_reason="truncated")
     if was and now and first == second:
         return None
     change = replace(
@@ -205,7 +195,7 @@ def _change(
         sha256_after=hashlib.sha256(second).hexdigest() if now else None,
     )
     if _SENSITIVE.fullmatch(path.rpartition("/")[2]):
-        return replace(change, reason="sensitive")
+        return replace(change, diff_unavailable_reason="sensitive")
     return _with_diff(change, first, second, most)
 
 
@@ -223,11 +213,11 @@ def _with_diff(change: FileDiff, first: bytes, second: bytes, most: int) -> File
     try:
         old, new = (text.decode().splitlines(keepends=True) for text in (first, second))
     except UnicodeDecodeError:
-        return replace(change, reason="binary")
+        return replace(change, diff_unavailable_reason="binary")
     if b"\0" in first or b"\0" in second:
-        return replace(change, reason="binary")
+        return replace(change, diff_unavailable_reason="binary")
     if len(old) + len(new) > _MAX_LINES:
-        return replace(change, reason="large")
+        return replace(change, diff_unavailable_reason="large")
     source = _NOTHING if change.status == "created" else change.path
     target = _NOTHING if change.status == "deleted" else change.path
     lines = [_ended(line) for line in difflib.unified_diff(old, new, source, target)]
@@ -237,8 +227,8 @@ def _with_diff(change: FileDiff, first: bytes, second: bytes, most: int) -> File
         additions=sum(line.startswith("+") for line in lines[2:]),
         deletions=sum(line.startswith("-") for line in lines[2:]),
         diff=diff[: max(most, 0)],
-        is_cut=len(diff) > most,
-        reason="truncated" if most <= 0 else None,
+        diff_truncated=len(diff) > most,
+        diff_unavailable_reason="truncated" if most <= 0 else None,
     )
 
 

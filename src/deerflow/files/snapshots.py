@@ -175,7 +175,8 @@ class SnapshotStore:
         return [path.stem for path in self._manifests()]
 
     def _take(self, limits: SnapshotLimits) -> list[SnapshotEntry]:
-        older = self._newest()
+        manifests = self._manifests()
+        older = _load(manifests[0]) if manifests else None
         known = {entry.path: entry for entry in older.entries} if older is not None else {}
         with opened(self.folders.user_data) as root:
             found = [entry for entry in scan(root, most=limits.max_files) if entry.kind is not Kind.OTHER]
@@ -227,10 +228,6 @@ class SnapshotStore:
         finally:
             draft.unlink(missing_ok=True)
         return digest.digest()
-
-    def _newest(self) -> Snapshot | None:
-        manifests = self._manifests()
-        return _load(manifests[0]) if manifests else None
 
     def _manifests(self) -> list[Path]:
         return sorted(self._root.glob("*.manifest"), key=lambda path: path.stat().st_mtime_ns, reverse=True)

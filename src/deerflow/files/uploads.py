@@ -87,7 +87,8 @@ async def save_upload(
         finally:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(staging, dir_fd=root)
-        return _describe(root, folders.thread_id, final, size)
+        modified = os.stat(final, dir_fd=root, follow_symlinks=False).st_mtime
+        return UploadedFile(folders.thread_id, final, size, modified)
 
 
 def list_uploads(folders: ThreadFolders) -> list[UploadedFile]:
@@ -250,7 +251,3 @@ def _numbered(name: str, number: int) -> str:
     tail = f"_{number}{path.suffix if has_type else ''}"
     stem = (path.stem if has_type else name).encode()[: _NAME_BYTES - len(tail.encode())]
     return stem.decode(errors="ignore") + tail
-
-
-def _describe(root: int, thread_id: str, name: str, size: int) -> UploadedFile:
-    return UploadedFile(thread_id, name, size, os.stat(name, dir_fd=root, follow_symlinks=False).st_mtime)

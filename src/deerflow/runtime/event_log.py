@@ -176,7 +176,7 @@ class RunLog:
         batch: list[StreamEvent] = []
         size = 0
         for entry in self._entries[start : min(start + _READ_EVENTS, self._stored)]:
-            event = self._rendered(entry)
+            event = StreamEvent(entry.seq, entry.unix_ms, entry.kind, self._encoder.render(entry.body))
             batch.append(event)
             size += len(event.data)
             if size >= _READ_BYTES:
@@ -217,9 +217,6 @@ class RunLog:
     def _wake(self) -> None:
         self._changed.set()
         self._changed = asyncio.Event()
-
-    def _rendered(self, entry: LogEntry) -> StreamEvent:
-        return StreamEvent(entry.seq, entry.unix_ms, entry.kind, self._encoder.render(entry.body))
 
     async def _flush_soon(self) -> None:
         loop = asyncio.get_running_loop()
@@ -321,7 +318,7 @@ class StoredLog:
                 if is_live(run_id, seq):
                     return
                 # After new events a signal announces more: check for the end only when there were none.
-                if not entries and (run := await self._ended(run_id)) is not None:
+                if not entries and (run := await self._runs.get(run_id)).status.is_terminal:
                     last = await self._events.last_seq(run_id)
                     if seq == last or last < 0:
                         yield None if last >= 0 else substitute_end(run)
@@ -340,10 +337,6 @@ class StoredLog:
         """Return if the log was deleted while it was read, events first; with events left, it is damaged."""
         if await self._events.last_seq(run_id) >= 0:
             raise StorageError(f"events of run {run_id} refer to something that is not stored")
-
-    async def _ended(self, run_id: str) -> RunRecord | None:
-        run = await self._runs.get(run_id)
-        return run if run.status.is_terminal else None
 
     def _pause(self, polls: int) -> float:
         pauses = _SIGNALLED_POLL_SECONDS if self._signals.is_connected else _POLL_SECONDS

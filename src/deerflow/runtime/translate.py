@@ -12,8 +12,6 @@ EXTRA_MODES = ("tasks", "checkpoints", "debug")
 
 CLIENT_MODES = frozenset({*LOGGED_MODES, "messages-tuple", *EXTRA_MODES, "events"})
 
-_CONFIGS = ("config", "parent_config")
-
 ALWAYS_SENT = frozenset({"metadata", "error", "end"})
 
 
@@ -68,15 +66,13 @@ def _without_inside(chunk: Any) -> Any:
     """Return a chunk whose configs hold only keys that a client may send back."""
     if not isinstance(chunk, Mapping):
         return chunk
-    return {
-        key: _visible_config(value) if key in _CONFIGS else _inner(key, value) for key, value in chunk.items()
+    visible = {
+        "config": _visible_config,
+        "parent_config": _visible_config,
+        "payload": _without_inside,
+        "values": visible_values,
     }
-
-
-def _inner(key: str, value: Any) -> Any:
-    if key == "payload":
-        return _without_inside(value)
-    return visible_values(value) if key == "values" else value
+    return {key: visible[key](value) if key in visible else value for key, value in chunk.items()}
 
 
 def _visible_config(config: Any) -> Any:

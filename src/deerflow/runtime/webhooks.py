@@ -45,11 +45,6 @@ _MAX_BYTES = 4 * 1024 * 1024
 _PAGE = 1000
 
 
-def check_webhook(url: str) -> None:
-    """Raise `InvalidInputError` unless `url` is an HTTP URL."""
-    check_web_address(url, what="webhook")
-
-
 def check_web_address(url: str, *, what: str) -> None:
     """Raise `InvalidInputError` unless `url` is an HTTP URL; `what` names its purpose in the message."""
     try:
@@ -86,7 +81,7 @@ class Webhooks:
 
     async def check(self, url: str) -> None:
         """Raise on a URL that would not be called; what is unknown now is checked again at the run's end."""
-        check_webhook(url)
+        check_web_address(url, what="webhook")
         shown = masked_address(url)[:80]
         try:
             async with asyncio.timeout(_RESOLVE_SECONDS):

@@ -12,7 +12,7 @@ from deerflow.config import DatabaseSettings, Paths
 from deerflow.domain import RunRequest, RunStatus
 from deerflow.errors import InvalidInputError
 from deerflow.runtime.states import ThreadStates
-from deerflow.runtime.webhooks import Webhooks, check_webhook
+from deerflow.runtime.webhooks import Webhooks, check_web_address
 from deerflow.storage import RunEnd, Storage, open_storage
 
 ODD = f"http://{'a' * 64}.example.org/done"
@@ -28,14 +28,14 @@ async def storage(tmp_path: Path) -> AsyncIterator[Storage]:
 @pytest.mark.parametrize("url", [ODD, "http://a..b/", "https://", "ftp://example.org", "http://[::1", "x"])
 def test_what_is_no_address_is_refused(url: str) -> None:
     with pytest.raises(InvalidInputError, match="is no address"):
-        check_webhook(url)
+        check_web_address(url, what="webhook")
 
 
 @pytest.mark.parametrize(
     "url", ["https://example.org/done", "http://127.0.0.1:8080/", "https://bücher.example"]
 )
 def test_an_address_is_taken(url: str) -> None:
-    check_webhook(url)
+    check_web_address(url, what="webhook")
 
 
 async def test_a_run_that_never_came_is_forgotten_and_one_that_is_being_admitted_is_not(
