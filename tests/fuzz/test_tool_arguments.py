@@ -21,7 +21,7 @@ from deerflow.domain import new_id
 from deerflow.sandbox import create_sandbox_provider
 from deerflow.storage import CheckpointSaver
 from deerflow.storage.sqlite.engine import SqliteEngine
-from deerflow.tools.catalog import DEFAULT_TOOLS
+from deerflow.tools.catalog import SANDBOX_TOOLS
 
 PATHS = st.sampled_from(
     (
@@ -71,7 +71,7 @@ async def bench(tmp_path: Path, model: ScriptedModel) -> AsyncIterator[Bench]:
         await lead.ask("Hi")
         offered = [tool["function"] for tool in model.requests[-1].body["tools"]]
         parameters = {tool["name"]: sorted(tool["parameters"].get("properties", {})) for tool in offered}
-        known = {tool.name: list(tool.args) for _, tool in DEFAULT_TOOLS}
+        known = {tool.name: list(tool.args) for _, tool in SANDBOX_TOOLS}
         found = Bench(lead, model, {**known, **parameters})
         for name in found.parameters:  # what is made at first use is no answer to what is sent
             await found.messages((name, "{}"))
