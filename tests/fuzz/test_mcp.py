@@ -13,7 +13,7 @@ from support.loop_watch import LoopWatch
 
 from deerflow.mcp.base import Limits
 from deerflow.mcp.bounds import EventCounter, cut
-from deerflow.mcp.content import answer_of
+from deerflow.mcp.session import answer_of
 
 SMALL = Limits(items=5, text_chars=200, file_bytes=64, files=2)
 EVENTS = st.lists(

@@ -20,7 +20,7 @@ from deerflow.errors import ConfigError, InvalidInputError, NotFoundError
 from deerflow.lead import LeadAgents, LeadDependencies
 from deerflow.lead.custom_agents import CustomAgents, agent_name, is_agent_name
 from deerflow.mcp import McpServers, ToolPins
-from deerflow.mcp.base import Place
+from deerflow.mcp.base import ServerEnvironment
 from deerflow.memory import MemoryService
 from deerflow.models import ModelFactory, discover
 from deerflow.models.providers import memory_model
@@ -76,8 +76,8 @@ async def open_resources(loaded: LoadedSettings) -> AsyncIterator[Resources]:
             skills_path=settings.skills.container_path,
         )
         stack.push_async_callback(sandboxes.aclose)
-        place = Place(env=loaded.env, folder=loaded.project_root)
-        mcp = McpServers(place, redact=watch.redact, pins=ToolPins(storage.store))
+        environment = ServerEnvironment(env=loaded.env, folder=loaded.project_root)
+        mcp = McpServers(environment, redact=watch.redact, pins=ToolPins(storage.store))
         stack.push_async_callback(mcp.aclose)
         yield Resources(
             paths=paths,

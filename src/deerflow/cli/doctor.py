@@ -22,7 +22,7 @@ from deerflow.errors import ConfigError, DeerFlowError
 from deerflow.files.home_marker import home_problem
 from deerflow.gateway.page import STATIC
 from deerflow.mcp import McpServers, ServerStatus, ToolPins, missing_package
-from deerflow.mcp.base import Place
+from deerflow.mcp.base import ServerEnvironment
 from deerflow.models import ModelFactory, discover
 from deerflow.models.compatible import reaching_problem
 from deerflow.models.providers import memory_model
@@ -236,8 +236,8 @@ async def _mcp(loaded: LoadedSettings) -> list[Finding]:
         with suppress(DeerFlowError):  # an unreachable database has its own finding
             opening = open_storage(loaded.settings.database, loaded.paths)
             pins = ToolPins((await stack.enter_async_context(opening)).store, remembers=False)
-        place = Place(env=loaded.env, folder=loaded.project_root)
-        servers = McpServers(place, redact=Redactor(secrets_of(loaded)), pins=pins)
+        environment = ServerEnvironment(env=loaded.env, folder=loaded.project_root)
+        servers = McpServers(environment, redact=Redactor(secrets_of(loaded)), pins=pins)
         stack.push_async_callback(servers.aclose)
         servers.use(wanted, approval=loaded.settings.mcp.tool_approval)
         await servers.open()

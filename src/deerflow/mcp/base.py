@@ -97,7 +97,7 @@ class Limits:
     """Maximum JSON values in a message: parsing blocks the event loop."""
     items: int = 1000
     """Maximum content blocks of a result, and items of any list that is validated one by one."""
-    stray_lines: int = 100
+    other_lines: int = 100
     """Maximum lines of a process's output that are not messages; some print a banner."""
     burst_messages: int = 5000
     """Maximum messages of a process within `burst_seconds`."""
@@ -114,7 +114,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ServerEnvironment:
     """Working directory, environment and allowed networks for servers."""
 
     env: Mapping[str, str]
@@ -162,15 +162,15 @@ Progress = Callable[[str], None]
 """Callback for a server's progress messages during a call."""
 
 
-class LinkLostError(McpError):
+class ConnectionLostError(McpError):
     """The connection ended before the result arrived."""
 
 
-class SessionOverError(LinkLostError):
+class SessionLostError(ConnectionLostError):
     """The server no longer knows the session and did nothing: a retry on a new connection is safe."""
 
 
-class Link(Protocol):
+class McpConnection(Protocol):
     """An open connection to one server."""
 
     changed: asyncio.Event
@@ -188,10 +188,7 @@ class Link(Protocol):
         """Return why the connection ended, as far as known."""
 
 
-class Connect(Protocol):
-    """Opens connections."""
-
-    def __call__(
-        self, name: str, settings: McpServerSettings, place: Place, limits: Limits
-    ) -> AbstractAsyncContextManager[Link]:
-        """Return a context manager that opens and closes a connection."""
+Connect = Callable[
+    [str, McpServerSettings, ServerEnvironment, Limits], AbstractAsyncContextManager[McpConnection]
+]
+"""Opens a connection for the duration of a block: server name, settings, environment, limits."""

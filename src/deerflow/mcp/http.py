@@ -1,8 +1,10 @@
-"""MCP over HTTP: streamable HTTP and the older server-sent events, with limits on every response."""
+"""MCP over HTTP: streamable HTTP and the older server-sent events, with limits on every response; OAuth."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
 import httpx2
 from mcp.client._transport import TransportStreams
@@ -11,12 +13,11 @@ from mcp.client.streamable_http import streamable_http_client
 from typing_extensions import override
 
 from deerflow.addresses import ALLOW_CIDRS, Network, checked_addresses
-from deerflow.config.extensions import McpServerSettings
+from deerflow.config.extensions import McpOAuthSettings, McpServerSettings
 from deerflow.domain.json_counter import JsonCounter
-from deerflow.errors import AddressRefusedError
+from deerflow.errors import AddressRefusedError, McpError
 from deerflow.mcp.base import Limits
 from deerflow.mcp.bounds import CutStream, EventCounter
-from deerflow.mcp.oauth import TokenAuth
 
 CONNECT_SECONDS = 30
 MAX_ADDRESSES = 4
@@ -24,7 +25,7 @@ _PLAIN = "identity"
 _SESSION_HEADER = "mcp-session-id"
 
 
-class Web:
+class HttpTransport:
     """The HTTP transport to one server."""
 
     def __init__(
@@ -54,7 +55,7 @@ class Web:
     async def open(self) -> AsyncIterator[TransportStreams]:
         """Connect, and yield the streams of incoming and outgoing messages."""
         try:
-            async with self._transport() as (incoming, outgoing):
+            async with self._connect() as (incoming, outgoing):
                 yield CutStream(incoming, self._limits), outgoing
         finally:
             self.over.set()
@@ -70,7 +71,7 @@ class Web:
         return problem
 
     @asynccontextmanager
-    async def _transport(self) -> AsyncIterator[TransportStreams]:
+    async def _connect(self) -> AsyncIterator[TransportStreams]:
         url = self._settings.url or ""
         if self._settings.type == "sse":
             async with sse_client(url, httpx_client_factory=self._sse_client) as streams:
@@ -99,11 +100,11 @@ class Web:
             trust_env=not is_checked,  # a proxy would resolve the name again
             headers={**self._settings.headers, "Accept-Encoding": _PLAIN},
             timeout=httpx2.Timeout(CONNECT_SECONDS, read=self._silence_seconds),
-            event_hooks={"response": [self._look]},
+            event_hooks={"response": [self._check_response]},
             auth=self._auth,
         )
 
-    async def _look(self, response: httpx2.Response) -> None:
+    async def _check_response(self, response: httpx2.Response) -> None:
         """Record an error status, and limit the size of the response."""
         if response.request.method == "POST":
             self.status = response.status_code if response.status_code >= 400 else None
@@ -182,3 +183,85 @@ class _Bounded(httpx2.AsyncByteStream):
     @override
     async def aclose(self) -> None:
         await self._stream.aclose()
+
+
+DEFAULT_SECONDS = 3600.0
+"""The lifetime of a token whose response does not state one."""
+
+
+class TokenAuth(httpx2.Auth):
+    """Adds a token to every request to one server; after a 401 it refreshes the token and retries once."""
+
+    def __init__(self, settings: McpOAuthSettings, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._refresh_token = settings.refresh_token
+        self._header = ""
+        self._good_until = 0.0
+        self._fetching = asyncio.Lock()
+
+    @override
+    async def async_auth_flow(
+        self, request: httpx2.Request
+    ) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
+        for is_last in (False, True):
+            async with self._fetching:  # concurrent requests wait and reuse the new token
+                if self._clock() >= self._good_until:
+                    answer = yield self._token_request()
+                    await answer.aread()
+                    self._read_token(answer)
+            sent = self._header
+            request.headers["Authorization"] = sent
+            response = yield request
+            if response.status_code != httpx2.codes.UNAUTHORIZED or is_last:
+                return
+            if self._header == sent:
+                self._good_until = 0.0
+
+    def _token_request(self) -> httpx2.Request:
+        settings = self._settings
+        fields = {
+            "grant_type": settings.grant_type,
+            "client_id": settings.client_id,
+            "client_secret": settings.client_secret,
+            "refresh_token": self._refresh_token if settings.grant_type == "refresh_token" else None,
+            "scope": settings.scope,
+            "audience": settings.audience,
+            **settings.extra_token_params,
+        }
+        form = {name: value for name, value in fields.items() if value}
+        headers = {"Accept": "application/json", "Accept-Encoding": "identity"}
+        return httpx2.Request("POST", settings.token_url, data=form, headers=headers)
+
+    def _read_token(self, answer: httpx2.Response) -> None:
+        settings = self._settings
+        if not answer.is_success:
+            raise McpError(f"its token could not be fetched: HTTP status {answer.status_code}")
+        found = _object_in(answer)
+        token = found.get(settings.token_field)
+        if not isinstance(token, str) or not token:
+            raise McpError(f"its token could not be fetched: the answer has no `{settings.token_field}`")
+        kind = found.get(settings.token_type_field) or settings.default_token_type
+        self._header = f"{'Bearer' if str(kind).lower() == 'bearer' else kind} {token}"
+        lasts = _seconds(found.get(settings.expires_in_field)) - settings.refresh_skew_seconds
+        self._good_until = self._clock() + max(lasts, 0)
+        renewed = found.get("refresh_token")
+        if isinstance(renewed, str) and renewed:
+            self._refresh_token = renewed
+
+
+def _object_in(answer: httpx2.Response) -> dict[str, Any]:
+    try:
+        found = answer.json()
+    except ValueError as error:
+        raise McpError("its token could not be fetched: the answer is no JSON") from error
+    if not isinstance(found, dict):
+        raise McpError("its token could not be fetched: the answer is no JSON object")
+    return found
+
+
+def _seconds(value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return DEFAULT_SECONDS

@@ -74,17 +74,19 @@ class ToolPins:
         await self._accept(_namespace(name, settings), [offered[tool] for tool in wanted])
 
     async def _accept(self, namespace: tuple[str, ...], tools: Iterable[McpTool]) -> None:
-        values = {model_name(tool.name): {"fingerprint": tool.fingerprint, **_told(tool)} for tool in tools}
+        values = {
+            model_name(tool.name): {"fingerprint": tool.fingerprint, **_visible_parts(tool)} for tool in tools
+        }
         await self._store.abatch([PutOp(namespace, key, value) for key, value in values.items()])
 
 
 def _namespace(name: str, settings: McpServerSettings) -> tuple[str, ...]:
     """Return the namespace of a server's tools; a replaced server gets a new, empty one."""
-    place = [name, settings.type, settings.command, settings.args, settings.url]
-    return _NAMESPACE, hashlib.blake2b(orjson.dumps(place), digest_size=16).hexdigest()
+    identity = [name, settings.type, settings.command, settings.args, settings.url]
+    return _NAMESPACE, hashlib.blake2b(orjson.dumps(identity), digest_size=16).hexdigest()
 
 
-def _told(tool: McpTool) -> dict[str, Any]:
+def _visible_parts(tool: McpTool) -> dict[str, Any]:
     """Return everything that the model and the guardrail rules see of a tool."""
     hints = {
         "readOnlyHint": tool.hints.read_only,
@@ -95,7 +97,7 @@ def _told(tool: McpTool) -> dict[str, Any]:
 
 
 def _withheld(tool: McpTool, accepted: Mapping[str, Any] | None) -> WithheldTool:
-    now = _told(tool)
+    now = _visible_parts(tool)
     if accepted is None:
         return WithheldTool(tool.name, tool.fingerprint, "it is new", (), None, now)
     before = {part: accepted.get(part) for part in _PARTS}

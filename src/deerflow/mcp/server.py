@@ -18,16 +18,16 @@ from deerflow.errors import DeerFlowError, McpError
 from deerflow.mcp.base import (
     START_SECONDS,
     Connect,
+    ConnectionLostError,
     Limits,
-    Link,
-    LinkLostError,
     Listing,
     McpAnswer,
+    McpConnection,
     McpTool,
-    Place,
     Progress,
+    ServerEnvironment,
     ServerStatus,
-    SessionOverError,
+    SessionLostError,
     WithheldTool,
     call_seconds,
     first_of,
@@ -39,7 +39,7 @@ logger = logging.getLogger(__name__)
 
 FIRST_PAUSE_SECONDS = 5.0
 LONGEST_PAUSE_SECONDS = 300.0
-PATIENCE_SECONDS = 3.0
+RETRY_WAIT_SECONDS = 3.0
 """How long a run waits for a server whose last attempt failed."""
 CLOSING_SECONDS = 5.0
 CHANGE_SECONDS = 1.0
@@ -55,7 +55,7 @@ class McpServer:
         settings: McpServerSettings,
         *,
         connect: Connect,
-        place: Place,
+        environment: ServerEnvironment,
         limits: Limits | None = None,
         redact: Redactor | None = None,
         pins: ToolPins | None = None,
@@ -63,12 +63,12 @@ class McpServer:
         self.name = name
         self.settings = settings
         self._connect = connect
-        self._place = place
+        self._environment = environment
         self._limits = limits or Limits()
         self._redact = redact or Redactor()
         self._redact.learn(hidden_values(settings.model_dump()))
         self._owner: asyncio.Task[None] | None = None
-        self._opened: asyncio.Future[Link | None] | None = None
+        self._opened: asyncio.Future[McpConnection | None] | None = None
         self._began = 0.0
         self._closing = asyncio.Event()
         self._tools: tuple[McpTool, ...] = ()
@@ -77,7 +77,7 @@ class McpServer:
         self._pins = pins
         self._problem: str | None = None
         self._failures = 0
-        self._rests_until = 0.0
+        self._retry_at = 0.0
         self._calls = 0
         self._is_retired = False
 
@@ -96,20 +96,20 @@ class McpServer:
 
     async def tools(self) -> tuple[McpTool, ...]:
         """Return its tools; none while it is not ready or unreachable: `status` says why."""
-        patience = self.settings.run_wait_seconds
+        wait_seconds = self.settings.run_wait_seconds
         if self._failures:
-            patience = min(patience, PATIENCE_SECONDS)
+            wait_seconds = min(wait_seconds, RETRY_WAIT_SECONDS)
         is_opening = self._opened is not None and not self._opened.done()
         try:
             # Counted from the start of the attempt: later runs do not wait the full time again.
-            async with asyncio.timeout_at((self._began if is_opening else _now()) + patience):
+            async with asyncio.timeout_at((self._began if is_opening else _now()) + wait_seconds):
                 if not await self.open():
                     return ()
                 if self._withheld:  # they may have been approved meanwhile, possibly in another process
-                    await self._sort()
+                    await self._apply_pins()
                 return self._tools
         except TimeoutError:
-            self._tell_late(patience)
+            self._report_slow_start(wait_seconds)
             return ()
 
     async def open(self, *, at_once: bool = False) -> bool:
@@ -119,9 +119,9 @@ class McpServer:
             at_once: Skip the pause after a failure.
 
         """
-        if not at_once and self._opened is None and _now() < self._rests_until:
+        if not at_once and self._opened is None and _now() < self._retry_at:
             return False
-        return await self._link() is not None
+        return await self._connection() is not None
 
     async def approve(self, fingerprints: Mapping[str, str]) -> None:
         """Offer withheld tools in their current version.
@@ -133,7 +133,7 @@ class McpServer:
         if self._pins is None or not await self.open(at_once=True):
             raise McpError(f"The MCP server '{self.name}' cannot be reached: {self._problem}")
         await self._pins.approve(self.name, self.settings, self._listing.tools, fingerprints)
-        await self._sort()
+        await self._apply_pins()
 
     async def call(
         self, name: str, arguments: Mapping[str, Any], *, progress: Progress = lambda text: None
@@ -143,21 +143,21 @@ class McpServer:
         try:
             try:
                 return await self._call(name, arguments, progress)
-            except SessionOverError:  # nothing was done: retry on a new connection
+            except SessionLostError:  # nothing was done: retry on a new connection
                 return await self._call(name, arguments, progress)
         finally:
             self._calls -= 1
-            self._rest_if_retired()
+            self._close_if_retired()
 
     async def _call(self, name: str, arguments: Mapping[str, Any], progress: Progress) -> McpAnswer:
-        link = await self._link()
-        if link is None:
+        connection = await self._connection()
+        if connection is None:
             reason = self._problem or "it was closed meanwhile; call it again"
             raise McpError(f"The MCP server '{self.name}' cannot be reached: {reason}")
         seconds = call_seconds(self.settings)
         try:
             async with asyncio.timeout(seconds) as limit:
-                return await link.call(name, arguments, progress=progress)
+                return await connection.call(name, arguments, progress=progress)
         except TimeoutError as error:
             if not limit.expired():
                 raise
@@ -165,11 +165,11 @@ class McpServer:
                 f"{name} of the MCP server '{self.name}' gave no answer within {seconds:g} seconds and was "
                 "told to stop. It may have had an effect: look before you call it again."
             ) from error
-        except SessionOverError as error:
-            link.over.set()
-            raise SessionOverError(f"The MCP server '{self.name}' knows this session no longer") from error
-        except LinkLostError as error:
-            link.over.set()  # the next call reconnects
+        except SessionLostError as error:
+            connection.over.set()
+            raise SessionLostError(f"The MCP server '{self.name}' knows this session no longer") from error
+        except ConnectionLostError as error:
+            connection.over.set()  # the next call reconnects
             raise McpError(
                 f"The MCP server '{self.name}' was lost during the call: {self._redact(str(error))}. It may "
                 "have had an effect: look before you call it again."
@@ -181,7 +181,7 @@ class McpServer:
     def retire(self) -> None:
         """Keep it for runs that have its tools, and disconnect whenever no call is active."""
         self._is_retired = True
-        self._rest_if_retired()
+        self._close_if_retired()
 
     async def aclose(self) -> None:
         """Close the connection and end the server's process, if it has one."""
@@ -195,38 +195,38 @@ class McpServer:
             owner.cancel()
         await asyncio.gather(owner, return_exceptions=True)
 
-    def _rest_if_retired(self) -> None:
+    def _close_if_retired(self) -> None:
         if self._is_retired and not self._calls:
             self._closing.set()
 
-    async def _link(self) -> Link | None:
+    async def _connection(self) -> McpConnection | None:
         """Return the open connection, connecting if needed; None if that fails."""
         while True:
             if self._opened is None:
                 self._opened = asyncio.get_running_loop().create_future()
                 self._began = _now()
                 self._closing = asyncio.Event()
-                self._owner = asyncio.create_task(self._hold(self._opened), name=f"mcp-{self.name}")
+                self._owner = asyncio.create_task(self._own_connection(self._opened), name=f"mcp-{self.name}")
             owner = self._owner
-            link = await asyncio.shield(self._opened)
-            is_ending = link is not None and (link.over.is_set() or self._closing.is_set())
+            connection = await asyncio.shield(self._opened)
+            is_ending = connection is not None and (connection.over.is_set() or self._closing.is_set())
             if not is_ending or owner is None:
-                return link
+                return connection
             await asyncio.wait([owner])  # it just ended and is being closed
 
-    async def _hold(self, opened: "asyncio.Future[Link | None]") -> None:
+    async def _own_connection(self, opened: "asyncio.Future[McpConnection | None]") -> None:
         """Own the connection until it ends or is closed; all its errors are handled here."""
         try:
             async with AsyncExitStack() as stack:
                 async with asyncio.timeout(self.settings.session_init_timeout or START_SECONDS) as limit:
-                    opening = self._connect(self.name, self.settings, self._place, self._limits)
-                    link = await stack.enter_async_context(opening)
-                    await self._take(await link.tools())
+                    opening = self._connect(self.name, self.settings, self._environment, self._limits)
+                    connection = await stack.enter_async_context(opening)
+                    await self._set_listing(await connection.tools())
                 self._problem, self._failures = None, 0
-                opened.set_result(link)
-                await self._until_over(link)
-                if link.over.is_set() and not self._closing.is_set():
-                    self._note(await link.why())
+                opened.set_result(connection)
+                await self._until_over(connection)
+                if connection.over.is_set() and not self._closing.is_set():
+                    self._note(await connection.why())
         except TimeoutError as error:
             seconds = self.settings.session_init_timeout or START_SECONDS
             self._fail(f"it was not ready after {seconds:g} seconds" if limit.expired() else explain(error))
@@ -237,34 +237,34 @@ class McpServer:
             if not opened.done():
                 opened.set_result(None)
 
-    async def _until_over(self, link: Link) -> None:
+    async def _until_over(self, connection: McpConnection) -> None:
         """Wait for the connection to end; meanwhile update changed tools."""
-        ends = [asyncio.ensure_future(event.wait()) for event in (link.over, self._closing)]
-        changed = asyncio.ensure_future(link.changed.wait())
+        ends = [asyncio.ensure_future(event.wait()) for event in (connection.over, self._closing)]
+        changed = asyncio.ensure_future(connection.changed.wait())
         try:
             while not any(end.done() for end in ends):
                 await asyncio.wait([*ends, changed], return_when=asyncio.FIRST_COMPLETED)
                 if changed.done() and not any(end.done() for end in ends):
-                    link.changed.clear()
-                    changed = asyncio.ensure_future(link.changed.wait())
-                    await self._ask_again(link)
+                    connection.changed.clear()
+                    changed = asyncio.ensure_future(connection.changed.wait())
+                    await self._refresh_tools(connection)
                     await asyncio.wait(ends, timeout=CHANGE_SECONDS, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for waiting in (*ends, changed):
                 waiting.cancel()
 
-    async def _ask_again(self, link: Link) -> None:
+    async def _refresh_tools(self, connection: McpConnection) -> None:
         try:
-            await self._take(await link.tools())
+            await self._set_listing(await connection.tools())
         except McpError as error:  # if the connection failed, `over` is set separately
             reason = self._redact(str(error))
             logger.warning("MCP server %s does not say what its tools are now: %s", self.name, reason)
 
-    async def _take(self, listing: Listing) -> None:
+    async def _set_listing(self, listing: Listing) -> None:
         """Replace the server's tools by a new listing."""
         self._listing = listing
         before = set(self._withheld)
-        await self._sort()
+        await self._apply_pins()
         for tool in (tool for name, tool in self._withheld.items() if name not in before):
             logger.warning(
                 "MCP server %s: tool %.80r is withheld: %s; `deerflow mcp approve %s` shows and approves it",
@@ -274,7 +274,7 @@ class McpServer:
                 self.name,
             )
 
-    async def _sort(self) -> None:
+    async def _apply_pins(self) -> None:
         """Offer the tools that need no approval; if they are unchanged, the tuple stays the same object."""
         listed = self._listing.tools
         if self._pins is not None:
@@ -283,7 +283,7 @@ class McpServer:
         if found != self._tools:
             self._tools = found
 
-    def _tell_late(self, seconds: float) -> None:
+    def _report_slow_start(self, seconds: float) -> None:
         if self._problem is None:  # otherwise the problem is known and was logged
             what = f"it was not ready after {seconds:g} seconds (run_wait_seconds)"
             self._problem = f"{what}; until it is, runs go on without its tools"
@@ -296,7 +296,7 @@ class McpServer:
     def _fail(self, problem: str) -> None:
         pause = min(FIRST_PAUSE_SECONDS * 2**self._failures, LONGEST_PAUSE_SECONDS)
         self._failures += 1
-        self._rests_until = _now() + pause
+        self._retry_at = _now() + pause
         self._problem = self._redact(problem)
         logger.warning("MCP server %s failed: %s", self.name, self._problem)
 

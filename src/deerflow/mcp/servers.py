@@ -6,15 +6,13 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from importlib.util import find_spec
-from typing import cast
 from weakref import WeakSet
 
 from deerflow.addresses import Network
-from deerflow.config.aliases import resolve_use
 from deerflow.config.extensions import McpServerSettings
 from deerflow.config.extras import install_hint
 from deerflow.errors import NotFoundError
-from deerflow.mcp.base import Connect, Limits, Link, McpTool, Place, ServerStatus
+from deerflow.mcp.base import Connect, Limits, McpConnection, McpTool, ServerEnvironment, ServerStatus
 from deerflow.mcp.pins import Approval, ToolPins
 from deerflow.mcp.server import McpServer
 from deerflow.observability.logs import Redactor
@@ -22,7 +20,7 @@ from deerflow.programs import kill_orphans
 
 logger = logging.getLogger(__name__)
 
-Offer = tuple[McpServer, McpTool]
+ServerTool = tuple[McpServer, McpTool]
 
 
 class McpServers:
@@ -30,13 +28,13 @@ class McpServers:
 
     def __init__(
         self,
-        place: Place,
+        environment: ServerEnvironment,
         *,
         limits: Limits | None = None,
         redact: Redactor | None = None,
         pins: ToolPins | None = None,
     ) -> None:
-        self._place = place
+        self._environment = environment
         self._limits = limits
         self._redact = redact or Redactor()
         self._pins = pins
@@ -67,8 +65,8 @@ class McpServers:
         if wanted and (hint := missing_package()):
             logger.warning("mcpServers are left out: a package is missing, get it with %s", hint)
             wanted = {}
-        is_same_network = self._place.networks == networks
-        self._place = replace(self._place, networks=networks)
+        is_same_network = self._environment.networks == networks
+        self._environment = replace(self._environment, networks=networks)
         kept = {
             name: server
             for name, server in self._servers.items()
@@ -94,7 +92,7 @@ class McpServers:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
-    async def offers(self) -> list[Offer]:
+    async def tools(self) -> list[ServerTool]:
         """Return the tools of all servers that are ready in time, connecting those that are not."""
         servers = list(self._servers.values())
         found: Sequence[Sequence[McpTool]] = await asyncio.gather(*(server.tools() for server in servers))
@@ -135,7 +133,7 @@ class McpServers:
             name,
             settings,
             connect=self._open,
-            place=self._place,
+            environment=self._environment,
             limits=self._limits,
             redact=self._redact,
             pins=self._pins,
@@ -143,20 +141,24 @@ class McpServers:
 
     @asynccontextmanager
     async def _open(
-        self, name: str, settings: McpServerSettings, place: Place, limits: Limits
-    ) -> AsyncIterator[Link]:
-        connect = await self._speaker()
-        async with connect(name, settings, place, limits) as link:
-            yield link
+        self, name: str, settings: McpServerSettings, environment: ServerEnvironment, limits: Limits
+    ) -> AsyncIterator[McpConnection]:
+        connect = await self._load_connect()
+        async with connect(name, settings, environment, limits) as connection:
+            yield connection
 
-    async def _speaker(self) -> Connect:
+    async def _load_connect(self) -> Connect:
         """Import the SDK in a thread, since that takes a second; before the first import, kill orphans."""
         if self._connect is None:
             await asyncio.to_thread(kill_orphans)
-            self._connect = cast(
-                Connect, await asyncio.to_thread(resolve_use, "deerflow.mcp.session:connect")
-            )
+            self._connect = await asyncio.to_thread(_import_connect)
         return self._connect
+
+
+def _import_connect() -> Connect:
+    from deerflow.mcp.session import connect  # noqa: PLC0415 - an extra, and it takes a second to import
+
+    return connect
 
 
 def missing_package() -> str | None:

@@ -21,7 +21,7 @@ MAX_WORDS_CHARS = 300
 _CHUNK_BYTES = 65_536
 
 
-class Pipe:
+class StdioTransport:
     """The stdio transport to a server process, one JSON message per line."""
 
     def __init__(
@@ -33,7 +33,7 @@ class Pipe:
         self._limits = limits
         self._program: Program | None = None
         self._problem: str | None = None
-        self._strays = 0
+        self._other_lines = 0
         self._burst = 0
         self._burst_began = 0.0
         self.over = asyncio.Event()
@@ -76,14 +76,14 @@ class Pipe:
                     if b"\n" in chunk:
                         *lines, buffer = buffer.split(b"\n")
                         for line in lines:
-                            await self._take(line, into)
+                            await self._read_line(line, into)
                     if len(buffer) > self._limits.message_bytes:
                         self._problem = f"it sent a message of more than {self._limits.message_bytes} bytes"
         finally:
             self.over.set()
             into.close()
 
-    async def _take(self, line: bytearray, into: MemoryObjectSendStream[Incoming]) -> None:
+    async def _read_line(self, line: bytearray, into: MemoryObjectSendStream[Incoming]) -> None:
         if not line or line.isspace() or self._problem is not None:
             return
         self._count()
@@ -93,8 +93,8 @@ class Pipe:
         try:
             message = cut(jsonrpc_message_adapter.validate_json(line, by_name=False), self._limits)
         except ValueError:
-            self._strays += 1
-            if self._strays > self._limits.stray_lines:
+            self._other_lines += 1
+            if self._other_lines > self._limits.other_lines:
                 self._problem = "it writes something other than MCP messages to its output"
             return
         if message is not None:

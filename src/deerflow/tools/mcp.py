@@ -37,7 +37,7 @@ class McpToolbox:
 
     async def tools(self) -> tuple[BaseTool, ...]:
         """Return the tools of all reachable servers, connecting those that are not connected yet."""
-        offers = await self._servers.offers() if self._servers else []
+        offers = await self._servers.tools() if self._servers else []
         if offers != self._offers:
             self._offers = offers
             self._tools = tuple(make_mcp_tool(server, tool) for server, tool in offers)

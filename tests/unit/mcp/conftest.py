@@ -15,7 +15,7 @@ from support.mcp_server import serving_app
 
 from deerflow.config.extensions import McpServerSettings
 from deerflow.mcp import McpServer
-from deerflow.mcp.base import Limits, Place
+from deerflow.mcp.base import Limits, ServerEnvironment
 from deerflow.mcp.session import connect
 
 SUPPORT = Path(__file__).parents[2] / "support"
@@ -33,18 +33,18 @@ def settings_of(script: str, *arguments: str, **more: Any) -> McpServerSettings:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
+def environment(tmp_path: Path) -> ServerEnvironment:
     env = {"PATH": os.environ["PATH"], "HOME": "/nowhere", "OPENAI_API_KEY": "sk-ours"}
-    return Place(env, tmp_path)
+    return ServerEnvironment(env, tmp_path)
 
 
 @pytest.fixture
-async def new_server(place: Place) -> AsyncIterator[NewServer]:
+async def new_server(environment: ServerEnvironment) -> AsyncIterator[NewServer]:
     made: list[McpServer] = []
 
     def make(script: str, *arguments: str, limits: Limits | None = None, **more: Any) -> McpServer:
         settings = settings_of(script, *arguments, **more)
-        made.append(McpServer("deer", settings, connect=connect, place=place, limits=limits))
+        made.append(McpServer("deer", settings, connect=connect, environment=environment, limits=limits))
         return made[-1]
 
     yield make
@@ -105,7 +105,7 @@ def url(old: OldServer) -> Iterator[str]:
 
 
 @pytest.fixture
-async def server(url: str, place: Place) -> Any:
+async def server(url: str, environment: ServerEnvironment) -> Any:
     entry = {
         "url": url,
         "headers": {"Authorization": "Bearer t-very-secret"},
@@ -113,6 +113,8 @@ async def server(url: str, place: Place) -> Any:
         "run_wait_seconds": LONG,
     }
     settings = McpServerSettings.model_validate(entry)
-    made = McpServer("old", settings, connect=connect, place=place, limits=Limits(message_bytes=100_000))
+    made = McpServer(
+        "old", settings, connect=connect, environment=environment, limits=Limits(message_bytes=100_000)
+    )
     yield made
     await made.aclose()

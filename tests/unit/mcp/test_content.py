@@ -5,7 +5,7 @@ import base64
 from mcp_types import CallToolResult, ImageContent, TextContent
 
 from deerflow.mcp.base import Limits
-from deerflow.mcp.content import answer_of
+from deerflow.mcp.session import answer_of
 
 DATA = base64.b64encode(bytes(range(256)) * 19).decode()
 IMAGE = ImageContent(data=DATA, mime_type="image/png")

@@ -14,7 +14,7 @@ from support.mcp_server import serving_app
 from deerflow.config.extensions import McpServerSettings
 from deerflow.errors import McpError
 from deerflow.mcp import McpServer
-from deerflow.mcp.base import Place
+from deerflow.mcp.base import ServerEnvironment
 from deerflow.mcp.session import connect
 
 from .conftest import LONG, OldServer
@@ -119,13 +119,13 @@ async def test_answers_that_are_none_cost_one_call(
         assert (await server.call("act", {})).text == "acted"
 
 
-async def test_a_server_that_wants_another_key_says_so(place: Place) -> None:
+async def test_a_server_that_wants_another_key_says_so(environment: ServerEnvironment) -> None:
     async def refuse(request: Request) -> Response:
         return Response(status_code=401)
 
     with serving_app(Starlette(routes=[Route("/mcp", refuse, methods=["POST"])])) as address:
         settings = McpServerSettings.model_validate({"url": f"{address}/mcp", "run_wait_seconds": LONG})
-        server = McpServer("locked", settings, connect=connect, place=place)
+        server = McpServer("locked", settings, connect=connect, environment=environment)
         assert await server.tools() == ()
 
     assert "HTTP status 401" in str(server.status.problem)
@@ -150,7 +150,7 @@ def office() -> TeamServices:
 
 
 @pytest.fixture
-async def guarded(office: TeamServices, old: OldServer, place: Place) -> Any:
+async def guarded(office: TeamServices, old: OldServer, environment: ServerEnvironment) -> Any:
     """A server that is reached with tokens."""
     routes = [Route("/token", office.give, methods=["POST"]), *old.app.routes]
     with serving_app(Starlette(routes=routes)) as address:
@@ -164,7 +164,7 @@ async def guarded(office: TeamServices, old: OldServer, place: Place) -> Any:
         }
         entry = {"url": f"{address}/mcp", "oauth": oauth, "run_wait_seconds": LONG}
         settings = McpServerSettings.model_validate(entry)
-        server = McpServer("guarded", settings, connect=connect, place=place)
+        server = McpServer("guarded", settings, connect=connect, environment=environment)
         yield server
         await server.aclose()
 

@@ -15,7 +15,7 @@ from deerflow.config.extensions import McpServerSettings
 from deerflow.errors import McpError
 from deerflow.mcp import McpServer, McpServers, ToolHints
 from deerflow.mcp import server as server_module
-from deerflow.mcp.base import Limits, Place
+from deerflow.mcp.base import Limits, ServerEnvironment
 from deerflow.mcp.session import connect
 
 from .conftest import BROKEN, GOOD, LONG, NewServer, settings_of
@@ -29,7 +29,9 @@ def is_alive(pid: int) -> bool:
 
 
 @pytest.fixture(params=["stdio", "http", "sse"])
-async def any_server(request: pytest.FixtureRequest, place: Place, new_server: NewServer) -> Any:
+async def any_server(
+    request: pytest.FixtureRequest, environment: ServerEnvironment, new_server: NewServer
+) -> Any:
     if request.param == "stdio":
         yield new_server(GOOD)
         return
@@ -37,7 +39,7 @@ async def any_server(request: pytest.FixtureRequest, place: Place, new_server: N
         settings = McpServerSettings.model_validate(
             {"type": request.param, "url": url, "run_wait_seconds": LONG}
         )
-        server = McpServer("deer", settings, connect=connect, place=place)
+        server = McpServer("deer", settings, connect=connect, environment=environment)
         yield server
         await server.aclose()
 
@@ -277,7 +279,7 @@ async def test_a_server_that_does_not_start_offers_nothing_and_is_left_alone_for
 
 
 async def test_a_server_that_is_slow_to_start_is_left_out_until_it_is_ready(
-    tmp_path: Path, place: Place, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, environment: ServerEnvironment, caplog: pytest.LogCaptureFixture
 ) -> None:
     script, sign = tmp_path / "slow.sh", tmp_path / "sign"
     good = settings_of(BROKEN, "plain")
@@ -285,7 +287,7 @@ async def test_a_server_that_is_slow_to_start_is_left_out_until_it_is_ready(
     script.write_text(f"#!/bin/sh\n{wait}\nexec {good.command} {good.args[0]} plain\n")
     script.chmod(0o755)
     settings = McpServerSettings.model_validate({"command": str(script), "run_wait_seconds": 0.2})
-    server = McpServer("slow", settings, connect=connect, place=place)
+    server = McpServer("slow", settings, connect=connect, environment=environment)
 
     with caplog.at_level(logging.WARNING):
         first = await asyncio.gather(*(server.tools() for _ in range(3)))
@@ -304,12 +306,12 @@ async def test_a_server_that_is_slow_to_start_is_left_out_until_it_is_ready(
 
 
 async def test_a_server_that_came_back_is_used_again(
-    tmp_path: Path, place: Place, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, environment: ServerEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server_module, "FIRST_PAUSE_SECONDS", 0.0)
     script = tmp_path / "late.sh"
     settings = McpServerSettings.model_validate({"command": str(script), "run_wait_seconds": LONG})
-    server = McpServer("late", settings, connect=connect, place=place)
+    server = McpServer("late", settings, connect=connect, environment=environment)
     assert await server.tools() == ()
     assert "cannot be started" in str(server.status.problem)
 
@@ -329,23 +331,25 @@ async def test_a_server_that_came_back_is_used_again(
 @pytest.mark.parametrize(
     ("path", "problem"), [("/nothing-here", "HTTP status 404"), (None, "the connection was refused")]
 )
-async def test_an_address_where_nothing_is_says_so(path: str | None, problem: str, place: Place) -> None:
+async def test_an_address_where_nothing_is_says_so(
+    path: str | None, problem: str, environment: ServerEnvironment
+) -> None:
     with serving_mcp() as url:
         address = url.replace("/mcp", path) if path else url
         if path:
-            server = web_server(address, place)
+            server = web_server(address, environment)
             assert await server.tools() == ()
     if not path:
-        server = web_server(address, place)
+        server = web_server(address, environment)
         assert await server.tools() == ()
 
     assert problem in str(server.status.problem)
     assert "h-secret" not in str(server.status.problem)
 
 
-def web_server(url: str, place: Place) -> McpServer:
+def web_server(url: str, environment: ServerEnvironment) -> McpServer:
     entry = {"url": url, "headers": {"X-Key": "h-secret"}, "run_wait_seconds": LONG}
-    return McpServer("web", McpServerSettings.model_validate(entry), connect=connect, place=place)
+    return McpServer("web", McpServerSettings.model_validate(entry), connect=connect, environment=environment)
 
 
 async def test_an_answer_that_is_not_what_was_declared_is_read_all_the_same(new_server: NewServer) -> None:
@@ -376,17 +380,19 @@ async def test_names_and_descriptions_are_made_fit_and_tools_are_counted(new_ser
     assert len(many) == 500
 
 
-async def test_an_edit_replaces_what_it_changes_and_leaves_the_rest(tmp_path: Path, place: Place) -> None:
+async def test_an_edit_replaces_what_it_changes_and_leaves_the_rest(
+    tmp_path: Path, environment: ServerEnvironment
+) -> None:
     logs = {name: tmp_path / name for name in ("a", "b")}
-    servers = McpServers(place)
+    servers = McpServers(environment)
     entries = {name: settings_of(BROKEN, "plain", str(log)) for name, log in logs.items()}
     servers.use(entries)
-    old = {server.name: server for server, _ in await servers.offers()}
+    old = {server.name: server for server, _ in await servers.tools()}
     running = asyncio.create_task(old["b"].call("wait", {"seconds": 600}))
     await until(lambda: "wait" in logs["b"].read_text())  # a run uses b
 
     servers.use({"a": entries["a"], "b": settings_of(BROKEN, "plain", env={"NEW": "1"}), "off": off()})
-    now = {server.name: server for server, _ in await servers.offers()}
+    now = {server.name: server for server, _ in await servers.tools()}
 
     assert now["a"] is old["a"]
     assert now["b"] is not old["b"]
@@ -406,10 +412,10 @@ def off() -> McpServerSettings:
     return McpServerSettings.model_validate({"command": "nowhere", "enabled": False})
 
 
-async def test_a_server_over_http_that_went_away_is_found_again(place: Place) -> None:
+async def test_a_server_over_http_that_went_away_is_found_again(environment: ServerEnvironment) -> None:
     made = make_server()
     with serving_mcp(made) as url:
-        server = web_server(url, place)
+        server = web_server(url, environment)
         assert await server.tools()
     with pytest.raises(McpError, match=r"lost during the call|cannot be reached"):
         await server.call("add", {"a": 1, "b": 1})

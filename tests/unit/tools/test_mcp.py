@@ -13,7 +13,7 @@ from support.sandboxes import FolderSandbox
 from deerflow.agents.middlewares.tool_failures import is_safe_to_repeat
 from deerflow.config.extensions import McpServerSettings
 from deerflow.mcp import McpServer, McpServers, McpTool, ToolHints
-from deerflow.mcp.base import Limits, Place
+from deerflow.mcp.base import Limits, ServerEnvironment
 from deerflow.mcp.tool_schema import describe_tool
 from deerflow.tools.mcp import ROUTING, McpToolbox, make_mcp_tool
 from deerflow.tools.policy import Call, Policy
@@ -22,9 +22,9 @@ from deerflow.tools.policy import Call, Policy
 def server(**settings: Any) -> McpServer:
     """Return a server that is never opened."""
     entry = McpServerSettings.model_validate({"command": "nowhere", **settings})
-    servers = McpServers(Place(os.environ, Path.cwd()))
+    servers = McpServers(ServerEnvironment(os.environ, Path.cwd()))
     servers.use({"deer": entry})
-    return McpServer("deer", entry, connect=servers._open, place=Place({}, Path.cwd()))
+    return McpServer("deer", entry, connect=servers._open, environment=ServerEnvironment({}, Path.cwd()))
 
 
 def offer(hints: ToolHints | None = None, schema: Mapping[str, Any] | None = None) -> McpTool:
@@ -116,4 +116,4 @@ def test_words_of_a_tool_count_before_those_of_its_server(settings: Any, words: 
 
 
 async def test_a_toolbox_without_servers_has_nothing() -> None:
-    assert await McpToolbox(McpServers(Place({}, Path.cwd()))).tools() == ()
+    assert await McpToolbox(McpServers(ServerEnvironment({}, Path.cwd()))).tools() == ()
