@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from deerflow.errors import DeerFlowError
-from deerflow.tools.patch import apply_patch, parse_patch, patch_paths
+from deerflow.tools.edits import apply_patch, parse_patch, patch_paths
 
 LINES = st.one_of(
     st.sampled_from(

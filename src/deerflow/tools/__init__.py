@@ -12,8 +12,7 @@ from deerflow.tools.files import (
     write_file_tool,
 )
 from deerflow.tools.present import present_files_tool
-from deerflow.tools.python import python_tool
-from deerflow.tools.shell import bash_tool
+from deerflow.tools.shell import bash_tool, python_tool
 from deerflow.tools.vision import view_image_tool
 
 __all__ = [

@@ -22,8 +22,7 @@ from deerflow.tools.files import (
     write_file_tool,
 )
 from deerflow.tools.present import present_files_tool
-from deerflow.tools.python import python_tool
-from deerflow.tools.shell import bash_tool
+from deerflow.tools.shell import bash_tool, python_tool
 from deerflow.tools.vision import view_image_tool
 
 logger = logging.getLogger(__name__)
@@ -43,7 +42,7 @@ SANDBOX_TOOLS: tuple[tuple[str, BaseTool], ...] = (
 )
 """The tools that work in the sandbox, with their groups."""
 SANDBOX_MODULES = frozenset(
-    {"deerflow.tools", *(f"deerflow.tools.{name}" for name in ("edits", "files", "python", "shell"))}
+    {"deerflow.tools", *(f"deerflow.tools.{name}" for name in ("edits", "files", "shell"))}
 )
 
 

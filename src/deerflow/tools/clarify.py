@@ -103,7 +103,7 @@ class ClarificationArguments(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _forgive(cls, values: Any) -> Any:
+    def _normalise(cls, values: Any) -> Any:
         if not isinstance(values, dict):
             return values
         kind = values.get("clarification_type")

@@ -166,18 +166,18 @@ def with_max_results(tool: BaseTool, most: Any) -> BaseTool:
         logger.warning("tool %s: max_results must be a number above 0, not %.80r", tool.name, most)
         return tool
     bound = min(most, MAX_GLOB_RESULTS if issubclass(schema, GlobArguments) else MAX_GREP_RESULTS)
-    wish: Any = (
+    max_results: Any = (
         Annotated[int, AfterValidator(lambda number: min(number, bound))],
         Field(bound, description=f"How many to return, at most {bound}."),
     )
     narrowed: type[BaseModel] = create_model(
-        schema.__name__, __base__=schema, __doc__=schema.__doc__, max_results=wish
+        schema.__name__, __base__=schema, __doc__=schema.__doc__, max_results=max_results
     )
     return tool.model_copy(update={"args_schema": narrowed})
 
 
-def _within(wish: int, most: int) -> int:
-    return max(1, min(wish, most))
+def _within(requested: int, most: int) -> int:
+    return max(1, min(requested, most))
 
 
 def _short(line: str) -> str:

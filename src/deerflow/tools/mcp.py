@@ -32,15 +32,15 @@ class McpToolbox:
 
     def __init__(self, servers: McpServers) -> None:
         self._servers = servers
-        self._offers: list[tuple[McpServer, McpTool]] = []
+        self._server_tools: list[tuple[McpServer, McpTool]] = []
         self._tools: tuple[BaseTool, ...] = ()
 
     async def tools(self) -> tuple[BaseTool, ...]:
         """Return the tools of all reachable servers, connecting those that are not connected yet."""
-        offers = await self._servers.tools() if self._servers else []
-        if offers != self._offers:
-            self._offers = offers
-            self._tools = tuple(make_mcp_tool(server, tool) for server, tool in offers)
+        server_tools = await self._servers.tools() if self._servers else []
+        if server_tools != self._server_tools:
+            self._server_tools = server_tools
+            self._tools = tuple(make_mcp_tool(server, tool) for server, tool in server_tools)
         return self._tools
 
 

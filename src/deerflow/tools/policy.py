@@ -5,6 +5,9 @@ with them; a `deny` or an `ask` only has to match a part, anywhere in the argume
 
 Paths are normalised before matching: `//outputs` and `/x/../outputs` are `/outputs`. A pattern that times out
 on a model's arguments decides for caution: it denies or asks, and allows nothing.
+
+Without a rule, approval is needed to write a file that programs on the host load on their own. That controls
+what the next harmless command does: a `.git/config` can name a program that `git status` runs.
 """
 
 import hashlib
@@ -13,7 +16,6 @@ import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
 
 import orjson
@@ -23,10 +25,8 @@ from deerflow.config.tools import GuardrailRule
 from deerflow.sandbox import Sandbox
 from deerflow.sandbox.local import LocalSandbox
 from deerflow.tools.define import Described
-from deerflow.tools.obeyed_files import is_obeyed
-from deerflow.tools.patch import normal_path, patch_paths
-from deerflow.tools.python import PythonArguments
-from deerflow.tools.shell import BashArguments
+from deerflow.tools.edits import normal_path, patch_paths
+from deerflow.tools.shell import BashArguments, PythonArguments
 
 if TYPE_CHECKING:
     import regex
@@ -75,7 +75,7 @@ class Call:
             acts_outside=_acts_outside(tool),
             stands_for=SHELL if _takes(tool, PythonArguments) else "",
             paths=paths,
-            obeyed_file=next((path for path in paths if is_obeyed(path)), "") if writes else "",
+            obeyed_file=next((path for path in paths if is_auto_loaded(path)), "") if writes else "",
         )
 
     @property
@@ -147,8 +147,7 @@ class _Rule:
     @classmethod
     def of(cls, rule: GuardrailRule, number: int) -> "_Rule":
         parts = [re.escape(part) for part in rule.tool.split("*")]
-        pattern = None if rule.pattern is None else import_module("regex").compile(rule.pattern)
-        return cls(number, re.compile(".*".join(parts), re.DOTALL), pattern, rule.action)
+        return cls(number, re.compile(".*".join(parts), re.DOTALL), _compiled(rule.pattern), rule.action)
 
     def fits(self, call: Call, until: float) -> bool:
         if not any(self.tool.fullmatch(name) for name in (call.name, call.stands_for) if name):
@@ -172,6 +171,14 @@ class _Rule:
             return pattern.fullmatch(text, timeout=left(), concurrent=True) is not None
         texts = itertools.chain(all_texts(call.args), map(normal_path, call.paths))
         return any(pattern.search(text, timeout=left(), concurrent=True) for text in texts)
+
+
+def _compiled(pattern: str | None) -> "regex.Pattern[str] | None":
+    if pattern is None:
+        return None
+    import regex  # noqa: PLC0415 - takes 3 MB, and most settings have no patterns
+
+    return regex.compile(pattern)
 
 
 _SORTED = orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS
@@ -236,3 +243,33 @@ def _is_bare(sandbox: Sandbox) -> bool:
 def _acts_outside(tool: BaseTool | None) -> bool:
     hints = {**(tool.metadata or {}), **(tool.extras or {})} if tool is not None else {}
     return any(hints.get(hint) is True for hint in _OUTSIDE_HINTS)
+
+
+_FOLDER_NAMES = """
+.git .hg .svn .bzr .jj .husky .githooks hooks .vscode .idea .devcontainer .zed .fleet .config .ssh
+.gnupg .aws .docker .kube .direnv .mise .asdf .cargo .npm .yarn .m2 .gradle .bundle .claude .agents
+.cursor .codex bin sbin site-packages dist-packages autostart systemd launchagents
+"""
+_FILE_NAMES = """
+.bashrc .bash_profile .bash_login .bash_logout .bash_aliases .profile .zshrc .zshenv .zprofile
+.zlogin .zlogout .kshrc .cshrc .tcshrc .login .logout .inputrc .xinitrc .xprofile .xsession .vimrc
+.gvimrc .exrc .nvimrc .nanorc .emacs .dir-locals.el .screenrc .tmux.conf .gitconfig .gitattributes
+.gitmodules .hgrc .envrc .env .npmrc .yarnrc .yarnrc.yml .pnpmfile.cjs .pnp.cjs .pypirc .pythonrc
+.pythonrc.py sitecustomize.py usercustomize.py .curlrc .wgetrc .netrc .gdbinit .lldbinit .ripgreprc
+.editorconfig .tool-versions .pre-commit-config.yaml
+"""
+AUTO_LOADED_FOLDERS = frozenset(_FOLDER_NAMES.split())
+"""Folders whose files programs read as configuration, or run."""
+AUTO_LOADED_FILES = frozenset(_FILE_NAMES.split())
+"""Files that shells, editors and other programs read automatically."""
+AUTO_LOADED_ENDINGS = (".pth",)
+
+
+def is_auto_loaded(path: str) -> bool:
+    """Return whether a path is such a file; case-insensitive, like some file systems."""
+    *folders, name = normal_path(path).casefold().split("/")
+    return (
+        name in AUTO_LOADED_FILES
+        or name.endswith(AUTO_LOADED_ENDINGS)
+        or not AUTO_LOADED_FOLDERS.isdisjoint([*folders, name])
+    )

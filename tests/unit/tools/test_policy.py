@@ -24,8 +24,7 @@ from deerflow.tools.policy_provider import (
     make_provider,
     words,
 )
-from deerflow.tools.python import python_tool
-from deerflow.tools.shell import bash_tool
+from deerflow.tools.shell import bash_tool, python_tool
 
 
 @tool

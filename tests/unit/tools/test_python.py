@@ -10,7 +10,7 @@ from support.sandboxes import FolderSandbox, run_context
 from support.tool_calls import answer_of
 
 from deerflow.config import SandboxSettings, Settings
-from deerflow.tools.python import MAX_CODE_BYTES, python_tool
+from deerflow.tools.shell import MAX_CODE_BYTES, python_tool
 
 
 async def run(tmp_path: Path, code: str, **options: Any) -> Any:
