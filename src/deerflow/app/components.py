@@ -129,6 +129,7 @@ async def build_components(loaded: LoadedSettings, resources: Resources) -> Comp
         memory_models=memory_models,
         count_side_call=partial(resources.side_usage.add, prices=prices_of(settings.models)),
         extra_tools=acp_tools(settings.acp_agents, loaded.env, loaded.extensions.mcp_servers),
+        has_shell=lambda: (test := resources.sandboxes.last_test) is None or test.ok,
     )
     networks = tuple(parse_network(text, setting=ALLOW_CIDRS) for text in settings.runs.webhook_allow_cidrs)
     # last: rejected settings must change nothing
@@ -222,7 +223,7 @@ class LiveComponents:
         return is_agent_name(name) and await asyncio.to_thread(exists, user_id, name)
 
     async def resolve(self, request: RunRequest) -> RunRequest:
-        """Return a request with the options of the custom agent it names, by option or as the assistant."""
+        """Return a request with the options of the custom agent it names, and the default of delegation."""
         name, user = request.options.agent_name, request.user_id
         if request.assistant_id != LEAD_AGENT:
             if name is None and await self.is_custom_agent(request.assistant_id, user):
@@ -232,6 +233,9 @@ class LiveComponents:
         if name is not None and not request.options.is_bootstrap:  # else it is created, without options yet
             agent = await asyncio.to_thread(self._resources.custom_agents.get, user, name)
             request = replace(request, options=agent.options(request.options))
+        if request.options.subagent_enabled is None:
+            delegates = self._current.loaded.settings.subagents.enabled
+            request = replace(request, options=replace(request.options, subagent_enabled=delegates))
         if request.options.model_name is not None:
             try:
                 self._current.models.get(request.options.model_name)

@@ -62,7 +62,8 @@ class RunOptions:
     thinking_enabled: bool = True
     reasoning_effort: str | None = None
     is_plan_mode: bool = False
-    subagent_enabled: bool = False
+    subagent_enabled: bool | None = None
+    """Whether the lead agent may delegate; None until `subagents.enabled` decides at admission."""
     max_concurrent_subagents: int = 3
     max_total_subagents: int | None = None
     agent_name: str | None = None

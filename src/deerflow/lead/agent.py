@@ -40,7 +40,7 @@ class LeadAgents:
         skills = tuple(
             each for each in dependencies.skills.enabled() if wanted is None or each.name in wanted
         )
-        types = tuple(dependencies.subagents) if options.subagent_enabled else ()
+        types = dependencies.offered_subagents() if options.subagent_enabled else ()
         key = ("lead", build_key(options, dependencies.settings), skills, types, custom)
         return dependencies.cache.get(
             key,
@@ -70,7 +70,7 @@ def make_lead_agent(
         system_prompt=lead_prompt(
             **({} if custom is None else {"name": custom.name, "soul": custom.soul}),
             skills=known,
-            subagents=tuple(dependencies.subagents) if limit else (),
+            subagents=dependencies.offered_subagents() if limit else (),
             subagent_limit=limit,
             overflow=dependencies.settings.subagents.overflow,
             is_bootstrap=bool(agent_tools) and options.is_bootstrap,

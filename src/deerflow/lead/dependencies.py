@@ -1,6 +1,6 @@
 """The dependencies of lead agents and of the sub-agents that they start."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -27,6 +27,7 @@ from deerflow.subagents import (
     InboxMiddleware,
     MarkdownSubagents,
     SubagentBuilder,
+    SubagentConfig,
     SubagentExecutor,
     SubagentRegistry,
     TaskFactory,
@@ -64,7 +65,14 @@ class LeadDependencies:
     """Creates the model used only by memory, if one is configured."""
     count_side_call: Count | None = None
     """Counts the tokens of model calls outside runs."""
+    has_shell: Callable[[], bool] = lambda: True
+    """Whether commands can run; without a shell, sub-agents that need one are not offered."""
     cache: AgentCache = field(default_factory=AgentCache)
+
+    def offered_subagents(self) -> tuple[SubagentConfig, ...]:
+        """Return the sub-agents that the lead agent may start now."""
+        has_shell = self.has_shell()
+        return tuple(config for config in self.subagents if has_shell or not config.needs_shell)
 
     def tools(
         self,

@@ -94,6 +94,11 @@ class LocalSandboxProvider(ThreadSandboxProvider):
 
     @override
     async def self_test(self) -> SelfTest:
+        return self.last_test
+
+    @property
+    @override
+    def last_test(self) -> SelfTest:
         reason = _refusal(self._settings)
         return SelfTest(reason is None, (Probe("host bash", reason is None),), reason)
 

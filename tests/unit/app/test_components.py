@@ -13,7 +13,7 @@ from support.model_server import ScriptedModel, text
 
 from deerflow.app import DeerFlow
 from deerflow.config import SettingsSource
-from deerflow.domain import RunRequest
+from deerflow.domain import RunOptions, RunRequest
 
 PROVIDER = """\
 import threading
@@ -73,3 +73,36 @@ async def test_agents_of_earlier_settings_are_let_go(tmp_path: Path) -> None:
 
         assert not deerflow.settings.title.enabled
         assert earlier() is None
+
+
+@pytest.mark.parametrize(
+    ("setting", "asked", "expected"),
+    [
+        ("", None, False),
+        ("subagents: {enabled: true}\n", None, True),
+        ("subagents: {enabled: true}\n", False, False),
+    ],
+)
+async def test_delegation_is_on_where_the_settings_or_the_request_say_so(
+    tmp_path: Path, model: ScriptedModel, setting: str, asked: bool | None, expected: bool
+) -> None:
+    model.will_say(text("Hello."))
+    config = write_config(tmp_path, model.base_url)
+    config.write_text(config.read_text() + setting)
+    env = {"DEER_FLOW_HOME": str(tmp_path / "home")}
+    async with DeerFlow.open(SettingsSource(config, env=env, cwd=tmp_path)) as deerflow:
+        request = RunRequest(
+            "t1",
+            input={"messages": [{"type": "human", "content": "Hi."}]},
+            options=RunOptions(subagent_enabled=asked),
+        )
+        run = await deerflow.start_run(request)
+        async for _ in deerflow.runs.subscribe(run.id):
+            pass
+
+    (sent,) = model.requests
+    offered = {tool["function"]["name"] for tool in sent.body["tools"]}
+    assert ("task" in offered) is expected
+    # `write_config` has no shell: the local sandbox without `allow_host_bash`
+    assert "- bash: " not in str(sent.body["messages"][0]["content"])
+    assert ("- general-purpose: " in str(sent.body["messages"][0]["content"])) is expected

@@ -5,7 +5,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 from support.project import Project
 
 import deerflow
@@ -83,22 +82,8 @@ def test_every_setting_is_described_and_in_the_reference() -> None:
 
 
 def test_the_lists_of_section_names_name_sections() -> None:
-    named = {name.split(".")[0].removesuffix("[]") for name in RESTART_ONLY | WAITING}
+    named = {name.split(".")[0].removesuffix("[]") for name in RESTART_ONLY | set(WAITING)}
     assert named <= set(Settings.model_fields)
-
-
-@pytest.mark.parametrize("name", sorted(WAITING))
-def test_what_is_read_is_not_called_waiting(name: str) -> None:
-    parent, _, key = name.replace("[]", "").rpartition(".")
-    reads = re.compile(rf"\b(settings|{parent or 'settings'})\.{key}\b")
-
-    readers = [
-        str(path.relative_to(PACKAGE))
-        for path in PACKAGE.rglob("*.py")
-        if path.relative_to(PACKAGE).parts[0] != "config" and reads.search(path.read_text("utf-8"))
-    ]
-
-    assert readers == [], f"take {name} out of WAITING in config/effect.py"
 
 
 def test_every_variable_that_is_read_is_described() -> None:

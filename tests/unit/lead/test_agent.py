@@ -47,6 +47,22 @@ def test_the_number_of_tasks_is_clamped_before_it_splits_agents(lead: Lead) -> N
     assert lead.agents.get(RunOptions(subagent_enabled=True, max_concurrent_subagents=-1)) is two
 
 
+async def test_sub_agents_that_need_a_shell_are_offered_only_where_there_is_one(lead: Lead) -> None:
+    has_shell = True
+    dependencies = replace(lead.dependencies, has_shell=lambda: has_shell)
+    agents = LeadAgents(dependencies)
+    offered = [config.name for config in dependencies.offered_subagents()]
+    with_shell = agents.get(RunOptions(subagent_enabled=True))
+
+    has_shell = False
+
+    assert "bash" in offered
+    assert [config.name for config in dependencies.offered_subagents()] == [
+        name for name in offered if name != "bash"
+    ]
+    assert agents.get(RunOptions(subagent_enabled=True)) is not with_shell
+
+
 def test_new_settings_and_new_skills_make_new_agents(lead: Lead, tmp_path: Path) -> None:
     skill = tmp_path / "skills" / "public" / "one" / "SKILL.md"
     ticks = iter(range(0, 1000, 10))
