@@ -42,16 +42,16 @@ _LISTS = {
     "run": "GET /threads/{thread_id}/runs",
     "checkpoint": "POST /threads/{thread_id}/history",
 }
-_MOST_TOLD = 5
+_MOST_SHOWN = 5
 _short = reprlib.Repr()
 _short.maxstring = _short.maxother = _short.maxlong = 80
 
 
 def explain_problems(problems: Sequence[Mapping[str, Any]]) -> str:
     """Format validation errors as one text: each location, its value and what is allowed."""
-    told = [_explain(problem) for problem in problems[:_MOST_TOLD]]
-    left = len(problems) - len(told)
-    return "; ".join(told) + (f"; and {left} more" if left > 0 else "")
+    shown = [_explain(problem) for problem in problems[:_MOST_SHOWN]]
+    left = len(problems) - len(shown)
+    return "; ".join(shown) + (f"; and {left} more" if left > 0 else "")
 
 
 def _hint(error: DeerFlowError) -> str:
@@ -60,7 +60,7 @@ def _hint(error: DeerFlowError) -> str:
     return f"; {route} lists those that there are" if route else ""
 
 
-def _more_than(error: HTTPException, request: Request) -> str | None:
+def _better_detail(error: HTTPException, request: Request) -> str | None:
     """Return a more helpful text for a terse framework error; None if it says enough."""
     if error.detail == HTTPStatus(error.status_code).phrase:  # the default text: no route matches
         where = f"{request.method} {request.url.path}"
@@ -76,8 +76,8 @@ def _more_than(error: HTTPException, request: Request) -> str | None:
 
 def _wrong_type(request: Request) -> str:
     sent = request.headers.get("content-type")
-    said = f"Content-Type is {sent[:80]!a}" if sent else "Content-Type is missing"
-    return f"{said}: send the body as JSON, with Content-Type: application/json"
+    problem = f"Content-Type is {sent[:80]!a}" if sent else "Content-Type is missing"
+    return f"{problem}: send the body as JSON, with Content-Type: application/json"
 
 
 def _explain(problem: Mapping[str, Any]) -> str:
@@ -85,12 +85,12 @@ def _explain(problem: Mapping[str, Any]) -> str:
     if problem["type"] == "json_invalid":
         why = problem.get("ctx", {}).get("error", problem["msg"])
         return f"the body is no JSON: {why} at character {path[0] if path else 0}"
-    place = f"{source} " + ".".join(map(str, path)) if path else f"the {source}"
+    location = f"{source} " + ".".join(map(str, path)) if path else f"the {source}"
     if problem["type"] == "missing":
-        return f"{place} is missing: it has to be sent"
+        return f"{location} is missing: it has to be sent"
     if problem["type"] == "extra_forbidden":
-        return f"{place} is unknown: leave it out"
-    return f"{place} is {_short.repr(problem.get('input'))}: {problem['msg']}"
+        return f"{location} is unknown: leave it out"
+    return f"{location} is {_short.repr(problem.get('input'))}: {problem['msg']}"
 
 
 def handle_errors(app: FastAPI) -> None:
@@ -102,13 +102,13 @@ def handle_errors(app: FastAPI) -> None:
         problems = error.errors()
         if any(isinstance(problem.get("input"), bytes) and len(problem["loc"]) == 1 for problem in problems):
             return json_response({"detail": _wrong_type(request), "code": "unsupported_type"}, 415)
-        told = {"detail": problems, "message": explain_problems(problems), "code": "invalid_input"}
-        return json_response(told, 422)
+        body = {"detail": problems, "message": explain_problems(problems), "code": "invalid_input"}
+        return json_response(body, 422)
 
     @app.exception_handler(HTTPException)
     async def refused(request: Request, error: HTTPException) -> Response:
-        if (said := _more_than(error, request)) is not None:
-            error = HTTPException(error.status_code, said, headers=error.headers)
+        if (detail := _better_detail(error, request)) is not None:
+            error = HTTPException(error.status_code, detail, headers=error.headers)
         return await http_exception_handler(request, error)
 
     @app.exception_handler(DeerFlowError)

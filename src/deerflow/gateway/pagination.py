@@ -62,7 +62,7 @@ async def total_of(
 
 def changed(shown: Any, prefer: str | None) -> Response:
     """Respond to a change with its result, or with 204 if the client sent `Prefer: return=minimal`."""
-    wishes = {wish.strip().lower() for wish in (prefer or "").split(",")}
-    if MINIMAL in wishes:
+    preferences = {preference.strip().lower() for preference in (prefer or "").split(",")}
+    if MINIMAL in preferences:
         return Response(status_code=204, headers={"Preference-Applied": MINIMAL})
     return json_response(shown)

@@ -6,14 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from deerflow.app import DeerFlow
-from deerflow.domain import (
-    LEAD_AGENT,
-    Assistant,
-    DisconnectMode,
-    MultitaskStrategy,
-    RunOptions,
-    RunRequest,
-)
+from deerflow.domain import LEAD_AGENT, Assistant, DisconnectMode, MultitaskStrategy, RunOptions, RunRequest
 from deerflow.errors import InvalidInputError, NotFoundError
 from deerflow.gateway.deps import contract_of, owned_thread
 from deerflow.runtime.inputs import check_thread_id

@@ -31,7 +31,7 @@ def event_stream(
     *,
     after: str | None = None,
     modes: tuple[str, ...] = (),
-    cancel_on_leave: bool = False,
+    cancel_on_disconnect: bool = False,
 ) -> EventStream:
     """Stream a run's events after the event id `after` to the end."""
     chosen = frozenset(modes or run.request.stream_modes)
@@ -40,7 +40,7 @@ def event_stream(
         modes=chosen,
         headers=location(run),
         watch=deerflow.watch,
-        on_leave=partial(deerflow.runs.cancel_many, [run]) if cancel_on_leave else None,
+        on_disconnect=partial(deerflow.runs.cancel_many, [run]) if cancel_on_disconnect else None,
     )
 
 
@@ -60,7 +60,7 @@ def batches_of(
 
 
 async def wait_for(
-    deerflow: DeerFlow, run: RunRecord, request: Request, *, cancel_on_leave: bool
+    deerflow: DeerFlow, run: RunRecord, request: Request, *, cancel_on_disconnect: bool
 ) -> Response:
     """Wait until a run ends or its client disconnects."""
     waiting = asyncio.create_task(deerflow.runs.wait(run.id))
@@ -68,7 +68,7 @@ async def wait_for(
         while not waiting.done():
             await asyncio.wait((waiting,), timeout=0.5)
             if not waiting.done() and await request.is_disconnected():
-                if cancel_on_leave:
+                if cancel_on_disconnect:
                     await deerflow.runs.cancel_many([run])
                 break
         else:
@@ -85,8 +85,8 @@ async def final_values(deerflow: DeerFlow, run_id: str) -> Response:
     if run.status in (RunStatus.ERROR, RunStatus.TIMEOUT):
         # Both the fields of DeerFlow 2 and the `__error__` by which LangGraph's clients detect a failure.
         failure = {"error": run.stop_reason, "message": run.error}
-        told = {"status": run.status, "error": run.error, "__error__": failure}
-        return json_response(told, headers=headers)
+        failed = {"status": run.status, "error": run.error, "__error__": failure}
+        return json_response(failed, headers=headers)
     snapshot = await deerflow.state.latest(run.thread_id)
     values: dict[str, Any] = visible_values(snapshot.values) if snapshot is not None else {}
     interrupts = [interrupt for task in snapshot.tasks for interrupt in task.interrupts] if snapshot else []

@@ -34,20 +34,20 @@ class EventStream(Response):
         modes: frozenset[str],
         headers: Mapping[str, str],
         watch: Watch,
-        on_leave: Callable[[], Awaitable[object]] | None = None,
+        on_disconnect: Callable[[], Awaitable[object]] | None = None,
         is_endless: bool = False,
     ) -> None:
         """Create a response from batches of events.
 
         Args:
-            on_leave: Called when the client disconnects before the end.
+            on_disconnect: Called when the client disconnects before the end.
             is_endless: The end of a run does not end the stream.
         """
         super().__init__(headers={**_HEADERS, **headers})
         self._batches = batches
         self._modes = modes
         self._watch = watch
-        self._on_leave = on_leave
+        self._on_disconnect = on_disconnect
         self._is_endless = is_endless
 
     @override
@@ -58,16 +58,16 @@ class EventStream(Response):
     async def _stream(self, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": self._stream_headers()})
         sending = asyncio.create_task(self._send_all(send))
-        leaving = asyncio.create_task(_disconnected(receive))
+        disconnecting = asyncio.create_task(_disconnected(receive))
         try:
-            await asyncio.wait((sending, leaving), return_when=asyncio.FIRST_COMPLETED)
-            has_left = not sending.done()
+            await asyncio.wait((sending, disconnecting), return_when=asyncio.FIRST_COMPLETED)
+            has_disconnected = not sending.done()
         finally:
-            for task in (sending, leaving):
+            for task in (sending, disconnecting):
                 task.cancel()
-            failure, _ = await asyncio.gather(sending, leaving, return_exceptions=True)
-        if has_left and self._on_leave is not None:
-            await self._on_leave()
+            failure, _ = await asyncio.gather(sending, disconnecting, return_exceptions=True)
+        if has_disconnected and self._on_disconnect is not None:
+            await self._on_disconnect()
         if isinstance(failure, Exception):
             raise failure
 

@@ -56,7 +56,7 @@ class Reader:
             self.notices.append("left")
 
         stream = EventStream(
-            batches(*parts), modes=frozenset(modes), headers={}, watch=Watch(), on_leave=notice
+            batches(*parts), modes=frozenset(modes), headers={}, watch=Watch(), on_disconnect=notice
         )
         await stream({"type": "http"}, self.receive, self.send)
 

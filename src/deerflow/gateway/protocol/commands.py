@@ -21,7 +21,7 @@ Json = dict[str, Any]
 _MODES = ["values", "messages", "updates", "custom", "tasks", "checkpoints"]
 """Stream modes of a run started here: all that the protocol's events are derived from."""
 
-_REST_SECONDS = 3.0
+_INTERRUPT_SECONDS = 3.0
 """How long a response waits for the run that interrupted: only storing its end is left to do."""
 
 
@@ -107,10 +107,14 @@ class Commander:
         if not isinstance(params.get("assistant_id"), str) or not params["assistant_id"]:
             raise CommandError("invalid_argument", "run.start requires an assistant_id.")
         given: Json = {"assistant_id": params["assistant_id"], "input": params.get("input")}
-        asked = await self._asked() if given["input"] is not None and not _checkpoint(params) else set()
-        if asked:
+        pending = (
+            await self._pending_interrupts()
+            if given["input"] is not None and not _checkpoint(params)
+            else set()
+        )
+        if pending:
             # Input to a thread with pending interrupts resumes it.
-            given = {**given, "input": None, "command": {"resume": dict.fromkeys(asked, given["input"])}}
+            given = {**given, "input": None, "command": {"resume": dict.fromkeys(pending, given["input"])}}
         request = await self._request(given, params)
         if request.checkpoint_id:
             await self._check(request.checkpoint_id)
@@ -119,31 +123,31 @@ class Commander:
 
     async def _respond(self, params: Mapping[str, Any]) -> tuple[Json, int]:
         answers = _answers(params)
-        if not await self._is_there():
+        if not await self._exists():
             raise CommandError("no_such_run", "No interrupted run is bound to this thread.")
-        asked = await self._asked()
-        if not answers.keys() <= asked:
+        pending = await self._pending_interrupts()
+        if not answers.keys() <= pending:
             # The interrupt is published before its run has ended, and may be answered at once.
-            await self._rest()
-            asked = await self._asked()
+            await self._wait_for_interrupt()
+            pending = await self._pending_interrupts()
         for interrupt_id in answers:
-            if interrupt_id not in asked:
+            if interrupt_id not in pending:
                 text = f"Unknown or already-consumed interrupt: {interrupt_id[:80]}"
                 raise CommandError("no_such_interrupt", text)
         command: Json = {"resume": answers}
         command.update({key: params[key] for key in ("update", "goto") if params.get(key) is not None})
-        _, applied = await self._admit(await self._resumption(command, params))
+        _, applied = await self._admit(await self._resume_request(command, params))
         return {}, applied
 
-    async def _rest(self) -> None:
+    async def _wait_for_interrupt(self) -> None:
         """Wait briefly for the end of the running run."""
         for run in await self._deerflow.runs.of_thread(self._thread_id):
             if run.status is RunStatus.RUNNING:
                 with suppress(TimeoutError):
-                    async with asyncio.timeout(_REST_SECONDS):
+                    async with asyncio.timeout(_INTERRUPT_SECONDS):
                         await self._deerflow.runs.wait(run.id)
 
-    async def _resumption(self, command: Json, params: Mapping[str, Any]) -> RunRequest:
+    async def _resume_request(self, command: Json, params: Mapping[str, Any]) -> RunRequest:
         """Build the resuming request; without a `config` it keeps the options of the interrupted run."""
         runs = await self._deerflow.runs.of_thread(self._thread_id, limit=1)
         # A copied thread keeps its interrupts but has no runs.
@@ -152,10 +156,7 @@ class Commander:
         if params.get("config") is not None:
             return request
         return replace(
-            request,
-            options=before.options,
-            context=before.context,
-            recursion_limit=before.recursion_limit,
+            request, options=before.options, context=before.context, recursion_limit=before.recursion_limit
         )
 
     async def _request(self, given: Json, params: Mapping[str, Any]) -> RunRequest:
@@ -184,12 +185,12 @@ class Commander:
     async def _applied(self) -> int:
         return await applied_seq(self._deerflow, self._thread_id, self._user)
 
-    async def _asked(self) -> set[str]:
+    async def _pending_interrupts(self) -> set[str]:
         """Return the ids of pending interrupts, without those that a run in flight resumes."""
-        if not await self._is_there():
+        if not await self._exists():
             return set()
         questions = await self._deerflow.state.questions(self._thread_id)
-        waiting = {each.id for asked in questions.values() for each in asked}
+        waiting = {each.id for pending in questions.values() for each in pending}
         if not waiting:
             return set()
         for run in await self._deerflow.runs.of_thread(self._thread_id):
@@ -198,7 +199,7 @@ class Commander:
                 waiting -= set(resume)
         return waiting
 
-    async def _is_there(self) -> bool:
+    async def _exists(self) -> bool:
         try:
             await self._deerflow.storage.threads.get(self._thread_id, self._user)
         except NotFoundError:
@@ -212,8 +213,8 @@ class Commander:
             raise CommandError("no_such_checkpoint", text)
 
     async def _tree(self) -> Json:
-        is_there = await self._is_there()
-        runs = await self._deerflow.runs.of_thread(self._thread_id, limit=1) if is_there else []
+        exists = await self._exists()
+        runs = await self._deerflow.runs.of_thread(self._thread_id, limit=1) if exists else []
         if not runs:
             raise CommandError("no_such_run", "No active run is bound to this thread.")
         status = {"success": "completed", "pending": "running", "error": "failed", "timeout": "failed"}

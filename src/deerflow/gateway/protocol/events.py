@@ -79,17 +79,7 @@ def event_seq(index: int, entry: int, part: int) -> int:
     return run_base(index) + (min(entry, _MOST_ENTRIES - 1) << _ENTRY_BITS) + part + 1
 
 
-CHANNELS = (
-    "values",
-    "updates",
-    "messages",
-    "tools",
-    "lifecycle",
-    "input",
-    "checkpoints",
-    "tasks",
-    "custom",
-)
+CHANNELS = ("values", "updates", "messages", "tools", "lifecycle", "input", "checkpoints", "tasks", "custom")
 _NAMED = "custom:"
 _MOST = 256
 _LONGEST_NAME = 200

@@ -32,11 +32,11 @@ def short_message(message: Any) -> Any:
     if message.get("type") != "ai":
         return kept
     extra = {key: value for key, value in kept.pop("additional_kwargs", {}).items() if key != _REASONING}
-    about = {**message.get("response_metadata", {}), "output_version": "v1"}
+    metadata = {**message.get("response_metadata", {}), "output_version": "v1"}
     return {
         **kept,
         "content": blocks_of(message),
-        "response_metadata": about,
+        "response_metadata": metadata,
         **({"additional_kwargs": extra} if extra else {}),
     }
 
@@ -136,7 +136,7 @@ class _Answer:
     id: str
     blocks: list[_Block] = field(default_factory=list)
     usage: Json = field(default_factory=dict)
-    about: Json = field(default_factory=dict)
+    metadata: Json = field(default_factory=dict)
 
 
 class MessageStream:
@@ -144,10 +144,10 @@ class MessageStream:
 
     def __init__(self) -> None:
         self._open: dict[Namespace, _Answer] = {}
-        self._told: set[str] = set()
+        self._finished: set[str] = set()
         """Ids of messages that are finished."""
 
-    def take(self, namespace: Namespace, message: Mapping[str, Any]) -> list[Draft]:
+    def events_for(self, namespace: Namespace, message: Mapping[str, Any]) -> list[Draft]:
         """Return the events for a message or a chunk."""
         match message.get("type"):
             case "AIMessageChunk":
@@ -167,7 +167,7 @@ class MessageStream:
 
     def _piece(self, namespace: Namespace, chunk: Mapping[str, Any]) -> list[Draft]:
         message_id = str(chunk.get("id"))
-        if message_id in self._told:
+        if message_id in self._finished:
             return []
         drafts: list[Draft] = []
         answer = self._open.get(namespace)
@@ -178,7 +178,7 @@ class MessageStream:
             drafts.append(Draft(METHOD, _start("ai", message_id), namespace))
         drafts += [Draft(METHOD, data, namespace) for data in _grown(answer, chunk)]
         _add_up(answer.usage, chunk.get("usage_metadata") or {})
-        answer.about.update(chunk.get("response_metadata") or {})
+        answer.metadata.update(chunk.get("response_metadata") or {})
         if chunk.get("chunk_position") == "last":
             drafts += self._finish(namespace)
         return drafts
@@ -187,11 +187,11 @@ class MessageStream:
         answer = self._open.pop(namespace, None)
         if answer is None:
             return []
-        self._told.add(answer.id)
+        self._finished.add(answer.id)
         blocks = [block.finished() for block in answer.blocks]
         return [
             *(Draft(METHOD, _block("finish", index, block), namespace) for index, block in enumerate(blocks)),
-            Draft(METHOD, _end(answer.usage, answer.about), namespace),
+            Draft(METHOD, _end(answer.usage, answer.metadata), namespace),
         ]
 
     def _withdrawn(self, namespace: Namespace, message_id: str) -> list[Draft]:
@@ -200,7 +200,7 @@ class MessageStream:
         if answer is None or answer.id != message_id:
             return []
         del self._open[namespace]
-        self._told.add(message_id)
+        self._finished.add(message_id)
         error = {"event": "error", "message": WITHDRAWN, "code": "model_retry"}
         return [Draft(METHOD, error, namespace)]
 
@@ -209,9 +209,9 @@ class MessageStream:
         answer = self._open.get(namespace)
         if answer is not None and answer.id == message_id:
             return self._finish(namespace)
-        if message_id in self._told:
+        if message_id in self._finished:
             return []
-        self._told.add(message_id)
+        self._finished.add(message_id)
         drafts = [*self._finish(namespace), Draft(METHOD, _start("ai", message_id), namespace)]
         for index, block in enumerate(blocks_of(message)):
             drafts += [Draft(METHOD, data, namespace) for data in _at_once(index, block)]
@@ -220,53 +220,53 @@ class MessageStream:
 
     def _result(self, namespace: Namespace, message: Mapping[str, Any]) -> list[Draft]:
         message_id, call = str(message.get("id")), str(message.get("tool_call_id"))
-        if message_id in self._told:
+        if message_id in self._finished:
             return []
-        self._told.add(message_id)
+        self._finished.add(message_id)
         text = "".join(value for kind, value in pieces_of(message) if kind == "text")
         content = {"type": "text", "text": text}
-        told = [
+        events = [
             {**_start("tool", message_id), "tool_call_id": call},
             _block("start", 0, {"type": "text", "text": ""}),
             _block("delta", 0, content),
             _block("finish", 0, content),
             {"event": "message-finish", "metadata": {}},
         ]
-        return [Draft(METHOD, data, (*namespace, f"tools:{call}")) for data in told]
+        return [Draft(METHOD, data, (*namespace, f"tools:{call}")) for data in events]
 
 
 def _grown(answer: _Answer, chunk: Mapping[str, Any]) -> list[Json]:
-    told: list[Json] = []
+    events: list[Json] = []
     for kind, value in pieces_of(chunk):
         if kind == "block":
-            told += _opened(answer, _Block("block", None, content=value), value)
+            events += _opened(answer, _Block("block", None, content=value), value)
             continue
         last = answer.blocks[-1] if answer.blocks else None
         if last is None or last.kind != kind:
-            told += _opened(answer, last := _Block(kind, kind), {"type": kind, kind: ""})
+            events += _opened(answer, last := _Block(kind, kind), {"type": kind, kind: ""})
         last.text += value
-        told.append(_delta(len(answer.blocks) - 1, {"type": f"{kind}-delta", kind: value}))
+        events.append(_delta(len(answer.blocks) - 1, {"type": f"{kind}-delta", kind: value}))
     for piece in chunk.get("tool_call_chunks") or []:
-        told += _grown_call(answer, piece)
-    return told
+        events += _grown_call(answer, piece)
+    return events
 
 
 def _grown_call(answer: _Answer, piece: Mapping[str, Any]) -> list[Json]:
-    told: list[Json] = []
+    events: list[Json] = []
     key = ("tool", piece.get("index") if piece.get("index") is not None else piece.get("id"))
     index = next((at for at, block in enumerate(answer.blocks) if block.key == key), None)
     if index is None:
         index = len(answer.blocks)
         block = _Block("tool", key, content={"id": piece.get("id"), "name": piece.get("name")})
         start = {"type": "tool_call_chunk", **block.content, "args": "", "index": index}
-        told += _opened(answer, block, start)
+        events += _opened(answer, block, start)
     more = piece.get("args") or ""
     if more:
         answer.blocks[index].text += more
         # The Python client reads `delta`; the JavaScript client reads only `content` for arguments.
         known = {"content": {"type": "tool_call_chunk", "args": more}}
-        told.append({**_delta(index, {"type": "tool-call-delta", "args": more}), **known})
-    return told
+        events.append({**_delta(index, {"type": "tool-call-delta", "args": more}), **known})
+    return events
 
 
 def _opened(answer: _Answer, block: _Block, content: Json) -> list[Json]:
@@ -291,20 +291,20 @@ def _start(role: str, message_id: str) -> Json:
     return {"event": "message-start", "role": role, "id": message_id}
 
 
-def _block(moment: str, index: int, content: Json) -> Json:
-    return {"event": f"content-block-{moment}", "index": index, "content": content}
+def _block(phase: str, index: int, content: Json) -> Json:
+    return {"event": f"content-block-{phase}", "index": index, "content": content}
 
 
 def _delta(index: int, delta: Json) -> Json:
     return {"event": "content-block-delta", "index": index, "delta": delta}
 
 
-def _end(usage: Mapping[str, Any], about: Mapping[str, Any]) -> Json:
+def _end(usage: Mapping[str, Any], metadata: Mapping[str, Any]) -> Json:
     end: Json = {"event": "message-finish"}
     if usage:
         end["usage"] = dict(usage)
-    if about:
-        end["metadata"] = dict(about)
+    if metadata:
+        end["metadata"] = dict(metadata)
     return end
 
 

@@ -50,9 +50,9 @@ class ThreadSocket:
         self._user = user
         self._commander = Commander(deerflow, thread_id, user)
         self._subscriptions: dict[str, _Subscription] = {}
-        self._pump: asyncio.Task[None] | None = None
-        self._turn = asyncio.Lock()
-        """Held while events are sent: the pump is stopped only between batches."""
+        self._sender: asyncio.Task[None] | None = None
+        self._send_turn = asyncio.Lock()
+        """Held while events are sent: the sender is stopped only between batches."""
         self._sending = asyncio.Lock()
         self._commanded_at = 0.0
         self._sent: OrderedDict[str, int] = OrderedDict()
@@ -66,13 +66,13 @@ class ThreadSocket:
                 frame = await self._socket.receive()
                 if frame["type"] == "websocket.disconnect":
                     return
-                await self._take(frame.get("text"))
+                await self._handle(frame.get("text"))
         except WebSocketDisconnect:
             return
         finally:
-            await self._stop_pump()
+            await self._stop_sender()
 
-    async def _take(self, text: str | None) -> None:
+    async def _handle(self, text: str | None) -> None:
         try:
             if text is None:
                 raise CommandError("invalid_argument", "Protocol commands must be text, not bytes.")
@@ -101,11 +101,11 @@ class ThreadSocket:
             return
         begins = await first_seq(self._deerflow, self._thread_id, self._user, wanted.since)
         name = new_id()
-        async with self._turn:
+        async with self._send_turn:
             await self._answer(command, {"subscription_id": name, "replayed_events": 0})
             asked = replace(wanted, since=begins)
             self._subscriptions[name] = _Subscription(asked, answered_at=self._sent_count)
-            await self._restart_pump()
+            await self._restart_sender()
 
     async def _unsubscribe(self, command: Command) -> None:
         name = str(command.params.get("subscription_id"))
@@ -113,21 +113,21 @@ class ThreadSocket:
             error = CommandError("no_such_subscription", f"Unknown subscription: {name[:80]}")
             await self._send(to_json(failure(command.id, error)))
             return
-        async with self._turn:
+        async with self._send_turn:
             await self._answer(command, {})
-            await self._restart_pump()
+            await self._restart_sender()
 
-    async def _restart_pump(self) -> None:
-        """Replay the events for all subscriptions; `_is_due` prevents duplicates."""
-        await self._stop_pump()
+    async def _restart_sender(self) -> None:
+        """Replay the events for all subscriptions; `_must_send` prevents duplicates."""
+        await self._stop_sender()
         if self._subscriptions:
-            self._pump = asyncio.create_task(self._deliver())
+            self._sender = asyncio.create_task(self._deliver())
 
-    async def _stop_pump(self) -> None:
-        if self._pump is not None:
-            self._pump.cancel()
-            await asyncio.gather(self._pump, return_exceptions=True)
-            self._pump = None
+    async def _stop_sender(self) -> None:
+        if self._sender is not None:
+            self._sender.cancel()
+            await asyncio.gather(self._sender, return_exceptions=True)
+            self._sender = None
 
     async def _deliver(self) -> None:
         with contextlib.suppress(WebSocketDisconnect, RuntimeError):  # disconnected: serve() handles it
@@ -146,17 +146,17 @@ class ThreadSocket:
             async for batch in batches:
                 if any(event.ends_run for event in batch):
                     await self._wait_for_subscriptions()
-                async with self._turn:
+                async with self._send_turn:
                     for event in batch:
-                        if self._is_due(event, subscriptions):
+                        if self._must_send(event, subscriptions):
                             self._remember(event.id, event.seq)
                             await self._send(event.json())
 
     async def _wait_for_subscriptions(self) -> None:
-        rest = self._commanded_at + _SUBSCRIBE_SECONDS - asyncio.get_running_loop().time()
-        await asyncio.sleep(rest)
+        remaining = self._commanded_at + _SUBSCRIBE_SECONDS - asyncio.get_running_loop().time()
+        await asyncio.sleep(remaining)
 
-    def _is_due(self, event: ProtocolEvent, subscriptions: list[_Subscription]) -> bool:
+    def _must_send(self, event: ProtocolEvent, subscriptions: list[_Subscription]) -> bool:
         """Return whether some subscription wants the event and cannot have received it.
 
         A live event is sent once, however many subscriptions want it; an event sent before the response to

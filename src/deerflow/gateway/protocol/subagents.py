@@ -33,7 +33,7 @@ class Subagents:
         self._events = TaskEvents()
         self._tasks: dict[str, _Task] = {}
 
-    def take(self, event: Any) -> list[Draft]:
+    def events_for(self, event: Any) -> list[Draft]:
         """Return the events for a custom event; empty unless it is about a sub-agent."""
         change = self._events.apply(event)
         if change is None:
@@ -79,23 +79,23 @@ class Subagents:
     def _start(self, state: TaskState, past: Sequence[Any]) -> list[Draft]:
         task_id = state.task_id
         if (known := self._tasks.get(task_id)) is not None:  # resumed after an interrupt
-            return self._recall(known, past)
+            return self._restore(known, past)
         above = self._tasks.get(state.parent_task_id or "")
-        mark = self._calls.task_of.get(task_id, f"task-{task_id}")
-        namespace = (*(above.namespace if above else ()), f"tools:{mark}")
+        node_task_id = self._calls.task_of.get(task_id, f"task-{task_id}")
+        namespace = (*(above.namespace if above else ()), f"tools:{node_task_id}")
         task = _Task(state, namespace, state.subagent_type or "subagent", [state.prompt_message])
         self._tasks[task_id] = task
         started: Json = {
             "event": "started",
             "namespace": namespace,
             "graph_name": task.graph_name,
-            "trigger_call_id": mark,
+            "trigger_call_id": node_task_id,
             "cause": {"type": "toolCall", "tool_call_id": task_id},
         }
-        recalled = self._recall(task, past)
-        return [Draft("lifecycle", started, namespace), *(recalled or [_values(task)])]
+        restored = self._restore(task, past)
+        return [Draft("lifecycle", started, namespace), *(restored or [_values(task)])]
 
-    def _recall(self, task: _Task, messages: Sequence[Any]) -> list[Draft]:
+    def _restore(self, task: _Task, messages: Sequence[Any]) -> list[Draft]:
         """Restore a task's messages from an earlier run; return its values and its unfinished calls."""
         known = {message.get("id") for message in task.messages}
         past = [
@@ -106,7 +106,7 @@ class Subagents:
         for message in past:
             task.messages.append(short_message(message))
             if message.get("type") == "tool":
-                self._own_calls.know(str(message.get("tool_call_id")))
+                self._own_calls.mark_finished(str(message.get("tool_call_id")))
         drafts = [_values(task)]
         for message in past:
             drafts += self._starts(task, message)
@@ -123,8 +123,8 @@ class Subagents:
         task.messages.append(short_message(message))
         if message.get("type") == "tool":
             ended = self._own_calls.end(task.namespace, message)
-            return [*ended, *self._messages.take(task.namespace, message)]
-        return [*self._messages.take(task.namespace, message), *self._starts(task, message)]
+            return [*ended, *self._messages.events_for(task.namespace, message)]
+        return [*self._messages.events_for(task.namespace, message), *self._starts(task, message)]
 
 
 def _end(task: _Task, end: str, error: Any) -> list[Draft]:

@@ -40,7 +40,7 @@ class ToolCalls:
         if call_id in self._started:
             return []
         self._started.add(call_id)
-        return [_told(namespace, "started", call_id, tool_name=call.get("name"), input=call.get("args"))]
+        return [_event(namespace, "started", call_id, tool_name=call.get("name"), input=call.get("args"))]
 
     def end(self, namespace: Namespace, message: Mapping[str, Any]) -> list[Draft]:
         """Return the end event of a call whose result is `message`."""
@@ -51,10 +51,10 @@ class ToolCalls:
         # A call of an earlier run that was interrupted: its end must be preceded by a start.
         begun = self.start(namespace, {"id": call_id, "name": message.get("name"), "args": {}})
         if message.get("status") == "error":
-            return [*begun, _told(namespace, "error", call_id, message=text_of(message))]
-        return [*begun, _told(namespace, "finished", call_id, output=dict(message))]
+            return [*begun, _event(namespace, "error", call_id, message=text_of(message))]
+        return [*begun, _event(namespace, "finished", call_id, output=dict(message))]
 
-    def know(self, call_id: str) -> None:
+    def mark_finished(self, call_id: str) -> None:
         """Mark a call as finished: it started and ended in an earlier run."""
         self._started.add(call_id)
         self._ended.add(call_id)
@@ -63,7 +63,7 @@ class ToolCalls:
         """Return the end events of the unfinished ones of these calls, which wait for an answer."""
         waiting = [call_id for call_id in call_ids if call_id in self._started - self._ended]
         self._ended.update(waiting)
-        return [_told(namespace, "error", call_id, message=_WAITS) for call_id in waiting]
+        return [_event(namespace, "error", call_id, message=_WAITS) for call_id in waiting]
 
     def pause(self, namespace: Namespace, task: Mapping[str, Any]) -> list[Draft]:
         """Return the end event of a call that was interrupted; the resuming run makes it again."""
@@ -71,7 +71,7 @@ class ToolCalls:
         if call_id is None or call_id in self._ended or not task.get("interrupts"):
             return []
         self._ended.add(call_id)
-        return [_told(namespace, "error", call_id, message=_WAITS)]
+        return [_event(namespace, "error", call_id, message=_WAITS)]
 
 
 def text_of(message: Mapping[str, Any]) -> str:
@@ -86,6 +86,6 @@ def _calls_of(given: Any) -> list[Mapping[str, Any]]:
     return [call for call in given if isinstance(call, Mapping)] if isinstance(given, list) else []
 
 
-def _told(namespace: Namespace, moment: str, call_id: str, **more: Any) -> Draft:
-    data: Json = {"event": f"tool-{moment}", "tool_call_id": call_id, **more}
+def _event(namespace: Namespace, phase: str, call_id: str, **more: Any) -> Draft:
+    data: Json = {"event": f"tool-{phase}", "tool_call_id": call_id, **more}
     return Draft(METHOD, data, namespace)

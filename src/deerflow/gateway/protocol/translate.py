@@ -35,7 +35,7 @@ class RunTranslator:
         self._subagents = Subagents(self._calls, self._messages)
         self._graphs: dict[Namespace, str] = {}
         self._held: Draft | None = None
-        self._has_begun = self._is_waiting = False
+        self._has_begun = self._is_interrupted = False
         self._error: str | None = None
 
     def translate(self, entry: StreamEvent) -> list[ProtocolEvent]:
@@ -77,7 +77,7 @@ class RunTranslator:
                 drafts += self._task(namespace, data)
             case "custom":
                 value = orjson.loads(data)
-                drafts += [*self._subagents.take(value), Draft("custom", value, namespace)]
+                drafts += [*self._subagents.events_for(value), Draft("custom", value, namespace)]
             case "error":
                 self._error = str(orjson.loads(data).get("message"))
         return drafts
@@ -101,18 +101,18 @@ class RunTranslator:
         return [held] if held is not None else []
 
     def _checkpoint(self, namespace: Namespace, data: bytes) -> list[Draft]:
-        about = _checkpoint_out(orjson.loads(data)) if self._is_read("checkpoints") else None
+        metadata = _checkpoint_out(orjson.loads(data)) if self._is_read("checkpoints") else None
         if self._held is not None and self._held.namespace != namespace:
-            return [*self._released(), Draft("checkpoints", about, namespace)]
-        return [Draft("checkpoints", about, namespace), *self._released()]
+            return [*self._released(), Draft("checkpoints", metadata, namespace)]
+        return [Draft("checkpoints", metadata, namespace), *self._released()]
 
     def _message(self, namespace: Namespace, message: Mapping[str, Any]) -> list[Draft]:
         ended = self._calls.end(namespace, message) if message.get("type") == "tool" else []
-        return [*ended, *self._messages.take(namespace, message)]
+        return [*ended, *self._messages.events_for(namespace, message)]
 
     def _update(self, namespace: Namespace, update: Mapping[str, Any]) -> list[Draft]:
         if "__interrupt__" in update:
-            self._is_waiting = True
+            self._is_interrupted = True
             return [
                 _request(self._subagents.namespace_of(asked.get("value")) or namespace, asked)
                 for asked in update["__interrupt__"] or []
@@ -149,10 +149,15 @@ class RunTranslator:
             graph = namespace[:depth]
             if graph in self._graphs:
                 continue
-            name, _, mark = graph[-1].partition(":")
+            name, _, node_task_id = graph[-1].partition(":")
             self._graphs[graph] = name
-            data: Json = {"event": "started", "namespace": graph, "graph_name": name, "trigger_call_id": mark}
-            call = self._calls.call_in.get(mark)
+            data: Json = {
+                "event": "started",
+                "namespace": graph,
+                "graph_name": name,
+                "trigger_call_id": node_task_id,
+            }
+            call = self._calls.call_in.get(node_task_id)
             if call is not None:
                 data["cause"] = {"type": "toolCall", "tool_call_id": call}
             drafts.append(Draft("lifecycle", data, graph))
@@ -164,7 +169,7 @@ class RunTranslator:
     def _end_of(self, run: RunRecord) -> str:
         match run.status:
             case RunStatus.SUCCESS:
-                return "interrupted" if self._is_waiting else "completed"
+                return "interrupted" if self._is_interrupted else "completed"
             case RunStatus.INTERRUPTED:
                 return "interrupted"
             case _:
@@ -198,11 +203,11 @@ def _request(namespace: Namespace, asked: Mapping[str, Any]) -> Draft:
 
 
 def _checkpoint_out(checkpoint: Mapping[str, Any]) -> Json:
-    about = checkpoint.get("metadata") or {}
+    metadata = checkpoint.get("metadata") or {}
     shown: Json = {
         "id": _id_in(checkpoint.get("config")),
-        "step": about.get("step"),
-        "source": about.get("source"),
+        "step": metadata.get("step"),
+        "source": metadata.get("source"),
     }
     parent = _id_in(checkpoint.get("parent_config"))
     return {**shown, "parent_id": parent} if parent else shown

@@ -16,8 +16,8 @@ root_router = APIRouter(tags=["about"])
 metrics_router = APIRouter(tags=["about"])
 
 
-@root_router.get("/health", operation_id="get_health", **answers("Health"))
-async def health(deerflow: CurrentApp) -> Response:
+@root_router.get("/health", **answers("Health"))
+async def get_health(deerflow: CurrentApp) -> Response:
     """Tell whether the server works, and which configured things do not.
 
     Load balancers and container platforms call this. The answer names the models, the state of the sandbox
@@ -26,8 +26,8 @@ async def health(deerflow: CurrentApp) -> Response:
     return json_response({"status": "healthy", "service": "deer-flow-gateway", **deerflow.health()})
 
 
-@router.get("/ok", operation_id="check_ok", **answers("Ok"))
-async def ok() -> Response:
+@router.get("/ok", **answers("Ok"))
+async def check_ok() -> Response:
     """Confirm that the server answers.
 
     LangGraph's clients call this before they connect. It reads nothing, so it says nothing about models or
@@ -36,8 +36,8 @@ async def ok() -> Response:
     return json_response({"ok": True})
 
 
-@router.get("/info", operation_id="get_info", **answers("ServerInfo"))
-async def info(deerflow: CurrentApp) -> Response:
+@router.get("/info", **answers("ServerInfo"))
+async def get_info(deerflow: CurrentApp) -> Response:
     """Return the version of the server and which parts of LangGraph's API are on."""
     flags = {"assistants": True, "crons": deerflow.settings.scheduler.enabled, "store": True}
     return json_response({"version": version("deerflow"), "flags": flags})
@@ -62,8 +62,8 @@ async def get_model(name: str, deerflow: CurrentApp) -> Response:
     return json_response(model_out(deerflow.models.get(name)))
 
 
-@router.get("/features", operation_id="get_features", **answers("Features"))
-async def features(deerflow: CurrentApp) -> Response:
+@router.get("/features", **answers("Features"))
+async def get_features(deerflow: CurrentApp) -> Response:
     """Tell which optional features are on, so that pages show only those.
 
     The answer follows an edit of the settings at once.
@@ -77,8 +77,8 @@ async def features(deerflow: CurrentApp) -> Response:
     )
 
 
-@metrics_router.get("/metrics", operation_id="get_metrics", **answers("metrics", 404))
-async def metrics(deerflow: CurrentApp) -> Response:
+@metrics_router.get("/metrics", **answers("metrics", 404))
+async def get_metrics(deerflow: CurrentApp) -> Response:
     """Return counters and gauges of this process in the text format of Prometheus.
 
     The same is at `/metrics`. Answers 404 while `metrics.enabled` is false in the settings.

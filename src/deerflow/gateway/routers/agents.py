@@ -67,8 +67,8 @@ async def list_agents(user: CurrentUser, deerflow: CurrentApp) -> Response:
     return json_response({"agents": [agent.to_dict() for agent in agents]})
 
 
-@router.get("/agents/check", operation_id="check_agent_name", **answers("NameCheck", 403))
-async def check_name(
+@router.get("/agents/check", **answers("NameCheck", 403))
+async def check_agent_name(
     user: CurrentUser, deerflow: CurrentApp, name: Annotated[str, Query(pattern=_PATTERN)]
 ) -> Response:
     """Tell whether a name is free for a new agent.
@@ -95,8 +95,8 @@ async def create_agent(body: AgentCreate, user: CurrentUser, deerflow: CurrentAp
     return json_response((await asyncio.to_thread(deerflow.custom_agents.create, user, agent)).to_dict(), 201)
 
 
-@router.get("/agents/{name}", operation_id="get_agent", **answers("Agent", 403, 404))
-async def read_agent(name: AgentPath, user: CurrentUser, deerflow: CurrentApp) -> Response:
+@router.get("/agents/{name}", **answers("Agent", 403, 404))
+async def get_agent(name: AgentPath, user: CurrentUser, deerflow: CurrentApp) -> Response:
     """Return one of the user's own agents with its instructions.
 
     Answers 403 while `agents_api.enabled` is false in the settings.

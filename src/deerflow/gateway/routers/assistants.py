@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, Field, StringConstraints
 from starlette.responses import Response
 
 from deerflow.app import DeerFlow
@@ -41,8 +41,6 @@ AssistantField = Literal[
 class AssistantCreate(BaseModel):
     """A new assistant."""
 
-    model_config = ConfigDict(extra="ignore")
-
     graph_id: str = LEAD_AGENT
     assistant_id: AssistantId | None = None
     config: dict[str, Any] | None = None
@@ -56,8 +54,6 @@ class AssistantCreate(BaseModel):
 class AssistantPatch(BaseModel):
     """What the next version of an assistant changes."""
 
-    model_config = ConfigDict(extra="ignore")
-
     graph_id: str | None = None
     config: dict[str, Any] | None = None
     context: dict[str, Any] | None = None
@@ -68,8 +64,6 @@ class AssistantPatch(BaseModel):
 
 class AssistantSearch(BaseModel):
     """Which assistants to list."""
-
-    model_config = ConfigDict(extra="ignore")
 
     metadata: dict[str, Any] | None = None
     graph_id: str | None = None
@@ -83,8 +77,6 @@ class AssistantSearch(BaseModel):
 
 class VersionSearch(BaseModel):
     """Which versions of an assistant to list."""
-
-    model_config = ConfigDict(extra="ignore")
 
     metadata: dict[str, Any] | None = None
     limit: int = Field(10, ge=1, le=1000)
@@ -140,19 +132,17 @@ async def search_assistants(
     The body filters, sorts and pages; without one the first ten are returned. The header `X-Pagination-Total`
     has the number of all that match.
     """
-    wish = body or AssistantSearch()
-    ready = await _matching_ready(deerflow, wish, user)
-    found = ready[wish.offset : wish.offset + wish.limit + 1]
+    search = body or AssistantSearch()
+    ready = await _matching_ready(deerflow, search, user)
+    found = ready[search.offset : search.offset + search.limit + 1]
     query = replace(
-        _query(wish, user),
-        limit=wish.limit - len(found) + 1,
-        offset=max(0, wish.offset - len(ready)),
+        _query(search, user), limit=search.limit - len(found) + 1, offset=max(0, search.offset - len(ready))
     )
     if query.limit:
         found += await deerflow.storage.assistants.search(query)
-    total = len(ready) + await deerflow.storage.assistants.count(_query(wish, user))
-    page, headers = page_of(found, limit=wish.limit, offset=wish.offset, total=total)
-    return json_response([selected(assistant_out(item), wish.select) for item in page], headers=headers)
+    total = len(ready) + await deerflow.storage.assistants.count(_query(search, user))
+    page, headers = page_of(found, limit=search.limit, offset=search.offset, total=total)
+    return json_response([selected(assistant_out(item), search.select) for item in page], headers=headers)
 
 
 @router.post("/assistants/count", **answers("int"))
@@ -160,9 +150,9 @@ async def count_assistants(
     user: CurrentUser, deerflow: CurrentApp, body: AssistantSearch | None = None
 ) -> Response:
     """Count the assistants that match a filter, as a plain number."""
-    wish = body or AssistantSearch()
-    ready = await _matching_ready(deerflow, wish, user)
-    return json_response(await deerflow.storage.assistants.count(_query(wish, user)) + len(ready))
+    search = body or AssistantSearch()
+    ready = await _matching_ready(deerflow, search, user)
+    return json_response(await deerflow.storage.assistants.count(_query(search, user)) + len(ready))
 
 
 @router.get("/assistants/{assistant_id}", **answers("Assistant", 404))
@@ -171,10 +161,7 @@ async def get_assistant(assistant_id: str, user: CurrentUser, deerflow: CurrentA
     return json_response(assistant_out(await _find(deerflow, assistant_id, user)))
 
 
-@router.patch(
-    "/assistants/{assistant_id}",
-    **answers("Assistant", 400, 404, 409, empty=CHANGED_UNSHOWN),
-)
+@router.patch("/assistants/{assistant_id}", **answers("Assistant", 400, 404, 409, empty=CHANGED_UNSHOWN))
 async def patch_assistant(
     assistant_id: str, body: AssistantPatch, user: CurrentUser, deerflow: CurrentApp, prefer: Prefer = None
 ) -> Response:
@@ -208,34 +195,26 @@ async def delete_assistant(
     return Response(status_code=204)
 
 
-@router.post(
-    "/assistants/{assistant_id}/versions",
-    operation_id="list_assistant_versions",
-    **answers("list[Assistant]", 404),
-)
-async def list_versions(
+@router.post("/assistants/{assistant_id}/versions", **answers("list[Assistant]", 404))
+async def list_assistant_versions(
     assistant_id: str, user: CurrentUser, deerflow: CurrentApp, body: VersionSearch | None = None
 ) -> Response:
     """List the versions of an assistant, newest first."""
-    wish = body or VersionSearch()
+    search = body or VersionSearch()
     if ready := await ready_assistant(deerflow, assistant_id, user):
-        found = [ready] if wish.offset == 0 else []
+        found = [ready] if search.offset == 0 else []
     else:
         found = await deerflow.storage.assistants.versions(
-            assistant_id, user, limit=wish.limit, offset=wish.offset
+            assistant_id, user, limit=search.limit, offset=search.offset
         )
-    wanted = (wish.metadata or {}).items()
+    wanted = (search.metadata or {}).items()
     return json_response(
         [assistant_out(version) for version in found if wanted <= dict(version.metadata).items()]
     )
 
 
-@router.post(
-    "/assistants/{assistant_id}/latest",
-    operation_id="set_latest_assistant_version",
-    **answers("Assistant", 404, 409),
-)
-async def set_latest(
+@router.post("/assistants/{assistant_id}/latest", **answers("Assistant", 404, 409))
+async def set_latest_assistant_version(
     assistant_id: str, body: LatestVersion, user: CurrentUser, deerflow: CurrentApp
 ) -> Response:
     """Make an older version of an assistant the one that its runs start from."""
@@ -245,10 +224,8 @@ async def set_latest(
     )
 
 
-@router.get(
-    "/assistants/{assistant_id}/graph", operation_id="get_assistant_graph", **answers("AssistantGraph", 404)
-)
-async def assistant_graph(
+@router.get("/assistants/{assistant_id}/graph", **answers("AssistantGraph", 404))
+async def get_assistant_graph(
     assistant_id: str, user: CurrentUser, deerflow: CurrentApp, xray: bool | int = False
 ) -> Response:
     """Return the nodes and edges of an assistant's graph.
@@ -281,12 +258,8 @@ async def assistant_subgraphs(
     return json_response({})
 
 
-@router.get(
-    "/assistants/{assistant_id}/schemas",
-    operation_id="get_assistant_schemas",
-    **answers("AssistantSchemas", 404),
-)
-async def assistant_schemas(assistant_id: str, user: CurrentUser, deerflow: CurrentApp) -> Response:
+@router.get("/assistants/{assistant_id}/schemas", **answers("AssistantSchemas", 404))
+async def get_assistant_schemas(assistant_id: str, user: CurrentUser, deerflow: CurrentApp) -> Response:
     """Return JSON schemas of an assistant's input, output, state, config and context."""
     assistant = await _find(deerflow, assistant_id, user)
     return json_response({"graph_id": assistant.graph_id, **deerflow.state.schemas()})
@@ -322,8 +295,8 @@ async def _delete_threads(deerflow: DeerFlow, assistant_id: str, user: str) -> N
             await deerflow.threads.delete(thread.id, user)
 
 
-async def _matching_ready(deerflow: DeerFlow, wish: AssistantSearch, user: str) -> list[Assistant]:
-    return [assistant for assistant in await ready_assistants(deerflow, user) if _fits(assistant, wish)]
+async def _matching_ready(deerflow: DeerFlow, search: AssistantSearch, user: str) -> list[Assistant]:
+    return [assistant for assistant in await ready_assistants(deerflow, user) if _fits(assistant, search)]
 
 
 def _check_graph(graph_id: str) -> None:
@@ -331,24 +304,24 @@ def _check_graph(graph_id: str) -> None:
         raise InvalidInputError(f"graph_id '{graph_id}' is unknown; there is: {LEAD_AGENT}")
 
 
-def _query(wish: AssistantSearch, user: str) -> AssistantQuery:
+def _query(search: AssistantSearch, user: str) -> AssistantQuery:
     return AssistantQuery(
         user_id=user,
-        graph_id=wish.graph_id,
-        name=wish.name,
-        metadata=wish.metadata or None,
-        limit=wish.limit,
-        offset=wish.offset,
-        sort_by=wish.sort_by or "created_at",
-        descending=wish.sort_order != "asc",
+        graph_id=search.graph_id,
+        name=search.name,
+        metadata=search.metadata or None,
+        limit=search.limit,
+        offset=search.offset,
+        sort_by=search.sort_by or "created_at",
+        descending=search.sort_order != "asc",
     )
 
 
-def _fits(assistant: Assistant, wish: AssistantSearch) -> bool:
+def _fits(assistant: Assistant, search: AssistantSearch) -> bool:
     return (
-        wish.graph_id in (None, assistant.graph_id)
-        and (wish.name or "").lower() in assistant.name.lower()
-        and all(assistant.metadata.get(key) == value for key, value in (wish.metadata or {}).items())
+        search.graph_id in (None, assistant.graph_id)
+        and (search.name or "").lower() in assistant.name.lower()
+        and all(assistant.metadata.get(key) == value for key, value in (search.metadata or {}).items())
     )
 
 

@@ -6,20 +6,14 @@ from typing import Any
 
 from fastapi import APIRouter
 from langchain_core.messages import BaseMessage
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from deerflow.app import DeerFlow
 from deerflow.domain import RunRecord, Thread, new_id
 from deerflow.errors import ConflictError
 from deerflow.files.copying import fork_files
-from deerflow.files.file_history import (
-    MAX_RUNS,
-    REGENERATED_RUN,
-    PastFiles,
-    files_at,
-    files_before,
-)
+from deerflow.files.file_history import MAX_RUNS, REGENERATED_RUN, PastFiles, files_at, files_before
 from deerflow.files.snapshots import SnapshotStore
 from deerflow.gateway.deps import CurrentApp, CurrentUser, ThreadPath, idle_thread, json_response
 from deerflow.gateway.openapi import answers
@@ -37,15 +31,13 @@ from deerflow.sandbox import remove_tree
 router = APIRouter(tags=["branches"])
 
 _NOT_COPIED = frozenset({"deerflow_pinned", "deerflow_sidecar", "parent_thread_id"})
-_FILES_OF_THEN = "as_of_message"
-_FILES_OF_NOW = "current_thread_best_effort"
+_FILES_AS_OF_MESSAGE = "as_of_message"
+_FILES_CURRENT = "current_thread_best_effort"
 _ID = Field(min_length=1, max_length=256)
 
 
 class Branch(BaseModel):
     """Where a thread forks."""
-
-    model_config = ConfigDict(extra="ignore")
 
     message_id: str = _ID
     message_ids: list[str] = Field([], max_length=1000)
@@ -56,22 +48,20 @@ class Branch(BaseModel):
 class Regenerate(BaseModel):
     """The answer that is to be given again."""
 
-    model_config = ConfigDict(extra="ignore")
-
     message_id: str = _ID
 
 
 class EditRegenerate(BaseModel):
     """The question that is to be asked in other words."""
 
-    model_config = ConfigDict(extra="ignore")
-
     human_message_id: str = _ID
     replacement_text: str = Field(min_length=1, max_length=1_000_000)
 
 
-@router.post("/threads/{thread_id}/branches", operation_id="branch_thread", **answers("Branched", 404, 409))
-async def branch(thread_id: ThreadPath, body: Branch, user: CurrentUser, deerflow: CurrentApp) -> Response:
+@router.post("/threads/{thread_id}/branches", **answers("Branched", 404, 409))
+async def branch_thread(
+    thread_id: ThreadPath, body: Branch, user: CurrentUser, deerflow: CurrentApp
+) -> Response:
     """Fork a thread at a message into a new thread, with the files as they were then.
 
     The new thread has the history up to and including the last of the named messages. `workspace_clone_mode`
@@ -89,7 +79,7 @@ async def branch(thread_id: ThreadPath, body: Branch, user: CurrentUser, deerflo
             "parent_thread_id": thread_id,
             "parent_checkpoint_id": item.checkpoint_id,
             "branched_from_message_id": item.message.id,
-            "workspace_clone_mode": _FILES_OF_THEN if past.is_exact else _FILES_OF_NOW,
+            "workspace_clone_mode": _FILES_AS_OF_MESSAGE if past.is_exact else _FILES_CURRENT,
             "history_seed_mode": "seeded",
         }
     )
@@ -145,11 +135,11 @@ async def prepare_edit(
 
 
 async def _past(
-    deerflow: DeerFlow, thread: Thread, look: Callable[[SnapshotStore, Sequence[RunRecord], int], PastFiles]
+    deerflow: DeerFlow, thread: Thread, find: Callable[[SnapshotStore, Sequence[RunRecord], int], PastFiles]
 ) -> PastFiles:
     runs = await deerflow.runs.of_thread(thread.id, limit=MAX_RUNS)
     store = SnapshotStore(deerflow.folders(thread.user_id, thread.id))
-    return await asyncio.to_thread(look, store, runs, deerflow.settings.runs.snapshots_kept)
+    return await asyncio.to_thread(find, store, runs, deerflow.settings.runs.snapshots_kept)
 
 
 async def _fork(
@@ -199,7 +189,7 @@ async def _prepared(
             **more,
         },
         "target_run_id": turn.target.run_id,
-        "workspace_restore_mode": _FILES_OF_THEN if past.is_exact else _FILES_OF_NOW,
+        "workspace_restore_mode": _FILES_AS_OF_MESSAGE if past.is_exact else _FILES_CURRENT,
     }
 
 

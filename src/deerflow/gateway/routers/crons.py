@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Request
-from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AwareDatetime, BaseModel, BeforeValidator, Field
 from starlette.responses import Response
 
 from deerflow.app import DeerFlow
@@ -46,10 +46,10 @@ def _in_utc(value: Any) -> Any:
     """Interpret a time without a zone as UTC, as LangGraph's clients mean it."""
     if isinstance(value, str):
         try:
-            moment = datetime.fromisoformat(value)
+            time = datetime.fromisoformat(value)
         except ValueError:
             return value
-        return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+        return time if time.tzinfo else time.replace(tzinfo=UTC)
     return value
 
 
@@ -79,8 +79,6 @@ class CronPatch(RunCreate):
 class CronSearch(BaseModel):
     """Which crons to list."""
 
-    model_config = ConfigDict(extra="ignore")
-
     assistant_id: str | None = None
     thread_id: str | None = None
     enabled: bool | None = None
@@ -107,10 +105,8 @@ Crons = Annotated[CronStore, Depends(_crons)]
 CurrentScheduler = Annotated[Scheduler, Depends(_scheduler)]
 
 
-@router.post(
-    "/threads/{thread_id}/runs/crons", operation_id="create_thread_cron", **answers("Cron", 400, 404, 409)
-)
-async def create_for_thread(
+@router.post("/threads/{thread_id}/runs/crons", **answers("Cron", 400, 404, 409))
+async def create_thread_cron(
     thread_id: ThreadPath,
     body: CronCreate,
     user: CurrentUser,
@@ -152,14 +148,14 @@ async def search_crons(user: CurrentUser, crons: Crons, body: CronSearch | None 
     Scheduled tasks have routes of their own and are not listed. The header `X-Pagination-Total` has the
     number of all that match.
     """
-    wish = body or CronSearch()
+    search = body or CronSearch()
     rows = sorted(
-        await _found(crons, wish, user),
-        key=lambda row: (row[wish.sort_by] is None, row[wish.sort_by] or "", row["cron_id"]),
-        reverse=wish.sort_order == "desc",
+        await _found(crons, search, user),
+        key=lambda row: (row[search.sort_by] is None, row[search.sort_by] or "", row["cron_id"]),
+        reverse=search.sort_order == "desc",
     )
-    page, headers = page_of(rows[wish.offset :], limit=wish.limit, offset=wish.offset, total=len(rows))
-    return json_response([selected(row, wish.select) for row in page], headers=headers)
+    page, headers = page_of(rows[search.offset :], limit=search.limit, offset=search.offset, total=len(rows))
+    return json_response([selected(row, search.select) for row in page], headers=headers)
 
 
 @router.post("/runs/crons/count", **answers("int"))
@@ -174,10 +170,7 @@ async def get_cron(cron_id: str, user: CurrentUser, crons: Crons) -> Response:
     return json_response(_cron_out(await crons.get(cron_id, user)))
 
 
-@router.patch(
-    "/runs/crons/{cron_id}",
-    **answers("Cron", 400, 404, empty=CHANGED_UNSHOWN),
-)
+@router.patch("/runs/crons/{cron_id}", **answers("Cron", 400, 404, empty=CHANGED_UNSHOWN))
 async def update_cron(
     cron_id: str,
     body: CronPatch,
@@ -266,15 +259,15 @@ def _payload(body: RunCreate) -> dict[str, Any]:
     return body.model_dump(mode="json", exclude_unset=True, exclude_none=True, exclude=set(_OWN_FIELDS))
 
 
-async def _found(crons: CronStore, wish: CronSearch, user: str) -> list[dict[str, Any]]:
-    wanted = (wish.metadata or {}).items()
+async def _found(crons: CronStore, search: CronSearch, user: str) -> list[dict[str, Any]]:
+    wanted = (search.metadata or {}).items()
     return [
         _cron_out(cron)
         for cron in await crons.of_user(user)
         if cron.title is None  # crons with a title are scheduled tasks, with their own routes
-        and wish.assistant_id in (None, cron.assistant_id)
-        and wish.thread_id in (None, cron.thread_id)
-        and wish.enabled in (None, cron.enabled)
+        and search.assistant_id in (None, cron.assistant_id)
+        and search.thread_id in (None, cron.thread_id)
+        and search.enabled in (None, cron.enabled)
         and all(cron.metadata.get(key) == value for key, value in wanted)
     ]
 

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from fastapi import APIRouter
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from deerflow.agents.allowed_calls import AllowedCalls
@@ -20,21 +20,19 @@ from deerflow.storage import ThreadQuery
 
 router = APIRouter(tags=["feedback"])
 
-_MOST_WORDS = 100
+_MOST_RATINGS = 100
 """Maximum number of ratings per run."""
 
 
 class FeedbackUpsert(BaseModel):
-    """A person's word on a run, in place of an earlier one."""
-
-    model_config = ConfigDict(extra="ignore")
+    """The user's rating of a run, in place of an earlier one."""
 
     rating: int
     comment: str | None = Field(None, max_length=10_000)
 
 
 class FeedbackCreate(FeedbackUpsert):
-    """One more word, on the run or on a message of it."""
+    """A further rating, of the run or of one of its messages."""
 
     message_id: str | None = Field(None, max_length=256)
 
@@ -54,10 +52,10 @@ async def put(
     _check(body)
     await known_run(deerflow, thread_id, run_id, user)
     known = dict(await feedback_of(deerflow.storage.store, thread_id, run_id)).get(OWN)
-    word = known or _word(thread_id, run_id, user)
-    word = replace(word, rating=body.rating, comment=body.comment)
-    await put_feedback(deerflow.storage.store, word, key=OWN)
-    return json_response(asdict(word))
+    rating = known or _new_rating(thread_id, run_id, user)
+    rating = replace(rating, rating=body.rating, comment=body.comment)
+    await put_feedback(deerflow.storage.store, rating, key=OWN)
+    return json_response(asdict(rating))
 
 
 @router.delete(
@@ -69,12 +67,8 @@ async def delete(thread_id: ThreadPath, run_id: str, user: CurrentUser, deerflow
     return await _deleted(deerflow, thread_id, run_id, OWN)
 
 
-@router.post(
-    "/threads/{thread_id}/runs/{run_id}/feedback",
-    operation_id="create_feedback",
-    **answers("Feedback", 400, 404, 409),
-)
-async def create(
+@router.post("/threads/{thread_id}/runs/{run_id}/feedback", **answers("Feedback", 400, 404, 409))
+async def create_feedback(
     thread_id: ThreadPath, run_id: str, body: FeedbackCreate, user: CurrentUser, deerflow: CurrentApp
 ) -> Response:
     """Add a rating to a run, or to one of its messages.
@@ -83,13 +77,16 @@ async def create(
     """
     _check(body)
     await known_run(deerflow, thread_id, run_id, user)
-    if len(await feedback_of(deerflow.storage.store, thread_id, run_id)) >= _MOST_WORDS:
-        raise ConflictError(f"run {run_id} has {_MOST_WORDS} words of feedback already; delete some first")
-    word = replace(
-        _word(thread_id, run_id, user), rating=body.rating, comment=body.comment, message_id=body.message_id
+    if len(await feedback_of(deerflow.storage.store, thread_id, run_id)) >= _MOST_RATINGS:
+        raise ConflictError(f"run {run_id} has {_MOST_RATINGS} ratings already; delete some first")
+    rating = replace(
+        _new_rating(thread_id, run_id, user),
+        rating=body.rating,
+        comment=body.comment,
+        message_id=body.message_id,
     )
-    await put_feedback(deerflow.storage.store, word)
-    return json_response(asdict(word))
+    await put_feedback(deerflow.storage.store, rating)
+    return json_response(asdict(rating))
 
 
 @router.get("/threads/{thread_id}/runs/{run_id}/feedback", **answers("list[Feedback]", 404))
@@ -99,51 +96,40 @@ async def list_feedback(
     """List the ratings of a run, oldest first."""
     await known_run(deerflow, thread_id, run_id, user)
     return json_response(
-        [asdict(word) for _, word in await feedback_of(deerflow.storage.store, thread_id, run_id)]
+        [asdict(rating) for _, rating in await feedback_of(deerflow.storage.store, thread_id, run_id)]
     )
 
 
-@router.get(
-    "/threads/{thread_id}/runs/{run_id}/feedback/stats",
-    operation_id="get_feedback_stats",
-    **answers("FeedbackStats", 404),
-)
-async def stats(thread_id: ThreadPath, run_id: str, user: CurrentUser, deerflow: CurrentApp) -> Response:
+@router.get("/threads/{thread_id}/runs/{run_id}/feedback/stats", **answers("FeedbackStats", 404))
+async def get_feedback_stats(
+    thread_id: ThreadPath, run_id: str, user: CurrentUser, deerflow: CurrentApp
+) -> Response:
     """Count the positive and negative ratings of a run."""
     await known_run(deerflow, thread_id, run_id, user)
-    ratings = [word.rating for _, word in await feedback_of(deerflow.storage.store, thread_id, run_id)]
+    ratings = [rating.rating for _, rating in await feedback_of(deerflow.storage.store, thread_id, run_id)]
     return json_response(
-        {
-            "run_id": run_id,
-            "total": len(ratings),
-            "positive": ratings.count(1),
-            "negative": ratings.count(-1),
-        }
+        {"run_id": run_id, "total": len(ratings), "positive": ratings.count(1), "negative": ratings.count(-1)}
     )
 
 
-@router.delete(
-    "/threads/{thread_id}/runs/{run_id}/feedback/{feedback_id}",
-    operation_id="delete_feedback_by_id",
-    **answers("Done", 404),
-)
-async def delete_one(
+@router.delete("/threads/{thread_id}/runs/{run_id}/feedback/{feedback_id}", **answers("Done", 404))
+async def delete_feedback_by_id(
     thread_id: ThreadPath, run_id: str, feedback_id: str, user: CurrentUser, deerflow: CurrentApp
 ) -> Response:
     """Delete one rating of a run by its id."""
     await known_run(deerflow, thread_id, run_id, user)
-    words = await feedback_of(deerflow.storage.store, thread_id, run_id)
-    key = next((key for key, word in words if word.feedback_id == feedback_id), feedback_id)
+    ratings = await feedback_of(deerflow.storage.store, thread_id, run_id)
+    key = next((key for key, rating in ratings if rating.feedback_id == feedback_id), feedback_id)
     return await _deleted(deerflow, thread_id, run_id, key)
 
 
-@router.get("/runs/{run_id}/feedback", operation_id="list_feedback_of_run", **answers("list[Feedback]", 404))
-async def list_by_run(run_id: str, user: CurrentUser, deerflow: CurrentApp) -> Response:
+@router.get("/runs/{run_id}/feedback", **answers("list[Feedback]", 404))
+async def list_feedback_of_run(run_id: str, user: CurrentUser, deerflow: CurrentApp) -> Response:
     """List the ratings of a run by the run's id alone, oldest first."""
     run = await deerflow.runs.get(run_id)
     await owned_thread(deerflow, run.thread_id, user)
     return json_response(
-        [asdict(word) for _, word in await feedback_of(deerflow.storage.store, run.thread_id, run_id)]
+        [asdict(rating) for _, rating in await feedback_of(deerflow.storage.store, run.thread_id, run_id)]
     )
 
 
@@ -159,7 +145,7 @@ def _check(body: FeedbackUpsert) -> None:
         raise InvalidInputError(f"rating must be 1 or -1, not {body.rating}")
 
 
-def _word(thread_id: str, run_id: str, user: str) -> RunFeedback:
+def _new_rating(thread_id: str, run_id: str, user: str) -> RunFeedback:
     more: dict[str, Any] = {"rating": 1, "created_at": stamp(datetime.now(UTC))}
     return RunFeedback(new_id(), run_id, thread_id, user, **more)
 

@@ -51,12 +51,9 @@ _RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
 
 
 @router.post(
-    "/threads/{thread_id}/uploads",
-    operation_id="upload_files",
-    openapi_extra=request_body("upload_form"),
-    **answers("Uploaded", 400, 413),
+    "/threads/{thread_id}/uploads", openapi_extra=request_body("upload_form"), **answers("Uploaded", 400, 413)
 )
-async def upload(
+async def upload_files(
     thread_id: ThreadPath, request: Request, user: CurrentUser, deerflow: CurrentApp
 ) -> Response:
     """Store files in a thread, which is created where it does not exist.
@@ -92,10 +89,8 @@ async def upload(
     )
 
 
-@router.get(
-    "/threads/{thread_id}/uploads/limits", operation_id="get_upload_limits", **answers("UploadLimits")
-)
-async def upload_limits(thread_id: ThreadPath, deerflow: CurrentApp) -> Response:
+@router.get("/threads/{thread_id}/uploads/limits", **answers("UploadLimits"))
+async def get_upload_limits(thread_id: ThreadPath, deerflow: CurrentApp) -> Response:
     """Return how many files may be uploaded in one request, and how large they may be."""
     limits = deerflow.settings.uploads
     return json_response(
@@ -127,12 +122,8 @@ async def remove_upload(
     return json_response({"success": True, "message": f"{filename} is deleted"})
 
 
-@router.get(
-    "/threads/{thread_id}/artifacts",
-    operation_id="list_artifacts",
-    **answers(("ArtifactList", "zip"), 404, 413),
-)
-async def artifacts(
+@router.get("/threads/{thread_id}/artifacts", **answers(("ArtifactList", "zip"), 404, 413))
+async def list_artifacts(
     thread_id: ThreadPath,
     user: CurrentUser,
     deerflow: CurrentApp,
@@ -187,10 +178,9 @@ async def edit_artifact(
 
 @router.get(
     "/threads/{thread_id}/artifacts/{path:path}",
-    operation_id="get_artifact",
     **answers("file", 400, 404, 416, empty={206: "The range that the header `Range` asks for."}),
 )
-async def artifact(
+async def get_artifact(
     thread_id: ThreadPath,
     path: str,
     user: CurrentUser,

@@ -34,15 +34,11 @@ _COMMANDS_VARIABLE = "DEER_FLOW_MCP_STDIO_COMMAND_ALLOWLIST"
 class McpConfig(BaseModel):
     """All servers, in place of those that are there."""
 
-    model_config = ConfigDict(extra="ignore")
-
     mcp_servers: dict[ServerName, dict[str, Any]] = Field(max_length=200)
 
 
 class McpSwitch(BaseModel):
     """One server that is switched on or off."""
-
-    model_config = ConfigDict(extra="ignore")
 
     server_name: ServerName
     enabled: bool
@@ -60,8 +56,8 @@ class McpApproval(BaseModel):
     )
 
 
-@router.get("/mcp/config", operation_id="get_mcp_config", **answers("McpServers", 400))
-async def get_config(deerflow: CurrentApp) -> Response:
+@router.get("/mcp/config", **answers("McpServers", 400))
+async def get_mcp_config(deerflow: CurrentApp) -> Response:
     """Return the MCP servers of `extensions_config.json`.
 
     Secrets are masked; variables are shown by name.
@@ -69,8 +65,8 @@ async def get_config(deerflow: CurrentApp) -> Response:
     return json_response(await _config_out(deerflow))
 
 
-@router.put("/mcp/config", operation_id="put_mcp_config", **answers("McpServers", 400, 409))
-async def put_config(body: McpConfig, deerflow: CurrentApp) -> Response:
+@router.put("/mcp/config", **answers("McpServers", 400, 409))
+async def put_mcp_config(body: McpConfig, deerflow: CurrentApp) -> Response:
     """Replace the MCP servers of `extensions_config.json`.
 
     A masked value that is sent back keeps the secret in the file. Entries that the operator wrote can only be
@@ -89,8 +85,8 @@ async def put_config(body: McpConfig, deerflow: CurrentApp) -> Response:
     return json_response(await _config_out(deerflow))
 
 
-@router.patch("/mcp/config", operation_id="switch_mcp_server", **answers("McpServers", 400, 404))
-async def switch_server(body: McpSwitch, deerflow: CurrentApp) -> Response:
+@router.patch("/mcp/config", **answers("McpServers", 400, 404))
+async def switch_mcp_server(body: McpSwitch, deerflow: CurrentApp) -> Response:
     """Switch one MCP server on or off."""
 
     def change(known: Mapping[str, Any]) -> dict[str, Any]:
@@ -102,8 +98,8 @@ async def switch_server(body: McpSwitch, deerflow: CurrentApp) -> Response:
     return json_response(await _config_out(deerflow))
 
 
-@router.get("/mcp/status", operation_id="get_mcp_status", **answers("McpStatus"))
-async def get_status(deerflow: CurrentApp) -> Response:
+@router.get("/mcp/status", **answers("McpStatus"))
+async def get_mcp_status(deerflow: CurrentApp) -> Response:
     """Return the state of each MCP server that is on.
 
     The state tells whether the server was reached or why not, its tools, and the tools that wait for
@@ -112,8 +108,8 @@ async def get_status(deerflow: CurrentApp) -> Response:
     return json_response({"servers": [_status_out(status) for status in deerflow.mcp.statuses]})
 
 
-@router.post("/mcp/servers/{name}/test", operation_id="test_mcp_server", **answers("McpServer", 404, 502))
-async def test_server(name: ServerName, deerflow: CurrentApp) -> Response:
+@router.post("/mcp/servers/{name}/test", **answers("McpServer", 404, 502))
+async def test_mcp_server(name: ServerName, deerflow: CurrentApp) -> Response:
     """Connect to one MCP server, unless it is connected, and return its state.
 
     A server that cannot be reached has the state `failed` with its problem.
@@ -122,12 +118,8 @@ async def test_server(name: ServerName, deerflow: CurrentApp) -> Response:
     return json_response(_status_out(await deerflow.mcp.test(name)))
 
 
-@router.post(
-    "/mcp/servers/{name}/approve",
-    operation_id="approve_mcp_tools",
-    **answers("McpServer", 400, 404, 409, 502),
-)
-async def approve_tools(name: ServerName, body: McpApproval, deerflow: CurrentApp) -> Response:
+@router.post("/mcp/servers/{name}/approve", **answers("McpServer", 400, 404, 409, 502))
+async def approve_mcp_tools(name: ServerName, body: McpApproval, deerflow: CurrentApp) -> Response:
     """Approve tools of an MCP server that are withheld because they are new or changed, and return its state.
 
     A fingerprint that is no longer the tool's answers 409.
@@ -136,8 +128,8 @@ async def approve_tools(name: ServerName, body: McpApproval, deerflow: CurrentAp
     return json_response(_status_out(await deerflow.mcp.approve(name, body.tools)))
 
 
-@router.post("/mcp/cache/reset", operation_id="reset_mcp_connections", **answers("Done"))
-async def reset_connections(deerflow: CurrentApp) -> Response:
+@router.post("/mcp/cache/reset", **answers("Done"))
+async def reset_mcp_connections(deerflow: CurrentApp) -> Response:
     """Close the connections to all MCP servers; the next run opens them again and reads their tools."""
     await deerflow.mcp.reset()
     return json_response({"success": True, "message": "The next run opens all MCP servers anew."})
@@ -275,8 +267,8 @@ def full_entry(entry: ServerEntry) -> dict[str, Any]:
     kind = entry.get("type") or entry.get("transport")
     if kind is None:
         kind = "http" if entry.get("url") and not entry.get("command") else "stdio"
-    said = {key: value for key, value in entry.items() if key != "transport"}
-    return {**_DEFAULTS.model_dump(mode="json"), **said, "type": kind}
+    given = {key: value for key, value in entry.items() if key != "transport"}
+    return {**_DEFAULTS.model_dump(mode="json"), **given, "type": kind}
 
 
 def is_unchanged(entry: ServerEntry, known: ServerEntry) -> bool:

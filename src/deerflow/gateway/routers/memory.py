@@ -3,7 +3,7 @@
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, HTTPException, Path, Query
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, Field, StringConstraints
 from starlette.responses import Response
 
 from deerflow.app import DeerFlow
@@ -36,8 +36,6 @@ FactPath = Annotated[str, Path(max_length=128)]
 class FactCreate(BaseModel):
     """A fact to remember."""
 
-    model_config = ConfigDict(extra="ignore")
-
     content: Content
     category: Category = DEFAULT_CATEGORY
     confidence: Confidence = DEFAULT_CONFIDENCE
@@ -45,8 +43,6 @@ class FactCreate(BaseModel):
 
 class FactPatch(BaseModel):
     """What of a fact is to change; what is absent stays."""
-
-    model_config = ConfigDict(extra="ignore")
 
     content: Annotated[Content, Field(min_length=1)] | None = None
     category: Category | None = None
@@ -64,16 +60,12 @@ class FactIn(FactCreate):
 class SectionIn(BaseModel):
     """A summary of a file."""
 
-    model_config = ConfigDict(extra="ignore")
-
     summary: Annotated[str, StringConstraints(max_length=MAX_SUMMARY_CHARS)] = ""
     updatedAt: Stamp = ""  # noqa: N815
 
 
 class MemoryIn(BaseModel):
     """A memory as it was exported."""
-
-    model_config = ConfigDict(extra="ignore")
 
     user: dict[str, SectionIn] = Field(default_factory=dict, max_length=20)
     history: dict[str, SectionIn] = Field(default_factory=dict, max_length=20)
@@ -95,8 +87,8 @@ Whose = Annotated[Scope, Depends(_scope)]
 WRITABLE = [Depends(_writable)]
 
 
-@router.get("/memory", operation_id="get_memory", **answers("Memory"))
-async def read_memory(scope: Whose, deerflow: CurrentApp) -> Response:
+@router.get("/memory", **answers("Memory"))
+async def get_memory(scope: Whose, deerflow: CurrentApp) -> Response:
     """Return all that is remembered of the user: summaries and facts.
 
     `agent_name` selects the memory of one of the user's own agents.
@@ -182,14 +174,14 @@ async def remove_fact(fact_id: FactPath, scope: Whose, deerflow: CurrentApp) -> 
     return _answer(await deerflow.memories.remove_fact(scope, fact_id))
 
 
-@router.get("/memory/config", operation_id="get_memory_settings", **answers("MemorySettings"))
-async def memory_config(deerflow: CurrentApp) -> Response:
+@router.get("/memory/config", **answers("MemorySettings"))
+async def get_memory_settings(deerflow: CurrentApp) -> Response:
     """Return the settings of the memory, without secrets."""
     return json_response(_config(deerflow))
 
 
-@router.get("/memory/status", operation_id="get_memory_status", **answers("MemoryStatus"))
-async def memory_status(scope: Whose, deerflow: CurrentApp) -> Response:
+@router.get("/memory/status", **answers("MemoryStatus"))
+async def get_memory_status(scope: Whose, deerflow: CurrentApp) -> Response:
     """Return the settings of the memory and all that is remembered.
 
     `agent_name` selects the memory of one of the user's own agents.

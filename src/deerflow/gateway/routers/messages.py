@@ -31,7 +31,7 @@ _EVENT_TYPES = {"human": "llm.human.input", "ai": "llm.ai.response", "tool": "ll
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class MessagePageQuery:
     """Pagination parameters of the query."""
 
     limit: Annotated[int, Query(ge=1, le=200)] = 50
@@ -39,14 +39,12 @@ class Part:
     after_seq: Annotated[int | None, Query(ge=0)] = None
 
 
-WantedPart = Annotated[Part, Depends()]
+PageParameters = Annotated[MessagePageQuery, Depends()]
 
 
-@router.get(
-    "/threads/{thread_id}/messages/page", operation_id="page_thread_messages", **answers("MessagePage", 404)
-)
-async def page_of_thread(
-    thread_id: ThreadPath, user: CurrentUser, deerflow: CurrentApp, part: WantedPart
+@router.get("/threads/{thread_id}/messages/page", **answers("MessagePage", 404))
+async def page_thread_messages(
+    thread_id: ThreadPath, user: CurrentUser, deerflow: CurrentApp, page: PageParameters
 ) -> Response:
     """Return a page of a thread's messages, oldest first: the newest, or those before `before_seq`.
 
@@ -54,7 +52,7 @@ async def page_of_thread(
     of the next, older page. A thread that does not exist yet has an empty page, or answers 404 with
     `compatibility: langgraph`.
     """
-    if part.after_seq is not None:
+    if page.after_seq is not None:
         raise HTTPException(422, "pages go back from the newest message: send before_seq, not after_seq")
     try:
         thread = await owned_thread(deerflow, thread_id, user)
@@ -62,72 +60,68 @@ async def page_of_thread(
         if not contract_of(deerflow).missing_is_empty:
             raise
         return json_response({"data": [], "has_more": False, "next_before_seq": None})
-    rows, has_more = await _rows(deerflow, thread_id, part)
-    if part.before_seq is None and thread.interrupts:
+    rows, has_more = await _rows(deerflow, thread_id, page)
+    if page.before_seq is None and thread.interrupts:
         rows += await _cards(deerflow, thread_id, rows)
     next_before = rows[0]["seq"] if has_more and rows else None
     return json_response({"data": rows, "has_more": has_more, "next_before_seq": next_before})
 
 
-@router.get(
-    "/threads/{thread_id}/messages", operation_id="list_thread_messages", **answers("list[MessageRow]", 404)
-)
-async def messages_of_thread(
-    thread_id: ThreadPath, user: CurrentUser, deerflow: CurrentApp, part: WantedPart
+@router.get("/threads/{thread_id}/messages", **answers("list[MessageRow]", 404))
+async def list_thread_messages(
+    thread_id: ThreadPath, user: CurrentUser, deerflow: CurrentApp, page: PageParameters
 ) -> Response:
     """List messages of a thread, oldest first: the newest, or those before or after a number."""
     await owned_thread(deerflow, thread_id, user)
-    rows, _ = await _rows(deerflow, thread_id, part)
+    rows, _ = await _rows(deerflow, thread_id, page)
     return json_response(rows)
 
 
-@router.get(
-    "/threads/{thread_id}/runs/{run_id}/messages",
-    operation_id="list_run_messages",
-    **answers("RunMessages", 404),
-)
-async def messages_of_run(
-    thread_id: ThreadPath, run_id: str, user: CurrentUser, deerflow: CurrentApp, part: WantedPart
+@router.get("/threads/{thread_id}/runs/{run_id}/messages", **answers("RunMessages", 404))
+async def list_run_messages(
+    thread_id: ThreadPath, run_id: str, user: CurrentUser, deerflow: CurrentApp, page: PageParameters
 ) -> Response:
     """List the messages of one run, oldest first."""
     await known_run(deerflow, thread_id, run_id, user)
-    rows, has_more = await _rows(deerflow, thread_id, part, run_id=run_id)
+    rows, has_more = await _rows(deerflow, thread_id, page, run_id=run_id)
     return json_response({"data": rows, "has_more": has_more})
 
 
-@router.get("/runs/{run_id}/messages", operation_id="list_messages_of_run", **answers("RunMessages", 404))
-async def messages_by_run(run_id: str, user: CurrentUser, deerflow: CurrentApp, part: WantedPart) -> Response:
+@router.get("/runs/{run_id}/messages", **answers("RunMessages", 404))
+async def list_messages_of_run(
+    run_id: str, user: CurrentUser, deerflow: CurrentApp, page: PageParameters
+) -> Response:
     """List the messages of a run by the run's id alone, oldest first."""
     run = await deerflow.runs.get(run_id)
-    return await messages_of_run(run.thread_id, run_id, user, deerflow, part)
+    return await list_run_messages(run.thread_id, run_id, user, deerflow, page)
 
 
 async def _rows(
-    deerflow: DeerFlow, thread_id: str, part: Part, *, run_id: str | None = None
+    deerflow: DeerFlow, thread_id: str, page: MessagePageQuery, *, run_id: str | None = None
 ) -> tuple[list[dict[str, Any]], bool]:
     """Return rows, oldest first, and whether there are more."""
     found: list[tuple[ThreadMessage, bool]] = []
-    async for item, is_last in _with_ends(thread_messages(deerflow.storage.checkpoints, thread_id)):
-        if part.after_seq is not None and item.seq <= part.after_seq:
+    async for item, is_last in _mark_run_ends(thread_messages(deerflow.storage.checkpoints, thread_id)):
+        if page.after_seq is not None and item.seq <= page.after_seq:
             break
-        if (part.before_seq is None or item.seq < part.before_seq) and run_id in (None, item.run_id):
+        if (page.before_seq is None or item.seq < page.before_seq) and run_id in (None, item.run_id):
             found.append((item, is_last))
-        if part.after_seq is None and len(found) > part.limit:
+        if page.after_seq is None and len(found) > page.limit:
             break
-    chosen = found[: part.limit] if part.after_seq is None else found[-part.limit :]
-    words = {
-        word.run_id: {"feedback_id": word.feedback_id, "rating": word.rating, "comment": word.comment}
-        for key, word in await feedback_of(deerflow.storage.store, thread_id)
+    chosen = found[: page.limit] if page.after_seq is None else found[-page.limit :]
+    ratings = {
+        rating.run_id: {"feedback_id": rating.feedback_id, "rating": rating.rating, "comment": rating.comment}
+        for key, rating in await feedback_of(deerflow.storage.store, thread_id)
         if key == OWN
     }
     durations = await _durations(deerflow, [item for item, is_last in chosen if is_last])
     rows = [
         _row(thread_id, item)
         if not is_last
-        else _row(thread_id, item, words.get(item.run_id or ""), durations.get(item.run_id or ""))
+        else _row(thread_id, item, ratings.get(item.run_id or ""), durations.get(item.run_id or ""))
         for item, is_last in reversed(chosen)
     ]
-    return rows, len(found) > part.limit
+    return rows, len(found) > page.limit
 
 
 async def _cards(deerflow: DeerFlow, thread_id: str, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -152,7 +146,7 @@ async def _cards(deerflow: DeerFlow, thread_id: str, rows: Sequence[dict[str, An
     ]
 
 
-async def _with_ends(items: AsyncIterator[ThreadMessage]) -> AsyncIterator[tuple[ThreadMessage, bool]]:
+async def _mark_run_ends(items: AsyncIterator[ThreadMessage]) -> AsyncIterator[tuple[ThreadMessage, bool]]:
     """Mark the last answer of each run: it carries the run's duration and feedback."""
     ended: set[str | None] = {None}
     async for item in items:

@@ -35,8 +35,8 @@ def _refuse_account(status: int, code: str) -> NoReturn:
     raise HTTPException(status, {"code": code, "message": _NO_ACCOUNTS})
 
 
-@auth_router.get("/me", operation_id="get_current_user", **answers("User"))
-async def me() -> Response:
+@auth_router.get("/me", **answers("User"))
+async def get_current_user() -> Response:
     """Return the user who acts.
 
     Without login that is the one built-in user, whoever asks.
@@ -52,13 +52,13 @@ async def me() -> Response:
     )
 
 
-@auth_router.get("/setup-status", operation_id="get_setup_status", **answers("SetupStatus"))
-async def setup_status() -> Response:
+@auth_router.get("/setup-status", **answers("SetupStatus"))
+async def get_setup_status() -> Response:
     """Tell whether the first account has to be created: never, since accounts are off."""
     return json_response({"needs_setup": False, "registration_enabled": False})
 
 
-@auth_router.get("/providers", operation_id="list_identity_providers", **answers("IdentityProviders"))
+@auth_router.get("/providers", **answers("IdentityProviders"))
 async def list_identity_providers() -> Response:
     """List the identity providers that users can log in with: none, since accounts are off."""
     return json_response({"providers": []})
@@ -73,10 +73,8 @@ async def login() -> Response:
     _refuse_account(403, "provider_not_found")
 
 
-@auth_router.post(
-    "/register", operation_id="register_account", **_refuses_account(403, "registration_disabled")
-)
-async def register() -> Response:
+@auth_router.post("/register", **_refuses_account(403, "registration_disabled"))
+async def register_account() -> Response:
     """Create an account: always refused.
 
     Accounts are off on this server, so this always answers 403. DeerFlow's login page shows `detail.message`.
@@ -84,10 +82,8 @@ async def register() -> Response:
     _refuse_account(403, "registration_disabled")
 
 
-@auth_router.post(
-    "/initialize", operation_id="initialize_accounts", **_refuses_account(409, "system_already_initialized")
-)
-async def initialize() -> Response:
+@auth_router.post("/initialize", **_refuses_account(409, "system_already_initialized"))
+async def initialize_accounts() -> Response:
     """Create the first account: always refused.
 
     Accounts are off on this server, so this always answers 409. DeerFlow's login page shows `detail.message`.
@@ -131,8 +127,8 @@ async def finish_oauth(provider: str) -> Response:
     _refuse_account(404, "provider_not_found")
 
 
-@browser_router.post("/navigate", operation_id="navigate_browser", **refuses(501, {"detail": _NO_BROWSER}))
-async def navigate(thread_id: ThreadPath) -> Response:
+@browser_router.post("/navigate", **refuses(501, {"detail": _NO_BROWSER}))
+async def navigate_browser(thread_id: ThreadPath) -> Response:
     """Open a page in the thread's browser: always refused.
 
     Browser control is not available on this server, so this always answers 501.
@@ -159,7 +155,7 @@ def _refuse_channel(provider: str) -> NoReturn:
 _REFUSES_CHANNEL = refuses(503, {"detail": _no_channel("slack")})
 
 
-@channels_router.get("/providers", operation_id="list_channel_providers", **answers("ChannelProviders"))
+@channels_router.get("/providers", **answers("ChannelProviders"))
 async def list_channel_providers() -> Response:
     """List the chat services that can be connected: none.
 
@@ -168,7 +164,7 @@ async def list_channel_providers() -> Response:
     return json_response({"enabled": False, "providers": []})
 
 
-@channels_router.get("/connections", operation_id="list_channel_connections", **answers("ChannelConnections"))
+@channels_router.get("/connections", **answers("ChannelConnections"))
 async def list_channel_connections() -> Response:
     """List the user's connected accounts of chat services: none."""
     return json_response({"connections": []})
@@ -176,7 +172,6 @@ async def list_channel_connections() -> Response:
 
 @channels_router.delete(
     "/connections/{connection_id}",
-    operation_id="disconnect_channel",
     **refuses(404, {"detail": "channel connection 'c1' not found", "code": "not_found"}),
 )
 async def disconnect_channel(connection_id: str) -> Response:
@@ -187,7 +182,7 @@ async def disconnect_channel(connection_id: str) -> Response:
     raise NotFoundError("channel connection", connection_id[:80])
 
 
-@channels_router.post("/{provider}/connect", operation_id="connect_channel", **_REFUSES_CHANNEL)
+@channels_router.post("/{provider}/connect", **_REFUSES_CHANNEL)
 async def connect_channel(provider: str) -> Response:
     """Connect an account of a chat service: always refused.
 
@@ -196,7 +191,7 @@ async def connect_channel(provider: str) -> Response:
     _refuse_channel(provider)
 
 
-@channels_router.post("/{provider}/runtime-config", operation_id="set_channel_config", **_REFUSES_CHANNEL)
+@channels_router.post("/{provider}/runtime-config", **_REFUSES_CHANNEL)
 async def set_channel_config(provider: str) -> Response:
     """Set the credentials of a chat service: always refused.
 
@@ -205,9 +200,7 @@ async def set_channel_config(provider: str) -> Response:
     _refuse_channel(provider)
 
 
-@channels_router.delete(
-    "/{provider}/runtime-config", operation_id="delete_channel_config", **_REFUSES_CHANNEL
-)
+@channels_router.delete("/{provider}/runtime-config", **_REFUSES_CHANNEL)
 async def delete_channel_config(provider: str) -> Response:
     """Delete the credentials of a chat service: always refused.
 
@@ -216,8 +209,8 @@ async def delete_channel_config(provider: str) -> Response:
     _refuse_channel(provider)
 
 
-@lark_router.get("/status", operation_id="get_lark_status", **answers("LarkStatus"))
-async def lark_status() -> Response:
+@lark_router.get("/status", **answers("LarkStatus"))
+async def get_lark_status() -> Response:
     """Return the state of the Lark integration: not installed."""
     return json_response(
         {
@@ -266,13 +259,13 @@ for _path, _name, _action in (
     )
 
 
-@mcp_tasks_router.get("", operation_id="list_mcp_tasks", **answers("list[McpTask]"))
+@mcp_tasks_router.get("", **answers("list[McpTask]"))
 async def list_mcp_tasks(thread_id: ThreadPath, limit: Annotated[int, Query(ge=1, le=100)] = 50) -> Response:
     """List a thread's background tasks of MCP servers: none, since this server starts none."""
     return json_response([])
 
 
-@mcp_tasks_router.get("/{task_id}", operation_id="get_mcp_task", **refuses(404, _NO_MCP_TASK))
+@mcp_tasks_router.get("/{task_id}", **refuses(404, _NO_MCP_TASK))
 async def get_mcp_task(thread_id: ThreadPath, task_id: str) -> Response:
     """Return a background task of an MCP server: always refused.
 
@@ -281,7 +274,7 @@ async def get_mcp_task(thread_id: ThreadPath, task_id: str) -> Response:
     raise NotFoundError("MCP task", task_id[:80])
 
 
-@mcp_tasks_router.post("/{task_id}/cancel", operation_id="cancel_mcp_task", **refuses(404, _NO_MCP_TASK))
+@mcp_tasks_router.post("/{task_id}/cancel", **refuses(404, _NO_MCP_TASK))
 async def cancel_mcp_task(thread_id: ThreadPath, task_id: str) -> Response:
     """Cancel a background task of an MCP server: always refused.
 

@@ -30,11 +30,10 @@ _BAD_THREAD = 4422
 
 @router.post(
     "/threads/{thread_id}/commands",
-    operation_id="send_command",
     openapi_extra=request_body("command_body"),
     **answers("CommandResult", own_errors={400: "CommandResult | Error"}),
 )
-async def command(
+async def send_command(
     thread_id: ThreadPath, user: CurrentUser, deerflow: CurrentApp, request: Request
 ) -> Response:
     """Carry out one command of the thread protocol.
@@ -57,11 +56,10 @@ async def command(
 
 @router.post(
     "/threads/{thread_id}/stream/events",
-    operation_id="stream_thread_events",
     openapi_extra=request_body("filter_body"),
     **answers("protocol_events", 400),
 )
-async def stream_events(
+async def stream_thread_events(
     thread_id: ThreadPath, user: CurrentUser, deerflow: CurrentApp, request: Request
 ) -> Response:
     """Stream the events of a thread in the thread protocol, those of later runs too, until the client leaves.

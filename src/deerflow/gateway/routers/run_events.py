@@ -25,12 +25,8 @@ router = APIRouter(tags=["runs"])
 _MOST_RUNS = 1000
 
 
-@router.get(
-    "/threads/{thread_id}/runs/{run_id}/events",
-    operation_id="list_run_events",
-    **answers("list[RunEvent]", 404),
-)
-async def list_events(
+@router.get("/threads/{thread_id}/runs/{run_id}/events", **answers("list[RunEvent]", 404))
+async def list_run_events(
     thread_id: ThreadPath,
     run_id: str,
     user: CurrentUser,
@@ -60,12 +56,8 @@ async def list_events(
     return json_response(found)
 
 
-@router.get(
-    "/threads/{thread_id}/runs/{run_id}/workspace-changes",
-    operation_id="get_workspace_changes",
-    **answers("WorkspaceChanges", 404),
-)
-async def workspace_changes(
+@router.get("/threads/{thread_id}/runs/{run_id}/workspace-changes", **answers("WorkspaceChanges", 404))
+async def get_workspace_changes(
     thread_id: ThreadPath,
     run_id: str,
     user: CurrentUser,
@@ -163,13 +155,13 @@ def _task_rows(event: Mapping[str, Any]) -> Iterator[Row]:
     task_id = event["task_id"]
     match event.get("type"):
         case "task_started":
-            said = _given(event, "description", "subagent_type", "model_name")
-            yield "subagent.start", "subagent", {"task_id": task_id, **said}
+            fields = _given(event, "description", "subagent_type", "model_name")
+            yield "subagent.start", "subagent", {"task_id": task_id, **fields}
         case "task_running":
             yield "subagent.step", "subagent", _step(task_id, event)
         case str(kind) if kind in TASK_ENDS:
-            said = _given(event, "model_name", "usage", "result", "error")
-            yield "subagent.end", "subagent", {"task_id": task_id, "status": TASK_ENDS[kind], **said}
+            fields = _given(event, "model_name", "usage", "result", "error")
+            yield "subagent.end", "subagent", {"task_id": task_id, "status": TASK_ENDS[kind], **fields}
 
 
 def _given(event: Mapping[str, Any], *names: str) -> dict[str, Any]:

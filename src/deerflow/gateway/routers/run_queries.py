@@ -137,7 +137,7 @@ async def join_run(
     run = await owned_run(deerflow, thread_id, run_id, user)
     if "text/event-stream" in request.headers.get("accept", ""):
         return event_stream(deerflow, run, after=last_event_id, modes=_named(stream_mode, CLIENT_MODES))
-    return await wait_for(deerflow, run, request, cancel_on_leave=False)
+    return await wait_for(deerflow, run, request, cancel_on_disconnect=False)
 
 
 @router.get(
@@ -170,11 +170,13 @@ async def join_stream(
         with suppress(ConflictError):  # it has ended meanwhile
             await deerflow.runs.cancel(run_id, action=action, wait=wait)
     modes = _named(stream_mode, CLIENT_MODES)
-    return event_stream(deerflow, run, after=last_event_id, modes=modes, cancel_on_leave=cancel_on_disconnect)
+    return event_stream(
+        deerflow, run, after=last_event_id, modes=modes, cancel_on_disconnect=cancel_on_disconnect
+    )
 
 
-@router.get("/threads/{thread_id}/stream", operation_id="join_thread_stream", **answers("events", 400, 404))
-async def join_thread(
+@router.get("/threads/{thread_id}/stream", **answers("events", 400, 404))
+async def join_thread_stream(
     thread_id: ThreadPath,
     user: CurrentUser,
     deerflow: CurrentApp,

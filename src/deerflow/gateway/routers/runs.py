@@ -94,8 +94,8 @@ async def wait_run(
     return await _waited(caller, await _start(caller, thread_id, body), request)
 
 
-@router.post("/runs", operation_id="create_stateless_run", **answers("Run", 400, 404, 409))
-async def create_stateless(body: RunCreate, caller: CurrentCaller) -> Response:
+@router.post("/runs", **answers("Run", 400, 404, 409))
+async def create_stateless_run(body: RunCreate, caller: CurrentCaller) -> Response:
     """Start a run in the background on a new thread and return it.
 
     `config.configurable.thread_id` names an existing thread instead. `on_completion` decides whether a new
@@ -104,8 +104,8 @@ async def create_stateless(body: RunCreate, caller: CurrentCaller) -> Response:
     return _created(await _start_stateless(caller, body))
 
 
-@router.post("/runs/stream", operation_id="stream_stateless_run", **answers("events", 400, 404, 409))
-async def stream_stateless(body: RunCreate, caller: CurrentCaller) -> Response:
+@router.post("/runs/stream", **answers("events", 400, 404, 409))
+async def stream_stateless_run(body: RunCreate, caller: CurrentCaller) -> Response:
     """Start a run on a new thread and stream its events until it ends.
 
     `config.configurable.thread_id` names an existing thread instead. `on_completion` decides whether a new
@@ -114,8 +114,8 @@ async def stream_stateless(body: RunCreate, caller: CurrentCaller) -> Response:
     return _streamed(caller, await _start_stateless(caller, body))
 
 
-@router.post("/runs/wait", operation_id="wait_stateless_run", **answers("FinalValues", 400, 404, 409))
-async def wait_stateless(body: RunCreate, caller: CurrentCaller, request: Request) -> Response:
+@router.post("/runs/wait", **answers("FinalValues", 400, 404, 409))
+async def wait_stateless_run(body: RunCreate, caller: CurrentCaller, request: Request) -> Response:
     """Start a run on a new thread, wait for its end and return the final values.
 
     `config.configurable.thread_id` names an existing thread instead. `on_completion` decides whether a new
@@ -124,8 +124,8 @@ async def wait_stateless(body: RunCreate, caller: CurrentCaller, request: Reques
     return await _waited(caller, await _start_stateless(caller, body), request)
 
 
-@router.post("/runs/batch", operation_id="create_run_batch", **answers("list[Run | BatchError]", 400))
-async def create_batch(bodies: list[BatchRun], caller: CurrentCaller) -> Response:
+@router.post("/runs/batch", **answers("list[Run | BatchError]", 400))
+async def create_run_batch(bodies: list[BatchRun], caller: CurrentCaller) -> Response:
     """Start many runs in the background, each on a new thread or on the one that it names.
 
     At most 100 at once. The answer has the runs in the order of the request; a run that could not be started
@@ -165,14 +165,14 @@ def _created(run: RunRecord) -> Response:
 
 
 def _streamed(caller: Caller, run: RunRecord) -> Response:
-    return event_stream(caller.deerflow, run, cancel_on_leave=_goes_with_client(run))
+    return event_stream(caller.deerflow, run, cancel_on_disconnect=_cancels_on_disconnect(run))
 
 
 async def _waited(caller: Caller, run: RunRecord, request: Request) -> Response:
-    return await wait_for(caller.deerflow, run, request, cancel_on_leave=_goes_with_client(run))
+    return await wait_for(caller.deerflow, run, request, cancel_on_disconnect=_cancels_on_disconnect(run))
 
 
-def _goes_with_client(run: RunRecord) -> bool:
+def _cancels_on_disconnect(run: RunRecord) -> bool:
     return run.request.on_disconnect is DisconnectMode.CANCEL
 
 

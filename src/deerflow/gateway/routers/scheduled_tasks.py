@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, HTTPException, Query
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from deerflow.app import DeerFlow
@@ -31,8 +31,6 @@ Zone = Annotated[str, Field(max_length=128)]
 class TaskCreate(BaseModel):
     """A new task."""
 
-    model_config = ConfigDict(extra="ignore")
-
     thread_id: ThreadId | None = None
     context_mode: ContextMode = "fresh_thread_per_run"
     title: Title
@@ -45,8 +43,6 @@ class TaskCreate(BaseModel):
 class TaskUpdate(BaseModel):
     """What is to change about a task; what is absent stays."""
 
-    model_config = ConfigDict(extra="ignore")
-
     context_mode: ContextMode | None = None
     thread_id: ThreadId | None = None
     title: Title | None = None
@@ -55,18 +51,14 @@ class TaskUpdate(BaseModel):
     timezone: Zone | None = None
 
 
-@router.get("/scheduled-tasks", operation_id="list_scheduled_tasks", **answers("list[ScheduledTask]"))
-async def list_tasks(user: CurrentUser, deerflow: CurrentApp, crons: Crons) -> Response:
+@router.get("/scheduled-tasks", **answers("list[ScheduledTask]"))
+async def list_scheduled_tasks(user: CurrentUser, deerflow: CurrentApp, crons: Crons) -> Response:
     """List the user's scheduled tasks, newest first."""
     return json_response([await task_out(deerflow, crons, task) for task in await _tasks(crons, user)])
 
 
-@router.get(
-    "/threads/{thread_id}/scheduled-tasks",
-    operation_id="list_scheduled_tasks_of_thread",
-    **answers("list[ScheduledTask]", 404),
-)
-async def tasks_of_thread(
+@router.get("/threads/{thread_id}/scheduled-tasks", **answers("list[ScheduledTask]", 404))
+async def list_scheduled_tasks_of_thread(
     thread_id: ThreadPath, user: CurrentUser, deerflow: CurrentApp, crons: Crons
 ) -> Response:
     """List the scheduled tasks that run in a thread, newest first."""
@@ -75,8 +67,8 @@ async def tasks_of_thread(
     return json_response([await task_out(deerflow, crons, task) for task in mine])
 
 
-@router.post("/scheduled-tasks", operation_id="create_scheduled_task", **answers("ScheduledTask", 404, 409))
-async def create_task(
+@router.post("/scheduled-tasks", **answers("ScheduledTask", 404, 409))
+async def create_scheduled_task(
     body: TaskCreate, user: CurrentUser, deerflow: CurrentApp, crons: Crons, scheduler: CurrentScheduler
 ) -> Response:
     """Create a scheduled task, which runs once or at the times of a schedule.
@@ -101,22 +93,20 @@ async def create_task(
         title=body.title,
     )
     is_once = body.schedule_type == "once"
-    task = _timed(deerflow, task, body.schedule_spec, body.timezone, is_once=is_once)
+    task = _with_schedule(deerflow, task, body.schedule_spec, body.timezone, is_once=is_once)
     await crons.create(task)
     scheduler.wake()
     return json_response(await task_out(deerflow, crons, task))
 
 
-@router.get("/scheduled-tasks/{task_id}", operation_id="get_scheduled_task", **answers("ScheduledTask", 404))
-async def get_task(task_id: str, user: CurrentUser, deerflow: CurrentApp, crons: Crons) -> Response:
+@router.get("/scheduled-tasks/{task_id}", **answers("ScheduledTask", 404))
+async def get_scheduled_task(task_id: str, user: CurrentUser, deerflow: CurrentApp, crons: Crons) -> Response:
     """Return one scheduled task."""
     return json_response(await task_out(deerflow, crons, await _find(crons, task_id, user)))
 
 
-@router.patch(
-    "/scheduled-tasks/{task_id}", operation_id="update_scheduled_task", **answers("ScheduledTask", 404)
-)
-async def update_task(
+@router.patch("/scheduled-tasks/{task_id}", **answers("ScheduledTask", 404))
+async def update_scheduled_task(
     task_id: str,
     body: TaskUpdate,
     user: CurrentUser,
@@ -137,39 +127,35 @@ async def update_task(
     if body.schedule_spec is not None or body.timezone is not None:
         spec = body.schedule_spec or spec_of(task)
         is_once = task.once_at is not None
-        task = _timed(deerflow, task, spec, body.timezone or task.timezone or "UTC", is_once=is_once)
+        task = _with_schedule(deerflow, task, spec, body.timezone or task.timezone or "UTC", is_once=is_once)
         task = replace(task, since=datetime.now(UTC))
-    return await _kept(deerflow, crons, scheduler, replace(task, title=body.title or task.title))
+    return await _stored(deerflow, crons, scheduler, replace(task, title=body.title or task.title))
 
 
-@router.post(
-    "/scheduled-tasks/{task_id}/pause", operation_id="pause_scheduled_task", **answers("ScheduledTask", 404)
-)
-async def pause_task(
+@router.post("/scheduled-tasks/{task_id}/pause", **answers("ScheduledTask", 404))
+async def pause_scheduled_task(
     task_id: str, user: CurrentUser, deerflow: CurrentApp, crons: Crons, scheduler: CurrentScheduler
 ) -> Response:
     """Pause a scheduled task: it starts no runs until it is resumed."""
-    return await _kept(deerflow, crons, scheduler, replace(await _find(crons, task_id, user), enabled=False))
+    return await _stored(
+        deerflow, crons, scheduler, replace(await _find(crons, task_id, user), enabled=False)
+    )
 
 
-@router.post(
-    "/scheduled-tasks/{task_id}/resume", operation_id="resume_scheduled_task", **answers("ScheduledTask", 404)
-)
-async def resume_task(
+@router.post("/scheduled-tasks/{task_id}/resume", **answers("ScheduledTask", 404))
+async def resume_scheduled_task(
     task_id: str, user: CurrentUser, deerflow: CurrentApp, crons: Crons, scheduler: CurrentScheduler
 ) -> Response:
     """Resume a paused scheduled task; times that passed meanwhile are not made up for."""
     task = await _find(crons, task_id, user)
     since = task.since if task.enabled else datetime.now(UTC)
-    return await _kept(deerflow, crons, scheduler, replace(task, enabled=True, since=since))
+    return await _stored(deerflow, crons, scheduler, replace(task, enabled=True, since=since))
 
 
-@router.post(
-    "/scheduled-tasks/{task_id}/trigger",
-    operation_id="trigger_scheduled_task",
-    **answers("Triggered", 404, 409),
-)
-async def trigger_task(task_id: str, user: CurrentUser, deerflow: CurrentApp, crons: Crons) -> Response:
+@router.post("/scheduled-tasks/{task_id}/trigger", **answers("Triggered", 404, 409))
+async def trigger_scheduled_task(
+    task_id: str, user: CurrentUser, deerflow: CurrentApp, crons: Crons
+) -> Response:
     """Start a run of a scheduled task now; its schedule stays as it is."""
     task = await _find(crons, task_id, user)
     now = datetime.now(UTC)
@@ -190,22 +176,16 @@ async def trigger_task(task_id: str, user: CurrentUser, deerflow: CurrentApp, cr
     return json_response({"id": task.id, "triggered": True, "thread_id": run.thread_id})
 
 
-@router.delete(
-    "/scheduled-tasks/{task_id}", operation_id="delete_scheduled_task", **answers("DeletedTask", 404)
-)
-async def delete_task(task_id: str, user: CurrentUser, crons: Crons) -> Response:
+@router.delete("/scheduled-tasks/{task_id}", **answers("DeletedTask", 404))
+async def delete_scheduled_task(task_id: str, user: CurrentUser, crons: Crons) -> Response:
     """Delete a scheduled task; threads of its runs stay."""
     await _find(crons, task_id, user)
     await crons.delete(task_id)
     return json_response({"id": task_id, "deleted": True})
 
 
-@router.get(
-    "/scheduled-tasks/{task_id}/runs",
-    operation_id="list_scheduled_task_runs",
-    **answers("list[ScheduledRun]", 404),
-)
-async def runs_of_task(
+@router.get("/scheduled-tasks/{task_id}/runs", **answers("list[ScheduledRun]", 404))
+async def list_scheduled_task_runs(
     task_id: str,
     user: CurrentUser,
     deerflow: CurrentApp,
@@ -234,7 +214,9 @@ async def _find(crons: CronStore, task_id: str, user: str) -> CronJob:
     return task
 
 
-async def _kept(deerflow: DeerFlow, crons: CronStore, scheduler: CurrentScheduler, task: CronJob) -> Response:
+async def _stored(
+    deerflow: DeerFlow, crons: CronStore, scheduler: CurrentScheduler, task: CronJob
+) -> Response:
     task = replace(task, updated_at=datetime.now(UTC))
     await crons.put(task)
     scheduler.wake()
@@ -249,7 +231,7 @@ async def _thread(deerflow: DeerFlow, user: str, mode: ContextMode, thread_id: s
     return (await owned_thread(deerflow, thread_id, user)).id
 
 
-def _timed(
+def _with_schedule(
     deerflow: DeerFlow, task: CronJob, spec: dict[str, Any], timezone: str, *, is_once: bool
 ) -> CronJob:
     """Return a task with its schedule; 422 if the schedule is invalid or too soon."""
@@ -260,25 +242,25 @@ def _timed(
                 raise InvalidInputError("schedule_spec must be an object like {'cron': '0 9 * * *'}")
             check_schedule(schedule, timezone, now=datetime.now(UTC))
             return replace(task, schedule=schedule, timezone=timezone)
-        moment = _moment(spec.get("run_at"), timezone)
+        run_at = _parse_run_at(spec.get("run_at"), timezone)
     except InvalidInputError as error:
         raise HTTPException(422, str(error)) from error
     least = deerflow.settings.scheduler.min_once_delay_seconds
-    if moment != task.once_at and moment < datetime.now(UTC) + timedelta(seconds=least):
+    if run_at != task.once_at and run_at < datetime.now(UTC) + timedelta(seconds=least):
         raise HTTPException(422, f"run_at must be at least {least} seconds from now")
-    return replace(task, once_at=moment, timezone=timezone)
+    return replace(task, once_at=run_at, timezone=timezone)
 
 
-def _moment(text: Any, timezone: str) -> datetime:
+def _parse_run_at(text: Any, timezone: str) -> datetime:
     """Parse a time; one without a zone is in the task's time zone."""
     zone = zone_of(timezone)
     try:
-        moment = datetime.fromisoformat(text)
+        run_at = datetime.fromisoformat(text)
     except (TypeError, ValueError) as error:
         raise InvalidInputError(
             "schedule_spec must be an object like {'run_at': '2027-01-31T09:00'}"
         ) from error
-    return (moment if moment.tzinfo else moment.replace(tzinfo=zone)).astimezone(UTC)
+    return (run_at if run_at.tzinfo else run_at.replace(tzinfo=zone)).astimezone(UTC)
 
 
 def _payload(prompt: str) -> dict[str, Any]:

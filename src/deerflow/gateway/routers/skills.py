@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fastapi import APIRouter
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from deerflow.app import DeerFlow
@@ -25,15 +25,11 @@ router = APIRouter(tags=["skills"])
 class SkillUpdate(BaseModel):
     """Whether agents may use a skill."""
 
-    model_config = ConfigDict(extra="ignore")
-
     enabled: bool
 
 
 class SkillInstall(BaseModel):
     """Where a skill's archive is: a file of a thread."""
-
-    model_config = ConfigDict(extra="ignore")
 
     thread_id: str = Field(min_length=1, max_length=128)
     path: str = Field(min_length=1, max_length=4096)

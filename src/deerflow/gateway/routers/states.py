@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from uuid import UUID
 
 from fastapi import APIRouter, Query
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, Field, field_validator
 from starlette.responses import Response
 
 from deerflow.agents.middlewares.goal import MAX_CONTINUATIONS, MAX_OBJECTIVE_CHARS, new_goal
@@ -33,8 +33,6 @@ Selection = Annotated[list[str] | None, Query()]
 class StateUpdate(BaseModel):
     """Values to set in a thread's state."""
 
-    model_config = ConfigDict(extra="ignore")
-
     values: dict[str, Any] | list[dict[str, Any]] | None = None
     checkpoint_id: str | None = None
     checkpoint: dict[str, Any] | None = None
@@ -43,8 +41,6 @@ class StateUpdate(BaseModel):
 
 class HistoryQuery(BaseModel):
     """Which states of a thread's past to list."""
-
-    model_config = ConfigDict(extra="ignore")
 
     limit: int = Field(10, ge=1, le=1000)
     before: str | dict[str, Any] | None = None
@@ -55,8 +51,6 @@ class HistoryQuery(BaseModel):
 
 class StateQuery(BaseModel):
     """Which state of a thread, and what of it."""
-
-    model_config = ConfigDict(extra="ignore")
 
     checkpoint: dict[str, Any] | str | None = None
     subgraphs: bool = False
@@ -76,10 +70,8 @@ async def get_state(
     return await _state(deerflow, thread_id, None, names_in(select))
 
 
-@router.get(
-    "/threads/{thread_id}/storage", operation_id="get_thread_storage", **answers("ThreadStorage", 404)
-)
-async def get_storage(thread_id: ThreadPath, user: CurrentUser, deerflow: CurrentApp) -> Response:
+@router.get("/threads/{thread_id}/storage", **answers("ThreadStorage", 404))
+async def get_thread_storage(thread_id: ThreadPath, user: CurrentUser, deerflow: CurrentApp) -> Response:
     """Return how many bytes the states of a thread and of its sub-agents take in the database."""
     await owned_thread(deerflow, thread_id, user)
     return json_response(storage_out(thread_id, await deerflow.storage.checkpoints.asizes(thread_id)))
@@ -98,12 +90,8 @@ async def get_state_at(
     return await _state(deerflow, thread_id, checkpoint_id, names_in(select))
 
 
-@router.post(
-    "/threads/{thread_id}/state/checkpoint",
-    operation_id="find_state_at",
-    **answers("SelectedState", 400, 404),
-)
-async def post_state_at(
+@router.post("/threads/{thread_id}/state/checkpoint", **answers("SelectedState", 400, 404))
+async def find_state_at(
     thread_id: ThreadPath, body: StateQuery, user: CurrentUser, deerflow: CurrentApp
 ) -> Response:
     """Return the state of a thread at the checkpoint that the body names."""
@@ -129,10 +117,8 @@ async def update_state(
     return json_response(changed_state_out(snapshot) if snapshot else empty_state(thread_id))
 
 
-@router.post(
-    "/threads/{thread_id}/history", operation_id="search_history", **answers("list[SelectedState]", 400, 404)
-)
-async def history(
+@router.post("/threads/{thread_id}/history", **answers("list[SelectedState]", 400, 404))
+async def search_history(
     thread_id: ThreadPath, user: CurrentUser, deerflow: CurrentApp, body: HistoryQuery | None = None
 ) -> Response:
     """List the states of a thread, newest first.
@@ -237,18 +223,16 @@ goals_router = APIRouter(tags=["goals"])
 class Goal(BaseModel):
     """What is to be reached, and how often the agent may go on towards it by itself."""
 
-    model_config = ConfigDict(extra="ignore")
-
     objective: str = Field(min_length=1, max_length=MAX_OBJECTIVE_CHARS)
     max_continuations: int = Field(MAX_CONTINUATIONS, ge=0, le=MAX_CONTINUATIONS)
 
     @field_validator("objective")
     @classmethod
-    def _says_something(cls, objective: str) -> str:
-        words = objective.strip()
-        if not words:
+    def _stripped(cls, objective: str) -> str:
+        stripped = objective.strip()
+        if not stripped:
             raise ValueError("say what is to be reached")
-        return words
+        return stripped
 
 
 @goals_router.get("/threads/{thread_id}/goal", **answers("ThreadGoal", 404))

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query
 from langgraph.store.base import Item
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from deerflow.domain import folder_name
@@ -28,8 +28,6 @@ Joined = Annotated[str, Field(max_length=8192, pattern=r"^[^\x00]*$")]
 class ItemPut(BaseModel):
     """Something to keep."""
 
-    model_config = ConfigDict(extra="ignore")
-
     namespace: Annotated[Namespace, Field(min_length=1, max_length=32)]
     key: str = Field(min_length=1, max_length=1024)
     value: dict[str, Any]
@@ -40,16 +38,12 @@ class ItemPut(BaseModel):
 class ItemName(BaseModel):
     """Where something is kept."""
 
-    model_config = ConfigDict(extra="ignore")
-
     namespace: Annotated[Namespace, Field(max_length=32)] = []
     key: str
 
 
 class ItemSearch(BaseModel):
     """What to look for."""
-
-    model_config = ConfigDict(extra="ignore")
 
     namespace_prefix: Annotated[Namespace, Field(max_length=32)] = []
     filter: dict[str, Any] | None = None
@@ -62,8 +56,6 @@ class ItemSearch(BaseModel):
 class NamespaceSearch(BaseModel):
     """Which namespaces to list."""
 
-    model_config = ConfigDict(extra="ignore")
-
     prefix: Annotated[Namespace, Field(max_length=32)] | None = None
     suffix: Annotated[Namespace, Field(max_length=32)] | None = None
     max_depth: int | None = Field(None, ge=1)
@@ -71,8 +63,8 @@ class NamespaceSearch(BaseModel):
     offset: int = Field(0, ge=0)
 
 
-@router.put("/store/items", operation_id="put_store_item", **answers(None, status=204))
-async def put_item(body: ItemPut, user: CurrentUser, deerflow: CurrentApp) -> Response:
+@router.put("/store/items", **answers(None, status=204))
+async def put_store_item(body: ItemPut, user: CurrentUser, deerflow: CurrentApp) -> Response:
     """Store an item under a namespace and key, in place of an earlier one.
 
     Each user has a store of their own; it outlives threads.
@@ -84,8 +76,8 @@ async def put_item(body: ItemPut, user: CurrentUser, deerflow: CurrentApp) -> Re
     return Response(status_code=204)
 
 
-@router.get("/store/items", operation_id="get_store_item", **answers("StoreItem | None"))
-async def get_item(
+@router.get("/store/items", **answers("StoreItem | None"))
+async def get_store_item(
     user: CurrentUser,
     deerflow: CurrentApp,
     key: str,
@@ -101,15 +93,15 @@ async def get_item(
     return json_response(_item_out(item) if item else None)
 
 
-@router.delete("/store/items", operation_id="delete_store_item", **answers(None, status=204))
-async def delete_item(body: ItemName, user: CurrentUser, deerflow: CurrentApp) -> Response:
+@router.delete("/store/items", **answers(None, status=204))
+async def delete_store_item(body: ItemName, user: CurrentUser, deerflow: CurrentApp) -> Response:
     """Delete an item of the store, if it exists."""
     await deerflow.storage.store.adelete(_inside(user, body.namespace), body.key)
     return Response(status_code=204)
 
 
-@router.post("/store/items/search", operation_id="search_store_items", **answers("StoreItems"))
-async def search_items(body: ItemSearch, user: CurrentUser, deerflow: CurrentApp) -> Response:
+@router.post("/store/items/search", **answers("StoreItems"))
+async def search_store_items(body: ItemSearch, user: CurrentUser, deerflow: CurrentApp) -> Response:
     """List the items below a namespace.
 
     `filter` compares top-level values; `query` searches by meaning where the store has an index, and has no
@@ -118,12 +110,7 @@ async def search_items(body: ItemSearch, user: CurrentUser, deerflow: CurrentApp
     store, prefix = deerflow.storage.store, _inside(user, body.namespace_prefix)
     limit, offset = body.limit, body.offset
     items = await store.asearch(
-        prefix,
-        query=body.query,
-        filter=body.filter,
-        limit=limit,
-        offset=offset,
-        refresh_ttl=body.refresh_ttl,
+        prefix, query=body.query, filter=body.filter, limit=limit, offset=offset, refresh_ttl=body.refresh_ttl
     )
     count = partial(store.acount, prefix, filter=body.filter)
     total = await total_of(items, limit=limit, offset=offset, count=count)
@@ -132,8 +119,8 @@ async def search_items(body: ItemSearch, user: CurrentUser, deerflow: CurrentApp
     return json_response({"items": shown}, headers=headers)
 
 
-@router.post("/store/namespaces", operation_id="list_store_namespaces", **answers("StoreNamespaces"))
-async def list_namespaces(body: NamespaceSearch, user: CurrentUser, deerflow: CurrentApp) -> Response:
+@router.post("/store/namespaces", **answers("StoreNamespaces"))
+async def list_store_namespaces(body: NamespaceSearch, user: CurrentUser, deerflow: CurrentApp) -> Response:
     """List the namespaces that hold items."""
     own = _inside(user, ())
     found = await deerflow.storage.store.alist_namespaces(

@@ -28,12 +28,8 @@ from deerflow.subagents.teams.plan import checked_plan
 tasks_router = APIRouter(tags=["tasks"])
 
 
-@tasks_router.get(
-    "/threads/{thread_id}/runs/{run_id}/tasks",
-    operation_id="list_run_tasks",
-    **answers("list[SubagentTask]", 404),
-)
-async def list_tasks(
+@tasks_router.get("/threads/{thread_id}/runs/{run_id}/tasks", **answers("list[SubagentTask]", 404))
+async def list_run_tasks(
     thread_id: ThreadPath, run_id: str, user: CurrentUser, deerflow: CurrentApp, *, steps: bool = False
 ) -> Response:
     """List the tasks that a run gave to sub-agents, oldest first.
@@ -45,12 +41,8 @@ async def list_tasks(
     return json_response([row.out(with_steps=steps) for row in rows.values()])
 
 
-@tasks_router.get(
-    "/threads/{thread_id}/runs/{run_id}/tasks/{task_id}",
-    operation_id="get_run_task",
-    **answers("SubagentTask", 404),
-)
-async def get_task(
+@tasks_router.get("/threads/{thread_id}/runs/{run_id}/tasks/{task_id}", **answers("SubagentTask", 404))
+async def get_run_task(
     thread_id: ThreadPath, run_id: str, task_id: str, user: CurrentUser, deerflow: CurrentApp
 ) -> Response:
     """Return one task of a sub-agent with its messages so far."""
@@ -62,11 +54,9 @@ async def get_task(
 
 
 @tasks_router.post(
-    "/threads/{thread_id}/runs/{run_id}/tasks/{task_id}/cancel",
-    operation_id="cancel_run_task",
-    **answers(None, 404, 409, status=202),
+    "/threads/{thread_id}/runs/{run_id}/tasks/{task_id}/cancel", **answers(None, 404, 409, status=202)
 )
-async def cancel_task(
+async def cancel_run_task(
     thread_id: ThreadPath, run_id: str, task_id: str, user: CurrentUser, deerflow: CurrentApp
 ) -> Response:
     """Stop one task of a sub-agent; the run goes on with what the task has found.
@@ -159,8 +149,8 @@ class TeamRunCreate(RunCreate):
         return self.model_copy(update={"input": self.input or goal, "context": context})
 
 
-@teams_router.get("/teams/roles", operation_id="list_team_roles", **answers("TeamRoles"))
-async def list_roles(deerflow: CurrentApp) -> Response:
+@teams_router.get("/teams/roles", **answers("TeamRoles"))
+async def list_team_roles(deerflow: CurrentApp) -> Response:
     """List the roles that members of a team may have."""
     roles = [
         {"name": role.name, "description": role.description, "stage": role.stage} for role in _roles(deerflow)

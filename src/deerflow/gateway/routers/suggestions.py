@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import orjson
 from fastapi import APIRouter, HTTPException
 from langchain_core.language_models import BaseChatModel
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, Field, StringConstraints
 from starlette.responses import Response
 
 from deerflow.agents.side_calls import SideAnswer, framed, side_call
@@ -45,16 +45,12 @@ Answer with the message alone.
 class SuggestionMessage(BaseModel):
     """One message of the conversation's end."""
 
-    model_config = ConfigDict(extra="ignore")
-
     role: Annotated[str, StringConstraints(max_length=32)]
     content: str
 
 
 class SuggestionsRequest(BaseModel):
     """What to suggest questions for."""
-
-    model_config = ConfigDict(extra="ignore")
 
     messages: list[SuggestionMessage] = Field(max_length=200)
     n: int = Field(3, ge=1, le=MOST)
@@ -64,24 +60,20 @@ class SuggestionsRequest(BaseModel):
 class PolishRequest(BaseModel):
     """A message to improve."""
 
-    model_config = ConfigDict(extra="ignore")
-
     text: str
     locale: str | None = Field(None, max_length=35)
     thread_id: str | None = Field(None, max_length=128)
 
 
-@router.get("/suggestions/config", operation_id="get_suggestion_settings", **answers("SuggestionSettings"))
-async def suggestions_config(deerflow: CurrentApp) -> Response:
+@router.get("/suggestions/config", **answers("SuggestionSettings"))
+async def get_suggestion_settings(deerflow: CurrentApp) -> Response:
     """Tell whether questions are suggested after an answer, and how many."""
     settings = deerflow.settings.suggestions
     return json_response({"enabled": settings.enabled, "max_suggestions": settings.max_suggestions})
 
 
-@router.post(
-    "/threads/{thread_id}/suggestions", operation_id="suggest_questions", **answers("Suggestions", 404)
-)
-async def suggest(
+@router.post("/threads/{thread_id}/suggestions", **answers("Suggestions", 404))
+async def suggest_questions(
     thread_id: ThreadPath, body: SuggestionsRequest, user: CurrentUser, deerflow: CurrentApp
 ) -> Response:
     """Suggest questions that the user might ask next.
@@ -101,8 +93,8 @@ async def suggest(
     return json_response({"suggestions": suggestions_in(answer.text, most)})
 
 
-@router.post("/input-polish", operation_id="polish_message", **answers("Polished", 400, 404, 503))
-async def polish(body: PolishRequest, user: CurrentUser, deerflow: CurrentApp) -> Response:
+@router.post("/input-polish", **answers("Polished", 400, 404, 503))
+async def polish_message(body: PolishRequest, user: CurrentUser, deerflow: CurrentApp) -> Response:
     """Return a message in a better wording, written by a model.
 
     Answers 404 while `input_polish.enabled` is false in the settings, 503 when the model gives no answer.

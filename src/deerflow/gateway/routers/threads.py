@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 import orjson
 from fastapi import APIRouter
 from orjson import Fragment
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, Field, StringConstraints
 from starlette.responses import Response
 
 from deerflow.app import DeerFlow
@@ -76,8 +76,6 @@ OneValue = Annotated[str, StringConstraints(pattern=r"^values\.[^.]+$", max_leng
 class StepUpdate(BaseModel):
     """What one node wrote in a step of a thread from elsewhere."""
 
-    model_config = ConfigDict(extra="ignore")
-
     values: dict[str, Any] | list[dict[str, Any]] | None = None
     as_node: str | None = None
 
@@ -85,15 +83,11 @@ class StepUpdate(BaseModel):
 class Superstep(BaseModel):
     """One step of a thread from elsewhere."""
 
-    model_config = ConfigDict(extra="ignore")
-
     updates: list[StepUpdate] = Field(max_length=100)
 
 
 class ThreadCreate(BaseModel):
     """A new thread, or an old one when the id is known already."""
-
-    model_config = ConfigDict(extra="ignore")
 
     thread_id: ThreadId | None = None
     assistant_id: str | None = None
@@ -107,8 +101,6 @@ class ThreadCreate(BaseModel):
 
 class ThreadSearch(BaseModel):
     """Which threads to list."""
-
-    model_config = ConfigDict(extra="ignore")
 
     metadata: dict[str, Any] | None = None
     values: dict[str, Any] | None = None
@@ -125,15 +117,11 @@ class ThreadSearch(BaseModel):
 class ThreadPatch(BaseModel):
     """A change to a thread's metadata."""
 
-    model_config = ConfigDict(extra="ignore")
-
     metadata: dict[str, Any] = {}
 
 
 class ThreadPrune(BaseModel):
     """Threads to delete, or to strip of their past."""
-
-    model_config = ConfigDict(extra="ignore")
 
     thread_ids: list[str] = Field(max_length=1000)
     strategy: Literal["delete", "keep_latest"] = "delete"
@@ -156,7 +144,7 @@ async def create_thread(body: ThreadCreate, user: CurrentUser, deerflow: Current
             raise
         return json_response(thread_out(await deerflow.storage.threads.create(thread_id, user, metadata)))
     if body.supersteps:
-        await _take_in(deerflow, thread, body.supersteps)
+        await _add_supersteps(deerflow, thread, body.supersteps)
         thread = await owned_thread(deerflow, thread.id, user)
     return json_response(thread_out(thread))
 
@@ -171,11 +159,11 @@ async def search_threads(
     Clients that need titles only select `values.title`. The header `X-Pagination-Total` has the number of all
     that match.
     """
-    wish = body or ThreadSearch()
-    paths = {name: parse_path(path) for name, path in (wish.extract or {}).items()}
-    found, total = await _found(deerflow, wish, user)
-    threads, headers = page_of(found, limit=wish.limit, offset=wish.offset, total=total)
-    rows = await _rows(deerflow, threads, wish.select, paths)
+    search = body or ThreadSearch()
+    paths = {name: parse_path(path) for name, path in (search.extract or {}).items()}
+    found, total = await _found(deerflow, search, user)
+    threads, headers = page_of(found, limit=search.limit, offset=search.offset, total=total)
+    rows = await _rows(deerflow, threads, search.select, paths)
     return json_response(rows, headers=headers)
 
 
@@ -184,10 +172,10 @@ async def count_threads(
     user: CurrentUser, deerflow: CurrentApp, body: ThreadSearch | None = None
 ) -> Response:
     """Count the threads that match a filter, as a plain number."""
-    wish = body or ThreadSearch()
-    if wish.values:
-        return json_response(len(await _with_values(deerflow, wish, user)))
-    return json_response(await deerflow.storage.threads.count(_query(wish, user)))
+    search = body or ThreadSearch()
+    if search.values:
+        return json_response(len(await _with_values(deerflow, search, user)))
+    return json_response(await deerflow.storage.threads.count(_query(search, user)))
 
 
 @router.post("/threads/prune", **answers("Pruned", 409))
@@ -228,10 +216,7 @@ async def get_thread(thread_id: ThreadPath, user: CurrentUser, deerflow: Current
     return json_response(await _with_state(deerflow, await owned_thread(deerflow, thread_id, user)))
 
 
-@router.patch(
-    "/threads/{thread_id}",
-    **answers("Thread", 404, empty=CHANGED_UNSHOWN),
-)
+@router.patch("/threads/{thread_id}", **answers("Thread", 404, empty=CHANGED_UNSHOWN))
 async def patch_thread(
     thread_id: ThreadPath, body: ThreadPatch, user: CurrentUser, deerflow: CurrentApp, prefer: Prefer = None
 ) -> Response:
@@ -253,7 +238,7 @@ async def delete_thread(thread_id: ThreadPath, user: CurrentUser, deerflow: Curr
     return json_response({"success": True, "message": f"thread {thread_id} is deleted"})
 
 
-async def _take_in(deerflow: DeerFlow, thread: Thread, steps: Sequence[Superstep]) -> None:
+async def _add_supersteps(deerflow: DeerFlow, thread: Thread, steps: Sequence[Superstep]) -> None:
     """Write the supersteps into a new thread; delete the thread if one of them fails."""
     try:
         for step in steps:
@@ -283,11 +268,11 @@ async def _rows(
     needs_state = bool(paths) or not fields or any(_is_in_state(field) for field in fields)
     if fields and set(fields) == _POLLED and not paths and contract_of(deerflow).lists_titles:
         needs_state = False
-    shown, room = [], _MOST_LISTED if needs_state else 0
+    shown, bytes_left = [], _MOST_LISTED if needs_state else 0
     for thread in threads:
-        whole = await _with_state(deerflow, thread) if room > 0 else thread_out(thread)
+        whole = await _with_state(deerflow, thread) if bytes_left > 0 else thread_out(thread)
         row = to_json(_chosen(whole, fields, paths))
-        room -= len(row)
+        bytes_left -= len(row)
         shown.append(Fragment(row))
     return shown
 
@@ -296,21 +281,21 @@ def _is_in_state(field: str) -> bool:
     return field == "values" or (field.startswith("values.") and field != _TITLE)
 
 
-async def _found(deerflow: DeerFlow, wish: ThreadSearch, user: str) -> tuple[list[Thread], int]:
+async def _found(deerflow: DeerFlow, search: ThreadSearch, user: str) -> tuple[list[Thread], int]:
     """Return a page of matching threads and the total count."""
-    if not wish.values:
-        query = _query(wish, user)
+    if not search.values:
+        query = _query(search, user)
         found = await deerflow.storage.threads.search(query)
         count = partial(deerflow.storage.threads.count, query)
-        return found, await total_of(found, limit=wish.limit, offset=wish.offset, count=count)
-    matching = await _with_values(deerflow, wish, user)
-    return matching[wish.offset : wish.offset + wish.limit], len(matching)
+        return found, await total_of(found, limit=search.limit, offset=search.offset, count=count)
+    matching = await _with_values(deerflow, search, user)
+    return matching[search.offset : search.offset + search.limit], len(matching)
 
 
-async def _with_values(deerflow: DeerFlow, wish: ThreadSearch, user: str) -> list[Thread]:
+async def _with_values(deerflow: DeerFlow, search: ThreadSearch, user: str) -> list[Thread]:
     """Return the threads whose state has these values; states are not indexed, so all of them are read."""
-    query = replace(_query(wish, user), limit=_MOST_READ, offset=0)
-    wanted = wish.values or {}
+    query = replace(_query(search, user), limit=_MOST_READ, offset=0)
+    wanted = search.values or {}
     found = []
     for thread in await deerflow.storage.threads.search(query):
         values = (await _with_state(deerflow, thread))["values"]

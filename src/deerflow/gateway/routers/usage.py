@@ -39,8 +39,8 @@ _PAGE = 200
 _MOST_RUNS = 20_000
 
 
-@router.get("/threads/{thread_id}/token-usage", operation_id="get_token_usage", **answers("ThreadUsage", 404))
-async def token_usage(
+@router.get("/threads/{thread_id}/token-usage", **answers("ThreadUsage", 404))
+async def get_token_usage(
     thread_id: ThreadPath, user: CurrentUser, deerflow: CurrentApp, include_active: bool = False
 ) -> Response:
     """Return the tokens and costs of a thread, and how full its context is.
@@ -106,10 +106,8 @@ class CompactRequest(BaseModel):
     model_name: str | None = Field(None, max_length=128)
 
 
-@compact_router.post(
-    "/threads/{thread_id}/compact", operation_id="compact_thread", **answers("Compacted", 404, 409)
-)
-async def compact(
+@compact_router.post("/threads/{thread_id}/compact", **answers("Compacted", 404, 409))
+async def compact_thread(
     thread_id: ThreadPath, user: CurrentUser, deerflow: CurrentApp, body: CompactRequest | None = None
 ) -> Response:
     """Replace the older messages of a thread by a summary.
