@@ -22,9 +22,7 @@ def main(names: list[str]) -> int:
         print(f"unknown: {', '.join(unknown)}; there are {', '.join(ALL)}", file=sys.stderr)
         return 2
     missed = [name for name in names or ALL if import_module(f"benchmarks.{name}").main() != 0]
-    if missed:
-        print(f"missed: {', '.join(missed)}", file=sys.stderr)
-    return 1 if missed else 0
+    return 1 if missed else 0  # each line says whether its bound was kept
 
 
 if __name__ == "__main__":

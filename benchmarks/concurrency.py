@@ -13,7 +13,7 @@ from typing import Any
 
 import psutil
 
-from benchmarks.support.arena import Arena, free_port, open_arena, serving
+from benchmarks.support.arena import LIGHT, Arena, free_port, open_arena, serving
 from benchmarks.support.crowd import Crowd, gateway_crowd, raw_crowd
 from benchmarks.support.report import promise
 
@@ -32,9 +32,9 @@ Side = Callable[[int], Crowd]
 
 
 def main() -> int:
-    with open_arena() as arena, tempfile.TemporaryDirectory() as folder:
+    with open_arena(**LIGHT) as arena, tempfile.TemporaryDirectory() as folder:
         port = free_port()
-        with serving(Path(folder), arena.model_url, port, models=[_sdk_model(arena)]) as process:
+        with serving(Path(folder), arena.model_url, port, models=[_sdk_model(arena)], **LIGHT) as process:
             missed = _measure(arena, arena.beside(port, process.pid, Path(folder)))
         return missed | _is_flat(arena)
 

@@ -8,7 +8,7 @@ The ideal is the time of the model calls alone.
 import statistics
 import sys
 
-from benchmarks.support.arena import open_arena
+from benchmarks.support.arena import LIGHT, open_arena
 from benchmarks.support.fan import RawFan, gateway_fan
 from benchmarks.support.report import promise
 
@@ -19,7 +19,7 @@ MODEL_SECONDS = 0.2
 FEW = 3
 MANY = 100
 RUNNING = 50
-SETTINGS = {"subagents": {"max_running": RUNNING, "concurrency_range": [1, MANY]}}
+SETTINGS = {**LIGHT, "subagents": {"max_running": RUNNING, "concurrency_range": [1, MANY]}}
 
 
 def main() -> int:

@@ -11,7 +11,7 @@ import uuid
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchmarks.support.arena import Arena, open_arena
+from benchmarks.support.arena import LIGHT, Arena, open_arena
 from benchmarks.support.report import promise
 
 TURNS, COMPARED = 100, 10
@@ -44,7 +44,7 @@ class Conversation:
 def main() -> int:
     missed = 0
     for name, tokens in ANSWERS.items():
-        with open_arena() as arena:
+        with open_arena(**LIGHT) as arena:
             missed |= _measure(name, arena, tokens)
     return missed
 

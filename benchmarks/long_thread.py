@@ -12,7 +12,7 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-from benchmarks.support.arena import free_port, serving
+from benchmarks.support.arena import LIGHT, free_port, serving
 from benchmarks.support.report import promise
 from deerflow.agents.middlewares.tokens import measure_text
 from tests.support.model_server import Reply, Request, ScriptedModel, call, status, text
@@ -79,7 +79,7 @@ def main() -> int:
         entry = {"name": "long", "use": "langchain_openai:ChatOpenAI", "model": "long", "api_key": "sk-bench"}
         model = {**entry, "base_url": server.base_url, "context_window": WINDOW}
         port = free_port()
-        with serving(home, server.base_url, port, models=[model]):
+        with serving(home, server.base_url, port, models=[model], **LIGHT):
             lines = [LINE.format(number=n, value=n * 7919 % 1000) for n in range(RESULT_BYTES // 76)]
             data = home / "home/users/default/threads/long/user-data/workspace/data.txt"
             data.parent.mkdir(parents=True, exist_ok=True)

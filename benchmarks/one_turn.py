@@ -1,4 +1,7 @@
-"""One turn without tools: time to the first token, full stack over HTTP against raw `create_agent`."""
+"""One turn without tools: time to the first token, full stack over HTTP against raw `create_agent`.
+
+The server has the default settings: the isolated sandbox, and memory.
+"""
 
 import statistics
 import sys
@@ -6,7 +9,7 @@ import sys
 from benchmarks.support.arena import open_arena
 from benchmarks.support.report import promise
 
-AT_MOST = 1.5
+AT_MOST = 1.3
 ROUNDS = 7
 RUNS = 10
 TEXT = "hello [[bench answer n=10 first=0 gap=0]]"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import psutil
 
-from benchmarks.support.arena import free_port, serving
+from benchmarks.support.arena import LIGHT, free_port, serving
 from benchmarks.support.report import promise
 
 AT_MOST = 2.5
@@ -21,7 +21,7 @@ SETTLE_SECONDS = 3
 
 def import_seconds() -> float:
     started = time.perf_counter()
-    subprocess.run([sys.executable, "-c", IMPORTS], check=True)
+    subprocess.run([sys.executable, "-c", IMPORTS], check=True, capture_output=True)
     return time.perf_counter() - started
 
 
@@ -29,7 +29,7 @@ def start_seconds() -> tuple[float, float]:
     """Return the seconds to healthy and the megabytes some time after."""
     with tempfile.TemporaryDirectory() as folder:
         started = time.perf_counter()
-        with serving(Path(folder), "http://127.0.0.1:9/v1", free_port()) as process:
+        with serving(Path(folder), "http://127.0.0.1:9/v1", free_port(), **LIGHT) as process:
             seconds = time.perf_counter() - started
             time.sleep(SETTLE_SECONDS)
             return seconds, psutil.Process(process.pid).memory_info().rss / 1e6

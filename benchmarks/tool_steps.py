@@ -1,4 +1,7 @@
-"""Twenty tool calls in a row: time per step, full stack over HTTP against raw `create_agent`."""
+"""Twenty tool calls in a row: time per step, full stack over HTTP against raw `create_agent`.
+
+The server has the default settings: the isolated sandbox, and memory.
+"""
 
 import statistics
 import sys

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from benchmarks.support.arena import Arena, free_port, open_arena, serving, working
+from benchmarks.support.arena import LIGHT, Arena, free_port, open_arena, serving, working
 from benchmarks.support.crowd import gateway_crowd
 from benchmarks.support.report import promise
 from tests.support.postgres import PostgresServer
@@ -25,7 +25,7 @@ TEXT = f"go [[bench answer n={TOKENS} first=0 gap=20]]"
 
 
 def main() -> int:
-    with open_arena() as arena, PostgresServer.running() as postgres, ExitStack() as stack:
+    with open_arena(**LIGHT) as arena, PostgresServer.running() as postgres, ExitStack() as stack:
         sides = {count: stack.enter_context(_cluster(arena, postgres, count)) for count in (1, 2)}
         for count, side in sides.items():
             gateway_crowd(side, TEXT, AT_ONCE * count, tokens=TOKENS)
@@ -54,7 +54,9 @@ def _cluster(arena: Arena, postgres: PostgresServer, workers: int) -> Iterator[A
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         home, port = Path(folder), free_port()
         options = ("--concurrency", "0")
-        server = stack.enter_context(serving(home, arena.model_url, port, options=options, database=database))
+        server = stack.enter_context(
+            serving(home, arena.model_url, port, options=options, database=database, **LIGHT)
+        )
         for _ in range(workers):
             stack.enter_context(working(home, AT_ONCE))
         yield arena.beside(port, server.pid, home)

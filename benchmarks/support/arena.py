@@ -112,22 +112,24 @@ class Arena:
         return reader, writer
 
 
+LIGHT: dict[str, Any] = {"sandbox": {"use": "local"}, "memory": {"debounce_seconds": 300}}
+"""For benchmarks of one part: no self-test of the sandbox, and no extraction of memories, beside it."""
+
+
 @contextmanager
 def open_arena(**sections: Any) -> Iterator[Arena]:
-    """Start everything and stop it with the block."""
+    """Start everything and stop it with the block; `sections` are the settings besides the model."""
     with ExitStack() as stack:
         home = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         model_port = free_port()
         model = [sys.executable, str(ROOT / "tests/support/model_server.py"), "--port", str(model_port)]
-        stack.enter_context(_process(model, stdout=subprocess.DEVNULL))
+        stack.enter_context(running(model, stdout=subprocess.DEVNULL))
         _await_port(model_port)
         model_url = f"http://127.0.0.1:{model_port}/v1"
         port = free_port()
         server = stack.enter_context(serving(home, model_url, port, **sections))
         command = [sys.executable, "-m", "benchmarks.support.raw_agent", model_url]
-        raw = stack.enter_context(
-            _process(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT)
-        )
+        raw = stack.enter_context(running(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT))
         yield Arena(port, raw, model_url, server.pid, home)
 
 
@@ -137,13 +139,7 @@ def serving(
 ) -> "Iterator[subprocess.Popen[str]]":
     """Run `deerflow serve` on a home until it is healthy, and end it with the block."""
     entry = {"name": "bench", "use": "langchain_openai:ChatOpenAI", "model": "bench", "base_url": model_url}
-    # Memory learns late: soon after a turn it would ask the model while something else is measured.
-    config = {
-        "models": [{**entry, "api_key": "sk-bench"}],
-        "sandbox": {"use": "local"},
-        "memory": {"debounce_seconds": 300},
-        **sections,
-    }
+    config = {"models": [{**entry, "api_key": "sk-bench"}], **sections}
     path = home / "config.yaml"
     path.write_text(json.dumps(config))
     command = [
@@ -157,7 +153,7 @@ def serving(
         str(path),
         *options,
     ]
-    with _process(command, stdout=subprocess.DEVNULL, env=_environment(home)) as process:
+    with running(command, stdout=subprocess.DEVNULL, env=_environment(home)) as process:
         await_health(port)
         yield process
 
@@ -167,7 +163,7 @@ def working(home: Path, at_once: int) -> Iterator[None]:
     """Run `deerflow worker` for the server of the same home, and end it with the block."""
     command = [sys.executable, "-m", "deerflow", "worker", "--concurrency", str(at_once)]
     command += ["--config", str(home / "config.yaml")]
-    with _process(command, stdout=subprocess.DEVNULL, env=_environment(home)):
+    with running(command, stdout=subprocess.DEVNULL, env=_environment(home)):
         yield
 
 
@@ -208,25 +204,32 @@ def _await_port(port: int) -> None:
 
 
 @contextmanager
-def _process(
+def running(
     command: list[str],
     *,
     stdout: int | IO[Any] | None = None,
     stdin: int | None = None,
-    text: bool = True,
     cwd: Path | None = None,
     env: dict[str, str] | None = None,
 ) -> "Iterator[subprocess.Popen[str]]":
-    process = subprocess.Popen(command, stdout=stdout, stdin=stdin, text=text, cwd=cwd, env=env)
-    try:
-        yield process
-    finally:
-        process.terminate()
+    """Run a program; what it writes to its standard error is shown only with an error in the block."""
+    with tempfile.TemporaryFile("w+") as log:
+        process = subprocess.Popen(
+            command, stdout=stdout, stdin=stdin, stderr=log, text=True, cwd=cwd, env=env
+        )
         try:
-            process.wait(10)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-        for pipe in (process.stdin, process.stdout):
-            if pipe is not None:
-                pipe.close()
+            yield process
+        except Exception as error:
+            log.seek(0)
+            error.add_note(f"{command[2]} wrote: {log.read()[-4000:]}")
+            raise
+        finally:
+            process.terminate()
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+            for pipe in (process.stdin, process.stdout):
+                if pipe is not None:
+                    pipe.close()

@@ -14,7 +14,7 @@ from typing import Self
 from langchain.agents import create_agent
 from langchain_openai import ChatOpenAI
 
-from benchmarks.support.arena import ROOT, Arena
+from benchmarks.support.arena import ROOT, Arena, running
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +69,8 @@ class RawFan:
     def open(cls, model_url: str) -> Iterator[Self]:
         """Start the process and end it with the block."""
         command = [sys.executable, "-m", "benchmarks.support.fan", model_url]
-        with subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT
-        ) as process:
-            try:
-                yield cls(process)
-            finally:
-                process.terminate()
+        with running(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT) as process:
+            yield cls(process)
 
     def gather(self, agents: int, seconds: float, at_once: int) -> float:
         """Return the seconds that so many agents take, at most `at_once` of them at a time."""
