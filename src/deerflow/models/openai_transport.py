@@ -67,7 +67,7 @@ class Endpoint:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class EncodedRequest:
     """An encoded request body, and the SDK's request options that are not part of the body."""
 
     body: bytes
@@ -311,7 +311,7 @@ class LeanCompletions:
 
     async def answer(self, payload: Json) -> RawAnswer:
         """Call the model, retrying until the first chunk has arrived or the error is not retryable."""
-        call = Call.of(payload)
+        call = EncodedRequest.of(payload)
         attempt = 0
         while True:
             try:
@@ -325,7 +325,7 @@ class LeanCompletions:
             await self._endpoint.sleep(delay)
             attempt += 1
 
-    async def _attempt(self, call: Call) -> RawAnswer:
+    async def _attempt(self, call: EncodedRequest) -> RawAnswer:
         response = await self._post(call)
         try:
             if not call.is_stream:
@@ -343,7 +343,7 @@ class LeanCompletions:
             raise
         return RawAnswer(await LeanStream.begun(response, self._endpoint), response.headers)
 
-    async def _post(self, call: Call) -> aiohttp.ClientResponse:
+    async def _post(self, call: EncodedRequest) -> aiohttp.ClientResponse:
         endpoint = self._endpoint
         session = await self._pool.session()
         seconds = call.read_seconds or endpoint.read_seconds

@@ -16,7 +16,7 @@ from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, Huma
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 
 from deerflow.domain import new_id
-from deerflow.models.text_calls import CallFinder, Found, OfferedTools, TextCall
+from deerflow.models.text_calls import CallFinder, FoundCalls, OfferedTools, TextCall
 
 Mode = Literal["auto", "always"]
 Stream = Callable[..., AsyncIterator[ChatGenerationChunk]]
@@ -150,7 +150,7 @@ def _text_chunk(text: str) -> ChatGenerationChunk:
     return ChatGenerationChunk(message=AIMessageChunk(content=text))
 
 
-def _call_chunk(found: Found) -> ChatGenerationChunk:
+def _call_chunk(found: FoundCalls) -> ChatGenerationChunk:
     message = AIMessageChunk(
         content="",
         tool_call_chunks=[

@@ -181,7 +181,7 @@ def _is_of(value: Any, kind: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundCalls:
     """Result of parsing an answer: remaining text to emit, the calls, and the raw text of the calls."""
 
     text: str = ""
@@ -223,7 +223,7 @@ class CallFinder:
             self._buffer = ""
         return "".join(out)
 
-    def finish(self, *, is_cut: bool = False) -> Found:
+    def finish(self, *, is_cut: bool = False) -> FoundCalls:
         """Return the remaining text and the calls at the end of the answer.
 
         Args:
@@ -240,8 +240,8 @@ class CallFinder:
         self._emit(self._buffer, out)
         self._buffer = ""
         if not self._calls:
-            return Found("".join(out))
-        return Found("".join(out), tuple(self._calls), "".join(self._withheld).strip())
+            return FoundCalls("".join(out))
+        return FoundCalls("".join(out), tuple(self._calls), "".join(self._withheld).strip())
 
     def _step(self, out: list[str]) -> bool:
         """Consume the next element of the buffer; return False if more input is needed."""

@@ -48,7 +48,7 @@ PYTHON = "python"
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class PolicyCall:
     """One tool call as it would run."""
 
     name: str
@@ -64,7 +64,7 @@ class Call:
     """A file that it would write on the host and that other programs execute or read as configuration."""
 
     @classmethod
-    def of(cls, name: str, args: Mapping[str, Any], tool: BaseTool | None, sandbox: Sandbox) -> "Call":
+    def of(cls, name: str, args: Mapping[str, Any], tool: BaseTool | None, sandbox: Sandbox) -> "PolicyCall":
         """Return the call of `tool` in `sandbox`; None means that the tool does not exist."""
         paths = _paths_in(name, args) if _has_label(tool) or name in _PATH_TOOLS else ()
         writes = name in _WRITING and _is_bare(sandbox)
@@ -86,7 +86,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class PolicyDecision:
     """The decision about a call, and its reason."""
 
     action: Action
@@ -109,7 +109,7 @@ class Policy:
         """Whether a rule has a pattern, so that deciding may be slow."""
         return any(rule.pattern is not None for rule in self._rules)
 
-    def decide(self, call: Call, *, seconds: float = PATTERN_SECONDS) -> Verdict:
+    def decide(self, call: PolicyCall, *, seconds: float = PATTERN_SECONDS) -> PolicyDecision:
         """Return the decision about a call.
 
         Args:
@@ -119,15 +119,19 @@ class Policy:
         for rule in self._rules:
             if rule.fits(call, until):
                 words = _BY_RULE[rule.action].format(number=rule.number)
-                return Verdict(rule.action, words, "rule", rule.number)
+                return PolicyDecision(rule.action, words, "rule", rule.number)
         if call.is_on_host:
-            return Verdict("ask", "the command would run on the host itself, without any isolation", "host")
+            return PolicyDecision(
+                "ask", "the command would run on the host itself, without any isolation", "host"
+            )
         if call.obeyed_file:
             words = f"programs on the host execute or obey {call.obeyed_file}"
-            return Verdict("ask", words, "obeyed_file")
+            return PolicyDecision("ask", words, "obeyed_file")
         if call.acts_outside:
-            return Verdict("ask", "the tool changes something outside that cannot be taken back", "outside")
-        return Verdict("allow")
+            return PolicyDecision(
+                "ask", "the tool changes something outside that cannot be taken back", "outside"
+            )
+        return PolicyDecision("allow")
 
 
 _BY_RULE: Mapping[Action, str] = {
@@ -149,7 +153,7 @@ class _Rule:
         parts = [re.escape(part) for part in rule.tool.split("*")]
         return cls(number, re.compile(".*".join(parts), re.DOTALL), _compiled(rule.pattern), rule.action)
 
-    def fits(self, call: Call, until: float) -> bool:
+    def fits(self, call: PolicyCall, until: float) -> bool:
         if not any(self.tool.fullmatch(name) for name in (call.name, call.stands_for) if name):
             return False
         if self.pattern is None:
@@ -159,7 +163,7 @@ class _Rule:
         except TimeoutError:
             return self.action != "allow"
 
-    def _is_matched(self, pattern: "regex.Pattern[str]", call: Call, until: float) -> bool:
+    def _is_matched(self, pattern: "regex.Pattern[str]", call: PolicyCall, until: float) -> bool:
         def left() -> float:
             return max(until - time.monotonic(), 0.001)
 

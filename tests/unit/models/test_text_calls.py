@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from deerflow.models.text_calls import CallFinder, Found, OfferedTools, fitted
+from deerflow.models.text_calls import CallFinder, FoundCalls, OfferedTools, fitted
 
 TEXT = {"type": "string"}
 NUMBER = {"anyOf": [{"type": "integer"}, {"type": "null"}]}
@@ -22,14 +22,14 @@ LS = '{"name": "ls", "arguments": {"description": "look", "path": "/a"}}'
 READ = '{"name": "read_file", "arguments": {"path": "/b"}}'
 
 
-def found(text: str, *, finds_untagged: bool = True, is_cut: bool = False) -> Found:
+def found(text: str, *, finds_untagged: bool = True, is_cut: bool = False) -> FoundCalls:
     """Read a text in pieces of several sizes; all must come to the same."""
     results = []
     for size in (1, 2, 3, 7, 1000):
         finder = CallFinder(TOOLS, finds_untagged=finds_untagged)
         shown = "".join(finder.feed(text[at : at + size]) for at in range(0, len(text), size))
         rest = finder.finish(is_cut=is_cut)
-        results.append(Found(shown + rest.text, rest.calls, rest.raw))
+        results.append(FoundCalls(shown + rest.text, rest.calls, rest.raw))
     assert all(each == results[0] for each in results)
     return results[0]
 
@@ -89,7 +89,7 @@ def test_calls_are_found_in_the_forms_that_models_write(text: str, shown: str, n
     ],
 )
 def test_what_is_shown_on_purpose_stays_text(text: str) -> None:
-    assert found(text) == Found(text)
+    assert found(text) == FoundCalls(text)
 
 
 INVENTED = [
@@ -104,19 +104,19 @@ def test_a_result_that_was_made_up_is_no_call_of_whatever_its_keys_fit(text: str
     written = {"type": "object", "properties": {**FIELDS, "content": TEXT}, "required": ["path", "content"]}
     finder = CallFinder(OfferedTools([{"name": "write_file", "input_schema": written}]))
 
-    assert (finder.feed(text), finder.finish()) == (text, Found())
-    assert found(text) == Found(text)
+    assert (finder.feed(text), finder.finish()) == (text, FoundCalls())
+    assert found(text) == FoundCalls(text)
 
 
 def test_an_answer_that_was_cut_makes_no_call_of_its_last_object() -> None:
-    assert found(LS[:-1], is_cut=True) == Found(LS[:-1])
+    assert found(LS[:-1], is_cut=True) == FoundCalls(LS[:-1])
 
 
 def test_where_json_may_be_wanted_only_tagged_calls_count() -> None:
     fenced = f"```json\n{LS}\n```"
 
-    assert found(fenced, finds_untagged=False) == Found(fenced)
-    assert found(LS, finds_untagged=False) == Found(LS)
+    assert found(fenced, finds_untagged=False) == FoundCalls(fenced)
+    assert found(LS, finds_untagged=False) == FoundCalls(LS)
     assert len(found(f"<tools>{LS}\n{READ}</tools>", finds_untagged=False).calls) == 2
 
 

@@ -16,7 +16,7 @@ from deerflow.mcp import McpServer, McpServers, McpTool, ToolHints
 from deerflow.mcp.base import Limits, ServerEnvironment
 from deerflow.mcp.tool_schema import describe_tool
 from deerflow.tools.mcp import ROUTING, McpToolbox, make_mcp_tool
-from deerflow.tools.policy import Call, Policy
+from deerflow.tools.policy import Policy, PolicyCall
 
 
 def server(**settings: Any) -> McpServer:
@@ -60,7 +60,7 @@ def test_hints_say_what_is_asked_for_and_what_may_be_repeated(
 ) -> None:
     made = tool(hints)
 
-    decided = Policy().decide(Call.of(made.name, {"x": 1}, made, FolderSandbox(tmp_path)))
+    decided = Policy().decide(PolicyCall.of(made.name, {"x": 1}, made, FolderSandbox(tmp_path)))
 
     assert decided.action == action
     assert is_safe_to_repeat(made) is is_safe

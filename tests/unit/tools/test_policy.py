@@ -15,7 +15,7 @@ from deerflow.sandbox.local import LocalSandbox, files_of
 from deerflow.sandbox.paths import thread_paths
 from deerflow.tools.edits import edit_files_tool
 from deerflow.tools.files import read_file_tool, write_file_tool
-from deerflow.tools.policy import ACTS_OUTSIDE, Call, Policy, all_texts, whole_text
+from deerflow.tools.policy import ACTS_OUTSIDE, Policy, PolicyCall, all_texts, whole_text
 from deerflow.tools.policy_provider import (
     AllowlistProvider,
     GuardrailDecision,
@@ -35,11 +35,11 @@ def send(text: str, description: str = "") -> str:
 
 def decide(rules: list[dict[str, Any]], name: str = "bash", /, **args: Any) -> str:
     policy = Policy([GuardrailRule.model_validate(rule) for rule in rules])
-    return policy.decide(Call(name, args)).action
+    return policy.decide(PolicyCall(name, args)).action
 
 
-def of(tool: BaseTool | None, name: str = "bash", **args: Any) -> Call:
-    return Call.of(name, args, tool, sandbox=None)  # type: ignore[arg-type]
+def of(tool: BaseTool | None, name: str = "bash", **args: Any) -> PolicyCall:
+    return PolicyCall.of(name, args, tool, sandbox=None)  # type: ignore[arg-type]
 
 
 def test_the_first_rule_that_fits_decides() -> None:
@@ -126,16 +126,16 @@ def test_the_label_of_our_own_tools_is_no_part_of_a_call_but_others_arguments_ar
 
 
 def test_a_hash_stands_for_name_and_arguments_whatever_their_order() -> None:
-    assert Call("a", {"x": 1, "y": 2}).hash == Call("a", {"y": 2, "x": 1}).hash
-    assert len({Call(n, a).hash for n, a in [("a", {"x": 1}), ("b", {"x": 1}), ("a", {"x": "1"})]}) == 3
+    assert PolicyCall("a", {"x": 1, "y": 2}).hash == PolicyCall("a", {"y": 2, "x": 1}).hash
+    assert len({PolicyCall(n, a).hash for n, a in [("a", {"x": 1}), ("b", {"x": 1}), ("a", {"x": "1"})]}) == 3
 
 
 def test_without_rules_only_the_host_and_the_outside_are_asked_about() -> None:
     policy = Policy()
 
-    assert policy.decide(Call("bash", {})).action == "allow"
-    assert policy.decide(Call("bash", {}, is_on_host=True)).action == "ask"
-    assert policy.decide(Call("pay", {}, acts_outside=True)).action == "ask"
+    assert policy.decide(PolicyCall("bash", {})).action == "allow"
+    assert policy.decide(PolicyCall("bash", {}, is_on_host=True)).action == "ask"
+    assert policy.decide(PolicyCall("pay", {}, acts_outside=True)).action == "ask"
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ def test_what_a_shell_may_not_do_a_program_may_not_do_for_it(
 def test_a_rule_can_allow_what_would_be_asked() -> None:
     rules = [GuardrailRule(tool="bash", action="allow")]
 
-    assert Policy(rules).decide(Call("bash", {"command": "id"}, is_on_host=True)).action == "allow"
+    assert Policy(rules).decide(PolicyCall("bash", {"command": "id"}, is_on_host=True)).action == "allow"
 
 
 @pytest.mark.parametrize(
@@ -258,7 +258,7 @@ OUTPUTS = "/mnt/user-data/outputs"
 )
 @pytest.mark.parametrize("form", ["write", "edit", "patch", "present"])
 def test_rules_see_paths_as_the_file_system_reads_them(path: str, form: str) -> None:
-    called: dict[str, Call] = {
+    called: dict[str, PolicyCall] = {
         "write": of(write_file_tool, "write_file", path=path, content="x", description=""),
         "edit": of(edit_files_tool, "edit_files", edits=[{"path": path, "old_str": "a", "new_str": "b"}]),
         "patch": of(edit_files_tool, "edit_files", patch=f"--- {path}\n+++ {path}\n@@ -1 +1 @@\n-a\n+b\n"),
@@ -294,7 +294,7 @@ def test_on_the_host_writes_to_files_that_programs_obey_are_asked_about(
     patch = f"--- /dev/null\n+++ b{path}\n@@ -0,0 +1 @@\n+x\n"
 
     def action(sandbox: Any, name: str, tool: BaseTool, **args: Any) -> str:
-        return Policy().decide(Call.of(name, args, tool, sandbox)).action
+        return Policy().decide(PolicyCall.of(name, args, tool, sandbox)).action
 
     with_shell = host_sandbox(tmp_path, allow_host_bash=True)
     without = host_sandbox(tmp_path, allow_host_bash=False)
@@ -323,7 +323,7 @@ def test_a_pattern_that_takes_too_long_decides_for_caution(action: str, decided:
     slow = {"tool": "bash", "pattern": "(?:x+x+)+y", "action": action}
     policy = Policy([GuardrailRule.model_validate(rule) for rule in (slow, {"tool": "*", "action": "deny"})])
 
-    assert policy.decide(Call("bash", {"command": "x" * 90_000}), seconds=0.05).action == decided
+    assert policy.decide(PolicyCall("bash", {"command": "x" * 90_000}), seconds=0.05).action == decided
 
 
 def host_sandbox(tmp_path: Path, *, allow_host_bash: bool) -> LocalSandbox:

@@ -26,7 +26,7 @@ from deerflow.config.tools import GuardrailsSettings
 from deerflow.context import RunContext
 from deerflow.errors import InvalidInputError
 from deerflow.tools.define import clip_middle
-from deerflow.tools.policy import Call, Policy, ReasonCode, Verdict
+from deerflow.tools.policy import Policy, PolicyCall, PolicyDecision, ReasonCode
 from deerflow.tools.policy_provider import GuardrailRequest, ask_provider, make_provider, words
 
 MARK = "approval"
@@ -77,7 +77,7 @@ def approval_request(
     *,
     call_id: str,
     call_hash: str,
-    why: Verdict,
+    why: PolicyDecision,
     expires_at: datetime,
     can_be_remembered: bool = False,
 ) -> ApprovalRequest:
@@ -209,8 +209,8 @@ class _ApprovalCase:
     """One call that needs approval."""
 
     request: ToolRequest
-    call: Call
-    verdict: Verdict
+    call: PolicyCall
+    verdict: PolicyDecision
 
     @property
     def context(self) -> RunContext:
@@ -250,7 +250,7 @@ class GuardrailMiddleware(ChainMiddleware):
             return await self._ask(_ApprovalCase(request, call, verdict), handler)
         return await handler(request)
 
-    async def _verdict(self, request: ToolRequest, call: Call) -> Verdict:
+    async def _verdict(self, request: ToolRequest, call: PolicyCall) -> PolicyDecision:
         """Return the verdict on a call; no rule overrides a denial by the provider."""
         if self._provider is None:
             return await self._decide(call)
@@ -267,11 +267,11 @@ class GuardrailMiddleware(ChainMiddleware):
         except Exception:  # a third-party provider may raise anything; the settings decide what follows
             logger.exception("the guardrail provider failed on %s", call.name)
             if self._settings.fail_closed:
-                return Verdict("deny", "the guardrail provider failed, and without it nothing may run")
+                return PolicyDecision("deny", "the guardrail provider failed, and without it nothing may run")
             return await self._decide(call)
-        return await self._decide(call) if decision.allow else Verdict("deny", words(decision))
+        return await self._decide(call) if decision.allow else PolicyDecision("deny", words(decision))
 
-    async def _decide(self, call: Call) -> Verdict:
+    async def _decide(self, call: PolicyCall) -> PolicyDecision:
         """Check a call against the rules; in a thread if they have patterns, because matching may be slow."""
         if not self._policy.has_patterns:
             return self._policy.decide(call)
@@ -348,9 +348,9 @@ class GuardrailMiddleware(ChainMiddleware):
         return decision
 
 
-def _call_of(request: ToolRequest, args: Any) -> Call:
+def _call_of(request: ToolRequest, args: Any) -> PolicyCall:
     context = cast("RunContext", request.runtime.context)
-    return Call.of(request.tool_call["name"], args, request.tool, context.sandbox)
+    return PolicyCall.of(request.tool_call["name"], args, request.tool, context.sandbox)
 
 
 def _rejected(asked: _ApprovalCase, reason: str, text: str, *, by: str) -> ToolMessage:
@@ -359,7 +359,9 @@ def _rejected(asked: _ApprovalCase, reason: str, text: str, *, by: str) -> ToolM
     return _answer(asked.request, shown, asked.call, "reject", reason)
 
 
-def _answer(request: ToolRequest, text: str, call: Call, decision: str, reason: str = "") -> ToolMessage:
+def _answer(
+    request: ToolRequest, text: str, call: PolicyCall, decision: str, reason: str = ""
+) -> ToolMessage:
     return ToolMessage(
         text,
         tool_call_id=request.tool_call["id"] or "",
@@ -369,7 +371,7 @@ def _answer(request: ToolRequest, text: str, call: Call, decision: str, reason: 
     )
 
 
-def _marked(result: ToolResult, call: Call, decision: str, *, scope: Scope | None = None) -> ToolResult:
+def _marked(result: ToolResult, call: PolicyCall, decision: str, *, scope: Scope | None = None) -> ToolResult:
     if not isinstance(result, ToolMessage):
         return result
     mark = {"decision": decision, "hash": call.hash, **({} if scope is None else {"remember": scope})}
@@ -377,7 +379,7 @@ def _marked(result: ToolResult, call: Call, decision: str, *, scope: Scope | Non
     return result.model_copy(update={"additional_kwargs": kwargs})
 
 
-def _with_edit_note(result: ToolResult, call: Call) -> ToolResult:
+def _with_edit_note(result: ToolResult, call: PolicyCall) -> ToolResult:
     """Return the result of an edited call, preceded by the arguments it ran with, for the model."""
     marked = _marked(result, call, "edit")
     if not isinstance(marked, ToolMessage) or not isinstance(marked.content, str):
@@ -386,7 +388,7 @@ def _with_edit_note(result: ToolResult, call: Call) -> ToolResult:
     return marked.model_copy(update={"content": f"{shown}{marked.content}"})
 
 
-def _log(request: ToolRequest, call: Call, decision: str, reason: str) -> None:
+def _log(request: ToolRequest, call: PolicyCall, decision: str, reason: str) -> None:
     """Write a decision to the log and to the run's events; the arguments are left out."""
     context = cast("RunContext", request.runtime.context)
     logger.info(

@@ -1,4 +1,4 @@
-"""Reads a list of messages: who speaks, what is asked now, and what was done about it so far.
+"""What the offline model reads from the messages (question, files, steps so far), and what it replies.
 
 The model keeps nothing between calls, so everything it knows is found here again each time.
 """
@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+
+from deerflow.models.offline.words import Language
 
 DEFAULT_LIMIT = 3
 """Sub-agents in one batch when the prompt names no number."""
@@ -60,7 +62,7 @@ class Conversation:
     tools: frozenset[str]
     limit: int = DEFAULT_LIMIT
     unusable_keys: tuple[tuple[str, str, str], ...] = ()
-    """Keys that are set but cannot be used: variable, provider, and the command that mends it."""
+    """Keys that are set but cannot be used: variable, provider, and the command that installs the package."""
 
     @property
     def current(self) -> Turn:
@@ -139,3 +141,24 @@ def _limit(messages: Sequence[BaseMessage]) -> int:
         if isinstance(message, SystemMessage) and (found := _LIMIT.search(message.text)):
             return max(1, int(found.group(1)))
     return DEFAULT_LIMIT
+
+
+@dataclass(frozen=True, slots=True)
+class OfflineCall:
+    """One tool call to make."""
+
+    name: str
+    args: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """One answer of the model."""
+
+    text: str = ""
+    calls: tuple[OfflineCall, ...] = ()
+
+
+def label(language: Language, english: str, chinese: str) -> str:
+    """Return a step's label in the language of the question."""
+    return chinese if language == "zh" else english

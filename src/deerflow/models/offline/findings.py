@@ -29,7 +29,7 @@ _UNSAFE = re.compile(r"[\s()<>\[\]#?%\"\\`|]")
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CitedSentence:
     """One sentence of a file, with the lines that prove it."""
 
     path: str
@@ -53,15 +53,15 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Research:
-    """Everything that looking at some files brought."""
+    """Everything found in some files."""
 
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[CitedSentence, ...] = ()
     sources: tuple[Source, ...] = ()
 
 
-def finding(sentence: Sentence, *, path: str, aspect: str) -> Finding:
+def finding(sentence: Sentence, *, path: str, aspect: str) -> CitedSentence:
     """Return a sentence of a file as a finding on an aspect."""
-    return Finding(path, aspect, sentence.fragments, sentence.cut)
+    return CitedSentence(path, aspect, sentence.fragments, sentence.cut)
 
 
 def citation(path: str, line: int, *, label: str | None = None) -> str:
@@ -71,7 +71,7 @@ def citation(path: str, line: int, *, label: str | None = None) -> str:
     return f"[citation:{name}:{line}]({link}#L{line})"
 
 
-def cited(found: Finding, *, label: str | None = None, limit: int | None = None) -> str:
+def cited(found: CitedSentence, *, label: str | None = None, limit: int | None = None) -> str:
     """Return the sentence with a citation behind the words of each of its lines."""
     parts = []
     for number, fragment in enumerate(found.fragments, start=1):
@@ -127,10 +127,10 @@ def from_text(text: str) -> Research:
     return Research(tuple(findings), tuple(sources))
 
 
-def parse_cited(text: str, *, aspect: str) -> Finding | None:
+def parse_cited(text: str, *, aspect: str) -> CitedSentence | None:
     """Read one cited sentence back."""
     parts = list(_CITED.finditer(text)) if "[citation:" in text else []
     if not parts:
         return None
     fragments = tuple(Fragment(int(part["line"]), part["text"].strip().removesuffix(" …")) for part in parts)
-    return Finding(unquote(parts[0]["link"]), aspect, fragments, cut=" … [citation:" in text)
+    return CitedSentence(unquote(parts[0]["link"]), aspect, fragments, cut=" … [citation:" in text)

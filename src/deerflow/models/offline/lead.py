@@ -7,23 +7,22 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from deerflow.models.offline.conversation import Conversation, Step
-from deerflow.models.offline.findings import Research, to_text
-from deerflow.models.offline.phrases import Phrases, counted_files, phrases
-from deerflow.models.offline.places import (
+from deerflow.models.offline.conversation import Conversation, OfflineCall, Reply, Step, label
+from deerflow.models.offline.file_selection import (
     MAX_FILES,
     OUTPUTS,
     UPLOADS,
     WORKSPACE,
-    Found,
-    Wish,
+    FileRequest,
+    FileSelection,
     find,
     is_small_talk,
-    wish_of,
+    requested_files,
 )
+from deerflow.models.offline.findings import Research, to_text
+from deerflow.models.offline.phrases import Phrases, counted_files, phrases
 from deerflow.models.offline.question import Question, understand
 from deerflow.models.offline.reading import next_reads
-from deerflow.models.offline.reply import Call, Reply, label
 from deerflow.models.offline.report import Notes, slug, summary_of, title, unread_lines, write_report
 from deerflow.models.offline.research import grep_words, research
 from deerflow.models.offline.tasks import failed_parts, gathered, next_tasks, parse_part, split
@@ -55,18 +54,18 @@ def lead_reply(conversation: Conversation) -> Reply:
     question = understand(conversation.current.question)
     if not conversation.current.question or (is_small_talk(question.text) and conversation.current.uploads):
         question = understand(label(_thread_language(conversation), "Summarise these files", "总结这些文件"))
-    wish = wish_of(conversation)
+    request = requested_files(conversation)
     say = phrases(question.language)
-    if wish.is_empty or not conversation.tools:
+    if request.is_empty or not conversation.tools:
         return Reply(_introduction(conversation, say))
     written = [step for step in conversation.steps("write_file") if step.argument("path").startswith(OUTPUTS)]
     if any(not step.failed for step in written):
         return _present(question, next(step for step in written if not step.failed), conversation)
-    found = find(wish, conversation, question.language)
+    found = find(request, conversation, question.language)
     if found.calls:
         return _planned(found.calls, question, conversation, active=0)
     if not found.files:
-        return Reply(f"{_none_found(wish, found, say)}\n\n{_introduction(conversation, say)}")
+        return Reply(f"{_none_found(request, found, say)}\n\n{_introduction(conversation, say)}")
     return _work(question, found, written, conversation)
 
 
@@ -83,12 +82,12 @@ def _introduction(conversation: Conversation, say: Phrases) -> str:
 class _Progress:
     """How far the research is: calls to make, or what it brought."""
 
-    calls: tuple[Call, ...] = ()
+    calls: tuple[OfflineCall, ...] = ()
     brought: Research = Research()
     notes: tuple[str, ...] = ()
 
 
-def _work(question: Question, found: Found, written: list[Step], conversation: Conversation) -> Reply:
+def _work(question: Question, found: FileSelection, written: list[Step], conversation: Conversation) -> Reply:
     say = phrases(question.language)
     if not conversation.tools & {"task", "read_file", "grep"}:
         return Reply(say.cannot_read)
@@ -105,7 +104,9 @@ def _work(question: Question, found: Found, written: list[Step], conversation: C
     if "write_file" in conversation.tools and len(written) < MAX_WRITES:
         why = label(question.language, "Write the report", "写报告")
         path = _free_path(question, conversation)
-        call = Call("write_file", {"description": why, "path": path, "content": report, "append": False})
+        call = OfflineCall(
+            "write_file", {"description": why, "path": path, "content": report, "append": False}
+        )
         return _planned((call,), question, conversation, active=2)
     if written:
         return Reply(f"{say.write_failed.format(reason=written[-1].result.strip()[:300])}\n\n{report}")
@@ -144,20 +145,20 @@ def _present(question: Question, step: Step, conversation: Conversation) -> Repl
     """Show the written report, then answer from it: it holds all that the answer needs."""
     path, report = step.argument("path"), step.argument("content")
     if "present_files" in conversation.tools and not conversation.steps("present_files"):
-        call = Call("present_files", {"filepaths": [path]})
+        call = OfflineCall("present_files", {"filepaths": [path]})
         return _planned((call,), question, conversation, active=3)
     say = phrases(question.language)
     files = counted_files(report[report.rfind("\n## ") :].count("\n- `"), question.language)
     claims = summary_of(report)
-    place = say.report_at.format(count=len(_CITATION.findall(report)), path=path)
+    index = say.report_at.format(count=len(_CITATION.findall(report)), path=path)
     opening = say.answer.format(files=files)
     unread = report.partition(f"\n## {say.unread}\n\n")[2].partition("\n\n## ")[0]
-    parts = [opening, "\n".join(claims), f"{say.unread}:\n{unread}" if unread else "", place, say.footer]
+    parts = [opening, "\n".join(claims), f"{say.unread}:\n{unread}" if unread else "", index, say.footer]
     return Reply("\n\n".join(part for part in parts if part))
 
 
 def _planned(
-    calls: tuple[Call, ...], question: Question, conversation: Conversation, *, active: int
+    calls: tuple[OfflineCall, ...], question: Question, conversation: Conversation, *, active: int
 ) -> Reply:
     """Add the state of the plan to the calls, where the run keeps one and it has changed."""
     if "write_todos" not in conversation.tools:
@@ -172,7 +173,7 @@ def _planned(
     last = conversation.steps("write_todos")
     if last and last[-1].args.get("todos") == todos:
         return Reply(calls=calls)
-    return Reply(calls=(Call("write_todos", {"todos": todos}), *calls))
+    return Reply(calls=(OfflineCall("write_todos", {"todos": todos}), *calls))
 
 
 def _free_path(question: Question, conversation: Conversation) -> str:
@@ -190,7 +191,7 @@ def _free_path(question: Question, conversation: Conversation) -> str:
     return path
 
 
-def _notes(found: Found, say: Phrases) -> tuple[str, ...]:
+def _notes(found: FileSelection, say: Phrases) -> tuple[str, ...]:
     notes = [f"`{name}`: {say.missing}" for name in found.missing]
     if found.no_text:
         names = ", ".join(path.rsplit("/", 1)[-1] for path in found.no_text[:10])
@@ -201,9 +202,11 @@ def _notes(found: Found, say: Phrases) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _none_found(wish: Wish, found: Found, say: Phrases) -> str:
-    places = ", ".join((*wish.folders, *wish.names)) or f"{UPLOADS}, {WORKSPACE}"
-    return " ".join([say.no_files.format(places=places), *_notes(Found(no_text=found.no_text), say)])
+def _none_found(request: FileRequest, found: FileSelection, say: Phrases) -> str:
+    locations = ", ".join((*request.folders, *request.names)) or f"{UPLOADS}, {WORKSPACE}"
+    return " ".join(
+        [say.no_files.format(locations=locations), *_notes(FileSelection(no_text=found.no_text), say)]
+    )
 
 
 def _nothing_found(question: Question, brought: Research, notes: Notes) -> str:

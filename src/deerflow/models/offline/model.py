@@ -3,13 +3,15 @@
 import asyncio
 import hashlib
 import json
+import re
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
 from langchain_core.language_models import BaseChatModel, LangSmithParams, LanguageModelInput
-from langchain_core.messages import AIMessage, BaseMessage, ToolCall
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, ToolCall
+from langchain_core.messages.ai import UsageMetadata
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.runnables import Runnable
 from langchain_core.tools import BaseTool
@@ -17,10 +19,8 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import ConfigDict, Field
 from typing_extensions import override
 
-from deerflow.models.offline.conversation import read_conversation
+from deerflow.models.offline.conversation import OfflineCall, read_conversation
 from deerflow.models.offline.lead import decide
-from deerflow.models.offline.reply import Call
-from deerflow.models.offline.streaming import pieces_of, usage_of
 
 
 class OfflineChatModel(BaseChatModel):
@@ -36,7 +36,7 @@ class OfflineChatModel(BaseChatModel):
     model_name: str = Field("offline", alias="model")
     """The name it answers to in traces and usage."""
     unusable_keys: tuple[tuple[str, str, str], ...] = ()
-    """Keys that are set but cannot be used: variable, provider, and the command that mends it."""
+    """Keys that are set but cannot be used: variable, provider, and the command that installs the package."""
 
     @property
     @override
@@ -115,7 +115,9 @@ class OfflineChatModel(BaseChatModel):
     ) -> AIMessage:
         read = read_conversation(messages, tools=_tool_names(options.get("tools")))
         reply = decide(replace(read, unusable_keys=self.unusable_keys))
-        calls = [_tool_call(call, place=(len(messages), number)) for number, call in enumerate(reply.calls)]
+        calls = [
+            _tool_call(call, position=(len(messages), number)) for number, call in enumerate(reply.calls)
+        ]
         answer = AIMessage(
             content=_until_stop(reply.text, stop),
             tool_calls=calls,
@@ -133,9 +135,9 @@ def _tool_names(tools: Any) -> list[str]:
     return [tool["function"]["name"] for tool in tools or [] if isinstance(tool, dict) and "function" in tool]
 
 
-def _tool_call(call: Call, *, place: tuple[int, int]) -> ToolCall:
+def _tool_call(call: OfflineCall, *, position: tuple[int, int]) -> ToolCall:
     """Return the call with an id that is the same whenever the same point is reached."""
-    known = json.dumps([place, call.name, call.args], sort_keys=True)
+    known = json.dumps([position, call.name, call.args], sort_keys=True)
     return ToolCall(
         name=call.name, args=call.args, id=f"call_{hashlib.sha256(known.encode()).hexdigest()[:20]}"
     )
@@ -144,3 +146,49 @@ def _tool_call(call: Call, *, place: tuple[int, int]) -> ToolCall:
 def _until_stop(text: str, stop: list[str] | None) -> str:
     ends = [text.find(word) for word in stop or [] if word and word in text]
     return text[: min(ends)] if ends else text
+
+
+ARGUMENT_CHARS = 160
+"""How much of a tool call's arguments goes into one piece."""
+BYTES_PER_TOKEN = 4
+
+_PIECE = re.compile(r"[\u3400-\u9fff\uf900-\ufaff]|[^\s\u3400-\u9fff\uf900-\ufaff]+\s*|\s+")
+
+
+def pieces_of(message: AIMessage) -> Iterator[ChatGenerationChunk]:
+    """Yield a message word by word (Chinese: character by character), then its tool calls, then its usage."""
+    for match in _PIECE.finditer(message.text):
+        yield ChatGenerationChunk(message=AIMessageChunk(content=match.group()))
+    for index, call in enumerate(message.tool_calls):
+        yield _call_piece(index, args="", name=call["name"], call_id=call["id"])
+        text = json.dumps(call["args"], ensure_ascii=False)
+        for at in range(0, len(text), ARGUMENT_CHARS):
+            yield _call_piece(index, args=text[at : at + ARGUMENT_CHARS])
+    yield ChatGenerationChunk(
+        message=AIMessageChunk(
+            content="",
+            usage_metadata=message.usage_metadata,
+            response_metadata=message.response_metadata,
+            chunk_position="last",
+        )
+    )
+
+
+def usage_of(messages: Sequence[BaseMessage], answer: AIMessage) -> UsageMetadata:
+    """Return roughly how many tokens a real model would have read and written."""
+    read = sum(_tokens(message) for message in messages)
+    written = max(1, _tokens(answer))
+    return UsageMetadata(input_tokens=read, output_tokens=written, total_tokens=read + written)
+
+
+def _tokens(message: BaseMessage) -> int:
+    calls: list[Any] = list(message.tool_calls) if isinstance(message, AIMessage) else []
+    size = len(message.text.encode(errors="replace")) + sum(len(json.dumps(call["args"])) for call in calls)
+    return -(-size // BYTES_PER_TOKEN)
+
+
+def _call_piece(
+    index: int, *, args: str, name: str | None = None, call_id: str | None = None
+) -> ChatGenerationChunk:
+    chunk: Any = {"type": "tool_call_chunk", "index": index, "name": name, "args": args, "id": call_id}
+    return ChatGenerationChunk(message=AIMessageChunk(content="", tool_call_chunks=[chunk]))

@@ -63,7 +63,7 @@ _ENGLISH = Phrases(
         "start DeerFlow again."
     ),
     joint=" ",
-    no_files="I looked for files to answer from and found none ({places}).",
+    no_files="I looked for files to answer from and found none ({locations}).",
     nothing_readable="I could read none of the files, so there is no report:",
     cannot_read="None of the tools I was given can read files, so I cannot answer from them.",
     origin=(
@@ -81,7 +81,7 @@ _ENGLISH = Phrases(
     lines_of="{read} of {lines} lines",
     limit="only {read} lines were read, from line 1 to {last}; the limit for one reader was reached",
     passages="passages found: {count}",
-    failed_task="the sub-agent “{task}” brought nothing, so its files were read without it: {reason}",
+    failed_task="the sub-agent “{task}” returned nothing, so its files were read without it: {reason}",
     no_answer="it returned nothing usable",
     narrowed="{count} more files were left out: {limit} is the most for one report; kept were those that "
     "mention the question's words most often",
@@ -114,7 +114,7 @@ _CHINESE = Phrases(
         "已设置 {variable}，但缺少 {provider} 所需的软件包：请用 `{command}` 安装，然后重新启动 DeerFlow。"
     ),
     joint="",
-    no_files="我查找了可以用来回答的文件，但一个也没有找到（{places}）。",
+    no_files="我查找了可以用来回答的文件，但一个也没有找到（{locations}）。",
     nothing_readable="所有文件都无法读取，因此没有报告：",
     cannot_read="我得到的工具都不能读取文件，所以无法根据文件回答。",
     origin="以下每句话都摘自文件并标明行号。由 DeerFlow 离线模型挑选：它只按词语给句子排序，不作任何推断。",

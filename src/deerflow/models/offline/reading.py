@@ -5,10 +5,9 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from deerflow.models.offline.conversation import Conversation, Step
+from deerflow.models.offline.conversation import Conversation, OfflineCall, Step, label
 from deerflow.models.offline.findings import Source
 from deerflow.models.offline.phrases import phrases
-from deerflow.models.offline.reply import Call, label
 from deerflow.models.offline.results import Hit, Page, read_hits, read_page
 from deerflow.models.offline.sentences import NumberedLine
 from deerflow.models.offline.words import Language
@@ -84,13 +83,13 @@ def texts_of(paths: Iterable[str], conversation: Conversation) -> list[FileText]
 
 def next_reads(
     paths: Sequence[str], words: Sequence[str], conversation: Conversation, language: Language
-) -> list[Call]:
+) -> list[OfflineCall]:
     """Return the calls to make next: one round of `grep`, then page after page; none when all is read."""
     if words and "grep" in conversation.tools and not conversation.steps("grep"):
         return _greps(paths, words, language)
     if "read_file" not in conversation.tools:
         return []
-    calls: list[Call] = []
+    calls: list[OfflineCall] = []
     texts = texts_of(paths, conversation)
     room = MAX_READS - len(conversation.steps("read_file"))
     # Every file gets its first page before any gets its second.
@@ -136,24 +135,24 @@ def source_of(text: FileText, language: Language) -> Source:
     return Source(text.path, "part", text.error or limit)
 
 
-def _greps(paths: Sequence[str], words: Sequence[str], language: Language) -> list[Call]:
+def _greps(paths: Sequence[str], words: Sequence[str], language: Language) -> list[OfflineCall]:
     pattern = "|".join(re.escape(word) for word in words)
-    places = list(paths)
-    if len(places) > MAX_GREPS:
-        places = sorted({posixpath.dirname(path) for path in paths})[:MAX_GREPS]
+    folders_or_files = list(paths)
+    if len(folders_or_files) > MAX_GREPS:
+        folders_or_files = sorted({posixpath.dirname(path) for path in paths})[:MAX_GREPS]
     why = label(language, "Look for the question's words", "查找问题中的词")
     fixed = {"pattern": pattern, "literal": False, "case_sensitive": False, "max_results": MAX_HITS}
-    return [Call("grep", {"description": why, "path": place, **fixed}) for place in places]
+    return [OfflineCall("grep", {"description": why, "path": index, **fixed}) for index in folders_or_files]
 
 
-def _pages(text: FileText, count: int, language: Language) -> list[Call]:
+def _pages(text: FileText, count: int, language: Language) -> list[OfflineCall]:
     size = _page_lines(text)
-    start, calls = text.next_line(), list[Call]()
+    start, calls = text.next_line(), list[OfflineCall]()
     while len(calls) < count and (text.total is None or start <= text.total):
         name = posixpath.basename(text.path)
         why = label(language, f"Read {name} from line {start}", f"读 {name}，从第 {start} 行起")
         where = {"path": text.path, "start_line": start, "end_line": start + size - 1}
-        calls.append(Call("read_file", {"description": why, **where}))
+        calls.append(OfflineCall("read_file", {"description": why, **where}))
         start += size
     return calls
 

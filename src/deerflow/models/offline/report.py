@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from deerflow.models.offline.findings import Finding, Research, cited, labels_for, parse_cited
+from deerflow.models.offline.findings import CitedSentence, Research, cited, labels_for, parse_cited
 from deerflow.models.offline.phrases import phrases
 from deerflow.models.offline.question import Question, coverage, query_for
 from deerflow.models.offline.ranking import Bm25
@@ -106,7 +106,7 @@ def _summary(question: Question, research: Research, labels: dict[str, str]) -> 
     return "\n".join(lines)
 
 
-def best(question: Question, research: Research, *, limit: int = 6) -> list[Finding]:
+def best(question: Question, research: Research, *, limit: int = 6) -> list[CitedSentence]:
     """Return the findings that fit the question best; a wide question gets one of each file first."""
     scored = _scored(question, research.findings)
     ranked = [item for _, item in scored]
@@ -125,15 +125,15 @@ def best(question: Question, research: Research, *, limit: int = 6) -> list[Find
     return (picked + rest)[:limit]
 
 
-def _scored(question: Question, findings: Sequence[Finding]) -> list[tuple[float, Finding]]:
+def _scored(question: Question, findings: Sequence[CitedSentence]) -> list[tuple[float, CitedSentence]]:
     """Return findings of all files in one order, best first: each reader ranked only its own."""
     queries = {item.aspect: query_for(item.aspect, question.text) for item in findings}
     texts = [terms(item.text) for item in findings]
     index = Bm25(texts, vocabulary=(term for query in queries.values() for term in query))
     scores = {aspect: index.scores(query) for aspect, query in queries.items()}
     scored = [
-        (scores[item.aspect][place] * coverage(item.aspect, texts[place]), item)
-        for place, item in enumerate(findings)
+        (scores[item.aspect][index] * coverage(item.aspect, texts[index]), item)
+        for index, item in enumerate(findings)
     ]
     return sorted(scored, key=lambda pair: -pair[0])
 
@@ -149,7 +149,7 @@ def _table(question: Question, research: Research, aspects: Sequence[str], label
     return "\n".join(rows)
 
 
-def _table_claim(findings: Iterable[Finding], path: str, aspect: str, name: str) -> str:
+def _table_claim(findings: Iterable[CitedSentence], path: str, aspect: str, name: str) -> str:
     mine = [item for item in findings if item.path == path and item.aspect == aspect]
     if not mine:
         return "—"

@@ -5,9 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from deerflow.models.offline.conversation import Conversation
-from deerflow.models.offline.facets import FACETS
-from deerflow.models.offline.findings import Finding, Research, finding
-from deerflow.models.offline.question import coverage, key_terms, main_points, query_for
+from deerflow.models.offline.findings import CitedSentence, Research, finding
+from deerflow.models.offline.question import FACETS, coverage, key_terms, main_points, query_for
 from deerflow.models.offline.ranking import Bm25, centrality, is_repeat
 from deerflow.models.offline.reading import aligned, hits_of, source_of, texts_of
 from deerflow.models.offline.sentences import Sentence, sentences_of
@@ -76,28 +75,30 @@ def _candidates(path: str, sentences: Sequence[Sentence]) -> list[_Candidate]:
     return found
 
 
-def _chosen(candidates: Sequence[_Candidate], aspects: Sequence[str], question: str) -> list[Finding]:
+def _chosen(candidates: Sequence[_Candidate], aspects: Sequence[str], question: str) -> list[CitedSentence]:
     scores = _scores(candidates, aspects, question)
     best = _best_aspects(scores)
-    places: dict[tuple[int, str], list[int]] = {}
-    for place, candidate in enumerate(candidates):
-        if scores[best[place]][place] > 0:
-            places.setdefault((best[place], candidate.path), []).append(place)
+    indices: dict[tuple[int, str], list[int]] = {}
+    for index, candidate in enumerate(candidates):
+        if scores[best[index]][index] > 0:
+            indices.setdefault((best[index], candidate.path), []).append(index)
     found = []
-    for (number, path), mine in sorted(places.items(), key=lambda item: item[0][0]):
+    for (number, path), mine in sorted(indices.items(), key=lambda item: item[0][0]):
         picked = _distinct(candidates, mine, scores[number], limit=per_aspect(aspects))
-        found += [finding(candidates[place].sentence, path=path, aspect=aspects[number]) for place in picked]
+        found += [finding(candidates[index].sentence, path=path, aspect=aspects[number]) for index in picked]
     return found
 
 
-def _main_sentences(candidates: Sequence[_Candidate], *, silent: set[str], aspect: str) -> list[Finding]:
+def _main_sentences(
+    candidates: Sequence[_Candidate], *, silent: set[str], aspect: str
+) -> list[CitedSentence]:
     """Return of each silent file the sentence that speaks most of what the file speaks of."""
     scores = _central(candidates, [0.0] * len(candidates))
     best: dict[str, int] = {}
-    for place, candidate in enumerate(candidates):
-        if candidate.path in silent and scores[place] > scores[best.setdefault(candidate.path, place)]:
-            best[candidate.path] = place
-    return [finding(candidates[place].sentence, path=path, aspect=aspect) for path, place in best.items()]
+    for index, candidate in enumerate(candidates):
+        if candidate.path in silent and scores[index] > scores[best.setdefault(candidate.path, index)]:
+            best[candidate.path] = index
+    return [finding(candidates[index].sentence, path=path, aspect=aspect) for path, index in best.items()]
 
 
 def _scores(candidates: Sequence[_Candidate], aspects: Sequence[str], question: str) -> list[list[float]]:
@@ -125,16 +126,16 @@ def _central(candidates: Sequence[_Candidate], relevance: Sequence[float]) -> li
     """Score sentences by how much they speak of what their own file speaks of, openings first."""
     scores = [0.0] * len(candidates)
     by_path: dict[str, list[int]] = {}
-    for place, candidate in enumerate(candidates):
-        by_path.setdefault(candidate.path, []).append(place)
-    for places in by_path.values():
-        central = centrality([candidates[place].context for place in places])
+    for index, candidate in enumerate(candidates):
+        by_path.setdefault(candidate.path, []).append(index)
+    for indices in by_path.values():
+        central = centrality([candidates[index].context for index in indices])
         headings = set[str]()
-        for place, score in zip(places, central, strict=True):
-            heading = candidates[place].sentence.heading
+        for index, score in zip(indices, central, strict=True):
+            heading = candidates[index].sentence.heading
             opening = 1.0 if heading in headings else 1.5
             headings.add(heading)
-            scores[place] = (score + 0.01) * opening + 0.1 * relevance[place]
+            scores[index] = (score + 0.01) * opening + 0.1 * relevance[index]
     return scores
 
 
@@ -143,19 +144,19 @@ def _best_aspects(scores: Sequence[Sequence[float]]) -> list[int]:
     peaks = [max(row, default=0.0) or 1.0 for row in scores]
     count = len(scores[0]) if scores else 0
     return [
-        max(range(len(scores)), key=lambda number: (scores[number][place] / peaks[number], -number))
-        for place in range(count)
+        max(range(len(scores)), key=lambda number: (scores[number][index] / peaks[number], -number))
+        for index in range(count)
     ]
 
 
 def _distinct(
-    candidates: Sequence[_Candidate], places: Sequence[int], scores: Sequence[float], *, limit: int
+    candidates: Sequence[_Candidate], indices: Sequence[int], scores: Sequence[float], *, limit: int
 ) -> list[int]:
-    ranked = sorted(places, key=lambda place: (-scores[place], place))
+    ranked = sorted(indices, key=lambda index: (-scores[index], index))
     picked: list[int] = []
-    for place in ranked:
-        if len(picked) == limit or scores[place] < FLOOR * scores[ranked[0]]:
+    for index in ranked:
+        if len(picked) == limit or scores[index] < FLOOR * scores[ranked[0]]:
             break
-        if not is_repeat(candidates[place].terms, (candidates[other].terms for other in picked)):
-            picked.append(place)
+        if not is_repeat(candidates[index].terms, (candidates[other].terms for other in picked)):
+            picked.append(index)
     return picked

@@ -75,9 +75,9 @@ def read_paths(text: str, *, path: str) -> list[str]:
         match = _PATH_LINE.match(line)
         if not match or match["path"].endswith("/") or line.lstrip().startswith(("[", "(")):
             continue
-        place = match["path"] if match["path"].startswith("/") else posixpath.join(path, match["path"])
+        full_path = match["path"] if match["path"].startswith("/") else posixpath.join(path, match["path"])
         if "/" in match["path"] or "." in match["path"]:
-            found.append(place)
+            found.append(full_path)
     return list(dict.fromkeys(found))
 
 
@@ -102,6 +102,6 @@ def _up_to_gap(lines: list[str]) -> list[str]:
 def _without_numbers(lines: list[str], start: int) -> list[str]:
     """Take the line numbers away when every line begins with its own."""
     matches = [_NUMBERED.match(line) for line in lines]
-    if not all(match and int(match[1]) == start + place for place, match in enumerate(matches)):
+    if not all(match and int(match[1]) == start + offset for offset, match in enumerate(matches)):
         return lines
     return [line[match.end() :] for line, match in zip(lines, matches, strict=True) if match]

@@ -92,8 +92,8 @@ def _blocks(lines: Iterable[NumberedLine]) -> Iterator[tuple[str, list[NumberedL
 
 def _split(block: list[NumberedLine], heading: str) -> Iterator[Sentence]:
     starts, pieces, length = [], [], 0
-    for place, (_, text) in enumerate(block):
-        marker = _MARKER.match(text) if place == 0 or text.lstrip().startswith(">") else None
+    for index, (_, text) in enumerate(block):
+        marker = _MARKER.match(text) if index == 0 or text.lstrip().startswith(">") else None
         piece = text[marker.end() if marker else 0 :].strip().strip("|").strip()
         starts.append(length)
         pieces.append(piece)
@@ -102,13 +102,13 @@ def _split(block: list[NumberedLine], heading: str) -> Iterator[Sentence]:
     begin = first = 0
     for end in [*_ends(joined), len(joined)]:
         fragments = []
-        for place in range(first, len(pieces)):
-            if starts[place] >= end:
+        for index in range(first, len(pieces)):
+            if starts[index] >= end:
                 break
-            first = place  # the next sentence begins on the line where this one ends
-            part = pieces[place][max(0, begin - starts[place]) : end - starts[place]].strip()
+            first = index  # the next sentence begins on the line where this one ends
+            part = pieces[index][max(0, begin - starts[index]) : end - starts[index]].strip()
             if part:
-                fragments.append(Fragment(block[place][0], part))
+                fragments.append(Fragment(block[index][0], part))
         begin = end
         if fragments:
             yield _cut(tuple(fragments), heading)

@@ -4,11 +4,10 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from deerflow.models.offline.conversation import Conversation
-from deerflow.models.offline.findings import Finding, Research, Source, from_text
+from deerflow.models.offline.conversation import Conversation, OfflineCall
+from deerflow.models.offline.findings import CitedSentence, Research, Source, from_text
 from deerflow.models.offline.phrases import phrases
 from deerflow.models.offline.question import Question
-from deerflow.models.offline.reply import Call
 from deerflow.models.offline.words import Language, language_of
 
 MAX_TASKS = 12
@@ -26,7 +25,7 @@ Files:
 
 Use grep to find where the files speak of it, then read_file, page by page where a file is long. For \
 each aspect write a heading (### Aspect) and below it the few most relevant sentences as a list, exactly \
-as they stand in the file, each followed by its place in the form [citation:NAME:LINE](PATH#LLINE). Say \
+as they stand in the file, each followed by its index in the form [citation:NAME:LINE](PATH#LLINE). Say \
 so where nothing is found, and name any file that could not be read and why. Do not write files; your \
 answer is the result."""
 
@@ -47,7 +46,7 @@ _FILES = re.compile(r"^(?:Files|文件)[:：]\s*\n((?:- /.+(?:\n|$))+)", re.M)
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class TaskPart:
     """The share of one sub-agent."""
 
     question: str
@@ -86,37 +85,41 @@ def _start_of(text: str) -> str:
     return f"{start.rpartition(' ')[0] or start}…"  # Chinese has no spaces to cut at
 
 
-def parse_part(prompt: str) -> Part | None:
+def parse_part(prompt: str) -> TaskPart | None:
     """Return the share that a prompt describes, or None when it is no such prompt."""
     question, aspects, files = _QUESTION.search(prompt), _ASPECTS.search(prompt), _FILES.search(prompt)
     if not (question and aspects and files):
         return None
     labels = tuple(label.strip() for label in aspects[1].split(";") if label.strip())
-    return Part(question[1].strip(), labels, tuple(line[2:].strip() for line in files[1].strip().split("\n")))
+    return TaskPart(
+        question[1].strip(), labels, tuple(line[2:].strip() for line in files[1].strip().split("\n"))
+    )
 
 
-def split(question: Question, files: Sequence[str]) -> list[Part]:
+def split(question: Question, files: Sequence[str]) -> list[TaskPart]:
     """Return the parts of the work: aspect by aspect for one file, else file by file or group by group."""
     text = question.text[:2000]
     if len(files) == 1 and len(question.aspects) > 1:
-        return [Part(text, (aspect,), tuple(files)) for aspect in question.aspects]
+        return [TaskPart(text, (aspect,), tuple(files)) for aspect in question.aspects]
     size = -(-len(files) // MAX_TASKS)
-    return [Part(text, question.plan, tuple(files[at : at + size])) for at in range(0, len(files), size)]
+    return [TaskPart(text, question.plan, tuple(files[at : at + size])) for at in range(0, len(files), size)]
 
 
-def next_tasks(parts: Sequence[Part], conversation: Conversation) -> list[Call]:
+def next_tasks(parts: Sequence[TaskPart], conversation: Conversation) -> list[OfflineCall]:
     """Return the next batch of `task` calls: as many unfinished parts as may run at once."""
     done = {step.argument("prompt") for step in conversation.steps("task")}
     waiting = [part for part in parts if part.prompt not in done]
     return [
-        Call("task", {"description": part.title, "prompt": part.prompt, "subagent_type": SUBAGENT_TYPE})
+        OfflineCall(
+            "task", {"description": part.title, "prompt": part.prompt, "subagent_type": SUBAGENT_TYPE}
+        )
         for part in waiting[: conversation.limit]
     ]
 
 
-def gathered(parts: Sequence[Part], conversation: Conversation) -> Research:
+def gathered(parts: Sequence[TaskPart], conversation: Conversation) -> Research:
     """Return what all sub-agents brought together."""
-    findings: list[Finding] = []
+    findings: list[CitedSentence] = []
     sources: dict[str, Source] = {}
     for part, brought in _answers(parts, conversation):
         findings += [found for found in brought.findings if found.path in part.files]
@@ -129,8 +132,8 @@ def gathered(parts: Sequence[Part], conversation: Conversation) -> Research:
     return Research(tuple(findings), tuple(sources.values()))
 
 
-def failed_parts(parts: Sequence[Part], conversation: Conversation) -> dict[Part, str]:
-    """Return the parts whose sub-agent brought nothing, each with what it said instead."""
+def failed_parts(parts: Sequence[TaskPart], conversation: Conversation) -> dict[TaskPart, str]:
+    """Return the parts whose sub-agent returned nothing, each with what it said instead."""
     said = {step.argument("prompt"): step.result for step in conversation.steps("task")}
     return {
         part: " ".join(said.get(part.prompt, "").split())[:300] or phrases(part.language).no_answer
@@ -139,7 +142,7 @@ def failed_parts(parts: Sequence[Part], conversation: Conversation) -> dict[Part
     }
 
 
-def _answers(parts: Sequence[Part], conversation: Conversation) -> Iterator[tuple[Part, Research]]:
+def _answers(parts: Sequence[TaskPart], conversation: Conversation) -> Iterator[tuple[TaskPart, Research]]:
     said = {step.argument("prompt"): step.result for step in conversation.steps("task")}
     for part in parts:
         yield part, from_text(said.get(part.prompt, ""))

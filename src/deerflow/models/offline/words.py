@@ -99,4 +99,4 @@ def _pairs(run: str) -> Iterator[str]:
     for piece in _PARTICLES.split(run):
         if len(piece) == 1:
             yield piece
-        yield from (piece[place : place + 2] for place in range(len(piece) - 1))
+        yield from (piece[index : index + 2] for index in range(len(piece) - 1))

@@ -35,11 +35,16 @@ from deerflow.context import RunContext
 from deerflow.domain import ThreadFolders
 from deerflow.errors import ConflictError, InvalidInputError
 from deerflow.runtime.interrupts import answers_by_interrupt
-from deerflow.tools.policy import Call, Verdict
+from deerflow.tools.policy import PolicyCall, PolicyDecision
 
 ASK = GuardrailsSettings(rules=(GuardrailRule(tool="pay", action="ask"),))
 REQUEST = approval_request(
-    "pay", {"amount": 1}, call_id="c1", call_hash="ab", why=Verdict("ask", "x"), expires_at=datetime.now(UTC)
+    "pay",
+    {"amount": 1},
+    call_id="c1",
+    call_hash="ab",
+    why=PolicyDecision("ask", "x"),
+    expires_at=datetime.now(UTC),
 )
 
 
@@ -149,7 +154,7 @@ async def test_a_slow_pattern_holds_nobody_up(tmp_path: Path) -> None:
 async def test_no_permission_lets_a_denied_call_through(tmp_path: Path) -> None:
     denied = GuardrailsSettings(rules=(GuardrailRule(tool="pay", action="deny"),))
     desk = Desk(tmp_path, denied, [tool_call("pay", amount=5)])
-    hash_of_call = Call("pay", {"amount": 5}).hash
+    hash_of_call = PolicyCall("pay", {"amount": 5}).hash
     allowed = AllowedCalls(desk.store, "u1")
     await allowed.allow("pay", {"amount": 5}, call_hash=hash_of_call, scope="always", thread_id="t1")
 

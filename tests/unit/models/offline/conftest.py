@@ -1,13 +1,13 @@
-"""The desk that the offline model's tests work at."""
+"""The session that the offline model's tests work at."""
 
 from pathlib import Path
 
 import pytest
-from unit.models.offline.desk import Desk
+from unit.models.offline.session import OfflineSession
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
+def session(tmp_path: Path) -> OfflineSession:
     for name in ("uploads", "workspace", "outputs"):
         (tmp_path / name).mkdir()
-    return Desk(tmp_path)
+    return OfflineSession(tmp_path)

@@ -1,5 +1,5 @@
 from deerflow.models.offline.findings import (
-    Finding,
+    CitedSentence,
     Research,
     Source,
     citation,
@@ -20,7 +20,7 @@ def test_a_citation_names_the_file_and_leads_to_the_line() -> None:
 
 def test_odd_file_names_survive_the_way_there_and_back() -> None:
     for name in ("a b (1).md", "笔记.md", "100%#[x].md", "q?|`\\.md"):
-        found = Finding(
+        found = CitedSentence(
             f"/mnt/user-data/uploads/{name}", "Cost", (Fragment(3, "It costs (about) [five] 5 €."),)
         )
 
@@ -30,8 +30,8 @@ def test_odd_file_names_survive_the_way_there_and_back() -> None:
 def test_research_survives_the_way_from_sub_agent_to_lead() -> None:
     research = Research(
         (
-            Finding(PATH, "Cost", (Fragment(1, "One line"), Fragment(2, "and the next."))),
-            Finding(PATH, "Speed", (Fragment(9, "Cut off"),), cut=True),
+            CitedSentence(PATH, "Cost", (Fragment(1, "One line"), Fragment(2, "and the next."))),
+            CitedSentence(PATH, "Speed", (Fragment(9, "Cut off"),), cut=True),
         ),
         (
             Source(PATH, "full", "20 lines"),
@@ -48,11 +48,13 @@ def test_research_survives_the_way_from_sub_agent_to_lead() -> None:
 def test_an_answer_of_another_model_is_read_as_far_as_it_is_cited() -> None:
     text = f"I found this.\n\n### Cost\n- It is cheap. {citation(PATH, 4)}\n- No proof."
 
-    assert from_text(text).findings == (Finding(PATH, "Cost", (Fragment(4, "It is cheap."),)),)
+    assert from_text(text).findings == (CitedSentence(PATH, "Cost", (Fragment(4, "It is cheap."),)),)
 
 
 def test_a_shortened_claim_says_that_it_goes_on() -> None:
-    found = Finding(PATH, "", (Fragment(1, "a long sentence that goes on and on"), Fragment(2, "and on")))
+    found = CitedSentence(
+        PATH, "", (Fragment(1, "a long sentence that goes on and on"), Fragment(2, "and on"))
+    )
 
     assert cited(found, limit=16) == f"a long sentence … {citation(PATH, 1)}"
 

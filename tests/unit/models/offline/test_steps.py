@@ -5,12 +5,11 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
-from deerflow.models.offline.conversation import KEPT_OF_RUN, read_conversation
+from deerflow.models.offline.conversation import KEPT_OF_RUN, Reply, read_conversation
 from deerflow.models.offline.lead import decide
 from deerflow.models.offline.reading import FileText, aligned
-from deerflow.models.offline.reply import Reply
 from deerflow.models.offline.results import Hit, Page
-from deerflow.models.offline.tasks import Part, parse_part
+from deerflow.models.offline.tasks import TaskPart, parse_part
 
 PATH = "/mnt/user-data/uploads/a.md"
 QUESTION = f"<uploaded_files>\n- {PATH} (1 KB)\n</uploaded_files>\n\nWhat is the budget of the team?"
@@ -109,14 +108,14 @@ def test_the_number_of_sub_agents_comes_from_the_prompt(prompt: str, limit: int)
     ],
 )
 def test_a_title_has_whole_words(topic: str, title: str | None) -> None:
-    part = Part(topic, (topic,), ("/mnt/user-data/uploads/runs.md",))
+    part = TaskPart(topic, (topic,), ("/mnt/user-data/uploads/runs.md",))
 
     assert part.title == (title or f"runs.md：{topic[:32]}…")
 
 
 @pytest.mark.parametrize("question", ["What is the cost?", "成本是多少？", "Files: x Question: y Aspects: z"])
 def test_a_part_is_read_back_from_its_prompt(question: str) -> None:
-    part = Part(question, ("Cost", "What is the risk"), (PATH, "/mnt/user-data/uploads/b (1).md"))
+    part = TaskPart(question, ("Cost", "What is the risk"), (PATH, "/mnt/user-data/uploads/b (1).md"))
 
     assert parse_part(part.prompt) == part
 

@@ -6,10 +6,9 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from deerflow.models.offline.conversation import Conversation, Turn
+from deerflow.models.offline.conversation import Conversation, OfflineCall, Turn, label
 from deerflow.models.offline.question import key_terms
 from deerflow.models.offline.reading import hits_of
-from deerflow.models.offline.reply import Call, label
 from deerflow.models.offline.results import read_paths
 from deerflow.models.offline.tasks import parse_part
 from deerflow.models.offline.words import Language, listed
@@ -62,7 +61,7 @@ _BINARY_ENDINGS = listed(
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class FileRequest:
     """Which files a question is about, before anything was looked up."""
 
     files: tuple[str, ...] = ()
@@ -77,32 +76,34 @@ class Wish:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FileSelection:
     """The files to read, or the calls that find them."""
 
     files: tuple[str, ...] = ()
-    calls: tuple[Call, ...] = ()
+    calls: tuple[OfflineCall, ...] = ()
     missing: tuple[str, ...] = ()
     """Names that nothing was found for."""
     no_text: tuple[str, ...] = ()
     left_out: int = 0
 
 
-def wish_of(conversation: Conversation) -> Wish:
+def requested_files(conversation: Conversation) -> FileRequest:
     """Return which files the current question is about; none for small talk."""
     turn = conversation.current
     if is_small_talk(turn.question) and not turn.uploads:
-        return Wish()
+        return FileRequest()
     known = _known(conversation)
     files, folders = _named_paths(turn.question)
     names, unknown = _named_files(turn.question, known)
     if files or folders or names:
-        return Wish(tuple(dict.fromkeys((*files, *names))), tuple(folders), tuple(unknown))
+        return FileRequest(tuple(dict.fromkeys((*files, *names))), tuple(folders), tuple(unknown))
     if turn.uploads or known:
-        return Wish(turn.uploads or known, (), tuple(unknown))
+        return FileRequest(turn.uploads or known, (), tuple(unknown))
     if unknown:
-        return Wish((), (), tuple(unknown))
-    return Wish(folders=(UPLOADS, WORKSPACE)) if _ASKS_FOR_FILES.search(turn.question) else Wish()
+        return FileRequest((), (), tuple(unknown))
+    return (
+        FileRequest(folders=(UPLOADS, WORKSPACE)) if _ASKS_FOR_FILES.search(turn.question) else FileRequest()
+    )
 
 
 def is_small_talk(text: str) -> bool:
@@ -110,21 +111,21 @@ def is_small_talk(text: str) -> bool:
     return bool(_SMALL_TALK.match(text))
 
 
-def find(wish: Wish, conversation: Conversation, language: Language) -> Found:
-    """Return the files of a wish, or the calls that must be made first."""
-    calls = _lookups(wish, conversation, language)
+def find(request: FileRequest, conversation: Conversation, language: Language) -> FileSelection:
+    """Return the files of a request, or the calls that must be made first."""
+    calls = _lookups(request, conversation, language)
     if calls:
-        return Found(calls=tuple(calls))
-    files, missing, no_text = list(wish.files), list[str](), list[str]()
-    for folder in wish.folders:
+        return FileSelection(calls=tuple(calls))
+    files, missing, no_text = list(request.files), list[str](), list[str]()
+    for folder in request.folders:
         listed = _listed(folder, "**/*", conversation)
         if not listed and posixpath.basename(folder) and folder not in (UPLOADS, WORKSPACE):
             files.append(folder)  # perhaps a file without an ending: reading it will tell
         no_text += [path for path in listed if _is_binary(path)]
         files += sorted((path for path in listed if not _is_binary(path)), key=_reading_order)
-    for name in wish.names:
+    for name in request.names:
         listed = [
-            path for place in (UPLOADS, WORKSPACE) for path in _listed(place, f"**/{name}", conversation)
+            path for folder in (UPLOADS, WORKSPACE) for path in _listed(folder, f"**/{name}", conversation)
         ]
         files += listed
         missing += [] if listed else [name]
@@ -132,22 +133,22 @@ def find(wish: Wish, conversation: Conversation, language: Language) -> Found:
     return _narrowed(distinct, tuple(missing), tuple(no_text), conversation, language)
 
 
-def _lookups(wish: Wish, conversation: Conversation, language: Language) -> list[Call]:
+def _lookups(request: FileRequest, conversation: Conversation, language: Language) -> list[OfflineCall]:
     tool = "glob" if "glob" in conversation.tools else "ls" if "ls" in conversation.tools else ""
-    wanted = [(folder, "**/*") for folder in wish.folders]
-    wanted += [(place, f"**/{name}") for name in wish.names for place in (UPLOADS, WORKSPACE)]
+    wanted = [(folder, "**/*") for folder in request.folders]
+    wanted += [(folder, f"**/{name}") for name in request.names for folder in (UPLOADS, WORKSPACE)]
     done = {(step.argument("path"), step.argument("pattern")) for step in conversation.steps(tool)}
     calls = []
     for path, pattern in wanted if tool else ():
         why = label(language, f"See what is in {path}", f"查看 {path} 中的文件")
         more = {"pattern": pattern, "max_results": MAX_FOUND} if tool == "glob" else {}
         if (path, pattern if more else "") not in done:
-            calls.append(Call(tool, {"description": why, "path": path, **more}))
-    return [call for place, call in enumerate(calls) if call not in calls[:place]]
+            calls.append(OfflineCall(tool, {"description": why, "path": path, **more}))
+    return [call for index, call in enumerate(calls) if call not in calls[:index]]
 
 
 def _listed(path: str, pattern: str, conversation: Conversation) -> list[str]:
-    """Return the readable places that this turn's `glob` (or `ls`) found."""
+    """Return the readable paths that this turn's `glob` (or `ls`) found."""
     found = []
     for step in (*conversation.steps("glob"), *conversation.steps("ls")):
         if step.argument("path") == path and step.argument("pattern") in (pattern, "") and not step.failed:
@@ -163,20 +164,22 @@ def _narrowed(
     no_text: tuple[str, ...],
     conversation: Conversation,
     language: Language,
-) -> Found:
+) -> FileSelection:
     """Keep the files that mention the question's words most, should there be too many."""
     if len(files) <= MAX_FILES:
-        return Found(tuple(files), (), missing, no_text)
+        return FileSelection(tuple(files), (), missing, no_text)
     words = list(dict.fromkeys(key_terms(conversation.current.question)))
     if words and "grep" in conversation.tools and not conversation.steps("grep"):
         roots = sorted({"/".join(path.split("/")[:4]) for path in files})
         why = label(language, "Find the files that speak of it", "找出相关的文件")
         pattern = "|".join(re.escape(word) for word in words[:12])
         fixed = {"pattern": pattern, "literal": False, "case_sensitive": False, "max_results": 500}
-        return Found(calls=tuple(Call("grep", {"description": why, "path": root, **fixed}) for root in roots))
+        return FileSelection(
+            calls=tuple(OfflineCall("grep", {"description": why, "path": root, **fixed}) for root in roots)
+        )
     counts = Counter(hit.path for hit in hits_of(conversation))
     kept = sorted(sorted(files, key=lambda path: -counts[path])[:MAX_FILES], key=files.index)
-    return Found(tuple(kept), (), missing, no_text, len(files) - len(kept))
+    return FileSelection(tuple(kept), (), missing, no_text, len(files) - len(kept))
 
 
 def _known(conversation: Conversation) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""A desk for the offline model: real file tools over a folder, and a `task` tool that nests an agent."""
+"""A session for the offline model: real file tools over a folder, and a `task` tool that nests an agent."""
 
 import re
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ CLAIM = re.compile(
 
 
 @dataclass
-class Desk:
+class OfflineSession:
     """A thread's folder, the tools on it, and what the model did with them."""
 
     folder: Path
