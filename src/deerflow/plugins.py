@@ -3,15 +3,19 @@
 A plug-in that cannot be loaded costs only itself: its error takes its value's position in the result.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
+from typing import TypeVar
 
-from deerflow.config import install_hint
+from deerflow.config import install_hint, resolve_use
+from deerflow.config.effect import Fault
 from deerflow.errors import ConfigError
 
 OWN_PACKAGE = "deerflow"
 _PREFIX = f"{OWN_PACKAGE}."
+
+T = TypeVar("T")
 
 
 class PluginError(ConfigError):
@@ -78,6 +82,33 @@ def find_plugin(group: str, name: str, *, key: str = "use") -> Plugin:
         )
     known = ", ".join(sorted(plugins))
     raise ConfigError(f"{key}: {name!r} is unknown; use one of {known}, or `module:name`")
+
+
+def load_extensions(
+    group: str, uses: Iterable[str], make: Callable[[object], T], *, setting: str
+) -> tuple[list[T], list[Fault]]:
+    """Import what a setting names and packages declare; return what `make` returns for each, and the faults.
+
+    Args:
+        uses: The setting's value: paths as `module:Class`.
+        make: Raises an error for an object that cannot be used; its text is the reason.
+        setting: The setting's name, for the faults.
+    """
+    made: list[T] = []
+    faults: list[Fault] = []
+    for use in dict.fromkeys(uses):
+        try:
+            made.append(make(resolve_use(use)))
+        except (Exception, SystemExit) as error:  # foreign code may raise anything
+            reason = str(error) if isinstance(error, ConfigError) else f"{type(error).__name__}: {error}"
+            faults.append(Fault(f"{setting}[{use}]", reason, "correct it or take it out"))
+    for plugin in find_plugins(group).values():
+        try:
+            made.append(make(plugin.load()))
+        except (Exception, SystemExit) as error:
+            named = error if isinstance(error, PluginError) else plugin.error(str(error))
+            faults.append(Fault("plug-ins", str(named), f"update or uninstall {plugin.package}"))
+    return made, faults
 
 
 def broken_plugins() -> Iterator[tuple[Plugin, PluginError]]:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from deerflow.agents.plugin_middlewares import load_middlewares
 from deerflow.app.configured import faults_of, summary
 from deerflow.cli import doctor
 from deerflow.config import ModelSettings, SandboxSettings, SettingsSource
@@ -145,3 +146,33 @@ def test_a_plug_in_gets_the_defaults_of_its_class() -> None:
 
     assert isinstance(model, CompatibleChatOpenAI)
     assert model.openai_api_base == "http://127.0.0.1:9/v1"
+
+
+MIDDLEWARE = "from langchain.agents.middleware import AgentMiddleware as A\n"
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        ("class Mine: ...\n", "is not a subclass of langchain.agents.middleware.AgentMiddleware"),
+        ("class Mine(A):\n def __init__(self, limit): ...\n", "missing 1 required positional argument"),
+        ("class Mine(A):\n def wrap_tool_call(self, r, h): ...\n", "add awrap_tool_call"),
+        ("class TodoMiddleware(A): ...\nMine = TodoMiddleware\n", "another middleware called TodoMiddleware"),
+    ],
+)
+async def test_a_middleware_that_cannot_be_used_costs_only_itself(
+    site: Path, tmp_path: Path, code: str, reason: str
+) -> None:
+    module = f"own_{abs(hash(code))}"
+    install(site, module, {"mine": f"{module}:Mine"}, f"{MIDDLEWARE}{code}", group="deerflow.middlewares")
+    (site / f"good_{module}.py").write_text(f"{MIDDLEWARE}class Good(A): ...\n")
+    config = tmp_path / "config.yaml"
+    config.write_text("sandbox: {use: local}\n")
+
+    loaded, [fault] = load_middlewares([f"good_{module}:Good"])
+
+    assert [type(middleware).__name__ for middleware in loaded] == ["Good"]
+    assert f"'mine' of {module}" in fault.text
+    assert reason in fault.text
+    named = [finding.text for finding in await doctor.examine(config) if module in finding.text]
+    assert named == [fault.text]

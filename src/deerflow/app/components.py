@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 from deerflow.addresses import ALLOW_CIDRS, parse_network
+from deerflow.agents.plugin_middlewares import load_middlewares
 from deerflow.app.configured import faults_of, summary
 from deerflow.config import LoadedSettings, ModelSettings, Paths, SandboxSettings, Settings, SettingsSource
 from deerflow.config.effect import Fault
@@ -34,6 +35,7 @@ from deerflow.sandbox import SandboxProvider, SelfTest, choose_users_root, creat
 from deerflow.skills import Skills
 from deerflow.storage import OwnerLock, Storage, open_storage
 from deerflow.subagents import SubagentExecutor
+from deerflow.subagents.python_agents import load_agents
 from deerflow.tools.acp import acp_tools
 from deerflow.tools.mcp import McpToolbox
 
@@ -128,6 +130,8 @@ async def build_components(loaded: LoadedSettings, resources: Resources) -> Comp
         memories=resources.memories,
         memory_models=memory_models,
         count_side_call=partial(resources.side_usage.add, prices=prices_of(settings.models)),
+        middlewares=(await asyncio.to_thread(load_middlewares, loaded.extensions.middlewares))[0],
+        subagent_types=(await asyncio.to_thread(load_agents, loaded.extensions.agents))[0],
         extra_tools=acp_tools(settings.acp_agents, loaded.env, loaded.extensions.mcp_servers),
         has_shell=lambda: (test := resources.sandboxes.last_test) is None or test.ok,
     )

@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from deerflow.acp.agents import missing_package as missing_for_acp
+from deerflow.agents.plugin_middlewares import load_middlewares
 from deerflow.config import LoadedSettings, ModelSettings, Section, Settings, module_hint, resolve_use
 from deerflow.config.aliases import TOOLS_OF_DEERFLOW_2
 from deerflow.config.check import UnusedKey
@@ -19,6 +20,7 @@ from deerflow.mcp import missing_package as missing_for_mcp
 from deerflow.models import ModelFactory
 from deerflow.models.providers import COMPATIBLE, class_path
 from deerflow.sandbox import tier_of
+from deerflow.subagents.python_agents import load_agents
 from deerflow.tools.catalog import tool_problems
 from deerflow.tools.policy_provider import make_provider
 
@@ -62,6 +64,8 @@ def faults_of(loaded: LoadedSettings, factory: ModelFactory | None = None) -> li
         *_models(loaded.settings, factory),
         *_mounts(loaded.settings),
         *_tools(loaded.settings),
+        *load_middlewares(loaded.extensions.middlewares)[1],
+        *load_agents(loaded.extensions.agents)[1],
         *_skills(loaded),
         *_other_programs(loaded),
         *loaded.notes,

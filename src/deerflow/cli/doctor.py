@@ -75,7 +75,7 @@ async def examine(config: Path | None) -> list[Finding]:
         return [*findings, Finding(Verdict.BAD, "settings", str(error), "correct the file and try again")]
     faults = faults_of(loaded)
     findings += _settings(loaded, faults)
-    findings += _plugins()
+    findings += _plugins(faults)
     findings += await _models(loaded, {fault.key for fault in faults})
     findings.append(await _sandbox(loaded))
     findings += await _database(loaded)
@@ -100,9 +100,12 @@ def _settings(loaded: LoadedSettings, faults: list[Fault]) -> Iterator[Finding]:
         yield Finding(verdict, fault.key, fault.text, fault.fix, fault.is_security)
 
 
-def _plugins() -> Iterator[Finding]:
+def _plugins(faults: list[Fault]) -> Iterator[Finding]:
     """Load the plug-ins of other packages; DeerFlow works without one that fails."""
+    reported = {fault.text for fault in faults}
     for plugin, error in broken_plugins():
+        if str(error) in reported:
+            continue
         fix = f"update or uninstall {plugin.package}; everything else works without it"
         yield Finding(Verdict.BAD, "plug-ins", str(error), fix)
 

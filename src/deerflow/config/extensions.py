@@ -1,4 +1,4 @@
-"""Settings of extensions: MCP servers, enabled skills, custom middlewares."""
+"""Settings of extensions: MCP servers, enabled skills, custom middlewares and sub-agents."""
 
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -115,14 +115,21 @@ class SkillState(OpenSection):
 
 
 class ExtensionsSettings(Section):
-    """MCP servers, skills and middlewares; a key set in `config.yaml` replaces that of the file."""
+    """MCP servers, skills, middlewares, sub-agents; a key set in `config.yaml` replaces that of the file."""
 
     mcp_servers: dict[str, McpServerSettings] = Field(
         {}, alias="mcpServers", description="MCP servers by name."
     )
     skills: dict[str, SkillState] = Field({}, description="Skills by name. Absent ones are enabled.")
     middlewares: tuple[str, ...] = Field(
-        (), description="Custom middlewares, as `module:Class`; not used yet."
+        (),
+        description="Custom middlewares, as `module:Class`: subclasses of LangChain's `AgentMiddleware`, "
+        "created without arguments.",
+    )
+    agents: tuple[str, ...] = Field(
+        (),
+        description="Custom sub-agents, as `module:Class`: classes with `name`, `description`, `prompt` and, "
+        "optionally, `tools`, a list of tool names and LangChain tools.",
     )
 
 

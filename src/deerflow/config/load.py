@@ -134,7 +134,6 @@ def _unused_extensions(extensions: ExtensionsSettings) -> Iterator[Fault]:
         if server.enabled and server.extra_keys.get("task_toolsets")
     ]
     unused += [key for key in ("mcpInterceptors",) if (extensions.model_extra or {}).get(key)]
-    unused += ["middlewares"] if extensions.middlewares else []
     for key in unused:
         yield Fault(f"extensions.{key}", "has no effect in this version", "take it out")
 

@@ -93,6 +93,7 @@ def make_lead_agent(
                 notes=BackgroundMiddleware(dependencies.background) if limit else None,
                 calls=dependencies.calls,
                 breakers=dependencies.breakers,
+                plugins=dependencies.middlewares,
                 memory=dependencies.memory,
             ),
             *_own_calls(custom),

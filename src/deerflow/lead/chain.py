@@ -42,6 +42,7 @@ from deerflow.agents.middlewares.unusable_answers import (
     SafetyStopMiddleware,
 )
 from deerflow.agents.middlewares.uploads import UploadsMiddleware, ViewImageMiddleware
+from deerflow.agents.types import Middleware
 from deerflow.config import Settings
 from deerflow.subagents.teams import TeamRequestMiddleware
 
@@ -56,14 +57,15 @@ def build_chain(
     calls: ModelCallSlots | None = None,
     breakers: CircuitBreakers | None = None,
     memory: AgentMemory | None = None,
-) -> list[ChainMiddleware]:
+    plugins: Sequence[Middleware] = (),
+) -> list[Middleware]:
     """Return the middlewares of one kind of agent.
 
     Args:
         subagent_limit: How many tasks one answer may start; 0 when sub-agents are off.
         notes: Delivers news of this agent's background tasks, or messages from its parent.
     """
-    chain: list[ChainMiddleware | None] = [
+    chain: list[Middleware | None] = [
         TurnStartMiddleware.from_settings(settings, memory),  # lead: folders, uploads, title, memories first
         TodoMiddleware(),  # lead: adds a tool, the one above a node, so neither can be combined
         FailureNoteMiddleware(),  # lead: adds removals to the final answer, which no other middleware reads
@@ -91,6 +93,7 @@ def build_chain(
         LoopDetectionMiddleware.from_settings(settings),  # both: removes the tools that were just offered
         TokenBudgetMiddleware.from_settings(settings),  # lead: the answer at the limit loses its tool calls
         SubagentLimitMiddleware.from_settings(settings, subagent_limit),  # both: before any tool runs
+        *plugins,  # both: of other packages; approved calls, and answers before ours judge them
         ClarificationMiddleware(),  # lead: a question drops the other calls before they are counted
         EmptyAnswerMiddleware(),  # both: repeats the call only when the answer has no text and no calls
         SafetyStopMiddleware.from_settings(settings),  # both: the reason is added before it counts as empty
@@ -106,10 +109,9 @@ def build_chain(
     return _chosen(chain, settings, kind)
 
 
-def _chosen(
-    chain: Sequence[ChainMiddleware | None], settings: Settings, kind: AgentKind
-) -> list[ChainMiddleware]:
+def _chosen(chain: Sequence[Middleware | None], settings: Settings, kind: AgentKind) -> list[Middleware]:
+    ours = [each for each in chain if isinstance(each, ChainMiddleware)]
     off = settings.middlewares.off
-    chosen = [each for each in chain if each and kind in each.applies_to and each.switch not in off]
-    check_order(chosen)
-    return chosen
+    left_out = [each for each in ours if kind not in each.applies_to or each.switch in off]
+    check_order([each for each in ours if each not in left_out])
+    return [each for each in chain if each is not None and each not in left_out]

@@ -55,6 +55,10 @@ class LeadDependencies:
     """Tools of MCP servers."""
     extra_tools: Sequence[BaseTool] = ()
     """Other external tools, such as those that call ACP agents."""
+    middlewares: Sequence[Middleware] = ()
+    """Middlewares of other packages."""
+    subagent_types: Sequence[SubagentConfig] = ()
+    """Sub-agents defined by Python classes of other packages."""
     agent_folders: Sequence[Path] = ()
     """Folders of Markdown files that define sub-agents; later folders override earlier ones."""
     custom_agents: CustomAgents | None = None
@@ -139,7 +143,9 @@ class LeadDependencies:
     @cached_property
     def subagents(self) -> SubagentRegistry:
         """The sub-agents that these agents may start."""
-        return SubagentRegistry(self.settings.subagents, MarkdownSubagents(self.agent_folders))
+        return SubagentRegistry(
+            self.settings.subagents, MarkdownSubagents(self.agent_folders), self.subagent_types
+        )
 
     @cached_property
     def tasks(self) -> TaskFactory:
@@ -201,4 +207,5 @@ class _SubagentToolkit:
             notes=InboxMiddleware(dependencies.executor),
             calls=dependencies.calls,
             breakers=dependencies.breakers,
+            plugins=dependencies.middlewares,
         )

@@ -52,7 +52,9 @@ class SubagentBuilder:
         nesting = options.max_concurrent_subagents if may_delegate else None
         key = ("subagent", definition, self._model_key(config, options), skills, nesting)
         return self.cache.get(
-            key, of=[self], build=lambda: self._build(config, options, skills, may_delegate=may_delegate)
+            key,
+            of=[self, *config.extra_tools],
+            build=lambda: self._build(config, options, skills, may_delegate=may_delegate),
         )
 
     def model_name(self, config: SubagentConfig, options: RunOptions) -> str:
@@ -77,7 +79,9 @@ class SubagentBuilder:
         own_tools = self.toolkit.tools(self.model_name(config, options), may_delegate=may_delegate)
         model = self.model(config, options)
         prompt = join_parts([config.system_prompt.strip(), skills_section(skills)])
-        tools = allowed_tools(config, [*own_tools, *self.extra_tools], may_delegate=may_delegate)
+        tools = allowed_tools(
+            config, [*own_tools, *self.extra_tools, *config.extra_tools], may_delegate=may_delegate
+        )
         chain = self.toolkit.middlewares(options, may_delegate=may_delegate)
         graph = build_agent(
             model,

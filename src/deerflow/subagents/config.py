@@ -8,6 +8,7 @@ from typing import Any, Literal, Self
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage
+from langchain_core.tools import BaseTool
 
 from deerflow.agents import Agent
 from deerflow.agents.first_answer import FirstAnswer
@@ -49,6 +50,8 @@ class SubagentConfig:
     timeout_seconds: float = 900
     token_budget: TokenBudgetSettings | None = None
     """Limits on input and output tokens; None or a disabled budget: no limit."""
+    extra_tools: tuple[BaseTool, ...] = field(default=(), hash=False)
+    """Tools of its own, which no other agent has."""
     needs_shell: bool = False
     """Available only where the sandbox can execute commands."""
 

@@ -1,7 +1,7 @@
-"""Registry of sub-agent types: built-in, from files and from the settings, with the settings' overrides."""
+"""Registry of sub-agent types: built-in, Python classes, files and settings, with the settings' overrides."""
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,14 +18,20 @@ logger = logging.getLogger(__name__)
 class SubagentRegistry:
     """The sub-agent types that tasks may name.
 
-    For equal names, settings take precedence over files, and files over built-ins.
+    For equal names, settings take precedence over files, files over Python classes, and those over built-ins.
     """
 
-    def __init__(self, settings: SubagentsSettings, files: MarkdownSubagents | None = None) -> None:
+    def __init__(
+        self,
+        settings: SubagentsSettings,
+        files: MarkdownSubagents | None = None,
+        classes: Sequence[SubagentConfig] = (),
+    ) -> None:
         self._settings = settings
+        self._classes = classes
         self._files = files or MarkdownSubagents(())
         self._read: tuple[MarkdownSubagent, ...] = self._files.all()
-        self._configs = _configs(settings, self._read)
+        self._configs = _configs(settings, self._read, classes)
 
     def __iter__(self) -> Iterator[SubagentConfig]:
         return iter(tuple(self._current().values()))
@@ -45,7 +51,7 @@ class SubagentRegistry:
         files = self._files.all()
         if files is not self._read:
             self._read = files
-            self._configs = _configs(self._settings, files)
+            self._configs = _configs(self._settings, files, self._classes)
         return self._configs
 
 
@@ -78,12 +84,14 @@ def overridden(config: SubagentConfig, settings: SubagentsSettings) -> SubagentC
     return replace(config, **{field: value for field, value in values.items() if value is not None})
 
 
-def _configs(settings: SubagentsSettings, files: tuple[MarkdownSubagent, ...]) -> dict[str, SubagentConfig]:
+def _configs(
+    settings: SubagentsSettings, files: tuple[MarkdownSubagent, ...], classes: Sequence[SubagentConfig]
+) -> dict[str, SubagentConfig]:
     configs = {
         config.name: configured(
             config, settings, disallowed_tools=_denied_by_default(config.disallowed_tools, settings)
         )
-        for config in BUILTINS
+        for config in (*BUILTINS, *classes)
     }
     configs |= {file.name: _from_file(file, settings) for file in files}
     configs |= {

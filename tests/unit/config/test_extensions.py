@@ -56,7 +56,7 @@ def test_config_yaml_wins_key_by_key(project: Project) -> None:
 
     assert list(loaded.extensions.skills) == ["b"]
     assert loaded.extensions.middlewares == ("x:Y",)
-    assert loaded.warnings == ("extensions.middlewares: has no effect in this version; take it out",)
+    assert loaded.warnings == ()
 
 
 @pytest.mark.parametrize(

@@ -167,7 +167,11 @@ EXTENSIONS = [
     ),
     ('{"mcp_server": {}}', ["extensions.mcp_server", "did you mean mcpServers?"]),
     ('{"skills": {"x": true}}', ["skills.x is true", "allowed: a mapping"]),
-    ('{"middlewares": ["my:Own"]}', ["extensions.middlewares", "no effect", "take it out"]),
+    (
+        '{"middlewares": ["my:Own"]}',
+        ["extensions.middlewares[my:Own]", "needs the package my"],
+    ),
+    ('{"agents": ["json:JSONDecoder"]}', ["extensions.agents[json:JSONDecoder]", "needs a text", "`name`"]),
 ]
 """What stands wrong in the extensions file."""
 
