@@ -138,14 +138,14 @@ async def test_a_hostile_document_hurts_nobody(folders: ThreadFolders, make: Any
     content = make()
 
     async with asyncio.timeout(90):
-        found, _ = await convert(folders, name, content, most_seconds=20)
+        found, _ = await convert(folders, name, content, max_seconds=20)
 
     assert (found.markdown, bool(found.markdown_note)) == (None, True)
     assert [each.name for each in folders.uploads.iterdir()] == [name]
 
 
 async def test_a_document_that_takes_too_long_is_given_up(folders: ThreadFolders) -> None:
-    found, _ = await convert(folders, "a.pdf", documents.pdf("x"), most_seconds=0.01)
+    found, _ = await convert(folders, "a.pdf", documents.pdf("x"), max_seconds=0.01)
 
     assert "longer than 0.01 seconds" in (found.markdown_note or "")
 

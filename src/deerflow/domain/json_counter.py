@@ -21,8 +21,8 @@ class JsonCounter:
 
     def feed(self, piece: bytes) -> None:
         """Process the next chunk; invalid JSON gets an arbitrary count and is refused by the parser."""
-        marks = _WHOLE_TEXT.sub(b"", self._without_open_text(piece))
-        outside, quote, text = marks.partition(b'"')
+        structure = _WHOLE_TEXT.sub(b"", self._without_open_text(piece))
+        outside, quote, text = structure.partition(b'"')
         if quote:
             self._is_in_text = True
             self._rest = _trailing_escape(text)

@@ -214,7 +214,7 @@ class Assistant:
 END = "end"
 """The kind of the last event of every run."""
 
-_MOST_DIGITS = 18
+_MAX_DIGITS = 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,4 +242,4 @@ def seq_of(event_id: str | None) -> int:
 
 def number_in(text: str, *, default: int) -> int:
     """Return the number that a client sent; `default` for anything else or beyond 64 bits."""
-    return int(text) if text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS else default
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS else default

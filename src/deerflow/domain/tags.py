@@ -48,6 +48,6 @@ def neutralise(text: str) -> str:
     return _FORGED.sub("&lt;", text) if any(bracket in text for bracket in _BRACKETS) else text
 
 
-def visible_words(text: str) -> str:
+def without_hidden_characters(text: str) -> str:
     """Return `text` without characters that a model reads and a person does not see."""
     return text if text.isascii() else _HIDDEN_CHARACTERS.sub("", text)

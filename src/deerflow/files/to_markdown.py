@@ -23,7 +23,7 @@ MAX_UNPACKED = 400 * 1024 * 1024
 MAX_MEMBERS = 20_000
 MAX_PAGES = 3000
 MAX_ROWS = 5000
-MAX_LOOKED_ROWS = 50_000
+MAX_SCANNED_ROWS = 50_000
 MAX_COLUMNS = 100
 MAX_CELL_CHARS = 1000
 FAILED = 3
@@ -147,7 +147,7 @@ def _sheets(file: Any, _: str) -> Iterator[str]:
         rows: list[list[str]] = []
         is_cut = False
         for number, row in enumerate(sheet.iter_rows(max_col=MAX_COLUMNS, values_only=True)):
-            if number >= MAX_LOOKED_ROWS or len(rows) >= MAX_ROWS:
+            if number >= MAX_SCANNED_ROWS or len(rows) >= MAX_ROWS:
                 is_cut = True
                 break
             cells = ["" if value is None else str(value) for value in row]

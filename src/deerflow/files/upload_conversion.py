@@ -39,17 +39,17 @@ class DocumentConverter:
         *,
         settings: Callable[[], UploadSettings],
         wait_seconds: float = WAIT_SECONDS,
-        most_seconds: float = MAX_SECONDS,
+        max_seconds: float = MAX_SECONDS,
     ) -> None:
         """Create the converter of one process.
 
         Args:
             wait_seconds: How long an upload waits for its documents.
-            most_seconds: How long one document may take.
+            max_seconds: How long one document may take.
         """
         self._settings = settings
         self._wait_seconds = wait_seconds
-        self._most_seconds = most_seconds
+        self._max_seconds = max_seconds
         self._slots = asyncio.Semaphore(AT_ONCE)
         self._working: set[asyncio.Task[str | None]] = set()
 
@@ -91,10 +91,10 @@ class DocumentConverter:
         with open_upload(folders, filename) as document:
             process = await _start(document, kind, self._settings().pdf_converter)
         try:
-            async with asyncio.timeout(self._most_seconds):
+            async with asyncio.timeout(self._max_seconds):
                 return await _answer(process)
         except TimeoutError as error:
-            raise ConflictError(f"reading it took longer than {self._most_seconds:g} seconds") from error
+            raise ConflictError(f"reading it took longer than {self._max_seconds:g} seconds") from error
         finally:
             if process.returncode is None:
                 with suppress(ProcessLookupError):

@@ -83,7 +83,7 @@ async def save_upload(
         staging = f"{_STAGING}{secrets.token_hex(8)}"
         try:
             size = await _write(root, staging, chunks, name, limits)
-            final = _put_in_place(root, staging, name)
+            final = _link_under_free_name(root, staging, name)
         finally:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(staging, dir_fd=root)
@@ -232,7 +232,7 @@ async def _write(
     return size
 
 
-def _put_in_place(root: int, staging: str, name: str) -> str:
+def _link_under_free_name(root: int, staging: str, name: str) -> str:
     """Give the finished file its name; a hard link fails if the name is taken, a rename would not."""
     for number in range(1000):
         candidate = name if number == 0 else _numbered(name, number)

@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 
-from deerflow.domain.tags import neutralise, visible_words
+from deerflow.domain.tags import neutralise, without_hidden_characters
 from deerflow.errors import McpError
 from deerflow.mcp.base import Limits, McpTool, ToolHints
 
@@ -41,7 +41,9 @@ def describe_tool(
     plain = _words(plain)
     call_name = model_name(f"{server}_{name}" if with_prefix else name)
     fallback = f"{name[:MAX_NAME_CHARS]} of the MCP server {server}."
-    text = neutralise(visible_words(_clip(description.strip(), limits.description_chars) or fallback))
+    text = neutralise(
+        without_hidden_characters(_clip(description.strip(), limits.description_chars) or fallback)
+    )
     # Without the call name: whether that has a prefix is the operator's choice.
     whole = orjson.dumps([name, text, plain, _flags(hints)], option=orjson.OPT_SORT_KEYS)
     mark = hashlib.blake2b(whole, digest_size=_FINGERPRINT_BYTES).hexdigest()
@@ -56,12 +58,12 @@ def _words(node: Any, key: str = "") -> Any:
         case list():
             return [_words(item) for item in node]
         case str():
-            return neutralise(visible_words(node)) if key in _WORDS else _same(node)
+            return neutralise(without_hidden_characters(node)) if key in _WORDS else _same(node)
     return node
 
 
 def _same(text: str) -> str:
-    if neutralise(visible_words(text)) != text:
+    if neutralise(without_hidden_characters(text)) != text:
         raise McpError(f"its input schema has hidden characters or tags of our prompts: {text[:80]!r}")
     return text
 

@@ -231,10 +231,10 @@ def _action_in(interrupt: Interrupt) -> Mapping[str, Any] | None:
 
 
 def _language(messages: Sequence[AnyMessage]) -> str:
-    said = next(
+    text = next(
         (each.text for each in reversed(messages) if isinstance(each, HumanMessage) and is_users(each)), ""
     )
-    return "zh" if is_chinese(said[:MAX_SHOWN_BYTES]) else "en"
+    return "zh" if is_chinese(text[:MAX_SHOWN_BYTES]) else "en"
 
 
 def _text_of(content: Any) -> str:

@@ -157,16 +157,17 @@ async def _turns(
     """
     known: list[CheckpointStep] = []
     turn: list[CheckpointStep] = []
-    asked: set[str] = set()
+    question_ids: set[str] = set()
     async for step in steps(checkpoints, thread_id):
         turn.append(step)
         if not step.starts_turn:
             continue
         older = {message.id or "" for each in turn for message in _written(each) if message.type == "human"}
-        if older and known and not older & asked:  # without a user message it continues the turn before it
+        # Without a user message it continues the turn before it.
+        if older and known and not older & question_ids:
             yield known
             known = []
-        known, turn, asked = [*known, *turn], [], older or asked
+        known, turn, question_ids = [*known, *turn], [], older or question_ids
     if known or turn:
         yield [*known, *turn]
 

@@ -191,23 +191,23 @@ class RunManager:
         Args:
             wait: Wait for its end without a timeout.
         """
-        run = await self._ask_to_stop(run_id, action)
+        run = await self._request_cancel(run_id, action)
         if wait:
             return await self.wait(run_id)
-        return (await self._stopped([run]))[0]
+        return (await self._wait_for_end([run]))[0]
 
     async def cancel_many(
         self, runs: Sequence[RunRecord], *, action: CancelAction = CancelAction.INTERRUPT
     ) -> int:
         """Cancel all of these that have not ended, as `cancel` does; return how many."""
-        asked = []
+        requested = []
         for run in runs:
             with suppress(ConflictError):  # it has ended already
-                asked.append(await self._ask_to_stop(run.id, action))
-        await self._stopped(asked)
-        return len(asked)
+                requested.append(await self._request_cancel(run.id, action))
+        await self._wait_for_end(requested)
+        return len(requested)
 
-    async def _ask_to_stop(self, run_id: str, action: CancelAction) -> RunRecord:
+    async def _request_cancel(self, run_id: str, action: CancelAction) -> RunRecord:
         before = await self.get(run_id)
         # Stored first: if this process dies now, the run is still cancelled.
         run = before if before.status.is_terminal else await self._storage.runs.request_cancel(run_id, action)
@@ -216,7 +216,7 @@ class RunManager:
         await self._owned.apply_cancellations()
         return run
 
-    async def _stopped(self, runs: Sequence[RunRecord]) -> list[RunRecord]:
+    async def _wait_for_end(self, runs: Sequence[RunRecord]) -> list[RunRecord]:
         """Return cancelled runs as they are once all have ended, or after `STOP_SECONDS`."""
         waiting = {run.id: asyncio.create_task(self.wait(run.id)) for run in runs}
         try:

@@ -67,16 +67,16 @@ class ThreadStates:
         begun = await self._begun(config, run, answer)
         if begun is None:
             return None
-        here, before, asked = begun
+        here, before, added_input = begun
         state = await self._with_results(here, before)
         known = state.values.get("messages", ())
-        question = next((each.text for each in reversed([*known, *asked]) if is_question(each)), "")
+        question = next((each.text for each in reversed([*known, *added_input]) if is_question(each)), "")
         ids = {message.id for message in known}
         added = [each for each in (answer, note(question)) if each is not None and each.id not in ids]
         if not added:
             return None if state is before else state.values
-        outdated = [RemoveMessage(id=each) for each in outdated_failures([*known, *asked])]
-        written = [*asked, *outdated, *added]
+        outdated = [RemoveMessage(id=each) for each in outdated_failures([*known, *added_input])]
+        written = [*added_input, *outdated, *added]
         await self._reader.add_before_model(here if state is before else config, written)
         after = await self.latest(run.thread_id)
         return None if after is None else after.values
@@ -92,18 +92,18 @@ class ThreadStates:
         latest = await self.latest(run.thread_id)
         if latest is not None and _is_of(latest, run):
             return config, latest, ()
-        asked, base = _asked(run), run.request.checkpoint_id
+        added_input, base = _input_messages(run), run.request.checkpoint_id
         if isinstance(graph_input(run.request), dict):
-            if answer is None or not asked:
+            if answer is None or not added_input:
                 return None
-            await self._reader.add_input(_from(config, base), asked)
+            await self._reader.add_input(_from(config, base), added_input)
             latest = await self.latest(run.thread_id)
             return None if latest is None else (config, latest, ())
         if base is not None and (latest is None or base != _checkpoint_of(latest)):
             config, latest = _from(config, base), await self.latest(run.thread_id, checkpoint_id=base)
-        if latest is None or (answer is None and not _may_note(latest, asked)):
+        if latest is None or (answer is None and not _may_note(latest, added_input)):
             return None
-        return config, latest, asked
+        return config, latest, added_input
 
     async def _with_results(self, config: RunnableConfig, state: StateSnapshot) -> StateSnapshot:
         """Store the input and the results of the nodes and tools that had finished in an aborted step."""
@@ -172,17 +172,17 @@ class ThreadStates:
             raise InvalidInputError(f"the state cannot be updated like this: {error}") from error
 
 
-def _asked(run: RunRecord) -> list[AnyMessage]:
+def _input_messages(run: RunRecord) -> list[AnyMessage]:
     """Return the messages that a run's input or command adds."""
     values = graph_input(run.request)
     added = values.update if isinstance(values, Command) else values
     return list(dict(added or {}).get("messages", ()))
 
 
-def _may_note(state: StateSnapshot, asked: Sequence[AnyMessage]) -> bool:
+def _may_note(state: StateSnapshot, added_input: Sequence[AnyMessage]) -> bool:
     """Return whether a note may follow a state: pending tool calls would be dropped by it."""
     names = {task.name for task in state.tasks}
-    return TOOLS_NODE not in names and bool(names or asked)
+    return TOOLS_NODE not in names and bool(names or added_input)
 
 
 def _is_of(state: StateSnapshot, run: RunRecord) -> bool:

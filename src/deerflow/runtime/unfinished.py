@@ -66,7 +66,7 @@ async def unfinished_answer(events: EventLog, run: RunRecord, end: RunEnd) -> AI
     entries = await _last_streamed(events, run.id)
     fragments = await events.fragments_of(run.thread_id, entries)
     # In a thread: a long answer has thousands of chunks.
-    return await asyncio.to_thread(_joined, entries, fragments, _marks(end))
+    return await asyncio.to_thread(_joined, entries, fragments, _markers(end))
 
 
 def failure_message(run: RunRecord, end: RunEnd, question: str) -> AIMessage | None:
@@ -80,8 +80,8 @@ def failure_message(run: RunRecord, end: RunEnd, question: str) -> AIMessage | N
     locale = run.request.context.get("locale")
     chinese = locale.lower().startswith("zh") if isinstance(locale, str) and locale else is_chinese(question)
     shown_error = (end.error_in_chinese or end.error) if chinese else end.error
-    marks = {
-        **_marks(end),
+    markers = {
+        **_markers(end),
         END_REASON: shown_error,
         NOTE: True,
         FAILURE: True,
@@ -91,7 +91,7 @@ def failure_message(run: RunRecord, end: RunEnd, question: str) -> AIMessage | N
     }
     text = (FAILED_IN_CHINESE if chinese else FAILED_IN_ENGLISH).format(error=shown_error)
     # The id is derived from the run, so that settling it twice adds one message.
-    return AIMessage(text, id=f"failure-{run.id}", additional_kwargs=marks)
+    return AIMessage(text, id=f"failure-{run.id}", additional_kwargs=markers)
 
 
 async def _last_streamed(events: EventLog, run_id: str) -> list[LogEntry]:
@@ -112,7 +112,7 @@ async def _last_streamed(events: EventLog, run_id: str) -> list[LogEntry]:
 
 
 def _joined(
-    entries: Sequence[LogEntry], fragments: Mapping[int, bytes], marks: Mapping[str, str]
+    entries: Sequence[LogEntry], fragments: Mapping[int, bytes], markers: Mapping[str, str]
 ) -> AIMessage | None:
     pieces = [
         piece
@@ -127,7 +127,7 @@ def _joined(
     thoughts = whole.additional_kwargs
     if not whole.text.strip() and not thoughts and not _has_thoughts(whole):
         return None
-    return AIMessage(whole.content, id=message_id, name=whole.name, additional_kwargs={**thoughts, **marks})
+    return AIMessage(whole.content, id=message_id, name=whole.name, additional_kwargs={**thoughts, **markers})
 
 
 def _chunk(piece: Mapping[str, Any]) -> AIMessageChunk:
@@ -151,7 +151,7 @@ def _has_thoughts(message: AIMessage) -> bool:
     )
 
 
-def _marks(end: RunEnd) -> dict[str, str]:
+def _markers(end: RunEnd) -> dict[str, str]:
     if end.status is RunStatus.INTERRUPTED:
         return {ENDED: STOPPED}
     return {ENDED: FAILED, **({END_REASON: end.error} if end.error else {})}
