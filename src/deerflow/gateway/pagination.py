@@ -31,6 +31,15 @@ def rows_with(rows: Sequence[dict[str, Any]], fields: Sequence[str]) -> list[dic
     return [selected(row, fields) for row in rows]
 
 
+def selected_values(shown: dict[str, Any], fields: Sequence[str] | None) -> dict[str, Any]:
+    """Return the selected fields of a thread or state; `values.NAME` is one value of the state."""
+    chosen = selected(shown, fields)
+    keys = [field.removeprefix("values.") for field in fields or () if field.startswith("values.")]
+    if keys and "values" not in chosen:
+        chosen["values"] = {key: shown["values"][key] for key in keys if key in shown["values"]}
+    return chosen
+
+
 def page_of(
     found: Sequence[Found], *, limit: int, offset: int, total: int
 ) -> tuple[Sequence[Found], dict[str, str]]:

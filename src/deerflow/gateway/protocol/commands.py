@@ -92,14 +92,18 @@ class Commander:
                 return await self._respond(command.params)
             case "subscription.subscribe":
                 parse_filter(command.params)  # validated only: over HTTP there is no connection to deliver to
-                return {"subscription_id": new_id(), "replayed_events": 0}, await self._applied()
+                return {"subscription_id": new_id(), "replayed_events": 0}, await applied_seq(
+                    self._deerflow, self._thread_id, self._user
+                )
             case "subscription.unsubscribe":
                 known = str(command.params.get("subscription_id"))[:80]
                 raise CommandError("no_such_subscription", f"Unknown subscription: {known}")
             case "subscription.reconnect":
                 raise CommandError("no_such_run", "No active run is bound to this thread.")
             case "agent.getTree":
-                return {"tree": await self._tree()}, await self._applied()
+                return {"tree": await self._tree()}, await applied_seq(
+                    self._deerflow, self._thread_id, self._user
+                )
             case _:
                 raise CommandError("unknown_command", f"Unknown protocol command: {command.method[:80]}")
 
@@ -178,12 +182,9 @@ class Commander:
         return await to_request(self._deerflow, body, thread_id=self._thread_id, user_id=self._user)
 
     async def _admit(self, request: RunRequest) -> tuple[str, int]:
-        applied = await self._applied()
+        applied = await applied_seq(self._deerflow, self._thread_id, self._user)
         run = await self._deerflow.start_run(request)
         return run.id, applied
-
-    async def _applied(self) -> int:
-        return await applied_seq(self._deerflow, self._thread_id, self._user)
 
     async def _pending_interrupts(self) -> set[str]:
         """Return the ids of pending interrupts, without those that a run in flight resumes."""

@@ -91,6 +91,11 @@ def pieces_of(message: Mapping[str, Any]) -> list[tuple[str, Any]]:
     return pieces
 
 
+def text_of(message: Mapping[str, Any]) -> str:
+    """Return the text of a message."""
+    return "".join(value for kind, value in pieces_of(message) if kind == "text")
+
+
 def _content_piece(block: Any) -> tuple[str, Any] | None:
     if isinstance(block, str):
         return ("text", block) if block else None
@@ -223,7 +228,7 @@ class MessageStream:
         if message_id in self._finished:
             return []
         self._finished.add(message_id)
-        text = "".join(value for kind, value in pieces_of(message) if kind == "text")
+        text = text_of(message)
         content = {"type": "text", "text": text}
         events = [
             {**_start("tool", message_id), "tool_call_id": call},

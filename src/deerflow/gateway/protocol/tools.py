@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from deerflow.gateway.protocol.events import Draft, Namespace
-from deerflow.gateway.protocol.messages import Json, pieces_of
+from deerflow.gateway.protocol.messages import Json, text_of
 
 METHOD = "tools"
 NODE = "tools"
@@ -72,11 +72,6 @@ class ToolCalls:
             return []
         self._ended.add(call_id)
         return [_event(namespace, "error", call_id, message=_WAITS)]
-
-
-def text_of(message: Mapping[str, Any]) -> str:
-    """Return the text of a message."""
-    return "".join(value for kind, value in pieces_of(message) if kind == "text")
 
 
 def _calls_of(given: Any) -> list[Mapping[str, Any]]:

@@ -1,6 +1,6 @@
 """Routes for crons: create, search, change, delete; their runs are ordinary runs."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
@@ -92,57 +92,63 @@ class CronSearch(BaseModel):
     select: list[CronField] | None = None
 
 
-async def _crons(deerflow: CurrentApp) -> CronStore:
-    return CronStore(deerflow.storage.store)
+@dataclass(frozen=True, slots=True)
+class Schedules:
+    """The schedules of the user who asks, and the scheduler that starts their runs."""
+
+    deerflow: DeerFlow
+    user: str
+    crons: CronStore
+    scheduler: Scheduler
+
+    def require_enabled(self) -> None:
+        """Raise `ConflictError` if the settings turn the scheduler off."""
+        if not self.deerflow.settings.scheduler.enabled:
+            raise ConflictError(OFF)
+
+    async def create(self, cron: CronJob) -> None:
+        """Store a new schedule."""
+        await self.crons.create(cron)
+        self.scheduler.wake()
+
+    async def put(self, cron: CronJob) -> None:
+        """Store a changed schedule."""
+        await self.crons.put(cron)
+        self.scheduler.wake()
 
 
-async def _scheduler(request: Request) -> Scheduler:
-    scheduler: Scheduler = request.app.state.scheduler
-    return scheduler
+async def _schedules(request: Request, user: CurrentUser, deerflow: CurrentApp) -> Schedules:
+    return Schedules(deerflow, user, CronStore(deerflow.storage.store), request.app.state.scheduler)
 
 
-Crons = Annotated[CronStore, Depends(_crons)]
-CurrentScheduler = Annotated[Scheduler, Depends(_scheduler)]
+CurrentSchedules = Annotated[Schedules, Depends(_schedules)]
 
 
 @router.post("/threads/{thread_id}/runs/crons", **answers("Cron", 400, 404, 409))
 async def create_thread_cron(
-    thread_id: ThreadPath,
-    body: CronCreate,
-    user: CurrentUser,
-    deerflow: CurrentApp,
-    crons: Crons,
-    scheduler: CurrentScheduler,
+    thread_id: ThreadPath, body: CronCreate, schedules: CurrentSchedules
 ) -> Response:
     """Create a cron, which starts runs in this thread at the times of a schedule.
 
     A time at which the thread is busy is skipped. `schedule` has cron syntax with five fields; `timezone` is
     the zone of its times, UTC without one. Answers 409 while `scheduler.enabled` is false in the settings.
     """
-    await owned_thread(deerflow, thread_id, user)
-    cron = await _new_cron(deerflow, body, user, thread_id)
-    await crons.create(cron)
-    scheduler.wake()
-    return json_response(_cron_out(cron))
+    await owned_thread(schedules.deerflow, thread_id, schedules.user)
+    return json_response(_cron_out(await _create(schedules, body, thread_id)))
 
 
 @router.post("/runs/crons", **answers("Cron", 400, 404, 409))
-async def create_cron(
-    body: CronCreate, user: CurrentUser, deerflow: CurrentApp, crons: Crons, scheduler: CurrentScheduler
-) -> Response:
+async def create_cron(body: CronCreate, schedules: CurrentSchedules) -> Response:
     """Create a cron, which starts runs at the times of a schedule, each in a new thread.
 
     `schedule` has cron syntax with five fields; `timezone` is the zone of its times, UTC without one. Answers
     409 while `scheduler.enabled` is false in the settings.
     """
-    cron = await _new_cron(deerflow, body, user, None)
-    await crons.create(cron)
-    scheduler.wake()
-    return json_response(_cron_out(cron))
+    return json_response(_cron_out(await _create(schedules, body, None)))
 
 
 @router.post("/runs/crons/search", **answers("list[SelectedCron]"))
-async def search_crons(user: CurrentUser, crons: Crons, body: CronSearch | None = None) -> Response:
+async def search_crons(schedules: CurrentSchedules, body: CronSearch | None = None) -> Response:
     """List crons, newest first.
 
     Scheduled tasks have routes of their own and are not listed. The header `X-Pagination-Total` has the
@@ -150,7 +156,7 @@ async def search_crons(user: CurrentUser, crons: Crons, body: CronSearch | None 
     """
     search = body or CronSearch()
     rows = sorted(
-        await _found(crons, search, user),
+        await _found(schedules, search),
         key=lambda row: (row[search.sort_by] is None, row[search.sort_by] or "", row["cron_id"]),
         reverse=search.sort_order == "desc",
     )
@@ -159,52 +165,45 @@ async def search_crons(user: CurrentUser, crons: Crons, body: CronSearch | None 
 
 
 @router.post("/runs/crons/count", **answers("int"))
-async def count_crons(user: CurrentUser, crons: Crons, body: CronSearch | None = None) -> Response:
+async def count_crons(schedules: CurrentSchedules, body: CronSearch | None = None) -> Response:
     """Count the crons that match a filter, as a plain number."""
-    return json_response(len(await _found(crons, body or CronSearch(), user)))
+    return json_response(len(await _found(schedules, body or CronSearch())))
 
 
 @router.get("/runs/crons/{cron_id}", **answers("Cron", 404))
-async def get_cron(cron_id: str, user: CurrentUser, crons: Crons) -> Response:
+async def get_cron(cron_id: str, schedules: CurrentSchedules) -> Response:
     """Return one cron."""
-    return json_response(_cron_out(await crons.get(cron_id, user)))
+    return json_response(_cron_out(await schedules.crons.get(cron_id, schedules.user)))
 
 
 @router.patch("/runs/crons/{cron_id}", **answers("Cron", 400, 404, empty=CHANGED_UNSHOWN))
 async def update_cron(
-    cron_id: str,
-    body: CronPatch,
-    user: CurrentUser,
-    deerflow: CurrentApp,
-    crons: Crons,
-    scheduler: CurrentScheduler,
-    prefer: Prefer = None,
+    cron_id: str, body: CronPatch, schedules: CurrentSchedules, prefer: Prefer = None
 ) -> Response:
     """Change a cron; fields that are absent stay as they are.
 
     `metadata` is merged. Times that passed before the change are not made up for.
     """
-    cron = await _changed(deerflow, await crons.get(cron_id, user), body)
-    await crons.put(cron)
-    scheduler.wake()
+    known = await schedules.crons.get(cron_id, schedules.user)
+    cron = await _changed(schedules.deerflow, known, body)
+    await schedules.put(cron)
     return changed(_cron_out(cron), prefer)
 
 
 @router.delete("/runs/crons/{cron_id}", **answers(None, 404, status=204))
-async def delete_cron(cron_id: str, user: CurrentUser, crons: Crons) -> Response:
+async def delete_cron(cron_id: str, schedules: CurrentSchedules) -> Response:
     """Delete a cron; runs that it started go on."""
-    await crons.get(cron_id, user)
-    await crons.delete(cron_id)
+    await schedules.crons.get(cron_id, schedules.user)
+    await schedules.crons.delete(cron_id)
     return Response(status_code=204)
 
 
-async def _new_cron(deerflow: DeerFlow, body: CronCreate, user: str, thread_id: str | None) -> CronJob:
-    if not deerflow.settings.scheduler.enabled:
-        raise ConflictError(OFF)
+async def _create(schedules: Schedules, body: CronCreate, thread_id: str | None) -> CronJob:
+    schedules.require_enabled()
     now = datetime.now(UTC)
     cron = CronJob(
         id=new_id(),
-        user_id=user,
+        user_id=schedules.user,
         schedule=body.schedule,
         payload=_payload(body),
         created_at=now,
@@ -218,7 +217,8 @@ async def _new_cron(deerflow: DeerFlow, body: CronCreate, user: str, thread_id: 
         on_run_completed=body.on_run_completed if thread_id else body.on_run_completed or "delete",
         metadata=body.metadata or {},
     )
-    await _check(deerflow, cron)
+    await _check(schedules.deerflow, cron)
+    await schedules.create(cron)
     return cron
 
 
@@ -259,11 +259,11 @@ def _payload(body: RunCreate) -> dict[str, Any]:
     return body.model_dump(mode="json", exclude_unset=True, exclude_none=True, exclude=set(_OWN_FIELDS))
 
 
-async def _found(crons: CronStore, search: CronSearch, user: str) -> list[dict[str, Any]]:
+async def _found(schedules: Schedules, search: CronSearch) -> list[dict[str, Any]]:
     wanted = (search.metadata or {}).items()
     return [
         _cron_out(cron)
-        for cron in await crons.of_user(user)
+        for cron in await schedules.crons.of_user(schedules.user)
         if cron.title is None  # crons with a title are scheduled tasks, with their own routes
         and search.assistant_id in (None, cron.assistant_id)
         and search.thread_id in (None, cron.thread_id)

@@ -89,10 +89,7 @@ WRITABLE = [Depends(_writable)]
 
 @router.get("/memory", **answers("Memory"))
 async def get_memory(scope: Whose, deerflow: CurrentApp) -> Response:
-    """Return all that is remembered of the user: summaries and facts.
-
-    `agent_name` selects the memory of one of the user's own agents.
-    """
+    """Return all that is remembered of the user: summaries and facts."""
     return _answer(await deerflow.memories.read(scope))
 
 
@@ -100,27 +97,20 @@ async def get_memory(scope: Whose, deerflow: CurrentApp) -> Response:
 async def reload_memory(scope: Whose, deerflow: CurrentApp) -> Response:
     """Return all that is remembered, with the settings as they are now.
 
-    Nothing is cached, so this equals `GET /memory`. `agent_name` selects the memory of one of the user's own
-    agents.
+    Nothing is cached, so this equals `GET /memory`.
     """
     return _answer(await deerflow.memories.read(scope))
 
 
 @router.delete("/memory", **answers("Memory"))
 async def clear_memory(scope: Whose, deerflow: CurrentApp) -> Response:
-    """Delete all that is remembered of the user.
-
-    `agent_name` selects the memory of one of the user's own agents.
-    """
+    """Delete all that is remembered of the user."""
     return _answer(await deerflow.memories.clear(scope))
 
 
 @router.get("/memory/export", **answers("Memory"))
 async def export_memory(scope: Whose, deerflow: CurrentApp) -> Response:
-    """Return all that is remembered in the form that `POST /memory/import` takes.
-
-    `agent_name` selects the memory of one of the user's own agents.
-    """
+    """Return all that is remembered in the form that `POST /memory/import` takes."""
     return _answer(await deerflow.memories.read(scope))
 
 
@@ -128,8 +118,7 @@ async def export_memory(scope: Whose, deerflow: CurrentApp) -> Response:
 async def import_memory(body: MemoryIn, scope: Whose, deerflow: CurrentApp) -> Response:
     """Replace all that is remembered by an exported memory.
 
-    `agent_name` selects the memory of one of the user's own agents. Answers 501 while `memory.manager_class`
-    is `noop`.
+    Answers 501 while `memory.manager_class` is `noop`.
     """
     memory = memory_of(body.model_dump())
     return _answer(
@@ -141,8 +130,7 @@ async def import_memory(body: MemoryIn, scope: Whose, deerflow: CurrentApp) -> R
 async def add_fact(body: FactCreate, scope: Whose, deerflow: CurrentApp) -> Response:
     """Add one fact to the memory and return all that is remembered.
 
-    `agent_name` selects the memory of one of the user's own agents. Answers 501 while `memory.manager_class`
-    is `noop`.
+    Answers 501 while `memory.manager_class` is `noop`.
     """
     settings = deerflow.settings.memory.backend_config
     memory, _ = await deerflow.memories.add_fact(
@@ -155,8 +143,7 @@ async def add_fact(body: FactCreate, scope: Whose, deerflow: CurrentApp) -> Resp
 async def change_fact(fact_id: FactPath, body: FactPatch, scope: Whose, deerflow: CurrentApp) -> Response:
     """Change one fact and return all that is remembered; absent fields stay.
 
-    `agent_name` selects the memory of one of the user's own agents. Answers 501 while `memory.manager_class`
-    is `noop`.
+    Answers 501 while `memory.manager_class` is `noop`.
     """
     changes = body.model_dump(exclude_none=True)
     if not changes:
@@ -168,8 +155,7 @@ async def change_fact(fact_id: FactPath, body: FactPatch, scope: Whose, deerflow
 async def remove_fact(fact_id: FactPath, scope: Whose, deerflow: CurrentApp) -> Response:
     """Delete one fact and return all that is remembered.
 
-    `agent_name` selects the memory of one of the user's own agents. Answers 501 while `memory.manager_class`
-    is `noop`.
+    Answers 501 while `memory.manager_class` is `noop`.
     """
     return _answer(await deerflow.memories.remove_fact(scope, fact_id))
 
@@ -182,10 +168,7 @@ async def get_memory_settings(deerflow: CurrentApp) -> Response:
 
 @router.get("/memory/status", **answers("MemoryStatus"))
 async def get_memory_status(scope: Whose, deerflow: CurrentApp) -> Response:
-    """Return the settings of the memory and all that is remembered.
-
-    `agent_name` selects the memory of one of the user's own agents.
-    """
+    """Return the settings of the memory and all that is remembered."""
     return json_response(
         {"config": _config(deerflow), "data": (await deerflow.memories.read(scope)).to_dict()}
     )

@@ -27,12 +27,23 @@ _COOKIES = ("access_token", "csrf_token")
 _CLOSE_UNAVAILABLE = 4501
 
 
-def _refuses_account(status: int, code: str) -> dict[str, Any]:
-    return refuses(status, {"detail": {"code": code, "message": _NO_ACCOUNTS}}, "AccountError")
+def _refuse_always(
+    router: APIRouter,
+    path: str,
+    name: str,
+    description: str,
+    *,
+    status: int,
+    detail: Any,
+    schema: str = "Error",
+) -> None:
+    """Add a `POST` route that always refuses."""
 
+    async def refuse() -> Response:
+        raise HTTPException(status, detail)
 
-def _refuse_account(status: int, code: str) -> NoReturn:
-    raise HTTPException(status, {"code": code, "message": _NO_ACCOUNTS})
+    described = refuses(status, {"detail": detail}, schema)
+    router.post(path, operation_id=name, description=description, **described)(refuse)
 
 
 @auth_router.get("/me", **answers("User"))
@@ -64,40 +75,22 @@ async def list_identity_providers() -> Response:
     return json_response({"providers": []})
 
 
-@auth_router.post("/login/local", **_refuses_account(403, "provider_not_found"))
-async def login() -> Response:
-    """Log in with a password: always refused.
-
-    Accounts are off on this server, so this always answers 403. DeerFlow's login page shows `detail.message`.
-    """
-    _refuse_account(403, "provider_not_found")
-
-
-@auth_router.post("/register", **_refuses_account(403, "registration_disabled"))
-async def register_account() -> Response:
-    """Create an account: always refused.
-
-    Accounts are off on this server, so this always answers 403. DeerFlow's login page shows `detail.message`.
-    """
-    _refuse_account(403, "registration_disabled")
-
-
-@auth_router.post("/initialize", **_refuses_account(409, "system_already_initialized"))
-async def initialize_accounts() -> Response:
-    """Create the first account: always refused.
-
-    Accounts are off on this server, so this always answers 409. DeerFlow's login page shows `detail.message`.
-    """
-    _refuse_account(409, "system_already_initialized")
-
-
-@auth_router.post("/change-password", **_refuses_account(400, "provider_not_found"))
-async def change_password() -> Response:
-    """Change the password: always refused.
-
-    Accounts are off on this server, so this always answers 400. DeerFlow's login page shows `detail.message`.
-    """
-    _refuse_account(400, "provider_not_found")
+for _path, _name, _action, _status, _code in (
+    ("/login/local", "login", "Log in with a password", 403, "provider_not_found"),
+    ("/register", "register_account", "Create an account", 403, "registration_disabled"),
+    ("/initialize", "initialize_accounts", "Create the first account", 409, "system_already_initialized"),
+    ("/change-password", "change_password", "Change the password", 400, "provider_not_found"),
+):
+    _refuse_always(
+        auth_router,
+        _path,
+        _name,
+        f"{_action}: always refused.\n\nAccounts are off on this server, so this always answers {_status}. "
+        "DeerFlow's login page shows `detail.message`.",
+        status=_status,
+        detail={"code": _code, "message": _NO_ACCOUNTS},
+        schema="AccountError",
+    )
 
 
 @auth_router.post("/logout", **answers("LoggedOut"))
@@ -109,22 +102,25 @@ async def logout() -> Response:
     return response
 
 
-@auth_router.get("/oauth/{provider}", **_refuses_account(404, "provider_not_found"))
+_NO_PROVIDER = {"code": "provider_not_found", "message": _NO_ACCOUNTS}
+
+
+@auth_router.get("/oauth/{provider}", **refuses(404, {"detail": _NO_PROVIDER}, "AccountError"))
 async def start_oauth(provider: str) -> Response:
     """Log in with an identity provider: always refused.
 
     Accounts are off on this server, so this always answers 404. DeerFlow's login page shows `detail.message`.
     """
-    _refuse_account(404, "provider_not_found")
+    raise HTTPException(404, _NO_PROVIDER)
 
 
-@auth_router.get("/callback/{provider}", **_refuses_account(404, "provider_not_found"))
+@auth_router.get("/callback/{provider}", **refuses(404, {"detail": _NO_PROVIDER}, "AccountError"))
 async def finish_oauth(provider: str) -> Response:
     """Return from an identity provider: always refused.
 
     Accounts are off on this server, so this always answers 404. DeerFlow's login page shows `detail.message`.
     """
-    _refuse_account(404, "provider_not_found")
+    raise HTTPException(404, _NO_PROVIDER)
 
 
 @browser_router.post("/navigate", **refuses(501, {"detail": _NO_BROWSER}))
@@ -236,10 +232,6 @@ async def get_lark_status() -> Response:
     )
 
 
-async def _refuse_lark() -> Response:
-    raise HTTPException(503, _NO_LARK)
-
-
 for _path, _name, _action in (
     ("/install", "install_lark", "Install the Lark integration"),
     ("/config/start", "start_lark_configuration", "Start to register an app with Lark"),
@@ -248,14 +240,14 @@ for _path, _name, _action in (
     ("/auth/start", "start_lark_authorization", "Start to authorize a Lark app"),
     ("/auth/complete", "complete_lark_authorization", "Finish to authorize a Lark app"),
 ):
-    lark_router.add_api_route(
+    _refuse_always(
+        lark_router,
         _path,
-        _refuse_lark,
-        methods=["POST"],
-        operation_id=_name,
-        description=f"{_action}: always refused.\n\n"
+        _name,
+        f"{_action}: always refused.\n\n"
         "The Lark integration is not available on this server, so this always answers 503.",
-        **refuses(503, {"detail": _NO_LARK}),
+        status=503,
+        detail=_NO_LARK,
     )
 
 

@@ -11,13 +11,13 @@ from starlette.responses import Response
 
 from deerflow.app import DeerFlow
 from deerflow.domain import LEAD_AGENT, RunStatus, new_id
-from deerflow.errors import ConflictError, InvalidInputError, NotFoundError
+from deerflow.errors import InvalidInputError, NotFoundError
 from deerflow.gateway.background import start_run
-from deerflow.gateway.deps import CurrentApp, CurrentUser, ThreadId, ThreadPath, json_response, owned_thread
+from deerflow.gateway.deps import ThreadId, ThreadPath, json_response, owned_thread
 from deerflow.gateway.openapi import answers
-from deerflow.gateway.routers.crons import OFF, Crons, CurrentScheduler
+from deerflow.gateway.routers.crons import CurrentSchedules, Schedules
 from deerflow.runtime.json_views import stamp
-from deerflow.scheduler import CronJob, CronStore, Occurrence, check_schedule
+from deerflow.scheduler import CronJob, Occurrence, check_schedule
 from deerflow.scheduler.cron import zone_of
 
 router = APIRouter(tags=["scheduled tasks"])
@@ -52,117 +52,94 @@ class TaskUpdate(BaseModel):
 
 
 @router.get("/scheduled-tasks", **answers("list[ScheduledTask]"))
-async def list_scheduled_tasks(user: CurrentUser, deerflow: CurrentApp, crons: Crons) -> Response:
+async def list_scheduled_tasks(schedules: CurrentSchedules) -> Response:
     """List the user's scheduled tasks, newest first."""
-    return json_response([await task_out(deerflow, crons, task) for task in await _tasks(crons, user)])
+    return json_response([await task_out(schedules, task) for task in await _tasks(schedules)])
 
 
 @router.get("/threads/{thread_id}/scheduled-tasks", **answers("list[ScheduledTask]", 404))
-async def list_scheduled_tasks_of_thread(
-    thread_id: ThreadPath, user: CurrentUser, deerflow: CurrentApp, crons: Crons
-) -> Response:
+async def list_scheduled_tasks_of_thread(thread_id: ThreadPath, schedules: CurrentSchedules) -> Response:
     """List the scheduled tasks that run in a thread, newest first."""
-    await owned_thread(deerflow, thread_id, user)
-    mine = [task for task in await _tasks(crons, user) if task.thread_id == thread_id]
-    return json_response([await task_out(deerflow, crons, task) for task in mine])
+    await owned_thread(schedules.deerflow, thread_id, schedules.user)
+    mine = [task for task in await _tasks(schedules) if task.thread_id == thread_id]
+    return json_response([await task_out(schedules, task) for task in mine])
 
 
 @router.post("/scheduled-tasks", **answers("ScheduledTask", 404, 409))
-async def create_scheduled_task(
-    body: TaskCreate, user: CurrentUser, deerflow: CurrentApp, crons: Crons, scheduler: CurrentScheduler
-) -> Response:
+async def create_scheduled_task(body: TaskCreate, schedules: CurrentSchedules) -> Response:
     """Create a scheduled task, which runs once or at the times of a schedule.
 
     `schedule_spec` is `{"cron": "0 9 * * *"}` or `{"run_at": "2027-01-31T09:00"}`; times are in `timezone`.
     Answers 409 while `scheduler.enabled` is false in the settings.
     """
-    if not deerflow.settings.scheduler.enabled:
-        raise ConflictError(OFF)
+    schedules.require_enabled()
     now = datetime.now(UTC)
     task = CronJob(
         id=new_id(),
-        user_id=user,
+        user_id=schedules.user,
         schedule="",
         payload=_payload(body.prompt),
         created_at=now,
         updated_at=now,
         since=now,
         assistant_id=LEAD_AGENT,
-        thread_id=await _thread(deerflow, user, body.context_mode, body.thread_id),
+        thread_id=await _thread(schedules, body.context_mode, body.thread_id),
         on_run_completed="keep",
         title=body.title,
     )
     is_once = body.schedule_type == "once"
-    task = _with_schedule(deerflow, task, body.schedule_spec, body.timezone, is_once=is_once)
-    await crons.create(task)
-    scheduler.wake()
-    return json_response(await task_out(deerflow, crons, task))
+    task = _with_schedule(schedules, task, body.schedule_spec, body.timezone, is_once=is_once)
+    await schedules.create(task)
+    return json_response(await task_out(schedules, task))
 
 
 @router.get("/scheduled-tasks/{task_id}", **answers("ScheduledTask", 404))
-async def get_scheduled_task(task_id: str, user: CurrentUser, deerflow: CurrentApp, crons: Crons) -> Response:
+async def get_scheduled_task(task_id: str, schedules: CurrentSchedules) -> Response:
     """Return one scheduled task."""
-    return json_response(await task_out(deerflow, crons, await _find(crons, task_id, user)))
+    return json_response(await task_out(schedules, await _find(schedules, task_id)))
 
 
 @router.patch("/scheduled-tasks/{task_id}", **answers("ScheduledTask", 404))
-async def update_scheduled_task(
-    task_id: str,
-    body: TaskUpdate,
-    user: CurrentUser,
-    deerflow: CurrentApp,
-    crons: Crons,
-    scheduler: CurrentScheduler,
-) -> Response:
+async def update_scheduled_task(task_id: str, body: TaskUpdate, schedules: CurrentSchedules) -> Response:
     """Change a scheduled task; fields that are absent stay as they are."""
-    task = await _find(crons, task_id, user)
+    task = await _find(schedules, task_id)
     if body.context_mode is not None or body.thread_id is not None:
         mode = body.context_mode or ("reuse_thread" if body.thread_id or task.thread_id else None)
         thread_id = body.thread_id or (task.thread_id if mode == "reuse_thread" else None)
-        task = replace(
-            task, thread_id=await _thread(deerflow, user, mode or "fresh_thread_per_run", thread_id)
-        )
+        task = replace(task, thread_id=await _thread(schedules, mode or "fresh_thread_per_run", thread_id))
     if body.prompt is not None:
         task = replace(task, payload=_payload(body.prompt))
     if body.schedule_spec is not None or body.timezone is not None:
         spec = body.schedule_spec or spec_of(task)
         is_once = task.once_at is not None
-        task = _with_schedule(deerflow, task, spec, body.timezone or task.timezone or "UTC", is_once=is_once)
+        task = _with_schedule(schedules, task, spec, body.timezone or task.timezone or "UTC", is_once=is_once)
         task = replace(task, since=datetime.now(UTC))
-    return await _stored(deerflow, crons, scheduler, replace(task, title=body.title or task.title))
+    return await _stored(schedules, replace(task, title=body.title or task.title))
 
 
 @router.post("/scheduled-tasks/{task_id}/pause", **answers("ScheduledTask", 404))
-async def pause_scheduled_task(
-    task_id: str, user: CurrentUser, deerflow: CurrentApp, crons: Crons, scheduler: CurrentScheduler
-) -> Response:
+async def pause_scheduled_task(task_id: str, schedules: CurrentSchedules) -> Response:
     """Pause a scheduled task: it starts no runs until it is resumed."""
-    return await _stored(
-        deerflow, crons, scheduler, replace(await _find(crons, task_id, user), enabled=False)
-    )
+    return await _stored(schedules, replace(await _find(schedules, task_id), enabled=False))
 
 
 @router.post("/scheduled-tasks/{task_id}/resume", **answers("ScheduledTask", 404))
-async def resume_scheduled_task(
-    task_id: str, user: CurrentUser, deerflow: CurrentApp, crons: Crons, scheduler: CurrentScheduler
-) -> Response:
+async def resume_scheduled_task(task_id: str, schedules: CurrentSchedules) -> Response:
     """Resume a paused scheduled task; times that passed meanwhile are not made up for."""
-    task = await _find(crons, task_id, user)
+    task = await _find(schedules, task_id)
     since = task.since if task.enabled else datetime.now(UTC)
-    return await _stored(deerflow, crons, scheduler, replace(task, enabled=True, since=since))
+    return await _stored(schedules, replace(task, enabled=True, since=since))
 
 
 @router.post("/scheduled-tasks/{task_id}/trigger", **answers("Triggered", 404, 409))
-async def trigger_scheduled_task(
-    task_id: str, user: CurrentUser, deerflow: CurrentApp, crons: Crons
-) -> Response:
+async def trigger_scheduled_task(task_id: str, schedules: CurrentSchedules) -> Response:
     """Start a run of a scheduled task now; its schedule stays as it is."""
-    task = await _find(crons, task_id, user)
+    task = await _find(schedules, task_id)
     now = datetime.now(UTC)
-    run = await start_run(deerflow, task, now)
+    run = await start_run(schedules.deerflow, task, now)
     if run is None:
         raise NotFoundError("thread", task.thread_id or "")
-    await crons.add_occurrence(
+    await schedules.crons.add_occurrence(
         Occurrence(
             id=str(uuid.uuid4()),
             cron_id=task.id,
@@ -177,36 +154,34 @@ async def trigger_scheduled_task(
 
 
 @router.delete("/scheduled-tasks/{task_id}", **answers("DeletedTask", 404))
-async def delete_scheduled_task(task_id: str, user: CurrentUser, crons: Crons) -> Response:
+async def delete_scheduled_task(task_id: str, schedules: CurrentSchedules) -> Response:
     """Delete a scheduled task; threads of its runs stay."""
-    await _find(crons, task_id, user)
-    await crons.delete(task_id)
+    await _find(schedules, task_id)
+    await schedules.crons.delete(task_id)
     return json_response({"id": task_id, "deleted": True})
 
 
 @router.get("/scheduled-tasks/{task_id}/runs", **answers("list[ScheduledRun]", 404))
 async def list_scheduled_task_runs(
     task_id: str,
-    user: CurrentUser,
-    deerflow: CurrentApp,
-    crons: Crons,
+    schedules: CurrentSchedules,
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
     offset: Annotated[int, Query(ge=0)] = 0,
 ) -> Response:
     """List what came of a scheduled task at each of its times, newest first."""
-    await _find(crons, task_id, user)
-    page = (await crons.occurrences(task_id))[offset : offset + limit]
-    return json_response([await occurrence_out(deerflow, occurrence) for occurrence in page])
+    await _find(schedules, task_id)
+    page = (await schedules.crons.occurrences(task_id))[offset : offset + limit]
+    return json_response([await occurrence_out(schedules.deerflow, occurrence) for occurrence in page])
 
 
-async def _tasks(crons: CronStore, user: str) -> list[CronJob]:
-    found = [cron for cron in await crons.of_user(user) if cron.title is not None]
+async def _tasks(schedules: Schedules) -> list[CronJob]:
+    found = [cron for cron in await schedules.crons.of_user(schedules.user) if cron.title is not None]
     return sorted(found, key=lambda task: task.created_at, reverse=True)
 
 
-async def _find(crons: CronStore, task_id: str, user: str) -> CronJob:
+async def _find(schedules: Schedules, task_id: str) -> CronJob:
     try:
-        task = await crons.get(task_id, user)
+        task = await schedules.crons.get(task_id, schedules.user)
     except NotFoundError as error:
         raise NotFoundError("scheduled task", task_id) from error
     if task.title is None:
@@ -214,25 +189,22 @@ async def _find(crons: CronStore, task_id: str, user: str) -> CronJob:
     return task
 
 
-async def _stored(
-    deerflow: DeerFlow, crons: CronStore, scheduler: CurrentScheduler, task: CronJob
-) -> Response:
+async def _stored(schedules: Schedules, task: CronJob) -> Response:
     task = replace(task, updated_at=datetime.now(UTC))
-    await crons.put(task)
-    scheduler.wake()
-    return json_response(await task_out(deerflow, crons, task))
+    await schedules.put(task)
+    return json_response(await task_out(schedules, task))
 
 
-async def _thread(deerflow: DeerFlow, user: str, mode: ContextMode, thread_id: str | None) -> str | None:
+async def _thread(schedules: Schedules, mode: ContextMode, thread_id: str | None) -> str | None:
     if mode == "fresh_thread_per_run":
         return None
     if thread_id is None:
         raise HTTPException(422, "context_mode 'reuse_thread' needs a thread_id")
-    return (await owned_thread(deerflow, thread_id, user)).id
+    return (await owned_thread(schedules.deerflow, thread_id, schedules.user)).id
 
 
 def _with_schedule(
-    deerflow: DeerFlow, task: CronJob, spec: dict[str, Any], timezone: str, *, is_once: bool
+    schedules: Schedules, task: CronJob, spec: dict[str, Any], timezone: str, *, is_once: bool
 ) -> CronJob:
     """Return a task with its schedule; 422 if the schedule is invalid or too soon."""
     try:
@@ -245,7 +217,7 @@ def _with_schedule(
         run_at = _parse_run_at(spec.get("run_at"), timezone)
     except InvalidInputError as error:
         raise HTTPException(422, str(error)) from error
-    least = deerflow.settings.scheduler.min_once_delay_seconds
+    least = schedules.deerflow.settings.scheduler.min_once_delay_seconds
     if run_at != task.once_at and run_at < datetime.now(UTC) + timedelta(seconds=least):
         raise HTTPException(422, f"run_at must be at least {least} seconds from now")
     return replace(task, once_at=run_at, timezone=timezone)
@@ -276,9 +248,9 @@ _RUN_STATUS = {
 }
 
 
-async def task_out(deerflow: DeerFlow, crons: CronStore, task: CronJob) -> dict[str, Any]:
+async def task_out(schedules: Schedules, task: CronJob) -> dict[str, Any]:
     """Return a scheduled task as JSON."""
-    occurrences = await crons.occurrences(task.id)
+    occurrences = await schedules.crons.occurrences(task.id)
     last = occurrences[0] if occurrences else None
     next_run = task.next_after(datetime.now(UTC))
     return {
@@ -291,7 +263,7 @@ async def task_out(deerflow: DeerFlow, crons: CronStore, task: CronJob) -> dict[
         "schedule_type": "once" if task.once_at else "cron",
         "schedule_spec": spec_of(task),
         "timezone": task.timezone,
-        "status": await _status(deerflow, task, occurrences),
+        "status": await _status(schedules.deerflow, task, occurrences),
         "next_run_at": stamp(next_run) if next_run else None,
         "last_run_at": stamp(last.created_at) if last else None,
         "last_run_id": last.run_id if last else None,

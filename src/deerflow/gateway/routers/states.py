@@ -22,8 +22,8 @@ from deerflow.gateway.deps import (
     owned_thread,
 )
 from deerflow.gateway.openapi import answers
-from deerflow.gateway.pagination import names_in
-from deerflow.runtime.json_views import changed_state_out, empty_state, selected, state_out, storage_out
+from deerflow.gateway.pagination import names_in, selected_values
+from deerflow.runtime.json_views import changed_state_out, empty_state, state_out, storage_out
 
 router = APIRouter(tags=["state"])
 
@@ -165,8 +165,8 @@ async def _history(deerflow: DeerFlow, thread_id: str, user: str, query: History
     is_newest = not before and not query.checkpoint and not query.metadata and _shows_cards(deerflow)
     return json_response(
         [
-            _part(state_out(snapshot, shows_cards=is_newest and place == 0), query.select)
-            for place, snapshot in enumerate(snapshots)
+            selected_values(state_out(snapshot, shows_cards=is_newest and index == 0), query.select)
+            for index, snapshot in enumerate(snapshots)
         ]
     )
 
@@ -178,25 +178,16 @@ async def _state(
     if snapshot is None and checkpoint_id is not None:
         raise NotFoundError("checkpoint", checkpoint_id)
     if snapshot is None:
-        return json_response(_part(empty_state(thread_id), fields))
+        return json_response(selected_values(empty_state(thread_id), fields))
     return json_response(
-        _part(state_out(snapshot, shows_cards=checkpoint_id is None and _shows_cards(deerflow)), fields)
+        selected_values(
+            state_out(snapshot, shows_cards=checkpoint_id is None and _shows_cards(deerflow)), fields
+        )
     )
 
 
 def _shows_cards(deerflow: DeerFlow) -> bool:
     return deerflow.settings.compatibility == "deerflow"
-
-
-def _part(state: dict[str, Any], fields: Sequence[str] | None) -> dict[str, Any]:
-    """Return the selected fields; `values.key` is one value of the state."""
-    if not fields:
-        return state
-    chosen = selected(state, fields)
-    keys = [field.removeprefix("values.") for field in fields if field.startswith("values.")]
-    if keys and "values" not in chosen:
-        chosen["values"] = {key: state["values"][key] for key in keys if key in state["values"]}
-    return chosen
 
 
 def _is_uuid(text: str) -> bool:

@@ -28,9 +28,9 @@ from deerflow.gateway.deps import (
     owned_thread,
 )
 from deerflow.gateway.openapi import CHANGED_UNSHOWN, answers
-from deerflow.gateway.pagination import Prefer, changed, page_of, total_of
+from deerflow.gateway.pagination import Prefer, changed, page_of, selected_values, total_of
 from deerflow.runtime import to_json, visible_values
-from deerflow.runtime.json_views import selected, thread_out
+from deerflow.runtime.json_views import thread_out
 from deerflow.storage import ThreadQuery
 
 router = APIRouter(tags=["threads"])
@@ -308,10 +308,7 @@ async def _with_values(deerflow: DeerFlow, search: ThreadSearch, user: str) -> l
 def _chosen(
     shown: dict[str, Any], fields: Sequence[str] | None, paths: Mapping[str, JsonPath]
 ) -> dict[str, Any]:
-    chosen = selected(shown, fields)
-    keys = [field.removeprefix("values.") for field in fields or () if field.startswith("values.")]
-    if keys and "values" not in chosen:
-        chosen["values"] = {key: shown["values"][key] for key in keys if key in shown["values"]}
+    chosen = selected_values(shown, fields)
     if paths:
         plain = orjson.loads(to_json(shown))
         chosen["extracted"] = {name: value_at(plain, path) for name, path in paths.items()}
