@@ -228,7 +228,7 @@ class DeerFlow:
         await self.documents.aclose()
         await self._expiry.aclose()
         await self.runs.aclose()
-        await self.memories.aclose(self.settings.memory.shutdown_flush_timeout_seconds)
+        await self.memories.learner.aclose(self.settings.memory.shutdown_flush_timeout_seconds)
         await self._components.aclose()
 
 

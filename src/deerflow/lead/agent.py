@@ -1,13 +1,15 @@
 """Builds the lead agent: model, tools, prompt and middleware chain for one set of options."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from langchain_core.tools import BaseTool
+from typing_extensions import override
 
-from deerflow.agents import Agent, Middleware, build_agent
-from deerflow.agents.middlewares import AgentKind
-from deerflow.agents.middlewares.model_settings import ModelSettingsMiddleware
+from deerflow.agents import Agent, build_agent
+from deerflow.agents.middlewares import AgentKind, ChainMiddleware
+from deerflow.agents.types import ModelAnswer, ModelCall, ModelHandler
 from deerflow.config import Settings
 from deerflow.domain import LEAD_AGENT, RunOptions
 from deerflow.lead.chain import build_chain
@@ -96,16 +98,23 @@ def make_lead_agent(
                 plugins=dependencies.middlewares,
                 memory=dependencies.memory,
             ),
-            *_own_calls(custom),
+            *([ModelSettingsMiddleware(custom.model_settings)] if custom and custom.model_settings else []),
         ],
         checkpointer=dependencies.checkpointer,
         store=dependencies.store,
     )
 
 
-def _own_calls(custom: CustomAgent | None) -> list[Middleware]:
-    settings = {} if custom is None else custom.model_settings
-    return [ModelSettingsMiddleware(settings=settings)] if settings else []
+class ModelSettingsMiddleware(ChainMiddleware):
+    """Adds a custom agent's model settings, such as a lower temperature, to every model call."""
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        super().__init__()
+        self._settings = dict(settings)
+
+    @override
+    async def awrap_model_call(self, request: ModelCall, handler: ModelHandler) -> ModelAnswer:
+        return await handler(request.override(model_settings={**request.model_settings, **self._settings}))
 
 
 def build_key(options: RunOptions, settings: Settings) -> Hashable:

@@ -1,11 +1,20 @@
-"""Memory service: read, edit, render for the model, and learn."""
+"""Memory service: read, edit, render for the model, and learn.
+
+Each memory is one item of a key-value store, changed by compare-and-swap.
+"""
 
 import asyncio
 from collections import OrderedDict
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from datetime import datetime
+from typing import Any, Protocol, TypeVar
+
+from langgraph.store.base import Item
 
 from deerflow.config import MemoryBackendSettings
-from deerflow.errors import InvalidInputError
+from deerflow.domain import folder_name
+from deerflow.errors import ConflictError, InvalidInputError
 from deerflow.memory.base import (
     DEFAULT_CATEGORY,
     MAX_CATEGORY_CHARS,
@@ -17,6 +26,7 @@ from deerflow.memory.base import (
     PendingConversation,
     Scope,
     clean,
+    memory_of,
     new_fact_id,
     timestamp,
     utc_now,
@@ -38,26 +48,43 @@ from deerflow.memory.extraction import (
 )
 from deerflow.memory.learner import Learner
 from deerflow.memory.rendering import Budget, Measure, approximate_tokens, block, upper_bound
-from deerflow.memory.store import Items, MemoryStore
 
-MAX_BLOCKS = 256
+ROOT = "memory"
+MAX_TRIES = 50
+MAX_CACHED = 256
 MAX_REREADS = 2
 MANUAL = "manual"
+
+V = TypeVar("V")
+
+
+class Items(Protocol):
+    """The part of a key-value store that memories need."""
+
+    async def aget(
+        self, namespace: tuple[str, ...], key: str, *, refresh_ttl: bool | None = None
+    ) -> Item | None: ...
+
+    async def areplace(
+        self, namespace: tuple[str, ...], key: str, value: Mapping[str, Any], *, seen: datetime | None
+    ) -> bool:
+        """Put an item only if it has not changed since it was read; return whether it was put."""
 
 
 class MemoryService:
     """The memories of all users in one database."""
 
     def __init__(self, items: Items, *, redact: Redact, clock: Clock = utc_now) -> None:
-        self._store = MemoryStore(items, clock=clock)
+        self._items = items
+        self._decoded: OrderedDict[Scope, tuple[datetime, Memory]] = OrderedDict()
         self._redact = redact
         self._clock = clock
         self._blocks: OrderedDict[Scope, tuple[int, MemoryBackendSettings, str]] = OrderedDict()
         self.learner = Learner(self.learn)
 
     async def read(self, scope: Scope) -> Memory:
-        """Return the memory of a scope."""
-        return await self._store.read(scope)
+        """Return the memory of a scope; an empty one if there is none."""
+        return self._memory(scope, await self._item(scope))
 
     async def add_fact(
         self,
@@ -79,7 +106,7 @@ class MemoryService:
             source=source,
         )
         most = settings.max_facts
-        return await self._store.change(scope, lambda known: with_fact(known, fact, max_facts=most)), fact
+        return await self._change(scope, lambda known: with_fact(known, fact, max_facts=most)), fact
 
     async def change_fact(
         self,
@@ -105,17 +132,17 @@ class MemoryService:
                 ),
             )
 
-        return await self._store.change(scope, change)
+        return await self._change(scope, change)
 
     async def remove_fact(self, scope: Scope, fact_id: str) -> Memory:
         """Delete a fact."""
-        return await self._store.change(scope, lambda known: without_fact(known, fact_id))
+        return await self._change(scope, lambda known: without_fact(known, fact_id))
 
     async def clear(self, scope: Scope) -> Memory:
         """Clear the memory, and drop turns that were not learned from yet."""
         self.learner.forget(scope=scope)
         now = timestamp(self._clock())
-        return await self._store.change(scope, lambda known: Memory(cleared_at=now))
+        return await self._change(scope, lambda known: Memory(cleared_at=now))
 
     async def put(self, scope: Scope, memory: Memory, *, settings: MemoryBackendSettings) -> Memory:
         """Replace the memory with an imported one; refuse one that exceeds the limits."""
@@ -136,7 +163,7 @@ class MemoryService:
             name: replace(section, summary=self._checked(section.summary, MAX_SUMMARY_CHARS, what=name))
             for name, section in memory.sections.items()
         }
-        return await self._store.change(scope, lambda known: replace(known, facts=facts, sections=sections))
+        return await self._change(scope, lambda known: replace(known, facts=facts, sections=sections))
 
     async def recall(
         self, scope: Scope, settings: MemoryBackendSettings, measure: Measure
@@ -146,20 +173,17 @@ class MemoryService:
         Args:
             measure: Counts tokens exactly; called only if the memory may exceed the budget.
         """
-        memory = await self._store.read(scope)
+        memory = await self.read(scope)
         known = self._blocks.get(scope)
         if known is None or known[0] != memory.revision or known[1] is not settings:
             known = (memory.revision, settings, await _block(memory, settings, measure))
-            self._blocks[scope] = known
-        self._blocks.move_to_end(scope)
-        while len(self._blocks) > MAX_BLOCKS:
-            self._blocks.popitem(last=False)
+        _cache(self._blocks, scope, known)
         return memory, known[2]
 
     async def learn(self, conversation: PendingConversation) -> bool:
         """Learn from a conversation; return False when the model gave no answer."""
         for _ in range(MAX_REREADS + 1):
-            seen = await self._store.read(conversation.scope)
+            seen = await self.read(conversation.scope)
             conversation = _since(conversation, seen)
             if not conversation.turns:
                 return True
@@ -170,10 +194,6 @@ class MemoryService:
             if update.is_empty or await self._apply(conversation, seen, update):
                 return True
         return await self._apply(conversation, seen, replace(update, sections=()))
-
-    async def aclose(self, timeout_seconds: float) -> None:
-        """Process everything that waits until the timeout, then stop."""
-        await self.learner.aclose(timeout_seconds)
 
     async def _extract(self, conversation: PendingConversation, memory: Memory) -> MemoryUpdate | None:
         if conversation.ask is None:
@@ -198,8 +218,36 @@ class MemoryService:
                 known, update, max_facts=settings.max_facts, keeps=settings.guaranteed_categories
             )
 
-        await self._store.change(conversation.scope, change)
+        await self._change(conversation.scope, change)
         return not is_outdated
+
+    async def _change(self, scope: Scope, change: Callable[[Memory], Memory]) -> Memory:
+        """Apply `change` and return the result; apply it again to the latest memory after a conflict."""
+        for _ in range(MAX_TRIES):
+            item = await self._item(scope)
+            known = self._memory(scope, item)
+            wanted = change(known)
+            if wanted == known:
+                return known
+            wanted = replace(wanted, revision=known.revision + 1, last_updated=timestamp(self._clock()))
+            value = {**wanted.to_dict(), "clearedAt": wanted.cleared_at}
+            if await self._items.areplace(*_address(scope), value, seen=item.updated_at if item else None):
+                return wanted
+        raise ConflictError("the memory is being changed by too many at once; try again in a moment")
+
+    async def _item(self, scope: Scope) -> Item | None:
+        # `refresh_ttl=False`: otherwise every read would write a new expiry.
+        return await self._items.aget(*_address(scope), refresh_ttl=False)
+
+    def _memory(self, scope: Scope, item: Item | None) -> Memory:
+        """Return the memory of an item; decoded once per version of the item."""
+        if item is None:
+            return Memory()
+        last = self._decoded.get(scope)
+        if last is None or last[0] != item.updated_at:
+            last = (item.updated_at, memory_of(item.value))
+        _cache(self._decoded, scope, last)
+        return last[1]
 
     def _checked(self, text: str, most: int = MAX_FACT_CHARS, *, what: str = "content") -> str:
         if len(text) > most:
@@ -213,6 +261,19 @@ class MemoryService:
                 "leave that part out"
             )
         return words
+
+
+def _cache(cache: OrderedDict[Scope, V], scope: Scope, value: V) -> None:
+    """Store a value as the most recently used one; drop the least recently used above the limit."""
+    cache[scope] = value
+    cache.move_to_end(scope)
+    while len(cache) > MAX_CACHED:
+        cache.popitem(last=False)
+
+
+def _address(scope: Scope) -> tuple[tuple[str, ...], str]:
+    agent = scope.agent_name
+    return (ROOT, folder_name(scope.user_id)), "user" if agent is None else f"agent/{agent.lower()}"
 
 
 async def _block(memory: Memory, settings: MemoryBackendSettings, measure: Measure) -> str:

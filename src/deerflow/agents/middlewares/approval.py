@@ -19,8 +19,8 @@ from langgraph.checkpoint.base.id import UUID
 from langgraph.types import interrupt
 from typing_extensions import override
 
-from deerflow.agents.allowed_calls import SCOPES, AllowedCall, AllowedCalls, Scope
-from deerflow.agents.middlewares.base import ChainMiddleware
+from deerflow.agents.allowed_calls import SCOPES, AllowedCalls, Scope
+from deerflow.agents.middlewares.base import ChainMiddleware, error_result
 from deerflow.agents.types import ToolHandler, ToolRequest, ToolResult
 from deerflow.config.tools import GuardrailsSettings
 from deerflow.context import RunContext
@@ -278,7 +278,8 @@ class GuardrailMiddleware(ChainMiddleware):
         return await asyncio.to_thread(self._policy.decide, call)
 
     async def _ask(self, asked: _ApprovalCase, handler: ToolHandler) -> ToolResult:
-        permission = await self._permission(asked)
+        stored, call_hash = asked.allowed, asked.call.hash
+        permission = await stored.find(call_hash, asked.context.thread_id) if stored else None
         if permission is not None:
             _log(asked.request, asked.call, "approve", f"allowed before, for: {permission.scope}")
             return _marked(await handler(asked.request), asked.call, "approve", scope=permission.scope)
@@ -300,11 +301,6 @@ class GuardrailMiddleware(ChainMiddleware):
         changed = {**asked.request.tool_call, "args": dict(decision.args)}
         edited = asked.request.override(tool_call=cast("Any", changed))
         return _with_edit_note(await handler(edited), _call_of(edited, decision.args))
-
-    async def _permission(self, asked: _ApprovalCase) -> AllowedCall | None:
-        if asked.allowed is None:
-            return None
-        return await asked.allowed.find(asked.call.hash, asked.context.thread_id)
 
     async def _remember(self, asked: _ApprovalCase, decision: Decision) -> None:
         if decision.remember is not None and asked.allowed is not None:
@@ -362,13 +358,8 @@ def _rejected(asked: _ApprovalCase, reason: str, text: str, *, by: str) -> ToolM
 def _answer(
     request: ToolRequest, text: str, call: PolicyCall, decision: str, reason: str = ""
 ) -> ToolMessage:
-    return ToolMessage(
-        text,
-        tool_call_id=request.tool_call["id"] or "",
-        name=call.name,
-        status="error",
-        additional_kwargs={MARK: {"decision": decision, "hash": call.hash, "reason": reason}},
-    )
+    mark = {"decision": decision, "hash": call.hash, "reason": reason}
+    return error_result(request.tool_call, text).model_copy(update={"additional_kwargs": {MARK: mark}})
 
 
 def _marked(result: ToolResult, call: PolicyCall, decision: str, *, scope: Scope | None = None) -> ToolResult:

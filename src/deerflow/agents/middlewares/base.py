@@ -1,11 +1,14 @@
 """The base class of all DeerFlow middlewares: which agents they apply to, and their order in the chain."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Flag, auto
 from typing import Any, ClassVar, TypeAlias
 
-from langchain.agents.middleware import AgentMiddleware
+from langchain.agents.middleware import AgentMiddleware, ModelResponse
+from langchain.agents.middleware.types import ExtendedModelResponse
 from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import InvalidToolCall, ToolCall, ToolMessage
+from langgraph.types import Command
 
 from deerflow.agents.state import ThreadState
 from deerflow.config import Switchable
@@ -36,6 +39,16 @@ class ChainMiddleware(AgentMiddleware[ThreadState, RunContext, Any]):
     """Names of classes that must be further out, if they are in the chain."""
     before: ClassVar[tuple[str, ...]] = ()
     """Names of classes that must be further in, if they are in the chain."""
+
+
+def with_update(response: ModelResponse[Any], update: Mapping[str, Any]) -> ExtendedModelResponse[Any]:
+    """Return a model response that also updates the state."""
+    return ExtendedModelResponse(model_response=response, command=Command(update=dict(update)))
+
+
+def error_result(call: ToolCall | InvalidToolCall, text: str) -> ToolMessage:
+    """Return an error as the result of a tool call that was not run, or failed."""
+    return ToolMessage(text, tool_call_id=call["id"] or "", name=call["name"], status="error")
 
 
 def check_order(chain: Sequence[ChainMiddleware]) -> None:

@@ -11,13 +11,11 @@ from datetime import UTC, datetime
 from typing import Any, Literal, cast, get_args
 
 import orjson
-from langchain.agents.middleware.types import ExtendedModelResponse
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, ToolMessage
-from langgraph.types import Command
 from typing_extensions import override
 
 from deerflow.agents.messages import NOTE
-from deerflow.agents.middlewares.base import AgentKind, ChainMiddleware
+from deerflow.agents.middlewares.base import AgentKind, ChainMiddleware, with_update
 from deerflow.agents.middlewares.reminder import extended
 from deerflow.agents.side_calls import framed, side_call
 from deerflow.agents.state import GoalEvaluation, GoalState, ThreadState
@@ -202,10 +200,7 @@ class GoalMiddleware(ChainMiddleware):
                 break
             goal = follows.goal
             said.append(_note(goal))
-        return ExtendedModelResponse(
-            model_response=replace(response, result=cast("list[BaseMessage]", said)),
-            command=Command(update={"goal": follows.goal}),
-        )
+        return with_update(replace(response, result=cast("list[BaseMessage]", said)), {"goal": follows.goal})
 
     async def _judged(self, goal: GoalState, request: ModelCall, said: list[AnyMessage]) -> GoalVerdict:
         context = request.runtime.context

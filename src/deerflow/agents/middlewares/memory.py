@@ -66,10 +66,18 @@ class AgentMemory:
         """Whether every conversation updates the memory."""
         return self.settings.mode == "middleware"
 
-    @property
-    def notes(self) -> "MemoryNotes | None":
-        """The source of memory notes for the model; None if injection is disabled."""
-        return MemoryNotes(self.memories, self.settings) if self.settings.injection_enabled else None
+    async def add_notes(
+        self, notes: Mapping[str, str], known: Mapping[str, str], context: RunContext
+    ) -> dict[str, str]:
+        """Return a turn's new notes with the remembered facts, and corrected versions of outdated notes."""
+        is_noted = any(OPEN in text for text in known.values())
+        is_needed = (notes or is_noted) and not context.options.is_bootstrap
+        if not self.settings.injection_enabled or not is_needed:
+            return dict(notes)
+        memory, block = await self.memories.recall(
+            scope_of(context), self.settings.backend_config, measure_text
+        )
+        return with_memory(notes, known, memory, block)
 
     def conversation(self, turn: MemoryTurn, context: RunContext) -> PendingConversation:
         """Return a run's turn as a pending conversation, with the model call that extracts memories."""
@@ -117,26 +125,6 @@ class MemoryMiddleware(ChainMiddleware):
             if turn is not None:
                 self._memory.memories.learner.enqueue(self._memory.conversation(turn, context))
         return response
-
-
-class MemoryNotes:
-    """Adds remembered facts to a turn's reminders for the model."""
-
-    def __init__(self, memories: MemoryService, settings: MemorySettings) -> None:
-        self._memories = memories
-        self._settings = settings
-
-    async def added(
-        self, notes: Mapping[str, str], known: Mapping[str, str], context: RunContext
-    ) -> dict[str, str]:
-        """Return a turn's new notes with the remembered facts, and corrected versions of outdated notes."""
-        is_noted = any(OPEN in text for text in known.values())
-        if (not notes and not is_noted) or context.options.is_bootstrap:
-            return dict(notes)
-        memory, block = await self._memories.recall(
-            scope_of(context), self._settings.backend_config, measure_text
-        )
-        return with_memory(notes, known, memory, block)
 
 
 def with_memory(

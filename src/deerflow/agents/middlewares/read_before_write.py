@@ -13,7 +13,7 @@ from typing import Any, Self, cast
 from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
 from typing_extensions import override
 
-from deerflow.agents.middlewares.base import ChainMiddleware
+from deerflow.agents.middlewares.base import ChainMiddleware, error_result
 from deerflow.agents.types import ToolHandler, ToolRequest, ToolResult
 from deerflow.config import Settings
 from deerflow.context import RunContext
@@ -60,7 +60,7 @@ class ReadBeforeWriteMiddleware(ChainMiddleware):
             is_new = present is None
             refusal = refusal_of(call["name"], call["args"], present, request.state["messages"])
             if refusal is not None:
-                return _refused(request, refusal)
+                return error_result(request.tool_call, refusal)
         result = await handler(request)
         if not isinstance(result, ToolMessage) or result.status == "error":
             return result
@@ -76,7 +76,7 @@ class ReadBeforeWriteMiddleware(ChainMiddleware):
             present = await context.sandbox.file_version(path)
             refusal = refusal_of(EDIT_FILES, {"path": path}, present, request.state["messages"])
             if refusal is not None:
-                return _refused(request, refusal)
+                return error_result(request.tool_call, refusal)
         result = await handler(request)
         if not isinstance(result, ToolMessage) or result.status == "error":
             return result
@@ -126,11 +126,6 @@ def _is_edited_in_parallel(messages: Sequence[AnyMessage], path: str) -> bool:
     last = next((message for message in reversed(messages) if isinstance(message, AIMessage)), None)
     calls = last.tool_calls if last is not None else []
     return len([call for call in calls if call["name"] == REPLACE and call["args"].get("path") == path]) > 1
-
-
-def _refused(request: ToolRequest, refusal: str) -> ToolMessage:
-    call = request.tool_call
-    return ToolMessage(refusal, tool_call_id=call["id"] or "", name=call["name"], status="error")
 
 
 def _marked(message: ToolMessage, hashes: Mapping[str, str | None]) -> ToolMessage:

@@ -13,17 +13,15 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Self, cast
 
-from langchain.agents.middleware.types import ExtendedModelResponse
 from langchain_core.exceptions import ContextOverflowError
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, RemoveMessage, ToolMessage
 from langchain_core.tools import BaseTool
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
-from langgraph.types import Command
 from typing_extensions import override
 
 from deerflow.agents.messages import is_question, open_tasks
-from deerflow.agents.middlewares.base import ChainMiddleware, ModelByName
+from deerflow.agents.middlewares.base import ChainMiddleware, ModelByName, with_update
 from deerflow.agents.middlewares.tokens import TokenCounter, estimate, measure, measure_text
 from deerflow.agents.side_calls import framed, side_call
 from deerflow.agents.state import Delegation, ThreadState
@@ -227,8 +225,7 @@ def _answer(response: Any, compacted: Compaction) -> ModelAnswer:
         return cast("ModelAnswer", response)
     # In the same list as the response: two writes to one channel would reach clients as two updates.
     gone = [RemoveMessage(id=message.id) for message in compacted.removed if message.id]
-    with_removals = replace(response, result=[*gone, *response.result])
-    return ExtendedModelResponse(model_response=with_removals, command=Command(update=compacted.update))
+    return with_update(replace(response, result=[*gone, *response.result]), compacted.update)
 
 
 def _publish(context: RunContext, compacted: Compaction, state: ThreadState) -> None:

@@ -9,13 +9,11 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Self, cast
 
-from langchain.agents.middleware.types import ExtendedModelResponse
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
-from langgraph.types import Command
 from typing_extensions import override
 
-from deerflow.agents.middlewares.base import AgentKind, ChainMiddleware, ModelByName
+from deerflow.agents.middlewares.base import AgentKind, ChainMiddleware, ModelByName, with_update
 from deerflow.agents.side_calls import SideAnswer, framed, side_call
 from deerflow.agents.state import ThreadState
 from deerflow.agents.types import ModelAnswer, ModelCall, ModelHandler
@@ -82,7 +80,7 @@ class TitleMiddleware(ChainMiddleware):
         title = clean_title(answer.text, self._settings)
         if not title:
             return response
-        return ExtendedModelResponse(model_response=response, command=Command(update={"title": title}))
+        return with_update(response, {"title": title})
 
     def _is_named(self, request: ModelCall) -> bool:
         """Return whether the thread has a title other than the one cut from its question."""

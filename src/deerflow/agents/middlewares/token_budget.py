@@ -9,12 +9,10 @@ from dataclasses import replace
 from typing import Any, Self, cast
 
 from langchain.agents.middleware import ModelResponse
-from langchain.agents.middleware.types import ExtendedModelResponse
 from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
-from langgraph.types import Command
 from typing_extensions import override
 
-from deerflow.agents.middlewares.base import AgentKind, ChainMiddleware
+from deerflow.agents.middlewares.base import AgentKind, ChainMiddleware, with_update
 from deerflow.agents.middlewares.loop_guard import steps_of_turn
 from deerflow.agents.middlewares.reminder import reminder
 from deerflow.agents.middlewares.unusable_answers import stopped_answer
@@ -55,7 +53,7 @@ class TokenBudgetMiddleware(ChainMiddleware):
         share, used, limit = self._share(spent)
         if share >= self._settings.hard_stop_threshold:
             response = self._ended(response, state["messages"], used, limit)
-        return ExtendedModelResponse(model_response=response, command=Command(update={"tokens_spent": spent}))
+        return with_update(response, {"tokens_spent": spent})
 
     def _share(self, spent: Spent) -> tuple[float, int, int]:
         """Return the largest used share of any limit, with the tokens used and the limit."""

@@ -20,7 +20,7 @@ from langgraph.errors import GraphBubbleUp
 from typing_extensions import override
 
 from deerflow.agents.messages import ENDED, NOTE, is_ai, is_result, may_have_results
-from deerflow.agents.middlewares.base import ChainMiddleware
+from deerflow.agents.middlewares.base import ChainMiddleware, error_result
 from deerflow.agents.types import ModelAnswer, ModelCall, ModelHandler, ToolHandler, ToolRequest, ToolResult
 from deerflow.connection_errors import without_objects
 from deerflow.errors import DeerFlowError
@@ -47,12 +47,7 @@ class ToolErrorMiddleware(ChainMiddleware):
             name = request.tool_call["name"]
             if not isinstance(error, DeerFlowError):
                 logger.exception("tool %s failed", name)
-            return ToolMessage(
-                tool_error_text(name, error),
-                tool_call_id=request.tool_call["id"] or "",
-                name=name,
-                status="error",
-            )
+            return error_result(request.tool_call, tool_error_text(name, error))
 
 
 def tool_error_text(tool: str, error: Exception) -> str:
@@ -91,7 +86,7 @@ class EffectsMiddleware(ChainMiddleware):
         call = identity(request, context.task_id)
         earlier = await effects.start(call)
         if earlier is not None:
-            return _not_repeated(request, earlier)
+            return error_result(request.tool_call, _NEWS[earlier].format(name=request.tool_call["name"]))
         result = await handler(request)
         effects.finish(call)
         return result
@@ -110,16 +105,6 @@ def identity(request: ToolRequest, task_id: str | None) -> bytes:
         [task_id, call["id"], call["name"], call["args"]], option=orjson.OPT_SORT_KEYS, default=repr
     )
     return hashlib.blake2b(text, digest_size=16).digest()
-
-
-def _not_repeated(request: ToolRequest, earlier: EffectState) -> ToolMessage:
-    name = request.tool_call["name"]
-    return ToolMessage(
-        _NEWS[earlier].format(name=name),
-        tool_call_id=request.tool_call["id"] or "",
-        name=name,
-        status="error",
-    )
 
 
 INTERRUPTED = "This call was interrupted and has no result. Make it again if you still need it."
@@ -176,7 +161,8 @@ def with_answers(messages: list[AnyMessage]) -> list[AnyMessage]:
                 *(call for call in message.invalid_tool_calls if call["id"]),
             ]
             repaired += [
-                results[call["id"]].popleft() if results[call["id"]] else _placeholder(call) for call in calls
+                results[call["id"]].popleft() if results[call["id"]] else error_result(call, INTERRUPTED)
+                for call in calls
             ]
     return repaired
 
@@ -199,7 +185,3 @@ def is_complete(messages: Sequence[AnyMessage]) -> bool:
             if is_ai(message) and (message.tool_calls or message.invalid_tool_calls):
                 waiting = {call["id"] for call in [*message.tool_calls, *message.invalid_tool_calls]}
     return not waiting
-
-
-def _placeholder(call: ToolCall | InvalidToolCall) -> ToolMessage:
-    return ToolMessage(INTERRUPTED, tool_call_id=call["id"] or "", name=call["name"], status="error")

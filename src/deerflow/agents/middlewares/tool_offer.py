@@ -10,14 +10,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Self, cast
 
-from langchain.agents.middleware.types import ExtendedModelResponse
-from langchain_core.messages import HumanMessage, ToolMessage
+from langchain_core.messages import HumanMessage
 from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
-from langgraph.types import Command
 from typing_extensions import override
 
-from deerflow.agents.middlewares.base import ChainMiddleware
+from deerflow.agents.middlewares.base import ChainMiddleware, error_result, with_update
 from deerflow.agents.middlewares.reminder import extended, reminder
 from deerflow.agents.middlewares.tool_call_removal import ASK_CLARIFICATION
 from deerflow.agents.prompts import deferred_section
@@ -97,12 +95,7 @@ class DeferredToolsMiddleware(ChainMiddleware):
             return await handler(request)
         if is_promoted(tool, request.state.get("promoted")):
             return await handler(request)
-        return ToolMessage(
-            REFUSAL.format(name=tool.name, search=TOOL_SEARCH),
-            tool_call_id=request.tool_call["id"] or "",
-            name=tool.name,
-            status="error",
-        )
+        return error_result(request.tool_call, REFUSAL.format(name=tool.name, search=TOOL_SEARCH))
 
 
 @lru_cache(maxsize=64)
@@ -151,7 +144,7 @@ class McpRoutingMiddleware(ChainMiddleware):
         )
         if not promoted:
             return response
-        return ExtendedModelResponse(model_response=response, command=Command(update={"promoted": promoted}))
+        return with_update(response, {"promoted": promoted})
 
     def _promoted(self, wanted: Iterable[BaseTool], known: Mapping[str, str] | None) -> dict[str, str]:
         new = [tool for tool in wanted if is_deferred(tool) and not is_promoted(tool, known)]

@@ -18,7 +18,7 @@ from typing_extensions import override
 
 from deerflow.agents.messages import outdated_failures
 from deerflow.agents.middlewares.base import AgentKind, ChainMiddleware
-from deerflow.agents.middlewares.memory import AgentMemory, MemoryNotes
+from deerflow.agents.middlewares.memory import AgentMemory
 from deerflow.agents.middlewares.reminder import Clock, local_time, new_note
 from deerflow.agents.middlewares.title import title_from_question
 from deerflow.agents.state import ThreadData, ThreadState, UploadedFile
@@ -41,7 +41,7 @@ class TurnStartMiddleware(ChainMiddleware):
     applies_to = AgentKind.LEAD
 
     def __init__(
-        self, *, title: TitleSettings, memory: MemoryNotes | None = None, clock: Clock = local_time
+        self, *, title: TitleSettings, memory: AgentMemory | None = None, clock: Clock = local_time
     ) -> None:
         super().__init__()
         self._title = title
@@ -50,7 +50,7 @@ class TurnStartMiddleware(ChainMiddleware):
 
     @classmethod
     def from_settings(cls, settings: Settings, memory: AgentMemory | None) -> Self:
-        return cls(title=settings.title, memory=memory.notes if memory else None)
+        return cls(title=settings.title, memory=memory)
 
     @override
     async def abefore_agent(self, state: ThreadState, runtime: Runtime[RunContext]) -> dict[str, Any] | None:
@@ -70,7 +70,7 @@ class TurnStartMiddleware(ChainMiddleware):
         known = state.get("reminders") or {}
         notes = new_note(question, known, self._clock().date())
         if self._memory is not None:
-            notes = await self._memory.added(notes, known, context)
+            notes = await self._memory.add_notes(notes, known, context)
         if notes:
             update["reminders"] = notes
         if not state.get("title") and self._title.enabled:

@@ -15,10 +15,10 @@ from typing import Any, Self, cast
 
 import orjson
 from langchain.agents.middleware import ModelResponse
-from langchain_core.messages import AIMessage, BaseMessage, InvalidToolCall, ToolCall, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, InvalidToolCall, ToolCall
 from typing_extensions import override
 
-from deerflow.agents.middlewares.base import ChainMiddleware
+from deerflow.agents.middlewares.base import ChainMiddleware, error_result
 from deerflow.agents.middlewares.reminder import reminder
 from deerflow.agents.types import ModelAnswer, ModelCall, ModelHandler, ToolHandler, ToolRequest, ToolResult
 from deerflow.config import SafetyDetector, Settings, resolve_use
@@ -217,10 +217,9 @@ class MalformedCallMiddleware(ChainMiddleware):
 
     @override
     async def awrap_tool_call(self, request: ToolRequest, handler: ToolHandler) -> ToolResult:
-        call = request.tool_call
-        if set(call["args"]) != {MALFORMED}:
+        if set(request.tool_call["args"]) != {MALFORMED}:
             return await handler(request)
-        return ToolMessage(WHAT_TO_DO, tool_call_id=call["id"] or "", name=call["name"], status="error")
+        return error_result(request.tool_call, WHAT_TO_DO)
 
 
 def has_malformed_calls(message: BaseMessage) -> bool:

@@ -14,13 +14,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
 from langchain.agents.middleware import ModelResponse
-from langchain.agents.middleware.types import ExtendedModelResponse
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
 from langchain_core.tools import BaseTool
-from langgraph.types import Command
 from typing_extensions import override
 
-from deerflow.agents.middlewares.base import AgentKind, ChainMiddleware
+from deerflow.agents.middlewares.base import AgentKind, ChainMiddleware, with_update
 from deerflow.agents.middlewares.reminder import reminder
 from deerflow.agents.state import ThreadState, UploadedFile, ViewedImage
 from deerflow.agents.types import ModelAnswer, ModelCall, ModelHandler
@@ -136,7 +134,7 @@ class ViewImageMiddleware(ChainMiddleware):
         if not images:
             return await handler(request)
         response = await handler(request.override(messages=[*request.messages, images_message(images)]))
-        return ExtendedModelResponse(model_response=response, command=Command(update={"viewed_images": {}}))
+        return with_update(response, {"viewed_images": {}})
 
 
 def images_message(images: Mapping[str, ViewedImage]) -> HumanMessage:
